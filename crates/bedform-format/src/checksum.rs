@@ -1,0 +1,55 @@
+//! CRC-32C (Castagnoli), the checksum of every chunk, index, stamp and record that Bedform writes.
+
+/// The CRC-32C of `bytes`.
+///
+/// ```
+/// assert_eq!(bedform_format::checksum::crc32c(b"123456789"), 0xe306_9283);
+/// ```
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// A CRC-32C that is fed piece by piece, so that data can be checked while they are in cache.
+#[derive(Debug)]
+pub struct Crc32c(crc_fast::Digest);
+
+impl Crc32c {
+    /// The checksum of no bytes yet.
+    pub fn new() -> Self {
+        Self(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi))
+    }
+
+    /// Adds `bytes` to what has been seen.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum of everything seen.
+    pub fn finish(&self) -> u32 {
+        // The digest type is 64 bits wide for every algorithm; CRC-32C fills the low half.
+        #[allow(clippy::cast_possible_truncation)]
+        let value = self.0.finalize() as u32;
+        value
+    }
+}
+
+impl Default for Crc32c {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_give_the_checksum_of_the_whole() {
+        let bytes: Vec<u8> = (0..10_000_u32).map(|i| (i * 7 % 251) as u8).collect();
+        let mut digest = Crc32c::new();
+        for piece in bytes.chunks(777) {
+            digest.update(piece);
+        }
+        assert_eq!(digest.finish(), crc32c(&bytes));
+    }
+}

@@ -1,0 +1,72 @@
+//! What a file may claim before it is refused.
+//!
+//! Every count, size and depth that comes from bytes is held against a [`Limits`] before anything is
+//! allocated. The defaults are wide enough for real data; each can be set per open, none removed.
+
+/// The bounds on what data may claim.
+///
+/// ```
+/// let limits = bedform_format::Limits::default().with_chunk_bytes_max(64 << 20);
+/// assert_eq!(limits.chunk_bytes_max, 64 << 20);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Dimensions of an array.
+    pub rank_max: usize,
+    /// Bytes of one decoded chunk.
+    pub chunk_bytes_max: u64,
+    /// Codecs in one chain.
+    pub codecs_max: usize,
+    /// Shards within shards.
+    pub shard_depth_max: usize,
+    /// Bytes of one metadata document.
+    pub metadata_bytes_max: u64,
+    /// Nesting of one metadata document.
+    pub metadata_depth_max: usize,
+    /// Bytes of all attributes of one array or group.
+    pub attributes_bytes_max: u64,
+    /// Bytes of one shard index, or of one chunk map.
+    pub index_bytes_max: u64,
+    /// Objects open at once in one read.
+    pub objects_open_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            rank_max: 32,
+            chunk_bytes_max: 2 << 30,
+            codecs_max: 16,
+            shard_depth_max: 3,
+            metadata_bytes_max: 64 << 20,
+            metadata_depth_max: 64,
+            attributes_bytes_max: 16 << 20,
+            index_bytes_max: 256 << 20,
+            objects_open_max: 1024,
+        }
+    }
+}
+
+impl Limits {
+    /// The same limits with another bound on the bytes of a decoded chunk.
+    #[must_use]
+    pub fn with_chunk_bytes_max(mut self, bytes: u64) -> Self {
+        self.chunk_bytes_max = bytes;
+        self
+    }
+
+    /// The same limits with another bound on the bytes of a metadata document.
+    #[must_use]
+    pub fn with_metadata_bytes_max(mut self, bytes: u64) -> Self {
+        self.metadata_bytes_max = bytes;
+        self
+    }
+
+    /// The same limits with another bound on the bytes of a shard index or chunk map.
+    #[must_use]
+    pub fn with_index_bytes_max(mut self, bytes: u64) -> Self {
+        self.index_bytes_max = bytes;
+        self
+    }
+}

@@ -1,0 +1,122 @@
+//! Failures of storage: which operation, on which object, and what the caller can do.
+
+use std::fmt;
+use std::io;
+
+/// What a caller can do about a [`StorageError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StorageErrorKind {
+    /// No such object. Create it, or look elsewhere.
+    NotFound,
+    /// The object exists and was to be created. Open it, or choose another name.
+    Exists,
+    /// The object changed since it was read. Read it again and retry.
+    Conflict,
+    /// The place, or this handle, does not take writes.
+    ReadOnly,
+    /// The system refuses access.
+    PermissionDenied,
+    /// No space or quota left. Free some and retry.
+    NoSpace,
+    /// The object is not a plain file inside the store: a link out of it, a device, a directory.
+    NotAnObject,
+    /// The object ends before the bytes that were asked for.
+    Truncated,
+    /// The outcome of an earlier write is unknown, so nothing more is done through this handle.
+    /// Open the store again: it shows the last state that is known to be whole.
+    Poisoned,
+    /// Any other failure of the device or the system.
+    Io,
+}
+
+/// A failed operation on an object.
+#[derive(Debug)]
+pub struct StorageError {
+    /// What the caller can do.
+    pub kind: StorageErrorKind,
+    /// The operation, as a verb: "open", "read", "write", "sync", "publish", "delete", "list".
+    pub operation: &'static str,
+    /// The object or directory, as the user knows it.
+    pub path: String,
+    /// What the system said, if it was asked.
+    pub source: Option<io::Error>,
+}
+
+impl StorageError {
+    /// An error that no system call caused.
+    pub fn new(
+        kind: StorageErrorKind,
+        operation: &'static str,
+        path: impl fmt::Display,
+    ) -> Self {
+        Self { kind, operation, path: path.to_string(), source: None }
+    }
+
+    /// The error for a system call that failed with `source`.
+    pub fn from_io(operation: &'static str, path: impl fmt::Display, source: io::Error) -> Self {
+        Self {
+            kind: StorageErrorKind::of(&source),
+            operation,
+            path: path.to_string(),
+            source: Some(source),
+        }
+    }
+
+    /// True if the object is not there.
+    pub fn is_not_found(&self) -> bool {
+        self.kind == StorageErrorKind::NotFound
+    }
+}
+
+impl StorageErrorKind {
+    /// The kind that stands for a system error.
+    pub fn of(error: &io::Error) -> Self {
+        use io::ErrorKind as E;
+        if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
+            return Self::NotAnObject;
+        }
+        match error.kind() {
+            E::NotFound | E::NotADirectory => Self::NotFound,
+            E::AlreadyExists => Self::Exists,
+            E::PermissionDenied => Self::PermissionDenied,
+            E::ReadOnlyFilesystem => Self::ReadOnly,
+            E::StorageFull | E::QuotaExceeded | E::FileTooLarge => Self::NoSpace,
+            E::UnexpectedEof => Self::Truncated,
+            E::IsADirectory | E::CrossesDevices => Self::NotAnObject,
+            _ => Self::Io,
+        }
+    }
+
+    /// The kind as a phrase for a message.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::NotFound => "it does not exist",
+            Self::Exists => "it exists already",
+            Self::Conflict => "it was changed by another writer; read it again and retry",
+            Self::ReadOnly => "it is read-only",
+            Self::PermissionDenied => "permission denied",
+            Self::NoSpace => "no space left; free some and try again",
+            Self::NotAnObject => "it is not a plain file inside the store",
+            Self::Truncated => "it ends too early",
+            Self::Poisoned => "an earlier write failed with unknown outcome; open the store again",
+            Self::Io => "the device or system failed",
+        }
+    }
+}
+
+impl fmt::Display for StorageError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "cannot {} {:?}: {}", self.operation, self.path, self.kind.phrase())?;
+        match &self.source {
+            Some(source) if self.kind == StorageErrorKind::Io => write!(formatter, " ({source})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for StorageError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}

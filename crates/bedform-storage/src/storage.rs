@@ -1,0 +1,189 @@
+//! The seam between the engine and any place that keeps bytes.
+//!
+//! What it promises, and every implementation is held to by [`crate::conformance`]:
+//!
+//! - An object is seen whole or not at all: a writer's bytes appear under the object's name in one
+//!   step, when [`ObjectWriter::publish`] is called, and never before.
+//! - An opened [`Object`] keeps the bytes that it had when it was opened, also while the name is
+//!   given to a newer version or deleted.
+//! - What [`ObjectWriter::publish`] returned for at [`Durability::Disk`] is there after a power cut.
+//! - An error leaves the previous version in place, or says [`StorageErrorKind::Poisoned`].
+//!
+//! Calls block. Many extents are in flight because many threads call; see the engine's `read::fetch`.
+//!
+//! [`StorageErrorKind::Poisoned`]: crate::StorageErrorKind::Poisoned
+
+use std::fmt::Debug;
+
+use bedform_format::ObjectPath;
+
+use crate::StorageError;
+
+type Result<T> = std::result::Result<T, StorageError>;
+
+/// What an acknowledged write survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// The end of this process: bytes are handed to the system, nothing is synced.
+    Process,
+    /// A power cut: file and directory are synced before the call returns.
+    #[default]
+    Disk,
+}
+
+/// Which bytes a name stood for: two equal versions of one path are the same bytes, as far as the
+/// place can tell.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Version {
+    /// Bytes of the object.
+    pub size: u64,
+    /// Time of the last change of the bytes, in nanoseconds since 1970; 0 where unknown.
+    pub modified_ns: i64,
+    /// Time of the last change of bytes or attributes, likewise.
+    pub changed_ns: i64,
+    /// Device and file number, or a hash of the ETag.
+    pub identity: (u64, u64),
+}
+
+/// One entry of a directory listing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// The last segment of the entry's path.
+    pub name: String,
+    /// True for a directory (a prefix with objects below it).
+    pub is_directory: bool,
+}
+
+/// What must hold at the moment that a writer's bytes get their name.
+#[derive(Debug, Clone, Copy)]
+pub enum Condition<'a> {
+    /// No object has the name; else [`StorageErrorKind::Exists`](crate::StorageErrorKind::Exists).
+    Absent,
+    /// The name still stands for this opened object; else
+    /// [`StorageErrorKind::Conflict`](crate::StorageErrorKind::Conflict).
+    Unchanged(&'a dyn Object),
+    /// Nothing: the newest writer wins.
+    None,
+}
+
+/// A place that keeps objects under paths. Cheap to share between threads.
+pub trait Storage: Send + Sync + Debug {
+    /// What a user calls this place: a directory or URL.
+    fn name(&self) -> String;
+
+    /// Opens an object for reading and pins its bytes.
+    ///
+    /// # Errors
+    /// `NotFound`; `NotAnObject` for a directory, device, FIFO, or a link that leaves the store.
+    fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>>;
+
+    /// The version that `path` stands for now. Cheaper than [`Storage::open`].
+    ///
+    /// # Errors
+    /// As [`Storage::open`].
+    fn stat(&self, path: &ObjectPath) -> Result<Version>;
+
+    /// Starts a new object. Nothing is visible until it is published; dropping the writer leaves
+    /// nothing behind. `size_hint` is the expected size in bytes, if known; a wrong one is harmless.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `PermissionDenied`, `NoSpace`, `NotAnObject`, `Io`.
+    fn create(
+        &self,
+        path: &ObjectPath,
+        durability: Durability,
+        size_hint: Option<u64>,
+    ) -> Result<Box<dyn ObjectWriter + '_>>;
+
+    /// Deletes an object. Atomic; durable when the call returns at [`Durability::Disk`]. A missing
+    /// object is no error: deleting twice is deleting. `condition` must not be `Absent`.
+    ///
+    /// # Errors
+    /// `Conflict` if `condition` does not hold: nothing was deleted.
+    fn delete(
+        &self,
+        path: &ObjectPath,
+        durability: Durability,
+        condition: Condition<'_>,
+    ) -> Result<()>;
+
+    /// Deletes a directory with all below it: not atomic, links are not followed, a missing one is
+    /// no error. An error leaves some of it deleted; calling again goes on.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, `ReadOnly`, `Io`.
+    fn delete_tree(&self, path: &ObjectPath, durability: Durability) -> Result<()>;
+
+    /// The entries directly below `path`, sorted by name; empty if there is no such directory.
+    /// Objects that are not yet published do not appear.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, `Io`.
+    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>>;
+
+    /// Waits until this process and thread alone hold the advisory lock named `path` (a directory
+    /// of the store, which must exist). The lock is given up when the guard is dropped and when the
+    /// holder dies; it never goes stale.
+    ///
+    /// # Errors
+    /// `NotFound` without the directory; `Io` where the place has no locks.
+    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock + '_>>;
+
+    /// Removes what crashed writers left in the directory `path` (unpublished objects whose writer
+    /// is provably gone), and says how many. Never touches a published object.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, `Io`.
+    fn sweep(&self, path: &ObjectPath) -> Result<u64>;
+}
+
+/// An opened object: an unchanging run of bytes.
+pub trait Object: Send + Sync + Debug {
+    /// The version whose bytes this is.
+    fn version(&self) -> &Version;
+
+    /// Fills `buffer` with the bytes from `offset` on, waiting for the device if need be.
+    ///
+    /// # Errors
+    /// `Truncated` if the object ends before; the contents of `buffer` are then unspecified.
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+
+    /// Fills the front of `buffer` with bytes that are at hand without waiting for the device, and
+    /// says how many there were: 0 where nothing is at hand or the place cannot tell.
+    ///
+    /// # Errors
+    /// As [`Object::read`].
+    fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let _ = (offset, buffer);
+        Ok(0)
+    }
+
+    /// True if the name still stands for these bytes as far as the place can tell cheaply.
+    ///
+    /// # Errors
+    /// As [`Storage::stat`]; a missing name is `Ok(false)`.
+    fn is_current(&self) -> Result<bool>;
+}
+
+/// An object on its way: bytes are appended, then published under the object's name.
+pub trait ObjectWriter: Send {
+    /// Bytes appended so far.
+    fn position(&self) -> u64;
+
+    /// Appends `bytes`.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`: the object can no longer be published.
+    fn append(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Gives the bytes their name if `condition` holds: atomic, and durable at
+    /// [`Durability::Disk`]. On an error the name stands for what it stood for before; only an
+    /// error of kind `Poisoned` means that either state may be found after a crash.
+    ///
+    /// # Errors
+    /// `Exists` or `Conflict` by the condition, `NoSpace`, `Io`, `Poisoned`.
+    fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version>;
+}
+
+/// Holds an advisory lock until dropped.
+pub trait Lock: Send {}
