@@ -11,6 +11,7 @@
 //! | [`dtype`] | [`DataType`]: types of elements and their names |
 //! | [`codec`] | what a codec chain is, as metadata name it |
 //! | [`json`] | JSON documents from outside, read strictly |
+//! | [`shard`] | the tail of a shard: index and stamp |
 //! | [`metadata`] | arrays and groups: Zarr v3 and v2 documents |
 
 pub mod checksum;
@@ -20,6 +21,7 @@ pub mod json;
 pub mod limits;
 pub mod metadata;
 pub mod path;
+pub mod shard;
 
 pub use codec::{BytesCodec, CodecChain, Serializer};
 pub use dtype::{DataType, Endian};
