@@ -20,6 +20,7 @@ mod curve;
 mod error;
 mod grid;
 mod order;
+mod overlap;
 mod positions;
 mod project;
 mod region;

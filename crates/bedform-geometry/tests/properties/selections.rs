@@ -1,9 +1,16 @@
-//! Selections say how much they select, and whether it is in bounds.
+//! Selections say how much they select, whether it is in bounds, and what two of them share.
+
+use std::collections::HashSet;
 
 use bedform_geometry::{AxisRange, AxisSelection, GeometryError, Points, Region, Selection};
 use proptest::prelude::*;
 
-use crate::strategies::{points_selected, region_in, selection_in, shape};
+use crate::strategies::{axis_selection, points_selected, region_in, selection_in, shape};
+
+/// The distinct elements of a selection.
+fn distinct(selection: &Selection) -> HashSet<Vec<u64>> {
+    points_selected(selection).into_iter().collect()
+}
 
 /// Selections that were drawn for one shape, and another shape of any relation to it.
 fn selection_and_shape() -> impl Strategy<Value = (Selection, Vec<u64>)> {
@@ -47,6 +54,35 @@ proptest! {
     ) {
         let union = Selection::Union(vec![region.clone()]);
         prop_assert_eq!(points_selected(&Selection::from(&region)), points_selected(&union));
+    }
+
+    #[test]
+    fn two_selections_share_the_elements_that_both_hold(
+        (a, b) in shape().prop_flat_map(|shape| (selection_in(&shape), selection_in(&shape)))
+    ) {
+        let common = distinct(&a).intersection(&distinct(&b)).count() as u64;
+        prop_assert_eq!((a.overlap(&b), b.overlap(&a)), (Some(common), Some(common)));
+        prop_assert_eq!(a.overlap(&a), Some(distinct(&a).len() as u64));
+    }
+
+    #[test]
+    fn two_selections_along_an_axis_share_the_positions_that_both_hold(
+        a in axis_selection(200), b in axis_selection(200), far in 0..u64::MAX - 400
+    ) {
+        // Near the origin, and anywhere else.
+        let along = |one: &AxisSelection| distinct(&Selection::Orthogonal(vec![one.clone()]));
+        let common = along(&a).intersection(&along(&b)).count() as u64;
+        prop_assert_eq!((a.overlap(&b), b.overlap(&a)), (common, common));
+        let moved = |one: &AxisSelection| match one {
+            AxisSelection::Range(range) => {
+                let start = range.start() + far;
+                AxisSelection::Range(AxisRange::new(start, range.step(), range.len()).unwrap())
+            }
+            AxisSelection::Coords(coords) => {
+                AxisSelection::Coords(coords.iter().map(|at| at + far).collect())
+            }
+        };
+        prop_assert_eq!(moved(&a).overlap(&moved(&b)), common);
     }
 
     #[test]
@@ -111,4 +147,23 @@ fn coordinate_lists_of_points_have_one_length() {
     let error = Points::new(vec![vec![1, 2], vec![1]]).unwrap_err();
     assert_eq!(error.to_string(), "axis 1 has 1 point coordinates where axis 0 has 2");
     assert_eq!(Points::new(vec![]).unwrap().count(), 0);
+}
+
+#[test]
+fn ranges_of_the_largest_steps_share_positions_without_overflow() {
+    let range = |start, step, len| AxisSelection::Range(AxisRange::new(start, step, len).unwrap());
+    let down = range(1 << 63, i64::MIN, 2); // 2^63 and 0
+    assert_eq!(down.overlap(&range(0, i64::MAX, 3)), 1);
+    assert_eq!(down.overlap(&range(1, i64::MAX, 2)), 1);
+    assert_eq!(down.overlap(&down), 2);
+    assert_eq!(range(0, 1, u64::MAX).overlap(&range(3, i64::MAX, 2)), 2);
+    assert_eq!(range(0, 1, u64::MAX).overlap(&range(0, 1, u64::MAX)), u64::MAX);
+    assert_eq!(Selection::all(&[1 << 40; 2]).overlap(&Selection::all(&[1 << 40; 2])), None);
+}
+
+#[test]
+fn selections_of_different_rank_share_nothing() {
+    let (one, two) = (Selection::all(&[3]), Selection::all(&[3, 3]));
+    assert_eq!(one.overlap(&two), Some(0));
+    assert_eq!(one.overlap(&Selection::Union(vec![])), Some(0));
 }
