@@ -1,5 +1,7 @@
 //! What can be wrong with shapes, regions and selections.
 
+use crate::curve::CURVE_RANK_MAX;
+use crate::order::SEQUENCE_CELLS_MAX;
 use crate::shape::RANK_MAX;
 
 /// Why a shape, region, selection or grid is refused.
@@ -96,6 +98,38 @@ pub enum GeometryError {
     TooManyElements {
         /// The shape.
         shape: Vec<u64>,
+    },
+    /// A grid with more cells than are listed.
+    #[error("a grid of shape {shape:?} has more than {SEQUENCE_CELLS_MAX} cells to put in order")]
+    TooManyCells {
+        /// The shape of the grid.
+        shape: Vec<u64>,
+    },
+    /// A curve through too many axes.
+    #[error("a curve goes through at most {CURVE_RANK_MAX} axes longer than one, not {rank}")]
+    CurveRankTooLarge {
+        /// The number of axes longer than one.
+        rank: usize,
+    },
+    /// A box whose cells have no key on a curve.
+    #[error("axes of {bits:?} bits are too long for a curve: at most 64 each, 128 in all")]
+    CurveTooFine {
+        /// The bits of each axis.
+        bits: Vec<u32>,
+    },
+    /// A key beyond the end of a curve.
+    #[error("key {key} lies beyond the end of a curve of 2^{bits} cells")]
+    KeyOutOfBounds {
+        /// The key.
+        key: u128,
+        /// The bits of the curve's keys.
+        bits: u32,
+    },
+    /// A name that is no order's.
+    #[error("unknown order {name:?}: it is row-major, column-major, z or hilbert")]
+    OrderUnknown {
+        /// The name, cut to a length that fits a message.
+        name: String,
     },
 }
 
