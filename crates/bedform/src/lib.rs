@@ -1,1 +1,6 @@
-//! See the crate description in Cargo.toml.
+//! The engine: stores, arrays, layouts, reading and writing.
+
+pub mod codec;
+pub mod error;
+
+pub use error::{Error, ErrorKind, Result};
