@@ -2,5 +2,6 @@
 
 pub mod codec;
 pub mod error;
+pub mod read;
 
 pub use error::{Error, ErrorKind, Result};
