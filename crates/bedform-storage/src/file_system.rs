@@ -148,6 +148,19 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// Of the system.
     fn write_at(&self, handle: &Self::Handle, offset: u64, bytes: &[u8]) -> io::Result<usize>;
 
+    /// Makes a file at least `size` bytes long, with space set aside for them: a hint that makes the
+    /// writes that follow cheaper.
+    ///
+    /// # Errors
+    /// Where the place has no such way, or no space. The file is as before.
+    fn reserve(&self, handle: &Self::Handle, size: u64) -> io::Result<()>;
+
+    /// Cuts a file to `size` bytes.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn set_size(&self, handle: &Self::Handle, size: u64) -> io::Result<()>;
+
     /// Turns writing past the page cache on or off. When on, buffers, offsets and lengths of writes
     /// are multiples of 4,096.
     ///

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags, ResolveFlags,
-    Statx, StatxFlags,
+    AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags,
+    ResolveFlags, Statx, StatxFlags,
 };
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -198,6 +198,14 @@ impl FileSystem for OsFileSystem {
 
     fn write_at(&self, handle: &OwnedFd, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         Ok(rustix::io::pwrite(handle, bytes, offset)?)
+    }
+
+    fn reserve(&self, handle: &OwnedFd, size: u64) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(handle, FallocateFlags::empty(), 0, size)?)
+    }
+
+    fn set_size(&self, handle: &OwnedFd, size: u64) -> io::Result<()> {
+        Ok(rustix::fs::ftruncate(handle, size)?)
     }
 
     fn set_direct(&self, handle: &OwnedFd, direct: bool) -> io::Result<()> {

@@ -23,13 +23,21 @@ pub struct Staging {
     pub block_bytes: usize,
     /// Blocks that one writer has at most.
     pub blocks_max: usize,
+    /// Bytes that are set aside ahead of the writes where the size is not known.
+    pub reserve_bytes: u64,
     /// Write past the page cache where the system can, if the object is to be durable.
     pub direct: bool,
 }
 
 impl Default for Staging {
     fn default() -> Self {
-        Self { small_bytes_max: 1 << 20, block_bytes: 4 << 20, blocks_max: 3, direct: true }
+        Self {
+            small_bytes_max: 1 << 20,
+            block_bytes: 2 << 20,
+            blocks_max: 3,
+            reserve_bytes: 64 << 20,
+            direct: true,
+        }
     }
 }
 
@@ -68,12 +76,42 @@ struct Sink<F: FileSystem> {
     file: Arc<F::Handle>,
     position: u64,
     direct: bool,
+    /// Bytes of the whole object as far as known, 0 if not.
+    size_hint: u64,
+    /// How long the file was made ahead of the writes; nothing where that is not to be had.
+    reserved: Option<u64>,
+    /// The longest that the file was made so.
+    longest: u64,
 }
 
 impl<F: FileSystem> Sink<F> {
+    /// Makes the file long enough for `count` more bytes. Allocating in large steps ahead of the
+    /// writes is what makes them fast, also through the page cache.
+    fn reserve(&mut self, count: usize) {
+        let Some(reserved) = self.reserved else { return };
+        let end = self.position + count as u64;
+        if end <= reserved {
+            return;
+        }
+        let size = end.saturating_add(self.shared.staging.reserve_bytes).max(self.size_hint);
+        let outcome = uninterrupted(|| self.shared.system.reserve(&self.file, size));
+        // A file system without this way, or a full one: the writes will tell.
+        self.reserved = outcome.is_ok().then_some(size);
+        self.longest = self.longest.max(self.reserved.unwrap_or(0));
+    }
+
+    /// Cuts off what was reserved and not written.
+    fn finish(self) -> io::Result<()> {
+        if self.longest <= self.position {
+            return Ok(());
+        }
+        uninterrupted(|| self.shared.system.set_size(&self.file, self.position))
+    }
+
     /// Writes `bytes` behind what was written before.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
+        self.reserve(bytes.len());
         let mut done = 0;
         while done < bytes.len() {
             // The end of the object is rarely aligned: it takes the way through the page cache.
@@ -128,6 +166,7 @@ pub(super) struct Stream<F: FileSystem> {
     small: Vec<u8>,
     large: Option<(Block, Outlet<F>)>,
     direct: bool,
+    size_hint: u64,
 }
 
 impl<F: FileSystem> Stream<F> {
@@ -143,7 +182,14 @@ impl<F: FileSystem> Stream<F> {
         // An object that is known to be large goes to a block at once.
         let small = Vec::with_capacity(if hint > small_max { 0 } else { hint });
         let direct = direct && shared.staging.direct;
-        Self { shared: Arc::clone(shared), file: Arc::new(file), small, large: None, direct }
+        Self {
+            shared: Arc::clone(shared),
+            file: Arc::new(file),
+            small,
+            large: None,
+            direct,
+            size_hint: size_hint.unwrap_or(0),
+        }
     }
 
     /// Takes `bytes` over; a failure may be that of earlier ones.
@@ -170,15 +216,27 @@ impl<F: FileSystem> Stream<F> {
 
     /// Writes what is staged and waits for it; returns the file, of which no other handle is left.
     pub(super) fn finish(self) -> io::Result<F::Handle> {
-        let Self { shared, file, small, large, .. } = self;
-        match large {
-            None => {
-                let mut sink = Sink { shared, file: Arc::clone(&file), position: 0, direct: false };
-                sink.write(&small)?;
-            }
-            Some((block, outlet)) => outlet.finish(block)?,
+        let sink = self.large.is_none().then(|| self.sink(false, None));
+        let Self { file, small, large, .. } = self;
+        if let Some(mut sink) = sink {
+            sink.write(&small)?;
+        }
+        if let Some((block, outlet)) = large {
+            outlet.finish(block)?;
         }
         Arc::into_inner(file).ok_or_else(|| io::Error::other("the file is still in use"))
+    }
+
+    fn sink(&self, direct: bool, reserved: Option<u64>) -> Sink<F> {
+        Sink {
+            shared: Arc::clone(&self.shared),
+            file: Arc::clone(&self.file),
+            position: 0,
+            direct,
+            size_hint: self.size_hint,
+            reserved,
+            longest: 0,
+        }
     }
 
     /// The first block and the outlet of an object that turns out to be large.
@@ -186,12 +244,7 @@ impl<F: FileSystem> Stream<F> {
         let staging = &self.shared.staging;
         let capacity = staging.block_bytes.next_multiple_of(ALIGNMENT);
         let direct = self.direct && self.shared.system.set_direct(&self.file, true).is_ok();
-        let sink = || Sink {
-            shared: Arc::clone(&self.shared),
-            file: Arc::clone(&self.file),
-            position: 0,
-            direct,
-        };
+        let sink = || self.sink(direct, Some(0));
         let is_threaded = direct && staging.blocks_max > 1 && self.shared.system.is_overlapped();
         let outlet = if is_threaded { Outlet::thread(sink(), staging.blocks_max) } else { None };
         (Block::new(capacity), outlet.unwrap_or_else(|| Outlet::Inline(sink())))
@@ -211,6 +264,9 @@ impl<F: FileSystem> Outlet<F> {
                 if outgoing.send(outcome.map(|()| block)).is_err() || is_over {
                     return;
                 }
+            }
+            if let Err(error) = sink.finish() {
+                let _ = outgoing.send(Err(error));
             }
         };
         let name = "bedform-write".to_owned();
@@ -244,7 +300,10 @@ impl<F: FileSystem> Outlet<F> {
     /// Writes the last `block` and waits until all are written.
     fn finish(self, block: Block) -> io::Result<()> {
         match self {
-            Self::Inline(mut sink) => sink.write(block.bytes()),
+            Self::Inline(mut sink) => {
+                sink.write(block.bytes())?;
+                sink.finish()
+            }
             Self::Thread { full, empty, thread, .. } => {
                 let sent = full.send(block);
                 drop(full);
