@@ -4,11 +4,18 @@
 //! |---|---|
 //! | [`storage`] | the [`Storage`] trait: the one seam between the engine and any place |
 //! | [`error`] | [`StorageError`]: which operation failed on which object, and what to do |
+//! | [`local`] | [`LocalStorage`]: plain files below a directory, and the protocol that writes them |
+//! | [`file_system`] | [`FileSystem`]: the system calls below it, as a seam |
+//! | [`os_file_system`] | [`OsFileSystem`]: the calls of the real system |
 
 pub mod error;
+pub mod file_system;
+pub mod local;
+pub mod os_file_system;
 pub mod storage;
 
 pub use error::{StorageError, StorageErrorKind};
-pub use storage::{
-    Condition, Durability, Entry, Lock, Object, ObjectWriter, Storage, Version,
-};
+pub use file_system::FileSystem;
+pub use local::{LocalStorage, Mode, Staging};
+pub use os_file_system::OsFileSystem;
+pub use storage::{Condition, Durability, Entry, Lock, Object, ObjectWriter, Storage, Version};
