@@ -1,7 +1,20 @@
 //! The engine: stores, arrays, layouts, reading and writing.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`store`] | stores: groups of arrays in one place, and the order in which changes are published |
+//! | [`array`] | arrays |
+//! | [`read`] | selection to plan to fetches to result |
+//! | [`codec`] | chunks to bytes and back |
+//! | [`error`] | what a caller can do about a failure |
 
+pub mod array;
+mod cache;
 pub mod codec;
 pub mod error;
 pub mod read;
+pub mod store;
 
+pub use array::Array;
 pub use error::{Error, ErrorKind, Result};
+pub use store::{ArrayLayout, Freshness, NewArray, NodeKind, OpenOptions, Store};

@@ -20,7 +20,7 @@ use crate::{CodecChain, DataType};
 pub use fill::FillValue;
 pub use v2::parse_array_v2;
 pub use v3::{GroupDocument, parse_array, parse_codecs, parse_group};
-pub use writer::{check_seal, seal, write_array, write_codecs, write_group};
+pub use writer::{check_seal, hex, seal, write_array, write_codecs, write_group};
 
 /// The parsed description of one array.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +43,8 @@ pub struct ArrayMetadata {
     pub attributes: Map<String, Value>,
     /// Identity and stamps, if Bedform made the array.
     pub identity: Option<Identity>,
+    /// The order of the chunks in a shard that Bedform writes, by name.
+    pub order: Option<String>,
     /// 2 or 3.
     pub zarr_format: u8,
 }

@@ -62,6 +62,7 @@ pub fn parse_array_v2(
         dimension_names: dimension_names(&mut attributes, shape.len()),
         attributes,
         identity: None,
+        order: None,
         keys: ChunkKeys { prefixed: false, separator },
         encoding: Encoding::Chunk(CodecChain { transpose, serializer, bytes }),
         zarr_format: 2,

@@ -50,6 +50,7 @@ pub fn parse_array(document: &Value, limits: &Limits) -> Result<ArrayMetadata> {
         dimension_names: dimension_names(&fields, shape.len())?,
         attributes: attributes(&fields)?,
         identity: identity(&fields)?,
+        order: order(&fields)?,
         keys: chunk_keys(fields.need("chunk_key_encoding")?)?,
         zarr_format: 3,
         shape,
@@ -219,6 +220,16 @@ pub(super) fn attributes(fields: &Fields<'_, '_>) -> Result<Map<String, Value>> 
 fn identity(fields: &Fields<'_, '_>) -> Result<Option<Identity>> {
     let (store, array) = (identity_field(fields, "store")?, identity_field(fields, "array")?);
     Ok(store.zip(array).map(|(store, array)| Identity { store, array }))
+}
+
+/// The name of the order; which orders there are is not this crate's business.
+fn order(fields: &Fields<'_, '_>) -> Result<Option<String>> {
+    let Some(value) = fields.get("bedform") else { return Ok(None) };
+    let own = Fields::new("bedform", value)?;
+    match own.get("order") {
+        None => Ok(None),
+        Some(_) => Ok(Some(own.text("order")?.to_owned())),
+    }
 }
 
 fn identity_field(fields: &Fields<'_, '_>, key: &str) -> Result<Option<[u8; 16]>> {

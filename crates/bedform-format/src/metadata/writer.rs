@@ -20,7 +20,11 @@ pub fn write_array(metadata: &ArrayMetadata) -> Value {
     document.insert("zarr_format".into(), json!(3));
     document.insert("node_type".into(), json!("array"));
     if let Some(identity) = &metadata.identity {
-        document.insert("bedform".into(), own_key(&identity.store, Some(identity)));
+        let mut own = own_key(&identity.store, Some(identity));
+        if let Some(order) = &metadata.order {
+            own["order"] = json!(order);
+        }
+        document.insert("bedform".into(), own);
     }
     document.insert("shape".into(), json!(metadata.shape));
     document.insert("data_type".into(), json!(metadata.data_type.v3_name()));
@@ -74,7 +78,8 @@ fn own_key(store: &[u8; 16], identity: Option<&Identity>) -> Value {
     own
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// A key as it stands in documents: two hexadecimal digits a byte.
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -183,24 +188,25 @@ fn seal_position(bytes: &[u8], seal: &str) -> Option<usize> {
     Some(at + "\"seal\": \"".len())
 }
 
-/// Checks the seal of a stored document, where it has one that is still in force.
+/// Checks the seal of a stored document, and says whether it has one that is still in force: whether
+/// Bedform was the last to write it.
 ///
 /// # Errors
 /// [`MetadataError::Checksum`] if bytes have changed.
-pub fn check_seal(bytes: &[u8], document: &Value) -> Result<(), MetadataError> {
+pub fn check_seal(bytes: &[u8], document: &Value) -> Result<bool, MetadataError> {
     let seal = document.get("bedform").and_then(|own| own.get("seal")).and_then(Value::as_str);
     let Some((seal, (length, checksum))) =
         seal.and_then(|seal| Some((seal, seal.split_once(':')?)))
     else {
-        return Ok(());
+        return Ok(false);
     };
     if !bytes.starts_with(FORM) || length.parse() != Ok(bytes.len()) {
-        return Ok(());
+        return Ok(false);
     }
-    let Ok(expected) = u32::from_str_radix(checksum, 16) else { return Ok(()) };
-    let Some(at) = seal_position(bytes, seal) else { return Ok(()) };
+    let Ok(expected) = u32::from_str_radix(checksum, 16) else { return Ok(false) };
+    let Some(at) = seal_position(bytes, seal) else { return Ok(false) };
     let mut unsealed = bytes.to_vec();
     unsealed[at + length.len() + 1..at + seal.len()].fill(b'0');
     let found = crc32c(&unsealed);
-    if found == expected { Ok(()) } else { Err(MetadataError::Checksum { expected, found }) }
+    if found == expected { Ok(true) } else { Err(MetadataError::Checksum { expected, found }) }
 }

@@ -62,13 +62,16 @@ pub struct ReadStatistics {
     pub waits: u64,
 }
 
+/// Makes the elements of a decoded chunk.
+pub(crate) type MakeElements<'a> = dyn Fn(&[u8], &mut Vec<u8>) -> Result<()> + Sync + 'a;
+
 /// Everything that a read needs to know.
 pub(crate) struct Reading<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) source: &'a dyn ChunkSource,
     pub(crate) codec: &'a ChunkCodec,
     /// Makes the elements of a decoded chunk, where they are not the decoded bytes themselves.
-    pub(crate) elements: Option<&'a (dyn Fn(&[u8], &mut Vec<u8>) -> Result<()> + Sync)>,
+    pub(crate) elements: Option<&'a MakeElements<'a>>,
     /// The bytes of the element that stands for what was never written.
     pub(crate) fill: &'a [u8],
     pub(crate) tuning: &'a Tuning,
@@ -105,9 +108,8 @@ pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadS
         decoded
     };
     let run = Run::new(reading, target);
-    let shared = SharedRun(&run);
     if needed <= ALONE_BYTES || reading.tuning.threads_waiting <= 1 {
-        shared.0.work(None, true, reading.interrupted);
+        run.work(None, true, reading.interrupted);
     } else {
         std::thread::scope(|scope| {
             for _ in 1..reading.tuning.threads {
@@ -119,14 +121,12 @@ pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadS
     run.finish()
 }
 
-struct SharedRun<'r, 'a>(&'r Run<'a>);
-
 /// The state that the threads of one read share.
 struct Run<'a> {
     plan: &'a Plan,
     source: &'a dyn ChunkSource,
     codec: &'a ChunkCodec,
-    elements: Option<&'a (dyn Fn(&[u8], &mut Vec<u8>) -> Result<()> + Sync)>,
+    elements: Option<&'a MakeElements<'a>>,
     fill: &'a [u8],
     tuning: &'a Tuning,
     target: Target<'a>,
