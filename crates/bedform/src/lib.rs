@@ -5,6 +5,7 @@
 //! | [`store`] | stores: groups of arrays in one place, and the order in which changes are published |
 //! | [`array`] | arrays |
 //! | [`read`] | selection to plan to fetches to result |
+//! | [`write`] | merge, encode, one sequential write per object |
 //! | [`codec`] | chunks to bytes and back |
 //! | [`error`] | what a caller can do about a failure |
 
@@ -14,7 +15,8 @@ pub mod codec;
 pub mod error;
 pub mod read;
 pub mod store;
+pub mod write;
 
-pub use array::Array;
+pub use array::{Append, Array, Elements, append};
 pub use error::{Error, ErrorKind, Result};
 pub use store::{ArrayLayout, Freshness, NewArray, NodeKind, OpenOptions, Store};

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | [`source`] | where the objects of a Zarr array are, and what their tails say |
 //! | `read` | reads of a selection into a buffer |
+//! | `write` | writes to a selection, appends, changes of shape |
 
 mod read;
 pub(crate) mod source;
+mod write;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -18,6 +20,8 @@ use serde_json::{Map, Value};
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ArrayDocument, Shared};
+
+pub use write::{Append, Elements, append};
 
 /// An array of a store. Cheap to clone; safe to share between threads.
 #[derive(Debug, Clone)]

@@ -33,6 +33,41 @@ impl ZarrSource<'_> {
         }
     }
 
+    /// The object's name, for messages.
+    pub(crate) fn object_name_of(&self, coordinates: &[u64]) -> String {
+        match self.object_path(coordinates) {
+            Ok(path) => self.shared.name_of(&path),
+            Err(_) => format!("{} {coordinates:?}", self.shared.name_of(self.path)),
+        }
+    }
+
+    /// The coordinates of every object that is there, inside the array's shape or not.
+    pub(crate) fn existing(&self) -> Result<Vec<Vec<u64>>> {
+        let keys = self.state.metadata.keys;
+        let rank = self.state.metadata.rank();
+        let mut found = Vec::new();
+        // Names of one segment lie in the array's directory, the others `rank` levels deep.
+        let mut pending = vec![(self.path.clone(), String::new())];
+        while let Some((directory, prefix)) = pending.pop() {
+            for entry in self.shared.storage.list(&directory)? {
+                let name = if prefix.is_empty() {
+                    entry.name.clone()
+                } else {
+                    format!("{prefix}/{}", entry.name)
+                };
+                if entry.is_directory {
+                    if name.split('/').count() <= rank {
+                        pending.push((directory.join(&entry.name)?, name));
+                    }
+                } else if let Some(coordinates) = keys.parse(&name, rank) {
+                    found.push(coordinates);
+                }
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
     /// The index of an opened shard, from the cache if it is there; and the bytes read for it.
     fn index(
         &self,
@@ -58,7 +93,7 @@ impl ZarrSource<'_> {
         coordinates: &[u64],
         object: &dyn Object,
     ) -> Result<(ShardIndex, u64)> {
-        let damaged = |error| Error::corrupt(self.object_name(coordinates), error);
+        let damaged = |error| Error::corrupt(self.object_name_of(coordinates), error);
         let Some(shard) = self.state.shard() else {
             return Err(Error::invalid("the array has no shards"));
         };
@@ -84,7 +119,7 @@ impl ZarrSource<'_> {
             if end != index_start {
                 if end + stamp_bytes != index_start {
                     return Err(Error::corrupt(
-                        self.object_name(coordinates),
+                        self.object_name_of(coordinates),
                         format!("{} bytes before the index belong to nothing", index_start - end),
                     ));
                 }
@@ -115,9 +150,6 @@ impl ChunkSource for ZarrSource<'_> {
     }
 
     fn object_name(&self, coordinates: &[u64]) -> String {
-        match self.object_path(coordinates) {
-            Ok(path) => self.shared.name_of(&path),
-            Err(_) => format!("{} {coordinates:?}", self.shared.name_of(self.path)),
-        }
+        self.object_name_of(coordinates)
     }
 }

@@ -89,7 +89,8 @@ impl ChunkCodec {
     /// The codec of chunks of `chunk_shape` elements. Shapes were held against the limits when the
     /// metadata were read, so sizes fit.
     pub fn new(chain: &CodecChain, data_type: DataType, chunk_shape: &[u64]) -> Self {
-        let item_size = data_type.item_size().unwrap_or(1);
+        // Text is held as the 64-bit number of each text.
+        let item_size = data_type.item_size().unwrap_or(8);
         let shape: Vec<usize> = chunk_shape
             .iter()
             .map(|length| usize::try_from(*length).unwrap_or(usize::MAX))

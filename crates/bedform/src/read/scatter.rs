@@ -129,6 +129,27 @@ impl Copy {
         }
     }
 
+    /// The copy back: from the target to the source.
+    pub(crate) fn reversed(self) -> Self {
+        let axes = self
+            .axes
+            .into_iter()
+            .map(|axis| match axis {
+                Axis::Even { source_step, target_step, count } => {
+                    Axis::Even { source_step: target_step, target_step: source_step, count }
+                }
+                Axis::Table { offsets, .. } => {
+                    let target_step = offsets.windows(2).map(|pair| pair[1].0 - pair[0].0).min();
+                    Axis::Table {
+                        offsets: offsets.into_iter().map(|(from, to)| (to, from)).collect(),
+                        target_step: target_step.unwrap_or(0),
+                    }
+                }
+            })
+            .collect();
+        Self { source_start: self.target_start, target_start: self.source_start, axes }
+    }
+
     /// Puts the axes in the order in which the target is filled, and melts those that continue each
     /// other.
     pub(crate) fn tidy(&mut self) {

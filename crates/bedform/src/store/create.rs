@@ -113,7 +113,7 @@ impl Store {
         check_free(shared, path)?;
         let store = store_key(shared)?;
         publish(shared, path, &write_group(&store, attributes, None))?;
-        commit(shared, &[path.clone()], &[])
+        commit(shared, std::slice::from_ref(path), &[])
     }
 
     /// Creates an array with the missing groups above it. Atomic, durable on return.

@@ -35,8 +35,9 @@ use crate::cache::ByteCache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::execute::Tuning;
 
+pub(crate) use create::commit;
 pub use create::{ArrayLayout, NewArray};
-pub(crate) use documents::{ArrayDocument, Documents};
+pub(crate) use documents::{ArrayDocument, Documents, publish};
 
 /// When a store looks whether another writer has changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
