@@ -1,1 +1,30 @@
-//! Python bindings.
+//! The Python bindings: thin over the engine, without logic that another door would need.
+//!
+//! Python owns indexing and ergonomics (`python/bedform`); what crosses here is plain: paths and
+//! metadata as text, selections as tuples, elements as buffers. The interpreter is let go around all
+//! I/O and decoding, and signals are looked at while a read or write goes on.
+
+mod array;
+mod error;
+mod selection;
+mod store;
+
+use pyo3::prelude::*;
+
+/// The extension module `bedform._internal`.
+#[pymodule]
+mod _internal {
+    #[pymodule_export]
+    use crate::array::Array;
+    #[pymodule_export]
+    use crate::error::{EngineError, error_kinds};
+    #[pymodule_export]
+    use crate::store::Store;
+
+    use super::{Bound, PyModule, PyModuleMethods, PyResult};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

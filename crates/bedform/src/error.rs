@@ -42,6 +42,24 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Every kind.
+    pub const ALL: [Self; 14] = [
+        Self::NotFound,
+        Self::Exists,
+        Self::InvalidArgument,
+        Self::OutOfBounds,
+        Self::Unsupported,
+        Self::Corrupt,
+        Self::Conflict,
+        Self::LimitExceeded,
+        Self::ReadOnly,
+        Self::PermissionDenied,
+        Self::NoSpace,
+        Self::Poisoned,
+        Self::Interrupted,
+        Self::Io,
+    ];
+
     /// The stable name.
     pub fn name(self) -> &'static str {
         match self {

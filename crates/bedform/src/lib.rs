@@ -19,4 +19,6 @@ pub mod write;
 
 pub use array::{Append, Array, Elements, append};
 pub use error::{Error, ErrorKind, Result};
+pub use read::ReadStatistics;
 pub use store::{ArrayLayout, Freshness, NewArray, NodeKind, OpenOptions, Store};
+pub use write::WriteStatistics;

@@ -4,10 +4,14 @@
 //! |---|---|
 //! | [`source`] | where the objects of a Zarr array are, and what their tails say |
 //! | `read` | reads of a selection into a buffer |
+//! | `describe`, `explain`, `verify` | what an array is, what a read would do, what is damaged |
 //! | `write` | writes to a selection, appends, changes of shape |
 
+mod describe;
+mod explain;
 mod read;
 pub(crate) mod source;
+mod verify;
 mod write;
 
 use std::sync::{Arc, PoisonError, RwLock};

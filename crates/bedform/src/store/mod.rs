@@ -17,8 +17,10 @@
 //! |---|---|
 //! | [`documents`] | metadata documents: reading, trust, publication |
 //! | [`create`] | new stores, groups and arrays |
+//! | [`description`] | new arrays from JSON |
 
 mod create;
+mod description;
 mod documents;
 
 use std::collections::BTreeMap;

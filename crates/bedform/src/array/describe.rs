@@ -1,0 +1,40 @@
+//! Arrays as plain JSON: for `info`, for the doors, for people.
+
+use bedform_format::metadata::{Encoding, write_codecs};
+use serde_json::{Value, json};
+
+use super::{Array, inner};
+use crate::error::Result;
+
+impl Array {
+    /// What the array is: `shape`, `dtype` (Zarr's name), `numpy` (NumPy's), `chunks`, `shards`
+    /// (null without), `order` (null without), `codecs` (of a chunk, as Zarr metadata have them),
+    /// `fill_value`, `dims`, `attributes`, `zarr_format`, `bedform` (whether Bedform made it) and
+    /// `checked` (whether a changed bit in a chunk is always noticed).
+    ///
+    /// # Errors
+    /// Of looking up the array again.
+    pub fn describe(&self) -> Result<Value> {
+        let state = self.state()?;
+        let metadata = &state.metadata;
+        let (chunks, chain) = inner(metadata)?;
+        let shards = metadata.shard().map(|_| &metadata.chunk_shape);
+        let codecs = write_codecs(&Encoding::Chunk(chain.clone()), metadata.data_type);
+        Ok(json!({
+            "path": self.path.as_str(),
+            "shape": metadata.shape,
+            "dtype": metadata.data_type.to_string(),
+            "numpy": metadata.data_type.numpy(),
+            "chunks": chunks,
+            "shards": shards,
+            "order": shards.map(|_| state.order.name()),
+            "codecs": codecs,
+            "fill_value": metadata.fill_value.to_json(metadata.data_type),
+            "dims": metadata.dimension_names,
+            "attributes": metadata.attributes,
+            "zarr_format": metadata.zarr_format,
+            "bedform": metadata.identity.is_some(),
+            "checked": chain.is_checked(),
+        }))
+    }
+}

@@ -1,0 +1,63 @@
+//! Reads everything that is stored and checks it.
+
+use super::Array;
+use super::source::ZarrSource;
+use crate::codec::Scratch;
+use crate::error::{Error, ErrorKind, Result};
+use crate::read::locate::ChunkSource;
+
+impl Array {
+    /// Reads every stored object of the array, checks its tail and decodes every chunk. Gives one
+    /// line per damaged object or chunk. Memory is bounded by one chunk.
+    ///
+    /// # Errors
+    /// `Interrupted`, and those of storage that are not about one object.
+    pub fn verify(&self, interrupted: &dyn Fn() -> bool) -> Result<Vec<String>> {
+        let state = self.state()?;
+        let source = ZarrSource { shared: &self.shared, path: &self.path, state: &state };
+        let mut problems = Vec::new();
+        let mut scratch = Scratch::default();
+        for coordinates in source.existing()? {
+            if interrupted() {
+                return Err(Error::new(ErrorKind::Interrupted, "the check was stopped"));
+            }
+            let opened = match source.open(&coordinates) {
+                Ok(Some(opened)) => opened,
+                Ok(None) => continue,
+                Err(error) => {
+                    problems.push(error.to_string());
+                    continue;
+                }
+            };
+            let count: u64 = state.per_object.iter().product();
+            for position in 0..count {
+                let Some((extent, skip)) = opened.places.find(position) else { continue };
+                let checked = (|| {
+                    if extent.length > state.codec.encoded_bytes_max() {
+                        return Err("larger than a chunk can be".to_owned());
+                    }
+                    let length = usize::try_from(extent.length).unwrap_or(usize::MAX);
+                    let mut encoded = vec![0; length];
+                    opened
+                        .object
+                        .read(extent.offset, &mut encoded)
+                        .map_err(|error| error.to_string())?;
+                    state
+                        .codec
+                        .decode(&encoded, skip, &mut scratch)
+                        .map(drop)
+                        .map_err(|error| error.to_string())
+                })();
+                if let Err(problem) = checked {
+                    problems.push(format!(
+                        "{}, chunk {position} (bytes {} to {}): {problem}",
+                        source.object_name(&coordinates),
+                        extent.offset,
+                        extent.end()
+                    ));
+                }
+            }
+        }
+        Ok(problems)
+    }
+}

@@ -1,0 +1,119 @@
+//! New arrays from JSON, as the doors hand them over.
+
+use bedform_format::metadata::{Encoding, FillValue, parse_codecs};
+use bedform_format::{BytesCodec, CodecChain, DataType, Limits};
+use bedform_geometry::Order;
+use serde_json::{Map, Value, json};
+
+use super::{ArrayLayout, NewArray};
+use crate::error::{Error, Result};
+
+impl NewArray {
+    /// Reads a description: `shape`, `dtype` (Zarr's name), `chunks`, `shards`, and optionally
+    /// `order`, `codecs` (a list of codecs from bytes to bytes, by name or as Zarr metadata have
+    /// them), `transpose`, `checksum`, `fill_value`, `dims`, `attributes`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` names the key at fault.
+    ///
+    /// ```
+    /// use bedform::NewArray;
+    /// let description = serde_json::json!({
+    ///     "shape": [100, 20], "dtype": "float32", "chunks": [10, 20], "shards": [50, 20],
+    ///     "codecs": ["zstd"], "order": "hilbert",
+    /// });
+    /// let new = NewArray::from_json(&description, &Default::default())?;
+    /// assert_eq!(new.layout.shard_shape, [50, 20]);
+    /// # Ok::<(), bedform::Error>(())
+    /// ```
+    pub fn from_json(description: &Value, limits: &Limits) -> Result<Self> {
+        let get = |key: &str| description.get(key).filter(|value| !value.is_null());
+        let bad = |key: &str| Error::invalid(format!("{key:?} of a new array is missing or wrong"));
+        let lengths = |key: &str| -> Result<Vec<u64>> {
+            get(key)
+                .and_then(Value::as_array)
+                .and_then(|list| list.iter().map(Value::as_u64).collect())
+                .ok_or_else(|| bad(key))
+        };
+        let name = get("dtype").and_then(Value::as_str).ok_or_else(|| bad("dtype"))?;
+        let data_type = DataType::parse_v3(name)
+            .ok_or_else(|| Error::invalid(format!("arrays of {name:?} are not supported")))?;
+        let chunk_shape = lengths("chunks")?;
+        let order = match get("order").map(Value::as_str) {
+            None => Order::RowMajor,
+            Some(Some(name)) => name.parse()?,
+            Some(None) => return Err(bad("order")),
+        };
+        let transpose = match get("transpose") {
+            None => None,
+            Some(_) => Some(
+                lengths("transpose")?
+                    .into_iter()
+                    .map(|axis| usize::try_from(axis).unwrap_or(usize::MAX))
+                    .collect(),
+            ),
+        };
+        let codecs = get("codecs").cloned().unwrap_or_else(|| json!([]));
+        Ok(Self {
+            shape: lengths("shape")?,
+            fill_value: match get("fill_value") {
+                None => FillValue::zero(data_type),
+                Some(value) => FillValue::parse(value, data_type)
+                    .map_err(|error| Error::invalid(error.to_string()))?,
+            },
+            dimension_names: dimension_names(get("dims")).ok_or_else(|| bad("dims"))?,
+            attributes: match get("attributes") {
+                None => Map::new(),
+                Some(Value::Object(attributes)) => attributes.clone(),
+                Some(_) => return Err(bad("attributes")),
+            },
+            layout: ArrayLayout {
+                codecs: bytes_codecs(&codecs, &chunk_shape, data_type, limits)?,
+                shard_shape: lengths("shards")?,
+                checksum: get("checksum").and_then(Value::as_bool).unwrap_or(true),
+                chunk_shape,
+                order,
+                transpose,
+            },
+            data_type,
+        })
+    }
+}
+
+fn dimension_names(value: Option<&Value>) -> Option<Option<Vec<Option<String>>>> {
+    let Some(value) = value else { return Some(None) };
+    let names = value.as_array()?.iter().map(|name| match name {
+        Value::Null => Some(None),
+        Value::String(name) => Some(Some(name.clone())),
+        _ => None,
+    });
+    names.collect::<Option<Vec<_>>>().map(Some)
+}
+
+/// Codecs from bytes to bytes, with the usual serializer in front for the parser of metadata.
+fn bytes_codecs(
+    codecs: &Value,
+    chunk_shape: &[u64],
+    data_type: DataType,
+    limits: &Limits,
+) -> Result<Vec<BytesCodec>> {
+    let Value::Array(list) = codecs else {
+        return Err(Error::invalid("\"codecs\" of a new array must be a list"));
+    };
+    let mut all = vec![match data_type {
+        DataType::String => json!("vlen-utf8"),
+        _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
+    }];
+    all.extend(list.iter().map(|codec| match codec.as_str() {
+        // The level that the Zstandard and gzip tools take.
+        Some("zstd") => json!({"name": "zstd", "configuration": {"level": 3}}),
+        _ => codec.clone(),
+    }));
+    match parse_codecs("codecs", &Value::Array(all), chunk_shape, data_type, limits) {
+        Ok(Encoding::Chunk(CodecChain { bytes, .. })) => Ok(bytes),
+        Ok(Encoding::Shard(_)) => {
+            Err(Error::invalid("shards are given by \"shards\", not as a codec"))
+        }
+        Err(error) => Err(Error::invalid(error.to_string())),
+    }
+}

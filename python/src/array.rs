@@ -1,0 +1,227 @@
+//! Arrays.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use bedform::{Elements, ReadStatistics, WriteStatistics};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+
+use crate::error::raise;
+use crate::selection::parse;
+
+/// An array of a store.
+#[pyclass(frozen, module = "bedform._internal")]
+pub(crate) struct Array {
+    pub(crate) inner: bedform::Array,
+}
+
+/// Says now and then whether Python has a signal to deal with. Asking takes the interpreter, so it is
+/// asked a few times a second only.
+pub(crate) fn interrupted() -> impl Fn() -> bool {
+    let last = Cell::new(Instant::now());
+    move || {
+        if last.get().elapsed() < Duration::from_millis(100) {
+            return false;
+        }
+        last.set(Instant::now());
+        Python::attach(|py| match py.check_signals() {
+            Ok(()) => false,
+            Err(error) => {
+                // Raised again, as what it is, by the caller.
+                error.restore(py);
+                true
+            }
+        })
+    }
+}
+
+/// The error to raise: what a signal handler raised, if that is why the work was stopped.
+pub(crate) fn stopped(py: Python<'_>, error: bedform::Error) -> PyErr {
+    PyErr::take(py).unwrap_or_else(|| raise(error))
+}
+
+/// The bytes of a C-contiguous buffer.
+struct Bytes {
+    pointer: *mut u8,
+    length: usize,
+    _buffer: PyUntypedBuffer,
+}
+
+// SAFETY: the buffer is held for as long as the value lives, which keeps its memory in place; the
+// threads that use it are those of the engine, which write disjoint parts.
+unsafe impl Send for Bytes {}
+// SAFETY: as above; shared use only reads.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    fn of(object: &Bound<'_, PyAny>, writable: bool) -> PyResult<Self> {
+        let buffer = PyUntypedBuffer::get(object)?;
+        if !buffer.is_c_contiguous() {
+            return Err(PyBufferError::new_err("the buffer must be C-contiguous"));
+        }
+        if writable && buffer.readonly() {
+            return Err(PyBufferError::new_err("the buffer is read-only"));
+        }
+        let (pointer, length) = (buffer.buf_ptr().cast(), buffer.len_bytes());
+        Ok(Self { pointer, length, _buffer: buffer })
+    }
+
+    fn get(&self) -> &[u8] {
+        if self.length == 0 {
+            return &[];
+        }
+        // SAFETY: the pointer and length are those of a held, contiguous buffer.
+        unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
+    }
+
+    fn get_mut(&mut self) -> &mut [u8] {
+        if self.length == 0 {
+            return &mut [];
+        }
+        // SAFETY: as above, and the buffer was checked to be writable. That nobody else uses the
+        // array meanwhile is NumPy's usual contract.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer, self.length) }
+    }
+}
+
+type ReadCounts = (u64, u64, u64, u64, u64);
+
+fn counts(statistics: ReadStatistics) -> ReadCounts {
+    let ReadStatistics { objects, requests, bytes, chunks, waits } = statistics;
+    (objects, requests, bytes, chunks, waits)
+}
+
+fn written(statistics: WriteStatistics) -> (u64, u64) {
+    (statistics.objects, statistics.bytes)
+}
+
+#[pymethods]
+impl Array {
+    /// The path in the store.
+    #[getter]
+    fn path(&self) -> String {
+        self.inner.path().to_string()
+    }
+
+    /// What messages call the array.
+    #[getter]
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    /// Elements along each axis, as storage has them now.
+    fn shape(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        py.detach(|| self.inner.shape()).map_err(raise)
+    }
+
+    /// The NumPy type of the elements in memory; "O" for text.
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| self.inner.metadata()).map(|m| m.data_type.numpy()).map_err(raise)
+    }
+
+    /// The description as JSON: see `bedform::Array::describe`.
+    fn describe(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| self.inner.describe()).map(|value| value.to_string()).map_err(raise)
+    }
+
+    /// The bytes of the fill value; `None` for text.
+    fn fill_bytes(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
+        let metadata = py.detach(|| self.inner.metadata()).map_err(raise)?;
+        Ok(metadata.fill_value.bytes().to_vec())
+    }
+
+    /// Fills `buffer` with `selection`; gives (objects, requests, bytes, chunks, waits).
+    fn read(
+        &self,
+        py: Python<'_>,
+        selection: &Bound<'_, PyTuple>,
+        buffer: &Bound<'_, PyAny>,
+    ) -> PyResult<ReadCounts> {
+        let selection = parse(selection)?;
+        let mut bytes = Bytes::of(buffer, true)?;
+        py.detach(|| self.inner.read(&selection, bytes.get_mut(), &interrupted()))
+            .map(counts)
+            .map_err(|error| stopped(py, error))
+    }
+
+    /// The texts of `selection`, in C order.
+    fn read_text(&self, py: Python<'_>, selection: &Bound<'_, PyTuple>) -> PyResult<Vec<String>> {
+        let selection = parse(selection)?;
+        py.detach(|| self.inner.read_text(&selection, &interrupted()))
+            .map_err(|error| stopped(py, error))
+    }
+
+    /// Writes the elements of `buffer` to `selection`; gives (objects, bytes).
+    fn write(
+        &self,
+        py: Python<'_>,
+        selection: &Bound<'_, PyTuple>,
+        buffer: &Bound<'_, PyAny>,
+    ) -> PyResult<(u64, u64)> {
+        let selection = parse(selection)?;
+        let data = Data::of(buffer)?;
+        py.detach(|| data.with(|elements| self.inner.write(&selection, elements, &interrupted())))
+            .map(written)
+            .map_err(|error| stopped(py, error))
+    }
+
+    /// Changes the shape.
+    fn resize(&self, py: Python<'_>, shape: Vec<u64>) -> PyResult<()> {
+        py.detach(|| self.inner.resize(&shape)).map_err(raise)
+    }
+
+    /// The plan of a read as JSON.
+    fn explain(&self, py: Python<'_>, selection: &Bound<'_, PyTuple>) -> PyResult<String> {
+        let selection = parse(selection)?;
+        py.detach(|| self.inner.explain(&selection)).map(|value| value.to_string()).map_err(raise)
+    }
+
+    /// Reads everything that is stored and checks it; gives problems as JSON. `progress` is called
+    /// with the number of bytes read.
+    fn verify(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        py.detach(|| self.inner.verify(&interrupted())).map_err(|error| stopped(py, error))
+    }
+}
+
+/// Elements to write: a buffer, or a list of texts.
+pub(crate) enum Data {
+    Bytes(BytesOwner),
+    Text(Vec<String>),
+}
+
+pub(crate) struct BytesOwner(Bytes);
+
+impl BytesOwner {
+    pub(crate) fn get(&self) -> &[u8] {
+        self.0.get()
+    }
+}
+
+impl Data {
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(texts) = object.extract::<Vec<Bound<'_, PyString>>>() {
+            let texts = texts
+                .iter()
+                .map(|text| text.to_str().map(str::to_owned))
+                .collect::<PyResult<Vec<String>>>()?;
+            return Ok(Self::Text(texts));
+        }
+        Bytes::of(object, false)
+            .map(|bytes| Self::Bytes(BytesOwner(bytes)))
+            .map_err(|_| PyTypeError::new_err("elements must be a C-contiguous buffer or texts"))
+    }
+
+    pub(crate) fn with<T>(&self, act: impl FnOnce(Elements<'_>) -> T) -> T {
+        match self {
+            Self::Bytes(owner) => act(Elements::Bytes(owner.get())),
+            Self::Text(texts) => {
+                let borrowed: Vec<&str> = texts.iter().map(String::as_str).collect();
+                act(Elements::Text(&borrowed))
+            }
+        }
+    }
+}

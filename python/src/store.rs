@@ -1,0 +1,235 @@
+//! Stores.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bedform::{Append, Elements, Freshness, NewArray, NodeKind, OpenOptions};
+use bedform_format::ObjectPath;
+use bedform_storage::{Durability, LocalStorage, Mode};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use serde_json::{Map, Value};
+
+use crate::array::{Array, Data, interrupted, stopped};
+use crate::error::raise;
+
+/// An opened store.
+#[pyclass(frozen, module = "bedform._internal")]
+pub(crate) struct Store {
+    inner: bedform::Store,
+}
+
+fn path_of(text: &str) -> PyResult<ObjectPath> {
+    ObjectPath::parse(text).map_err(|error| raise(error.into()))
+}
+
+fn json_of(text: &str) -> PyResult<Map<String, Value>> {
+    serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+fn options(
+    writable: bool,
+    cache_bytes: u64,
+    freshness: &str,
+    durability: &str,
+    threads: Option<usize>,
+    gap_bytes: Option<u64>,
+) -> PyResult<OpenOptions> {
+    let mut options = OpenOptions::default();
+    options.writable = writable;
+    options.cache_bytes = cache_bytes;
+    options.freshness = match freshness {
+        "read" => Freshness::Read,
+        "open" => Freshness::Open,
+        "never" => Freshness::Never,
+        other => return Err(PyValueError::new_err(format!("not a freshness: {other:?}"))),
+    };
+    options.durability = match durability {
+        "disk" => Durability::Disk,
+        "process" => Durability::Process,
+        other => return Err(PyValueError::new_err(format!("not a durability: {other:?}"))),
+    };
+    options.threads = threads;
+    options.gap_bytes = gap_bytes;
+    Ok(options)
+}
+
+#[pymethods]
+impl Store {
+    /// Opens the store in the directory `path`.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, writable, cache_bytes, freshness, durability, threads=None, gap_bytes=None))]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        writable: bool,
+        cache_bytes: u64,
+        freshness: &str,
+        durability: &str,
+        threads: Option<usize>,
+        gap_bytes: Option<u64>,
+    ) -> PyResult<Self> {
+        let options = options(writable, cache_bytes, freshness, durability, threads, gap_bytes)?;
+        let mode = if writable { Mode::ReadWrite } else { Mode::ReadOnly };
+        py.detach(|| {
+            let storage = LocalStorage::open(&path, mode)?;
+            bedform::Store::open(Arc::new(storage), options)
+        })
+        .map(|inner| Self { inner })
+        .map_err(raise)
+    }
+
+    /// Creates a store in the directory `path`.
+    #[staticmethod]
+    #[pyo3(signature = (path, attributes, *, cache_bytes, freshness, durability, threads=None, gap_bytes=None))]
+    fn create(
+        py: Python<'_>,
+        path: PathBuf,
+        attributes: &str,
+        cache_bytes: u64,
+        freshness: &str,
+        durability: &str,
+        threads: Option<usize>,
+        gap_bytes: Option<u64>,
+    ) -> PyResult<Self> {
+        let options = options(true, cache_bytes, freshness, durability, threads, gap_bytes)?;
+        let attributes = json_of(attributes)?;
+        py.detach(|| {
+            let storage = LocalStorage::open(&path, Mode::Create)?;
+            bedform::Store::create(Arc::new(storage), &attributes, options)
+        })
+        .map(|inner| Self { inner })
+        .map_err(raise)
+    }
+
+    /// 2 or 3.
+    fn zarr_format(&self, py: Python<'_>) -> PyResult<u8> {
+        py.detach(|| self.inner.zarr_format()).map_err(raise)
+    }
+
+    /// "array", "group" or `None`.
+    fn kind(&self, py: Python<'_>, path: &str) -> PyResult<Option<&'static str>> {
+        let path = path_of(path)?;
+        Ok(py.detach(|| self.inner.kind(&path)).map_err(raise)?.map(kind_name))
+    }
+
+    /// Paths and kinds of everything below the root.
+    fn nodes(&self, py: Python<'_>) -> PyResult<Vec<(String, &'static str)>> {
+        let nodes = py.detach(|| self.inner.nodes()).map_err(raise)?;
+        Ok(nodes.into_iter().map(|(path, kind)| (path.to_string(), kind_name(kind))).collect())
+    }
+
+    /// The array at `path`.
+    fn array(&self, py: Python<'_>, path: &str) -> PyResult<Array> {
+        let path = path_of(path)?;
+        py.detach(|| self.inner.array(&path)).map(|inner| Array { inner }).map_err(raise)
+    }
+
+    /// The attributes of a group, as JSON.
+    fn group_attributes(&self, py: Python<'_>, path: &str) -> PyResult<String> {
+        let path = path_of(path)?;
+        py.detach(|| self.inner.group_attributes(&path))
+            .map(|map| Value::Object(map).to_string())
+            .map_err(raise)
+    }
+
+    /// Replaces the attributes of an array or group.
+    fn set_attributes(&self, py: Python<'_>, path: &str, attributes: &str) -> PyResult<()> {
+        let (path, attributes) = (path_of(path)?, json_of(attributes)?);
+        py.detach(|| self.inner.set_attributes(&path, attributes)).map_err(raise)
+    }
+
+    /// Creates a group.
+    fn create_group(&self, py: Python<'_>, path: &str, attributes: &str) -> PyResult<()> {
+        let (path, attributes) = (path_of(path)?, json_of(attributes)?);
+        py.detach(|| self.inner.create_group(&path, &attributes)).map_err(raise)
+    }
+
+    /// Creates an array from its description in JSON; as a draft, no reader sees it before
+    /// `commit_drafts`.
+    fn create_array(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        description: &str,
+        draft: bool,
+    ) -> PyResult<Array> {
+        let path = path_of(path)?;
+        let description = Value::Object(json_of(description)?);
+        py.detach(|| {
+            let new = NewArray::from_json(&description, &self.inner.options().limits)?;
+            if draft {
+                self.inner.draft_array(&path, &new)
+            } else {
+                self.inner.create_array(&path, &new)
+            }
+        })
+        .map(|inner| Array { inner })
+        .map_err(raise)
+    }
+
+    /// Makes drafts visible, all at once.
+    fn commit_drafts(&self, py: Python<'_>, paths: Vec<String>) -> PyResult<()> {
+        let paths: Vec<ObjectPath> =
+            paths.iter().map(|path| path_of(path)).collect::<PyResult<_>>()?;
+        py.detach(|| self.inner.commit_drafts(&paths)).map_err(raise)
+    }
+
+    /// Deletes an array or group.
+    fn delete(&self, py: Python<'_>, path: &str) -> PyResult<()> {
+        let path = path_of(path)?;
+        py.detach(|| self.inner.delete(&path)).map_err(raise)
+    }
+
+    /// Appends to several arrays at once: (array, axis, shape, elements) each. Gives where the new
+    /// elements start.
+    fn append(
+        &self,
+        py: Python<'_>,
+        parts: Vec<(PyRef<'_, Array>, usize, Vec<u64>, Bound<'_, PyAny>)>,
+    ) -> PyResult<Vec<u64>> {
+        let data: Vec<Data> =
+            parts.iter().map(|part| Data::of(&part.3)).collect::<PyResult<_>>()?;
+        let arrays: Vec<&bedform::Array> = parts.iter().map(|part| &part.0.inner).collect();
+        let shapes: Vec<(usize, &Vec<u64>)> = parts.iter().map(|part| (part.1, &part.2)).collect();
+        let outcome = py.detach(|| append(&arrays, &shapes, &data));
+        outcome.map_err(|error| stopped(py, error))
+    }
+}
+
+fn append(
+    arrays: &[&bedform::Array],
+    shapes: &[(usize, &Vec<u64>)],
+    data: &[Data],
+) -> bedform::Result<Vec<u64>> {
+    // Texts are borrowed from lists that must outlive the call.
+    let texts: Vec<Vec<&str>> = data
+        .iter()
+        .map(|data| match data {
+            Data::Text(texts) => texts.iter().map(String::as_str).collect(),
+            Data::Bytes(_) => Vec::new(),
+        })
+        .collect();
+    let parts: Vec<Append<'_>> = arrays
+        .iter()
+        .zip(shapes)
+        .zip(data.iter().zip(&texts))
+        .map(|((array, (axis, shape)), (data, texts))| Append {
+            array,
+            axis: *axis,
+            shape,
+            elements: match data {
+                Data::Bytes(owner) => Elements::Bytes(owner.get()),
+                Data::Text(_) => Elements::Text(texts),
+            },
+        })
+        .collect();
+    bedform::append(&parts, &interrupted())
+}
+
+fn kind_name(kind: NodeKind) -> &'static str {
+    match kind {
+        NodeKind::Array => "array",
+        NodeKind::Group => "group",
+    }
+}
