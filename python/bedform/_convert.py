@@ -53,6 +53,10 @@ PLAN_VERSION = 1
 SMALL_ARRAY_BYTES = 1 << 20
 
 
+class VerificationError(ValueError):
+    """The copy is not the same as its source; it was not published."""
+
+
 @dataclass(frozen=True)
 class ArrayPlan:
     """How one array is converted."""
@@ -149,6 +153,8 @@ def convert(
         The target exists.
     BlockingIOError
         Another conversion to this target is running.
+    VerificationError
+        The copy differs from the source.
     ValueError
         What an earlier run left was of another source or with other options.
     OSError
@@ -468,7 +474,7 @@ def _compare_all(opened: Any, plan: Conversion, work: Path, progress: Progress |
             for region in array.regions():
                 if not _same(np.asarray(source[region]), np.asarray(target[region])):
                     where = ", ".join(f"{part.start}:{part.stop}" for part in region)
-                    raise ValueError(
+                    raise VerificationError(
                         f"array {array.name!r} differs from the source in [{where}]: the target "
                         f"was not published; {format_bytes(compared)} before it are the same"
                     )

@@ -128,7 +128,8 @@ def parse_shape(text: str) -> tuple[int, ...]:
     >>> parse_shape("365x721x1440")
     (365, 721, 1440)
     """
-    parts = [part.strip() for part in re.split(r"[,x]", text.strip().strip("()").removesuffix(","))]
+    lengths = text.strip().strip("()").removesuffix(",")
+    parts = [part.strip() for part in lengths.split("," if "," in lengths else "x")]
     for part in parts:
         if not re.fullmatch(r"\d{1,18}", part):
             raise ValueError(f"shape {text!r}: {part!r} is not a length: write 365,721,1440")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="bedform",
-    add_completion=True,
+    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -48,8 +48,8 @@ def _bedform(
 ) -> None:
     """Scientific arrays in layouts that fit their reads.
 
-    Begin with [bold]bedform demo[/bold], or with a file of your own: [bold]bedform info
-    FILE.nc[/bold], then [bold]bedform convert FILE.nc STORE.zarr[/bold].
+    Begin with [bold]bedform demo[/bold], or with a file of your own:
+    [bold]bedform info FILE.nc[/bold], then [bold]bedform convert FILE.nc STORE.zarr[/bold].
     """
 
 

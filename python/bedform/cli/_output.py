@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import json
 import math
 import os
@@ -39,10 +40,6 @@ JsonOption = Annotated[
 ]
 
 
-class BadInput(Exception):
-    """Bad data were found: the answer is no, exit code 1."""
-
-
 def emit(value: Any, rendered: RenderableType, as_json: bool) -> None:
     """Print a result: as JSON, or as something for people."""
     if as_json:
@@ -50,7 +47,11 @@ def emit(value: Any, rendered: RenderableType, as_json: bool) -> None:
     else:
         # Wide enough for a table in a file or a pipe; a terminal says its own width.
         width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
-        Console(file=sys.stdout, width=width, highlight=False).print(rendered)
+        console = Console(file=sys.stdout, width=width, highlight=False)
+        # Captured first: writing itself, Rich would end the process when the reader goes away.
+        with console.capture() as captured:
+            console.print(rendered)
+        sys.stdout.write(captured.get())
     sys.stdout.flush()
 
 
@@ -103,7 +104,14 @@ def progress(title: str, *, is_bytes: bool = True) -> Iterator[Callable[[int, in
     try:
         yield report
     finally:
-        bar.stop()
+        if task is not None:
+            bar.stop()
+
+
+def help_of(command: Callable[..., None]) -> str:
+    """A command's docstring with each paragraph on one line, for the terminal to wrap."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def open_source(path: str, mode: str = "r") -> Any:
@@ -139,7 +147,9 @@ def open_array(store: Any, name: str, path: str) -> Any:
 
 def exit_code_of(error: Exception) -> int:
     """Return 1 where the data are bad, 2 where the use or the environment is."""
-    bad_data = isinstance(error, BadInput) or "Corrupt" in type(error).__name__
+    from .._convert import VerificationError
+
+    bad_data = isinstance(error, VerificationError) or "Corrupt" in type(error).__name__
     return EXIT_NO if bad_data else EXIT_ERROR
 
 

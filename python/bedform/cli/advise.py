@@ -10,14 +10,14 @@ import typer
 from rich.text import Text
 
 from .._text import parse_reads, parse_selection, parse_shape
-from ._output import JsonOption, emit, open_array, open_source
+from ._output import JsonOption, emit, help_of, open_array, open_source
 
 _SELECTIONS_MAX = 100_000
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("advise")(advise)
+    app.command("advise", help=help_of(advise))(advise)
 
 
 def advise(

@@ -9,12 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from .._text import format_bytes, format_seconds
-from ._output import JsonOption, emit, progress
+from ._output import JsonOption, emit, help_of, progress
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("calibrate")(calibrate)
+    app.command("calibrate", help=help_of(calibrate))(calibrate)
 
 
 def calibrate(

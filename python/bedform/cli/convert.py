@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
@@ -11,12 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from .._text import format_bytes, format_seconds, format_shape, parse_bytes, parse_reads
-from ._output import JsonOption, emit, note, open_source, progress
+from ._output import JsonOption, emit, help_of, note, open_source, progress
+
+if TYPE_CHECKING:
+    from .._convert import Conversion
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("convert")(convert)
+    app.command("convert", help=help_of(convert))(convert)
 
 
 def convert(
@@ -69,10 +72,7 @@ def convert(
     emit({**done.to_dict(), "seconds": seconds}, _render(done, seconds), as_json)
 
 
-def _render(done: object, seconds: float) -> Group:
-    from .._convert import Conversion
-
-    assert isinstance(done, Conversion)  # noqa: S101 - for the type checker
+def _render(done: Conversion, seconds: float) -> Group:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("array", "shape", "type", "source chunks", "chunks", "shards", "order"):
         table.add_column(column)

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from .._text import parse_bytes
-from ._output import JsonOption, emit, note, progress
+from ._output import JsonOption, emit, help_of, note, progress
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("demo")(demo)
+    app.command("demo", help=help_of(demo))(demo)
 
 
 def demo(

@@ -8,12 +8,12 @@ import typer
 from rich.text import Text
 
 from .._text import parse_selection
-from ._output import JsonOption, emit, open_array, open_source
+from ._output import JsonOption, emit, help_of, open_array, open_source
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("explain")(explain)
+    app.command("explain", help=help_of(explain))(explain)
 
 
 def explain(

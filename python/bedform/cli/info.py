@@ -10,14 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from .._text import format_bytes, format_shape
-from ._output import JsonOption, emit, open_array, open_source
+from ._output import JsonOption, emit, help_of, open_array, open_source
 
 _ARRAY_COLUMNS = ("shape", "dtype", "dims", "chunks", "shards", "order", "codecs", "bytes")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("info")(info)
+    app.command("info", help=help_of(info))(info)
 
 
 def info(

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ._output import EXIT_NO, JsonOption, emit, open_source, progress
+from ._output import EXIT_NO, JsonOption, emit, help_of, open_source, progress
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("verify")(verify)
+    app.command("verify", help=help_of(verify))(verify)
 
 
 def verify(
@@ -29,19 +29,19 @@ def verify(
         problems = list(store.verify(progress=report))
     lines = [str(problem) for problem in problems]
     verdict = f"{path}: {len(lines)} bad objects" if lines else f"{path}: everything is whole"
-    value = {"path": path, "whole": not lines, "problems": problems_as_values(problems)}
+    value = {
+        "path": path,
+        "whole": not lines,
+        "problems": [_as_value(problem) for problem in problems],
+    }
     emit(value, Text("\n".join([*lines, verdict])), as_json)
     if lines:
         raise typer.Exit(EXIT_NO)
 
 
-def problems_as_values(problems: list[object]) -> list[object]:
-    """Problems as plain values: their dictionaries where they have one, else their text."""
-    return [
-        problem
-        if isinstance(problem, (dict, str))
-        else problem.to_dict()
-        if hasattr(problem, "to_dict")
-        else str(problem)
-        for problem in problems
-    ]
+def _as_value(problem: object) -> object:
+    """One problem as plain values where it has them, else its text."""
+    to_dict = getattr(problem, "to_dict", None)
+    if to_dict is not None:
+        return to_dict()
+    return problem if isinstance(problem, dict) else str(problem)
