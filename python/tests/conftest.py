@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from support import ENVIRONMENT, command_line
+from support import ENVIRONMENT
+
+from bedform.cli import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Run = subprocess.CompletedProcess
 
+@pytest.fixture
+def bedform_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run ``bedform`` with arguments in this process, as a terminal without colours would."""
 
-@pytest.fixture(scope="session")
-def bedform_command() -> Callable[..., Run[str]]:
-    """Run ``bedform`` with arguments in a process of its own; text in and out."""
+    def run_here(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        for name, value in {**ENVIRONMENT, **environment}.items():
+            monkeypatch.setenv(name, value)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = run(arguments)
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
-    def run(*arguments: str, **more: object) -> Run[str]:
-        environment = {**ENVIRONMENT, **more.pop("env", {})}  # type: ignore[dict-item]
-        return subprocess.run(
-            [*command_line(), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=100,
-            env=environment,
-            check=False,
-            **more,  # type: ignore[call-overload]
-        )
-
-    return run
+    return run_here

@@ -6,6 +6,7 @@ The command line, convert and demo are tested against it where the extension is 
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -111,11 +112,13 @@ def create(path: Any, attributes: Any = None) -> Store:
 def open_(path: Any, mode: str = "r", cache: Any = None) -> Store:
     if str(path).endswith((".nc", ".h5")):
         return _open_hdf5(path)
-    group = zarr.open_group(str(path), mode=mode)
-    arrays = {
-        name: Array(raw, tuple(raw.metadata.dimension_names or ()), dict(raw.attrs))
-        for name, raw in group.arrays()
-    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        group = zarr.open_group(str(path), mode=mode)
+        arrays = {
+            name: Array(raw, tuple(raw.metadata.dimension_names or ()), dict(raw.attrs))
+            for name, raw in group.arrays()
+        }
     return Store(path, arrays, dict(group.attrs))
 
 

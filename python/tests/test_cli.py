@@ -86,7 +86,7 @@ def test_errors_are_one_line_that_names_the_object_and_says_what_to_do(
 
 
 def test_debugging_adds_the_traceback(bedform_command: Bedform) -> None:
-    done = bedform_command("advise", "--shape", "x", env={"BEDFORM_DEBUG": "1"})
+    done = bedform_command("advise", "--shape", "x", BEDFORM_DEBUG="1")
     assert done.returncode == 2
     assert "Traceback" in done.stderr
 

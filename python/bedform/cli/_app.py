@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import advise, calibrate, convert, demo, explain, info, verify
-from ._output import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_YES, describe_error, exit_code_of
+from ._output import (
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_YES,
+    ReaderGone,
+    describe_error,
+    exit_code_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +66,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         outcome = command.main(list(arguments), prog_name="bedform", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (ReaderGone, BrokenPipeError):
         # The reader has what it wanted. Python would complain once more when it flushes at exit.
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - stays open until the exit
         return EXIT_YES

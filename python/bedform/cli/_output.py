@@ -40,8 +40,19 @@ JsonOption = Annotated[
 ]
 
 
+class ReaderGone(BaseException):
+    """Whoever read our output has what it wanted."""
+
+
 def emit(value: Any, rendered: RenderableType, as_json: bool) -> None:
     """Print a result: as JSON, or as something for people."""
+    try:
+        _write(value, rendered, as_json)
+    except BrokenPipeError:
+        raise ReaderGone from None
+
+
+def _write(value: Any, rendered: RenderableType, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(to_json(value), indent=2, ensure_ascii=False) + "\n")
     else:
