@@ -127,7 +127,13 @@ def _open_hdf5(path: Any) -> Store:
     arrays = {}
     for name, raw in file.items():
         if isinstance(raw, h5py.Dataset):
-            dims = tuple(dim.keys()[0] if len(dim) else f"d{at}" for at, dim in enumerate(raw.dims))
+            if raw.attrs.get("NAME", b"").startswith(b"This is a netCDF dimension"):
+                continue
+            scales = [list(dim.values()) for dim in raw.dims]
+            dims = tuple(
+                found[0].name[1:] if found else name if raw.is_scale else f"d{at}"
+                for at, found in enumerate(scales)
+            )
             kept = ("units", "_FillValue", "standard_name", "long_name")
             found = {key: raw.attrs[key] for key in kept if key in raw.attrs}
             plain = {
