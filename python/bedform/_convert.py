@@ -462,7 +462,8 @@ def _mark(array: ArrayPlan, region: tuple[slice, ...]) -> str:
 
 
 def _region_bytes(array: ArrayPlan, region: tuple[slice, ...]) -> int:
-    return math.prod(part.stop - part.start for part in region) * np.dtype(array.dtype).itemsize
+    count: int = math.prod(part.stop - part.start for part in region)
+    return count * np.dtype(array.dtype).itemsize
 
 
 def _compare_all(opened: Any, plan: Conversion, work: Path, progress: Progress | None) -> None:
@@ -489,8 +490,9 @@ def _same(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:
     if left.dtype.hasobject or left.dtype.kind == "T":
         return bool(np.array_equal(left, right))
     common = left.dtype.newbyteorder("=")
-    raw = [
-        np.ascontiguousarray(side.astype(common, copy=False)).reshape(-1).view(np.uint8)
-        for side in (left, right)
-    ]
-    return bool(np.array_equal(*raw))
+    # Compared as bytes: NaN equals itself, and its payload counts.
+    return bool(np.array_equal(_raw_bytes(left, common), _raw_bytes(right, common)))
+
+
+def _raw_bytes(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(values.astype(dtype, copy=False)).reshape(-1).view(np.uint8)

@@ -20,6 +20,7 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
+    TaskID,
     TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
@@ -102,7 +103,7 @@ def progress(title: str, *, is_bytes: bool = True) -> Iterator[Callable[[int, in
     columns = (TextColumn(title), BarColumn(), unit, TimeRemainingColumn())
     bar = Progress(*columns, console=console, transient=True)
     started = time.monotonic()
-    task = None
+    task: TaskID | None = None
 
     def report(done: int, total: int) -> None:
         nonlocal task
@@ -174,7 +175,7 @@ def describe_error(error: Exception) -> str:
     elif isinstance(error, ModuleNotFoundError):
         text = f"{error}: install it with pip"
     elif isinstance(error, MemoryError):
-        text = f"out of memory ({error or 'no more is known'}): use a smaller selection or limit"
+        text = "out of memory: use a smaller selection or limit"
     elif isinstance(error, OSError) and error.errno is not None and _is_builtin(error):
         name = f"{str(error.filename)!r}: " if error.filename is not None else ""
         text = f"{name}{_remedy(error)}"

@@ -75,14 +75,14 @@ def _resolve(
 
 
 def _largest(store: Any, path: str) -> str:
-    names = sorted(store.arrays())
+    names: list[str] = sorted(store.arrays())
     if not names:
         raise ValueError(f"{path!r} has no arrays")
     return max(names, key=lambda name: int(np.prod(store[name].shape, dtype=np.float64)))
 
 
 def _read_selections(path: Path, shape: tuple[int, ...]) -> list[Any]:
-    selections = []
+    selections: list[Any] = []
     with path.open() as lines:
         for number, line in enumerate(lines, 1):
             text = line.split("#")[0].strip()

@@ -42,7 +42,7 @@ def demo(
     from .. import demo as demonstration
 
     size_bytes = parse_bytes(size)
-    with progress("demo") as report:
+    with progress("demo", is_bytes=False) as report:
         result = demonstration.run(
             input_file=input_file,
             variable=variable,

@@ -25,6 +25,8 @@ from .._text import format_shape
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy.typing as npt
+
 MONTHS = ("20150101-20150201", "20150201-20150301", "20150301-20150401")
 VARIABLE = "tos"
 HOURS_PER_MONTH = 30 * 24  # the run has a calendar of 360 days
@@ -40,7 +42,6 @@ class Field:
     path: str
     variable: str
     shape: tuple[int, ...]
-    dims: tuple[str, ...]
     dtype: str
     stored_bytes: int
     origin: str
@@ -82,19 +83,10 @@ def open_input(path: Path, variable: str | None) -> Field:
             path=str(path),
             variable=name,
             shape=tuple(dataset.shape),
-            dims=_dims(dataset),
             dtype=dataset.dtype.str,
             stored_bytes=path.stat().st_size,
             origin=f"{name} {format_shape(dataset.shape)} of {path.name}, as it is",
         )
-
-
-def _dims(dataset: Any) -> tuple[str, ...]:
-    names = [
-        scales[0].name.rsplit("/", 1)[-1] if len(scales := list(dim.values())) else ""
-        for dim in dataset.dims
-    ]
-    return tuple(name or f"dim_{at}" for at, name in enumerate(names))
 
 
 def build_field(
@@ -122,7 +114,6 @@ def build_field(
         path=str(path),
         variable=VARIABLE,
         shape=(steps, *source.maps[0].shape),
-        dims=("time_counter", "y", "x"),
         dtype="<f4",
         stored_bytes=partial.stat().st_size,
         origin=f"{source.title}: three monthly means of a NEMO run (iris-sample-data), "
@@ -147,12 +138,12 @@ class _Source:
                 "pip install 'bedform[demo]', or give a file of your own with --input"
             ) from None
         folder = Path(iris_sample_data.path) / "NEMO"
-        self.maps = []
+        self.maps: list[npt.NDArray[np.float32]] = []
         stored = 0
         for month in MONTHS:
             with h5py.File(folder / f"nemo_1m_{month}_grid-T.nc") as file:
                 dataset = file[VARIABLE]
-                self.maps.append(dataset[0])
+                self.maps.append(dataset[0].astype("<f4"))
                 stored += dataset.id.get_chunk_info(0).size
                 self.level = int(dataset.compression_opts)
                 self.attributes = _plain(dataset, ("standard_name", "long_name", "units"))
@@ -164,16 +155,19 @@ class _Source:
         self.ratio = sum(part.nbytes for part in self.maps) / stored
         self.title = str(self.attributes["long_name"]).lower()
 
-    def map_at(self, hour: int, amplitude: float) -> np.ndarray[Any, Any]:
+    def map_at(self, hour: int, amplitude: float) -> npt.NDArray[np.float32]:
         """One hourly map: between two months, there and back again, with noise of its own."""
         span = HOURS_PER_MONTH * (len(self.maps) - 1)
         at = span - abs(span - hour % (2 * span))
         month, hours = divmod(min(at, span - 1), HOURS_PER_MONTH)
         weight = np.float32((hours + (at == span)) / HOURS_PER_MONTH)
-        values = self.maps[month] * (1 - weight) + self.maps[month + 1] * weight
+        values: npt.NDArray[np.float32] = (
+            self.maps[month] * (1 - weight) + self.maps[month + 1] * weight
+        )
         generator = np.random.default_rng([20150101, hour])
         values += np.float32(amplitude) * generator.standard_normal(values.shape, np.float32)
-        return np.where(self.missing, self.maps[0], values).astype("<f4")
+        values[self.missing] = self.maps[0][self.missing]
+        return values
 
     def noise_amplitude(self) -> float:
         """The strongest noise, from 0.05 K down, that compresses like the source."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 WIDTH = 860
 LEFT, RIGHT = 150, 90
 BAR, GAP, GROUP_GAP, TOP = 16, 3, 18, 84
+FONT = 'font-family="system-ui, sans-serif"'
 # Grey for today's reader, sand for the same store read by another, water for ours.
 COLOURS = ("#9aa0a6", "#d9a441", "#1f77b4")
 
@@ -34,13 +35,10 @@ def draw(field: Field, readers: Sequence[str], results: Sequence[Result], cold: 
         share = math.log10(max(seconds, low) / low) / math.log10(high / low)
         return LEFT + share * (WIDTH - LEFT - RIGHT)
 
+    height = bottom + 62
     parts = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{bottom + 62}" '
-            f'viewBox="0 0 {WIDTH} {bottom + 62}" font-family="system-ui, sans-serif" font-size="13" '
-            'fill="#202124">'
-        ),
-        f'<rect width="{WIDTH}" height="{bottom + 62}" fill="#ffffff"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" {FONT}>',
+        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         _text(
             16,
             26,

@@ -77,7 +77,7 @@ def selections(shape: Sequence[int], step: int) -> dict[str, Selection]:
     return kinds
 
 
-def race(
+def measure(
     field: Field, store: Path, rounds: int, progress: Callable[[int, int], None]
 ) -> tuple[tuple[str, ...], tuple[Result, ...], str, tuple[str, ...]]:
     """Measure every reader on every kind of read.
@@ -88,10 +88,8 @@ def race(
         The readers, one result per kind, how cold the reads were, what else to say.
     """
     readers, notes = _readers(field, store)
-    objects = {
-        name: [Path(field.path)] if name.startswith("h5py") else _objects(store) for name in readers
-    }
-    cold = _how_cold([path for paths in objects.values() for path in paths])
+    objects = {name: [Path(field.path)] if name == "h5py" else _objects(store) for name in readers}
+    cold = _how_cold(sorted({path for paths in objects.values() for path in paths}))
     taken: dict[tuple[str, str], list[float]] = {}
     shown: dict[str, tuple[str, int]] = {}
     total = rounds * len(selections(field.shape, 0)) * len(readers)
@@ -127,7 +125,7 @@ def _readers(field: Field, store: Path) -> tuple[dict[str, Reader], tuple[str, .
         with bf.open(store) as opened:
             return np.asarray(opened[field.variable][selection])
 
-    readers: dict[str, Reader] = {"h5py, the file": read_h5py}
+    readers: dict[str, Reader] = {"h5py": read_h5py}
     notes: tuple[str, ...] = ()
     try:
         import zarr
@@ -139,8 +137,8 @@ def _readers(field: Field, store: Path) -> tuple[dict[str, Reader], tuple[str, .
             array = zarr.open_array(str(store), path=field.variable, mode="r")
             return np.asarray(array[selection])
 
-        readers["zarr-python, the store"] = read_zarr
-    readers["Bedform, the store"] = read_bedform
+        readers["zarr-python"] = read_zarr
+    readers["Bedform"] = read_bedform
     return readers, notes
 
 
