@@ -72,7 +72,7 @@ reliability: $(STAMPS)/build ## Run the fault, crash and hostile-input stages: S
 
 .PHONY: bench
 bench: $(STAMPS)/bench ## Run the benchmarks, or one of them: NAME=zarr-read
-	@cd benchmarks && $(BIN)/python run.py $(NAME) $(ARGS)
+	@$(BIN)/python -m benchmarks $(or $(NAME),all) $(ARGS)
 
 .PHONY: docs
 docs: $(STAMPS)/build ## Build the Rust API pages and run the examples of the guide

@@ -222,13 +222,13 @@ def _plan_array(
 ) -> ArrayPlan:
     shape, dtype = tuple(array.shape), np.dtype(array.dtype)
     source_chunks = _chunks_of(array)
-    chosen: dict[str, Any] = {}
+    chosen: Any = None
     if layout != "auto" and len(layout.chunks) == len(shape):
-        chosen = {"chunks": layout.chunks, "shards": layout.shards, "order": layout.order}
+        chosen = layout
     elif math.prod(shape) * dtype.itemsize > SMALL_ARRAY_BYTES:
-        advice = bf.advise(shape, dtype, dims=array.dims, reads=reads, profile=profile)
-        chosen = advice.to_dict()
-    chunks, shards = _lengths(chosen.get("chunks")), _lengths(chosen.get("shards"))
+        chosen = bf.advise(shape, dtype, dims=array.dims, reads=reads, profile=profile)
+    chunks = _lengths(chosen.chunks) if chosen is not None else None
+    shards = _lengths(chosen.shards) if chosen is not None else None
     unit = shards or chunks or tuple(max(length, 1) for length in shape)
     return ArrayPlan(
         name=name,
@@ -238,7 +238,7 @@ def _plan_array(
         source_chunks=source_chunks,
         chunks=chunks,
         shards=shards,
-        order=chosen.get("order"),
+        order=str(chosen.order) if chosen is not None and chosen.order else None,
         region=grow_region(shape, unit, source_chunks, max(dtype.itemsize, 1), memory),
     )
 
@@ -400,6 +400,7 @@ def _copy_all(opened: Any, plan: Conversion, work: Path, progress: Progress | No
     store = _open_work_store(opened, work)
     resumed = finished = 0
     with store, (work / "done").open("ab") as log:
+        _create_groups(store, opened)
         if log.tell():
             # Ends a torn line; whole lines do not mind the empty one.
             log.write(b"\n")
@@ -427,6 +428,14 @@ def _open_work_store(opened: Any, work: Path) -> Any:
     if path.exists():
         return bf.open(path, mode="r+")
     return bf.create(path, attributes=dict(opened.attributes))
+
+
+def _create_groups(store: Any, opened: Any) -> None:
+    there = store.groups()
+    # Outer groups first.
+    for name, attributes in sorted(opened.groups().items()):
+        if name not in there:
+            store.create_group(name, attributes=dict(attributes))
 
 
 def _create(store: Any, source: Any, array: ArrayPlan) -> Any:

@@ -48,6 +48,9 @@ class Answer:
     def __init__(self, facts: dict[str, Any]) -> None:
         self._facts = facts
 
+    def __getattr__(self, name: str) -> Any:
+        return self._facts[name]
+
     def to_dict(self) -> dict[str, Any]:
         return self._facts
 
@@ -70,6 +73,9 @@ class Store:
 
     def arrays(self) -> dict[str, Array]:
         return self._arrays
+
+    def groups(self) -> dict[str, dict[str, Any]]:
+        return {}
 
     def info(self) -> dict[str, Any]:
         return {"path": self._path, "attributes": self.attributes}

@@ -161,8 +161,11 @@ def exit_code_of(error: Exception) -> int:
     """Return 1 where the data are bad, 2 where the use or the environment is."""
     from .._convert import VerificationError
 
-    bad_data = isinstance(error, VerificationError) or "Corrupt" in type(error).__name__
-    return EXIT_NO if bad_data else EXIT_ERROR
+    # The engine's errors carry the name of what a caller can do about them.
+    kind = getattr(error, "kind", None)
+    if kind == "Interrupted":
+        return EXIT_INTERRUPTED
+    return EXIT_NO if kind == "Corrupt" or isinstance(error, VerificationError) else EXIT_ERROR
 
 
 def describe_error(error: Exception) -> str:
