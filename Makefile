@@ -1,0 +1,114 @@
+# Recipes for people and for continuous integration; `make` lists them.
+# A Rust toolchain and Python 3.11 or later are all that a machine must have. Everything else is
+# installed into .venv by pip and built by cargo, as python/pyproject.toml and Cargo.toml say.
+
+PYTHON ?= python3
+STAGE ?=
+NAME ?=
+ARGS ?=
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.SUFFIXES:
+.DELETE_ON_ERROR:
+
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+# One interpreter for every build of the bindings: a change of it would build them again.
+export PYO3_PYTHON := $(BIN)/python
+export PYTHONDONTWRITEBYTECODE := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_QUIET := 1
+CARGO := cargo --locked
+MATURIN := cd python && VIRTUAL_ENV=$(VENV) PATH=$(BIN):$$PATH \
+	$(BIN)/maturin develop --release --locked --quiet
+STEP := $(BIN)/python tools/step.py
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates python/src python/Cargo.toml \
+	-name '*.rs' -o -name 'Cargo.toml')
+
+.PHONY: help
+help: ## List these recipes
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' \
+		$(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: $(STAMPS)/build ## Create .venv, install what is needed, build and install Bedform
+
+.PHONY: build
+build: $(STAMPS)/build ## Build the extension again where Rust sources changed
+
+.PHONY: demo
+demo: $(STAMPS)/build ## Run the main job on real data: `make demo ARGS='--size 256MiB'`
+	@$(BIN)/bedform demo $(ARGS)
+
+.PHONY: test
+test: test-style test-rust test-python ## Run every test, lint and doc example
+
+.PHONY: test-style
+test-style: $(STAMPS)/build ## Check formatting, lints, types, licences
+	@$(STEP) "cargo fmt" -- cargo fmt --all --check
+	@$(STEP) "cargo clippy" -- $(CARGO) clippy --release --workspace --all-targets -- -D warnings
+	@$(STEP) "cargo doc" -- env RUSTDOCFLAGS="-D warnings" \
+		$(CARGO) doc --release --workspace --no-deps --quiet
+	@$(STEP) "licences" -- $(BIN)/python tools/licences.py
+	@$(STEP) "ruff check" -- $(BIN)/ruff check --config python/pyproject.toml python tools
+	@$(STEP) "ruff format" -- $(BIN)/ruff format --check --config python/pyproject.toml python tools
+	@cd python && $(BIN)/python ../tools/step.py "mypy --strict" -- $(BIN)/mypy
+
+.PHONY: test-rust
+test-rust: $(STAMPS)/build ## Run the Rust tests and doc examples
+	@$(STEP) "cargo test" -- $(CARGO) test --release --workspace --quiet
+
+.PHONY: test-python
+test-python: $(STAMPS)/build ## Run the Python tests and the examples of the guide
+	@cd python && $(BIN)/python ../tools/step.py "pytest" -- \
+		$(BIN)/python -m pytest -q -m "not reliability" $(ARGS)
+
+.PHONY: reliability
+reliability: $(STAMPS)/build ## Run the fault, crash and hostile-input stages: STAGE=NAME for one
+	@$(BIN)/python tools/reliability.py $(STAGE)
+
+.PHONY: bench
+bench: $(STAMPS)/bench ## Run the benchmarks, or one of them: NAME=zarr-read
+	@$(BIN)/python -m benchmarks $(or $(NAME),all) $(ARGS)
+
+.PHONY: docs
+docs: $(STAMPS)/build ## Build the Rust API pages and run the examples of the guide
+	@$(CARGO) doc --release --workspace --no-deps
+	@cd python && $(BIN)/python -m pytest -q tests/test_documents.py
+
+.PHONY: clean
+clean: ## Remove everything that was built or installed here
+	rm -rf target .venv python/bedform/_internal*.so fuzz/target bench-data build
+
+# One clear line each, before anything is made.
+define need-toolchain
+	@command -v cargo >/dev/null || { \
+		echo "make: cargo not found: install a Rust toolchain (1.89 or later) and put cargo on PATH" >&2; \
+		exit 1; }
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "make: $(PYTHON) is missing, older than 3.11 or without venv: name a better one, make PYTHON=python3.12" >&2; \
+		exit 1; }
+endef
+
+$(STAMPS)/venv: python/pyproject.toml
+	$(need-toolchain)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS)
+	@echo "-- setting up $(VENV)"
+	@$(BIN)/pip install "maturin>=1.9,<2"
+	@touch $@
+
+$(STAMPS)/install: $(STAMPS)/venv
+	@$(MATURIN) --extras dask,demo,test
+	@touch $@
+
+$(STAMPS)/build: $(STAMPS)/install $(RUST_SOURCES)
+	@$(MATURIN) --skip-install
+	@touch $@
+
+$(STAMPS)/bench: $(STAMPS)/build
+	@$(MATURIN) --extras dask,demo,test,plots,bench
+	@touch $@

@@ -1,0 +1,507 @@
+"""Any readable input into a store whose layouts fit the reads.
+
+Promises
+--------
+- The target appears under its name only when it is complete, durable and, if asked, verified.
+- A conversion that was stopped, by Ctrl-C, a crash or a full disk, goes on where it stopped when
+  the same call is made again.
+- Memory is bounded by ``memory`` for the data in flight, whatever the size of the source.
+
+How
+---
+Work happens in a hidden directory beside the target, ``.<target>.bedform-partial``:
+
+- ``lock``: held while a conversion runs, so that two do not mix. The lock dies with its owner.
+- ``plan.json``: what is converted, from which source, into which layouts, in which regions.
+- ``store``: the store that grows.
+- ``done``: one line per finished region, appended after the region's write returned. A write is
+  durable when it returns, so a line never claims what a crash can take back; a lost line only
+  costs the region a second write. A torn last line is not a line.
+
+A region is a block of whole shards, so every shard is written once. It is grown, within the
+memory, until it covers whole chunks of the source where it can, so that a source chunk is not
+decoded again for every shard that it touches. At the end the finished store is renamed to its
+name and the directory of both is synced.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import math
+import os
+import shutil
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import bedform as bf
+
+from ._text import format_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    Progress = Callable[[int, int], None]
+
+PLAN_VERSION = 1
+# Under this size an array is a coordinate or a flag: its layout decides nothing.
+SMALL_ARRAY_BYTES = 1 << 20
+
+
+class VerificationError(ValueError):
+    """The copy is not the same as its source; it was not published."""
+
+
+@dataclass(frozen=True)
+class ArrayPlan:
+    """How one array is converted."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    dims: tuple[str, ...]
+    source_chunks: tuple[int, ...] | None
+    chunks: tuple[int, ...] | None
+    shards: tuple[int, ...] | None
+    order: str | None
+    region: tuple[int, ...]
+
+    @property
+    def byte_count(self) -> int:
+        """The decoded bytes of the array."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def regions(self) -> Iterator[tuple[slice, ...]]:
+        """Yield the blocks of whole shards that are read and written one at a time."""
+        starts = (
+            range(0, length, step) for length, step in zip(self.shape, self.region, strict=True)
+        )
+        for corner in itertools.product(*starts):
+            yield tuple(
+                slice(start, min(start + step, length))
+                for start, step, length in zip(corner, self.region, self.shape, strict=True)
+            )
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What :func:`convert` did, or, after a dry run, would do."""
+
+    source: str
+    target: str
+    arrays: tuple[ArrayPlan, ...]
+    complete: bool = False
+    verified: bool = False
+    resumed_bytes: int = 0
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def byte_count(self) -> int:
+        """The decoded bytes of all arrays."""
+        return sum(array.byte_count for array in self.arrays)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as plain values."""
+        return {**asdict(self), "bytes": self.byte_count}
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    layout: Any = "auto",
+    reads: Mapping[tuple[str, ...], float] | None = None,
+    profile: Any = None,
+    memory: str | int = "512 MiB",
+    verify: bool = False,
+    restart: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Conversion:
+    """Convert a store or a foreign file into a store laid out for the reads that matter.
+
+    Parameters
+    ----------
+    source
+        Anything that :func:`bedform.open` reads.
+    target
+        A local path that does not exist yet.
+    layout
+        ``"auto"`` asks :func:`bedform.advise`; a layout is used for every array of its rank.
+    reads
+        The axes that typical reads span, with weights. Kinds that name a dimension which an array
+        does not have are left out for that array.
+    memory
+        The limit for data in flight.
+    verify
+        Read both sides again and compare every byte before the target appears.
+    restart
+        Throw away what an earlier, unfinished conversion to this target left.
+    dry_run
+        Return the plan and write nothing.
+    progress
+        Called with the bytes done and the bytes in all.
+
+    Raises
+    ------
+    FileExistsError
+        The target exists.
+    BlockingIOError
+        Another conversion to this target is running.
+    VerificationError
+        The copy differs from the source.
+    ValueError
+        What an earlier run left was of another source or with other options.
+    OSError
+        The source cannot be read or the target not written. What is done is kept.
+    """
+    target = Path(target)
+    if target.is_symlink() or target.exists():
+        raise FileExistsError(f"target {str(target)!r} exists: choose another name or remove it")
+    with bf.open(source) as opened:
+        plan = plan_conversion(opened, source, target, layout, reads, profile, _size(memory))
+        if dry_run:
+            return plan
+        with _workspace(target, restart) as work:
+            _match_plan(work, _describe(plan, source))
+            resumed = _copy_all(opened, plan, work, progress)
+            if verify:
+                _compare_all(opened, plan, work, progress)
+            _publish(work, target)
+    return Conversion(
+        plan.source, plan.target, plan.arrays, True, verify, resumed, warnings=plan.warnings
+    )
+
+
+def _size(memory: str | int) -> int:
+    return memory if isinstance(memory, int) else parse_bytes(memory)
+
+
+# Planning
+
+
+def plan_conversion(
+    opened: Any,
+    source: str | os.PathLike[str],
+    target: Path,
+    layout: Any,
+    reads: Mapping[tuple[str, ...], float] | None,
+    profile: Any,
+    memory: int,
+) -> Conversion:
+    """Decide the layouts and regions of every array; reads no values."""
+    arrays = []
+    matched: set[tuple[str, ...]] = set()
+    for name in sorted(opened.arrays()):
+        array = opened[name]
+        kinds = {axes: w for axes, w in (reads or {}).items() if set(axes) <= set(array.dims)}
+        matched |= set(kinds)
+        arrays.append(_plan_array(name, array, layout, kinds or None, profile, memory))
+    if unmatched := set(reads or {}) - matched:
+        known = sorted({dim for name in opened.arrays() for dim in opened[name].dims})
+        raise ValueError(
+            f"no array of {os.fspath(source)!r} has the dimensions of the reads "
+            f"{', '.join('(' + ', '.join(axes) + ')' for axes in sorted(unmatched))}: "
+            f"the dimensions are {', '.join(known) or 'none'}"
+        )
+    return Conversion(os.fspath(source), str(target), tuple(arrays))
+
+
+def _plan_array(
+    name: str,
+    array: Any,
+    layout: Any,
+    reads: Mapping[tuple[str, ...], float] | None,
+    profile: Any,
+    memory: int,
+) -> ArrayPlan:
+    shape, dtype = tuple(array.shape), np.dtype(array.dtype)
+    source_chunks = _chunks_of(array)
+    chosen: Any = None
+    if layout != "auto" and len(layout.chunks) == len(shape):
+        chosen = layout
+    elif math.prod(shape) * dtype.itemsize > SMALL_ARRAY_BYTES:
+        chosen = bf.advise(shape, dtype, dims=array.dims, reads=reads, profile=profile)
+    chunks = _lengths(chosen.chunks) if chosen is not None else None
+    shards = _lengths(chosen.shards) if chosen is not None else None
+    unit = shards or chunks or tuple(max(length, 1) for length in shape)
+    return ArrayPlan(
+        name=name,
+        shape=shape,
+        dtype=dtype.str,
+        dims=tuple(array.dims),
+        source_chunks=source_chunks,
+        chunks=chunks,
+        shards=shards,
+        order=str(chosen.order) if chosen is not None and chosen.order else None,
+        region=grow_region(shape, unit, source_chunks, max(dtype.itemsize, 1), memory),
+    )
+
+
+def _lengths(value: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if value is None else tuple(int(length) for length in value)
+
+
+def _chunks_of(array: Any) -> tuple[int, ...] | None:
+    chunks = array.info().get("chunks")
+    return _lengths(chunks) if chunks and len(chunks) == len(array.shape) else None
+
+
+def grow_region(
+    shape: Sequence[int],
+    unit: Sequence[int],
+    source_chunks: Sequence[int] | None,
+    itemsize: int,
+    memory: int,
+) -> tuple[int, ...]:
+    """Find the block of whole ``unit`` shards that decodes the fewest source chunks twice.
+
+    Starts from one shard and doubles, one axis at a time, where most source bytes are decoded for
+    nothing, while the block fits the memory. The answer never exceeds the array's shape by more
+    than a shard and is at least one shard, whatever the memory.
+
+    Examples
+    --------
+    A shard that is deep in time, from a file whose chunks are whole maps:
+
+    >>> grow_region((2000, 330, 360), (500, 66, 72), (1, 330, 360), 4, 512 << 20)
+    (500, 330, 360)
+    """
+    region = [max(length, 1) for length in unit]
+    if not source_chunks:
+        return tuple(region)
+    while True:
+        wasted = [
+            (_overread(min(extent, length), chunk, length), axis)
+            for axis, (extent, chunk, length) in enumerate(
+                zip(region, source_chunks, shape, strict=True)
+            )
+            if extent < length
+        ]
+        for factor, axis in sorted(wasted, reverse=True):
+            grown = list(region)
+            whole = -(-shape[axis] // unit[axis]) * unit[axis]
+            grown[axis] = min(region[axis] * 2, whole)
+            elements = math.prod(min(e, n) for e, n in zip(grown, shape, strict=True))
+            if factor > 1 and elements * itemsize <= memory:
+                region = grown
+                break
+        else:
+            return tuple(region)
+
+
+def _overread(extent: int, chunk: int, length: int) -> float:
+    """Decoded over needed elements on one axis, for a block of ``extent`` at an aligned start."""
+    if extent % chunk == 0:
+        return 1.0
+    return min((-(-extent // chunk) + (0 if chunk % extent == 0 else 1)) * chunk, length) / extent
+
+
+# The workspace
+
+
+@contextmanager
+def _workspace(target: Path, restart: bool) -> Iterator[Path]:
+    """Hold the hidden directory of a conversion, alone; leave it behind unless it was published."""
+    parent = target.resolve().parent
+    if not parent.is_dir():
+        raise FileNotFoundError(f"directory {str(parent)!r} does not exist: create it first")
+    work = parent / f".{target.name}.bedform-partial"
+    work.mkdir(exist_ok=True)
+    with (work / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(
+                f"another conversion to {str(target)!r} is running: wait for it or stop it"
+            ) from None
+        if restart:
+            for entry in work.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                elif entry.name != "lock":
+                    entry.unlink()
+        yield work
+        shutil.rmtree(work)
+
+
+def _describe(plan: Conversion, source: str | os.PathLike[str]) -> dict[str, Any]:
+    """All that must be the same for a second run to go on with the work of the first."""
+    path = Path(os.fspath(source))
+    marks = [path, path / "zarr.json", path / ".zgroup", path / ".zmetadata", path / ".zarray"]
+    state = [
+        (mark.name, stat.st_size, stat.st_mtime_ns)
+        for mark in marks
+        if mark.is_file() and (stat := mark.stat())
+    ]
+    arrays = [asdict(array) for array in plan.arrays]
+    described = {"version": PLAN_VERSION, "source": str(path), "state": state, "arrays": arrays}
+    result: dict[str, Any] = json.loads(json.dumps(described))
+    return result
+
+
+def _match_plan(work: Path, described: dict[str, Any]) -> None:
+    """Take up the plan that lies there if it is ours; write ours if none does."""
+    path = work / "plan.json"
+    if not path.exists():
+        # Without a plan nothing else there can be trusted to belong to this conversion.
+        shutil.rmtree(work / "store", ignore_errors=True)
+        (work / "done").unlink(missing_ok=True)
+        temporary = work / "plan.json.new"
+        temporary.write_text(json.dumps(described, indent=1))
+        temporary.replace(path)
+        return
+    try:
+        earlier = json.loads(path.read_text())
+    except ValueError:
+        earlier = None
+    if earlier != described:
+        raise ValueError(
+            f"an unfinished conversion lies in {str(work)!r}, of another state of the source or "
+            "with other options: repeat it as it was, or start over with restart=True (--restart)"
+        )
+
+
+def _read_done(work: Path) -> set[str]:
+    path = work / "done"
+    if not path.exists():
+        return set()
+    text = path.read_text(errors="replace")
+    return set(text[: text.rfind("\n") + 1].splitlines())
+
+
+def _publish(work: Path, target: Path) -> None:
+    """Give the finished store its name, durably."""
+    if target.is_symlink() or target.exists():
+        raise FileExistsError(
+            f"target {str(target)!r} appeared while the conversion ran: move it away and run the "
+            "same conversion again; nothing is copied twice"
+        )
+    (work / "store").rename(target)
+    for directory in (target.resolve().parent, work):
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# The copy
+
+
+def _copy_all(opened: Any, plan: Conversion, work: Path, progress: Progress | None) -> int:
+    """Copy what is not done yet; return the bytes that an earlier run had done."""
+    done = _read_done(work)
+    store = _open_work_store(opened, work)
+    resumed = finished = 0
+    with store, (work / "done").open("ab") as log:
+        _create_groups(store, opened)
+        if log.tell():
+            # Ends a torn line; whole lines do not mind the empty one.
+            log.write(b"\n")
+        for array in plan.arrays:
+            source = opened[array.name]
+            # Marks of an array that is not there (somebody removed it) claim nothing.
+            is_new = array.name not in store.arrays()
+            target = _create(store, source, array) if is_new else store[array.name]
+            for region in array.regions():
+                mark = _mark(array, region)
+                if mark in done and not is_new:
+                    resumed += _region_bytes(array, region)
+                else:
+                    target[region] = source[region]
+                    log.write(f"{mark}\n".encode())
+                    log.flush()
+                finished += _region_bytes(array, region)
+                if progress is not None:
+                    progress(finished, plan.byte_count)
+    return resumed
+
+
+def _open_work_store(opened: Any, work: Path) -> Any:
+    path = work / "store"
+    if path.exists():
+        return bf.open(path, mode="r+")
+    return bf.create(path, attributes=dict(opened.attributes))
+
+
+def _create_groups(store: Any, opened: Any) -> None:
+    there = store.groups()
+    # Outer groups first.
+    for name, attributes in sorted(opened.groups().items()):
+        if name not in there:
+            store.create_group(name, attributes=dict(attributes))
+
+
+def _create(store: Any, source: Any, array: ArrayPlan) -> Any:
+    layout: Any = "auto"
+    if array.chunks is not None:
+        order = {"order": array.order} if array.order else {}
+        layout = bf.Regular(chunks=array.chunks, shards=array.shards, **order)
+    return store.create_array(
+        array.name,
+        shape=array.shape,
+        dtype=source.dtype,
+        dims=array.dims,
+        layout=layout,
+        fill_value=source.fill_value,
+        attributes=_zarr_attributes(source),
+    )
+
+
+def _zarr_attributes(source: Any) -> dict[str, Any]:
+    """Attributes as xarray writes them into Zarr, where ``_FillValue`` is encoded text."""
+    attributes = dict(source.attributes)
+    fill = attributes.get("_FillValue")
+    if fill is not None and not isinstance(fill, str):
+        from xarray.backends.zarr import FillValueCoder
+
+        value = np.asarray(fill).reshape(-1)[0]
+        attributes["_FillValue"] = FillValueCoder.encode(value, np.dtype(source.dtype))
+    return attributes
+
+
+def _mark(array: ArrayPlan, region: tuple[slice, ...]) -> str:
+    return json.dumps([array.name, [part.start for part in region]])
+
+
+def _region_bytes(array: ArrayPlan, region: tuple[slice, ...]) -> int:
+    count: int = math.prod(part.stop - part.start for part in region)
+    return count * np.dtype(array.dtype).itemsize
+
+
+def _compare_all(opened: Any, plan: Conversion, work: Path, progress: Progress | None) -> None:
+    """Read both sides once more; the bytes must be the same, NaN payloads included."""
+    compared = 0
+    with bf.open(work / "store") as store:
+        for array in plan.arrays:
+            source, target = opened[array.name], store[array.name]
+            for region in array.regions():
+                if not _same(np.asarray(source[region]), np.asarray(target[region])):
+                    where = ", ".join(f"{part.start}:{part.stop}" for part in region)
+                    raise VerificationError(
+                        f"array {array.name!r} differs from the source in [{where}]: the target "
+                        f"was not published; {format_bytes(compared)} before it are the same"
+                    )
+                compared += _region_bytes(array, region)
+                if progress is not None:
+                    progress(compared, plan.byte_count)
+
+
+def _same(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:
+    if left.shape != right.shape or left.dtype.newbyteorder("=") != right.dtype.newbyteorder("="):
+        return False
+    if left.dtype.hasobject or left.dtype.kind == "T":
+        return bool(np.array_equal(left, right))
+    common = left.dtype.newbyteorder("=")
+    # Compared as bytes: NaN equals itself, and its payload counts.
+    return bool(np.array_equal(_raw_bytes(left, common), _raw_bytes(right, common)))
+
+
+def _raw_bytes(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(values.astype(dtype, copy=False)).reshape(-1).view(np.uint8)

@@ -1,0 +1,219 @@
+"""Reading what people type: selections, sizes, the reads that an array is laid out for.
+
+Nothing here evaluates text. Every error names the part that is wrong and says what would be right.
+"""
+
+from __future__ import annotations
+
+import re
+from types import EllipsisType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Index = int | slice | EllipsisType
+
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def parse_selection(text: str, shape: Sequence[int] | None = None) -> tuple[Index, ...]:
+    """Read a selection written as inside NumPy's brackets.
+
+    Parameters
+    ----------
+    text
+        One entry per dimension, separated by commas: an integer, ``start:stop``,
+        ``start:stop:step`` or ``:``; one ``...`` stands for as many ``:`` as are missing.
+    shape
+        If given, the selection is checked against it.
+
+    Raises
+    ------
+    ValueError
+        The text is not a selection, or does not fit the shape.
+
+    Examples
+    --------
+    >>> parse_selection("10,:,200:300")
+    (10, slice(None, None, None), slice(200, 300, None))
+    >>> parse_selection("..., -1", shape=(4, 5))
+    (Ellipsis, -1)
+    """
+    body = text.strip()
+    if body.startswith("[") and body.endswith("]"):
+        body = body[1:-1].strip()
+    if not body:
+        if shape is not None and len(shape) > 0:
+            raise ValueError(f"selection {text!r} is empty: write one entry per dimension, or ...")
+        return ()
+    parts = body.removesuffix(",").split(",")
+    selection = tuple(_parse_index(part.strip(), text) for part in parts)
+    if sum(entry is Ellipsis for entry in selection) > 1:
+        raise ValueError(f"selection {text!r} has more than one '...': keep one")
+    if shape is not None:
+        _check_fits(selection, shape, text)
+    return selection
+
+
+def _parse_index(part: str, text: str) -> Index:
+    if part == "...":
+        return Ellipsis
+    if _INTEGER.fullmatch(part):
+        return int(part)
+    bounds = [bound.strip() for bound in part.split(":")]
+    if len(bounds) in (2, 3) and all(not bound or _INTEGER.fullmatch(bound) for bound in bounds):
+        values = [int(bound) if bound else None for bound in bounds]
+        if len(values) == 3 and values[2] == 0:
+            raise ValueError(f"selection {text!r}: the step of {part!r} is 0: a step is not zero")
+        return slice(*values)
+    raise ValueError(
+        f"selection {text!r}: {part!r} is not an index: write an integer, start:stop, "
+        "start:stop:step, : or ..."
+    )
+
+
+def _check_fits(selection: tuple[Index, ...], shape: Sequence[int], text: str) -> None:
+    entries = [entry for entry in selection if entry is not Ellipsis]
+    if len(entries) > len(shape):
+        raise ValueError(
+            f"selection {text!r} has {len(entries)} entries, the array has {len(shape)} "
+            f"dimensions: its shape is {format_shape(shape)}"
+        )
+    split = next((at for at, e in enumerate(selection) if e is Ellipsis), len(selection))
+    dimensions = [*range(split), *range(len(shape) - (len(entries) - split), len(shape))]
+    for entry, dimension in zip(entries, dimensions, strict=True):
+        length = shape[dimension]
+        if isinstance(entry, int) and not -length <= entry < length:
+            raise ValueError(
+                f"selection {text!r}: index {entry} is out of bounds for dimension {dimension}, "
+                f"whose length is {length}"
+            )
+
+
+def parse_bytes(text: str) -> int:
+    """Read a size such as ``256MiB``, ``1.5 GiB``, ``10GB`` or ``4096``.
+
+    Raises
+    ------
+    ValueError
+        The text is not a size.
+
+    Examples
+    --------
+    >>> parse_bytes("1.5 GiB")
+    1610612736
+    >>> parse_bytes("10kB")
+    10000
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if not found or (found[3] and not found[2]):
+        raise ValueError(f"{text!r} is not a size: write a number and a unit, such as 256MiB")
+    base = 1024 if found[3] else 1000
+    return int(float(found[1]) * base ** _POWERS[found[2].lower()])
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """Read a shape such as ``365,721,1440`` or ``365x721x1440``.
+
+    Raises
+    ------
+    ValueError
+        An entry is not a whole number.
+
+    Examples
+    --------
+    >>> parse_shape("365x721x1440")
+    (365, 721, 1440)
+    """
+    lengths = text.strip().strip("()").removesuffix(",")
+    parts = [part.strip() for part in lengths.split("," if "," in lengths else "x")]
+    for part in parts:
+        if not re.fullmatch(r"\d{1,18}", part):
+            raise ValueError(f"shape {text!r}: {part!r} is not a length: write 365,721,1440")
+    return tuple(int(part) for part in parts)
+
+
+def parse_reads(
+    entries: Iterable[str], dims: Sequence[str] | None = None
+) -> dict[tuple[str, ...], float]:
+    """Read the mix of reads, one entry per kind: the axes that a read spans, and its weight.
+
+    Raises
+    ------
+    ValueError
+        An entry is malformed, or names a dimension that is not in ``dims``.
+
+    Examples
+    --------
+    >>> parse_reads(["lat,lon=0.7", "time=0.3"])
+    {('lat', 'lon'): 0.7, ('time',): 0.3}
+    >>> parse_reads(["time"])
+    {('time',): 1.0}
+    """
+    reads: dict[tuple[str, ...], float] = {}
+    for entry in entries:
+        axes_text, _, weight_text = entry.partition("=")
+        axes = tuple(axis.strip() for axis in axes_text.split(",") if axis.strip())
+        try:
+            weight = float(weight_text) if weight_text else 1.0
+        except ValueError:
+            weight = -1.0
+        if not axes or not 0 < weight < float("inf"):
+            raise ValueError(
+                f"reads {entry!r}: write the dimensions that a read spans and its weight, "
+                "such as lat,lon=0.7"
+            )
+        for axis in axes:
+            if dims is not None and axis not in dims:
+                raise ValueError(
+                    f"reads {entry!r}: there is no dimension {axis!r}: the dimensions are "
+                    f"{', '.join(dims) or 'none'}"
+                )
+        if axes in reads:
+            raise ValueError(f"reads {entry!r}: {','.join(axes)} is given twice: add the weights")
+        reads[axes] = weight
+    return reads
+
+
+def format_bytes(count: float) -> str:
+    """Write a size as people read it.
+
+    Examples
+    --------
+    >>> format_bytes(1536), format_bytes(12)
+    ('1.5 KiB', '12 B')
+    """
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a duration with three digits and the unit that fits.
+
+    Examples
+    --------
+    >>> format_seconds(0.0123), format_seconds(12.3456)
+    ('12.3 ms', '12.3 s')
+    """
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def format_shape(shape: Sequence[int]) -> str:
+    """Write a shape as its lengths between crosses.
+
+    Examples
+    --------
+    >>> format_shape((3, 4)), format_shape(())
+    ('3 x 4', 'scalar')
+    """
+    return " x ".join(str(length) for length in shape) or "scalar"

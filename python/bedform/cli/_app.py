@@ -1,0 +1,97 @@
+"""The application: its commands, and how a run ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import advise, calibrate, convert, demo, explain, info, verify
+from ._output import (
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_YES,
+    ReaderGone,
+    describe_error,
+    exit_code_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+app = typer.Typer(
+    name="bedform",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 yes, 1 no or bad data found, 2 error in use or environment, 130 Ctrl-C. "
+    "BEDFORM_DEBUG=1 shows tracebacks.",
+)
+for command in (demo, info, calibrate, advise, convert, explain, verify):
+    command.register(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"bedform {version('bedform')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _bedform(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and stop."
+        ),
+    ] = False,
+) -> None:
+    """Scientific arrays in layouts that fit their reads.
+
+    Begin with [bold]bedform demo[/bold], or with a file of your own:
+    [bold]bedform info FILE.nc[/bold], then [bold]bedform convert FILE.nc STORE.zarr[/bold].
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; never raises but for a broken process."""
+    command = typer.main.get_command(app)
+    try:
+        outcome = command.main(list(arguments), prog_name="bedform", standalone_mode=False)
+        sys.stdout.flush()
+    except (ReaderGone, BrokenPipeError):
+        # The reader has what it wanted. Python would complain once more when it flushes at exit.
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - stays open until the exit
+        return EXIT_YES
+    except (KeyboardInterrupt, typer.Abort):
+        _say("bedform: interrupted; nothing half done is visible")
+        return EXIT_INTERRUPTED
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else EXIT_ERROR
+    except Exception as error:  # noqa: BLE001 - the one place where errors become lines
+        if os.environ.get("BEDFORM_DEBUG") == "1":
+            traceback.print_exc()
+        _say(f"bedform: {describe_error(error)}")
+        return exit_code_of(error)
+    return outcome if isinstance(outcome, int) else EXIT_YES
+
+
+def _say(line: str) -> None:
+    # Nothing is left to do when stderr itself is gone.
+    try:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+    except OSError:
+        pass
+
+
+def main() -> None:
+    """Run the console script."""
+    sys.exit(run(sys.argv[1:]))

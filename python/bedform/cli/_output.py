@@ -1,0 +1,217 @@
+"""What all commands share: where output goes, how errors read, progress."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import json
+import math
+import os
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import RenderableType
+
+EXIT_YES = 0
+EXIT_NO = 1
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document instead of tables.")
+]
+
+
+class ReaderGone(BaseException):
+    """Whoever read our output has what it wanted."""
+
+
+def emit(value: Any, rendered: RenderableType, as_json: bool) -> None:
+    """Print a result: as JSON, or as something for people."""
+    try:
+        _write(value, rendered, as_json)
+    except BrokenPipeError:
+        raise ReaderGone from None
+
+
+def _write(value: Any, rendered: RenderableType, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(to_json(value), indent=2, ensure_ascii=False) + "\n")
+    else:
+        # Wide enough for a table in a file or a pipe; a terminal says its own width.
+        width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
+        console = Console(file=sys.stdout, width=width, highlight=False)
+        # Captured first: writing itself, Rich would end the process when the reader goes away.
+        with console.capture() as captured:
+            console.print(rendered)
+        sys.stdout.write(captured.get())
+    sys.stdout.flush()
+
+
+def note(line: str) -> None:
+    """Say something beside the result."""
+    sys.stderr.write(line + "\n")
+
+
+def to_json(value: Any) -> Any:
+    """Turn a result into values that JSON has; numbers that it lacks become their names."""
+    if isinstance(value, dict):
+        return {_key(key): to_json(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return to_json(value.tolist())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [to_json(entry) for entry in value]
+    if isinstance(value, np.generic):
+        return to_json(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, complex):
+        return [to_json(value.real), to_json(value.imag)]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
+
+
+def _key(key: Any) -> str:
+    return ",".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+@contextmanager
+def progress(title: str, *, is_bytes: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """Yield ``report(done, total)``, shown on a terminal once a second has passed."""
+    console = Console(file=sys.stderr)
+    unit = DownloadColumn(binary_units=True) if is_bytes else TaskProgressColumn()
+    columns = (TextColumn(title), BarColumn(), unit, TimeRemainingColumn())
+    bar = Progress(*columns, console=console, transient=True)
+    started = time.monotonic()
+    task: TaskID | None = None
+
+    def report(done: int, total: int) -> None:
+        nonlocal task
+        if task is None and console.is_terminal and time.monotonic() - started > 1:
+            bar.start()
+            task = bar.add_task(title, total=total)
+        if task is not None:
+            bar.update(task, completed=done, total=total)
+
+    try:
+        yield report
+    finally:
+        if task is not None:
+            bar.stop()
+
+
+def help_of(command: Callable[..., None]) -> str:
+    """A command's docstring with each paragraph on one line, for the terminal to wrap."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def open_source(path: str, mode: str = "r") -> Any:
+    """Open a store or a foreign file, after the checks whose answers people need most often."""
+    import bedform as bf
+
+    if "://" not in path and not os.path.lexists(path):
+        raise FileNotFoundError(errno.ENOENT, _advise_path(path), path)
+    return bf.open(path, mode=mode)
+
+
+def _advise_path(path: str) -> str:
+    parent = Path(path).absolute().parent
+    if not parent.is_dir():
+        return f"no such file or store, and no directory {str(parent)!r}: check the path"
+    near = sorted(
+        entry.name
+        for entry in parent.iterdir()
+        if entry.name.lower().startswith(Path(path).name[:3].lower())
+    )
+    hint = f"did you mean {', '.join(near[:3])}?" if near else "check the path"
+    return f"no such file or store: {hint}"
+
+
+def open_array(store: Any, name: str, path: str) -> Any:
+    """Find one array of a store, or say which there are."""
+    names = sorted(store.arrays())
+    if name not in names:
+        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        raise ValueError(f"{path!r} has no array {name!r}: it has {shown or 'no arrays'}")
+    return store[name]
+
+
+def exit_code_of(error: Exception) -> int:
+    """Return 1 where the data are bad, 2 where the use or the environment is."""
+    from .._convert import VerificationError
+
+    # The engine's errors carry the name of what a caller can do about them.
+    kind = getattr(error, "kind", None)
+    if kind == "Interrupted":
+        return EXIT_INTERRUPTED
+    return EXIT_NO if kind == "Corrupt" or isinstance(error, VerificationError) else EXIT_ERROR
+
+
+def describe_error(error: Exception) -> str:
+    """One line: what happened, to which object, what to do."""
+    usage = getattr(error, "format_message", None)
+    if usage is not None:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "bedform"
+        text = f"{usage().strip().rstrip('.')}: see {command} --help"
+    elif isinstance(error, ModuleNotFoundError):
+        text = f"{error}: install it with pip"
+    elif isinstance(error, MemoryError):
+        text = "out of memory: use a smaller selection or limit"
+    elif isinstance(error, OSError) and error.errno is not None and _is_builtin(error):
+        name = f"{str(error.filename)!r}: " if error.filename is not None else ""
+        text = f"{name}{_remedy(error)}"
+    elif isinstance(error, KeyError) and error.args and _is_builtin(error):
+        text = f"no such item: {error.args[0]}"
+    elif _is_expected(error):
+        text = str(error) or type(error).__name__
+    else:
+        text = (
+            f"unexpected {type(error).__name__}: {error}: this is a fault of Bedform; "
+            "BEDFORM_DEBUG=1 shows where"
+        )
+    return " ".join(text.split())
+
+
+def _is_builtin(error: Exception) -> bool:
+    return type(error).__module__ == "builtins"
+
+
+def _is_expected(error: Exception) -> bool:
+    own = type(error).__module__.partition(".")[0] == "bedform"
+    return own or isinstance(error, (OSError, ValueError, ImportError))
+
+
+_REMEDIES = {
+    errno.ENOSPC: "no space left on the device: free some and run the same command again",
+    errno.EDQUOT: "the quota is used up: free some and run the same command again",
+    errno.EROFS: "the file system is read-only: choose another place",
+    errno.EACCES: "permission denied: choose another place or ask its owner",
+    errno.EPERM: "operation not permitted: choose another place or ask its owner",
+    errno.EMFILE: "too many open files: raise the limit (ulimit -n) and try again",
+}
+
+
+def _remedy(error: OSError) -> str:
+    return _REMEDIES.get(error.errno or 0, error.strerror or str(error))

@@ -1,0 +1,99 @@
+"""``bedform advise``: the layout that fits the reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.text import Text
+
+from .._text import parse_reads, parse_selection, parse_shape
+from ._output import JsonOption, emit, help_of, open_array, open_source
+
+_SELECTIONS_MAX = 100_000
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("advise", help=help_of(advise))(advise)
+
+
+def advise(
+    path: Annotated[str | None, typer.Argument(help="A store or file; or give --shape.")] = None,
+    array: Annotated[str | None, typer.Argument(help="Which array of it.")] = None,
+    shape: Annotated[str | None, typer.Option(help="A shape, such as 365,721,1440.")] = None,
+    dtype: Annotated[str, typer.Option(help="The element type, with --shape.")] = "float32",
+    dims: Annotated[str | None, typer.Option(help="Dimension names, such as time,lat,lon.")] = None,
+    reads: Annotated[
+        list[str] | None,
+        typer.Option(help="Dimensions that a read spans, and its weight: lat,lon=0.7. Repeat it."),
+    ] = None,
+    selections: Annotated[
+        Path | None, typer.Option(help="A file of selections, one a line, such as 10,:,200:300.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which chunks, shards and order fit the reads, and what was compared.
+
+    Example: [bold]bedform advise era5.nc t2m --reads lat,lon=0.7 --reads time=0.3[/bold]
+
+    Without a file: [bold]bedform advise --shape 8760,721,1440 --dims time,lat,lon[/bold]
+    """
+    import bedform as bf
+
+    wanted_shape, wanted_dtype, names = _resolve(path, array, shape, dtype, dims)
+    advice = bf.advise(
+        wanted_shape,
+        wanted_dtype,
+        dims=names,
+        reads=parse_reads(reads or (), names) or None,
+        selections=_read_selections(selections, wanted_shape) if selections else None,
+    )
+    emit(advice.to_dict(), Text(str(advice)), as_json)
+
+
+def _resolve(
+    path: str | None, name: str | None, shape: str | None, dtype: str, dims: str | None
+) -> tuple[tuple[int, ...], np.dtype[Any], tuple[str, ...] | None]:
+    """Find out what is asked about: an array of a file, or a shape."""
+    if (path is None) == (shape is None):
+        raise typer.BadParameter("give a store or file, or --shape")
+    if path is not None:
+        with open_source(path) as store:
+            found = open_array(store, name or _largest(store, path), path)
+            return tuple(found.shape), np.dtype(found.dtype), tuple(found.dims)
+    lengths = parse_shape(shape or "")
+    names = tuple(part.strip() for part in dims.split(",")) if dims else None
+    if names is not None and len(names) != len(lengths):
+        raise ValueError(f"--dims {dims!r} has {len(names)} names for {len(lengths)} dimensions")
+    try:
+        return lengths, np.dtype(dtype), names
+    except TypeError:
+        raise ValueError(f"--dtype {dtype!r} is not a type: write float32, int16, ...") from None
+
+
+def _largest(store: Any, path: str) -> str:
+    names: list[str] = sorted(store.arrays())
+    if not names:
+        raise ValueError(f"{path!r} has no arrays")
+    return max(names, key=lambda name: int(np.prod(store[name].shape, dtype=np.float64)))
+
+
+def _read_selections(path: Path, shape: tuple[int, ...]) -> list[Any]:
+    selections: list[Any] = []
+    with path.open() as lines:
+        for number, line in enumerate(lines, 1):
+            text = line.split("#")[0].strip()
+            if not text:
+                continue
+            if len(selections) == _SELECTIONS_MAX:
+                raise ValueError(f"{str(path)!r} has more than {_SELECTIONS_MAX} selections")
+            try:
+                selections.append(parse_selection(text, shape))
+            except ValueError as error:
+                raise ValueError(f"{str(path)!r} line {number}: {error}") from None
+    if not selections:
+        raise ValueError(f"{str(path)!r} has no selections: write one a line")
+    return selections

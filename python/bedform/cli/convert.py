@@ -1,0 +1,102 @@
+"""``bedform convert``: any readable input into a laid-out store."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from .._text import format_bytes, format_seconds, format_shape, parse_bytes, parse_reads
+from ._output import JsonOption, emit, help_of, note, open_source, progress
+
+if TYPE_CHECKING:
+    from .._convert import Conversion
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("convert", help=help_of(convert))(convert)
+
+
+def convert(
+    source: Annotated[str, typer.Argument(help="A store or file: Zarr, NetCDF, HDF5.")],
+    target: Annotated[str, typer.Argument(help="The store to make; it must not exist.")],
+    reads: Annotated[
+        list[str] | None,
+        typer.Option(help="Dimensions that a read spans, and its weight: lat,lon=0.7. Repeat it."),
+    ] = None,
+    memory: Annotated[str, typer.Option(help="Limit for data in flight.")] = "512MiB",
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare every byte afterwards.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Forget what an unfinished run left.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a store whose layouts fit the reads, from any file that can be read.
+
+    The target appears when it is complete. Stop it whenever you like: the same command goes on
+    where it stopped.
+
+    Example: [bold]bedform convert era5.nc era5.zarr --reads lat,lon=0.7 --reads time=0.3[/bold]
+    """
+    from .. import _convert
+
+    memory_bytes = parse_bytes(memory)
+    kinds = parse_reads(reads or ()) or None
+    with open_source(source):
+        pass
+    started = time.monotonic()
+    try:
+        with progress("converting") as report:
+            done = _convert.convert(
+                source,
+                target,
+                reads=kinds,
+                memory=memory_bytes,
+                verify=verify,
+                restart=restart,
+                dry_run=dry_run,
+                progress=report,
+            )
+    except KeyboardInterrupt:
+        note("what is done is kept: run the same command again to go on")
+        raise
+    seconds = time.monotonic() - started
+    emit({**done.to_dict(), "seconds": seconds}, _render(done, seconds), as_json)
+
+
+def _render(done: Conversion, seconds: float) -> Group:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("array", "shape", "type", "source chunks", "chunks", "shards", "order"):
+        table.add_column(column)
+    table.add_column("size", justify="right")
+    for array in done.arrays:
+        lengths = (array.source_chunks, array.chunks, array.shards)
+        table.add_row(
+            Text(array.name),
+            format_shape(array.shape),
+            array.dtype,
+            *("-" if part is None else format_shape(part) for part in lengths),
+            array.order or "-",
+            format_bytes(array.byte_count),
+        )
+    if not done.complete:
+        verdict = f"plan for {done.target}: {format_bytes(done.byte_count)}; nothing was written"
+    else:
+        verdict = (
+            f"{done.target}: {format_bytes(done.byte_count)} in {format_seconds(seconds)}"
+            + (
+                f", {format_bytes(done.resumed_bytes)} of them earlier"
+                if done.resumed_bytes
+                else ""
+            )
+            + (", every byte compared" if done.verified else "")
+        )
+    return Group(table, Text(""), Text(verdict))

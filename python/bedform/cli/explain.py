@@ -1,0 +1,36 @@
+"""``bedform explain``: how a read would be served."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from .._text import parse_selection
+from ._output import JsonOption, emit, help_of, open_array, open_source
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("explain", help=help_of(explain))(explain)
+
+
+def explain(
+    path: Annotated[str, typer.Argument(help="A store or file.")],
+    array: Annotated[str, typer.Argument(help="The array to read.")],
+    selection: Annotated[
+        str, typer.Argument(help="As inside NumPy's brackets: 10,:,200:300 (quote it).")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Show the plan of a read: what would be fetched, at what price; reads no values.
+
+    Put two dashes before a selection that begins with a minus sign.
+
+    Example: [bold]bedform explain era5.zarr t2m ":,300,700"[/bold]
+    """
+    with open_source(path) as store:
+        found = open_array(store, array, path)
+        explanation = found.explain(parse_selection(selection, found.shape))
+    emit(explanation.to_dict(), Text(str(explanation)), as_json)

@@ -1,0 +1,78 @@
+"""``bedform info``: what a store or file holds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from .._text import format_bytes, format_shape
+from ._output import JsonOption, emit, help_of, open_array, open_source
+
+_ARRAY_COLUMNS = ("shape", "dtype", "dims", "chunks", "shards", "order", "codecs", "bytes")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("info", help=help_of(info))(info)
+
+
+def info(
+    path: Annotated[str, typer.Argument(help="A store or file: Zarr, NetCDF, HDF5.")],
+    array: Annotated[str | None, typer.Argument(help="Tell about this array only.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell what a store or file holds: arrays, shapes, layouts, attributes.
+
+    Example: [bold]bedform info era5.nc[/bold], then [bold]bedform info era5.nc t2m[/bold]
+    """
+    with open_source(path) as store:
+        if array is None:
+            facts = dict(store.info())
+            arrays = {name: dict(store[name].info()) for name in sorted(store.arrays())}
+            emit({**facts, "arrays": arrays}, _render_store(path, facts, arrays), as_json)
+        else:
+            found = open_array(store, array, path)
+            facts = {**found.info(), "attributes": dict(found.attributes)}
+            emit(facts, _render_facts(array, facts), as_json)
+
+
+def _render_store(path: str, facts: dict[str, Any], arrays: dict[str, dict[str, Any]]) -> Group:
+    table = Table(title=None, box=None, pad_edge=False, header_style="bold")
+    columns = [name for name in _ARRAY_COLUMNS if any(name in entry for entry in arrays.values())]
+    table.add_column("array")
+    for column in columns:
+        table.add_column(column, justify="right" if column == "bytes" else "left")
+    for name, entry in arrays.items():
+        table.add_row(Text(name), *(Text(_show(column, entry.get(column))) for column in columns))
+    others = {key: value for key, value in facts.items() if key not in ("arrays", "attributes")}
+    parts: list[Any] = [_render_facts(path, others), Text(""), table]
+    if facts.get("attributes"):
+        parts += [Text(""), _render_facts("attributes", facts["attributes"])]
+    return Group(*parts)
+
+
+def _render_facts(title: str, facts: dict[str, Any]) -> Group:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for key, value in facts.items():
+        if isinstance(value, dict):
+            for inner, entry in value.items():
+                table.add_row(Text(f"{key}: {inner}"), Text(_show(str(inner), entry)))
+        else:
+            table.add_row(Text(str(key)), Text(_show(str(key), value)))
+    return Group(Text(title, style="bold"), table)
+
+
+def _show(key: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if key in ("shape", "chunks", "shards") and isinstance(value, (list, tuple)):
+        return format_shape(value)
+    if key.endswith("bytes") and isinstance(value, int):
+        return format_bytes(value)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(entry) for entry in value)
+    return str(value)

@@ -1,0 +1,205 @@
+"""Convert: the target is whole or absent, stopped work goes on, and every byte is the source's."""
+
+from __future__ import annotations
+
+import math
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import ENVIRONMENT, command_line
+
+import bedform
+from bedform._convert import ArrayPlan, VerificationError, convert, grow_region
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "source.h5"
+    generator = np.random.default_rng(1)
+    with h5py.File(path, "w") as file:
+        data = generator.normal(size=(150, 100, 90)).astype("float32")
+        data[5, 6] = np.nan
+        file.create_dataset("t", data=data, chunks=(1, 100, 90))
+        file.create_dataset("depth", data=np.arange(7.0))
+        file.create_dataset("scalar", data=np.float64(7.5))
+        file.create_dataset("empty", shape=(0, 30), dtype="int16", maxshape=(None, 30))
+    return path
+
+
+def check_same(source: Path, target: Path) -> None:
+    with h5py.File(source) as left, bedform.open(target) as right:  # type: ignore[attr-defined]
+        assert set(left) == set(right.arrays())
+        for name in left:
+            np.testing.assert_array_equal(left[name][()], right[name][...])
+
+
+def leftovers(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("."))
+
+
+def test_the_store_holds_what_the_file_holds(source: Path, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    done = convert(
+        source,
+        tmp_path / "a.zarr",
+        verify=True,
+        memory="8MiB",
+        progress=lambda *step: seen.append(step),
+    )
+    check_same(source, tmp_path / "a.zarr")
+    assert done.complete
+    assert done.verified
+    assert seen[-1] == (done.byte_count, done.byte_count)
+    assert leftovers(tmp_path) == []
+
+
+def test_a_dry_run_writes_nothing(source: Path, tmp_path: Path) -> None:
+    plan = convert(source, tmp_path / "a.zarr", dry_run=True)
+    assert {array.name for array in plan.arrays} == {"t", "depth", "scalar", "empty"}
+    assert not plan.complete
+    assert list(tmp_path.iterdir()) == [source]
+
+
+class StopError(Exception):
+    """What the progress of a test raises to stop a conversion."""
+
+
+def stop_after(steps: int) -> Any:
+    count = 0
+
+    def report(done: int, total: int) -> None:
+        nonlocal count
+        count += 1
+        if count == steps:
+            raise StopError
+
+    return report
+
+
+def test_stopped_anywhere_it_is_invisible_and_goes_on(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "a.zarr"
+    arguments = {"memory": "4MiB"}
+    for steps in range(1, 5):
+        with pytest.raises(StopError):
+            convert(source, target, progress=stop_after(steps), **arguments)  # type: ignore[arg-type]
+        assert not target.exists()
+        assert leftovers(tmp_path) == [".a.zarr.bedform-partial"]
+    done = convert(source, target, verify=True, **arguments)  # type: ignore[arg-type]
+    assert done.resumed_bytes > 0
+    check_same(source, target)
+    assert leftovers(tmp_path) == []
+
+
+def test_marks_without_their_store_are_not_believed(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "a.zarr"
+    with pytest.raises(StopError):
+        convert(source, target, progress=stop_after(4))
+    work = tmp_path / ".a.zarr.bedform-partial"
+    (work / "store").rename(tmp_path / "elsewhere")
+    assert convert(source, target, verify=True).resumed_bytes == 0
+    check_same(source, target)
+
+
+def test_a_torn_mark_is_not_a_mark(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "a.zarr"
+    with pytest.raises(StopError):
+        convert(source, target, progress=stop_after(3))
+    marks = tmp_path / ".a.zarr.bedform-partial" / "done"
+    marks.write_bytes(marks.read_bytes()[:-2])
+    convert(source, target, verify=True)
+    check_same(source, target)
+
+
+def test_another_source_or_other_options_do_not_mix(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "a.zarr"
+    with pytest.raises(StopError):
+        convert(source, target, progress=stop_after(3))
+    with h5py.File(source, "r+") as file:
+        file["depth"][0] = 5
+    with pytest.raises(ValueError, match="unfinished conversion"):
+        convert(source, target)
+    convert(source, target, restart=True, verify=True)
+    check_same(source, target)
+
+
+def test_a_difference_is_found_and_the_target_withheld(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "a.zarr"
+    wrong = np.arange(7.0)
+    wrong[3] = -wrong[3]
+
+    def spoil(done: int, total: int) -> None:
+        if done == total:
+            with bedform.open(tmp_path / ".a.zarr.bedform-partial" / "store", mode="r+") as store:  # type: ignore[attr-defined]
+                store["depth"][...] = wrong
+
+    with pytest.raises(VerificationError, match=r"'depth' differs .* \[0:7\]"):
+        convert(source, target, verify=True, progress=spoil)
+    assert not target.exists()
+
+
+def test_two_conversions_to_one_target_do_not_mix(source: Path, tmp_path: Path) -> None:
+    def again(done: int, total: int) -> None:
+        with pytest.raises(BlockingIOError, match="another conversion"):
+            convert(source, tmp_path / "a.zarr")
+        raise StopError
+
+    with pytest.raises(StopError):
+        convert(source, tmp_path / "a.zarr", progress=again)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_a_killed_command_leaves_nothing_visible_and_the_next_one_finishes(
+    source: Path, tmp_path: Path, ending: signal.Signals
+) -> None:
+    target = tmp_path / "a.zarr"
+    command = [*command_line(), "convert", str(source), str(target), "--memory", "1MiB"]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    marks = tmp_path / ".a.zarr.bedform-partial" / "done"
+    limit = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < limit:
+        if marks.exists() and marks.stat().st_size:
+            break
+        time.sleep(0.001)
+    process.send_signal(ending)
+    _, said = process.communicate(timeout=60)
+    if process.returncode != 0:
+        assert not target.exists()
+        assert process.returncode == (130 if ending == signal.SIGINT else -signal.SIGKILL), said
+        if ending == signal.SIGINT:
+            assert "run the same command again" in said
+            assert "bedform: interrupted" in said
+        convert(source, target, memory="1MiB", verify=True)
+    check_same(source, target)
+
+
+lengths = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(1, 12), st.integers(1, 12)), min_size=0, max_size=4
+)
+
+
+@given(lengths, st.integers(1, 5000))
+def test_regions_tile_the_array_in_whole_shards_within_the_memory(
+    axes: list[tuple[int, int, int]], memory: int
+) -> None:
+    shape, unit, chunks = (tuple(axis[at] for axis in axes) for at in range(3))
+    region = grow_region(shape, unit, chunks, 1, memory)
+    assert all(extent % step == 0 for extent, step in zip(region, unit, strict=True))
+    clipped = math.prod(min(e, n) for e, n in zip(region, shape, strict=True))
+    assert clipped <= max(memory, math.prod(unit))
+    plan = ArrayPlan("a", shape, "|u1", tuple("abcd"[: len(axes)]), None, None, None, None, region)
+    covered = np.zeros(shape, int)
+    for part in plan.regions():
+        covered[part] += 1
+    assert (covered == 1).all()
