@@ -152,7 +152,7 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// writes that follow cheaper.
     ///
     /// # Errors
-    /// Where the place has no such way, or no space. The file is as before.
+    /// Where the place has no such way, or no space. The file may have become longer all the same.
     fn reserve(&self, handle: &Self::Handle, size: u64) -> io::Result<()>;
 
     /// Cuts a file to `size` bytes.

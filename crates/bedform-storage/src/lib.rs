@@ -7,15 +7,30 @@
 //! | [`local`] | [`LocalStorage`]: plain files below a directory, and the protocol that writes them |
 //! | [`file_system`] | [`FileSystem`]: the system calls below it, as a seam |
 //! | [`os_file_system`] | [`OsFileSystem`]: the calls of the real system |
+//! | [`memory`] | [`MemoryStorage`]: objects in memory |
+//! | [`recording`] | [`Recording`]: a log of what is done to a storage |
+//! | [`failing`] | [`Failing`]: a storage whose operations fail when told to |
+//! | `conformance` | the suite that holds all of them to the contract (a feature of that name) |
+//! | [`simulated`] | [`SimulatedFileSystem`]: the calls of a system that loses its power, in memory |
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod error;
+pub mod failing;
 pub mod file_system;
 pub mod local;
+pub mod memory;
 pub mod os_file_system;
+pub mod recording;
+pub mod simulated;
 pub mod storage;
 
 pub use error::{StorageError, StorageErrorKind};
+pub use failing::{Failing, Fault};
 pub use file_system::FileSystem;
 pub use local::{LocalStorage, Mode, Staging};
+pub use memory::MemoryStorage;
 pub use os_file_system::OsFileSystem;
+pub use recording::{Event, Operation, Recording};
+pub use simulated::{CallKind, Failure, SimulatedFileSystem};
 pub use storage::{Condition, Durability, Entry, Lock, Object, ObjectWriter, Storage, Version};

@@ -225,11 +225,7 @@ impl FileSystem for OsFileSystem {
     fn close(&self, handle: OwnedFd) -> io::Result<()> {
         // SAFETY: the number comes from an OwnedFd that was just given up, so it is open, ours, and
         // used by nobody else; it is not used after this call, which closes it also on an error.
-        match unsafe { rustix::io::try_close(handle.into_raw_fd()) } {
-            // Linux has closed the file by then; there is nothing to do again.
-            Err(Errno::INTR) => Ok(()),
-            outcome => Ok(outcome?),
-        }
+        Ok(unsafe { rustix::io::try_close(handle.into_raw_fd()) }?)
     }
 
     fn rename(

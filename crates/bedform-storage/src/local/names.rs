@@ -57,8 +57,17 @@ fn hold<F: FileSystem>(system: &F, file: &F::Handle) -> io::Result<bool> {
         Ok(()) => Ok(uninterrupted(|| system.status(file))?.names > 0),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         // No locks here: a sweeper cannot take one either, and so removes nothing.
-        Err(_) => Ok(true),
+        Err(error) if is_missing_feature(&error) => Ok(true),
+        Err(error) => Err(error),
     }
+}
+
+/// True for the answers of systems that lack a call.
+pub(super) fn is_missing_feature(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Removes the temporary name `name` if its writer is gone, and says whether it did.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 
-use super::names::LOCK_NAME;
+use super::names::{LOCK_NAME, is_missing_feature};
 use super::{Result, Shared};
 use crate::file_system::{FileSystem, Links, Replace, Status, Wait, uninterrupted};
 use crate::{Condition, Durability, Lock, StorageError, StorageErrorKind, Version};
@@ -28,14 +28,6 @@ pub(super) fn naming_lock<F: FileSystem>(
         Err(error) if is_missing_feature(&error) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// True for the answers of systems that lack a call.
-fn is_missing_feature(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    [Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL, Errno::NOLCK]
-        .iter()
-        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// What `name` stands for now, if anything.
@@ -112,6 +104,8 @@ pub(super) fn name_object<F: FileSystem>(
         (Ok(()), Ok(Some(status))) => Ok(status.version),
         // A network file system may say that a call failed which a server has carried out.
         (Err(_), Ok(Some(status))) if status.version.identity == written.identity => {
+            // Gone after a rename, but not after a link.
+            let _ = uninterrupted(|| shared.system.unlink(directory, temporary));
             Ok(status.version)
         }
         (Err(error), Ok(_)) => Err(fail(error)),

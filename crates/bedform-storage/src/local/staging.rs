@@ -23,7 +23,7 @@ pub struct Staging {
     pub block_bytes: usize,
     /// Blocks that one writer has at most.
     pub blocks_max: usize,
-    /// Bytes that are set aside ahead of the writes where the size is not known.
+    /// Bytes that are set aside ahead of the writes of large objects.
     pub reserve_bytes: u64,
     /// Write past the page cache where the system can, if the object is to be durable.
     pub direct: bool,
@@ -80,7 +80,7 @@ struct Sink<F: FileSystem> {
     size_hint: u64,
     /// How long the file was made ahead of the writes; nothing where that is not to be had.
     reserved: Option<u64>,
-    /// The longest that the file was made so.
+    /// The longest that the file may have become so.
     longest: u64,
 }
 
@@ -93,11 +93,13 @@ impl<F: FileSystem> Sink<F> {
         if end <= reserved {
             return;
         }
-        let size = end.saturating_add(self.shared.staging.reserve_bytes).max(self.size_hint);
+        // In steps: a hint may be far too large, and a full disk is everybody's.
+        let ahead = end.saturating_add(self.shared.staging.reserve_bytes);
+        let size = if self.size_hint >= end { ahead.min(self.size_hint) } else { ahead };
+        // A refusal may come after some of the work is done; what it means the writes will tell.
+        self.longest = self.longest.max(size);
         let outcome = uninterrupted(|| self.shared.system.reserve(&self.file, size));
-        // A file system without this way, or a full one: the writes will tell.
         self.reserved = outcome.is_ok().then_some(size);
-        self.longest = self.longest.max(self.reserved.unwrap_or(0));
     }
 
     /// Cuts off what was reserved and not written.

@@ -84,7 +84,11 @@ impl<F: FileSystem> LocalWriter<F> {
             uninterrupted(|| system.status(&file)).map_err(|error| self.fail("publish", error))?;
         let lock =
             publish::naming_lock(system, directory).map_err(|error| self.fail("publish", error))?;
-        system.close(file).map_err(|error| self.fail("close", error))?;
+        match system.close(file) {
+            // A signal came while the file was being closed; closed it is.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => outcome.map_err(|error| self.fail("close", error))?,
+        }
         publish::check_condition(
             shared,
             directory,

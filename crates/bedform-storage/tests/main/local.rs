@@ -10,10 +10,10 @@ use bedform_storage::{
 };
 
 /// A directory that goes away with the test.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("bedform-local-{}-{number}", std::process::id());

@@ -1,5 +1,6 @@
 //! Storage seen from outside.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+mod conformance;
 mod local;

@@ -1,0 +1,172 @@
+//! The power fails after every call, and again while the system recovers.
+
+use super::script::{SCRIPTS, Script, View, storage, sweep_all, view};
+use crate::{SimulatedFileSystem, Storage, StorageErrorKind};
+
+/// How much to try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Decides what each sampled crash keeps.
+    pub seed: u64,
+    /// Sampled images per cut; all images are tried besides where few changes are under way.
+    pub images_per_cut: u64,
+    /// Changes under way up to which all images are tried.
+    pub pending_max: u32,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { seed: 1, images_per_cut: 40, pending_max: 12 }
+    }
+}
+
+/// What was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Moments at which the power failed.
+    pub cuts: u64,
+    /// States after a power cut that were opened and read through.
+    pub images: u64,
+    /// Those of them that are one of all that are possible.
+    pub exhaustive_images: u64,
+    /// Calls that were made to fail.
+    pub failures: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        let Self { cuts, images, exhaustive_images, failures } = other;
+        self.cuts += cuts;
+        self.images += images;
+        self.exhaustive_images += exhaustive_images;
+        self.failures += failures;
+    }
+}
+
+/// Runs every workload with the power failing after each of its calls, and reads what may be left:
+/// what was acknowledged is there and whole, all else is old or new, nothing hidden is visible.
+///
+/// # Panics
+/// If an image breaks that promise; the message says how to get it again.
+pub fn cut_power(budget: Budget) -> Counts {
+    let mut counts = Counts::default();
+    for script in SCRIPTS {
+        let (before, after) = script.views();
+        for cut in 0.. {
+            let (system, is_done) = run_until(script, cut);
+            counts.cuts += 1;
+            for_images(&system, budget, &mut counts, |image, number| {
+                let story = || format!("power cut after call {cut}, image {number}, {budget:?}");
+                let seen = view(&storage(&image));
+                script.judge(&seen, &before, &after, is_done, &story);
+            });
+            if is_done {
+                break;
+            }
+        }
+    }
+    counts
+}
+
+/// As [`cut_power`], with the power failing again and again while the workload is swept up after and
+/// repeated, `depth` times in all.
+///
+/// # Panics
+/// As [`cut_power`].
+pub fn cut_power_again(budget: Budget, depth: u32) -> Counts {
+    let mut counts = Counts::default();
+    for script in SCRIPTS {
+        let (before, after) = script.views();
+        for cut in 0.. {
+            let (system, is_done) = run_until(script, cut);
+            counts.cuts += 1;
+            let recovery = Recovery { script, before: &before, after: &after, budget };
+            for (number, image) in system.crash_images(budget.seed ^ cut, 4).enumerate() {
+                let story = format!("power cut after call {cut}, image {number}");
+                recovery.run(&image, is_done, depth.saturating_sub(1), &story, &mut counts);
+            }
+            if is_done {
+                break;
+            }
+        }
+    }
+    counts
+}
+
+/// Runs a prepared workload with `cut` calls before the power fails: the system, and whether the
+/// workload was acknowledged.
+fn run_until(script: &Script, cut: u64) -> (SimulatedFileSystem, bool) {
+    let storage = script.prepared();
+    storage.system().fail_power_after(cut);
+    let is_done = (script.act)(&storage).is_ok();
+    (storage.system().clone(), is_done)
+}
+
+fn for_images(
+    system: &SimulatedFileSystem,
+    budget: Budget,
+    counts: &mut Counts,
+    mut look: impl FnMut(SimulatedFileSystem, u64),
+) {
+    if let Some(images) = system.exhaustive_crash_images(budget.pending_max) {
+        for (image, number) in images.zip(0..) {
+            look(image, number);
+            counts.images += 1;
+            counts.exhaustive_images += 1;
+        }
+    }
+    for (image, number) in system.crash_images(budget.seed, budget.images_per_cut).zip(0..) {
+        look(image, number);
+        counts.images += 1;
+    }
+}
+
+struct Recovery<'a> {
+    script: &'a Script,
+    before: &'a View,
+    after: &'a View,
+    budget: Budget,
+}
+
+impl Recovery<'_> {
+    /// Looks at `system`, then sweeps it and repeats the workload with the power failing after some
+    /// of the calls.
+    fn run(
+        &self,
+        system: &SimulatedFileSystem,
+        is_done: bool,
+        depth: u32,
+        story: &str,
+        counts: &mut Counts,
+    ) {
+        let seen = view(&storage(system));
+        self.script.judge(&seen, self.before, self.after, is_done, &|| story.to_owned());
+        counts.images += 1;
+        if depth == 0 {
+            return;
+        }
+        for cut in (0..40).step_by(3) {
+            let again = system.fork();
+            again.fail_power_after(cut);
+            let storage = storage(&again);
+            let swept = storage.sweep(&super::path("")).is_ok();
+            let outcome = (self.script.act)(&storage);
+            let is_done = is_done || outcome.is_ok();
+            counts.cuts += 1;
+            let seed = self.budget.seed ^ (u64::from(depth) << 32) ^ cut;
+            for (number, image) in again.crash_images(seed, 2).enumerate() {
+                let story = format!("{story}; in recovery after call {cut}, image {number}");
+                self.run(&image, is_done, depth - 1, &story, counts);
+            }
+            if swept && outcome.is_ok() {
+                again.heal();
+                sweep_all(&storage);
+                break;
+            }
+            let kind = outcome.err().map(|error| error.kind);
+            if matches!(kind, Some(StorageErrorKind::Exists | StorageErrorKind::Conflict)) {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Every call fails, in every way.
+
+use rustix::io::Errno;
+
+use super::crash::Counts;
+use super::script::{Local, SCRIPTS, Script, View, storage, sweep_all, view};
+use super::{kind_of, put};
+use crate::{CallKind, Condition, Failure, StorageErrorKind};
+
+const ERRORS: [Errno; 6] =
+    [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::ACCESS, Errno::INTR];
+
+/// Runs every workload with each call of each kind failing in each way: an error leaves the old
+/// state, or says that the outcome is unknown and refuses further writes; interruptions and short
+/// reads and writes go unnoticed; what is acknowledged survives a power cut.
+///
+/// # Panics
+/// If one of that does not hold.
+pub fn fail_calls() -> Counts {
+    let mut counts = Counts::default();
+    for script in SCRIPTS {
+        let (before, after) = script.views();
+        for (kind, calls) in script.calls() {
+            for k in 0..calls {
+                for failure in failures(kind) {
+                    let trial = Trial { script, before: &before, after: &after, kind, k, failure };
+                    counts += trial.run();
+                }
+            }
+        }
+    }
+    counts
+}
+
+fn failures(kind: CallKind) -> Vec<Failure> {
+    let mut failures: Vec<Failure> =
+        ERRORS.iter().map(|errno| Failure::Error(errno.raw_os_error())).collect();
+    if matches!(kind, CallKind::Read | CallKind::Write) {
+        failures.push(Failure::Short);
+    }
+    if !matches!(kind, CallKind::Read | CallKind::Write | CallKind::Stat) {
+        failures.push(Failure::ErrorAfter(Errno::IO.raw_os_error()));
+    }
+    failures
+}
+
+struct Trial<'a> {
+    script: &'a Script,
+    before: &'a View,
+    after: &'a View,
+    kind: CallKind,
+    k: u64,
+    failure: Failure,
+}
+
+impl Trial<'_> {
+    fn story(&self) -> String {
+        format!("{}: {:?} {} fails with {:?}", self.script.name, self.kind, self.k, self.failure)
+    }
+
+    fn run(&self) -> Counts {
+        let storage = self.script.prepared();
+        storage.system().fail_at(self.kind, self.k, self.failure);
+        let outcome = (self.script.act)(&storage);
+        storage.system().heal();
+        let is_done = outcome.is_ok();
+        let kind = kind_of(outcome);
+        let is_sync = matches!(self.kind, CallKind::SyncFile | CallKind::SyncDirectory);
+        let is_poisoned = kind == Some(StorageErrorKind::Poisoned);
+        assert!(is_poisoned || !is_sync, "{}: a failed sync is no success", self.story());
+        let is_harmless = self.failure == Failure::Short
+            || self.failure == Failure::Error(Errno::INTR.raw_os_error());
+        assert!(is_sync || is_done || !is_harmless, "{}: got {kind:?}", self.story());
+
+        let seen = view(&storage);
+        self.script.judge(&seen, self.before, self.after, is_done, &|| self.story());
+        if is_poisoned {
+            let write = put(&storage, "other", b"", Condition::None);
+            assert_eq!(kind_of(write), Some(StorageErrorKind::Poisoned), "{}", self.story());
+        } else if !is_done {
+            self.check_old_and_repeat(&storage, &seen);
+        }
+        self.reopen(&storage, is_done || (!is_poisoned && view(&storage) == *self.after))
+    }
+
+    /// After an error whose outcome is known, the old state is there, and work goes on.
+    fn check_old_and_repeat(&self, storage: &Local, seen: &View) {
+        let is_lost_answer = matches!(self.failure, Failure::ErrorAfter(_));
+        if self.script.order.is_none() && !is_lost_answer {
+            assert_eq!(seen, self.before, "{}: an error, and not the old state", self.story());
+        }
+        if seen == self.before {
+            let again = (self.script.act)(storage);
+            assert_eq!(kind_of(again), None, "{}: work does not go on", self.story());
+            assert_eq!(view(storage), *self.after, "{}", self.story());
+        }
+    }
+
+    /// Opens the store anew, as it is and after a power cut.
+    fn reopen(&self, old: &Local, is_done: bool) -> Counts {
+        let mut counts = Counts { failures: 1, ..Counts::default() };
+        let is_durable = is_done && !matches!(self.failure, Failure::ErrorAfter(_));
+        if let Some(images) = old.system().exhaustive_crash_images(8) {
+            for image in images {
+                let seen = view(&storage(&image));
+                self.script.judge(&seen, self.before, self.after, is_durable, &|| self.story());
+                counts.images += 1;
+                counts.exhaustive_images += 1;
+            }
+        }
+        let left_behind = old.system().tree().into_keys().any(|name| name.contains("-temp-"));
+        let is_excused = matches!(self.kind, CallKind::Unlink | CallKind::Create | CallKind::Lock);
+        assert!(!left_behind || is_excused, "{}: a temporary name is left", self.story());
+        sweep_all(&storage(old.system()));
+        counts
+    }
+}

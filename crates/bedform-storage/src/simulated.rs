@@ -1,0 +1,554 @@
+//! A file system in memory that can lose its power.
+//!
+//! It behaves like a POSIX file system, and remembers which changes a sync has confirmed. At any
+//! moment it says what a power cut may leave: see [`SimulatedFileSystem::crash_images`]. Calls can be
+//! made to fail, one by one or all from a certain one on. The same calls and seeds give the same
+//! bytes: there is no clock, no thread and no random source inside.
+
+mod crash;
+mod state;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+use crate::file_system::{FileKind, FileSystem, Links, Replace, Status, Wait};
+use state::{Body, Directory, File, FileChange, State, index, refuse};
+
+/// The kinds of calls that can be counted and made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum CallKind {
+    Open,
+    OpenDirectory,
+    Stat,
+    Read,
+    Create,
+    Write,
+    Reserve,
+    SetSize,
+    SetDirect,
+    SyncFile,
+    SyncDirectory,
+    Close,
+    Rename,
+    Link,
+    Unlink,
+    MakeDirectory,
+    RemoveDirectory,
+    List,
+    Lock,
+}
+
+impl CallKind {
+    /// All kinds.
+    pub const ALL: [Self; 19] = [
+        Self::Open,
+        Self::OpenDirectory,
+        Self::Stat,
+        Self::Read,
+        Self::Create,
+        Self::Write,
+        Self::Reserve,
+        Self::SetSize,
+        Self::SetDirect,
+        Self::SyncFile,
+        Self::SyncDirectory,
+        Self::Close,
+        Self::Rename,
+        Self::Link,
+        Self::Unlink,
+        Self::MakeDirectory,
+        Self::RemoveDirectory,
+        Self::List,
+        Self::Lock,
+    ];
+}
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// With this system error number, having done nothing.
+    Error(i32),
+    /// With this system error number, having done its work.
+    ErrorAfter(i32),
+    /// A read or write does half of its work, at least one byte; other calls succeed.
+    Short,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    calls: u64,
+    counts: BTreeMap<CallKind, u64>,
+    failures: BTreeMap<(CallKind, u64), Failure>,
+    power_fails_at: Option<u64>,
+    lacks: Vec<CallKind>,
+}
+
+#[derive(Debug)]
+struct World {
+    state: State,
+    faults: Faults,
+    next_handle: u64,
+}
+
+#[derive(Debug)]
+struct Machine {
+    world: Mutex<World>,
+    unlocked: Condvar,
+}
+
+impl Machine {
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A simulated file system; clones are further views of the same one.
+///
+/// ```
+/// use bedform_format::ObjectPath;
+/// use bedform_storage::{Condition, Durability, LocalStorage, Mode, SimulatedFileSystem, Staging};
+/// use bedform_storage::Storage;
+///
+/// let system = SimulatedFileSystem::new();
+/// let storage = LocalStorage::over(system.clone(), Mode::ReadWrite, Staging::default());
+/// let path = ObjectPath::parse("a").unwrap();
+/// let mut writer = storage.create(&path, Durability::Disk, None)?;
+/// writer.append(b"kept")?;
+/// writer.publish(Condition::Absent)?;
+/// for image in system.crash_images(1, 100) {
+///     assert_eq!(image.tree()["a"], b"kept");
+/// }
+/// # Ok::<(), bedform_storage::StorageError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct SimulatedFileSystem {
+    machine: Arc<Machine>,
+}
+
+/// An open file or directory of a [`SimulatedFileSystem`].
+#[derive(Debug)]
+pub struct SimulatedHandle {
+    machine: Arc<Machine>,
+    inode: u64,
+    id: u64,
+    is_direct: AtomicBool,
+}
+
+impl Drop for SimulatedHandle {
+    fn drop(&mut self) {
+        let mut world = self.machine.world();
+        if let Some(inode) = world.state.inodes.get_mut(&self.inode)
+            && inode.lock == Some(self.id)
+        {
+            inode.lock = None;
+            self.machine.unlocked.notify_all();
+        }
+    }
+}
+
+impl Default for SimulatedFileSystem {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SimulatedFileSystem {
+    /// An empty file system.
+    pub fn new() -> Self {
+        Self::from_state(State::new())
+    }
+
+    fn from_state(state: State) -> Self {
+        let world = World { state, faults: Faults::default(), next_handle: 1 };
+        let machine = Machine { world: Mutex::new(world), unlocked: Condvar::new() };
+        Self { machine: Arc::new(machine) }
+    }
+
+    /// `count` states in which the system may come up if the power failed now, by `seed`.
+    pub fn crash_images(&self, seed: u64, count: u64) -> impl Iterator<Item = Self> + use<> {
+        let state = self.machine.world().state.clone();
+        (0..count).map(move |number| {
+            let seed = crash::Random(seed ^ number.wrapping_mul(0xd134_2543_de82_ef95)).next();
+            Self::from_state(crash::image(&state, &mut crash::Sampled::new(seed)))
+        })
+    }
+
+    /// Every such state in which each change is kept or lost as a whole, if no more than
+    /// `pending_max` of them are under way; else nothing.
+    pub fn exhaustive_crash_images(
+        &self,
+        pending_max: u32,
+    ) -> Option<impl Iterator<Item = Self> + use<>> {
+        let state = self.machine.world().state.clone();
+        let questions = crash::questions(&state);
+        if questions > pending_max.min(32) {
+            return None;
+        }
+        Some((0..1u64 << questions).map(move |bits| {
+            Self::from_state(crash::image(&state, &mut crash::Enumerated { bits, asked: 0 }))
+        }))
+    }
+
+    /// The system after its only process was killed: nothing written is lost, locks are given up.
+    /// Calls on the old one fail from now on.
+    #[must_use]
+    pub fn kill(&self) -> Self {
+        let mut world = self.machine.world();
+        let mut state = world.state.clone();
+        state.inodes.values_mut().for_each(|inode| inode.lock = None);
+        world.faults.power_fails_at = Some(0);
+        Self::from_state(state)
+    }
+
+    /// A copy of this file system as it is, nothing lost; the two then go their own ways.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self::from_state(self.machine.world().state.clone())
+    }
+
+    /// Makes the `k`-th call from now of one kind (0 is the next) fail.
+    pub fn fail_at(&self, kind: CallKind, k: u64, failure: Failure) {
+        let faults = &mut self.machine.world().faults;
+        let number = faults.counts.get(&kind).copied().unwrap_or(0).saturating_add(k);
+        faults.failures.insert((kind, number), failure);
+    }
+
+    /// Lets `k` more calls happen; all after them fail and do nothing.
+    pub fn fail_power_after(&self, k: u64) {
+        let faults = &mut self.machine.world().faults;
+        faults.power_fails_at = Some(faults.calls.saturating_add(k));
+    }
+
+    /// From now on nothing fails: the power is back, and failures still to come are called off.
+    pub fn heal(&self) {
+        let faults = &mut self.machine.world().faults;
+        faults.power_fails_at = None;
+        faults.failures.clear();
+    }
+
+    /// A system without calls of this kind: they fail with `EOPNOTSUPP`. For `Rename`, only the form
+    /// that does not replace is missing.
+    pub fn remove_feature(&self, kind: CallKind) {
+        self.machine.world().faults.lacks.push(kind);
+    }
+
+    /// Calls of one kind so far.
+    pub fn count(&self, kind: CallKind) -> u64 {
+        self.machine.world().faults.counts.get(&kind).copied().unwrap_or(0)
+    }
+
+    /// Calls of all kinds so far.
+    pub fn calls(&self) -> u64 {
+        self.machine.world().faults.calls
+    }
+
+    /// Every file that can be reached, hidden ones too, with its bytes.
+    pub fn tree(&self) -> BTreeMap<String, Vec<u8>> {
+        let world = self.machine.world();
+        let mut files = BTreeMap::new();
+        let mut open = vec![(String::new(), state::ROOT)];
+        while let Some((path, number)) = open.pop() {
+            match world.state.inodes.get(&number).map(|inode| &inode.body) {
+                Some(Body::File(file)) => {
+                    files.insert(path, file.bytes.to_vec());
+                }
+                Some(Body::Directory(directory)) => {
+                    open.extend(directory.entries.iter().map(|(name, number)| {
+                        let join = if path.is_empty() { "" } else { "/" };
+                        (format!("{path}{join}{name}"), *number)
+                    }));
+                }
+                None => {}
+            }
+        }
+        files
+    }
+
+    /// Makes a call: counts it, lets it fail as it was told to, and does `work` otherwise.
+    fn call<T>(
+        &self,
+        kind: CallKind,
+        work: impl FnOnce(&mut World, bool) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let (failure, outcome) = {
+            let world = &mut *self.machine.world();
+            let failure = world.faults.next(kind)?;
+            if let Some(Failure::Error(number)) = failure {
+                return Err(io::Error::from_raw_os_error(number));
+            }
+            (failure, work(world, failure == Some(Failure::Short))?)
+        };
+        // A handle among the outcome is dropped here, when the world is free for it.
+        match failure {
+            Some(Failure::ErrorAfter(number)) => Err(io::Error::from_raw_os_error(number)),
+            _ => Ok(outcome),
+        }
+    }
+
+    fn handle(&self, world: &mut World, inode: u64) -> SimulatedHandle {
+        let id = world.next_handle;
+        world.next_handle += 1;
+        let machine = Arc::clone(&self.machine);
+        SimulatedHandle { machine, inode, id, is_direct: AtomicBool::new(false) }
+    }
+
+    fn sync(
+        &self,
+        kind: CallKind,
+        handle: &SimulatedHandle,
+        work: fn(&mut State, u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let outcome = self.call(kind, |world, _| work(&mut world.state, handle.inode));
+        if outcome.is_err() {
+            self.machine.world().state.doubt(handle.inode);
+        }
+        outcome
+    }
+}
+
+impl Faults {
+    /// Counts a call and says how it is to fail.
+    fn next(&mut self, kind: CallKind) -> io::Result<Option<Failure>> {
+        let call = self.calls;
+        self.calls += 1;
+        let count = self.counts.entry(kind).or_default();
+        let number = *count;
+        *count += 1;
+        if self.power_fails_at.is_some_and(|at| call >= at) {
+            return refuse(Errno::IO);
+        }
+        if kind != CallKind::Rename && self.lacks.contains(&kind) {
+            return refuse(Errno::OPNOTSUPP);
+        }
+        Ok(self.failures.remove(&(kind, number)))
+    }
+}
+
+/// As much of `length` bytes as a call does.
+fn share(length: usize, is_short: bool) -> usize {
+    if is_short { length.div_ceil(2) } else { length }
+}
+
+impl FileSystem for SimulatedFileSystem {
+    type Handle = SimulatedHandle;
+
+    fn name(&self) -> String {
+        "simulated".to_owned()
+    }
+
+    fn open_file(&self, path: &str) -> io::Result<(SimulatedHandle, Status)> {
+        self.call(CallKind::Open, |world, _| {
+            let number = world.state.resolve(path)?;
+            let status = world.state.status(number)?;
+            Ok((self.handle(world, number), status))
+        })
+    }
+
+    fn stat(&self, path: &str) -> io::Result<Status> {
+        self.call(CallKind::Stat, |world, _| world.state.status(world.state.resolve(path)?))
+    }
+
+    fn peek(&self, path: &str) -> io::Result<Status> {
+        self.stat(path)
+    }
+
+    fn open_directory(&self, path: &str, _links: Links) -> io::Result<SimulatedHandle> {
+        self.call(CallKind::OpenDirectory, |world, _| {
+            let number = world.state.resolve(path)?;
+            world.state.directory(number)?;
+            Ok(self.handle(world, number))
+        })
+    }
+
+    fn open_child(&self, directory: &SimulatedHandle, name: &str) -> io::Result<SimulatedHandle> {
+        self.call(CallKind::Open, |world, _| {
+            let number = world.state.child(directory.inode, name)?;
+            Ok(self.handle(world, number))
+        })
+    }
+
+    fn create_file(&self, directory: &SimulatedHandle, name: &str) -> io::Result<SimulatedHandle> {
+        self.call(CallKind::Create, |world, _| {
+            let number = world.state.add(directory.inode, name, Body::File(File::default()))?;
+            Ok(self.handle(world, number))
+        })
+    }
+
+    fn status(&self, handle: &SimulatedHandle) -> io::Result<Status> {
+        self.call(CallKind::Stat, |world, _| world.state.status(handle.inode))
+    }
+
+    fn stat_child(&self, directory: &SimulatedHandle, name: &str) -> io::Result<Status> {
+        self.call(CallKind::Stat, |world, _| {
+            world.state.status(world.state.child(directory.inode, name)?)
+        })
+    }
+
+    fn read_at(
+        &self,
+        handle: &SimulatedHandle,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
+        self.call(CallKind::Read, |world, is_short| {
+            let bytes = &world.state.file(handle.inode)?.bytes;
+            let rest = bytes.get(index(offset)..).unwrap_or(&[]);
+            let count = share(rest.len().min(buffer.len()), is_short);
+            buffer[..count].copy_from_slice(&rest[..count]);
+            Ok(count)
+        })
+    }
+
+    fn read_resident(
+        &self,
+        handle: &SimulatedHandle,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
+        self.read_at(handle, offset, buffer)
+    }
+
+    fn write_at(&self, handle: &SimulatedHandle, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.call(CallKind::Write, |world, is_short| {
+            let is_aligned = offset.is_multiple_of(4096) && bytes.len().is_multiple_of(4096);
+            if handle.is_direct.load(Ordering::Relaxed) && !is_aligned {
+                return refuse(Errno::INVAL);
+            }
+            let count = share(bytes.len(), is_short);
+            let change = FileChange::Write { offset, bytes: bytes[..count].into() };
+            world.state.change_file(handle.inode, change)?;
+            Ok(count)
+        })
+    }
+
+    fn reserve(&self, handle: &SimulatedHandle, size: u64) -> io::Result<()> {
+        self.call(CallKind::Reserve, |world, _| {
+            let length = world.state.file(handle.inode)?.bytes.len() as u64;
+            world.state.change_file(handle.inode, FileChange::Size(size.max(length)))
+        })
+    }
+
+    fn set_size(&self, handle: &SimulatedHandle, size: u64) -> io::Result<()> {
+        self.call(CallKind::SetSize, |world, _| {
+            world.state.change_file(handle.inode, FileChange::Size(size))
+        })
+    }
+
+    fn set_direct(&self, handle: &SimulatedHandle, direct: bool) -> io::Result<()> {
+        self.call(CallKind::SetDirect, |_, _| {
+            handle.is_direct.store(direct, Ordering::Relaxed);
+            Ok(())
+        })
+    }
+
+    fn sync_file(&self, handle: &SimulatedHandle) -> io::Result<()> {
+        self.sync(CallKind::SyncFile, handle, State::sync_file)
+    }
+
+    fn sync_directory(&self, directory: &SimulatedHandle) -> io::Result<()> {
+        self.sync(CallKind::SyncDirectory, directory, State::sync_directory)
+    }
+
+    fn close(&self, handle: SimulatedHandle) -> io::Result<()> {
+        let outcome = self.call(CallKind::Close, |_, _| Ok(()));
+        drop(handle);
+        outcome
+    }
+
+    fn rename(
+        &self,
+        directory: &SimulatedHandle,
+        from: &str,
+        to: &str,
+        replace: Replace,
+    ) -> io::Result<()> {
+        self.call(CallKind::Rename, |world, _| {
+            if replace == Replace::Refuse && world.faults.lacks.contains(&CallKind::Rename) {
+                return refuse(Errno::INVAL);
+            }
+            world.state.rename(directory.inode, from, to, replace)
+        })
+    }
+
+    fn link(&self, directory: &SimulatedHandle, from: &str, to: &str) -> io::Result<()> {
+        self.call(CallKind::Link, |world, _| {
+            let number = world.state.child(directory.inode, from)?;
+            if world.state.child(directory.inode, to).is_ok() {
+                return refuse(Errno::EXIST);
+            }
+            world.state.change_names(directory.inode, vec![(to.to_owned(), Some(number))])
+        })
+    }
+
+    fn unlink(&self, directory: &SimulatedHandle, name: &str) -> io::Result<()> {
+        self.call(CallKind::Unlink, |world, _| {
+            world.state.remove(directory.inode, name, FileKind::File)
+        })
+    }
+
+    fn make_directory(&self, directory: &SimulatedHandle, name: &str) -> io::Result<()> {
+        self.call(CallKind::MakeDirectory, |world, _| {
+            let body = Body::Directory(Directory::default());
+            world.state.add(directory.inode, name, body).map(|_| ())
+        })
+    }
+
+    fn remove_directory(&self, directory: &SimulatedHandle, name: &str) -> io::Result<()> {
+        self.call(CallKind::RemoveDirectory, |world, _| {
+            world.state.remove(directory.inode, name, FileKind::Directory)
+        })
+    }
+
+    fn list(&self, directory: &SimulatedHandle) -> io::Result<Vec<(String, FileKind)>> {
+        self.call(CallKind::List, |world, _| {
+            let entries = &world.state.directory(directory.inode)?.entries;
+            let kind = |number: &u64| world.state.status(*number).map(|status| status.kind);
+            entries.iter().map(|(name, number)| Ok((name.clone(), kind(number)?))).collect()
+        })
+    }
+
+    fn lock(&self, handle: &SimulatedHandle, wait: Wait) -> io::Result<()> {
+        self.call(CallKind::Lock, |_, _| Ok(()))?;
+        let mut world = self.machine.world();
+        loop {
+            let inode = world.state.inode_mut(handle.inode)?;
+            match inode.lock {
+                Some(holder) if holder != handle.id => {}
+                _ => {
+                    inode.lock = Some(handle.id);
+                    return Ok(());
+                }
+            }
+            if wait == Wait::Never {
+                return refuse(Errno::WOULDBLOCK);
+            }
+            world = self.machine.unlocked.wait(world).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn open_lock_file(
+        &self,
+        directory: &SimulatedHandle,
+        name: &str,
+    ) -> io::Result<SimulatedHandle> {
+        self.call(CallKind::Create, |world, _| {
+            let number = match world.state.child(directory.inode, name) {
+                Ok(number) => number,
+                Err(_) => world.state.add(directory.inode, name, Body::File(File::default()))?,
+            };
+            Ok(self.handle(world, number))
+        })
+    }
+
+    fn token(&self) -> u64 {
+        let state = &mut self.machine.world().state;
+        state.next_token += 1;
+        crash::Random(state.next_token).next()
+    }
+}

@@ -1,0 +1,202 @@
+//! What a power cut may leave.
+//!
+//! Every change that no sync has confirmed is kept or lost by itself: bytes of a write in units of a
+//! sector or page, the size of a file apart from its bytes, each change of names in a directory
+//! apart from all others. Kept changes apply in their order. Lost bytes inside the kept size read
+//! as what was there before, or zero.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::state::{
+    Body, Directory, File, FileChange, Inode, Pending, ROOT, State, apply_names, index, overlay,
+};
+
+/// Answers the questions of one crash.
+pub(super) trait Fate {
+    /// Is this change kept?
+    fn keeps(&mut self) -> bool;
+    /// Bytes that are kept or lost together; `None`: each write as a whole.
+    fn unit(&mut self) -> Option<usize>;
+    /// Which of `count` sizes the file has, in the order in which it had them.
+    fn size(&mut self, count: usize) -> usize;
+}
+
+/// A small generator whose numbers depend on the seed alone.
+#[derive(Debug, Clone)]
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        usize::try_from(self.next() % (count.max(1) as u64)).unwrap_or(0)
+    }
+}
+
+/// Decides by a generator; how much is kept differs from image to image.
+pub(super) struct Sampled {
+    random: Random,
+    kept_percent: u64,
+}
+
+impl Sampled {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let kept_percent = [10, 50, 50, 90][random.below(4)];
+        Self { random, kept_percent }
+    }
+}
+
+impl Fate for Sampled {
+    fn keeps(&mut self) -> bool {
+        self.random.next() % 100 < self.kept_percent
+    }
+
+    fn unit(&mut self) -> Option<usize> {
+        [None, Some(512), Some(4096)][self.random.below(3)]
+    }
+
+    fn size(&mut self, count: usize) -> usize {
+        self.random.below(count)
+    }
+}
+
+/// Decides by the bits of a number: one per change, and one per file for its size.
+pub(super) struct Enumerated {
+    pub(super) bits: u64,
+    pub(super) asked: u32,
+}
+
+impl Enumerated {
+    fn bit(&mut self) -> bool {
+        let bit = self.bits >> self.asked.min(63) & 1 == 1;
+        self.asked += 1;
+        bit
+    }
+}
+
+impl Fate for Enumerated {
+    fn keeps(&mut self) -> bool {
+        self.bit()
+    }
+
+    fn unit(&mut self) -> Option<usize> {
+        None
+    }
+
+    fn size(&mut self, count: usize) -> usize {
+        if self.bit() { count - 1 } else { 0 }
+    }
+}
+
+/// The state in which a system comes up again when the power fails now.
+pub(super) fn image(state: &State, fate: &mut dyn Fate) -> State {
+    let mut inodes: BTreeMap<u64, Inode> = BTreeMap::new();
+    let mut open = vec![ROOT];
+    while let Some(number) = open.pop() {
+        if let Some(inode) = inodes.get_mut(&number) {
+            inode.names += 1;
+            continue;
+        }
+        let Some(before) = state.inodes.get(&number) else { continue };
+        let body = match &before.body {
+            Body::File(file) => Body::File(surviving_file(file, fate)),
+            Body::Directory(directory) => {
+                let entries = surviving_names(directory, fate);
+                open.extend(entries.values());
+                Body::Directory(Directory {
+                    durable: entries.clone(),
+                    entries,
+                    pending: Vec::new(),
+                })
+            }
+        };
+        let inode = Inode { body, names: 1, lock: None, ..*before };
+        inodes.insert(number, inode);
+    }
+    State { inodes, ..*state }
+}
+
+/// How many yes-or-no questions the state has for a crash.
+pub(super) fn questions(state: &State) -> u32 {
+    let mut counter = Counter(0);
+    let _ = image(state, &mut counter);
+    counter.0
+}
+
+/// Keeps everything, so that all that can be reached is asked about, and counts.
+struct Counter(u32);
+
+impl Fate for Counter {
+    fn keeps(&mut self) -> bool {
+        self.0 += 1;
+        true
+    }
+
+    fn unit(&mut self) -> Option<usize> {
+        None
+    }
+
+    fn size(&mut self, count: usize) -> usize {
+        self.0 += 1;
+        count - 1
+    }
+}
+
+fn surviving_names(directory: &Directory, fate: &mut dyn Fate) -> BTreeMap<String, u64> {
+    let mut entries = directory.durable.clone();
+    for Pending { change, .. } in &directory.pending {
+        if fate.keeps() {
+            apply_names(&mut entries, change);
+        }
+    }
+    entries
+}
+
+fn surviving_file(file: &File, fate: &mut dyn Fate) -> File {
+    if file.pending.is_empty() {
+        let bytes = Arc::clone(&file.durable);
+        return File { durable: Arc::clone(&bytes), bytes, pending: Vec::new() };
+    }
+    let mut sizes = vec![file.durable.len()];
+    let mut content = file.durable.to_vec();
+    for Pending { change, .. } in &file.pending {
+        let last = sizes.last().copied().unwrap_or(0);
+        match change {
+            FileChange::Size(size) => sizes.push(index(*size)),
+            FileChange::Write { offset, bytes } => {
+                sizes.push(last.max(index(*offset) + bytes.len()));
+                write_torn(&mut content, index(*offset), bytes, fate);
+            }
+        }
+    }
+    content.resize(sizes[fate.size(sizes.len())], 0);
+    let bytes = Arc::new(content);
+    File { durable: Arc::clone(&bytes), bytes, pending: Vec::new() }
+}
+
+/// Writes those units of `bytes` that survive.
+fn write_torn(content: &mut Vec<u8>, offset: usize, bytes: &[u8], fate: &mut dyn Fate) {
+    let Some(unit) = fate.unit() else {
+        if fate.keeps() {
+            overlay(content, offset, bytes);
+        }
+        return;
+    };
+    let mut start = 0;
+    while start < bytes.len() {
+        // Units are those of the device: they lie on its grid, wherever the write began.
+        let end = ((offset + start) / unit * unit + unit - offset).min(bytes.len());
+        if fate.keeps() {
+            overlay(content, offset + start, &bytes[start..end]);
+        }
+        start = end;
+    }
+}

@@ -1,0 +1,313 @@
+//! Files and directories in memory, each with what is durable of it and what is still under way.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::Version;
+use crate::file_system::{FileKind, Replace, Status};
+
+pub(super) const ROOT: u64 = 1;
+/// Any number: there is one device.
+const DEVICE: u64 = 7;
+
+pub(super) fn refuse<T>(errno: Errno) -> io::Result<T> {
+    Err(io::Error::from_raw_os_error(errno.raw_os_error()))
+}
+
+/// A change of a file's bytes or size that no sync has confirmed.
+#[derive(Debug, Clone)]
+pub(super) enum FileChange {
+    Write { offset: u64, bytes: Arc<[u8]> },
+    Size(u64),
+}
+
+/// A change of names in one directory that no sync has confirmed: all of it or nothing.
+pub(super) type NameChange = Vec<(String, Option<u64>)>;
+
+/// A change, and whether a sync has failed since: then a later sync does not confirm it either.
+#[derive(Debug, Clone)]
+pub(super) struct Pending<T> {
+    pub(super) change: T,
+    pub(super) is_doubtful: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct File {
+    /// What every reader sees.
+    pub(super) bytes: Arc<Vec<u8>>,
+    pub(super) durable: Arc<Vec<u8>>,
+    pub(super) pending: Vec<Pending<FileChange>>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Directory {
+    pub(super) entries: BTreeMap<String, u64>,
+    pub(super) durable: BTreeMap<String, u64>,
+    pub(super) pending: Vec<Pending<NameChange>>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Body {
+    File(File),
+    Directory(Directory),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Inode {
+    pub(super) body: Body,
+    pub(super) names: u64,
+    pub(super) modified: i64,
+    pub(super) changed: i64,
+    /// The handle that holds the lock.
+    pub(super) lock: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct State {
+    pub(super) inodes: BTreeMap<u64, Inode>,
+    pub(super) next_inode: u64,
+    pub(super) next_token: u64,
+    pub(super) clock: i64,
+}
+
+/// Puts `bytes` into `content` at `offset`, filling a gap with zeros.
+pub(super) fn overlay(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    let end = offset + bytes.len();
+    if content.len() < end {
+        content.resize(end, 0);
+    }
+    content[offset..end].copy_from_slice(bytes);
+}
+
+pub(super) fn index(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}
+
+impl Inode {
+    pub(super) fn new(body: Body, clock: i64) -> Self {
+        Self { body, names: 1, modified: clock, changed: clock, lock: None }
+    }
+}
+
+impl State {
+    pub(super) fn new() -> Self {
+        let root = Inode::new(Body::Directory(Directory::default()), 1);
+        Self {
+            inodes: BTreeMap::from([(ROOT, root)]),
+            next_inode: ROOT + 1,
+            next_token: 1,
+            clock: 1,
+        }
+    }
+
+    fn tick(&mut self) -> i64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    pub(super) fn inode(&self, number: u64) -> io::Result<&Inode> {
+        self.inodes.get(&number).map_or_else(|| refuse(Errno::STALE), Ok)
+    }
+
+    pub(super) fn inode_mut(&mut self, number: u64) -> io::Result<&mut Inode> {
+        self.inodes.get_mut(&number).map_or_else(|| refuse(Errno::STALE), Ok)
+    }
+
+    pub(super) fn file(&self, number: u64) -> io::Result<&File> {
+        match &self.inode(number)?.body {
+            Body::File(file) => Ok(file),
+            Body::Directory(_) => refuse(Errno::ISDIR),
+        }
+    }
+
+    pub(super) fn file_mut(&mut self, number: u64) -> io::Result<&mut File> {
+        match &mut self.inode_mut(number)?.body {
+            Body::File(file) => Ok(file),
+            Body::Directory(_) => refuse(Errno::ISDIR),
+        }
+    }
+
+    pub(super) fn directory(&self, number: u64) -> io::Result<&Directory> {
+        match &self.inode(number)?.body {
+            Body::Directory(directory) => Ok(directory),
+            Body::File(_) => refuse(Errno::NOTDIR),
+        }
+    }
+
+    pub(super) fn directory_mut(&mut self, number: u64) -> io::Result<&mut Directory> {
+        match &mut self.inode_mut(number)?.body {
+            Body::Directory(directory) => Ok(directory),
+            Body::File(_) => refuse(Errno::NOTDIR),
+        }
+    }
+
+    pub(super) fn resolve(&self, path: &str) -> io::Result<u64> {
+        let mut at = ROOT;
+        for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+            at = self.child(at, segment)?;
+        }
+        Ok(at)
+    }
+
+    pub(super) fn child(&self, directory: u64, name: &str) -> io::Result<u64> {
+        if name == "." {
+            return Ok(directory);
+        }
+        let found = self.directory(directory)?.entries.get(name).copied();
+        found.map_or_else(|| refuse(Errno::NOENT), Ok)
+    }
+
+    pub(super) fn status(&self, number: u64) -> io::Result<Status> {
+        let inode = self.inode(number)?;
+        let (kind, size) = match &inode.body {
+            Body::File(file) => (FileKind::File, file.bytes.len() as u64),
+            Body::Directory(_) => (FileKind::Directory, 0),
+        };
+        let version = Version {
+            size,
+            modified_ns: inode.modified,
+            changed_ns: inode.changed,
+            identity: (DEVICE, number),
+        };
+        Ok(Status { kind, version, names: inode.names })
+    }
+
+    pub(super) fn change_file(&mut self, number: u64, change: FileChange) -> io::Result<()> {
+        let clock = self.tick();
+        let file = self.file_mut(number)?;
+        let content = Arc::make_mut(&mut file.bytes);
+        match &change {
+            FileChange::Write { offset, bytes } => overlay(content, index(*offset), bytes),
+            FileChange::Size(size) => content.resize(index(*size), 0),
+        }
+        file.pending.push(Pending { change, is_doubtful: false });
+        let inode = self.inode_mut(number)?;
+        (inode.modified, inode.changed) = (clock, clock);
+        Ok(())
+    }
+
+    /// Carries out `change` in `directory` and counts the names of the files concerned.
+    pub(super) fn change_names(&mut self, directory: u64, change: NameChange) -> io::Result<()> {
+        let clock = self.tick();
+        for (name, target) in &change {
+            let entries = &mut self.directory_mut(directory)?.entries;
+            let before = match target {
+                Some(number) => entries.insert(name.clone(), *number),
+                None => entries.remove(name),
+            };
+            for (number, is_gain) in [(before, false), (*target, true)] {
+                if let Some(inode) = number.and_then(|number| self.inodes.get_mut(&number)) {
+                    let names = inode.names;
+                    inode.names = if is_gain { names + 1 } else { names.saturating_sub(1) };
+                    inode.changed = clock;
+                }
+            }
+        }
+        let pending = Pending { change, is_doubtful: false };
+        self.directory_mut(directory)?.pending.push(pending);
+        let inode = self.inode_mut(directory)?;
+        (inode.modified, inode.changed) = (clock, clock);
+        Ok(())
+    }
+
+    /// Adds a file or directory; its one name is counted as it is given.
+    pub(super) fn add(&mut self, directory: u64, name: &str, body: Body) -> io::Result<u64> {
+        if name == "." || self.directory(directory)?.entries.contains_key(name) {
+            return refuse(Errno::EXIST);
+        }
+        if self.inode(directory)?.names == 0 {
+            return refuse(Errno::NOENT);
+        }
+        let number = self.next_inode;
+        self.next_inode += 1;
+        let mut inode = Inode::new(body, self.clock);
+        inode.names = 0;
+        self.inodes.insert(number, inode);
+        self.change_names(directory, vec![(name.to_owned(), Some(number))])?;
+        Ok(number)
+    }
+
+    pub(super) fn rename(
+        &mut self,
+        directory: u64,
+        from: &str,
+        to: &str,
+        replace: Replace,
+    ) -> io::Result<()> {
+        let number = self.child(directory, from)?;
+        if let Ok(existing) = self.child(directory, to) {
+            if replace == Replace::Refuse {
+                return refuse(Errno::EXIST);
+            }
+            self.file(existing)?;
+        }
+        self.change_names(directory, vec![(from.to_owned(), None), (to.to_owned(), Some(number))])
+    }
+
+    pub(super) fn remove(&mut self, directory: u64, name: &str, kind: FileKind) -> io::Result<()> {
+        let number = self.child(directory, name)?;
+        match (&self.inode(number)?.body, kind) {
+            (Body::File(_), FileKind::Directory) => return refuse(Errno::NOTDIR),
+            (Body::Directory(_), FileKind::File) => return refuse(Errno::ISDIR),
+            (Body::Directory(inner), _) if !inner.entries.is_empty() => {
+                return refuse(Errno::NOTEMPTY);
+            }
+            _ => {}
+        }
+        self.change_names(directory, vec![(name.to_owned(), None)])
+    }
+
+    /// Confirms what is under way in a file, except what a failed sync left in doubt.
+    pub(super) fn sync_file(&mut self, number: u64) -> io::Result<()> {
+        let file = self.file_mut(number)?;
+        if file.pending.iter().all(|pending| !pending.is_doubtful) {
+            file.durable = Arc::clone(&file.bytes);
+            file.pending.clear();
+            return Ok(());
+        }
+        let mut durable = file.durable.to_vec();
+        for pending in file.pending.iter().filter(|pending| !pending.is_doubtful) {
+            match &pending.change {
+                FileChange::Write { offset, bytes } => overlay(&mut durable, index(*offset), bytes),
+                FileChange::Size(size) => durable.resize(index(*size), 0),
+            }
+        }
+        file.durable = Arc::new(durable);
+        file.pending.retain(|pending| pending.is_doubtful);
+        Ok(())
+    }
+
+    pub(super) fn sync_directory(&mut self, number: u64) -> io::Result<()> {
+        let directory = self.directory_mut(number)?;
+        for pending in directory.pending.iter().filter(|pending| !pending.is_doubtful) {
+            apply_names(&mut directory.durable, &pending.change);
+        }
+        directory.pending.retain(|pending| pending.is_doubtful);
+        Ok(())
+    }
+
+    /// What a failed sync does: nothing that was under way will be confirmed by a later one.
+    pub(super) fn doubt(&mut self, number: u64) {
+        match self.inodes.get_mut(&number).map(|inode| &mut inode.body) {
+            Some(Body::File(file)) => {
+                file.pending.iter_mut().for_each(|pending| pending.is_doubtful = true);
+            }
+            Some(Body::Directory(directory)) => {
+                directory.pending.iter_mut().for_each(|pending| pending.is_doubtful = true);
+            }
+            None => {}
+        }
+    }
+}
+
+pub(super) fn apply_names(entries: &mut BTreeMap<String, u64>, change: &NameChange) {
+    for (name, target) in change {
+        match target {
+            Some(number) => entries.insert(name.clone(), *number),
+            None => entries.remove(name),
+        };
+    }
+}
