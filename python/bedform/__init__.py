@@ -1,0 +1,56 @@
+"""A storage engine for scientific arrays whose layout takes the shape of the reads over it.
+
+>>> import bedform as bf, numpy as np, tempfile
+>>> store = bf.create(tempfile.mkdtemp() + "/run.zarr")
+>>> t = store.create_array("t", shape=(4, 6), dtype="float32", dims=("time", "x"))
+>>> t[1] = np.arange(6)
+>>> t[1, 2:4]
+array([2., 3.], dtype=float32)
+"""
+
+from bedform._array import Array
+from bedform._errors import (
+    BedformError,
+    ConflictError,
+    CorruptError,
+    ExistsError,
+    InvalidArgumentError,
+    IoError,
+    LimitExceededError,
+    NoSpaceError,
+    NotFoundError,
+    OutOfBoundsError,
+    PermissionDeniedError,
+    PoisonedError,
+    ReadOnlyError,
+    UnsupportedError,
+)
+from bedform._explanation import Explanation
+from bedform._internal import __version__
+from bedform._layout import Regular
+from bedform._store import Group, Store, create, open  # noqa: A004 - the name users expect
+
+__all__ = [
+    "Array",
+    "BedformError",
+    "ConflictError",
+    "CorruptError",
+    "ExistsError",
+    "Explanation",
+    "Group",
+    "InvalidArgumentError",
+    "IoError",
+    "LimitExceededError",
+    "NoSpaceError",
+    "NotFoundError",
+    "OutOfBoundsError",
+    "PermissionDeniedError",
+    "PoisonedError",
+    "ReadOnlyError",
+    "Regular",
+    "Store",
+    "UnsupportedError",
+    "__version__",
+    "create",
+    "open",
+]

@@ -1,0 +1,54 @@
+"""Layouts: how the elements of an array become bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Order = Literal["row-major", "column-major", "z", "hilbert"]
+
+
+@dataclass(frozen=True)
+class Regular:
+    """Chunks of one shape, in shards of one shape, in an order.
+
+    Parameters
+    ----------
+    chunks
+        Elements of a chunk along each axis: what is decoded as a whole.
+    shards
+        Elements of a shard along each axis, a multiple of the chunk's: the object that is written as
+        a whole. Without it a shard holds as many chunks as make about 64 MiB.
+    order
+        How the chunks of a shard follow each other.
+
+    Examples
+    --------
+    >>> Regular(chunks=(1, 90, 180), shards=(24, 90, 180)).order
+    'row-major'
+    """
+
+    chunks: Sequence[int]
+    shards: Sequence[int] | None = None
+    order: Order = "row-major"
+
+
+SHARD_BYTES = 64 << 20
+
+
+def default_shards(shape: Sequence[int], chunks: Sequence[int], item_size: int) -> tuple[int, ...]:
+    """Shards of about 64 MiB for chunks that come without: grown from the last axis to the first."""
+    shards = [max(1, int(chunk)) for chunk in chunks]
+    size = item_size
+    for chunk in shards:
+        size *= chunk
+    for axis in reversed(range(len(shards))):
+        room = max(1, SHARD_BYTES // max(1, size))
+        needed = max(1, -(-int(shape[axis]) // shards[axis]))
+        factor = min(room, needed)
+        shards[axis] *= factor
+        size *= factor
+    return tuple(shards)

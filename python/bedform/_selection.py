@@ -1,0 +1,172 @@
+"""NumPy indexing to selections of the engine.
+
+A :class:`Selected` holds what the engine reads (positive positions, one entry per axis) and how the
+result becomes what NumPy would have given (axes dropped by integers, new axes, broadcast points).
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bedform._errors import OutOfBoundsError
+
+Axis = Any  # (start, step, count), or an int64 array of positions
+
+
+@dataclass(frozen=True)
+class Selected:
+    """A selection: for the engine, the shape that it fills, the shape that the user sees."""
+
+    engine: tuple[Any, ...]
+    shape: tuple[int, ...]
+    result: tuple[int, ...]
+
+
+def _range(entry: slice, size: int) -> tuple[int, int, int]:
+    start, stop, step = entry.indices(size)
+    count = len(range(start, stop, step))
+    return (start if count else 0, step, count)
+
+
+def _index(entry: Any, axis: int, size: int) -> int:
+    at = operator.index(entry)
+    if not -size <= at < size:
+        raise OutOfBoundsError(f"index {at} is out of bounds for axis {axis} of size {size}")
+    return at + size if at < 0 else at
+
+
+def _is_index(entry: Any) -> bool:
+    if isinstance(entry, (bool, np.bool_)):
+        return False
+    if isinstance(entry, np.ndarray):
+        return entry.ndim == 0 and entry.dtype.kind in "iu"
+    return hasattr(entry, "__index__")
+
+
+def _expanded(key: Any, rank: int) -> list[Any]:
+    """The entries of a key, with the ellipsis replaced and missing ones appended."""
+    entries = list(key) if isinstance(key, tuple) else [key]
+    ellipses = [at for at, entry in enumerate(entries) if entry is Ellipsis]
+    if len(ellipses) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    given = sum(entry is not None and entry is not Ellipsis for entry in entries)
+    if given > rank:
+        raise IndexError(f"too many indices: the array has {rank} axes, {given} were indexed")
+    missing = [slice(None)] * (rank - given)
+    if ellipses:
+        entries[ellipses[0] : ellipses[0] + 1] = missing
+    else:
+        entries += missing
+    return entries
+
+
+def basic(key: Any, shape: tuple[int, ...]) -> Selected:
+    """What ``array[key]`` selects by NumPy's basic indexing: integers, slices, ``...``, ``None``."""
+    axes: list[Axis] = []
+    filled: list[int] = []
+    result: list[int] = []
+    for entry in _expanded(key, len(shape)):
+        if entry is None:
+            result.append(1)
+            continue
+        axis = len(axes)
+        if isinstance(entry, slice):
+            chosen = _range(entry, shape[axis])
+            result.append(chosen[2])
+        elif _is_index(entry):
+            chosen = (_index(entry, axis, shape[axis]), 1, 1)
+        else:
+            raise IndexError(
+                f"[] takes integers, slices, ... and None, not {type(entry).__name__}; "
+                "use .oindex or .vindex for lists and arrays"
+            )
+        axes.append(chosen)
+        filled.append(chosen[2])
+    return Selected(("orthogonal", axes), tuple(filled), tuple(result))
+
+
+def _positions(entry: Any, axis: int, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    values = np.asarray(entry)
+    if values.dtype == bool:
+        if values.shape != (size,):
+            raise OutOfBoundsError(
+                f"a boolean index of shape {values.shape} does not fit axis {axis} of size {size}"
+            )
+        return np.flatnonzero(values).astype(np.int64)
+    if values.size == 0:
+        values = values.astype(np.int64)
+    if values.dtype.kind not in "iu":
+        raise IndexError(f"indices of axis {axis} must be integers or booleans")
+    values = values.astype(np.int64)
+    wrong = (values < -size) | (values >= size)
+    if wrong.any():
+        raise OutOfBoundsError(
+            f"index {values[wrong].flat[0]} is out of bounds for axis {axis} of size {size}"
+        )
+    return np.ascontiguousarray(np.where(values < 0, values + size, values))
+
+
+def orthogonal(key: Any, shape: tuple[int, ...]) -> Selected:
+    """What ``array.oindex[key]`` selects: each axis by an integer, a slice, a list or a mask."""
+    axes: list[Axis] = []
+    filled: list[int] = []
+    result: list[int] = []
+    for axis, entry in enumerate(_expanded(key, len(shape))):
+        size = shape[axis] if axis < len(shape) else 0
+        if entry is None:
+            raise IndexError("oindex takes no new axes")
+        if isinstance(entry, slice):
+            chosen: Axis = _range(entry, size)
+            count = chosen[2]
+            result.append(count)
+        elif _is_index(entry):
+            chosen, count = (_index(entry, axis, size), 1, 1), 1
+        else:
+            chosen = _positions(entry, axis, size)
+            if chosen.ndim != 1:
+                raise IndexError(f"the index of axis {axis} must have one dimension")
+            count = len(chosen)
+            result.append(count)
+        axes.append(chosen)
+        filled.append(count)
+    return Selected(("orthogonal", axes), tuple(filled), tuple(result))
+
+
+def points(key: Any, shape: tuple[int, ...]) -> Selected:
+    """What ``array.vindex[key]`` selects: arrays broadcast against each other, or one mask.
+
+    Slices may stand beside the arrays; their axes come behind those of the points, as in xarray.
+    """
+    if isinstance(key, np.ndarray) and key.dtype == bool:
+        if key.shape != shape:
+            raise OutOfBoundsError(f"a mask of shape {key.shape} does not fit shape {shape}")
+        key = np.nonzero(key)
+    entries = _expanded(key, len(shape))
+    if any(entry is None for entry in entries):
+        raise IndexError("vindex takes no new axes")
+    slices = [axis for axis, entry in enumerate(entries) if isinstance(entry, slice)]
+    arrays = [axis for axis in range(len(shape)) if axis not in slices]
+    located = {axis: _positions(entries[axis], axis, shape[axis]) for axis in arrays}
+    try:
+        points_shape = np.broadcast_shapes(*(located[axis].shape for axis in arrays))
+    except ValueError:
+        raise IndexError("the indices of vindex do not fit each other") from None
+    ranges = {axis: range(*entries[axis].indices(shape[axis])) for axis in slices}
+    result = (*points_shape, *(len(ranges[axis]) for axis in slices))
+    lists = []
+    for axis in range(len(shape)):
+        if axis in ranges:
+            place = len(points_shape) + slices.index(axis)
+            values = np.asarray(ranges[axis], dtype=np.int64)
+            values = values.reshape([-1 if at == place else 1 for at in range(len(result))])
+        else:
+            values = located[axis].reshape(
+                located[axis].shape + (1,) * len(slices)
+            )
+        lists.append(np.broadcast_to(values, result).reshape(-1).astype(np.int64))
+    count = int(np.prod(result, dtype=np.int64))
+    return Selected(("points", lists, count), (count,), result)

@@ -1,0 +1,451 @@
+"""Stores: groups of arrays in one place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from bedform import _internal, _json
+from bedform._array import Array
+from bedform._errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+    engine_call,
+)
+from bedform._layout import Regular, default_shards
+from bedform._text import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from typing_extensions import Self
+
+Freshness = Literal["read", "open", "never"]
+Durability = Literal["disk", "process"]
+
+CACHE = "256 MiB"
+# Zarr's names for what NumPy calls otherwise.
+_ZARR_NAMES = {"bool": "bool", "object": "string", "str": "string"}
+
+
+def _bytes(size: int | str) -> int:
+    return parse_size(size) if isinstance(size, str) else int(size)
+
+
+def create(
+    path: str | os.PathLike[str],
+    attributes: Mapping[str, Any] | None = None,
+    *,
+    cache: int | str = CACHE,
+    durability: Durability = "disk",
+) -> Store:
+    """Create an empty store: a plain Zarr v3 group in the directory ``path``.
+
+    Atomic, durable on return.
+
+    Parameters
+    ----------
+    path
+        A directory that is missing or empty; missing parents are made.
+    attributes
+        Of the root group.
+    cache
+        Bytes of decoded chunks and shard indexes to keep between reads; 0 keeps nothing.
+    durability
+        What an acknowledged write survives: a power cut (``"disk"``) or this process
+        (``"process"``).
+
+    Raises
+    ------
+    ExistsError
+        There is a store already.
+    """
+    where = os.fspath(path)
+    _check_local(where)
+    options = {"cache_bytes": _bytes(cache), "freshness": "read", "durability": durability}
+    inner = engine_call(_internal.Store.create)(where, _json.dump_attributes(attributes), **options)
+    return Store(inner, where, {**options, "writable": True})
+
+
+def open(  # noqa: A001 - the name users expect
+    path: str | os.PathLike[str],
+    mode: Literal["r", "r+"] = "r",
+    *,
+    cache: int | str = CACHE,
+    freshness: Freshness = "read",
+    durability: Durability = "disk",
+    threads: int | None = None,
+) -> Store:
+    """Open a store, or a foreign file as one.
+
+    Parameters
+    ----------
+    path
+        A Zarr v3 or v2 store, a NetCDF or an HDF5 file.
+    mode
+        ``"r"``, or ``"r+"`` to write as well.
+    cache
+        Bytes of decoded chunks and shard indexes to keep between reads; 0 keeps nothing.
+    freshness
+        When to look for changes of other writers: before every ``"read"``, at ``"open"`` or
+        ``"never"``.
+    durability
+        What an acknowledged write survives: a power cut (``"disk"``) or this process
+        (``"process"``).
+    threads
+        Threads that decode; one per core without it.
+
+    Raises
+    ------
+    NotFoundError
+        There is nothing that can be read.
+    """
+    where = os.fspath(path)
+    if mode not in ("r", "r+"):
+        raise InvalidArgumentError(f"mode must be 'r' or 'r+', not {mode!r}; bf.create makes stores")
+    _check_local(where)
+    if not Path(where).exists():
+        raise NotFoundError(f"{where}: no such file or store; check the path")
+    options = {
+        "writable": mode == "r+",
+        "cache_bytes": _bytes(cache),
+        "freshness": freshness,
+        "durability": durability,
+        "threads": threads,
+    }
+    if not Path(where).is_dir():
+        return _open_foreign(where, options)
+    return Store(engine_call(_internal.Store.open)(where, **options), where, options)
+
+
+def _open_foreign(where: str, options: dict[str, Any]) -> Store:
+    raise UnsupportedError(f"{where}: foreign files are not readable yet")
+
+
+def _check_local(path: str) -> None:
+    if "://" in path:
+        raise UnsupportedError(f"{path}: only directories of this machine can be opened")
+
+
+class Group:
+    """A group of a store: arrays and groups below one path."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        self._store, self._path = store, path
+
+    @property
+    def path(self) -> str:
+        """The path in the store; empty for the root."""
+        return self._path
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes, as storage has them now. A copy: assign to change them."""
+        text = engine_call(self._store._inner.group_attributes)(self._path)
+        loaded: dict[str, Any] = _json.load(text)
+        return loaded
+
+    @attributes.setter
+    def attributes(self, attributes: Mapping[str, Any]) -> None:
+        self._store.set_attributes(attributes, self._path)
+
+    def _below(self) -> Iterator[tuple[str, str, str]]:
+        prefix = f"{self._path}/" if self._path else ""
+        for path, kind in engine_call(self._store._inner.nodes)():
+            if path.startswith(prefix):
+                yield path, path.removeprefix(prefix), kind
+
+    def _join(self, name: str) -> str:
+        return f"{self._path}/{name}" if self._path else name
+
+    def arrays(self) -> dict[str, Array]:
+        """Every array below the group, by its path from here."""
+        return {
+            name: self._store.array(path) for path, name, kind in self._below() if kind == "array"
+        }
+
+    def groups(self) -> dict[str, Group]:
+        """Every group below the group, by its path from here."""
+        return {
+            name: Group(self._store, path) for path, name, kind in self._below() if kind == "group"
+        }
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for _, name, _ in self._below() if "/" not in name)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        return engine_call(self._store._inner.kind)(self._join(name)) is not None
+
+    def __getitem__(self, name: str) -> Any:
+        path = self._join(name.strip("/"))
+        kind = engine_call(self._store._inner.kind)(path)
+        if kind == "array":
+            return self._store.array(path)
+        if kind == "group" and path:
+            return Group(self._store, path)
+        known = ", ".join(sorted(self)) or "nothing"
+        raise NotFoundError(f"no array or group {name!r} in {self}: it has {known}")
+
+    def __delitem__(self, name: str) -> None:
+        engine_call(self._store._inner.delete)(self._join(name))
+
+    def create_group(self, name: str, attributes: Mapping[str, Any] | None = None) -> Group:
+        """Create a group with its missing parents. Atomic, durable on return."""
+        path = self._join(name)
+        engine_call(self._store._inner.create_group)(path, _json.dump_attributes(attributes))
+        return Group(self._store, path)
+
+    def create_array(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: Any,
+        dims: Sequence[str | None] | None = None,
+        *,
+        layout: Literal["auto"] | Regular = "auto",
+        reads: Mapping[tuple[str, ...], float] | None = None,
+        codecs: Sequence[str | Mapping[str, Any]] = ("zstd",),
+        fill_value: Any = None,
+        attributes: Mapping[str, Any] | None = None,
+        append_length: int | None = None,
+        profile: Any = None,
+        checksum: bool = True,
+    ) -> Array:
+        """Create an array. Atomic, durable on return.
+
+        Parameters
+        ----------
+        name
+            Its name, or path from this group.
+        shape
+            Elements along each axis; 0 along an axis that will be appended to.
+        dtype
+            A fixed-size number, bool or complex type, or ``str``.
+        dims
+            Names of the axes.
+        layout
+            ``"auto"`` takes what :func:`bedform.advise` says, or a :class:`bedform.Regular`.
+        reads
+            For ``"auto"``: the axes that a typical read spans, with weights.
+        codecs
+            From bytes to bytes, by name or as Zarr metadata have them. CRC-32C is put behind them.
+        fill_value
+            What elements are that were never written; zero, false or the empty text without it.
+        append_length
+            For ``"auto"``: elements that one append brings along the axis of length 0.
+        checksum
+            ``False`` leaves the chunks without a CRC-32C: changed bits are then not noticed.
+
+        Raises
+        ------
+        ExistsError
+            The name is taken.
+        InvalidArgumentError
+            The arguments do not fit each other.
+
+        Examples
+        --------
+        >>> import bedform as bf, tempfile
+        >>> store = bf.create(tempfile.mkdtemp() + "/s.zarr")
+        >>> store.create_array("t", (0, 90, 180), "float32", ("time", "lat", "lon")).shape
+        (0, 90, 180)
+        """
+        description = self._describe(
+            shape, dtype, dims, layout, reads, codecs, fill_value, attributes, append_length, profile
+        )
+        description["checksum"] = checksum
+        return self._create(name, description, draft=False)
+
+    def _create(self, name: str, description: dict[str, Any], *, draft: bool) -> Array:
+        text = _json.json.dumps(description, allow_nan=False)
+        inner = engine_call(self._store._inner.create_array)(self._join(name), text, draft)
+        return Array(self._store, inner)
+
+    def _describe(
+        self,
+        shape: Sequence[int],
+        dtype: Any,
+        dims: Sequence[str | None] | None,
+        layout: Any,
+        reads: Any,
+        codecs: Any,
+        fill_value: Any,
+        attributes: Any,
+        append_length: int | None,
+        profile: Any,
+    ) -> dict[str, Any]:
+        lengths = [int(length) for length in shape]
+        if any(length < 0 for length in lengths):
+            raise InvalidArgumentError(f"the shape {tuple(lengths)} has a negative length")
+        kind = np.dtype(dtype)
+        name = _zarr_name(kind)
+        item_size = kind.itemsize if name != "string" else 16
+        if layout == "auto":
+            layout = _auto(lengths, item_size, dims, reads, append_length, profile)
+        shards = layout.shards
+        if shards is None:
+            shards = default_shards(lengths, layout.chunks, item_size)
+        return {
+            "shape": lengths,
+            "dtype": name,
+            "chunks": [int(length) for length in layout.chunks],
+            "shards": [int(length) for length in shards],
+            "order": layout.order,
+            "codecs": _json._plain(list(codecs)),
+            "fill_value": _fill(fill_value, kind),
+            "dims": None if dims is None else list(dims),
+            "attributes": _json.json.loads(_json.dump_attributes(attributes)),
+        }
+
+    def __repr__(self) -> str:
+        return f"<bedform.Group {self._path!r} of {self._store._path}>"
+
+
+class Store(Group):
+    """A store, opened; also its root group. A context manager; pickles as path and options."""
+
+    def __init__(self, inner: _internal.Store, path: str, options: dict[str, Any]) -> None:
+        self._inner, self._path_of_store, self._options = inner, path, options
+        super().__init__(self, "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_reopen, (self._path_of_store, self._options))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is held open between calls; here for symmetry with files."""
+
+    @property
+    def store_path(self) -> str:
+        """Where the store is."""
+        return self._path_of_store
+
+    def array(self, path: str) -> Array:
+        """The array at ``path``."""
+        return Array(self, engine_call(self._inner.array)(path))
+
+    def set_attributes(self, attributes: Mapping[str, Any], path: str = "") -> None:
+        """Replace the attributes of an array or group. Atomic, durable on return."""
+        engine_call(self._inner.set_attributes)(path, _json.dump_attributes(attributes))
+
+    def append(self, values: Mapping[str, Any], dim: str) -> int:
+        """Append to several arrays along one dimension; give where the new elements start.
+
+        Readers see all of it or nothing. Durable on return.
+
+        Parameters
+        ----------
+        values
+            For each array, by path, its new elements.
+        dim
+            The dimension that grows. Every array must have it, and end at the same length.
+
+        Raises
+        ------
+        InvalidArgumentError
+            An array lacks the dimension, or the lengths would differ afterwards.
+        """
+        parts = []
+        ends = {}
+        for name, new in values.items():
+            array = self.array(name)
+            if dim not in array.dims:
+                raise InvalidArgumentError(f"{name} has the dimensions {array.dims}, not {dim!r}")
+            axis = array.dims.index(dim)
+            data = array._converted(new)
+            if data.ndim != array.ndim:
+                raise InvalidArgumentError(
+                    f"{name} has {array.ndim} axes, the new elements have {data.ndim}"
+                )
+            ends[name] = array.shape[axis] + data.shape[axis]
+            parts.append((array._inner, axis, list(data.shape), array._elements(data)))
+        if len(set(ends.values())) > 1:
+            lengths = ", ".join(f"{name} {end}" for name, end in ends.items())
+            raise InvalidArgumentError(f"the arrays would end at different lengths: {lengths}")
+        starts = engine_call(self._inner.append)(parts)
+        return starts[0] if starts else 0
+
+    def info(self) -> dict[str, Any]:
+        """What the store holds, as plain values."""
+        return {
+            "path": self._path_of_store,
+            "format": f"zarr v{engine_call(self._inner.zarr_format)()}",
+            "attributes": self.attributes,
+            "groups": sorted(self.groups()),
+            "arrays": {name: array.info() for name, array in self.arrays().items()},
+        }
+
+    def verify(self, progress: Callable[[str, int, int], None] | None = None) -> list[str]:
+        """Read everything that is stored, and give one line per damaged object or chunk.
+
+        ``progress`` is called with the path of an array, its number and how many there are.
+        """
+        problems: list[str] = []
+        arrays = self.arrays()
+        for number, (path, array) in enumerate(arrays.items()):
+            if progress is not None:
+                progress(path, number, len(arrays))
+            problems += array.verify()
+        return problems
+
+    def __repr__(self) -> str:
+        return f"<bedform.Store {self._path_of_store!r}>"
+
+
+def _reopen(path: str, options: dict[str, Any]) -> Store:
+    if not Path(path).is_dir():
+        return _open_foreign(path, options)
+    return Store(engine_call(_internal.Store.open)(path, **options), path, options)
+
+
+def _zarr_name(kind: np.dtype[Any]) -> str:
+    if kind.kind in "OUT":
+        return "string"
+    if kind.kind in "biufc":
+        return _ZARR_NAMES.get(kind.name, kind.name)
+    raise InvalidArgumentError(
+        f"arrays of {kind} are not supported; use a number, bool, complex or str"
+    )
+
+
+def _fill(value: Any, kind: np.dtype[Any]) -> Any:
+    if value is None:
+        return None
+    if kind.kind in "OUT":
+        return str(value)
+    if kind.kind == "b":
+        return bool(value)
+    scalar = np.asarray(value).astype(kind)
+    if kind.kind in "iu":
+        if scalar != value:
+            raise InvalidArgumentError(f"the fill value {value!r} is none of {kind}")
+        return int(scalar)
+    return _json._plain(scalar.item())
+
+
+def _auto(
+    shape: list[int],
+    item_size: int,
+    dims: Sequence[str | None] | None,
+    reads: Any,
+    append_length: int | None,
+    profile: Any,
+) -> Regular:
+    from bedform._advise import layout_for
+
+    return layout_for(shape, item_size, dims, reads, append_length, profile)
