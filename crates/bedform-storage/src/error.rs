@@ -45,11 +45,7 @@ pub struct StorageError {
 
 impl StorageError {
     /// An error that no system call caused.
-    pub fn new(
-        kind: StorageErrorKind,
-        operation: &'static str,
-        path: impl fmt::Display,
-    ) -> Self {
+    pub fn new(kind: StorageErrorKind, operation: &'static str, path: impl fmt::Display) -> Self {
         Self { kind, operation, path: path.to_string(), source: None }
     }
 

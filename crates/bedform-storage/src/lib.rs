@@ -3,12 +3,16 @@
 //! | module | holds |
 //! |---|---|
 //! | [`storage`] | the [`Storage`] trait: the one seam between the engine and any place |
+//! | [`profile`] | [`Profile`]: the calibrated parameters of a storage system, kept per system |
+//! | [`calibrate`](mod@calibrate) | [`calibrate()`]: measures a profile in seconds |
 //! | [`error`] | [`StorageError`]: which operation failed on which object, and what to do |
 
+pub mod calibrate;
 pub mod error;
+pub mod profile;
 pub mod storage;
 
+pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate};
 pub use error::{StorageError, StorageErrorKind};
-pub use storage::{
-    Condition, Durability, Entry, Lock, Object, ObjectWriter, Storage, Version,
-};
+pub use profile::{Coldness, GapCheck, Profile, ProfileError, profile_directory};
+pub use storage::{Condition, Durability, Entry, Lock, Object, ObjectWriter, Storage, Version};
