@@ -1,1 +1,39 @@
-//! See the crate description in Cargo.toml.
+//! Index space without data: regions, selections, chunk grids and curves.
+//!
+//! Pure: no I/O, no clock, no `unsafe`. Shapes and coordinates come from files and users, so nothing
+//! here panics, wraps or allocates more than the answer needs because of a number that is too large;
+//! functions that take validated values say so.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`linearize`] and others | shapes, C order |
+//! | [`Region`] | a half-open box |
+//! | [`AxisRange`], [`Positions`] | positions along one axis |
+//! | [`Selection`] | what a read asks for |
+//! | [`ChunkGrid`] | an array cut into chunks, and which parts of them a selection touches |
+//! | [`Order`], [`hilbert_index`] and others | how the cells of a grid follow each other |
+//! | [`RegionSet`] | what a number of regions cover together |
+#![forbid(unsafe_code)]
+
+mod coverage;
+mod curve;
+mod error;
+mod grid;
+mod order;
+mod overlap;
+mod positions;
+mod project;
+mod region;
+mod selection;
+mod shape;
+
+pub use coverage::RegionSet;
+pub use curve::{CURVE_RANK_MAX, hilbert_index, hilbert_point, z_index, z_point};
+pub use error::GeometryError;
+pub use grid::ChunkGrid;
+pub use order::{Order, SEQUENCE_CELLS_MAX};
+pub use positions::{AxisRange, Positions, PositionsIter};
+pub use project::{AxisPiece, AxisProjection, PointMove, PointPiece};
+pub use region::Region;
+pub use selection::{AxisSelection, Points, Selection};
+pub use shape::{RANK_MAX, delinearize, element_count, linearize, strides};

@@ -1,0 +1,249 @@
+//! Z and Hilbert curves through boxes whose sides are powers of two, each its own.
+//!
+//! A curve promises that the cells of every block it descends into follow each other without a gap,
+//! and that a Hilbert curve moves to a neighbour at every step.
+//!
+//! A box has `bits[axis]` bits per axis. A cell's key is built from the highest bit down: level `l`
+//! takes bit `l` of those axes that have it, so that a box of 1024 x 4 x 4 is a chain of 256 cubes
+//! of 4 x 4 x 4 and not a thin slice of a cube of 1024. The Z curve takes the bits as they are, axis
+//! 0 the highest. The Hilbert curve turns and mirrors them by a state that says at which corner of
+//! the block it enters and along which axis its exit lies (C. Hamilton, "Compact Hilbert indices",
+//! 2006). Axes join from the longest to the shortest and keep their place in the state, and the exit
+//! always lies along an axis that has joined, so the curve stays unbroken where axes join.
+
+use crate::error::{GeometryError, check_ranks_equal};
+
+/// The largest number of axes, not counting those of size one, that a curve goes through.
+pub const CURVE_RANK_MAX: usize = 8;
+
+/// The bits of a key.
+const KEY_BITS: u32 = u128::BITS;
+
+/// Which curve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Z,
+    Hilbert,
+}
+
+/// Where the curve enters a block, one bit per axis that has joined, and the axis along which it
+/// leaves: the exit is the entry with that bit flipped.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct State {
+    entry: u32,
+    direction: u32,
+}
+
+/// A curve through a box of some bits per axis.
+#[derive(Debug)]
+pub(crate) struct Curve {
+    kind: Kind,
+    /// For each level the axes that have a bit there, the lowest bit of a step first.
+    levels: Vec<Vec<usize>>,
+}
+
+impl Curve {
+    /// The curve through a box with `bits[axis]` bits on each axis.
+    pub(crate) fn new(kind: Kind, bits: &[u32]) -> Result<Self, GeometryError> {
+        let rank = bits.iter().filter(|&&bits| bits > 0).count();
+        if rank > CURVE_RANK_MAX {
+            return Err(GeometryError::CurveRankTooLarge { rank });
+        }
+        let total = bits.iter().fold(0_u32, |total, &bits| total.saturating_add(bits));
+        if total > KEY_BITS || bits.iter().any(|&bits| bits > u64::BITS) {
+            return Err(GeometryError::CurveTooFine { bits: bits.to_vec() });
+        }
+        // The last axis comes first and so is the fastest, as in C order.
+        let mut axes: Vec<usize> = (0..bits.len()).rev().collect();
+        if kind == Kind::Hilbert {
+            axes.sort_by_key(|&axis| std::cmp::Reverse(bits[axis]));
+        }
+        let level_count = bits.iter().copied().max().unwrap_or(0);
+        let joined = |level| axes.iter().copied().filter(|&axis| bits[axis] > level).collect();
+        Ok(Self { kind, levels: (0..level_count).map(joined).collect() })
+    }
+
+    /// For each level, from the lowest, the axes that have a bit there.
+    pub(crate) fn levels(&self) -> &[Vec<usize>] {
+        &self.levels
+    }
+
+    /// The key of a cell that lies in the box.
+    fn index(&self, point: &[u64]) -> u128 {
+        let mut state = State::default();
+        let mut key = 0;
+        for (level, axes) in self.levels.iter().enumerate().rev() {
+            let corner = axes.iter().rev().fold(0_u32, |corner, &axis| {
+                corner << 1 | u32::from(point[axis] >> level & 1 == 1)
+            });
+            let (step, next) = self.step_of(axes.len(), state, corner);
+            key = key << axes.len() | u128::from(step);
+            state = next;
+        }
+        key
+    }
+
+    /// The cell of a key that lies in the box.
+    fn point(&self, key: u128, rank: usize) -> Vec<u64> {
+        let mut state = State::default();
+        let mut point = vec![0_u64; rank];
+        let mut bits_left: usize = self.levels.iter().map(Vec::len).sum();
+        for (level, axes) in self.levels.iter().enumerate().rev() {
+            bits_left -= axes.len();
+            let step = (0..axes.len()).fold(0_u32, |step, bit| {
+                step | u32::from(key >> (bits_left + bit) & 1 == 1) << bit
+            });
+            let (corner, next) = self.corner_of(axes.len(), state, step);
+            for (bit, &axis) in axes.iter().enumerate() {
+                point[axis] |= u64::from(corner >> bit & 1) << level;
+            }
+            state = next;
+        }
+        point
+    }
+
+    /// The corner of a block that the curve visits at `step`, and the state in which it does.
+    pub(crate) fn corner_of(&self, axes: usize, state: State, step: u32) -> (u32, State) {
+        match self.kind {
+            Kind::Z => (step, state),
+            Kind::Hilbert => {
+                let corner = rotate_left(gray(step), state.direction + 1, axes) ^ state.entry;
+                (corner, state.after(axes, step))
+            }
+        }
+    }
+
+    /// The step at which the curve visits a corner; the inverse of [`Curve::corner_of`].
+    fn step_of(&self, axes: usize, state: State, corner: u32) -> (u32, State) {
+        match self.kind {
+            Kind::Z => (corner, state),
+            Kind::Hilbert => {
+                let turned = corner ^ state.entry;
+                let step = gray_inverse(rotate_right(turned, state.direction + 1, axes));
+                (step, state.after(axes, step))
+            }
+        }
+    }
+}
+
+impl State {
+    /// The state of the sub-block that a Hilbert curve visits at `step` of a block in this state.
+    fn after(self, axes: usize, step: u32) -> Self {
+        let entry = if step == 0 { 0 } else { gray((step - 1) & !1) };
+        let turn = match step {
+            0 => 0,
+            odd if odd & 1 == 1 => odd.trailing_ones(),
+            even => (even - 1).trailing_ones(),
+        };
+        Self {
+            entry: self.entry ^ rotate_left(entry, self.direction + 1, axes),
+            direction: (self.direction + turn + 1) % modulus(axes),
+        }
+    }
+}
+
+/// The key of a cell on the Z curve through a box of `bits[axis]` bits per axis: the bits of the
+/// coordinates interleaved, from the highest down, axis 0 first; an axis without a bit at some level
+/// is left out there.
+///
+/// ```
+/// assert_eq!(bedform_geometry::z_index(&[0b11, 0b01], &[2, 2])?, 0b10_11);
+/// assert_eq!(bedform_geometry::z_index(&[0b101, 0b0], &[3, 1])?, 0b1_0_10);
+/// # Ok::<(), bedform_geometry::GeometryError>(())
+/// ```
+///
+/// # Errors
+/// [`GeometryError::CurveRankTooLarge`], [`GeometryError::CurveTooFine`] for more than 64 bits on an
+/// axis or 128 in all, [`GeometryError::RankMismatch`], or [`GeometryError::IndexOutOfBounds`].
+pub fn z_index(point: &[u64], bits: &[u32]) -> Result<u128, GeometryError> {
+    checked_index(Kind::Z, point, bits)
+}
+
+/// The cell of a key on the Z curve; the inverse of [`z_index`].
+///
+/// # Errors
+/// [`GeometryError::CurveRankTooLarge`], [`GeometryError::CurveTooFine`], or
+/// [`GeometryError::KeyOutOfBounds`].
+pub fn z_point(key: u128, bits: &[u32]) -> Result<Vec<u64>, GeometryError> {
+    checked_point(Kind::Z, key, bits)
+}
+
+/// The key of a cell on the Hilbert curve through a box of `bits[axis]` bits per axis. Cells of
+/// neighbouring keys are neighbours, however long the axes are.
+///
+/// ```
+/// use bedform_geometry::hilbert_index;
+/// assert_eq!(hilbert_index(&[0, 0], &[1, 1])?, 0);
+/// assert_eq!(hilbert_index(&[1, 1], &[1, 1])?, 2);
+/// # Ok::<(), bedform_geometry::GeometryError>(())
+/// ```
+///
+/// # Errors
+/// As [`z_index`].
+pub fn hilbert_index(point: &[u64], bits: &[u32]) -> Result<u128, GeometryError> {
+    checked_index(Kind::Hilbert, point, bits)
+}
+
+/// The cell of a key on the Hilbert curve; the inverse of [`hilbert_index`].
+///
+/// # Errors
+/// As [`z_point`].
+pub fn hilbert_point(key: u128, bits: &[u32]) -> Result<Vec<u64>, GeometryError> {
+    checked_point(Kind::Hilbert, key, bits)
+}
+
+/// Checks what the public functions are given and gives the key.
+fn checked_index(kind: Kind, point: &[u64], bits: &[u32]) -> Result<u128, GeometryError> {
+    check_ranks_equal(bits.len(), point.len())?;
+    let curve = Curve::new(kind, bits)?;
+    for (axis, (&index, &bits)) in point.iter().zip(bits).enumerate() {
+        // A shift by 64 has no answer, and no index is too large for 64 bits.
+        if let Some(size) = 1_u64.checked_shl(bits)
+            && index >= size
+        {
+            return Err(GeometryError::IndexOutOfBounds { axis, index, size });
+        }
+    }
+    Ok(curve.index(point))
+}
+
+/// Checks what the public functions are given and gives the cell.
+fn checked_point(kind: Kind, key: u128, bits: &[u32]) -> Result<Vec<u64>, GeometryError> {
+    let curve = Curve::new(kind, bits)?;
+    let total: u32 = bits.iter().sum();
+    if key.checked_shr(total).is_some_and(|rest| rest != 0) {
+        return Err(GeometryError::KeyOutOfBounds { key, bits: total });
+    }
+    Ok(curve.point(key, bits.len()))
+}
+
+/// The Gray code: neighbours differ in one bit.
+fn gray(step: u32) -> u32 {
+    step ^ step >> 1
+}
+
+/// The step with a Gray code of at most eight bits.
+fn gray_inverse(code: u32) -> u32 {
+    let code = code ^ code >> 1;
+    let code = code ^ code >> 2;
+    code ^ code >> 4
+}
+
+/// The number of axes as the modulus of rotations, never zero.
+#[expect(clippy::cast_possible_truncation, reason = "at most CURVE_RANK_MAX axes")]
+fn modulus(axes: usize) -> u32 {
+    axes.max(1) as u32
+}
+
+/// Rotates the lowest `axes` bits towards the higher ones.
+fn rotate_left(word: u32, by: u32, axes: usize) -> u32 {
+    let width = modulus(axes);
+    let by = by % width;
+    (word << by | word >> (width - by)) & ((1 << width) - 1)
+}
+
+/// Rotates the lowest `axes` bits towards the lower ones.
+fn rotate_right(word: u32, by: u32, axes: usize) -> u32 {
+    let width = modulus(axes);
+    rotate_left(word, width - by % width, axes)
+}

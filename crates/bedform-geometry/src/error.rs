@@ -1,0 +1,144 @@
+//! What can be wrong with shapes, regions and selections.
+
+use crate::curve::CURVE_RANK_MAX;
+use crate::order::SEQUENCE_CELLS_MAX;
+use crate::shape::RANK_MAX;
+
+/// Why a shape, region, selection or grid is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GeometryError {
+    /// More axes than [`RANK_MAX`].
+    #[error("rank {rank} is more than the maximum of {RANK_MAX}")]
+    RankTooLarge {
+        /// The rank asked for.
+        rank: usize,
+    },
+    /// Two things that must have the same number of axes have not.
+    #[error("rank {found} was given where rank {expected} is needed")]
+    RankMismatch {
+        /// The rank of what is there.
+        expected: usize,
+        /// The rank of what was given.
+        found: usize,
+    },
+    /// An index outside an axis.
+    #[error("index {index} is out of bounds for axis {axis} of size {size}")]
+    IndexOutOfBounds {
+        /// The axis, counted from 0.
+        axis: usize,
+        /// The first offending index.
+        index: u64,
+        /// The size of the axis.
+        size: u64,
+    },
+    /// A region that leaves the representable index space.
+    #[error("start {start} and size {size} along axis {axis} exceed the largest index")]
+    RegionTooLarge {
+        /// The axis, counted from 0.
+        axis: usize,
+        /// The start of the region.
+        start: u64,
+        /// Its size.
+        size: u64,
+    },
+    /// A translation that leaves the representable index space.
+    #[error("start {start} along axis {axis} cannot be moved by {offset}")]
+    OffsetOutOfBounds {
+        /// The axis, counted from 0.
+        axis: usize,
+        /// The start of the region.
+        start: u64,
+        /// How far it was to move.
+        offset: i128,
+    },
+    /// A range whose step is zero.
+    #[error("the step of a range must not be zero")]
+    StepZero,
+    /// A range that leaves the representable index space.
+    #[error("a range of {len} indices from {start} by {step} leaves the index space")]
+    RangeTooLarge {
+        /// The first index.
+        start: u64,
+        /// The step.
+        step: i64,
+        /// The number of indices.
+        len: u64,
+    },
+    /// Lists of point coordinates that differ in length.
+    #[error("axis {axis} has {found} point coordinates where axis 0 has {expected}")]
+    PointCountMismatch {
+        /// The axis, counted from 0.
+        axis: usize,
+        /// The number of coordinates of axis 0.
+        expected: u64,
+        /// The number of coordinates of this axis.
+        found: u64,
+    },
+    /// A chunk size of zero.
+    #[error("the chunk size along axis {axis} must not be zero")]
+    ChunkSizeZero {
+        /// The axis, counted from 0.
+        axis: usize,
+    },
+    /// An axis whose last chunk ends beyond the largest index.
+    #[error(
+        "chunks of size {chunk_size} along axis {axis} of size {size} exceed the largest index"
+    )]
+    GridTooLarge {
+        /// The axis, counted from 0.
+        axis: usize,
+        /// The size of the array along the axis.
+        size: u64,
+        /// The size of a chunk along the axis.
+        chunk_size: u64,
+    },
+    /// A shape whose elements cannot be counted in 64 bits.
+    #[error("shape {shape:?} has more elements than 64 bits can count")]
+    TooManyElements {
+        /// The shape.
+        shape: Vec<u64>,
+    },
+    /// A grid with more cells than are listed.
+    #[error("a grid of shape {shape:?} has more than {SEQUENCE_CELLS_MAX} cells to put in order")]
+    TooManyCells {
+        /// The shape of the grid.
+        shape: Vec<u64>,
+    },
+    /// A curve through too many axes.
+    #[error("a curve goes through at most {CURVE_RANK_MAX} axes longer than one, not {rank}")]
+    CurveRankTooLarge {
+        /// The number of axes longer than one.
+        rank: usize,
+    },
+    /// A box whose cells have no key on a curve.
+    #[error("axes of {bits:?} bits are too long for a curve: at most 64 each, 128 in all")]
+    CurveTooFine {
+        /// The bits of each axis.
+        bits: Vec<u32>,
+    },
+    /// A key beyond the end of a curve.
+    #[error("key {key} lies beyond the end of a curve of 2^{bits} cells")]
+    KeyOutOfBounds {
+        /// The key.
+        key: u128,
+        /// The bits of the curve's keys.
+        bits: u32,
+    },
+    /// A name that is no order's.
+    #[error("unknown order {name:?}: it is row-major, column-major, z or hilbert")]
+    OrderUnknown {
+        /// The name, cut to a length that fits a message.
+        name: String,
+    },
+}
+
+/// Checks that a rank is one that the crate handles.
+pub(crate) fn check_rank(rank: usize) -> Result<(), GeometryError> {
+    if rank > RANK_MAX { Err(GeometryError::RankTooLarge { rank }) } else { Ok(()) }
+}
+
+/// Checks that two ranks are equal.
+pub(crate) fn check_ranks_equal(expected: usize, found: usize) -> Result<(), GeometryError> {
+    if expected == found { Ok(()) } else { Err(GeometryError::RankMismatch { expected, found }) }
+}

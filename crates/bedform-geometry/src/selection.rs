@@ -1,0 +1,215 @@
+//! What a read or write asks for.
+
+use crate::error::{GeometryError, check_rank, check_ranks_equal};
+use crate::positions::AxisRange;
+use crate::region::Region;
+use crate::shape::element_count;
+
+/// What is selected along one axis.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum AxisSelection {
+    /// Evenly spaced positions.
+    Range(AxisRange),
+    /// Positions in any order, duplicates allowed.
+    Coords(Vec<u64>),
+}
+
+impl AxisSelection {
+    /// The number of positions.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Range(range) => range.len(),
+            Self::Coords(coords) => coords.len() as u64,
+        }
+    }
+
+    /// True if there is no position.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Position number `i`, or `None` behind the last.
+    pub fn get(&self, i: u64) -> Option<u64> {
+        match self {
+            Self::Range(range) => range.get(i),
+            Self::Coords(coords) => coords.get(usize::try_from(i).ok()?).copied(),
+        }
+    }
+
+    /// The lowest and the highest position, or `None` if there is no position.
+    pub fn bounds(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Range(range) => range.bounds(),
+            Self::Coords(coords) => Some((*coords.iter().min()?, *coords.iter().max()?)),
+        }
+    }
+}
+
+/// Single points: one list of coordinates per axis, all of one length.
+///
+/// ```
+/// use bedform_geometry::Points;
+/// let points = Points::new(vec![vec![0, 5], vec![1, 2]])?; // (0, 1) and (5, 2)
+/// assert_eq!((points.rank(), points.count()), (2, 2));
+/// # Ok::<(), bedform_geometry::GeometryError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Points {
+    coords: Vec<Vec<u64>>,
+    count: u64,
+}
+
+impl Points {
+    /// The points with `coords[axis][i]` as coordinates. Without axes there is no point: see
+    /// [`Points::of_rank_zero`].
+    ///
+    /// # Errors
+    /// [`GeometryError::RankTooLarge`], or [`GeometryError::PointCountMismatch`] if the lists
+    /// differ in length.
+    pub fn new(coords: Vec<Vec<u64>>) -> Result<Self, GeometryError> {
+        check_rank(coords.len())?;
+        let expected = coords.first().map_or(0, |axis| axis.len() as u64);
+        for (axis, list) in coords.iter().enumerate() {
+            let found = list.len() as u64;
+            if found != expected {
+                return Err(GeometryError::PointCountMismatch { axis, expected, found });
+            }
+        }
+        Ok(Self { coords, count: expected })
+    }
+
+    /// `count` times the only point of an array without axes.
+    pub fn of_rank_zero(count: u64) -> Self {
+        Self { coords: Vec::new(), count }
+    }
+
+    /// The number of axes.
+    pub fn rank(&self) -> usize {
+        self.coords.len()
+    }
+
+    /// The number of points.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The coordinates, one list per axis.
+    pub fn coords(&self) -> &[Vec<u64>] {
+        &self.coords
+    }
+}
+
+/// What a read or write asks for. The elements have an order, the order of the result.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Selection {
+    /// Every combination of the positions along each axis; the result has one axis for each.
+    Orthogonal(Vec<AxisSelection>),
+    /// Single points; the result has one axis.
+    Points(Points),
+    /// Boxes: the elements of each in C order, one box after the other in list order, overlaps
+    /// repeated; the result has one axis.
+    Union(Vec<Region>),
+}
+
+impl Selection {
+    /// All elements of an array of `shape`.
+    pub fn all(shape: &[u64]) -> Self {
+        Self::Orthogonal(
+            shape.iter().map(|&size| AxisSelection::Range(AxisRange::whole(size))).collect(),
+        )
+    }
+
+    /// Checks that every position lies in an array of `shape`. An empty axis is never out of
+    /// bounds.
+    ///
+    /// ```
+    /// use bedform_geometry::{AxisRange, AxisSelection, Selection};
+    /// let rows = AxisSelection::Coords(vec![3, 12]);
+    /// let columns = AxisSelection::Range(AxisRange::new(4, -2, 3)?);
+    /// let error = Selection::Orthogonal(vec![columns, rows]).validate(&[5, 10]).unwrap_err();
+    /// assert_eq!(error.to_string(), "index 12 is out of bounds for axis 1 of size 10");
+    /// # Ok::<(), bedform_geometry::GeometryError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`GeometryError::RankTooLarge`], [`GeometryError::RankMismatch`] or
+    /// [`GeometryError::IndexOutOfBounds`] with the axis and the highest index along it.
+    pub fn validate(&self, shape: &[u64]) -> Result<(), GeometryError> {
+        check_rank(shape.len())?;
+        match self {
+            Self::Orthogonal(axes) => {
+                check_ranks_equal(shape.len(), axes.len())?;
+                for (axis, selection) in axes.iter().enumerate() {
+                    let highest = selection.bounds().map(|(_, highest)| highest);
+                    check_highest(axis, highest, shape[axis])?;
+                }
+            }
+            Self::Points(points) => {
+                check_ranks_equal(shape.len(), points.rank())?;
+                for (axis, coords) in points.coords().iter().enumerate() {
+                    check_highest(axis, coords.iter().max().copied(), shape[axis])?;
+                }
+            }
+            Self::Union(regions) => {
+                for region in regions {
+                    check_ranks_equal(shape.len(), region.rank())?;
+                    for (axis, &size) in shape.iter().enumerate() {
+                        let highest = (!region.is_empty()).then(|| region.end(axis) - 1);
+                        check_highest(axis, highest, size)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The shape of the result. A length that does not fit 64 bits is given as the largest one;
+    /// [`Selection::len`] tells.
+    pub fn result_shape(&self) -> Vec<u64> {
+        match self {
+            Self::Orthogonal(axes) => axes.iter().map(AxisSelection::len).collect(),
+            Self::Points(points) => vec![points.count()],
+            Self::Union(_) => vec![self.len().unwrap_or(u64::MAX)],
+        }
+    }
+
+    /// The number of elements of the result, or `None` if 64 bits cannot count them.
+    pub fn len(&self) -> Option<u64> {
+        match self {
+            Self::Orthogonal(_) => element_count(&self.result_shape()),
+            Self::Points(points) => Some(points.count()),
+            Self::Union(regions) => {
+                regions.iter().try_fold(0_u64, |count, region| count.checked_add(region.len()?))
+            }
+        }
+    }
+
+    /// True if nothing is selected.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+}
+
+impl From<&Region> for Selection {
+    fn from(region: &Region) -> Self {
+        let axes = region.start().iter().zip(region.shape());
+        Self::Orthogonal(
+            axes.map(|(&start, &size)| AxisSelection::Range(AxisRange::derived(start, 1, size)))
+                .collect(),
+        )
+    }
+}
+
+impl From<Region> for Selection {
+    fn from(region: Region) -> Self {
+        Self::from(&region)
+    }
+}
+
+/// Checks the highest index along an axis, if there is one.
+fn check_highest(axis: usize, highest: Option<u64>, size: u64) -> Result<(), GeometryError> {
+    match highest {
+        Some(index) if index >= size => Err(GeometryError::IndexOutOfBounds { axis, index, size }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,14 @@
+//! The crate against naive models: sets of points, and loops over every element.
+
+#[cfg(test)]
+mod coverage;
+#[cfg(test)]
+mod orders;
+#[cfg(test)]
+mod projections;
+#[cfg(test)]
+mod regions;
+#[cfg(test)]
+mod selections;
+#[cfg(test)]
+mod strategies;
