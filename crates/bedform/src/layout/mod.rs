@@ -15,5 +15,5 @@ pub mod ocs;
 mod report;
 mod search;
 
-pub use advise::{AdviseError, AdviseRequest, Advice, Appendable, Candidate, ReadMix, advise};
+pub use advise::{Advice, AdviseError, AdviseRequest, Appendable, Candidate, ReadMix, advise};
 pub use cost::{CostModel, Layout, Read, ReadCost};

@@ -131,7 +131,7 @@ pub fn subchunks(chunk_shape: &[u64], item_size: u64, optimized_bytes: f64) -> V
     let mut wanted = excess;
     while !open.is_empty() {
         let each = wanted.powf(1.0 / open.len() as f64);
-        let (short, long): (Vec<_>, Vec<_>) =
+        let (short, long): (Vec<usize>, Vec<usize>) =
             open.iter().partition(|&&axis| chunk_shape[axis] as f64 <= each);
         if short.is_empty() {
             let count = nearest_by_ratio(each);
@@ -204,8 +204,7 @@ mod tests {
         // 2 MB: inside.
         assert_eq!(organization(64), Organization::Keep);
         // 256 KB: one level, to 2 MB.
-        let aggregated =
-            Aggregation { levels: 1, group: vec![2; 3], chunk_shape: vec![64; 3] };
+        let aggregated = Aggregation { levels: 1, group: vec![2; 3], chunk_shape: vec![64; 3] };
         assert_eq!(organization(32), Organization::Aggregate(aggregated));
     }
 

@@ -1,0 +1,639 @@
+//! The layout that costs least for the reads expected.
+//!
+//! Chunk shapes are searched downhill from cubes and from the shapes that suit each read alone; the
+//! best of them, and those simple shapes themselves, are then priced with several shards and all
+//! orders. The answer is the cheapest of all that was priced, so it is never worse, by the model,
+//! than a plain one; it holds the table of what it was compared with. The same question gets the same
+//! answer.
+
+use bedform_geometry::{GeometryError, Order, RANK_MAX};
+use bedform_storage::{Profile, ProfileError};
+use serde::Serialize;
+
+use super::cost::{CURVE_CELLS_MAX, CostModel, Layout, Read, ReadCost, bytes_of, order_name};
+use super::ocs::DecisionWindow;
+use super::report;
+use super::search::{Growth, Space, Unit};
+
+/// Lengths beyond this leave no room to round up to whole shards.
+const LENGTH_MAX: u64 = 1 << 62;
+/// More shards than this make listings and backups slow.
+const SHARDS_MAX: f64 = 100_000.0;
+const READS_MAX: usize = 1024;
+/// Appends that a growing array is assumed to get where nothing is known.
+const APPENDS_ASSUMED: u64 = 1000;
+/// Chunk shapes of the search that are priced with other shards too.
+const FINALISTS: usize = 4;
+/// Axes up to which the default reads hold every pair of them.
+const PAIRED_AXES_MAX: usize = 6;
+
+/// Why no advice is given.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdviseError {
+    /// The array has too many dimensions.
+    #[error("an array of {rank} dimensions; at most {RANK_MAX} are supported")]
+    RankTooLarge {
+        /// Dimensions given.
+        rank: usize,
+    },
+    /// A dimension is too long.
+    #[error("dimension {axis} is {length} long; at most {LENGTH_MAX} is supported")]
+    TooLong {
+        /// The dimension.
+        axis: usize,
+        /// Its length.
+        length: u64,
+    },
+    /// A number of the request is out of range.
+    #[error("{what} is {value}, which is not {wanted}")]
+    OutOfRange {
+        /// The number.
+        what: &'static str,
+        /// Its value.
+        value: f64,
+        /// What it must be.
+        wanted: &'static str,
+    },
+    /// A read or an append names a dimension that the array does not have.
+    #[error("{what} names dimension {axis} of an array of {rank} dimensions, counted from 0")]
+    NoSuchAxis {
+        /// What names it.
+        what: &'static str,
+        /// The dimension named.
+        axis: usize,
+        /// Dimensions of the array.
+        rank: usize,
+    },
+    /// A box has another number of dimensions than the array.
+    #[error("a box of {found} dimensions is read from an array of {rank}")]
+    BoxRank {
+        /// Dimensions of the box.
+        found: usize,
+        /// Dimensions of the array.
+        rank: usize,
+    },
+    /// A selection does not fit the array.
+    #[error("a selection does not fit the array: {0}")]
+    Selection(#[from] GeometryError),
+    /// The profile is not usable.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+}
+
+/// Reads with their weights: how often each is made, relative to the others.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ReadMix {
+    /// Reads and weights. Empty: see [`ReadMix::default_for`].
+    pub reads: Vec<(Read, f64)>,
+}
+
+impl ReadMix {
+    /// A mix of reads of whole axes, as `reads={("lat", "lon"): 0.7, ("time",): 0.3}` in Python.
+    pub fn of_axes(reads: &[(&[usize], f64)]) -> Self {
+        let read = |&(spanned, weight): &(&[usize], f64)| {
+            (Read::Axes { spanned: spanned.to_vec() }, weight)
+        };
+        Self { reads: reads.iter().map(read).collect() }
+    }
+
+    /// What is assumed where no reads are given: planes, series and boxes, a third each. Planes of
+    /// every pair of axes alike (of neighbouring axes only, beyond six), series along every axis
+    /// alike, and near-cubic boxes of as many elements as a plane has in the geometric mean, anywhere.
+    /// Axes of one element take no part. With two such axes there are no planes, with one no boxes
+    /// either; an array without any is read whole.
+    pub fn default_for(shape: &[u64]) -> Self {
+        let long: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] > 1).collect();
+        let paired = |a: usize, b: usize| long.len() <= PAIRED_AXES_MAX || b == a + 1;
+        let pairs = (0..long.len()).flat_map(|a| (a + 1..long.len()).map(move |b| (a, b)));
+        let planes: Vec<_> = match long.len() {
+            0..=2 => Vec::new(),
+            _ => {
+                pairs.filter(|&(a, b)| paired(a, b)).map(|(a, b)| vec![long[a], long[b]]).collect()
+            }
+        };
+        let series: Vec<_> = long.iter().map(|&axis| vec![axis]).collect();
+        let mut families = vec![planes, series];
+        families.retain(|family| !family.is_empty());
+        let boxes = usize::from(long.len() > 1);
+        let share = 1.0 / (families.len() + boxes) as f64;
+        let mut reads = Vec::new();
+        for family in families {
+            let weight = share / family.len() as f64;
+            reads.extend(family.into_iter().map(|spanned| (Read::Axes { spanned }, weight)));
+        }
+        if boxes == 1 {
+            // The product of all lengths to the power 2/n elements: each length l gives a side of the
+            // same number, cut to l.
+            let log = long.iter().map(|&axis| (shape[axis] as f64).ln()).sum::<f64>();
+            let side = (2.0 * log / (long.len() * long.len()) as f64).exp().round().max(1.0);
+            let side = |&size: &u64| if side < size as f64 { side as u64 } else { size };
+            reads.push((Read::Box { shape: shape.iter().map(side).collect() }, share));
+        }
+        if reads.is_empty() {
+            reads.push((Read::Everything, 1.0));
+        }
+        Self { reads }
+    }
+}
+
+/// A dimension along which the array grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appendable {
+    /// The dimension.
+    pub axis: usize,
+    /// Elements along it that one append adds. Shards along it divide this, and the length that the
+    /// array has already, so that an append only ever adds shards.
+    pub append_len: u64,
+    /// The length that the array is expected to reach; none: 1000 appends, or what it has if more.
+    pub expected_len: Option<u64>,
+}
+
+/// A question: which layout for this array, these reads, this storage?
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdviseRequest {
+    /// Elements along each axis.
+    pub shape: Vec<u64>,
+    /// Bytes of an element.
+    pub item_size: u64,
+    /// Names of the axes for the table; those missing are numbered.
+    pub dimension_names: Vec<String>,
+    /// The dimension that grows, if one does.
+    pub appendable: Option<Appendable>,
+    /// The reads expected.
+    pub reads: ReadMix,
+    /// The storage.
+    pub profile: Profile,
+    /// Raw bytes over stored bytes: 1 for raw data, 4 if a quarter is left.
+    pub compression_ratio: f64,
+    /// Decoded bytes per second of one core.
+    pub decode_bytes_per_second: f64,
+    /// Cores that decode.
+    pub cores: u32,
+    /// Least raw bytes of a chunk; smaller only if the array is.
+    pub chunk_bytes_min: u64,
+    /// Most raw bytes of a chunk; larger only if an element is.
+    pub chunk_bytes_max: u64,
+    /// Raw bytes that a shard should not exceed. Larger only for arrays that would otherwise have
+    /// over 100,000 shards.
+    pub shard_bytes: u64,
+    /// Whether each chunk is checksummed, so that it is read whole.
+    pub checksummed: bool,
+}
+
+impl AdviseRequest {
+    /// A question with the defaults: the default reads, raw and checksummed data, two cores, chunks
+    /// of 16 KiB to 16 MiB, shards of at most 256 MiB.
+    pub fn new(shape: &[u64], item_size: u64, profile: Profile) -> Self {
+        Self {
+            shape: shape.to_vec(),
+            item_size,
+            dimension_names: Vec::new(),
+            appendable: None,
+            reads: ReadMix::default(),
+            profile,
+            compression_ratio: 1.0,
+            decode_bytes_per_second: 4e9,
+            cores: 2,
+            chunk_bytes_min: 16 << 10,
+            chunk_bytes_max: 16 << 20,
+            shard_bytes: 256 << 20,
+            checksummed: true,
+        }
+    }
+}
+
+/// A layout that was priced.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Candidate {
+    /// What it is, as "cube of 64 KiB".
+    pub name: String,
+    /// The layout itself.
+    #[serde(flatten)]
+    pub layout: Layout,
+    /// The cost of each read, as in [`Advice::reads`].
+    pub costs: Vec<ReadCost>,
+    /// The mean of their seconds, weighted.
+    pub cost_seconds: f64,
+    /// Why it was chosen or lost.
+    pub verdict: String,
+}
+
+/// A read of the question, named.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NamedRead {
+    /// What is read, as "lat x lon".
+    pub name: String,
+    /// Its share of all reads.
+    pub weight: f64,
+}
+
+/// The answer. `Display` gives it as tables.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Advice {
+    /// The array's shape as it was priced: a growing axis at its expected length.
+    pub shape: Vec<u64>,
+    /// Bytes of an element.
+    pub item_size: u64,
+    /// Elements of a chunk along each axis.
+    pub chunk_shape: Vec<u64>,
+    /// Elements of a shard along each axis: a multiple of the chunk's.
+    pub shard_shape: Vec<u64>,
+    /// How chunks follow each other in a shard.
+    #[serde(serialize_with = "order_name")]
+    pub order: Order,
+    /// The reads that were priced.
+    pub reads: Vec<NamedRead>,
+    /// Everything that was compared: the chosen one first, then by cost.
+    pub predicted: Vec<Candidate>,
+    /// The optimized chunk size of Smart-IO on this storage, in bytes, for comparison.
+    pub ocs: f64,
+    /// Its decision window.
+    pub window: DecisionWindow,
+    /// What a user should know.
+    pub notes: Vec<String>,
+}
+
+impl Advice {
+    /// The costs of the chosen layout, one for each of [`Advice::reads`].
+    pub fn costs(&self) -> &[ReadCost] {
+        self.predicted.first().map_or(&[], |chosen| &chosen.costs)
+    }
+}
+
+/// Finds the layout that costs least.
+///
+/// ```
+/// use bedform::layout::{AdviseRequest, ReadMix, advise};
+/// use bedform_storage::Profile;
+///
+/// let mut request = AdviseRequest::new(&[8760, 37, 721, 1440], 4, Profile::default_local());
+/// request.reads = ReadMix::of_axes(&[(&[2, 3], 1.0)]); // maps only
+/// let advice = advise(&request)?;
+/// assert_eq!(advice.chunk_shape[..2], [1, 1]);
+/// println!("{advice}");
+/// # Ok::<(), bedform::layout::AdviseError>(())
+/// ```
+///
+/// # Errors
+/// [`AdviseError`] names what of the request cannot be.
+pub fn advise(request: &AdviseRequest) -> Result<Advice, AdviseError> {
+    check(request)?;
+    let mut notes = Vec::new();
+    let extents = extents_of(request, &mut notes);
+    let mut model =
+        CostModel::new(&extents, request.item_size, request.profile.clone(), request.cores);
+    model.compression_ratio = request.compression_ratio;
+    model.decode_bytes_per_second = request.decode_bytes_per_second;
+    model.checksummed = request.checksummed;
+    let mix = match request.reads.reads.is_empty() {
+        true => ReadMix::default_for(&extents).reads,
+        false => request.reads.reads.clone(),
+    };
+    let total: f64 = mix.iter().map(|(_, weight)| weight).sum();
+    let reads = mix.into_iter().map(|(read, weight)| (read, weight / total)).collect();
+    let mut search = Search::new(request, &extents, model, reads);
+    let (chosen, simple) = search.run();
+    search.note_limits(&chosen, &mut notes);
+    let names: Vec<_> = search
+        .reads
+        .iter()
+        .map(|(read, weight)| NamedRead {
+            name: report::read_name(read, &request.dimension_names),
+            weight: *weight,
+        })
+        .collect();
+    let predicted = search.table(chosen, simple, &names);
+    let layout = predicted[0].layout.clone();
+    let ocs = request.profile.optimized_chunk_bytes();
+    Ok(Advice {
+        item_size: request.item_size,
+        chunk_shape: layout.chunk_shape,
+        shard_shape: layout.shard_shape,
+        order: layout.order,
+        reads: names,
+        predicted,
+        ocs,
+        window: DecisionWindow::new(ocs, extents.len()),
+        notes,
+        shape: extents,
+    })
+}
+
+fn check(request: &AdviseRequest) -> Result<(), AdviseError> {
+    let rank = request.shape.len();
+    if rank > RANK_MAX {
+        return Err(AdviseError::RankTooLarge { rank });
+    }
+    if let Some(axis) = request.shape.iter().position(|&length| length > LENGTH_MAX) {
+        return Err(AdviseError::TooLong { axis, length: request.shape[axis] });
+    }
+    let axis_of = |what: &'static str, axis: usize| match axis < rank {
+        true => Ok(()),
+        false => Err(AdviseError::NoSuchAxis { what, axis, rank }),
+    };
+    let positive = |what: &'static str, value: f64| match (1e-6..=1e18).contains(&value) {
+        true => Ok(()),
+        false => Err(AdviseError::OutOfRange { what, value, wanted: "between 1e-6 and 1e18" }),
+    };
+    request.profile.check()?;
+    positive("the item size", request.item_size as f64)?;
+    positive("the compression ratio", request.compression_ratio)?;
+    positive("the decode rate", request.decode_bytes_per_second)?;
+    positive("the number of cores", f64::from(request.cores))?;
+    positive("the least chunk size", request.chunk_bytes_min as f64)?;
+    positive("the shard size", request.shard_bytes as f64)?;
+    if request.chunk_bytes_max < request.chunk_bytes_min {
+        let value = request.chunk_bytes_max as f64;
+        let wanted = "at least the least chunk size";
+        return Err(AdviseError::OutOfRange { what: "the largest chunk size", value, wanted });
+    }
+    if let Some(append) = request.appendable {
+        axis_of("the append", append.axis)?;
+        positive("the length of an append", append.append_len as f64)?;
+        if let Some(length) = append.expected_len.filter(|&length| length > LENGTH_MAX) {
+            return Err(AdviseError::TooLong { axis: append.axis, length });
+        }
+    }
+    if request.reads.reads.len() > READS_MAX {
+        let value = request.reads.reads.len() as f64;
+        let wanted = "at most 1024: merge those that are alike";
+        return Err(AdviseError::OutOfRange { what: "the number of reads", value, wanted });
+    }
+    for (read, weight) in &request.reads.reads {
+        positive("the weight of a read", *weight)?;
+        match read {
+            Read::Axes { spanned } => {
+                spanned.iter().try_for_each(|&axis| axis_of("a read", axis))?;
+            }
+            Read::Box { shape } if shape.len() != rank => {
+                return Err(AdviseError::BoxRank { found: shape.len(), rank });
+            }
+            Read::Selection(selection) => selection.validate(&request.shape)?,
+            Read::Box { .. } | Read::Everything => {}
+        }
+    }
+    Ok(())
+}
+
+/// The lengths that are priced: what grows at its expected length, what is empty as one element.
+fn extents_of(request: &AdviseRequest, notes: &mut Vec<String>) -> Vec<u64> {
+    let mut extents: Vec<u64> = request.shape.iter().map(|&length| length.max(1)).collect();
+    if let Some(append) = request.appendable {
+        let have = request.shape[append.axis];
+        let assumed = || append.append_len.saturating_mul(APPENDS_ASSUMED).min(LENGTH_MAX);
+        let expected = append.expected_len.unwrap_or_else(assumed);
+        extents[append.axis] = have.max(expected).max(1);
+        if append.expected_len.is_none() && extents[append.axis] > have {
+            notes.push(format!(
+                "priced for a length of {} along the growing axis ({APPENDS_ASSUMED} appends)",
+                extents[append.axis]
+            ));
+        }
+        if !have.is_multiple_of(append.append_len) {
+            notes.push(format!(
+                "the length {have} is no whole number of appends of {}: shards along that axis \
+                 must divide both",
+                append.append_len
+            ));
+        }
+    }
+    extents
+}
+
+/// A layout with what it costs.
+#[derive(Debug, Clone)]
+struct Priced {
+    name: String,
+    layout: Layout,
+    costs: Vec<ReadCost>,
+    mean: f64,
+}
+
+struct Search {
+    model: CostModel,
+    reads: Vec<(Read, f64)>,
+    space: Space,
+    shard_bytes: f64,
+    growths: Vec<Growth>,
+}
+
+impl Search {
+    fn new(
+        request: &AdviseRequest,
+        extents: &[u64],
+        model: CostModel,
+        reads: Vec<(Read, f64)>,
+    ) -> Self {
+        // Doubling may leave a shard at half of what is allowed, along one axis or another.
+        let total = bytes_of(extents, request.item_size);
+        let shard_bytes = (request.shard_bytes as f64).max(4.0 * total / SHARDS_MAX);
+        let (least, most) = (request.chunk_bytes_min as f64, request.chunk_bytes_max as f64);
+        let least = least.max(2.0 * shard_bytes / CURVE_CELLS_MAX as f64).min(most);
+        let unit = request.appendable.map(|append| Unit {
+            axis: append.axis,
+            unit: greatest_common_divisor(append.append_len, request.shape[append.axis]),
+        });
+        let mut weights = vec![0.0; extents.len()];
+        for (read, weight) in &reads {
+            if let Read::Axes { spanned } = read {
+                spanned.iter().for_each(|&axis| weights[axis] += weight);
+            }
+        }
+        Self {
+            model,
+            reads,
+            space: Space::new(extents, request.item_size, unit, (least, most)),
+            shard_bytes,
+            growths: vec![Growth::Balanced, Growth::LastFirst, Growth::Weighted(weights)],
+        }
+    }
+
+    /// The best layout of all, and the simple ones that it was compared with.
+    fn run(&mut self) -> (Priced, Vec<Priced>) {
+        let simple = self.simple_shapes();
+        let starts: Vec<_> = simple.iter().map(|(_, point)| point.clone()).collect();
+        let shapes = self.space.descend(&starts, |chunk| {
+            let shard = self.shard(chunk, &Growth::Balanced, 1.0);
+            let in_order = |order| self.mean(&self.price(chunk, &shard, order));
+            in_order(Order::RowMajor).min(in_order(Order::ColumnMajor))
+        });
+        let mut compared: Vec<Priced> = Vec::new();
+        for (name, point) in simple {
+            let chunk = self.space.shape_at(&point);
+            if compared.iter().all(|known| known.layout.chunk_shape != chunk) {
+                compared.push(self.best_of_shards(&name, &chunk));
+            }
+        }
+        let mut best: Option<Priced> = None;
+        let mut consider = |candidate: Priced| {
+            let better = best.as_ref().is_none_or(|best| candidate.mean < best.mean * (1.0 - 1e-9));
+            if better {
+                best = Some(candidate);
+            }
+        };
+        for (chunk, _) in shapes.iter().take(FINALISTS) {
+            consider(self.best_of_shards("searched", chunk));
+        }
+        compared.iter().cloned().for_each(&mut consider);
+        // There is always a shape, if only that of one element.
+        let mut best = best.unwrap_or_else(|| self.best_of_shards("one element", &self.ones()));
+        for order in [Order::Z, Order::Hilbert] {
+            let Some(curved) = self.along_curve(&best.layout, order) else { continue };
+            if curved.mean < best.mean * (1.0 - 1e-9) {
+                compared.push(std::mem::replace(&mut best, curved));
+            } else {
+                compared.push(curved);
+            }
+        }
+        for order in [Order::RowMajor, Order::ColumnMajor] {
+            let layout = Layout { order, ..best.layout.clone() };
+            if compared.iter().all(|known| known.layout != layout) && layout != best.layout {
+                compared.push(self.priced("", layout));
+            }
+        }
+        (best, compared)
+    }
+
+    fn ones(&self) -> Vec<u64> {
+        vec![1; self.space.extents.len()]
+    }
+
+    /// The shapes that one would think of first.
+    fn simple_shapes(&self) -> Vec<(String, Vec<usize>)> {
+        let (least, most) = (self.space.bytes_min, self.space.bytes_max);
+        let ocs = self.model.profile.optimized_chunk_bytes().clamp(least, most);
+        let mut simple = vec![("cube of Smart-IO's size".to_string(), self.space.cube(ocs))];
+        for bytes in [least, 65_536.0, 1_048_576.0, most] {
+            if (least..=most).contains(&bytes) {
+                let name = format!("cube of {}", report::bytes_text(bytes));
+                simple.push((name, self.space.cube(bytes)));
+            }
+        }
+        let rank = self.space.extents.len();
+        let mut axes: Vec<Vec<usize>> = Vec::new();
+        for (read, _) in &self.reads {
+            if let Read::Axes { spanned } = read {
+                axes.push(spanned.clone());
+            }
+        }
+        axes.push((rank.saturating_sub(2)..rank).collect());
+        axes.push((1.min(rank)..rank).collect());
+        axes.truncate(8);
+        for spanned in axes {
+            let name = format!("whole {}", report::axes_text(&spanned, &[]));
+            simple.push((name, self.space.spanning(&spanned)));
+        }
+        simple
+    }
+
+    fn shard(&self, chunk: &[u64], growth: &Growth, share: f64) -> Vec<u64> {
+        self.space.shard(chunk, self.shard_bytes * share, CURVE_CELLS_MAX, growth)
+    }
+
+    fn price(&self, chunk: &[u64], shard: &[u64], order: Order) -> Vec<ReadCost> {
+        let layout = Layout { chunk_shape: chunk.to_vec(), shard_shape: shard.to_vec(), order };
+        self.reads.iter().map(|(read, _)| self.model.price(&layout, read)).collect()
+    }
+
+    fn mean(&self, costs: &[ReadCost]) -> f64 {
+        costs.iter().zip(&self.reads).map(|(cost, (_, weight))| cost.seconds * weight).sum()
+    }
+
+    fn priced(&self, name: &str, layout: Layout) -> Priced {
+        let costs = self.price(&layout.chunk_shape, &layout.shard_shape, layout.order);
+        Priced { name: name.into(), mean: self.mean(&costs), layout, costs }
+    }
+
+    /// The chunk in the shard and straight order that cost least.
+    fn best_of_shards(&self, name: &str, chunk: &[u64]) -> Priced {
+        let mut best: Option<Priced> = None;
+        let mut seen: Vec<Vec<u64>> = Vec::new();
+        for (growth, share) in
+            self.growths.iter().flat_map(|growth| [(growth, 1.0), (growth, 0.25)])
+        {
+            let shard_shape = self.shard(chunk, growth, share);
+            if seen.contains(&shard_shape) || self.too_many(&shard_shape) && !seen.is_empty() {
+                continue;
+            }
+            for order in [Order::RowMajor, Order::ColumnMajor] {
+                let chunk_shape = chunk.to_vec();
+                let layout = Layout { chunk_shape, shard_shape: shard_shape.clone(), order };
+                let priced = self.priced(name, layout);
+                if best.as_ref().is_none_or(|best| priced.mean < best.mean * (1.0 - 1e-9)) {
+                    best = Some(priced);
+                }
+            }
+            seen.push(shard_shape);
+        }
+        let one = Layout {
+            chunk_shape: chunk.to_vec(),
+            shard_shape: chunk.to_vec(),
+            order: Order::RowMajor,
+        };
+        best.unwrap_or_else(|| self.priced(name, one))
+    }
+
+    fn shards(&self, shard: &[u64]) -> f64 {
+        let along = self.space.extents.iter().zip(shard);
+        along.map(|(extent, size)| extent.div_ceil(*size) as f64).product()
+    }
+
+    fn too_many(&self, shard: &[u64]) -> bool {
+        self.shards(shard) > SHARDS_MAX
+    }
+
+    /// The layout with its chunks along a curve, if the curve can be walked.
+    fn along_curve(&self, layout: &Layout, order: Order) -> Option<Priced> {
+        let inner = layout.shard_shape.iter().zip(&layout.chunk_shape);
+        let inner: Vec<u64> = inner.map(|(shard, chunk)| shard / chunk).collect();
+        let long = inner.iter().filter(|&&size| size > 1).count();
+        let walkable = bytes_of(&inner, 1) <= CURVE_CELLS_MAX as f64;
+        // On fewer than two axes every order is the same.
+        (long > 1 && long <= bedform_geometry::CURVE_RANK_MAX && walkable)
+            .then(|| self.priced("", Layout { order, ..layout.clone() }))
+    }
+
+    fn note_limits(&self, chosen: &Priced, notes: &mut Vec<String>) {
+        let shards = self.shards(&chosen.layout.shard_shape);
+        if shards > SHARDS_MAX {
+            notes.push(format!("{shards:.0} shards: larger chunks or shards would be fewer"));
+        }
+    }
+
+    fn table(
+        &self,
+        chosen: Priced,
+        mut others: Vec<Priced>,
+        names: &[NamedRead],
+    ) -> Vec<Candidate> {
+        others.retain(|other| other.layout != chosen.layout);
+        others.sort_by(|a, b| a.mean.total_cmp(&b.mean));
+        let mut rows = Vec::with_capacity(others.len() + 1);
+        for other in std::iter::once(&chosen).chain(&others) {
+            let same = other.layout.chunk_shape == chosen.layout.chunk_shape;
+            let (name, verdict) = match rows.is_empty() {
+                true => ("advised".into(), "chosen: the least weighted cost".into()),
+                false => {
+                    let name = match same {
+                        true => format!("advised, {}", other.layout.order),
+                        false => other.name.clone(),
+                    };
+                    (name, report::verdict(&other.costs, &chosen.costs, names))
+                }
+            };
+            rows.push(Candidate {
+                name,
+                layout: other.layout.clone(),
+                costs: other.costs.clone(),
+                cost_seconds: other.mean,
+                verdict,
+            });
+        }
+        rows
+    }
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
