@@ -1,11 +1,15 @@
 //! The counts of the cost model against an enumeration of every chunk.
 
+#![expect(clippy::unwrap_used, reason = "a test may stop")]
+#![expect(clippy::cast_possible_truncation, reason = "small numbers")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bedform::layout::{CostModel, Layout, Read};
 use bedform_geometry::{AxisRange, AxisSelection, ChunkGrid, Order, Points, Region, Selection};
 use bedform_storage::Profile;
 use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
 
 /// Chunks, shards, requests and bytes of reading `elements`, chunk by chunk.
 fn count(
@@ -109,6 +113,11 @@ fn check(
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
     #[test]
     fn the_counts_of_a_region_are_those_of_an_enumeration(case in any_case()) {
         let region = Region::new(case.starts.clone(), case.widths.clone()).unwrap();

@@ -2,15 +2,18 @@
 //!
 //! Chunk shapes are searched downhill from cubes and from the shapes that suit each read alone; the
 //! best of them, and those simple shapes themselves, are then priced with several shards and all
-//! orders. The answer is the cheapest of all that was priced, so it is never worse, by the model,
-//! than a plain one; it holds the table of what it was compared with. The same question gets the same
-//! answer.
+//! orders. Axes that the reads treat alike are cut alike where that costs little: no list of reads is
+//! complete, and a near-cubic chunk serves the others too. Yet the answer never costs more, by the
+//! model, than the plain layouts in the table of what it was compared with. The same question gets
+//! the same answer.
 
-use bedform_geometry::{GeometryError, Order, RANK_MAX};
+use bedform_geometry::{GeometryError, Order, RANK_MAX, Selection};
 use bedform_storage::{Profile, ProfileError};
 use serde::Serialize;
 
-use super::cost::{CURVE_CELLS_MAX, CostModel, Layout, Read, ReadCost, bytes_of, order_name};
+use super::cost::{
+    CURVE_CELLS_MAX, CostModel, Layout, Read, ReadCost, bytes_of, order_name, whole_number,
+};
 use super::ocs::DecisionWindow;
 use super::report;
 use super::search::{Growth, Space, Unit};
@@ -19,11 +22,20 @@ use super::search::{Growth, Space, Unit};
 const LENGTH_MAX: u64 = 1 << 62;
 /// More shards than this make listings and backups slow.
 const SHARDS_MAX: f64 = 100_000.0;
+/// A shard is encoded in memory: many shards are the lesser evil beyond this.
+const SHARD_BYTES_MAX: f64 = (4_u64 << 30) as f64;
 const READS_MAX: usize = 1024;
 /// Appends that a growing array is assumed to get where nothing is known.
 const APPENDS_ASSUMED: u64 = 1000;
 /// Chunk shapes of the search that are priced with other shards too.
-const FINALISTS: usize = 4;
+const FINALISTS: usize = 6;
+/// What a chunk may cost more for each halving of its longest over its shortest length along axes
+/// that the reads treat alike.
+const EVENNESS_WORTH: f64 = 0.06;
+/// The least share of the shard size that is tried.
+const SHARD_SHARE: f64 = 0.5;
+/// Shards along a growing axis beyond which a read along it is worth a remark.
+const GROWN_SHARDS_MAX: f64 = 1000.0;
 /// Axes up to which the default reads hold every pair of them.
 const PAIRED_AXES_MAX: usize = 6;
 
@@ -127,7 +139,7 @@ impl ReadMix {
             // same number, cut to l.
             let log = long.iter().map(|&axis| (shape[axis] as f64).ln()).sum::<f64>();
             let side = (2.0 * log / (long.len() * long.len()) as f64).exp().round().max(1.0);
-            let side = |&size: &u64| if side < size as f64 { side as u64 } else { size };
+            let side = |&size: &u64| whole_number(side).min(size);
             reads.push((Read::Box { shape: shape.iter().map(side).collect() }, share));
         }
         if reads.is_empty() {
@@ -174,8 +186,8 @@ pub struct AdviseRequest {
     pub chunk_bytes_min: u64,
     /// Most raw bytes of a chunk; larger only if an element is.
     pub chunk_bytes_max: u64,
-    /// Raw bytes that a shard should not exceed. Larger only for arrays that would otherwise have
-    /// over 100,000 shards.
+    /// Raw bytes that a shard should not exceed. Larger, up to 4 GiB, only for arrays that would
+    /// otherwise have over 100,000 shards.
     pub shard_bytes: u64,
     /// Whether each chunk is checksummed, so that it is read whole.
     pub checksummed: bool,
@@ -295,6 +307,7 @@ pub fn advise(request: &AdviseRequest) -> Result<Advice, AdviseError> {
     let mut search = Search::new(request, &extents, model, reads);
     let (chosen, simple) = search.run();
     search.note_limits(&chosen, &mut notes);
+    search.note_appends(request, &chosen, &mut notes);
     let names: Vec<_> = search
         .reads
         .iter()
@@ -415,7 +428,12 @@ struct Search {
     reads: Vec<(Read, f64)>,
     space: Space,
     shard_bytes: f64,
+    /// How much of each axis a read spans, in the mean.
+    spans: Vec<f64>,
     growths: Vec<Growth>,
+    names: Vec<String>,
+    /// The cheapest of all, if it is not the chosen one.
+    cheapest: Option<(Vec<u64>, f64)>,
 }
 
 impl Search {
@@ -427,25 +445,24 @@ impl Search {
     ) -> Self {
         // Doubling may leave a shard at half of what is allowed, along one axis or another.
         let total = bytes_of(extents, request.item_size);
-        let shard_bytes = (request.shard_bytes as f64).max(4.0 * total / SHARDS_MAX);
+        let shard_bytes =
+            (4.0 * total / SHARDS_MAX).min(SHARD_BYTES_MAX).max(request.shard_bytes as f64);
         let (least, most) = (request.chunk_bytes_min as f64, request.chunk_bytes_max as f64);
         let least = least.max(2.0 * shard_bytes / CURVE_CELLS_MAX as f64).min(most);
         let unit = request.appendable.map(|append| Unit {
             axis: append.axis,
             unit: greatest_common_divisor(append.append_len, request.shape[append.axis]),
         });
-        let mut weights = vec![0.0; extents.len()];
-        for (read, weight) in &reads {
-            if let Read::Axes { spanned } = read {
-                spanned.iter().for_each(|&axis| weights[axis] += weight);
-            }
-        }
+        let spans = spans_of(extents, &reads);
         Self {
             model,
             reads,
             space: Space::new(extents, request.item_size, unit, (least, most)),
             shard_bytes,
-            growths: vec![Growth::Balanced, Growth::LastFirst, Growth::Weighted(weights)],
+            growths: vec![Growth::Balanced, Growth::Weighted(spans.clone()), Growth::LastFirst],
+            spans,
+            names: request.dimension_names.clone(),
+            cheapest: None,
         }
     }
 
@@ -454,9 +471,14 @@ impl Search {
         let simple = self.simple_shapes();
         let starts: Vec<_> = simple.iter().map(|(_, point)| point.clone()).collect();
         let shapes = self.space.descend(&starts, |chunk| {
-            let shard = self.shard(chunk, &Growth::Balanced, 1.0);
-            let in_order = |order| self.mean(&self.price(chunk, &shard, order));
-            in_order(Order::RowMajor).min(in_order(Order::ColumnMajor))
+            let mut least = f64::INFINITY;
+            for growth in &self.growths[..2] {
+                let shard = self.shard(chunk, growth, 1.0);
+                for order in [Order::RowMajor, Order::ColumnMajor] {
+                    least = least.min(self.mean(&self.price(chunk, &shard, order)));
+                }
+            }
+            least * self.unevenness(chunk)
         });
         let mut compared: Vec<Priced> = Vec::new();
         for (name, point) in simple {
@@ -465,19 +487,21 @@ impl Search {
                 compared.push(self.best_of_shards(&name, &chunk));
             }
         }
-        let mut best: Option<Priced> = None;
-        let mut consider = |candidate: Priced| {
-            let better = best.as_ref().is_none_or(|best| candidate.mean < best.mean * (1.0 - 1e-9));
-            if better {
-                best = Some(candidate);
-            }
-        };
-        for (chunk, _) in shapes.iter().take(FINALISTS) {
-            consider(self.best_of_shards("searched", chunk));
-        }
-        compared.iter().cloned().for_each(&mut consider);
-        // There is always a shape, if only that of one element.
-        let mut best = best.unwrap_or_else(|| self.best_of_shards("one element", &self.ones()));
+        let finalists = shapes.iter().take(FINALISTS);
+        let mut all: Vec<_> =
+            finalists.map(|(chunk, _)| self.best_of_shards("searched", chunk)).collect();
+        all.extend(compared.iter().cloned());
+        let score = |priced: &Priced| priced.mean * self.unevenness(&priced.layout.chunk_shape);
+        let mut best = least_of(&all, score).unwrap_or_else(|| {
+            // There is always a shape, if only that of one element.
+            self.best_of_shards("one element", &vec![1; self.space.extents.len()])
+        });
+        // A plain layout that is cheaper is no worse for other reads either.
+        let plain = least_of(&compared, |priced| priced.mean);
+        best = plain.filter(|plain| plain.mean < best.mean).unwrap_or(best);
+        self.cheapest = least_of(&all, |priced| priced.mean)
+            .filter(|cheapest| cheapest.mean < 0.99 * best.mean)
+            .map(|cheapest| (cheapest.layout.chunk_shape, cheapest.mean));
         for order in [Order::Z, Order::Hilbert] {
             let Some(curved) = self.along_curve(&best.layout, order) else { continue };
             if curved.mean < best.mean * (1.0 - 1e-9) {
@@ -495,8 +519,19 @@ impl Search {
         (best, compared)
     }
 
-    fn ones(&self) -> Vec<u64> {
-        vec![1; self.space.extents.len()]
+    /// What a chunk shape is marked up by for cutting alike axes differently. An axis that is not cut
+    /// at all may be shorter.
+    fn unevenness(&self, chunk: &[u64]) -> f64 {
+        let mut doublings = 0.0;
+        for axis in 0..chunk.len() {
+            let alike = |&other: &usize| (self.spans[other] - self.spans[axis]).abs() < 1e-3;
+            let longest = (0..chunk.len()).filter(alike).map(|other| chunk[other]).max();
+            if chunk[axis] < self.space.extents[axis] {
+                let ratio = longest.unwrap_or(1) as f64 / chunk[axis] as f64;
+                doublings = ratio.log2().max(doublings);
+            }
+        }
+        1.0 + EVENNESS_WORTH * doublings
     }
 
     /// The shapes that one would think of first.
@@ -521,7 +556,7 @@ impl Search {
         axes.push((1.min(rank)..rank).collect());
         axes.truncate(8);
         for spanned in axes {
-            let name = format!("whole {}", report::axes_text(&spanned, &[]));
+            let name = format!("whole {}", report::axes_text(&spanned, &self.names));
             simple.push((name, self.space.spanning(&spanned)));
         }
         simple
@@ -550,7 +585,7 @@ impl Search {
         let mut best: Option<Priced> = None;
         let mut seen: Vec<Vec<u64>> = Vec::new();
         for (growth, share) in
-            self.growths.iter().flat_map(|growth| [(growth, 1.0), (growth, 0.25)])
+            self.growths.iter().flat_map(|growth| [(growth, 1.0), (growth, SHARD_SHARE)])
         {
             let shard_shape = self.shard(chunk, growth, share);
             if seen.contains(&shard_shape) || self.too_many(&shard_shape) && !seen.is_empty() {
@@ -599,6 +634,25 @@ impl Search {
         if shards > SHARDS_MAX {
             notes.push(format!("{shards:.0} shards: larger chunks or shards would be fewer"));
         }
+        if let Some((chunk, mean)) = &self.cheapest {
+            notes.push(format!(
+                "chunks of {} would cost {:.0} % less for these reads, and much more for others",
+                report::shape_text(chunk),
+                100.0 * (1.0 - mean / chosen.mean),
+            ));
+        }
+    }
+
+    fn note_appends(&self, request: &AdviseRequest, chosen: &Priced, notes: &mut Vec<String>) {
+        let Some(append) = request.appendable else { return };
+        let size = chosen.layout.shard_shape[append.axis];
+        let shards = self.space.extents[append.axis].div_ceil(size) as f64;
+        if shards > GROWN_SHARDS_MAX && self.spans[append.axis] > 0.1 {
+            notes.push(format!(
+                "a read along the growing axis opens {shards:.0} shards of {size}: appending more \
+                 at a time would make them fewer"
+            ));
+        }
     }
 
     fn table(
@@ -632,6 +686,30 @@ impl Search {
         }
         rows
     }
+}
+
+/// The share of each axis that a read spans, in the weighted mean.
+fn spans_of(extents: &[u64], reads: &[(Read, f64)]) -> Vec<f64> {
+    let mut spans = vec![0.0; extents.len()];
+    for (read, weight) in reads {
+        for (axis, span) in spans.iter_mut().enumerate() {
+            let elements = match read {
+                Read::Axes { spanned } if spanned.contains(&axis) => extents[axis],
+                Read::Everything => extents[axis],
+                Read::Box { shape } => shape[axis],
+                Read::Selection(Selection::Orthogonal(axes)) => axes[axis].len(),
+                Read::Axes { .. } | Read::Selection(_) => 1,
+            };
+            *span += weight * (elements as f64 / extents[axis] as f64).min(1.0);
+        }
+    }
+    spans
+}
+
+/// The first of those for which `score` is least.
+fn least_of(all: &[Priced], score: impl Fn(&Priced) -> f64) -> Option<Priced> {
+    let first = all.iter().min_by(|a, b| score(a).total_cmp(&score(b)));
+    first.cloned()
 }
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {

@@ -29,7 +29,7 @@ const CHUNK_SECONDS: f64 = 2e-6;
 /// The most chunks of a shard for which a curve is walked; beyond, curves are not considered.
 pub(crate) const CURVE_CELLS_MAX: u64 = 1 << 15;
 /// Combinations of per-axis patterns that are counted one by one.
-const COMBINATIONS_MAX: usize = 1 << 10;
+const COMBINATIONS_MAX: usize = 1 << 8;
 /// Stretches of chunks along one axis, and points, that are told apart.
 const STRETCHES_MAX: usize = 1 << 12;
 /// Bytes of one entry of a shard index.
@@ -276,7 +276,7 @@ impl CostModel {
             patterns.push(patterns_of(stretches, inner, total));
         }
         let gap_max =
-            (self.profile.merge_gap_bytes as f64 / self.stored_chunk_bytes(layout)) as u64;
+            whole_number(self.profile.merge_gap_bytes as f64 / self.stored_chunk_bytes(layout));
         let grid = inner_grid(layout);
         let mut cost = ReadCost { chunks, ..ReadCost::default() };
         for_each_combination(&patterns, |combination, shards| {
@@ -423,8 +423,7 @@ fn spread(last: u64, axis: usize, position: u64, positions: u64) -> u64 {
     let step = PRIMES[axis % PRIMES.len()].sqrt().fract();
     let even = (position as f64 + 0.5) / positions as f64;
     let share = (even + (axis as f64 + position as f64) * step).fract();
-    // A float cast saturates; the share is below 1.
-    ((last as f64 * share).round() as u64).min(last)
+    whole_number((last as f64 * share).round()).min(last)
 }
 
 /// The chunks that hold stretches of elements.
@@ -623,4 +622,11 @@ fn index_bytes(grid: &[u64]) -> f64 {
 
 pub(crate) fn bytes_of(shape: &[u64], item_size: u64) -> f64 {
     shape.iter().map(|&size| size as f64).product::<f64>() * item_size as f64
+}
+
+/// The whole part of `value`, or the nearest number there is.
+#[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
+#[expect(clippy::cast_sign_loss, reason = "a float cast saturates")]
+pub(crate) fn whole_number(value: f64) -> u64 {
+    value as u64
 }

@@ -8,6 +8,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cost::whole_number;
+
 /// The optimized chunk size in bytes: the bandwidth of one stream in bytes per second, times the
 /// seconds to send a request plus those to seek.
 ///
@@ -179,12 +181,10 @@ fn bytes_of(shape: &[u64], item_size: u64) -> f64 {
 }
 
 /// The whole number that is nearest to `value`, at least 1, by ratio.
-#[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
-#[expect(clippy::cast_sign_loss, reason = "a float cast saturates")]
 fn nearest_by_ratio(value: f64) -> u64 {
     let below = value.floor().max(1.0);
     let above = below + 1.0;
-    if value / below <= above / value { below as u64 } else { above as u64 }
+    whole_number(if value / below <= above / value { below } else { above })
 }
 
 #[cfg(test)]

@@ -127,13 +127,13 @@ pub(super) fn verdict(costs: &[ReadCost], best: &[ReadCost], reads: &[NamedRead]
     }
 }
 
-fn shape_text(shape: &[u64]) -> String {
+pub(super) fn shape_text(shape: &[u64]) -> String {
     let sizes: Vec<_> = shape.iter().map(u64::to_string).collect();
     if sizes.is_empty() { "scalar".into() } else { sizes.join("x") }
 }
 
 pub(super) fn bytes_text(bytes: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = bytes;
     let mut unit = units[0];
     for larger in &units[1..] {

@@ -8,8 +8,9 @@ use super::cost::bytes_of;
 const DIVISOR_MAX: u64 = 1 << 12;
 /// A length is also cut into 2 to this many even pieces.
 const EVEN_PIECES_MAX: u64 = 8;
-/// Shapes that are priced in one search.
+/// Shapes that are priced in one search of up to so many axes; fewer of more.
 const PRICED_MAX: usize = 1500;
+const PRICED_AXES: usize = 4;
 
 /// What a dimension that grows demands: shards along `axis` must divide `unit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,13 +132,16 @@ impl Space {
         mut price: impl FnMut(&[u64]) -> f64,
     ) -> Vec<(Vec<u64>, f64)> {
         let mut known: HashMap<Vec<usize>, f64> = HashMap::new();
+        // A shape of many axes takes long to price and has many neighbours.
+        let excess = self.extents.len().div_ceil(PRICED_AXES).max(1);
+        let priced_max = PRICED_MAX / (excess * excess);
         for start in starts {
             let mut here = start.clone();
             let mut cost = *known.entry(here.clone()).or_insert_with(|| price(&self.shape(&here)));
             loop {
                 let mut best: Option<(Vec<usize>, f64)> = None;
                 for near in self.neighbours(&here) {
-                    if known.len() >= PRICED_MAX && !known.contains_key(&near) {
+                    if known.len() >= priced_max && !known.contains_key(&near) {
                         continue;
                     }
                     let cost =
