@@ -579,6 +579,22 @@ mod tests {
     }
 
     #[test]
+    fn memory_is_not_taken_for_a_device() {
+        let place = Path::new("/dev/shm");
+        let in_memory = rustix::fs::statfs(place)
+            .is_ok_and(|system| matches!(u64::try_from(system.f_type), Ok(TMPFS | RAMFS)));
+        let never = AtomicBool::new(false);
+        match calibrate(place, &quick(), &never, &mut |_| {}) {
+            Ok(profile) if in_memory => {
+                assert_eq!(profile.coldness, Coldness::Warm);
+                assert!(profile.notes.iter().any(|note| note.contains("memory")));
+            }
+            // No such place here, or no room in it.
+            _ => {}
+        }
+    }
+
+    #[test]
     fn a_place_that_cannot_be_measured_is_named() {
         let never = AtomicBool::new(false);
         let missing = Path::new("/nonexistent/bedform");

@@ -10,10 +10,14 @@
 //! | [`advise`](mod@advise) | [`advise()`]: the chunk shape, shard shape and order that cost least |
 
 pub mod advise;
+mod choose;
 pub mod cost;
+mod count;
 pub mod ocs;
 mod report;
 mod search;
 
-pub use advise::{Advice, AdviseError, AdviseRequest, Appendable, Candidate, ReadMix, advise};
+pub use advise::{
+    Advice, AdviseError, AdviseRequest, Appendable, Candidate, NamedRead, ReadMix, advise,
+};
 pub use cost::{CostModel, Layout, Read, ReadCost};
