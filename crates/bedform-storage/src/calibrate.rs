@@ -375,7 +375,7 @@ impl<'a> Sample<'a> {
         Ok(measured)
     }
 
-    /// The least number in flight within a tenth of the best rate of small requests, and that rate.
+    /// The least number in flight within a seventh of the best rate of small requests, and that rate.
     fn saturate(
         &self,
         pages: &[Piece],
@@ -387,7 +387,7 @@ impl<'a> Sample<'a> {
         }
         let rate = |measured: &Measured| measured.requests / measured.seconds.max(1e-9);
         let best = found.iter().map(|(_, measured)| rate(measured)).fold(0.0, f64::max);
-        let enough = found.into_iter().find(|(_, measured)| rate(measured) >= 0.9 * best);
+        let enough = found.into_iter().find(|(_, measured)| rate(measured) >= 0.86 * best);
         Ok(enough.unwrap_or((1, Measured::default())))
     }
 

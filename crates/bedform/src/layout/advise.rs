@@ -210,7 +210,8 @@ pub struct Candidate {
     pub layout: Layout,
     /// The cost of each read, as in [`Advice::reads`].
     pub costs: Vec<ReadCost>,
-    /// The mean of their seconds, weighted.
+    /// What is minimised: the weighted mean of their seconds, in which reads of one weight and, within
+    /// a factor of two, one size all count as the slowest of them.
     pub cost_seconds: f64,
     /// Why it was chosen or lost.
     pub verdict: String,

@@ -16,6 +16,10 @@ const FINALISTS: usize = 6;
 /// What a chunk may cost more for each halving of its longest over its shortest length along axes
 /// that the reads treat alike.
 const EVENNESS_WORTH: f64 = 0.06;
+/// What an order other than row-major, which every writer produces, must be cheaper by.
+const ROW_MAJOR_WORTH: f64 = 0.005;
+/// Axes are alike if the mean shares that reads span of them differ by less.
+const ALIKE: f64 = 0.02;
 /// The least share of the shard size that is tried.
 const SHARD_SHARE: f64 = 0.5;
 /// Shards along a growing axis beyond which a read along it is worth a remark.
@@ -27,7 +31,7 @@ pub(super) struct Priced {
     name: String,
     layout: Layout,
     costs: Vec<ReadCost>,
-    mean: f64,
+    cost: f64,
 }
 
 pub(super) struct Search {
@@ -35,6 +39,8 @@ pub(super) struct Search {
     pub(super) reads: Vec<(Read, f64)>,
     space: Space,
     shard_bytes: f64,
+    /// Reads of one weight and about one size: planes in the three directions of a cube.
+    alike: Vec<Vec<usize>>,
     /// How much of each axis a read spans, in the mean.
     spans: Vec<f64>,
     growths: Vec<Growth>,
@@ -61,12 +67,14 @@ impl Search {
             unit: greatest_common_divisor(append.append_len, request.shape[append.axis]),
         });
         let spans = spans_of(extents, &reads);
+        let alike = alike_reads(extents, &reads);
         Self {
             model,
             reads,
             space: Space::new(extents, request.item_size, unit, (least, most)),
             shard_bytes,
             growths: vec![Growth::Balanced, Growth::Weighted(spans.clone()), Growth::LastFirst],
+            alike,
             spans,
             names: request.dimension_names.clone(),
             cheapest: None,
@@ -82,7 +90,7 @@ impl Search {
             for growth in &self.growths[..2] {
                 let shard = self.shard(chunk, growth, 1.0);
                 for order in [Order::RowMajor, Order::ColumnMajor] {
-                    least = least.min(self.mean(&self.price(chunk, &shard, order)));
+                    least = least.min(self.cost(&self.price(chunk, &shard, order)));
                 }
             }
             least * self.unevenness(chunk)
@@ -98,20 +106,24 @@ impl Search {
         let mut all: Vec<_> =
             finalists.map(|(chunk, _)| self.best_of_shards("searched", chunk)).collect();
         all.extend(compared.iter().cloned());
-        let score = |priced: &Priced| priced.mean * self.unevenness(&priced.layout.chunk_shape);
+        let score = |priced: &Priced| {
+            let familiar = priced.layout.order == Order::RowMajor;
+            let order = if familiar { 1.0 } else { 1.0 + ROW_MAJOR_WORTH };
+            priced.cost * order * self.unevenness(&priced.layout.chunk_shape)
+        };
         let mut best = least_of(&all, score).unwrap_or_else(|| {
             // There is always a shape, if only that of one element.
             self.best_of_shards("one element", &vec![1; self.space.extents.len()])
         });
         // A plain layout that is cheaper is no worse for other reads either.
-        let plain = least_of(&compared, |priced| priced.mean);
-        best = plain.filter(|plain| plain.mean < best.mean).unwrap_or(best);
-        self.cheapest = least_of(&all, |priced| priced.mean)
-            .filter(|cheapest| cheapest.mean < 0.99 * best.mean)
-            .map(|cheapest| (cheapest.layout.chunk_shape, cheapest.mean));
+        let plain = least_of(&compared, |priced| priced.cost);
+        best = plain.filter(|plain| plain.cost < best.cost).unwrap_or(best);
+        self.cheapest = least_of(&all, |priced| priced.cost)
+            .filter(|cheapest| cheapest.cost < 0.99 * best.cost)
+            .map(|cheapest| (cheapest.layout.chunk_shape, cheapest.cost));
         for order in [Order::Z, Order::Hilbert] {
             let Some(curved) = self.along_curve(&best.layout, order) else { continue };
-            if curved.mean < best.mean * (1.0 - 1e-9) {
+            if curved.cost < best.cost * (1.0 - 1e-9) {
                 compared.push(std::mem::replace(&mut best, curved));
             } else {
                 compared.push(curved);
@@ -131,7 +143,7 @@ impl Search {
     fn unevenness(&self, chunk: &[u64]) -> f64 {
         let mut doublings = 0.0;
         for axis in 0..chunk.len() {
-            let alike = |&other: &usize| (self.spans[other] - self.spans[axis]).abs() < 1e-3;
+            let alike = |&other: &usize| (self.spans[other] - self.spans[axis]).abs() < ALIKE;
             let longest = (0..chunk.len()).filter(alike).map(|other| chunk[other]).max();
             if chunk[axis] < self.space.extents[axis] {
                 let ratio = longest.unwrap_or(1) as f64 / chunk[axis] as f64;
@@ -178,13 +190,18 @@ impl Search {
         self.reads.iter().map(|(read, _)| self.model.price(&layout, read)).collect()
     }
 
-    fn mean(&self, costs: &[ReadCost]) -> f64 {
-        costs.iter().zip(&self.reads).map(|(cost, (_, weight))| cost.seconds * weight).sum()
+    /// The weighted sum of the seconds, in which alike reads all count as the slowest of them.
+    fn cost(&self, costs: &[ReadCost]) -> f64 {
+        let slowest = |group: &[usize]| {
+            let weighted = group.iter().map(|&read| costs[read].seconds * self.reads[read].1);
+            weighted.fold(0.0, f64::max) * group.len() as f64
+        };
+        self.alike.iter().map(|group| slowest(group)).sum()
     }
 
     fn priced(&self, name: &str, layout: Layout) -> Priced {
         let costs = self.price(&layout.chunk_shape, &layout.shard_shape, layout.order);
-        Priced { name: name.into(), mean: self.mean(&costs), layout, costs }
+        Priced { name: name.into(), cost: self.cost(&costs), layout, costs }
     }
 
     /// The chunk in the shard and straight order that cost least.
@@ -202,7 +219,7 @@ impl Search {
                 let chunk_shape = chunk.to_vec();
                 let layout = Layout { chunk_shape, shard_shape: shard_shape.clone(), order };
                 let priced = self.priced(name, layout);
-                if best.as_ref().is_none_or(|best| priced.mean < best.mean * (1.0 - 1e-9)) {
+                if best.as_ref().is_none_or(|best| priced.cost < best.cost * (1.0 - 1e-9)) {
                     best = Some(priced);
                 }
             }
@@ -241,11 +258,11 @@ impl Search {
         if shards > SHARDS_MAX {
             notes.push(format!("{shards:.0} shards: larger chunks or shards would be fewer"));
         }
-        if let Some((chunk, mean)) = &self.cheapest {
+        if let Some((chunk, cost)) = &self.cheapest {
             notes.push(format!(
                 "chunks of {} would cost {:.0} % less for these reads, and much more for others",
                 report::shape_text(chunk),
-                100.0 * (1.0 - mean / chosen.mean),
+                100.0 * (1.0 - cost / chosen.cost),
             ));
         }
     }
@@ -273,8 +290,13 @@ impl Search {
         mut others: Vec<Priced>,
         names: &[NamedRead],
     ) -> Vec<Candidate> {
-        others.retain(|other| other.layout != chosen.layout);
-        others.sort_by(|a, b| a.mean.total_cmp(&b.mean));
+        let mut seen = vec![chosen.layout.clone()];
+        others.retain(|other| {
+            let new = !seen.contains(&other.layout);
+            seen.push(other.layout.clone());
+            new
+        });
+        others.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         let mut rows = Vec::with_capacity(others.len() + 1);
         for other in std::iter::once(&chosen).chain(&others) {
             let same = other.layout.chunk_shape == chosen.layout.chunk_shape;
@@ -292,7 +314,7 @@ impl Search {
                 name,
                 layout: other.layout.clone(),
                 costs: other.costs.clone(),
-                cost_seconds: other.mean,
+                cost_seconds: other.cost,
                 verdict,
             });
         }
@@ -300,22 +322,46 @@ impl Search {
     }
 }
 
+/// How many elements `read` takes along `axis`.
+fn width_along(read: &Read, axis: usize, extent: u64) -> u64 {
+    match read {
+        Read::Axes { spanned } if spanned.contains(&axis) => extent,
+        Read::Everything => extent,
+        Read::Box { shape } => shape[axis].min(extent),
+        Read::Selection(Selection::Orthogonal(axes)) => axes[axis].len().min(extent),
+        Read::Axes { .. } | Read::Selection(_) => 1,
+    }
+}
+
 /// The share of each axis that a read spans, in the weighted mean.
 fn spans_of(extents: &[u64], reads: &[(Read, f64)]) -> Vec<f64> {
-    let mut spans = vec![0.0; extents.len()];
-    for (read, weight) in reads {
-        for (axis, span) in spans.iter_mut().enumerate() {
-            let elements = match read {
-                Read::Axes { spanned } if spanned.contains(&axis) => extents[axis],
-                Read::Everything => extents[axis],
-                Read::Box { shape } => shape[axis],
-                Read::Selection(Selection::Orthogonal(axes)) => axes[axis].len(),
-                Read::Axes { .. } | Read::Selection(_) => 1,
-            };
-            *span += weight * (elements as f64 / extents[axis] as f64).min(1.0);
+    let share = |axis: usize, extent: u64| {
+        let shares = reads
+            .iter()
+            .map(|(read, weight)| weight * width_along(read, axis, extent) as f64 / extent as f64);
+        shares.sum()
+    };
+    extents.iter().enumerate().map(|(axis, &extent)| share(axis, extent)).collect()
+}
+
+/// Groups the reads of equal weight and, within a factor of two, equal size.
+fn alike_reads(extents: &[u64], reads: &[(Read, f64)]) -> Vec<Vec<usize>> {
+    let size = |read: &Read| -> f64 {
+        let widths = extents.iter().enumerate();
+        widths.map(|(axis, &extent)| width_along(read, axis, extent) as f64).product()
+    };
+    let mut groups: Vec<(f64, f64, Vec<usize>)> = Vec::new();
+    for (number, (read, weight)) in reads.iter().enumerate() {
+        let size = size(read);
+        let fits = |group: &&mut (f64, f64, Vec<usize>)| {
+            (group.0 - weight).abs() <= 1e-9 * weight && (0.5..=2.0).contains(&(group.1 / size))
+        };
+        match groups.iter_mut().find(fits) {
+            Some(group) => group.2.push(number),
+            None => groups.push((*weight, size, vec![number])),
         }
     }
-    spans
+    groups.into_iter().map(|(_, _, group)| group).collect()
 }
 
 /// The first of those for which `score` is least.

@@ -41,7 +41,7 @@ impl fmt::Display for Advice {
             ]);
         }
         write_table(formatter, &rows, 5)?;
-        let header = ["layout", "chunk", "shard", "order", "mean", "slowest", "verdict"];
+        let header = ["layout", "chunk", "shard", "order", "cost", "slowest", "verdict"];
         let mut rows = vec![header.map(String::from).to_vec()];
         for candidate in self.predicted.iter().take(ROWS_MAX) {
             let slowest = candidate.costs.iter().map(|cost| cost.seconds).fold(0.0, f64::max);

@@ -74,10 +74,11 @@ impl Space {
         (self.bytes_min..=self.bytes_max).contains(&bytes)
     }
 
-    /// The chunk of at most `bytes` that comes closest to a cube.
+    /// The chunk of at most `bytes`, unless the least is more, that comes closest to a cube.
     pub(crate) fn cube(&self, bytes: f64) -> Vec<usize> {
         let all: Vec<_> = (0..self.extents.len()).collect();
-        self.grow(vec![0; self.extents.len()], &all, bytes)
+        let cube = self.grow(vec![0; self.extents.len()], &all, bytes);
+        self.grow_to_least(cube, &all)
     }
 
     /// The chunk that is as long as can be along the `spanned` axes, and elsewhere only as long as it
@@ -85,14 +86,14 @@ impl Space {
     pub(crate) fn spanning(&self, spanned: &[usize]) -> Vec<usize> {
         let along = self.grow(vec![0; self.extents.len()], spanned, self.bytes_max);
         let all: Vec<_> = (0..self.extents.len()).collect();
-        if self.allows(&self.shape(&along)) { along } else { self.grow_to_least(along, &all) }
+        self.grow_to_least(along, &all)
     }
 
     fn grow(&self, mut point: Vec<usize>, axes: &[usize], bytes: f64) -> Vec<usize> {
         let mut open = axes.to_vec();
-        // The shortest axis first; of equal ones the last.
+        // The shortest axis first; of equal ones the first, across which row-major runs are longest.
         while let Some(&axis) =
-            open.iter().min_by_key(|&&axis| (self.choices[axis][point[axis]], usize::MAX - axis))
+            open.iter().min_by_key(|&&axis| (self.choices[axis][point[axis]], axis))
         {
             point[axis] += 1;
             let fits = point[axis] < self.choices[axis].len()
@@ -108,12 +109,9 @@ impl Space {
     fn grow_to_least(&self, mut point: Vec<usize>, axes: &[usize]) -> Vec<usize> {
         while bytes_of(&self.shape(&point), self.item_size) < self.bytes_min {
             let open = axes.iter().filter(|&&axis| point[axis] + 1 < self.choices[axis].len());
-            let next =
-                open.min_by_key(|&&axis| (self.choices[axis][point[axis]], usize::MAX - axis));
-            match next {
-                Some(&axis) => point[axis] += 1,
-                None => break,
-            }
+            let next = open.min_by_key(|&&axis| (self.choices[axis][point[axis]], axis));
+            let Some(&axis) = next else { break };
+            point[axis] += 1;
         }
         point
     }
@@ -248,10 +246,12 @@ impl Growth {
     }
 }
 
-/// The lengths to consider along an axis: powers of two and their halves between, and even cuts.
+/// The lengths to consider along an axis: powers of two, the halves between them where the next power
+/// does not divide the axis, and even cuts.
 fn lengths(extent: u64) -> Vec<u64> {
     let powers = (0..63).map(|power| 1_u64 << power);
-    let between = (0..61).map(|power| 3_u64 << power);
+    let between =
+        (0..61).filter(|&power| !extent.is_multiple_of(4_u64 << power)).map(|power| 3_u64 << power);
     let even = (1..=EVEN_PIECES_MAX).map(|pieces| extent.div_ceil(pieces));
     let mut lengths: Vec<_> =
         powers.chain(between).chain(even).filter(|&length| length <= extent).collect();
@@ -280,6 +280,7 @@ mod tests {
     fn lengths_never_exceed_the_axis_and_hold_it() {
         assert_eq!(lengths(1), [1]);
         assert_eq!(lengths(5), [1, 2, 3, 4, 5]);
+        assert_eq!(lengths(64), [1, 2, 4, 8, 10, 11, 13, 16, 22, 32, 64]);
         for extent in [721, 1440, 1 << 40] {
             let lengths = lengths(extent);
             assert!(lengths.is_sorted() && lengths.last() == Some(&extent));
