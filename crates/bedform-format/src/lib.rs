@@ -8,10 +8,22 @@
 //! | [`path`] | [`ObjectPath`]: a name that cannot leave its store |
 //! | [`limits`] | [`Limits`]: what a file may claim before it is refused |
 //! | [`checksum`] | CRC-32C |
+//! | [`dtype`] | [`DataType`]: types of elements and their names |
+//! | [`codec`] | what a codec chain is, as metadata name it |
+//! | [`json`] | JSON documents from outside, read strictly |
+//! | [`shard`] | the tail of a shard: index and stamp |
+//! | [`metadata`] | arrays and groups: Zarr v3 and v2 documents |
 
 pub mod checksum;
+pub mod codec;
+pub mod dtype;
+pub mod json;
 pub mod limits;
+pub mod metadata;
 pub mod path;
+pub mod shard;
 
+pub use codec::{BytesCodec, CodecChain, Serializer};
+pub use dtype::{DataType, Endian};
 pub use limits::Limits;
 pub use path::{ObjectPath, PathError};

@@ -3,13 +3,14 @@
 //! A curve promises that the cells of every block it descends into follow each other without a gap,
 //! and that a Hilbert curve moves to a neighbour at every step.
 //!
-//! A box has `bits[axis]` bits per axis. A cell's key is built from the highest bit down: level `l`
-//! takes bit `l` of those axes that have it, so that a box of 1024 x 4 x 4 is a chain of 256 cubes
-//! of 4 x 4 x 4 and not a thin slice of a cube of 1024. The Z curve takes the bits as they are, axis
-//! 0 the highest. The Hilbert curve turns and mirrors them by a state that says at which corner of
-//! the block it enters and along which axis its exit lies (C. Hamilton, "Compact Hilbert indices",
-//! 2006). Axes join from the longest to the shortest and keep their place in the state, and the exit
-//! always lies along an axis that has joined, so the curve stays unbroken where axes join.
+//! A box has `bits[axis]` bits per axis. A cell's key is built from the highest bit down: level
+//! `l` takes bit `l` of those axes that have it, so that a box of 1024 x 4 x 4 is a chain of 256
+//! cubes of 4 x 4 x 4 and not a thin slice of a cube of 1024. The Z curve takes the bits as they
+//! are, axis 0 the highest. The Hilbert curve turns and mirrors them by a state that says at
+//! which corner of the block it enters and along which axis its exit lies (C. Hamilton, "Compact
+//! Hilbert indices", 2006). Axes join from the longest to the shortest and keep their place in
+//! the state, and the exit always lies along an axis that has joined, so the curve stays unbroken
+//! where axes join.
 
 use crate::error::{GeometryError, check_ranks_equal};
 
@@ -143,8 +144,8 @@ impl State {
 }
 
 /// The key of a cell on the Z curve through a box of `bits[axis]` bits per axis: the bits of the
-/// coordinates interleaved, from the highest down, axis 0 first; an axis without a bit at some level
-/// is left out there.
+/// coordinates interleaved, from the highest down, axis 0 first; an axis without a bit at some
+/// level is left out there.
 ///
 /// ```
 /// assert_eq!(bedform_geometry::z_index(&[0b11, 0b01], &[2, 2])?, 0b10_11);
@@ -153,8 +154,8 @@ impl State {
 /// ```
 ///
 /// # Errors
-/// [`GeometryError::CurveRankTooLarge`], [`GeometryError::CurveTooFine`] for more than 64 bits on an
-/// axis or 128 in all, [`GeometryError::RankMismatch`], or [`GeometryError::IndexOutOfBounds`].
+/// [`GeometryError::CurveRankTooLarge`], [`GeometryError::CurveTooFine`] for more than 64 bits on
+/// an axis or 128 in all, [`GeometryError::RankMismatch`], or [`GeometryError::IndexOutOfBounds`].
 pub fn z_index(point: &[u64], bits: &[u32]) -> Result<u128, GeometryError> {
     checked_index(Kind::Z, point, bits)
 }

@@ -1,8 +1,8 @@
 //! Index space without data: regions, selections, chunk grids and curves.
 //!
-//! Pure: no I/O, no clock, no `unsafe`. Shapes and coordinates come from files and users, so nothing
-//! here panics, wraps or allocates more than the answer needs because of a number that is too large;
-//! functions that take validated values say so.
+//! Pure: no I/O, no clock, no `unsafe`. Shapes and coordinates come from files and users, so
+//! nothing here panics, wraps or allocates more than the answer needs because of a number that is
+//! too large; functions that take validated values say so.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! How much two selections have in common.
 //!
 //! Counts distinct elements, without looking at each: orthogonal selections and unions become
-//! disjoint boxes of positions per axis, and what two boxes share is a product over the axes. Points
-//! are looked up one by one.
+//! disjoint boxes of positions per axis, and what two boxes share is a product over the axes.
+//! Points are looked up one by one.
 
 use std::collections::BTreeSet;
 
@@ -94,7 +94,7 @@ impl Selection {
     }
 }
 
-/// Positions along one axis, each once, ascending.
+/// Positions along one axis, each once; lists ascend.
 enum Distinct {
     Range(AxisRange),
     Sorted(Vec<u64>),

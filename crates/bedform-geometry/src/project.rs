@@ -76,7 +76,8 @@ impl ChunkGrid {
     }
 
     /// Groups points by the chunk that holds them, sorted by chunk. The points must have been
-    /// validated against the array's shape.
+    /// validated against the array's shape, and their number held against what a result may have:
+    /// the answer takes memory for each, also for those of rank 0, which are only a count.
     ///
     /// # Errors
     /// [`GeometryError::RankMismatch`], or [`GeometryError::TooManyElements`] if the chunks of the

@@ -24,8 +24,8 @@ pub fn element_count(shape: &[u64]) -> Option<u64> {
 
 /// The place of `point` in the C order of `shape`.
 ///
-/// `point` must lie in `shape`, and [`element_count`] must be able to count it; otherwise the answer
-/// means nothing (it saturates instead of wrapping).
+/// `point` must lie in `shape`, and [`element_count`] must be able to count it; otherwise the
+/// answer means nothing (it saturates instead of wrapping).
 ///
 /// ```
 /// assert_eq!(bedform_geometry::linearize(&[1, 2], &[3, 4]), 6);

@@ -69,7 +69,9 @@ impl StorageErrorKind {
     /// The kind that stands for a system error.
     pub fn of(error: &io::Error) -> Self {
         use io::ErrorKind as E;
-        if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
+        // A link that may not be followed; a socket, or a device without a driver.
+        let special = [rustix::io::Errno::LOOP, rustix::io::Errno::NXIO];
+        if special.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) {
             return Self::NotAnObject;
         }
         match error.kind() {

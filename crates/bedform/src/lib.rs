@@ -1,3 +1,24 @@
-//! See the crate description in Cargo.toml.
+//! The engine: stores, arrays, layouts, reading and writing.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`store`] | stores: groups of arrays in one place, and the order in which changes are published |
+//! | [`array`] | arrays |
+//! | [`read`] | selection to plan to fetches to result |
+//! | [`write`] | merge, encode, one sequential write per object |
+//! | [`codec`] | chunks to bytes and back |
+//! | [`layout`] | which layout fits which reads, as numbers |
+//! | [`error`] | what a caller can do about a failure |
 
+pub mod array;
+mod cache;
+pub mod codec;
+pub mod error;
 pub mod layout;
+pub mod read;
+pub mod store;
+pub mod write;
+
+pub use array::{Append, Array, Elements, append};
+pub use error::{Error, ErrorKind, Result};
+pub use store::{ArrayLayout, Freshness, NewArray, NodeKind, OpenOptions, Store};

@@ -129,7 +129,7 @@ pub(crate) fn selection_in(shape: &[u64]) -> impl Strategy<Value = Selection> + 
     ]
 }
 
-/// For as many axes as there are `short` entries, ascending places among the largest number of axes.
+/// `short` ascending places among the largest number of axes.
 pub(crate) fn places_in_largest_rank(short: usize) -> impl Strategy<Value = Vec<usize>> {
     proptest::sample::subsequence((0..RANK_MAX).collect::<Vec<_>>(), short)
 }

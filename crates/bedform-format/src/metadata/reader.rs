@@ -1,0 +1,132 @@
+//! Fields of a document, read with the path to them kept for messages.
+
+use serde_json::{Map, Value};
+
+use super::MetadataError;
+
+type Result<T> = std::result::Result<T, MetadataError>;
+
+/// An object of a document and where it lies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fields<'p, 'a> {
+    path: &'p str,
+    map: &'a Map<String, Value>,
+}
+
+pub(super) fn invalid(field: impl Into<String>, problem: impl Into<String>) -> MetadataError {
+    MetadataError::Field { field: field.into(), problem: problem.into() }
+}
+
+pub(super) fn unsupported(field: impl Into<String>, feature: impl Into<String>) -> MetadataError {
+    MetadataError::Unsupported { field: field.into(), feature: feature.into() }
+}
+
+/// A value for a message, cut to a length that fits one.
+pub(super) fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    if text.len() <= 60 {
+        return text;
+    }
+    text.chars().take(57).collect::<String>() + "..."
+}
+
+impl<'p, 'a> Fields<'p, 'a> {
+    pub(super) fn new(path: &'p str, value: &'a Value) -> Result<Self> {
+        match value {
+            Value::Object(map) => Ok(Self { path, map }),
+            other => Err(invalid(path, format!("expected an object, found {}", shown(other)))),
+        }
+    }
+
+    /// The path of a field of this object.
+    pub(super) fn at(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key)
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &'a String> {
+        self.map.keys()
+    }
+
+    pub(super) fn need(&self, key: &str) -> Result<&'a Value> {
+        self.get(key).ok_or_else(|| invalid(self.at(key), "missing"))
+    }
+
+    pub(super) fn text(&self, key: &str) -> Result<&'a str> {
+        let value = self.need(key)?;
+        value.as_str().ok_or_else(|| {
+            invalid(self.at(key), format!("expected a string, found {}", shown(value)))
+        })
+    }
+
+    /// An integer in `range`, or `default` if the key is missing.
+    pub(super) fn integer(
+        &self,
+        key: &str,
+        range: std::ops::RangeInclusive<i64>,
+        default: Option<i64>,
+    ) -> Result<i64> {
+        let value = match (self.get(key), default) {
+            (None, Some(default)) => return Ok(default),
+            _ => self.need(key)?,
+        };
+        value.as_i64().filter(|number| range.contains(number)).ok_or_else(|| {
+            invalid(
+                self.at(key),
+                format!(
+                    "expected an integer from {} to {}, found {}",
+                    range.start(),
+                    range.end(),
+                    shown(value)
+                ),
+            )
+        })
+    }
+
+    pub(super) fn boolean(&self, key: &str, default: bool) -> Result<bool> {
+        match self.get(key) {
+            None => Ok(default),
+            Some(Value::Bool(value)) => Ok(*value),
+            Some(other) => Err(invalid(
+                self.at(key),
+                format!("expected true or false, found {}", shown(other)),
+            )),
+        }
+    }
+
+    pub(super) fn list(&self, key: &str) -> Result<&'a [Value]> {
+        match self.need(key)? {
+            Value::Array(list) => Ok(list),
+            other => Err(invalid(self.at(key), format!("expected a list, found {}", shown(other)))),
+        }
+    }
+
+    /// A list of lengths, none below `least`, no more than `rank_max` of them.
+    pub(super) fn lengths(&self, key: &str, rank_max: usize, least: u64) -> Result<Vec<u64>> {
+        let list = self.list(key)?;
+        if list.len() > rank_max {
+            return Err(invalid(
+                self.at(key),
+                format!("{} dimensions, over the limit of {rank_max}", list.len()),
+            ));
+        }
+        let mut lengths = Vec::with_capacity(list.len());
+        for (axis, value) in list.iter().enumerate() {
+            // Lengths over i64 could not be told from negative ones by other readers.
+            let length = value
+                .as_u64()
+                .filter(|length| *length >= least && i64::try_from(*length).is_ok())
+                .ok_or_else(|| {
+                    invalid(
+                        format!("{}[{axis}]", self.at(key)),
+                        format!("expected a length of at least {least}, found {}", shown(value)),
+                    )
+                })?;
+            lengths.push(length);
+        }
+        Ok(lengths)
+    }
+}

@@ -1,0 +1,515 @@
+//! Zarr v3 documents.
+
+use serde_json::{Map, Value};
+
+use super::reader::{Fields, invalid, shown, unsupported};
+use super::{
+    ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, MetadataError, ShardEncoding,
+};
+use crate::codec::{
+    BloscCompressor, BloscConfiguration, BloscShuffle, BytesCodec, CodecChain, Serializer,
+};
+use crate::{DataType, Endian, Limits};
+
+type Result<T> = std::result::Result<T, MetadataError>;
+
+/// A group's document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupDocument {
+    /// The user's attributes.
+    pub attributes: Map<String, Value>,
+    /// Consolidated documents of everything below the group, by path; `None` without them.
+    pub consolidated: Option<Map<String, Value>>,
+    /// The store's identity, if Bedform made the group.
+    pub store: Option<[u8; 16]>,
+    /// 2 or 3.
+    pub zarr_format: u8,
+}
+
+/// Reads an array's document.
+///
+/// # Errors
+/// [`MetadataError`] names the field at fault. Nothing is allocated for what the document claims.
+pub fn parse_array(document: &Value, limits: &Limits) -> Result<ArrayMetadata> {
+    let fields = Fields::new("", document)?;
+    check_node(&fields, "array", ARRAY_KEYS)?;
+    let shape = fields.lengths("shape", limits.rank_max, 0)?;
+    let data_type = parse_data_type(fields.need("data_type")?)?;
+    let grid = Named::parse("chunk_grid", fields.need("chunk_grid")?)?;
+    if grid.name != "regular" {
+        return Err(unsupported("chunk_grid.name", format!("the chunk grid {:?}", grid.name)));
+    }
+    let chunk_shape = grid.fields()?.lengths("chunk_shape", limits.rank_max, 1)?;
+    same_rank("chunk_grid.configuration.chunk_shape", chunk_shape.len(), shape.len())?;
+    if !fields.get("storage_transformers").is_none_or(|list| list == &Value::Array(Vec::new())) {
+        return Err(unsupported("storage_transformers", "a storage transformer"));
+    }
+    let encoding = parse_codecs("codecs", fields.need("codecs")?, &chunk_shape, data_type, limits)?;
+    let metadata = ArrayMetadata {
+        fill_value: FillValue::parse(fields.need("fill_value")?, data_type)?,
+        dimension_names: dimension_names(&fields, shape.len())?,
+        attributes: attributes(&fields)?,
+        identity: identity(&fields)?,
+        order: order(&fields)?,
+        keys: chunk_keys(fields.need("chunk_key_encoding")?)?,
+        zarr_format: 3,
+        shape,
+        data_type,
+        chunk_shape,
+        encoding,
+    };
+    check_sizes(&metadata, limits)?;
+    Ok(metadata)
+}
+
+/// Reads a group's document.
+///
+/// # Errors
+/// As [`parse_array`]. Consolidated documents are not looked into.
+pub fn parse_group(document: &Value) -> Result<GroupDocument> {
+    let fields = Fields::new("", document)?;
+    check_node(&fields, "group", GROUP_KEYS)?;
+    let consolidated = match fields.get("consolidated_metadata") {
+        None | Some(Value::Null) => None,
+        Some(value) => {
+            let inner = Fields::new("consolidated_metadata", value)?;
+            if inner.text("kind")? != "inline" {
+                return Err(unsupported("consolidated_metadata.kind", "a kind but 'inline'"));
+            }
+            match inner.need("metadata")? {
+                Value::Object(documents) => Some(documents.clone()),
+                other => {
+                    return Err(invalid(
+                        "consolidated_metadata.metadata",
+                        format!("expected an object, found {}", shown(other)),
+                    ));
+                }
+            }
+        }
+    };
+    Ok(GroupDocument {
+        attributes: attributes(&fields)?,
+        consolidated,
+        store: identity_field(&fields, "store")?,
+        zarr_format: 3,
+    })
+}
+
+const ARRAY_KEYS: &[&str] = &[
+    "zarr_format",
+    "node_type",
+    "bedform",
+    "shape",
+    "data_type",
+    "chunk_grid",
+    "chunk_key_encoding",
+    "fill_value",
+    "codecs",
+    "attributes",
+    "storage_transformers",
+    "dimension_names",
+];
+const GROUP_KEYS: &[&str] =
+    &["zarr_format", "node_type", "bedform", "attributes", "consolidated_metadata"];
+
+fn check_node(fields: &Fields<'_, '_>, kind: &str, known: &[&str]) -> Result<()> {
+    fields.integer("zarr_format", 3..=3, None)?;
+    let found = fields.text("node_type")?;
+    if found != kind {
+        return Err(invalid("node_type", format!("expected {kind:?}, found {found:?}")));
+    }
+    for key in fields.keys().filter(|key| !known.contains(&key.as_str())) {
+        let ignorable = fields
+            .get(key)
+            .and_then(|value| value.get("must_understand"))
+            .is_some_and(|flag| flag == &Value::Bool(false));
+        if !ignorable {
+            return Err(unsupported(key.clone(), "this extension"));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn same_rank(field: &str, found: usize, expected: usize) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(invalid(field, format!("{found} dimensions, but the array has {expected}")))
+}
+
+/// A `{name, configuration}` object, or its short form, a string.
+struct Named<'a> {
+    path: String,
+    name: &'a str,
+    configuration: Option<&'a Value>,
+}
+
+static EMPTY: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::Object(Map::new()));
+
+impl<'a> Named<'a> {
+    fn parse(path: &str, value: &'a Value) -> Result<Self> {
+        if let Value::String(name) = value {
+            return Ok(Self { path: format!("{path}.configuration"), name, configuration: None });
+        }
+        let fields = Fields::new(path, value)?;
+        Ok(Self {
+            path: format!("{path}.configuration"),
+            name: fields.text("name")?,
+            configuration: fields.get("configuration"),
+        })
+    }
+
+    fn fields(&self) -> Result<Fields<'_, '_>> {
+        Fields::new(&self.path, self.configuration.unwrap_or(&EMPTY))
+    }
+}
+
+fn parse_data_type(value: &Value) -> Result<DataType> {
+    let named = Named::parse("data_type", value)?;
+    DataType::parse_v3(named.name)
+        .ok_or_else(|| unsupported("data_type", format!("the data type {:?}", named.name)))
+}
+
+fn chunk_keys(value: &Value) -> Result<ChunkKeys> {
+    let named = Named::parse("chunk_key_encoding", value)?;
+    let prefixed = match named.name {
+        "default" => true,
+        "v2" => false,
+        other => {
+            return Err(unsupported("chunk_key_encoding.name", format!("the encoding {other:?}")));
+        }
+    };
+    let fields = named.fields()?;
+    let usual = if prefixed { '/' } else { '.' };
+    let separator = match fields.get("separator").map(|value| value.as_str()) {
+        None => usual,
+        Some(Some("/")) => '/',
+        Some(Some(".")) => '.',
+        Some(_) => return Err(invalid(fields.at("separator"), "expected '/' or '.'")),
+    };
+    Ok(ChunkKeys { prefixed, separator })
+}
+
+fn dimension_names(fields: &Fields<'_, '_>, rank: usize) -> Result<Option<Vec<Option<String>>>> {
+    if fields.get("dimension_names").is_none_or(Value::is_null) {
+        return Ok(None);
+    }
+    let list = fields.list("dimension_names")?;
+    same_rank("dimension_names", list.len(), rank)?;
+    let names: Option<Vec<_>> = list
+        .iter()
+        .map(|name| match name {
+            Value::Null => Some(None),
+            Value::String(text) => Some(Some(text.clone())),
+            _ => None,
+        })
+        .collect();
+    names.map(Some).ok_or_else(|| invalid("dimension_names", "expected strings or null"))
+}
+
+pub(super) fn attributes(fields: &Fields<'_, '_>) -> Result<Map<String, Value>> {
+    match fields.get("attributes") {
+        None | Some(Value::Null) => Ok(Map::new()),
+        Some(Value::Object(map)) => Ok(map.clone()),
+        Some(other) => {
+            Err(invalid("attributes", format!("expected an object, found {}", shown(other))))
+        }
+    }
+}
+
+fn identity(fields: &Fields<'_, '_>) -> Result<Option<Identity>> {
+    let (store, array) = (identity_field(fields, "store")?, identity_field(fields, "array")?);
+    Ok(store.zip(array).map(|(store, array)| Identity { store, array }))
+}
+
+/// The name of the order; which orders there are is not this crate's business.
+fn order(fields: &Fields<'_, '_>) -> Result<Option<String>> {
+    let Some(value) = fields.get("bedform") else { return Ok(None) };
+    let own = Fields::new("bedform", value)?;
+    match own.get("order") {
+        None => Ok(None),
+        Some(_) => Ok(Some(own.text("order")?.to_owned())),
+    }
+}
+
+fn identity_field(fields: &Fields<'_, '_>, key: &str) -> Result<Option<[u8; 16]>> {
+    let Some(value) = fields.get("bedform") else { return Ok(None) };
+    let own = Fields::new("bedform", value)?;
+    let version = own.integer("version", 1..=i64::from(u32::MAX), Some(1))?;
+    if version > 1 {
+        return Err(unsupported("bedform.version", format!("version {version} (a newer Bedform)")));
+    }
+    if own.get(key).is_none() {
+        return Ok(None);
+    }
+    let text = own.text(key)?;
+    let parsed = (text.len() == 32 && text.is_ascii())
+        .then(|| {
+            let mut bytes = [0; 16];
+            for (index, byte) in bytes.iter_mut().enumerate() {
+                *byte = u8::from_str_radix(text.get(index * 2..index * 2 + 2)?, 16).ok()?;
+            }
+            Some(bytes)
+        })
+        .flatten();
+    parsed.map(Some).ok_or_else(|| invalid(own.at(key), "expected 32 hexadecimal digits"))
+}
+
+/// Reads a list of codecs for chunks of `chunk_shape`.
+///
+/// # Errors
+/// As [`parse_array`].
+pub fn parse_codecs(
+    path: &str,
+    value: &Value,
+    chunk_shape: &[u64],
+    data_type: DataType,
+    limits: &Limits,
+) -> Result<Encoding> {
+    codecs_at_depth(path, value, chunk_shape, data_type, limits, 0)
+}
+
+fn codecs_at_depth(
+    path: &str,
+    value: &Value,
+    chunk_shape: &[u64],
+    data_type: DataType,
+    limits: &Limits,
+    depth: usize,
+) -> Result<Encoding> {
+    let Value::Array(list) = value else {
+        return Err(invalid(path, format!("expected a list, found {}", shown(value))));
+    };
+    if list.len() > limits.codecs_max {
+        return Err(invalid(
+            path,
+            format!("{} codecs, over the limit of {}", list.len(), limits.codecs_max),
+        ));
+    }
+    let mut transpose: Option<Vec<usize>> = None;
+    let mut serializer = None;
+    let mut shard = None;
+    let mut bytes = Vec::new();
+    for (index, value) in list.iter().enumerate() {
+        let at = format!("{path}[{index}]");
+        let codec = Named::parse(&at, value)?;
+        let serialized = serializer.is_some() || shard.is_some();
+        match codec.name {
+            "transpose" | "bytes" | "vlen-utf8" | "sharding_indexed" if serialized => {
+                return Err(invalid(at, format!("{:?} cannot follow bytes", codec.name)));
+            }
+            "transpose" => {
+                let order = transpose_order(&codec, chunk_shape.len())?;
+                // Two transpositions in a row are one.
+                transpose = Some(match transpose {
+                    None => order,
+                    Some(first) => {
+                        order.iter().filter_map(|axis| first.get(*axis)).copied().collect()
+                    }
+                });
+            }
+            "bytes" => serializer = Some(bytes_serializer(&codec, data_type)?),
+            "vlen-utf8" if data_type == DataType::String => serializer = Some(Serializer::VlenUtf8),
+            "sharding_indexed" => {
+                if depth >= limits.shard_depth_max {
+                    return Err(invalid(at, "shards nested too deeply"));
+                }
+                shard = Some(shard_encoding(&codec, chunk_shape, data_type, limits, depth)?);
+            }
+            _ if !serialized => return Err(unsupported(at, format!("the codec {:?}", codec.name))),
+            _ => bytes.push(bytes_codec(&codec, &at, data_type)?),
+        }
+    }
+    match (serializer, shard) {
+        (None, None) => Err(invalid(path, "no codec makes bytes of the elements")),
+        (_, Some(shard)) => {
+            if transpose.is_some() || !bytes.is_empty() {
+                return Err(unsupported(path, "a codec around 'sharding_indexed'"));
+            }
+            Ok(Encoding::Shard(shard))
+        }
+        (Some(serializer), None) => {
+            // The identity needs no work.
+            let transpose = transpose.filter(|order| !order.is_sorted());
+            Ok(Encoding::Chunk(CodecChain { transpose, serializer, bytes }))
+        }
+    }
+}
+
+fn transpose_order(codec: &Named<'_>, rank: usize) -> Result<Vec<usize>> {
+    let fields = codec.fields()?;
+    let list = match fields.need("order")? {
+        Value::String(text) if text == "C" => return Ok((0..rank).collect()),
+        Value::String(text) if text == "F" => return Ok((0..rank).rev().collect()),
+        _ => fields.list("order")?,
+    };
+    let order: Option<Vec<usize>> = list
+        .iter()
+        .map(|axis| axis.as_u64().and_then(|axis| usize::try_from(axis).ok()))
+        .filter(|axis| axis.is_none_or(|axis| axis < rank))
+        .collect();
+    let mut sorted = order.clone().unwrap_or_default();
+    sorted.sort_unstable();
+    match order {
+        Some(order) if sorted.iter().copied().eq(0..rank) => Ok(order),
+        _ => Err(invalid(fields.at("order"), format!("expected a permutation of {rank} axes"))),
+    }
+}
+
+fn bytes_serializer(codec: &Named<'_>, data_type: DataType) -> Result<Serializer> {
+    if data_type == DataType::String {
+        return Err(invalid(&codec.path, "text needs the codec 'vlen-utf8'"));
+    }
+    let fields = codec.fields()?;
+    match fields.get("endian").map(|value| value.as_str()) {
+        Some(Some("little")) => Ok(Serializer::Bytes(Endian::Little)),
+        Some(Some("big")) => Ok(Serializer::Bytes(Endian::Big)),
+        None if data_type.swap_size() == 1 => Ok(Serializer::Bytes(Endian::NATIVE)),
+        _ => Err(invalid(fields.at("endian"), "expected 'little' or 'big'")),
+    }
+}
+
+fn shard_encoding(
+    codec: &Named<'_>,
+    shard_shape: &[u64],
+    data_type: DataType,
+    limits: &Limits,
+    depth: usize,
+) -> Result<ShardEncoding> {
+    let fields = codec.fields()?;
+    let chunk_shape = fields.lengths("chunk_shape", limits.rank_max, 1)?;
+    same_rank(&fields.at("chunk_shape"), chunk_shape.len(), shard_shape.len())?;
+    if shard_shape.iter().zip(&chunk_shape).any(|(shard, chunk)| !shard.is_multiple_of(*chunk)) {
+        return Err(invalid(
+            fields.at("chunk_shape"),
+            format!("{chunk_shape:?} does not divide the shard shape {shard_shape:?}"),
+        ));
+    }
+    let path = fields.at("codecs");
+    let inner =
+        codecs_at_depth(&path, fields.need("codecs")?, &chunk_shape, data_type, limits, depth + 1)?;
+    let index_checked = index_is_checked(&fields, limits)?;
+    let index_at_start = match fields.get("index_location").map(|value| value.as_str()) {
+        None | Some(Some("end")) => false,
+        Some(Some("start")) => true,
+        Some(_) => {
+            return Err(invalid(fields.at("index_location"), "expected 'start' or 'end'"));
+        }
+    };
+    Ok(ShardEncoding { chunk_shape, inner: Box::new(inner), index_checked, index_at_start })
+}
+
+/// The codecs of a shard's index: little-endian bytes, with or without a CRC-32C.
+fn index_is_checked(fields: &Fields<'_, '_>, limits: &Limits) -> Result<bool> {
+    let path = fields.at("index_codecs");
+    let value = fields.need("index_codecs")?;
+    // The index is an array of u64, whatever the elements are.
+    let encoding = codecs_at_depth(&path, value, &[1], DataType::UInt64, limits, usize::MAX)?;
+    match encoding {
+        Encoding::Chunk(CodecChain {
+            transpose: None,
+            serializer: Serializer::Bytes(Endian::Little),
+            bytes,
+        }) => match bytes.as_slice() {
+            [] => Ok(false),
+            [BytesCodec::Crc32c] => Ok(true),
+            _ => Err(unsupported(path, "a compressed index")),
+        },
+        _ => Err(unsupported(path, "an index that is not little-endian bytes")),
+    }
+}
+
+fn bytes_codec(codec: &Named<'_>, at: &str, data_type: DataType) -> Result<BytesCodec> {
+    let fields = codec.fields()?;
+    // Levels are small: the conversions below cannot lose anything.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let level = |range, default| fields.integer("level", range, Some(default));
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    Ok(match codec.name {
+        "zstd" => BytesCodec::Zstd {
+            level: level(-131_072..=22, 0)? as i32,
+            checksum: fields.boolean("checksum", false)?,
+        },
+        "gzip" => BytesCodec::Gzip { level: level(0..=9, 5)? as u32 },
+        "zlib" | "numcodecs.zlib" => BytesCodec::Zlib { level: level(0..=9, 1)? as u32 },
+        "crc32c" | "numcodecs.crc32c" => BytesCodec::Crc32c,
+        "numcodecs.shuffle" => BytesCodec::Shuffle {
+            element_size: fields.integer("elementsize", 1..=i64::from(u16::MAX), Some(4))? as u32,
+        },
+        "blosc" => BytesCodec::Blosc(blosc(&fields, data_type)?),
+        other => return Err(unsupported(at, format!("the codec {other:?}"))),
+    })
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub(super) fn blosc(fields: &Fields<'_, '_>, data_type: DataType) -> Result<BloscConfiguration> {
+    let compressor = match fields.get("cname") {
+        None => BloscCompressor::Lz4,
+        Some(_) => BloscCompressor::parse(fields.text("cname")?)
+            .ok_or_else(|| invalid(fields.at("cname"), "not a compressor of Blosc"))?,
+    };
+    let item_size = data_type.item_size().unwrap_or(1).clamp(1, 255) as i64;
+    let shuffle = match fields.get("shuffle") {
+        None => BloscShuffle::Byte,
+        Some(Value::String(text)) if text == "noshuffle" => BloscShuffle::None,
+        Some(Value::String(text)) if text == "shuffle" => BloscShuffle::Byte,
+        Some(Value::String(text)) if text == "bitshuffle" => BloscShuffle::Bit,
+        // Zarr v2: 0 none, 1 bytes, 2 bits, -1 bits for single bytes and else bytes.
+        Some(value) => match (value.as_i64(), item_size) {
+            (Some(0), _) => BloscShuffle::None,
+            (Some(2), _) | (Some(-1), 1) => BloscShuffle::Bit,
+            (Some(1 | -1), _) => BloscShuffle::Byte,
+            _ => return Err(invalid(fields.at("shuffle"), "not a shuffle of Blosc")),
+        },
+    };
+    Ok(BloscConfiguration {
+        compressor,
+        level: fields.integer("clevel", 0..=9, Some(5))? as u8,
+        shuffle,
+        type_size: fields.integer("typesize", 1..=255, Some(item_size))? as u8,
+        block_size: fields.integer("blocksize", 0..=i64::from(u32::MAX), Some(0))? as u32,
+    })
+}
+
+/// Holds the sizes that shapes imply against the limits.
+pub(super) fn check_sizes(metadata: &ArrayMetadata, limits: &Limits) -> Result<()> {
+    let bytes = |shape: &[u64]| {
+        let item = metadata.data_type.item_size().unwrap_or(1) as u64;
+        shape.iter().try_fold(item, |product, length| product.checked_mul(*length))
+    };
+    // A zero anywhere makes the product zero whatever the rest says, so zeros are left out.
+    let lengths: Vec<u64> = metadata.shape.iter().copied().filter(|length| *length > 0).collect();
+    if bytes(&lengths).is_none_or(|total| i64::try_from(total).is_err()) {
+        return Err(invalid("shape", format!("{:?} has more than 2^63 bytes", metadata.shape)));
+    }
+    let too_large = |field: &str, shape: &[u64], limit: u64| {
+        invalid(field, format!("a chunk of {shape:?} is over the limit of {limit} bytes"))
+    };
+    let mut outer = metadata.chunk_shape.as_slice();
+    let mut encoding = &metadata.encoding;
+    while let Encoding::Shard(shard) = encoding {
+        let chunks: Option<u64> = outer
+            .iter()
+            .zip(&shard.chunk_shape)
+            .try_fold(1_u64, |count, (outer, inner)| count.checked_mul(outer / inner));
+        if chunks
+            .and_then(|chunks| chunks.checked_mul(16))
+            .is_none_or(|size| size > limits.index_bytes_max || bytes(outer).is_none())
+        {
+            return Err(invalid(
+                "chunk_grid",
+                format!(
+                    "a shard of {outer:?} has too many chunks of {:?}: its index is over the \
+                     limit of {} bytes",
+                    shard.chunk_shape, limits.index_bytes_max
+                ),
+            ));
+        }
+        outer = &shard.chunk_shape;
+        encoding = &shard.inner;
+    }
+    match bytes(outer) {
+        Some(size) if size <= limits.chunk_bytes_max => Ok(()),
+        _ => Err(too_large("chunk_grid", outer, limits.chunk_bytes_max)),
+    }
+}

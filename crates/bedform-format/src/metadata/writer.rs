@@ -1,0 +1,212 @@
+//! Documents that Bedform writes, and the seal that shows a changed bit in them.
+//!
+//! A sealed document carries its own length and CRC-32C in `bedform.seal`. Other writers keep keys
+//! that they do not know when they rewrite a document, so a seal may stand in a document that it no
+//! longer fits; they never reproduce our form (indented by one space) at the same length. So: a
+//! document in our form and of the sealed length must match its checksum, any other was rewritten by
+//! someone else and is taken as it is.
+
+use serde::Serialize as _;
+use serde_json::{Map, Value, json};
+
+use super::{ArrayMetadata, Encoding, Identity, MetadataError, ShardEncoding};
+use crate::checksum::crc32c;
+use crate::codec::{BloscShuffle, BytesCodec, CodecChain, Serializer};
+use crate::{DataType, Endian};
+
+/// The document of an array, not yet sealed.
+pub fn write_array(metadata: &ArrayMetadata) -> Value {
+    let mut document = Map::new();
+    document.insert("zarr_format".into(), json!(3));
+    document.insert("node_type".into(), json!("array"));
+    if let Some(identity) = &metadata.identity {
+        let mut own = own_key(&identity.store, Some(identity));
+        if let Some(order) = &metadata.order {
+            own["order"] = json!(order);
+        }
+        document.insert("bedform".into(), own);
+    }
+    document.insert("shape".into(), json!(metadata.shape));
+    document.insert("data_type".into(), json!(metadata.data_type.v3_name()));
+    document.insert(
+        "chunk_grid".into(),
+        json!({"name": "regular", "configuration": {"chunk_shape": metadata.chunk_shape}}),
+    );
+    let encoding = if metadata.keys.prefixed { "default" } else { "v2" };
+    document.insert(
+        "chunk_key_encoding".into(),
+        json!({
+            "name": encoding,
+            "configuration": {"separator": metadata.keys.separator.to_string()},
+        }),
+    );
+    document.insert("fill_value".into(), metadata.fill_value.to_json(metadata.data_type));
+    document.insert("codecs".into(), write_codecs(&metadata.encoding, metadata.data_type));
+    document.insert("attributes".into(), Value::Object(metadata.attributes.clone()));
+    if let Some(names) = &metadata.dimension_names {
+        document.insert("dimension_names".into(), json!(names));
+    }
+    document.insert("storage_transformers".into(), json!([]));
+    Value::Object(document)
+}
+
+/// The document of a group, not yet sealed. `consolidated` holds the documents of everything below.
+pub fn write_group(
+    store: &[u8; 16],
+    attributes: &Map<String, Value>,
+    consolidated: Option<Map<String, Value>>,
+) -> Value {
+    let mut document = Map::new();
+    document.insert("zarr_format".into(), json!(3));
+    document.insert("node_type".into(), json!("group"));
+    document.insert("bedform".into(), own_key(store, None));
+    document.insert("attributes".into(), Value::Object(attributes.clone()));
+    if let Some(metadata) = consolidated {
+        document.insert(
+            "consolidated_metadata".into(),
+            json!({"kind": "inline", "must_understand": false, "metadata": metadata}),
+        );
+    }
+    Value::Object(document)
+}
+
+fn own_key(store: &[u8; 16], identity: Option<&Identity>) -> Value {
+    let mut own = json!({"must_understand": false, "version": 1, "store": hex(store)});
+    if let Some(identity) = identity {
+        own["array"] = json!(hex(&identity.array));
+    }
+    own
+}
+
+/// A key as it stands in documents: two hexadecimal digits a byte.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The codecs of an array as metadata have them.
+pub fn write_codecs(encoding: &Encoding, data_type: DataType) -> Value {
+    match encoding {
+        Encoding::Chunk(chain) => write_chain(chain, data_type),
+        Encoding::Shard(shard) => json!([write_shard(shard, data_type)]),
+    }
+}
+
+fn write_shard(shard: &ShardEncoding, data_type: DataType) -> Value {
+    let mut index_codecs = vec![json!({"name": "bytes", "configuration": {"endian": "little"}})];
+    if shard.index_checked {
+        index_codecs.push(json!({"name": "crc32c"}));
+    }
+    json!({
+        "name": "sharding_indexed",
+        "configuration": {
+            "chunk_shape": shard.chunk_shape,
+            "codecs": write_codecs(&shard.inner, data_type),
+            "index_codecs": index_codecs,
+            "index_location": if shard.index_at_start { "start" } else { "end" },
+        },
+    })
+}
+
+fn write_chain(chain: &CodecChain, data_type: DataType) -> Value {
+    let mut list = Vec::new();
+    if let Some(order) = &chain.transpose {
+        list.push(json!({"name": "transpose", "configuration": {"order": order}}));
+    }
+    list.push(match chain.serializer {
+        Serializer::VlenUtf8 => json!({"name": "vlen-utf8"}),
+        Serializer::Bytes(_) if data_type.swap_size() == 1 => json!({"name": "bytes"}),
+        Serializer::Bytes(Endian::Little) => {
+            json!({"name": "bytes", "configuration": {"endian": "little"}})
+        }
+        Serializer::Bytes(Endian::Big) => {
+            json!({"name": "bytes", "configuration": {"endian": "big"}})
+        }
+    });
+    list.extend(chain.bytes.iter().map(write_bytes_codec));
+    Value::Array(list)
+}
+
+fn write_bytes_codec(codec: &BytesCodec) -> Value {
+    match codec {
+        BytesCodec::Zstd { level, checksum } => {
+            json!({"name": "zstd", "configuration": {"level": level, "checksum": checksum}})
+        }
+        BytesCodec::Gzip { level } => json!({"name": "gzip", "configuration": {"level": level}}),
+        BytesCodec::Zlib { level } => {
+            json!({"name": "numcodecs.zlib", "configuration": {"level": level}})
+        }
+        BytesCodec::Crc32c => json!({"name": "crc32c"}),
+        BytesCodec::Shuffle { element_size } => {
+            json!({"name": "numcodecs.shuffle", "configuration": {"elementsize": element_size}})
+        }
+        BytesCodec::Fletcher32 => json!({"name": "numcodecs.fletcher32", "configuration": {}}),
+        BytesCodec::Blosc(configuration) => json!({
+            "name": "blosc",
+            "configuration": {
+                "cname": configuration.compressor.name(),
+                "clevel": configuration.level,
+                "shuffle": match configuration.shuffle {
+                    BloscShuffle::None => "noshuffle",
+                    BloscShuffle::Byte => "shuffle",
+                    BloscShuffle::Bit => "bitshuffle",
+                },
+                "typesize": configuration.type_size,
+                "blocksize": configuration.block_size,
+            },
+        }),
+    }
+}
+
+const UNSEALED: &str = "0000000000:00000000";
+const FORM: &[u8] = b"{\n \"zarr_format\"";
+
+/// The bytes of `document` with its seal, as they are stored. A document without the key `bedform`
+/// is written without one.
+pub fn seal(document: &Value) -> Vec<u8> {
+    let mut document = document.clone();
+    let own = document.get_mut("bedform").and_then(Value::as_object_mut);
+    let sealed = own.map(|own| own.insert("seal".into(), json!(UNSEALED))).is_some();
+    let mut bytes = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
+    // Writing a value with string keys into memory cannot fail.
+    let _ = document.serialize(&mut serializer);
+    bytes.push(b'\n');
+    if sealed && let Some(at) = seal_position(&bytes, UNSEALED) {
+        let length = format!("{:010}:00000000", bytes.len());
+        bytes[at..at + length.len()].copy_from_slice(length.as_bytes());
+        let checksum = format!("{:08x}", crc32c(&bytes));
+        bytes[at + 11..at + 19].copy_from_slice(checksum.as_bytes());
+    }
+    bytes
+}
+
+/// Where the text of the seal lies. The key `bedform` comes before anything of the user's.
+fn seal_position(bytes: &[u8], seal: &str) -> Option<usize> {
+    let pattern = format!("\"seal\": \"{seal}\"");
+    let at = bytes.windows(pattern.len()).position(|window| window == pattern.as_bytes())?;
+    Some(at + "\"seal\": \"".len())
+}
+
+/// Checks the seal of a stored document, and says whether it has one that is still in force: whether
+/// Bedform was the last to write it.
+///
+/// # Errors
+/// [`MetadataError::Checksum`] if bytes have changed.
+pub fn check_seal(bytes: &[u8], document: &Value) -> Result<bool, MetadataError> {
+    let seal = document.get("bedform").and_then(|own| own.get("seal")).and_then(Value::as_str);
+    let Some((seal, (length, checksum))) =
+        seal.and_then(|seal| Some((seal, seal.split_once(':')?)))
+    else {
+        return Ok(false);
+    };
+    if !bytes.starts_with(FORM) || length.parse() != Ok(bytes.len()) {
+        return Ok(false);
+    }
+    let Ok(expected) = u32::from_str_radix(checksum, 16) else { return Ok(false) };
+    let Some(at) = seal_position(bytes, seal) else { return Ok(false) };
+    let mut unsealed = bytes.to_vec();
+    unsealed[at + length.len() + 1..at + seal.len()].fill(b'0');
+    let found = crc32c(&unsealed);
+    if found == expected { Ok(true) } else { Err(MetadataError::Checksum { expected, found }) }
+}

@@ -1,0 +1,331 @@
+//! The tail of a shard: Bedform's stamp and the index of its chunks.
+//!
+//! A shard that Bedform wrote is `chunks | stamp | index [| CRC-32C of the index]`, with nothing in
+//! between. Zarr readers find the index at the end of the object and never look at the stamp. A
+//! foreign writer that rewrites the shard drops the stamp and leaves no room for one, which is how
+//! its absence is told from damage.
+//!
+//! ```text
+//! stamp, little-endian, 72 + 8 * rank bytes
+//!   0  8  "BEDSTAMP"
+//!   8  2  version, 1
+//!  10  2  rank
+//!  12  4  zero
+//!  16 16  store
+//!  32 16  array
+//!  48  8  last commit that the shard contains
+//!  56  8  bytes of the chunks before the stamp
+//!  64  .  rank * 8: coordinates of the shard in the grid of shards
+//!   .  4  zero
+//!   .  4  CRC-32C of everything above
+//! ```
+
+use crate::checksum::crc32c;
+use crate::metadata::Identity;
+
+const MAGIC: &[u8; 8] = b"BEDSTAMP";
+const VERSION: u16 = 1;
+const MISSING: u64 = u64::MAX;
+
+/// A byte range of one object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Extent {
+    /// Of the first byte.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+impl Extent {
+    /// The first byte behind the extent.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.length)
+    }
+}
+
+/// What is wrong with the tail of a shard.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShardError {
+    /// The object ends before its index could.
+    #[error("{size} bytes are too few for an index of {needed}")]
+    TooSmall {
+        /// Bytes of the object.
+        size: u64,
+        /// Bytes of the index and stamp.
+        needed: u64,
+    },
+    /// The index is damaged.
+    #[error("the index has checksum {found:08x}, expected {expected:08x}")]
+    IndexChecksum {
+        /// The checksum that was stored.
+        expected: u32,
+        /// The checksum of the bytes.
+        found: u32,
+    },
+    /// An entry of the index lies outside the object.
+    #[error("the index puts chunk {chunk} at bytes {offset} + {length} of {size}")]
+    Entry {
+        /// Position in the index.
+        chunk: usize,
+        /// Claimed offset.
+        offset: u64,
+        /// Claimed length.
+        length: u64,
+        /// Bytes of the object.
+        size: u64,
+    },
+    /// The stamp is damaged.
+    #[error("the stamp is damaged: {0}")]
+    Stamp(&'static str),
+    /// The stamp is whole and names another shard.
+    #[error("the stamp is of another {0}: the object was moved or swapped")]
+    Misplaced(&'static str),
+}
+
+/// Where each chunk of a shard lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardIndex {
+    entries: Box<[(u64, u64)]>,
+}
+
+impl ShardIndex {
+    /// Bytes of the index of `chunks` chunks.
+    pub fn encoded_bytes(chunks: u64, checked: bool) -> u64 {
+        chunks.saturating_mul(16).saturating_add(if checked { 4 } else { 0 })
+    }
+
+    /// An index from entries in C order; `None` for a chunk that is not there.
+    pub fn new(entries: impl IntoIterator<Item = Option<Extent>>) -> Self {
+        let pair = |entry: Option<Extent>| {
+            entry.map_or((MISSING, MISSING), |extent| (extent.offset, extent.length))
+        };
+        Self { entries: entries.into_iter().map(pair).collect() }
+    }
+
+    /// Reads an index of an object of `object_bytes` bytes.
+    ///
+    /// # Errors
+    /// [`ShardError`] if the checksum does not hold or an entry lies outside the object.
+    pub fn decode(bytes: &[u8], checked: bool, object_bytes: u64) -> Result<Self, ShardError> {
+        let mut body = bytes;
+        if checked {
+            let Some((head, tail)) = bytes.split_last_chunk::<4>() else {
+                return Err(ShardError::TooSmall { size: bytes.len() as u64, needed: 4 });
+            };
+            let (expected, found) = (u32::from_le_bytes(*tail), crc32c(head));
+            if expected != found {
+                return Err(ShardError::IndexChecksum { expected, found });
+            }
+            body = head;
+        }
+        let word =
+            |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        let mut entries = Vec::with_capacity(body.len() / 16);
+        for (chunk, pair) in body.chunks_exact(16).enumerate() {
+            let (offset, length) = (word(&pair[..8]), word(&pair[8..]));
+            let missing = offset == MISSING && length == MISSING;
+            if !missing && offset.checked_add(length).is_none_or(|end| end > object_bytes) {
+                return Err(ShardError::Entry { chunk, offset, length, size: object_bytes });
+            }
+            entries.push((offset, length));
+        }
+        Ok(Self { entries: entries.into() })
+    }
+
+    /// The bytes of the index.
+    pub fn encode(&self, checked: bool) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.entries.len() * 16 + 4);
+        for (offset, length) in &self.entries {
+            bytes.extend_from_slice(&offset.to_le_bytes());
+            bytes.extend_from_slice(&length.to_le_bytes());
+        }
+        if checked {
+            bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Where the chunk at `position` (C order) lies; `None` if it is not there.
+    pub fn get(&self, position: usize) -> Option<Extent> {
+        let (offset, length) = *self.entries.get(position)?;
+        (length != MISSING).then_some(Extent { offset, length })
+    }
+
+    /// The number of chunks that the index has room for.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True for an index without room for any chunk.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes that this index takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.entries.len() * 16
+    }
+
+    /// The first byte behind the last chunk.
+    pub fn data_end(&self) -> u64 {
+        (0..self.len())
+            .filter_map(|position| self.get(position))
+            .map(|e| e.end())
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// Whose shard an object is, and what it contains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stamp {
+    /// The store and the array.
+    pub identity: Identity,
+    /// The last commit whose data the shard contains; 0 for none but direct writes.
+    pub commit: u64,
+    /// Bytes of the chunks before the stamp.
+    pub data_bytes: u64,
+    /// Where the shard lies in the grid of shards.
+    pub coordinates: Vec<u64>,
+}
+
+impl Stamp {
+    /// Bytes of a stamp of an array with `rank` axes.
+    pub fn encoded_bytes(rank: usize) -> u64 {
+        72 + 8 * rank as u64
+    }
+
+    /// The bytes of the stamp.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(72 + 8 * self.coordinates.len());
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        // Ranks are at most 32.
+        #[allow(clippy::cast_possible_truncation)]
+        bytes.extend_from_slice(&(self.coordinates.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&self.identity.store);
+        bytes.extend_from_slice(&self.identity.array);
+        bytes.extend_from_slice(&self.commit.to_le_bytes());
+        bytes.extend_from_slice(&self.data_bytes.to_le_bytes());
+        for coordinate in &self.coordinates {
+            bytes.extend_from_slice(&coordinate.to_le_bytes());
+        }
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
+        bytes
+    }
+
+    /// Reads a stamp of exactly [`Stamp::encoded_bytes`] bytes.
+    ///
+    /// # Errors
+    /// [`ShardError::Stamp`] if it is damaged or of a newer version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ShardError> {
+        let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
+            return Err(ShardError::Stamp("too short"));
+        };
+        if crc32c(body) != u32::from_le_bytes(*checksum) {
+            return Err(ShardError::Stamp("checksum mismatch"));
+        }
+        if body.len() < 68 || body.get(..8) != Some(MAGIC.as_slice()) {
+            return Err(ShardError::Stamp("not a stamp"));
+        }
+        let half = |at: usize| u16::from_le_bytes([body[at], body[at + 1]]);
+        let word = |at: usize| {
+            body[at..at + 8].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+        };
+        let key = |at: usize| std::array::from_fn(|index| body[at + index]);
+        if half(8) != VERSION {
+            return Err(ShardError::Stamp("of a newer version"));
+        }
+        let rank = usize::from(half(10));
+        if body.len() != 68 + 8 * rank {
+            return Err(ShardError::Stamp("of another rank"));
+        }
+        Ok(Self {
+            identity: Identity { store: key(16), array: key(32) },
+            commit: word(48),
+            data_bytes: word(56),
+            coordinates: (0..rank).map(|axis| word(64 + 8 * axis)).collect(),
+        })
+    }
+
+    /// Holds the stamp against what its reader asked for.
+    ///
+    /// # Errors
+    /// [`ShardError::Misplaced`] if it is of another store, array or shard.
+    pub fn check(&self, identity: &Identity, coordinates: &[u64]) -> Result<(), ShardError> {
+        if self.identity.store != identity.store {
+            Err(ShardError::Misplaced("store"))
+        } else if self.identity.array != identity.array {
+            Err(ShardError::Misplaced("array"))
+        } else if self.coordinates != coordinates {
+            Err(ShardError::Misplaced("shard of the array"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp() -> Stamp {
+        Stamp {
+            identity: Identity { store: [1; 16], array: [2; 16] },
+            commit: 7,
+            data_bytes: 4096,
+            coordinates: vec![3, 0, 5],
+        }
+    }
+
+    #[test]
+    fn every_changed_bit_of_a_stamp_is_noticed() {
+        let bytes = stamp().encode();
+        assert_eq!(bytes.len() as u64, Stamp::encoded_bytes(3));
+        assert_eq!(Stamp::decode(&bytes).unwrap(), stamp());
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Stamp::decode(&flipped).is_err(), "bit {bit}");
+        }
+        for length in 0..bytes.len() {
+            assert!(Stamp::decode(&bytes[..length]).is_err(), "length {length}");
+        }
+    }
+
+    #[test]
+    fn a_stamp_of_another_place_says_which() {
+        let identity = stamp().identity;
+        assert!(stamp().check(&identity, &[3, 0, 5]).is_ok());
+        assert_eq!(
+            stamp().check(&identity, &[3, 0, 6]),
+            Err(ShardError::Misplaced("shard of the array"))
+        );
+        let other = Identity { array: [9; 16], ..identity };
+        assert_eq!(stamp().check(&other, &[3, 0, 5]), Err(ShardError::Misplaced("array")));
+    }
+
+    #[test]
+    fn an_index_with_an_entry_outside_the_object_is_refused() {
+        let extent = Extent { offset: 100, length: 50 };
+        let bytes = ShardIndex::new([None, Some(extent)]).encode(true);
+        let index = ShardIndex::decode(&bytes, true, 150).unwrap();
+        assert_eq!((index.get(0), index.get(1), index.get(2)), (None, Some(extent), None));
+        assert_eq!(index.data_end(), 150);
+        assert!(matches!(
+            ShardIndex::decode(&bytes, true, 149),
+            Err(ShardError::Entry { chunk: 1, .. })
+        ));
+        let half_missing = ShardIndex::new([Some(Extent { offset: u64::MAX, length: 1 })]);
+        assert!(ShardIndex::decode(&half_missing.encode(false), false, 10).is_err());
+        let mut flipped = bytes;
+        flipped[17] ^= 1;
+        assert!(matches!(
+            ShardIndex::decode(&flipped, true, 150),
+            Err(ShardError::IndexChecksum { .. })
+        ));
+    }
+}

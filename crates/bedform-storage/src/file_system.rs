@@ -1,0 +1,261 @@
+//! The system calls that local storage is made of, as a seam.
+//!
+//! [`LocalStorage`](crate::LocalStorage) holds the protocol: what is written, synced and renamed in
+//! which order. A [`FileSystem`] holds the calls. So the same protocol runs on the real system
+//! ([`OsFileSystem`](crate::OsFileSystem)) and on a simulated one whose power can be cut after any
+//! call.
+//!
+//! Paths are relative to the root that a file system was opened with and never leave it. Names are
+//! single segments inside an opened directory. Calls may fail with `EINTR` and may do less than was
+//! asked for; the protocol, not the file system, deals with both.
+
+use std::fmt::Debug;
+use std::io;
+
+use crate::Version;
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A plain file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A FIFO, socket or device.
+    Special,
+    /// The system did not say; ask [`FileSystem::stat_child`].
+    Unknown,
+}
+
+/// What the system says about a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// What it is.
+    pub kind: FileKind,
+    /// Which bytes it holds.
+    pub version: Version,
+    /// How many names it has; 0 if the last one was removed.
+    pub names: u64,
+}
+
+/// What to do with symbolic links on the way to a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// Follow them as long as they stay inside the root: for reading.
+    Inside,
+    /// Fail with `ELOOP`: for everything that changes something.
+    Refuse,
+}
+
+/// What to do where the new name exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replace {
+    /// Take its place.
+    Allow,
+    /// Fail with `EEXIST`.
+    Refuse,
+}
+
+/// How to ask for a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Until it is free.
+    Forever,
+    /// Not at all: `EWOULDBLOCK` if it is taken.
+    Never,
+}
+
+/// The calls of one system, below one root directory.
+pub trait FileSystem: Send + Sync + Debug + 'static {
+    /// An open file or directory. Dropping it closes it and gives up its lock.
+    type Handle: Send + Sync + Debug + 'static;
+
+    /// The root as a user knows it.
+    fn name(&self) -> String;
+
+    /// Opens the file `path` for reading, following links inside the root, and says what it is.
+    /// Returns at once also for a FIFO or device.
+    ///
+    /// # Errors
+    /// Of the system; `EXDEV` for a link that leaves the root.
+    fn open_file(&self, path: &str) -> io::Result<(Self::Handle, Status)>;
+
+    /// Says what `path` is, by the same way as [`FileSystem::open_file`].
+    ///
+    /// # Errors
+    /// As [`FileSystem::open_file`].
+    fn stat(&self, path: &str) -> io::Result<Status>;
+
+    /// As [`FileSystem::stat`] in a single call that may look through links out of the root: good
+    /// only to compare with what is known.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn peek(&self, path: &str) -> io::Result<Status>;
+
+    /// Opens the directory `path`; empty for the root.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn open_directory(&self, path: &str, links: Links) -> io::Result<Self::Handle>;
+
+    /// Opens the file or directory `name` in `directory` for reading, following no link.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn open_child(&self, directory: &Self::Handle, name: &str) -> io::Result<Self::Handle>;
+
+    /// Creates the file `name` in `directory` for writing; it must not exist.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn create_file(&self, directory: &Self::Handle, name: &str) -> io::Result<Self::Handle>;
+
+    /// What an opened file is.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn status(&self, handle: &Self::Handle) -> io::Result<Status>;
+
+    /// What `name` in `directory` is, following no link.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn stat_child(&self, directory: &Self::Handle, name: &str) -> io::Result<Status>;
+
+    /// Reads some bytes from `offset`: 0 at the end.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn read_at(&self, handle: &Self::Handle, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Reads some bytes from `offset` that need no wait: 0 where there are none.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn read_resident(
+        &self,
+        handle: &Self::Handle,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> io::Result<usize>;
+
+    /// Writes some of `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn write_at(&self, handle: &Self::Handle, offset: u64, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Makes a file at least `size` bytes long, with space set aside for them: a hint that makes the
+    /// writes that follow cheaper.
+    ///
+    /// # Errors
+    /// Where the place has no such way, or no space. The file is as before.
+    fn reserve(&self, handle: &Self::Handle, size: u64) -> io::Result<()>;
+
+    /// Cuts a file to `size` bytes.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn set_size(&self, handle: &Self::Handle, size: u64) -> io::Result<()>;
+
+    /// Turns writing past the page cache on or off. When on, buffers, offsets and lengths of writes
+    /// are multiples of 4,096.
+    ///
+    /// # Errors
+    /// Where the place has no such way.
+    fn set_direct(&self, handle: &Self::Handle, direct: bool) -> io::Result<()>;
+
+    /// Makes the bytes and size of a file durable.
+    ///
+    /// # Errors
+    /// Of the system; what was written is then in an unknown state.
+    fn sync_file(&self, handle: &Self::Handle) -> io::Result<()>;
+
+    /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    /// Of the system; the names are then in an unknown state.
+    fn sync_directory(&self, directory: &Self::Handle) -> io::Result<()>;
+
+    /// Closes a written file and says if the system had an error to report.
+    ///
+    /// # Errors
+    /// Of the system; the file is closed all the same.
+    fn close(&self, handle: Self::Handle) -> io::Result<()>;
+
+    /// Renames within a directory, in one step.
+    ///
+    /// # Errors
+    /// Of the system; `EINVAL` or `ENOSYS` where `Replace::Refuse` is not to be had.
+    fn rename(
+        &self,
+        directory: &Self::Handle,
+        from: &str,
+        to: &str,
+        replace: Replace,
+    ) -> io::Result<()>;
+
+    /// Gives the file `from` the second name `to`, which must not exist.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn link(&self, directory: &Self::Handle, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes the name of a file or link.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn unlink(&self, directory: &Self::Handle, name: &str) -> io::Result<()>;
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn make_directory(&self, directory: &Self::Handle, name: &str) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn remove_directory(&self, directory: &Self::Handle, name: &str) -> io::Result<()>;
+
+    /// The names in a directory, in any order; those that are not UTF-8 are left out.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn list(&self, directory: &Self::Handle) -> io::Result<Vec<(String, FileKind)>>;
+
+    /// Takes the exclusive lock of an open file or directory. Two handles of one file exclude each
+    /// other, also in one process. Dies with its owner.
+    ///
+    /// # Errors
+    /// Of the system; `EWOULDBLOCK` if it is taken and `wait` is `Never`.
+    fn lock(&self, handle: &Self::Handle, wait: Wait) -> io::Result<()>;
+
+    /// Opens the lock file `name` in `directory`, making it if it is missing.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn open_lock_file(&self, directory: &Self::Handle, name: &str) -> io::Result<Self::Handle>;
+
+    /// A number that no other caller gets, in this process or another.
+    fn token(&self) -> u64;
+
+    /// True if writing from a second thread while the caller goes on is worth while.
+    fn is_overlapped(&self) -> bool {
+        false
+    }
+}
+
+/// Calls `call` again as long as a signal interrupts it.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Objects as plain files below a directory.
+//!
+//! What it promises is the contract of [`Storage`]; how it keeps it:
+//!
+//! - An object is written under a temporary name in its own directory, synced, closed, and renamed;
+//!   then the directory is synced. A commit costs one sync of the file and one of the directory.
+//! - Conditions are checked, and names given, under the lock of the directory (`flock`): it excludes
+//!   threads and processes of one machine and dies with its holder. Where a network file system
+//!   keeps such locks to one machine, so do the conditions `Unchanged` and `None`; `Absent` is a
+//!   single call that excludes everybody everywhere.
+//! - A failed sync leaves it unknown what is on the device. It is never tried again: the handle
+//!   refuses further writes and says `Poisoned`; reads go on.
+//! - The writer of a temporary name holds its lock, so that [`Storage::sweep`] can tell what a
+//!   crashed writer left from what a live one is writing.
+//!
+//! Names that begin with `.bedform-temp-`, and the name `.bedform-lock`, are this module's own and
+//! do not appear in listings.
+
+mod names;
+mod object;
+mod publish;
+mod staging;
+mod writer;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use bedform_format::ObjectPath;
+
+use crate::file_system::{FileKind, FileSystem, Links, Wait, uninterrupted};
+use crate::{
+    Condition, Durability, Entry, Lock, Object, ObjectWriter, OsFileSystem, Storage, StorageError,
+    StorageErrorKind, Version,
+};
+use names::{is_own_name, is_temporary_name};
+use object::LocalObject;
+pub use staging::Staging;
+use writer::LocalWriter;
+
+pub(crate) type Result<T> = std::result::Result<T, StorageError>;
+
+/// Directories below each other that one call goes down: as many as a path can have.
+const DEPTH_MAX: usize = 512;
+/// Directories that a handle remembers to be durable; beyond it forgets all and syncs them again.
+const DURABLE_MAX: usize = 1 << 16;
+
+/// What a local store is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Nothing is ever written, made or deleted.
+    #[default]
+    ReadOnly,
+    /// Reads and writes below a directory that exists.
+    ReadWrite,
+    /// As `ReadWrite`; the directory is made, durably, if it is missing.
+    Create,
+}
+
+/// A directory of the local system as a [`Storage`].
+///
+/// ```
+/// use bedform_format::ObjectPath;
+/// use bedform_storage::{Condition, Durability, LocalStorage, Mode, Storage};
+///
+/// # let root = std::env::temp_dir().join(format!("bedform-doc-{}", std::process::id()));
+/// let storage = LocalStorage::open(&root, Mode::Create)?;
+/// let path = ObjectPath::parse("temperature/zarr.json").unwrap();
+/// let mut writer = storage.create(&path, Durability::Disk, None)?;
+/// writer.append(b"{}")?;
+/// writer.publish(Condition::Absent)?;
+///
+/// let mut bytes = [0; 2];
+/// storage.open(&path)?.read(0, &mut bytes)?;
+/// assert_eq!(&bytes, b"{}");
+/// # std::fs::remove_dir_all(root).unwrap();
+/// # Ok::<(), bedform_storage::StorageError>(())
+/// ```
+#[derive(Debug)]
+pub struct LocalStorage<F: FileSystem = OsFileSystem> {
+    shared: Arc<Shared<F>>,
+}
+
+impl<F: FileSystem> Clone for LocalStorage<F> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// What all clones, objects and writers of one handle have in common.
+#[derive(Debug)]
+pub(crate) struct Shared<F: FileSystem> {
+    system: F,
+    mode: Mode,
+    staging: Staging,
+    /// What failed, once a sync has.
+    poison: OnceLock<String>,
+    /// Directories whose names, up to the root, are known to be durable, with their file numbers.
+    durable: Mutex<HashMap<ObjectPath, (u64, u64)>>,
+}
+
+impl LocalStorage<OsFileSystem> {
+    /// Opens the directory `root`.
+    ///
+    /// # Errors
+    /// `NotFound` if it is missing and `mode` is not `Create`, or if it is no directory;
+    /// `PermissionDenied`, `ReadOnly`, `Io`.
+    pub fn open(root: &Path, mode: Mode) -> Result<Self> {
+        let system = match mode {
+            Mode::Create => OsFileSystem::create(root),
+            _ => OsFileSystem::open(root),
+        };
+        let system =
+            system.map_err(|error| StorageError::from_io("open", root.display(), error))?;
+        Ok(Self::over(system, mode, Staging::default()))
+    }
+}
+
+impl<F: FileSystem> LocalStorage<F> {
+    /// Storage on the root of `system`, whose writers stage bytes as `staging` says.
+    pub fn over(system: F, mode: Mode, staging: Staging) -> Self {
+        let shared = Shared {
+            system,
+            mode,
+            staging,
+            poison: OnceLock::new(),
+            durable: Mutex::new(HashMap::new()),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The file system below.
+    pub fn system(&self) -> &F {
+        &self.shared.system
+    }
+}
+
+impl<F: FileSystem> Shared<F> {
+    /// Fails if this handle does not write, or no longer does.
+    fn check_writable(&self, operation: &'static str, path: &ObjectPath) -> Result<()> {
+        if self.mode == Mode::ReadOnly {
+            return Err(StorageError::new(StorageErrorKind::ReadOnly, operation, path));
+        }
+        match self.poison.get() {
+            None => Ok(()),
+            Some(reason) => Err(StorageError {
+                kind: StorageErrorKind::Poisoned,
+                operation,
+                path: path.to_string(),
+                source: Some(io::Error::other(reason.clone())),
+            }),
+        }
+    }
+
+    /// The error for a failed sync; no more is written through this handle.
+    fn poison(&self, path: &ObjectPath, error: io::Error) -> StorageError {
+        let _ = self.poison.set(format!("cannot sync {:?}: {error}", path.as_str()));
+        StorageError {
+            kind: StorageErrorKind::Poisoned,
+            operation: "sync",
+            path: path.to_string(),
+            source: Some(error),
+        }
+    }
+
+    /// Opens the directory `path` for changes, or nothing if it is missing.
+    fn find_directory(
+        &self,
+        operation: &'static str,
+        path: &ObjectPath,
+        links: Links,
+    ) -> Result<Option<F::Handle>> {
+        match uninterrupted(|| self.system.open_directory(path.as_str(), links)) {
+            Ok(directory) => Ok(Some(directory)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StorageError::from_io(operation, path, error)),
+        }
+    }
+
+    /// Opens the directory `path` for changes, making what is missing of it.
+    fn make_directories(&self, path: &ObjectPath) -> Result<F::Handle> {
+        let fail = |error| directory_error("create", path, error);
+        let open = || self.system.open_directory(path.as_str(), Links::Refuse);
+        match uninterrupted(open) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_root() => {}
+            outcome => return outcome.map_err(fail),
+        }
+        let parent = self.make_directories(&path.parent())?;
+        match uninterrupted(|| self.system.make_directory(&parent, path.name())) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(fail(error)),
+            _ => uninterrupted(open).map_err(fail),
+        }
+    }
+
+    /// Makes the names of the directory `path` and of all above it durable, unless this handle has
+    /// done so before: somebody may have made them without, or be about to sync them.
+    fn make_path_durable(&self, path: &ObjectPath, directory: &F::Handle) -> Result<()> {
+        if path.is_root() {
+            return Ok(());
+        }
+        let fail = |error| directory_error("create", path, error);
+        let identity =
+            uninterrupted(|| self.system.status(directory)).map_err(fail)?.version.identity;
+        let durable = || self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        if durable().get(path) == Some(&identity) {
+            return Ok(());
+        }
+        let above = path.parent();
+        let parent = uninterrupted(|| self.system.open_directory(above.as_str(), Links::Refuse))
+            .map_err(fail)?;
+        self.make_path_durable(&above, &parent)?;
+        self.system.sync_directory(&parent).map_err(|error| self.poison(&above, error))?;
+        let mut known = durable();
+        if known.len() >= DURABLE_MAX {
+            known.clear();
+        }
+        known.insert(path.clone(), identity);
+        Ok(())
+    }
+
+    fn forget_durable(&self, path: &ObjectPath) {
+        let mut known = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|other, _| !other.is_within(path));
+    }
+
+    /// Deletes what is in `directory`; returns at the first failure.
+    fn empty(&self, directory: &F::Handle, path: &ObjectPath, depth: usize) -> Result<()> {
+        let fail = |error| StorageError::from_io("delete", path, error);
+        if depth >= DEPTH_MAX {
+            return Err(fail(io::Error::other("directories are nested too deeply")));
+        }
+        let system = &self.system;
+        for (name, mut kind) in uninterrupted(|| system.list(directory)).map_err(fail)? {
+            if kind == FileKind::Unknown {
+                match uninterrupted(|| system.stat_child(directory, &name)) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    outcome => kind = outcome.map_err(fail)?.kind,
+                }
+            }
+            let gone = if kind == FileKind::Directory {
+                match uninterrupted(|| system.open_child(directory, &name)) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    outcome => self.empty(&outcome.map_err(fail)?, path, depth + 1)?,
+                }
+                uninterrupted(|| system.remove_directory(directory, &name))
+            } else {
+                uninterrupted(|| system.unlink(directory, &name))
+            };
+            match gone {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// True if the entry is, or links to, a directory inside the store.
+    fn is_directory(&self, directory: &ObjectPath, name: &str, kind: FileKind) -> bool {
+        match kind {
+            FileKind::File | FileKind::Special => false,
+            FileKind::Directory => true,
+            FileKind::Link | FileKind::Unknown => directory.join(name).is_ok_and(|path| {
+                uninterrupted(|| self.system.stat(path.as_str()))
+                    .is_ok_and(|status| status.kind == FileKind::Directory)
+            }),
+        }
+    }
+}
+
+/// The error for a failure on the way to a directory that is to be changed.
+fn directory_error(operation: &'static str, path: &ObjectPath, error: io::Error) -> StorageError {
+    let not_a_directory = error.kind() == io::ErrorKind::NotADirectory;
+    let mut failure = StorageError::from_io(operation, path, error);
+    if not_a_directory {
+        failure.kind = StorageErrorKind::NotAnObject;
+    }
+    failure
+}
+
+/// Fails for names that no object can have: the root, and what this module keeps for itself.
+fn check_name(operation: &'static str, path: &ObjectPath) -> Result<()> {
+    if path.is_root() || is_own_name(path.name()) {
+        return Err(StorageError::new(StorageErrorKind::NotAnObject, operation, path));
+    }
+    Ok(())
+}
+
+impl<F: FileSystem> Storage for LocalStorage<F> {
+    fn name(&self) -> String {
+        self.shared.system.name()
+    }
+
+    fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
+        Ok(Box::new(LocalObject::open(&self.shared, path)?))
+    }
+
+    fn stat(&self, path: &ObjectPath) -> Result<Version> {
+        let status = uninterrupted(|| self.shared.system.stat(path.as_str()))
+            .map_err(|error| StorageError::from_io("stat", path, error))?;
+        object::plain(status, "stat", path)
+    }
+
+    fn create(
+        &self,
+        path: &ObjectPath,
+        durability: Durability,
+        size_hint: Option<u64>,
+    ) -> Result<Box<dyn ObjectWriter + '_>> {
+        check_name("create", path)?;
+        self.shared.check_writable("create", path)?;
+        Ok(Box::new(LocalWriter::create(&self.shared, path, durability, size_hint)?))
+    }
+
+    fn delete(
+        &self,
+        path: &ObjectPath,
+        durability: Durability,
+        condition: Condition<'_>,
+    ) -> Result<()> {
+        check_name("delete", path)?;
+        self.shared.check_writable("delete", path)?;
+        publish::delete(&self.shared, path, durability, condition)
+    }
+
+    fn delete_tree(&self, path: &ObjectPath, durability: Durability) -> Result<()> {
+        let shared = &*self.shared;
+        shared.check_writable("delete", path)?;
+        let Some(directory) = shared.find_directory("delete", path, Links::Refuse)? else {
+            return Ok(());
+        };
+        shared.forget_durable(path);
+        shared.empty(&directory, path, 0)?;
+        drop(directory);
+        let Some(parent) = shared.find_directory("delete", &path.parent(), Links::Refuse)? else {
+            return Ok(());
+        };
+        if !path.is_root() {
+            match uninterrupted(|| shared.system.remove_directory(&parent, path.name())) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(StorageError::from_io("delete", path, error));
+                }
+                _ => {}
+            }
+        }
+        if durability == Durability::Disk {
+            shared.system.sync_directory(&parent).map_err(|error| shared.poison(path, error))?;
+        }
+        Ok(())
+    }
+
+    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
+        let shared = &*self.shared;
+        let directory = match shared.find_directory("list", path, Links::Inside) {
+            Ok(Some(directory)) => directory,
+            Ok(None) => return Ok(Vec::new()),
+            // A path through a plain file leads to no directory either.
+            Err(error) if error.is_not_found() => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let found = uninterrupted(|| shared.system.list(&directory))
+            .map_err(|error| StorageError::from_io("list", path, error))?;
+        let mut entries: Vec<Entry> = found
+            .into_iter()
+            .filter(|(name, _)| !is_own_name(name) && ObjectPath::parse(name).is_ok())
+            .map(|(name, kind)| {
+                let is_directory = shared.is_directory(path, &name, kind);
+                Entry { name, is_directory }
+            })
+            .collect();
+        entries.sort_unstable();
+        Ok(entries)
+    }
+
+    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock + '_>> {
+        self.shared.check_writable("lock", path)?;
+        publish::lock(&self.shared, path)
+    }
+
+    fn sweep(&self, path: &ObjectPath) -> Result<u64> {
+        let shared = &*self.shared;
+        shared.check_writable("sweep", path)?;
+        let Some(directory) = shared.find_directory("sweep", path, Links::Refuse)? else {
+            return Ok(0);
+        };
+        let fail = |error| StorageError::from_io("sweep", path, error);
+        // Publishers give up the lock of their file before it is renamed, under this lock.
+        uninterrupted(|| shared.system.lock(&directory, Wait::Forever)).map_err(fail)?;
+        let mut swept = 0;
+        for (name, _) in uninterrupted(|| shared.system.list(&directory)).map_err(fail)? {
+            if is_temporary_name(&name)
+                && names::remove_orphan(&shared.system, &directory, &name).map_err(fail)?
+            {
+                swept += 1;
+            }
+        }
+        Ok(swept)
+    }
+}

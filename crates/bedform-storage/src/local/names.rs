@@ -1,0 +1,109 @@
+//! The names that local storage keeps for itself, and who may remove them.
+
+use std::io;
+
+use crate::file_system::{FileKind, FileSystem, Wait, uninterrupted};
+
+const TEMPORARY_PREFIX: &str = ".bedform-temp-";
+/// The file whose lock is the lock of a directory, for callers.
+pub(super) const LOCK_NAME: &str = ".bedform-lock";
+/// Names that are tried for a temporary file before giving up.
+const ATTEMPTS_MAX: usize = 16;
+
+/// True for names that do not appear in listings.
+pub(super) fn is_own_name(name: &str) -> bool {
+    name == LOCK_NAME || is_temporary_name(name)
+}
+
+/// True for the names of objects that are not yet published: the prefix, the number of the process
+/// and a token, in hexadecimal.
+pub(super) fn is_temporary_name(name: &str) -> bool {
+    let hexadecimal = |text: &str, length| {
+        text.len() == length && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    name.strip_prefix(TEMPORARY_PREFIX)
+        .and_then(|rest| rest.split_once('-'))
+        .is_some_and(|(process, token)| hexadecimal(process, 8) && hexadecimal(token, 16))
+}
+
+/// Creates a file under a new temporary name and takes its lock, which says that we live.
+pub(super) fn create_temporary<F: FileSystem>(
+    system: &F,
+    directory: &F::Handle,
+) -> io::Result<(String, F::Handle)> {
+    for _ in 0..ATTEMPTS_MAX {
+        let name = format!("{TEMPORARY_PREFIX}{:08x}-{:016x}", std::process::id(), system.token());
+        let file = match uninterrupted(|| system.create_file(directory, &name)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            outcome => outcome?,
+        };
+        match hold(system, &file) {
+            Ok(true) => return Ok((name, file)),
+            // A sweeper was quicker than our lock and has removed the name, or is about to.
+            Ok(false) => drop(file),
+            Err(error) => {
+                drop(file);
+                let _ = uninterrupted(|| system.unlink(directory, &name));
+                return Err(error);
+            }
+        }
+    }
+    Err(io::Error::other("no free temporary name"))
+}
+
+/// Takes the lock of a new temporary file; false if a sweeper was quicker.
+fn hold<F: FileSystem>(system: &F, file: &F::Handle) -> io::Result<bool> {
+    match uninterrupted(|| system.lock(file, Wait::Never)) {
+        Ok(()) => Ok(uninterrupted(|| system.status(file))?.names > 0),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        // No locks here: a sweeper cannot take one either, and so removes nothing.
+        Err(_) => Ok(true),
+    }
+}
+
+/// Removes the temporary name `name` if its writer is gone, and says whether it did.
+pub(super) fn remove_orphan<F: FileSystem>(
+    system: &F,
+    directory: &F::Handle,
+    name: &str,
+) -> io::Result<bool> {
+    let kind = match uninterrupted(|| system.stat_child(directory, name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        outcome => outcome?.kind,
+    };
+    if kind != FileKind::File {
+        return Ok(false);
+    }
+    let file = match uninterrupted(|| system.open_child(directory, name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        outcome => outcome?,
+    };
+    // Taken: the writer lives. Any other refusal: nobody can prove that it does not.
+    if uninterrupted(|| system.lock(&file, Wait::Never)).is_err() {
+        return Ok(false);
+    }
+    match uninterrupted(|| system.unlink(directory, name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        outcome => outcome.map(|()| true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_the_exact_form_are_ours_to_remove() {
+        assert!(is_temporary_name(".bedform-temp-0000002a-0123456789abcdef"));
+        for name in [
+            ".bedform-temp-",
+            ".bedform-temp-2a-0123456789abcdef",
+            ".bedform-temp-0000002a-0123456789abcdef.bak",
+            ".bedform-temp-0000002A-0123456789abcdef",
+            "bedform-temp-0000002a-0123456789abcdef",
+            ".bedform-lock",
+        ] {
+            assert!(!is_temporary_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Reading side: an opened file.
+
+use std::io;
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+
+use super::{Result, Shared};
+use crate::file_system::{FileKind, FileSystem, Status, uninterrupted};
+use crate::{Object, StorageError, StorageErrorKind, Version};
+
+/// An opened file. Its handle keeps the bytes, and the file number from being used again.
+#[derive(Debug)]
+pub(super) struct LocalObject<F: FileSystem> {
+    shared: Arc<Shared<F>>,
+    path: ObjectPath,
+    file: F::Handle,
+    version: Version,
+}
+
+/// The version, if `status` is that of a plain file.
+pub(super) fn plain(status: Status, operation: &'static str, path: &ObjectPath) -> Result<Version> {
+    if status.kind == FileKind::File {
+        Ok(status.version)
+    } else {
+        Err(StorageError::new(StorageErrorKind::NotAnObject, operation, path))
+    }
+}
+
+impl<F: FileSystem> LocalObject<F> {
+    pub(super) fn open(shared: &Arc<Shared<F>>, path: &ObjectPath) -> Result<Self> {
+        let (file, status) = uninterrupted(|| shared.system.open_file(path.as_str()))
+            .map_err(|error| StorageError::from_io("open", path, error))?;
+        let version = plain(status, "open", path)?;
+        Ok(Self { shared: Arc::clone(shared), path: path.clone(), file, version })
+    }
+
+    fn fail(&self, error: io::Error) -> StorageError {
+        StorageError::from_io("read", &self.path, error)
+    }
+}
+
+impl<F: FileSystem> Object for LocalObject<F> {
+    fn version(&self) -> &Version {
+        &self.version
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let truncated = || StorageError::new(StorageErrorKind::Truncated, "read", &self.path);
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let rest = &mut buffer[filled..];
+            let at = offset.checked_add(filled as u64).ok_or_else(truncated)?;
+            match uninterrupted(|| self.shared.system.read_at(&self.file, at, rest)) {
+                Ok(0) => return Err(truncated()),
+                Ok(count) => filled += count,
+                // Past what the system can address there is nothing.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    return Err(truncated());
+                }
+                Err(error) => return Err(self.fail(error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        uninterrupted(|| self.shared.system.read_resident(&self.file, offset, buffer))
+            .map_err(|error| self.fail(error))
+    }
+
+    fn is_current(&self) -> Result<bool> {
+        // Looking through a link that leaves the store does no harm here: what is found there can
+        // only equal our version if it is the very file that we hold.
+        match uninterrupted(|| self.shared.system.peek(self.path.as_str())) {
+            Ok(status) => Ok(status.version == self.version),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(StorageError::from_io("stat", &self.path, error)),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Giving names and taking them away, under conditions.
+
+use std::io;
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+
+use super::names::LOCK_NAME;
+use super::{Result, Shared};
+use crate::file_system::{FileSystem, Links, Replace, Status, Wait, uninterrupted};
+use crate::{Condition, Durability, Lock, StorageError, StorageErrorKind, Version};
+
+/// The lock of a directory under which names are given: held while the value lives.
+pub(super) struct NamingLock<F: FileSystem> {
+    _directory: F::Handle,
+}
+
+/// Waits for the naming lock of `directory`. Where the system has no such locks there is none, and
+/// conditions that need it fail.
+pub(super) fn naming_lock<F: FileSystem>(
+    system: &F,
+    directory: &F::Handle,
+) -> io::Result<Option<NamingLock<F>>> {
+    // A handle of its own, so that two threads exclude each other.
+    let directory = uninterrupted(|| system.open_child(directory, "."))?;
+    match uninterrupted(|| system.lock(&directory, Wait::Forever)) {
+        Ok(()) => Ok(Some(NamingLock { _directory: directory })),
+        Err(error) if is_missing_feature(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// True for the answers of systems that lack a call.
+fn is_missing_feature(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL, Errno::NOLCK]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// What `name` stands for now, if anything.
+pub(super) fn current<F: FileSystem>(
+    system: &F,
+    directory: &F::Handle,
+    name: &str,
+) -> io::Result<Option<Status>> {
+    match uninterrupted(|| system.stat_child(directory, name)) {
+        Ok(status) => Ok(Some(status)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks `condition` under the naming lock. `Absent` is left to the call that gives the name.
+pub(super) fn check_condition<F: FileSystem>(
+    shared: &Shared<F>,
+    directory: &F::Handle,
+    operation: &'static str,
+    path: &ObjectPath,
+    condition: Condition<'_>,
+    is_locked: bool,
+) -> Result<()> {
+    let Condition::Unchanged(object) = condition else { return Ok(()) };
+    let fail = |error| StorageError::from_io(operation, path, error);
+    if !is_locked {
+        return Err(fail(io::Error::other("this file system has no locks")));
+    }
+    let status = current(&shared.system, directory, path.name()).map_err(fail)?;
+    if status.is_none_or(|status| status.version != *object.version()) {
+        return Err(StorageError::new(StorageErrorKind::Conflict, operation, path));
+    }
+    Ok(())
+}
+
+/// Gives the file `temporary` the name of `path`, in one step.
+pub(super) fn give_name<F: FileSystem>(
+    system: &F,
+    directory: &F::Handle,
+    temporary: &str,
+    name: &str,
+    replace: Replace,
+) -> io::Result<()> {
+    match uninterrupted(|| system.rename(directory, temporary, name, replace)) {
+        Err(error) if replace == Replace::Refuse && is_missing_feature(&error) => {
+            uninterrupted(|| system.link(directory, temporary, name))?;
+            // What stays if this fails is a second, hidden name that a sweep removes.
+            let _ = uninterrupted(|| system.unlink(directory, temporary));
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}
+
+/// Renames the closed file `temporary`, whose version was `written`, to `path` as `condition` asks,
+/// and says which version it is now.
+pub(super) fn name_object<F: FileSystem>(
+    shared: &Shared<F>,
+    directory: &F::Handle,
+    temporary: &str,
+    path: &ObjectPath,
+    condition: Condition<'_>,
+    written: Version,
+) -> Result<Version> {
+    let fail = |error| StorageError::from_io("publish", path, error);
+    let replace = match condition {
+        Condition::Absent => Replace::Refuse,
+        _ => Replace::Allow,
+    };
+    let outcome = give_name(&shared.system, directory, temporary, path.name(), replace);
+    let status = current(&shared.system, directory, path.name());
+    match (outcome, status) {
+        (Ok(()), Ok(Some(status))) => Ok(status.version),
+        // A network file system may say that a call failed which a server has carried out.
+        (Err(_), Ok(Some(status))) if status.version.identity == written.identity => {
+            Ok(status.version)
+        }
+        (Err(error), Ok(_)) => Err(fail(error)),
+        (Err(error), Err(_)) => Err(shared.poison(path, error)),
+        // Published. That its change time is not known makes the next comparison fail, no worse.
+        (Ok(()), _) => Ok(written),
+    }
+}
+
+/// See [`Storage::delete`](crate::Storage::delete).
+pub(super) fn delete<F: FileSystem>(
+    shared: &Shared<F>,
+    path: &ObjectPath,
+    durability: Durability,
+    condition: Condition<'_>,
+) -> Result<()> {
+    let parent = path.parent();
+    let fail = |error| StorageError::from_io("delete", path, error);
+    let missing = || match condition {
+        Condition::Unchanged(_) => {
+            Err(StorageError::new(StorageErrorKind::Conflict, "delete", path))
+        }
+        _ => Ok(()),
+    };
+    let directory = match shared.find_directory("delete", &parent, Links::Refuse) {
+        Ok(Some(directory)) => directory,
+        Ok(None) => return missing(),
+        Err(error) if error.is_not_found() => return missing(),
+        Err(error) => return Err(error),
+    };
+    {
+        let lock = naming_lock(&shared.system, &directory).map_err(fail)?;
+        check_condition(shared, &directory, "delete", path, condition, lock.is_some())?;
+        match uninterrupted(|| shared.system.unlink(&directory, path.name())) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
+            _ => {}
+        }
+    }
+    // Also if it was gone: whoever deleted it may not have synced yet.
+    if durability == Durability::Disk {
+        shared.system.sync_directory(&directory).map_err(|error| shared.poison(path, error))?;
+    }
+    Ok(())
+}
+
+/// Holds the lock file of a directory.
+struct LocalLock<F: FileSystem> {
+    _file: F::Handle,
+}
+
+impl<F: FileSystem> Lock for LocalLock<F> {}
+
+/// See [`Storage::lock`](crate::Storage::lock). The lock is that of a hidden file in the directory,
+/// not that of the directory itself, so that its holder can publish there.
+pub(super) fn lock<F: FileSystem>(
+    shared: &Arc<Shared<F>>,
+    path: &ObjectPath,
+) -> Result<Box<dyn Lock>> {
+    let fail = |error| StorageError::from_io("lock", path, error);
+    let system = &shared.system;
+    loop {
+        let directory =
+            uninterrupted(|| system.open_directory(path.as_str(), Links::Refuse)).map_err(fail)?;
+        let file = uninterrupted(|| system.open_lock_file(&directory, LOCK_NAME)).map_err(fail)?;
+        uninterrupted(|| system.lock(&file, Wait::Forever)).map_err(fail)?;
+        // While we waited, the directory may have been deleted and made again.
+        let held = uninterrupted(|| system.status(&file)).map_err(fail)?.version.identity;
+        let directory = shared.find_directory("lock", path, Links::Refuse)?;
+        let named = match directory {
+            Some(directory) => current(system, &directory, LOCK_NAME).map_err(fail)?,
+            None => return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path)),
+        };
+        if named.is_some_and(|status| status.version.identity == held) {
+            return Ok(Box::new(LocalLock::<F> { _file: file }));
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Writing side: an object on its way.
+
+use std::io;
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+
+use super::staging::Stream;
+use super::{Result, Shared, names, publish};
+use crate::file_system::{FileSystem, uninterrupted};
+use crate::{Condition, Durability, ObjectWriter, StorageError, StorageErrorKind, Version};
+
+/// A file under a temporary name. Dropping it removes the name; directories that were made for it
+/// stay.
+pub(super) struct LocalWriter<F: FileSystem> {
+    shared: Arc<Shared<F>>,
+    path: ObjectPath,
+    durability: Durability,
+    position: u64,
+    temporary: Temporary<F>,
+    /// Nothing once a write has failed.
+    stream: Option<Stream<F>>,
+}
+
+/// A temporary name, removed on drop unless it was given away.
+struct Temporary<F: FileSystem> {
+    shared: Arc<Shared<F>>,
+    directory: F::Handle,
+    name: String,
+    is_ours: bool,
+}
+
+impl<F: FileSystem> Drop for Temporary<F> {
+    fn drop(&mut self) {
+        if self.is_ours {
+            // What stays behind if this fails is hidden, and a sweep removes it.
+            let _ = uninterrupted(|| self.shared.system.unlink(&self.directory, &self.name));
+        }
+    }
+}
+
+impl<F: FileSystem> LocalWriter<F> {
+    pub(super) fn create(
+        shared: &Arc<Shared<F>>,
+        path: &ObjectPath,
+        durability: Durability,
+        size_hint: Option<u64>,
+    ) -> Result<Self> {
+        let directory = shared.make_directories(&path.parent())?;
+        let (name, file) = names::create_temporary(&shared.system, &directory)
+            .map_err(|error| StorageError::from_io("create", path, error))?;
+        let temporary = Temporary { shared: Arc::clone(shared), directory, name, is_ours: true };
+        let direct = durability == Durability::Disk;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            path: path.clone(),
+            durability,
+            position: 0,
+            temporary,
+            stream: Some(Stream::new(shared, file, direct, size_hint)),
+        })
+    }
+
+    fn fail(&self, operation: &'static str, error: io::Error) -> StorageError {
+        StorageError::from_io(operation, &self.path, error)
+    }
+
+    /// Makes the bytes of `file`, and the directories that lead to it, durable.
+    fn sync(&self, file: &F::Handle) -> Result<()> {
+        self.shared
+            .system
+            .sync_file(file)
+            .map_err(|error| self.shared.poison(&self.path, error))?;
+        self.shared.make_path_durable(&self.path.parent(), &self.temporary.directory)
+    }
+
+    /// Closes `file` and gives it its name, both under the naming lock: closing gives up the lock
+    /// that keeps sweepers away from the temporary name.
+    fn name(&mut self, file: F::Handle, condition: Condition<'_>) -> Result<Version> {
+        let shared = &*self.shared;
+        let system = &shared.system;
+        let directory = &self.temporary.directory;
+        let written =
+            uninterrupted(|| system.status(&file)).map_err(|error| self.fail("publish", error))?;
+        let lock =
+            publish::naming_lock(system, directory).map_err(|error| self.fail("publish", error))?;
+        system.close(file).map_err(|error| self.fail("close", error))?;
+        publish::check_condition(
+            shared,
+            directory,
+            "publish",
+            &self.path,
+            condition,
+            lock.is_some(),
+        )?;
+        let version = publish::name_object(
+            shared,
+            directory,
+            &self.temporary.name,
+            &self.path,
+            condition,
+            written.version,
+        )?;
+        self.temporary.is_ours = false;
+        Ok(version)
+    }
+}
+
+impl<F: FileSystem> ObjectWriter for LocalWriter<F> {
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let Some(stream) = &mut self.stream else {
+            return Err(StorageError::new(StorageErrorKind::Io, "write", &self.path));
+        };
+        if let Err(error) = stream.append(bytes) {
+            self.stream = None;
+            return Err(self.fail("write", error));
+        }
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn publish(mut self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
+        self.shared.check_writable("publish", &self.path)?;
+        let Some(stream) = self.stream.take() else {
+            return Err(StorageError::new(StorageErrorKind::Io, "publish", &self.path));
+        };
+        let file = stream.finish().map_err(|error| self.fail("write", error))?;
+        if self.durability == Durability::Disk {
+            self.sync(&file)?;
+        }
+        let version = self.name(file, condition)?;
+        if self.durability == Durability::Disk {
+            let outcome = self.shared.system.sync_directory(&self.temporary.directory);
+            outcome.map_err(|error| self.shared.poison(&self.path, error))?;
+        }
+        Ok(version)
+    }
+}

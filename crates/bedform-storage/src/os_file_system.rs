@@ -1,0 +1,302 @@
+//! The real system, through its calls on directories.
+//!
+//! The root is held as a directory handle. Every path is resolved below it by `openat2`, so that
+//! neither a link in the data nor a rename while we look leads out of it; where a kernel or sandbox
+//! refuses `openat2`, path segments are opened one by one and no link is followed at all.
+
+use std::ffi::OsStr;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::fs::{
+    AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags,
+    ResolveFlags, Statx, StatxFlags,
+};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::Version;
+use crate::file_system::{FileKind, FileSystem, Links, Replace, Status, Wait};
+
+const COMMON: OFlags = OFlags::CLOEXEC.union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::DIRECTORY);
+const ASKED: StatxFlags = StatxFlags::BASIC_STATS;
+
+/// The system's own files below one directory.
+#[derive(Debug)]
+pub struct OsFileSystem {
+    root: OwnedFd,
+    path: PathBuf,
+    /// False once the system has refused `openat2`.
+    resolves: AtomicBool,
+    tokens: AtomicU64,
+}
+
+impl OsFileSystem {
+    /// Holds the directory `root`, which must exist.
+    ///
+    /// # Errors
+    /// Of the system.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(root, flags, Mode::empty())?;
+        Ok(Self {
+            root: handle,
+            path: root.to_owned(),
+            resolves: AtomicBool::new(true),
+            tokens: AtomicU64::new(0),
+        })
+    }
+
+    /// Makes the directory `root` and its missing parents, durably, and holds it.
+    ///
+    /// # Errors
+    /// Of the system.
+    pub fn create(root: &Path) -> io::Result<Self> {
+        let absolute = std::path::absolute(root)?;
+        let missing: Vec<_> = absolute.ancestors().take_while(|path| !path.is_dir()).collect();
+        for directory in missing.into_iter().rev() {
+            match std::fs::create_dir(directory) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            if let Some(parent) = directory.parent() {
+                std::fs::File::open(parent)?.sync_all()?;
+            }
+        }
+        Self::open(root)
+    }
+
+    fn resolve(&self, path: &str, flags: OFlags, links: Links) -> rustix::io::Result<OwnedFd> {
+        let path = if path.is_empty() { "." } else { path };
+        if self.resolves.load(Ordering::Relaxed) {
+            let mut rule = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+            if links == Links::Refuse {
+                rule |= ResolveFlags::NO_SYMLINKS;
+            }
+            match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), rule) {
+                // EPERM is what sandboxes answer to calls that they do not know.
+                Err(Errno::NOSYS | Errno::PERM) => self.resolves.store(false, Ordering::Relaxed),
+                // A rename somewhere on the way was seen: the kernel asks to look again.
+                Err(Errno::AGAIN) => return self.walk(path, flags),
+                outcome => return outcome,
+            }
+        }
+        self.walk(path, flags)
+    }
+
+    /// Opens `path` segment by segment, following no link.
+    fn walk(&self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let (head, last) = path.rsplit_once('/').unwrap_or(("", path));
+        let mut directory: Option<OwnedFd> = None;
+        for segment in head.split('/').filter(|segment| !segment.is_empty()) {
+            let from = directory.as_ref().unwrap_or(&self.root);
+            directory = Some(rustix::fs::openat(from, segment, step, Mode::empty())?);
+        }
+        let from = directory.as_ref().unwrap_or(&self.root);
+        let opened = rustix::fs::openat(from, last, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        if flags.contains(OFlags::PATH) && is_link(&opened)? {
+            return Err(Errno::LOOP);
+        }
+        Ok(opened)
+    }
+}
+
+fn is_link(handle: &OwnedFd) -> rustix::io::Result<bool> {
+    let status = rustix::fs::fstat(handle)?;
+    Ok(FileType::from_raw_mode(status.st_mode) == FileType::Symlink)
+}
+
+fn kind(file_type: FileType) -> FileKind {
+    match file_type {
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Link,
+        FileType::Unknown => FileKind::Unknown,
+        _ => FileKind::Special,
+    }
+}
+
+fn status_of(answer: &Statx) -> Status {
+    let time = |stamp: rustix::fs::StatxTimestamp| {
+        stamp.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(stamp.tv_nsec))
+    };
+    Status {
+        kind: kind(FileType::from_raw_mode(RawMode::from(answer.stx_mode))),
+        version: Version {
+            size: answer.stx_size,
+            modified_ns: time(answer.stx_mtime),
+            changed_ns: time(answer.stx_ctime),
+            identity: (
+                u64::from(answer.stx_dev_major) << 32 | u64::from(answer.stx_dev_minor),
+                answer.stx_ino,
+            ),
+        },
+        names: u64::from(answer.stx_nlink),
+    }
+}
+
+impl FileSystem for OsFileSystem {
+    type Handle = OwnedFd;
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn open_file(&self, path: &str) -> io::Result<(OwnedFd, Status)> {
+        let handle = self.resolve(path, OFlags::RDONLY | COMMON, Links::Inside)?;
+        let status = self.status(&handle)?;
+        Ok((handle, status))
+    }
+
+    fn stat(&self, path: &str) -> io::Result<Status> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        self.status(&self.resolve(path, flags, Links::Inside)?)
+    }
+
+    fn peek(&self, path: &str) -> io::Result<Status> {
+        Ok(status_of(&rustix::fs::statx(&self.root, path, AtFlags::empty(), ASKED)?))
+    }
+
+    fn open_directory(&self, path: &str, links: Links) -> io::Result<OwnedFd> {
+        Ok(self.resolve(path, DIRECTORY, links)?)
+    }
+
+    fn open_child(&self, directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | COMMON;
+        Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?)
+    }
+
+    fn create_file(&self, directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | COMMON;
+        Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))?)
+    }
+
+    fn status(&self, handle: &OwnedFd) -> io::Result<Status> {
+        Ok(status_of(&rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, ASKED)?))
+    }
+
+    fn stat_child(&self, directory: &OwnedFd, name: &str) -> io::Result<Status> {
+        Ok(status_of(&rustix::fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, ASKED)?))
+    }
+
+    fn read_at(&self, handle: &OwnedFd, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::pread(handle, buffer, offset)?)
+    }
+
+    fn read_resident(&self, handle: &OwnedFd, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut parts = [io::IoSliceMut::new(buffer)];
+        match rustix::io::preadv2(handle, &mut parts, offset, ReadWriteFlags::NOWAIT) {
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(0),
+            outcome => Ok(outcome?),
+        }
+    }
+
+    fn write_at(&self, handle: &OwnedFd, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::pwrite(handle, bytes, offset)?)
+    }
+
+    fn reserve(&self, handle: &OwnedFd, size: u64) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(handle, FallocateFlags::empty(), 0, size)?)
+    }
+
+    fn set_size(&self, handle: &OwnedFd, size: u64) -> io::Result<()> {
+        Ok(rustix::fs::ftruncate(handle, size)?)
+    }
+
+    fn set_direct(&self, handle: &OwnedFd, direct: bool) -> io::Result<()> {
+        let flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
+        Ok(rustix::fs::fcntl_setfl(handle, flags)?)
+    }
+
+    fn sync_file(&self, handle: &OwnedFd) -> io::Result<()> {
+        Ok(rustix::fs::fsync(handle)?)
+    }
+
+    fn sync_directory(&self, directory: &OwnedFd) -> io::Result<()> {
+        Ok(rustix::fs::fsync(directory)?)
+    }
+
+    #[allow(unsafe_code)]
+    fn close(&self, handle: OwnedFd) -> io::Result<()> {
+        // SAFETY: the number comes from an OwnedFd that was just given up, so it is open, ours, and
+        // used by nobody else; it is not used after this call, which closes it also on an error.
+        match unsafe { rustix::io::try_close(handle.into_raw_fd()) } {
+            // Linux has closed the file by then; there is nothing to do again.
+            Err(Errno::INTR) => Ok(()),
+            outcome => Ok(outcome?),
+        }
+    }
+
+    fn rename(
+        &self,
+        directory: &OwnedFd,
+        from: &str,
+        to: &str,
+        replace: Replace,
+    ) -> io::Result<()> {
+        let flags = match replace {
+            Replace::Allow => RenameFlags::empty(),
+            Replace::Refuse => RenameFlags::NOREPLACE,
+        };
+        Ok(rustix::fs::renameat_with(directory, from, directory, to, flags)?)
+    }
+
+    fn link(&self, directory: &OwnedFd, from: &str, to: &str) -> io::Result<()> {
+        Ok(rustix::fs::linkat(directory, from, directory, to, AtFlags::empty())?)
+    }
+
+    fn unlink(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(directory, name, AtFlags::empty())?)
+    }
+
+    fn make_directory(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {
+        Ok(rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(0o777))?)
+    }
+
+    fn remove_directory(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR)?)
+    }
+
+    fn list(&self, directory: &OwnedFd) -> io::Result<Vec<(String, FileKind)>> {
+        let mut entries = Vec::new();
+        for entry in Dir::read_from(directory)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            match name.to_str() {
+                None | Some("." | "..") => {}
+                Some(name) => entries.push((name.to_owned(), kind(entry.file_type()))),
+            }
+        }
+        Ok(entries)
+    }
+
+    fn lock(&self, handle: &OwnedFd, wait: Wait) -> io::Result<()> {
+        let operation = match wait {
+            Wait::Forever => FlockOperation::LockExclusive,
+            Wait::Never => FlockOperation::NonBlockingLockExclusive,
+        };
+        Ok(rustix::fs::flock(handle, operation)?)
+    }
+
+    fn open_lock_file(&self, directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | COMMON;
+        Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))?)
+    }
+
+    fn token(&self) -> u64 {
+        // Each RandomState has keys of its own from the system's random source.
+        let mut hasher = RandomState::new().build_hasher();
+        hasher.write_u64(self.tokens.fetch_add(1, Ordering::Relaxed));
+        hasher.write_u32(std::process::id());
+        hasher.finish()
+    }
+
+    fn is_overlapped(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,136 @@
+//! Local files: what only the real system can show.
+
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bedform_format::ObjectPath;
+use bedform_storage::{
+    Condition, Durability, LocalStorage, Mode, Object, Storage, StorageErrorKind,
+};
+
+/// A directory that goes away with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("bedform-local-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn path(text: &str) -> ObjectPath {
+    ObjectPath::parse(text).unwrap()
+}
+
+fn put(storage: &dyn Storage, name: &str, bytes: &[u8]) {
+    let mut writer = storage.create(&path(name), Durability::Disk, None).unwrap();
+    writer.append(bytes).unwrap();
+    writer.publish(Condition::None).unwrap();
+}
+
+fn get(object: &dyn Object) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(object.version().size).unwrap()];
+    object.read(0, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn links_are_followed_inside_the_root_and_nowhere_else() {
+    let (scratch, outside) = (Scratch::new(), Scratch::new());
+    let storage = LocalStorage::open(&scratch.0, Mode::ReadWrite).unwrap();
+    put(&storage, "a/real", b"inside");
+    std::fs::write(outside.0.join("secret"), b"outside").unwrap();
+    symlink("real", scratch.0.join("a/relative")).unwrap();
+    symlink("a", scratch.0.join("b")).unwrap();
+    symlink(outside.0.join("secret"), scratch.0.join("a/absolute")).unwrap();
+    symlink(&outside.0, scratch.0.join("c")).unwrap();
+
+    assert_eq!(get(&*storage.open(&path("a/relative")).unwrap()), b"inside");
+    assert_eq!(get(&*storage.open(&path("b/real")).unwrap()), b"inside");
+    for name in ["a/absolute", "c/secret"] {
+        let kind = storage.open(&path(name)).unwrap_err().kind;
+        assert_eq!(kind, StorageErrorKind::NotAnObject, "{name}");
+        let kind = storage.stat(&path(name)).unwrap_err().kind;
+        assert_eq!(kind, StorageErrorKind::NotAnObject, "{name}");
+    }
+    for name in ["b/new", "c/new"] {
+        let error = storage.create(&path(name), Durability::Disk, None).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind, StorageErrorKind::NotAnObject, "{name}");
+    }
+    assert!(storage.delete(&path("c/secret"), Durability::Disk, Condition::None).is_err());
+    storage.delete_tree(&path("a"), Durability::Disk).unwrap();
+    assert!(outside.0.join("secret").exists());
+}
+
+#[test]
+fn a_fifo_a_directory_and_a_socket_are_refused_without_waiting() {
+    let scratch = Scratch::new();
+    let storage = LocalStorage::open(&scratch.0, Mode::ReadWrite).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        scratch.0.join("fifo"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    std::fs::create_dir(scratch.0.join("directory")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(scratch.0.join("socket")).unwrap();
+    for name in ["fifo", "directory", "socket"] {
+        let kind = storage.open(&path(name)).unwrap_err().kind;
+        assert_eq!(kind, StorageErrorKind::NotAnObject, "{name}");
+    }
+}
+
+#[test]
+fn a_missing_root_is_made_only_when_asked() {
+    let scratch = Scratch::new();
+    let root = scratch.0.join("deep/er");
+    let kind = LocalStorage::open(&root, Mode::ReadWrite).unwrap_err().kind;
+    assert_eq!(kind, StorageErrorKind::NotFound);
+    put(&LocalStorage::open(&root, Mode::Create).unwrap(), "x", b"1");
+    let reader = LocalStorage::open(&root, Mode::ReadOnly).unwrap();
+    assert_eq!(get(&*reader.open(&path("x")).unwrap()), b"1");
+    let error = reader.create(&path("y"), Durability::Disk, None).map(|_| ()).unwrap_err();
+    assert_eq!(error.kind, StorageErrorKind::ReadOnly);
+}
+
+#[test]
+fn large_objects_of_any_length_come_back_as_written() {
+    let scratch = Scratch::new();
+    let storage = LocalStorage::open(&scratch.0, Mode::ReadWrite).unwrap();
+    let pattern: Vec<u8> =
+        (0..9_437_189u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for (size, piece) in [
+        (0, 1),
+        (1 << 20, 4096),
+        ((1 << 20) + 1, 1000),
+        (4 << 20, 2_097_156),
+        ((4 << 20) + 4096, 1 << 22),
+        (9_437_189, 2_097_156),
+    ] {
+        for durability in [Durability::Disk, Durability::Process] {
+            let name = path("large");
+            let mut writer = storage.create(&name, durability, Some(size as u64)).unwrap();
+            for bytes in pattern[..size].chunks(piece) {
+                writer.append(bytes).unwrap();
+            }
+            assert_eq!(writer.position(), size as u64);
+            let version = writer.publish(Condition::None).unwrap();
+            assert_eq!(version, storage.stat(&name).unwrap());
+            let read = get(&*storage.open(&name).unwrap());
+            assert!(read == pattern[..size], "{size} bytes in pieces of {piece}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Arrays: what they are, reading them, writing to them.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`source`] | where the objects of a Zarr array are, and what their tails say |
+//! | `read` | reads of a selection into a buffer |
+//! | `write` | writes to a selection, appends, changes of shape |
+
+mod read;
+pub(crate) mod source;
+mod write;
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bedform_format::metadata::{ArrayMetadata, Encoding, Identity, ShardEncoding};
+use bedform_format::{CodecChain, DataType, ObjectPath};
+use bedform_geometry::{ChunkGrid, Order};
+use serde_json::{Map, Value};
+
+use crate::codec::ChunkCodec;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{ArrayDocument, Shared};
+
+pub use write::{Append, Elements, append};
+
+/// An array of a store. Cheap to clone; safe to share between threads.
+#[derive(Debug, Clone)]
+pub struct Array {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) path: ObjectPath,
+    state: Arc<RwLock<Arc<ArrayState>>>,
+}
+
+/// What is known of an array, as of one version of its documents.
+#[derive(Debug)]
+pub(crate) struct ArrayState {
+    pub(crate) metadata: ArrayMetadata,
+    /// The document that the metadata are from.
+    pub(crate) document: Value,
+    /// The array cut into chunks (the unit of encoding).
+    pub(crate) grid: ChunkGrid,
+    /// Chunks of an object along each axis; all ones for arrays without shards.
+    pub(crate) per_object: Vec<u64>,
+    pub(crate) codec: ChunkCodec,
+    pub(crate) order: Order,
+    /// Bytes of an element in a buffer; text is held as numbers of texts.
+    pub(crate) item_size: usize,
+    /// Tells this opened array's chunks from others' in the cache.
+    pub(crate) number: u64,
+    source: Option<ArrayDocument>,
+}
+
+/// Bytes of the number that stands for a text in buffers.
+pub(crate) const TEXT_ITEM: usize = 8;
+
+impl ArrayState {
+    fn new(
+        shared: &Shared,
+        metadata: ArrayMetadata,
+        document: Value,
+        source: Option<ArrayDocument>,
+    ) -> Result<Self> {
+        let (chunk_shape, chain) = inner(&metadata)?;
+        let grid = ChunkGrid::new(metadata.shape.clone(), chunk_shape.to_vec())?;
+        let per_object = metadata
+            .chunk_shape
+            .iter()
+            .zip(chunk_shape)
+            .map(|(object, chunk)| object / chunk)
+            .collect();
+        let codec = ChunkCodec::new(chain, metadata.data_type, chunk_shape);
+        // An order that this version does not know only costs speed.
+        let order =
+            metadata.order.as_deref().and_then(|name| name.parse().ok()).unwrap_or(Order::RowMajor);
+        Ok(Self {
+            item_size: metadata.data_type.item_size().unwrap_or(TEXT_ITEM),
+            number: shared.number(),
+            metadata,
+            document,
+            grid,
+            per_object,
+            codec,
+            order,
+            source,
+        })
+    }
+
+    /// The shard encoding, if the array is sharded.
+    pub(crate) fn shard(&self) -> Option<&ShardEncoding> {
+        self.metadata.shard()
+    }
+
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.metadata.identity.as_ref()
+    }
+
+    pub(crate) fn is_text(&self) -> bool {
+        self.metadata.data_type == DataType::String
+    }
+}
+
+/// The shape and codecs of the unit of encoding.
+fn inner(metadata: &ArrayMetadata) -> Result<(&[u64], &CodecChain)> {
+    match &metadata.encoding {
+        Encoding::Chunk(chain) => Ok((&metadata.chunk_shape, chain)),
+        Encoding::Shard(shard) => match &*shard.inner {
+            Encoding::Chunk(chain) => Ok((&shard.chunk_shape, chain)),
+            Encoding::Shard(_) => Err(Error::new(
+                ErrorKind::Unsupported,
+                "shards within shards are not supported; read the array with another library and \
+                 convert it",
+            )),
+        },
+    }
+}
+
+impl Array {
+    pub(crate) fn open(shared: Arc<Shared>, path: ObjectPath) -> Result<Self> {
+        let state = load(&shared, &path)?;
+        Ok(Self { shared, path, state: Arc::new(RwLock::new(Arc::new(state))) })
+    }
+
+    /// An array whose creation is not yet committed.
+    pub(crate) fn draft(
+        shared: Arc<Shared>,
+        path: ObjectPath,
+        metadata: ArrayMetadata,
+        document: Value,
+    ) -> Result<Self> {
+        let state = ArrayState::new(&shared, metadata, document, None)?;
+        Ok(Self { shared, path, state: Arc::new(RwLock::new(Arc::new(state))) })
+    }
+
+    /// The array's path in its store.
+    pub fn path(&self) -> &ObjectPath {
+        &self.path
+    }
+
+    /// The array as a user knows it.
+    pub fn name(&self) -> String {
+        self.shared.name_of(&self.path)
+    }
+
+    /// What is known of the array, looked up again if the store's freshness asks for it and another
+    /// writer (or another handle) has changed it.
+    pub(crate) fn state(&self) -> Result<Arc<ArrayState>> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let current = match &state.source {
+            Some(source) => self.shared.documents.is_current(&self.shared, source)?,
+            None => true,
+        };
+        if current { Ok(state) } else { self.reload() }
+    }
+
+    /// What storage has on the array now.
+    pub(crate) fn reload(&self) -> Result<Arc<ArrayState>> {
+        let state = Arc::new(load(&self.shared, &self.path)?);
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = state.clone();
+        Ok(state)
+    }
+
+    /// Elements along each axis.
+    ///
+    /// # Errors
+    /// Of looking up the array again.
+    pub fn shape(&self) -> Result<Vec<u64>> {
+        Ok(self.state()?.metadata.shape.clone())
+    }
+
+    /// The array's description.
+    ///
+    /// # Errors
+    /// Of looking up the array again.
+    pub fn metadata(&self) -> Result<ArrayMetadata> {
+        Ok(self.state()?.metadata.clone())
+    }
+
+    /// The order of the chunks in the shards that Bedform writes to this array.
+    ///
+    /// # Errors
+    /// Of looking up the array again.
+    pub fn order(&self) -> Result<Order> {
+        Ok(self.state()?.order)
+    }
+
+    /// The user's attributes.
+    ///
+    /// # Errors
+    /// Of looking up the array again.
+    pub fn attributes(&self) -> Result<Map<String, Value>> {
+        Ok(self.state()?.metadata.attributes.clone())
+    }
+}
+
+fn load(shared: &Shared, path: &ObjectPath) -> Result<ArrayState> {
+    let source = shared.documents.array(shared, path)?;
+    ArrayState::new(shared, source.metadata.clone(), source.document.clone(), Some(source))
+        .map_err(|error| error.at(shared.name_of(path)))
+}

@@ -1,0 +1,155 @@
+//! Where the objects of a Zarr array are, and what their tails say.
+
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use bedform_format::shard::{ShardError, ShardIndex, Stamp};
+use bedform_storage::{Object, Version};
+
+use super::ArrayState;
+use crate::error::{Error, Result};
+use crate::read::locate::{ChunkSource, OpenObject, Places};
+use crate::store::Shared;
+
+/// The objects of one array, as of one state of its metadata.
+pub(crate) struct ZarrSource<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) path: &'a ObjectPath,
+    pub(crate) state: &'a ArrayState,
+}
+
+impl ZarrSource<'_> {
+    /// The path of the object at `coordinates` in the grid of objects.
+    pub(crate) fn object_path(&self, coordinates: &[u64]) -> Result<ObjectPath> {
+        Ok(self.path.join(&self.state.metadata.keys.name(coordinates))?)
+    }
+
+    /// Opens the object at `coordinates`; `None` if there is none.
+    pub(crate) fn open_object(&self, coordinates: &[u64]) -> Result<Option<Arc<dyn Object>>> {
+        match self.shared.storage.open(&self.object_path(coordinates)?) {
+            Ok(object) => Ok(Some(Arc::from(object))),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The object's name, for messages.
+    pub(crate) fn object_name_of(&self, coordinates: &[u64]) -> String {
+        match self.object_path(coordinates) {
+            Ok(path) => self.shared.name_of(&path),
+            Err(_) => format!("{} {coordinates:?}", self.shared.name_of(self.path)),
+        }
+    }
+
+    /// The coordinates of every object that is there, inside the array's shape or not.
+    pub(crate) fn existing(&self) -> Result<Vec<Vec<u64>>> {
+        let keys = self.state.metadata.keys;
+        let rank = self.state.metadata.rank();
+        let mut found = Vec::new();
+        // Names of one segment lie in the array's directory, the others `rank` levels deep.
+        let mut pending = vec![(self.path.clone(), String::new())];
+        while let Some((directory, prefix)) = pending.pop() {
+            for entry in self.shared.storage.list(&directory)? {
+                let name = if prefix.is_empty() {
+                    entry.name.clone()
+                } else {
+                    format!("{prefix}/{}", entry.name)
+                };
+                if entry.is_directory {
+                    if name.split('/').count() <= rank {
+                        pending.push((directory.join(&entry.name)?, name));
+                    }
+                } else if let Some(coordinates) = keys.parse(&name, rank) {
+                    found.push(coordinates);
+                }
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// The index of an opened shard, from the cache if it is there; and the bytes read for it.
+    fn index(
+        &self,
+        coordinates: &[u64],
+        object: &dyn Object,
+    ) -> Result<(Arc<ShardIndex>, Option<u64>)> {
+        let key = self.object_path(coordinates)?;
+        let kept = self.shared.indexes.get(&key, |(version, _)| version == object.version());
+        if let Some((_, index)) = kept {
+            return Ok((index, None));
+        }
+        let (index, bytes) = self.read_index(coordinates, object)?;
+        let index = Arc::new(index);
+        let memory = index.memory_bytes() as u64 + 256;
+        let entry: (Version, _) = (object.version().clone(), index.clone());
+        self.shared.indexes.put(key, entry, memory);
+        Ok((index, Some(bytes)))
+    }
+
+    /// Reads the index of a shard and checks the stamp before it; gives the bytes read, too.
+    pub(crate) fn read_index(
+        &self,
+        coordinates: &[u64],
+        object: &dyn Object,
+    ) -> Result<(ShardIndex, u64)> {
+        let damaged = |error| Error::corrupt(self.object_name_of(coordinates), error);
+        let Some(shard) = self.state.shard() else {
+            return Err(Error::invalid("the array has no shards"));
+        };
+        let chunks: u64 = self.state.per_object.iter().product();
+        let index_bytes = ShardIndex::encoded_bytes(chunks, shard.index_checked);
+        let size = object.version().size;
+        if size < index_bytes {
+            return Err(damaged(ShardError::TooSmall { size, needed: index_bytes }));
+        }
+        let stamped = self.state.identity().filter(|_| !shard.index_at_start);
+        let stamp_bytes = stamped.map_or(0, |_| Stamp::encoded_bytes(self.state.metadata.rank()));
+        let tail_bytes = (index_bytes + stamp_bytes).min(size);
+        let offset = if shard.index_at_start { 0 } else { size - tail_bytes };
+        let mut tail = vec![0; usize::try_from(tail_bytes).unwrap_or(usize::MAX)];
+        object.read(offset, &mut tail)?;
+        let split = usize::try_from(tail_bytes - index_bytes).unwrap_or(usize::MAX);
+        let (before, index) = tail.split_at(split);
+        let index = ShardIndex::decode(index, shard.index_checked, size).map_err(damaged)?;
+        if let Some(identity) = stamped {
+            let end = index.data_end();
+            let index_start = size - index_bytes;
+            // A foreign writer leaves no room before the index; any other gap is damage.
+            if end != index_start {
+                if end + stamp_bytes != index_start {
+                    return Err(Error::corrupt(
+                        self.object_name_of(coordinates),
+                        format!("{} bytes before the index belong to nothing", index_start - end),
+                    ));
+                }
+                Stamp::decode(before)
+                    .and_then(|stamp| stamp.check(identity, coordinates))
+                    .map_err(damaged)?;
+            }
+        }
+        Ok((index, tail_bytes))
+    }
+}
+
+impl ChunkSource for ZarrSource<'_> {
+    fn open(&self, coordinates: &[u64]) -> Result<Option<OpenObject>> {
+        let Some(object) = self.open_object(coordinates)? else { return Ok(None) };
+        let (places, index_bytes) = if self.state.shard().is_some() {
+            let (index, bytes) = self.index(coordinates, &*object)?;
+            (Places::Index(index), bytes)
+        } else {
+            (Places::Whole(object.version().size), None)
+        };
+        Ok(Some(OpenObject {
+            object,
+            places,
+            index_requests: u64::from(index_bytes.is_some()),
+            index_bytes: index_bytes.unwrap_or(0),
+        }))
+    }
+
+    fn object_name(&self, coordinates: &[u64]) -> String {
+        self.object_name_of(coordinates)
+    }
+}

@@ -1,0 +1,279 @@
+//! Writes to a selection, appends and changes of shape.
+
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use bedform_geometry::{AxisRange, AxisSelection, Selection};
+use bedform_storage::Lock;
+use serde_json::json;
+
+use super::source::ZarrSource;
+use super::{Array, ArrayState};
+use crate::error::{Error, ErrorKind, Result};
+use crate::read::plan::Plan;
+use crate::store::{Shared, commit, publish};
+use crate::write::WriteStatistics;
+use crate::write::elements::Input;
+use crate::write::object::ObjectWrite;
+use crate::write::region::write_plan;
+
+/// Elements to write, in C order.
+#[derive(Debug, Clone, Copy)]
+pub enum Elements<'a> {
+    /// Fixed-size elements in the machine's byte order.
+    Bytes(&'a [u8]),
+    /// Texts.
+    Text(&'a [&'a str]),
+}
+
+impl Array {
+    /// Writes `elements` to `selection`. Atomic per shard, durable on return; merges with what other
+    /// writers put into the same shards meanwhile.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, `InvalidArgument` by the selection or the number of elements; `ReadOnly`,
+    /// `NoSpace`, `Conflict`, `Corrupt` if a chunk to merge with is damaged. Shards written before the
+    /// error stay written.
+    pub fn write(
+        &self,
+        selection: &Selection,
+        elements: Elements<'_>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<WriteStatistics> {
+        self.shared.check_writable()?;
+        let state = self.state()?;
+        self.write_state(&state, selection, elements, None, interrupted)
+    }
+
+    fn write_state(
+        &self,
+        state: &ArrayState,
+        selection: &Selection,
+        elements: Elements<'_>,
+        valid: Option<&[u64]>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<WriteStatistics> {
+        if state.metadata.zarr_format != 3 {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{} is Zarr v2, which Bedform only reads", self.name()),
+            ));
+        }
+        let plan = super::read::plan(state, selection).map_err(|error| error.at(&self.path))?;
+        let source = ZarrSource { shared: &self.shared, path: &self.path, state };
+        let mut numbers = Vec::new();
+        let input = match (elements, state.is_text()) {
+            (Elements::Bytes(bytes), false) => Input::Bytes(bytes),
+            (Elements::Text(texts), true) => {
+                numbers.extend((1..=texts.len() as u64).flat_map(u64::to_le_bytes));
+                Input::Text(texts, &numbers)
+            }
+            _ => {
+                return Err(Error::invalid(format!(
+                    "{} holds {}, and was given something else",
+                    self.name(),
+                    state.metadata.data_type
+                )));
+            }
+        };
+        check_count(&plan, &input, &self.path)?;
+        write_plan(&source, &plan, input, valid, interrupted)
+    }
+
+    /// Appends `elements`, an array of `shape`, behind the last element along `axis`. Readers see
+    /// all of it or nothing; durable on return. Returns where the new elements start along `axis`.
+    ///
+    /// # Errors
+    /// As [`Array::write`]; after an error the array is as before.
+    pub fn append(
+        &self,
+        axis: usize,
+        shape: &[u64],
+        elements: Elements<'_>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<u64> {
+        let part = Append { array: self, axis, shape, elements };
+        let starts = append(std::slice::from_ref(&part), interrupted)?;
+        Ok(starts.first().copied().unwrap_or(0))
+    }
+
+    /// Changes the shape. New elements are the fill value, also where the array once was larger.
+    /// Readers see the old shape or the new one; durable on return.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another rank; `ReadOnly`, those of storage.
+    pub fn resize(&self, shape: &[u64]) -> Result<()> {
+        self.shared.check_writable()?;
+        let _lock = self.lock()?;
+        let state = self.reload()?;
+        let old = &state.metadata.shape;
+        if shape.len() != old.len() {
+            return Err(Error::invalid(format!(
+                "{} has {} axes, the new shape {shape:?} has {}",
+                self.name(),
+                old.len(),
+                shape.len()
+            )));
+        }
+        let grown = self.with_shape(&state, shape)?;
+        let grows = shape.iter().zip(old).any(|(new, old)| new > old);
+        if grows {
+            // What crashed appends or earlier shrinking left behind must not come to light.
+            self.clean_outside(&state, old)?;
+        }
+        commit_shapes(&self.shared, &[(&self.path, &grown)])?;
+        if !grows {
+            self.clean_outside(&grown, shape)?;
+        }
+        self.reload()?;
+        Ok(())
+    }
+
+    /// The lock under which the array's shape changes.
+    fn lock(&self) -> Result<Box<dyn Lock + '_>> {
+        Ok(self.shared.storage.lock(&self.path)?)
+    }
+
+    /// The array as it would be with another shape.
+    fn with_shape(&self, state: &ArrayState, shape: &[u64]) -> Result<ArrayState> {
+        let mut document = state.document.clone();
+        document["shape"] = json!(shape);
+        let metadata =
+            bedform_format::metadata::parse_array(&document, &self.shared.options.limits)
+                .map_err(|error| Error::invalid(format!("{}: {error}", self.name())))?;
+        ArrayState::new(&self.shared, metadata, document, None)
+    }
+
+    /// Removes objects outside `shape`, and makes fill values of stored elements outside it.
+    fn clean_outside(&self, state: &ArrayState, shape: &[u64]) -> Result<()> {
+        let source = ZarrSource { shared: &self.shared, path: &self.path, state };
+        let object_shape = &state.metadata.chunk_shape;
+        for coordinates in source.existing()? {
+            let spans = || coordinates.iter().zip(object_shape).zip(shape);
+            if spans().any(|((at, length), valid)| at.saturating_mul(*length) >= *valid) {
+                let path = source.object_path(&coordinates)?;
+                self.shared.storage.delete(
+                    &path,
+                    self.shared.options.durability,
+                    bedform_storage::Condition::None,
+                )?;
+            } else if spans().any(|((at, length), valid)| (at + 1) * length > *valid) {
+                let write = ObjectWrite {
+                    source: &source,
+                    plan: None,
+                    input: if state.is_text() { Input::Text(&[], &[]) } else { Input::Bytes(&[]) },
+                    coordinates: coordinates.clone(),
+                    valid: Some(shape),
+                    threads: self.shared.tuning.threads,
+                };
+                write.run()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One array's part of an append.
+pub struct Append<'a> {
+    /// The array to append to.
+    pub array: &'a Array,
+    /// The axis that grows.
+    pub axis: usize,
+    /// The shape of the new elements.
+    pub shape: &'a [u64],
+    /// The new elements.
+    pub elements: Elements<'a>,
+}
+
+/// Appends to several arrays of one store: readers see all of it or nothing. Returns where the new
+/// elements start in each.
+///
+/// # Errors
+/// As [`Array::append`]; after an error the arrays are as before.
+pub fn append(parts: &[Append<'_>], interrupted: &dyn Fn() -> bool) -> Result<Vec<u64>> {
+    let Some(first) = parts.first() else { return Ok(Vec::new()) };
+    let shared = first.array.shared.clone();
+    shared.check_writable()?;
+    if parts.iter().any(|part| !Arc::ptr_eq(&part.array.shared, &shared)) {
+        return Err(Error::invalid("an append goes to arrays of one opened store"));
+    }
+    let mut sorted: Vec<&Append<'_>> = parts.iter().collect();
+    sorted.sort_by_key(|part| &part.array.path);
+    if let Some(twice) = sorted.windows(2).find(|pair| pair[0].array.path == pair[1].array.path) {
+        return Err(Error::invalid(format!("{} is given twice", twice[0].array.name())));
+    }
+    // Always in the order of paths, so that two appends cannot wait for each other.
+    let _locks: Vec<Box<dyn Lock + '_>> =
+        sorted.iter().map(|part| part.array.lock()).collect::<Result<_>>()?;
+    let mut grown = Vec::with_capacity(parts.len());
+    let mut starts = Vec::with_capacity(parts.len());
+    for part in parts {
+        let (start, state) = write_appended(part, interrupted)?;
+        starts.push(start);
+        grown.push((&part.array.path, state));
+    }
+    let changes: Vec<(&ObjectPath, &ArrayState)> =
+        grown.iter().map(|(path, state)| (*path, state)).collect();
+    commit_shapes(&shared, &changes)?;
+    for part in parts {
+        part.array.reload()?;
+    }
+    Ok(starts)
+}
+
+/// Writes the elements of an append behind the array's end, where no reader looks yet.
+fn write_appended(part: &Append<'_>, interrupted: &dyn Fn() -> bool) -> Result<(u64, ArrayState)> {
+    let Append { array, axis, shape, elements } = part;
+    let state = array.reload()?;
+    let old = &state.metadata.shape;
+    let fits = shape.len() == old.len()
+        && *axis < old.len()
+        && (0..old.len()).all(|other| other == *axis || shape[other] == old[other]);
+    if !fits {
+        return Err(Error::invalid(format!(
+            "elements of shape {shape:?} cannot be appended to {} of shape {old:?} along axis {axis}",
+            array.name()
+        )));
+    }
+    let start = old[*axis];
+    let mut larger = old.clone();
+    larger[*axis] = start.checked_add(shape[*axis]).ok_or_else(|| Error::invalid("too large"))?;
+    let grown = array.with_shape(&state, &larger)?;
+    let ranges: Vec<AxisSelection> = larger
+        .iter()
+        .enumerate()
+        .map(|(other, length)| {
+            let start = if other == *axis { start } else { 0 };
+            AxisRange::contiguous(start, length - start).map(AxisSelection::Range)
+        })
+        .collect::<std::result::Result<_, _>>()?;
+    let selection = Selection::Orthogonal(ranges);
+    array.write_state(&grown, &selection, *elements, Some(old), interrupted)?;
+    Ok((start, grown))
+}
+
+/// Publishes new shapes: the arrays' documents, then the store's, which is the commit.
+fn commit_shapes(shared: &Shared, changes: &[(&ObjectPath, &ArrayState)]) -> Result<()> {
+    let root = ObjectPath::root();
+    let is_alone = changes.iter().any(|(path, _)| path.is_root());
+    let _lock = if is_alone { None } else { Some(shared.storage.lock(&root)?) };
+    let mut paths = Vec::with_capacity(changes.len());
+    for (path, state) in changes {
+        publish(shared, path, &state.document)?;
+        paths.push((*path).clone());
+    }
+    if is_alone { Ok(()) } else { commit(shared, &paths, &[]) }
+}
+
+fn check_count(plan: &Plan, input: &Input<'_>, path: &ObjectPath) -> Result<()> {
+    let (given, needed) = (input.elements().len() as u64, plan.result_bytes());
+    if given == needed {
+        return Ok(());
+    }
+    let item = plan.item_size().max(1) as u64;
+    Err(Error::invalid(format!(
+        "{path}: {} elements were given for a selection of {}",
+        given / item,
+        needed / item
+    )))
+}

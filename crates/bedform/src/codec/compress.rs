@@ -1,0 +1,157 @@
+//! Zstandard, gzip and zlib.
+
+use std::io::Read as _;
+
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use zstd_safe::{CCtx, CParameter, DCtx};
+
+use super::{CodecError, Result, SizeBound};
+
+/// Zstandard's contexts: costly to make, so kept.
+#[derive(Default)]
+pub(super) struct ZstdContexts {
+    decoder: Option<DCtx<'static>>,
+    encoder: Option<CCtx<'static>>,
+}
+
+impl ZstdContexts {
+    pub(super) fn decode(
+        &mut self,
+        input: &[u8],
+        bound: SizeBound,
+        output: &mut Vec<u8>,
+    ) -> Result<()> {
+        let capacity = match bound {
+            SizeBound::Exactly(size) => size,
+            // What the frame says is a hint; the bound is what holds.
+            SizeBound::AtMost(size) => zstd_safe::get_frame_content_size(input)
+                .ok()
+                .flatten()
+                .and_then(|claimed| usize::try_from(claimed).ok())
+                .unwrap_or(input.len().saturating_mul(64).saturating_add(1 << 16))
+                .min(size),
+        };
+        resize(output, capacity);
+        let decoder = self.decoder.get_or_insert_with(DCtx::create);
+        let found = decoder
+            .decompress(output.as_mut_slice(), input)
+            .map_err(|code| invalid("zstd", zstd_safe::get_error_name(code)))?;
+        finish("zstd", bound, found, output)
+    }
+
+    pub(super) fn encode(
+        &mut self,
+        input: &[u8],
+        level: i32,
+        checksum: bool,
+        output: &mut Vec<u8>,
+    ) -> Result<()> {
+        let encoder = self.encoder.get_or_insert_with(CCtx::create);
+        let refuse = |code| invalid("zstd", zstd_safe::get_error_name(code));
+        encoder.set_parameter(CParameter::CompressionLevel(level)).map_err(refuse)?;
+        encoder.set_parameter(CParameter::ChecksumFlag(checksum)).map_err(refuse)?;
+        resize(output, zstd_safe::compress_bound(input.len()));
+        let written = encoder.compress2(output.as_mut_slice(), input).map_err(refuse)?;
+        output.truncate(written);
+        Ok(())
+    }
+}
+
+pub(super) fn decode_gzip(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
+    let mut decoder = flate2::bufread::MultiGzDecoder::new(input);
+    let limit = match bound {
+        SizeBound::Exactly(size) | SizeBound::AtMost(size) => size,
+    };
+    output.clear();
+    // One byte over the limit is enough to know that there is too much.
+    let mut limited = (&mut decoder).take(limit as u64 + 1);
+    if let SizeBound::Exactly(size) = bound {
+        output.reserve(size + 1);
+    }
+    let found = limited.read_to_end(output).map_err(|error| invalid("gzip", &error.to_string()))?;
+    finish("gzip", bound, found, output)
+}
+
+pub(super) fn decode_zlib(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
+    let mut decoder = Decompress::new(true);
+    let (SizeBound::Exactly(limit) | SizeBound::AtMost(limit)) = bound;
+    let start = match bound {
+        SizeBound::Exactly(size) => size,
+        SizeBound::AtMost(size) => input.len().saturating_mul(4).clamp(1 << 12, size.max(1 << 12)),
+    };
+    resize(output, start);
+    loop {
+        let consumed = usize::try_from(decoder.total_in()).unwrap_or(usize::MAX);
+        let produced = usize::try_from(decoder.total_out()).unwrap_or(usize::MAX);
+        let status = decoder
+            .decompress(
+                input.get(consumed..).unwrap_or_default(),
+                &mut output[produced..],
+                FlushDecompress::Finish,
+            )
+            .map_err(|error| invalid("zlib", &error.to_string()))?;
+        let found = usize::try_from(decoder.total_out()).unwrap_or(usize::MAX);
+        if status == Status::StreamEnd {
+            return finish("zlib", bound, found, output);
+        }
+        if found < output.len() {
+            return Err(invalid("zlib", "the stream ends too early"));
+        }
+        if output.len() > limit {
+            return Err(CodecError::Length { codec: "zlib", expected: limit, found });
+        }
+        // A full buffer with the stream's end still to come: one byte more tells the two apart.
+        let larger = output.len().saturating_mul(2).min(limit).max(output.len() + 1);
+        output.resize(larger, 0);
+    }
+}
+
+pub(super) fn encode_gzip(input: &[u8], level: u32, output: &mut Vec<u8>) -> Result<()> {
+    let mut encoder = flate2::bufread::GzEncoder::new(input, Compression::new(level));
+    output.clear();
+    encoder.read_to_end(output).map_err(|error| invalid("gzip", &error.to_string()))?;
+    Ok(())
+}
+
+pub(super) fn encode_zlib(input: &[u8], level: u32, output: &mut Vec<u8>) -> Result<()> {
+    let mut encoder = Compress::new(Compression::new(level), true);
+    output.clear();
+    loop {
+        output.reserve((input.len() / 2).max(1 << 12));
+        let consumed = usize::try_from(encoder.total_in()).unwrap_or(usize::MAX);
+        let rest = input.get(consumed..).unwrap_or_default();
+        let status = encoder
+            .compress_vec(rest, output, FlushCompress::Finish)
+            .map_err(|error| invalid("zlib", &error.to_string()))?;
+        if status == Status::StreamEnd {
+            return Ok(());
+        }
+    }
+}
+
+/// Makes `output` `length` bytes long without caring what is in them.
+pub(super) fn resize(output: &mut Vec<u8>, length: usize) {
+    // Buffers are used again, so growing (and zeroing) is rare.
+    if output.len() < length {
+        output.resize(length, 0);
+    } else {
+        output.truncate(length);
+    }
+}
+
+fn finish(codec: &'static str, bound: SizeBound, found: usize, output: &mut Vec<u8>) -> Result<()> {
+    match bound {
+        SizeBound::Exactly(expected) if expected != found => {
+            return Err(CodecError::Length { codec, expected, found });
+        }
+        SizeBound::AtMost(expected) if found > expected => {
+            return Err(CodecError::Length { codec, expected, found });
+        }
+        _ => output.truncate(found),
+    }
+    Ok(())
+}
+
+fn invalid(codec: &'static str, detail: &str) -> CodecError {
+    CodecError::Invalid { codec, detail: format!(": {detail}") }
+}

@@ -1,0 +1,56 @@
+//! Text of any length: `vlen-utf8`, a u32 count, then for each element a u32 length and its bytes.
+
+use super::{CodecError, Result};
+
+/// Splits a decoded chunk into `count` texts.
+///
+/// # Errors
+/// [`CodecError`] if the count differs, a length leaves the data, or a text is not UTF-8.
+pub fn split(bytes: &[u8], count: usize) -> Result<Vec<&str>> {
+    let invalid =
+        |detail: &str| CodecError::Invalid { codec: "vlen-utf8", detail: format!(": {detail}") };
+    let (head, mut rest) = take(bytes, 4).ok_or_else(|| invalid("too short"))?;
+    let found = word(head);
+    if found != count {
+        return Err(CodecError::Length { codec: "vlen-utf8", expected: count, found });
+    }
+    // The count came from the array's shape, but each text still needs four bytes of input.
+    if rest.len() / 4 < count {
+        return Err(invalid("too short"));
+    }
+    let mut texts = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (head, tail) = take(rest, 4).ok_or_else(|| invalid("too short"))?;
+        let (text, tail) = take(tail, word(head)).ok_or_else(|| invalid("too short"))?;
+        texts.push(std::str::from_utf8(text).map_err(|_| invalid("not UTF-8"))?);
+        rest = tail;
+    }
+    if rest.is_empty() { Ok(texts) } else { Err(invalid("bytes left over")) }
+}
+
+/// The inverse of [`split`], into `output`.
+///
+/// # Errors
+/// [`CodecError::Unsupported`] if a length or the count does not fit 32 bits.
+pub fn join<'a>(texts: impl ExactSizeIterator<Item = &'a str>, output: &mut Vec<u8>) -> Result<()> {
+    let word = |length: usize| {
+        u32::try_from(length)
+            .map(u32::to_le_bytes)
+            .map_err(|_| CodecError::Unsupported("text of more than 4 GiB in a chunk".to_owned()))
+    };
+    output.clear();
+    output.extend_from_slice(&word(texts.len())?);
+    for text in texts {
+        output.extend_from_slice(&word(text.len())?);
+        output.extend_from_slice(text.as_bytes());
+    }
+    Ok(())
+}
+
+fn take(bytes: &[u8], length: usize) -> Option<(&[u8], &[u8])> {
+    bytes.split_at_checked(length)
+}
+
+fn word(bytes: &[u8]) -> usize {
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | usize::from(*byte))
+}

@@ -1,0 +1,172 @@
+//! The error of the engine: what a caller can do about it, and where it happened.
+
+use std::fmt;
+
+use bedform_format::json::JsonError;
+use bedform_format::metadata::MetadataError;
+use bedform_geometry::GeometryError;
+use bedform_storage::{StorageError, StorageErrorKind};
+
+/// What a caller can do about an [`Error`]. The names are the same in Python and C.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// No such store, array or group: check the name.
+    NotFound,
+    /// It exists and was to be created: open it, or choose another name.
+    Exists,
+    /// The call is wrong: fix the argument.
+    InvalidArgument,
+    /// A selection leaves the array: fix the selection.
+    OutOfBounds,
+    /// The data need a feature that this version lacks.
+    Unsupported,
+    /// Stored bytes are damaged: restore them from a copy.
+    Corrupt,
+    /// Another writer was faster: read again and retry.
+    Conflict,
+    /// The data claim more than a limit allows: raise the limit if they are to be trusted.
+    LimitExceeded,
+    /// The store is read-only or was opened so.
+    ReadOnly,
+    /// The system refuses access.
+    PermissionDenied,
+    /// No space left: free some and retry.
+    NoSpace,
+    /// An earlier write has an unknown outcome: open the store again.
+    Poisoned,
+    /// The caller stopped the work.
+    Interrupted,
+    /// The device or system failed.
+    Io,
+}
+
+impl ErrorKind {
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotFound => "NotFound",
+            Self::Exists => "Exists",
+            Self::InvalidArgument => "InvalidArgument",
+            Self::OutOfBounds => "OutOfBounds",
+            Self::Unsupported => "Unsupported",
+            Self::Corrupt => "Corrupt",
+            Self::Conflict => "Conflict",
+            Self::LimitExceeded => "LimitExceeded",
+            Self::ReadOnly => "ReadOnly",
+            Self::PermissionDenied => "PermissionDenied",
+            Self::NoSpace => "NoSpace",
+            Self::Poisoned => "Poisoned",
+            Self::Interrupted => "Interrupted",
+            Self::Io => "Io",
+        }
+    }
+}
+
+/// A failed operation. The message is one line: what happened, to which object, what to do.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// The result of an operation of the engine.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of this kind with this message.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+
+    /// A wrong argument.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidArgument, message)
+    }
+
+    /// Damaged data in the object `object`.
+    pub fn corrupt(object: impl fmt::Display, problem: impl fmt::Display) -> Self {
+        Self::new(
+            ErrorKind::Corrupt,
+            format!("{object} is damaged: {problem}; restore it from a copy"),
+        )
+    }
+
+    /// What the caller can do.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The same error with `place` in front of its message.
+    #[must_use]
+    pub fn at(mut self, place: impl fmt::Display) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+
+    /// A refused metadata document, by the name of its object.
+    pub fn metadata(object: impl fmt::Display, error: MetadataError) -> Self {
+        let kind = match &error {
+            MetadataError::Unsupported { .. } => ErrorKind::Unsupported,
+            MetadataError::Json(JsonError::TooLarge { .. } | JsonError::TooDeep { .. }) => {
+                ErrorKind::LimitExceeded
+            }
+            _ => ErrorKind::Corrupt,
+        };
+        let message = match kind {
+            ErrorKind::Corrupt => format!("{object} is not valid metadata: {error}"),
+            _ => format!("{object}: {error}"),
+        };
+        Self { kind, message, source: Some(Box::new(error)) }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl From<StorageError> for Error {
+    fn from(error: StorageError) -> Self {
+        let kind = match error.kind {
+            StorageErrorKind::NotFound => ErrorKind::NotFound,
+            StorageErrorKind::Exists => ErrorKind::Exists,
+            StorageErrorKind::Conflict => ErrorKind::Conflict,
+            StorageErrorKind::ReadOnly => ErrorKind::ReadOnly,
+            StorageErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+            StorageErrorKind::NoSpace => ErrorKind::NoSpace,
+            StorageErrorKind::NotAnObject | StorageErrorKind::Truncated => ErrorKind::Corrupt,
+            StorageErrorKind::Poisoned => ErrorKind::Poisoned,
+            _ => ErrorKind::Io,
+        };
+        Self { kind, message: error.to_string(), source: Some(Box::new(error)) }
+    }
+}
+
+impl From<GeometryError> for Error {
+    fn from(error: GeometryError) -> Self {
+        let kind = match error {
+            GeometryError::IndexOutOfBounds { .. } => ErrorKind::OutOfBounds,
+            _ => ErrorKind::InvalidArgument,
+        };
+        Self { kind, message: error.to_string(), source: Some(Box::new(error)) }
+    }
+}
+
+impl From<bedform_format::PathError> for Error {
+    fn from(error: bedform_format::PathError) -> Self {
+        Self {
+            kind: ErrorKind::InvalidArgument,
+            message: error.to_string(),
+            source: Some(Box::new(error)),
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! Runs a plan: opens objects, fetches units, decodes chunks and copies them into the result.
+//!
+//! There is one kind of thread, and it does all of these in turn for one unit at a time, so that a
+//! chunk is decoded while it is still in the core's cache and no queue of fetched bytes can grow. The
+//! caller's thread is the first. While the data are in the page cache, there are as many threads as
+//! cores; the first request that would wait for the device brings more, as many as keep it busy.
+//! Threads live for one read: starting one costs less than a hundredth of the smallest read that
+//! gets one, nothing is left behind for a fork or for the interpreter's exit, and dropping a read
+//! joins all of them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, Scope};
+
+use bedform_storage::Object;
+
+use super::fetch::{UNIT_BYTES_MAX, Unit, units};
+use super::locate::{ChunkSource, OpenObject};
+use super::plan::{Plan, Task};
+use super::scatter::{Axis, Copy, Target};
+use crate::codec::{ChunkCodec, Scratch};
+use crate::error::{Error, ErrorKind, Result};
+
+/// How a plan is run.
+#[derive(Debug, Clone)]
+pub(crate) struct Tuning {
+    /// Threads while no request waits for the device.
+    pub(crate) threads: usize,
+    /// Threads once one does.
+    pub(crate) threads_waiting: usize,
+    /// The largest gap between two extents that is read over.
+    pub(crate) gap_bytes: u64,
+    /// Bytes that all buffers of one read may take together.
+    pub(crate) buffer_bytes: u64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            threads: cores,
+            threads_waiting: 16.max(cores),
+            gap_bytes: 16 << 10,
+            buffer_bytes: 48 << 20,
+        }
+    }
+}
+
+/// What a read did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadStatistics {
+    /// Objects opened.
+    pub objects: u64,
+    /// Requests for bytes, those for indexes included.
+    pub requests: u64,
+    /// Bytes asked for, those of indexes included.
+    pub bytes: u64,
+    /// Chunks decoded, or read in part.
+    pub chunks: u64,
+    /// Requests that had to wait for the device.
+    pub waits: u64,
+}
+
+/// Makes the elements of a decoded chunk.
+pub(crate) type MakeElements<'a> = dyn Fn(&[u8], &mut Vec<u8>) -> Result<()> + Sync + 'a;
+
+/// Everything that a read needs to know.
+pub(crate) struct Reading<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) source: &'a dyn ChunkSource,
+    pub(crate) codec: &'a ChunkCodec,
+    /// Makes the elements of a decoded chunk, where they are not the decoded bytes themselves.
+    pub(crate) elements: Option<&'a MakeElements<'a>>,
+    /// The bytes of the element that stands for what was never written.
+    pub(crate) fill: &'a [u8],
+    pub(crate) tuning: &'a Tuning,
+    /// True once the caller wants to stop; asked on the caller's thread.
+    pub(crate) interrupted: &'a dyn Fn() -> bool,
+}
+
+/// Reads below this many decoded bytes stay on the caller's thread.
+const ALONE_BYTES: u64 = 256 << 10;
+
+/// Threads that reads have started beyond their callers', in the whole process.
+static EXTRA_THREADS: AtomicUsize = AtomicUsize::new(0);
+const EXTRA_THREADS_MAX: usize = 64;
+
+/// Fills `target` with what the plan selects.
+///
+/// # Errors
+/// The first error of any thread; what `target` holds is then unspecified.
+pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadStatistics> {
+    if target.len() as u64 != reading.plan.result_bytes() {
+        return Err(Error::invalid(format!(
+            "the buffer has {} bytes, the selection needs {}",
+            target.len(),
+            reading.plan.result_bytes()
+        )));
+    }
+    if reading.plan.result_bytes() == 0 {
+        return Ok(ReadStatistics::default());
+    }
+    let decoded = reading.plan.chunk_count().saturating_mul(reading.codec.decoded_bytes() as u64);
+    let needed = if reading.codec.is_raw() {
+        decoded.min(reading.plan.result_bytes().saturating_mul(8))
+    } else {
+        decoded
+    };
+    let run = Run::new(reading, target);
+    if needed <= ALONE_BYTES || reading.tuning.threads_waiting <= 1 {
+        run.work(None, true, reading.interrupted);
+    } else {
+        std::thread::scope(|scope| {
+            for _ in 1..reading.tuning.threads {
+                run.start_thread(scope);
+            }
+            run.work(Some(scope), true, reading.interrupted);
+        });
+    }
+    run.finish()
+}
+
+/// The state that the threads of one read share.
+struct Run<'a> {
+    plan: &'a Plan,
+    source: &'a dyn ChunkSource,
+    codec: &'a ChunkCodec,
+    elements: Option<&'a MakeElements<'a>>,
+    fill: &'a [u8],
+    tuning: &'a Tuning,
+    target: Target<'a>,
+    cells: u64,
+    queue: Mutex<Queue>,
+    /// Woken when units were added, a planner finished, or the read failed.
+    changed: Condvar,
+    stopped: AtomicBool,
+    waiting: AtomicBool,
+    threads: AtomicUsize,
+    objects: AtomicU64,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+    chunks: AtomicU64,
+    waits: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    next_cell: u64,
+    units: VecDeque<(std::sync::Arc<dyn Object>, u64, Unit)>,
+    /// Threads that are opening an object and will add units.
+    planning: usize,
+    error: Option<Error>,
+}
+
+enum Work {
+    Cell(u64),
+    Unit(std::sync::Arc<dyn Object>, u64, Unit),
+    Done,
+}
+
+impl<'a> Run<'a> {
+    fn new(reading: &Reading<'a>, target: Target<'a>) -> Self {
+        Self {
+            plan: reading.plan,
+            source: reading.source,
+            codec: reading.codec,
+            elements: reading.elements,
+            fill: reading.fill,
+            tuning: reading.tuning,
+            target,
+            cells: reading.plan.cell_count(),
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            stopped: AtomicBool::new(false),
+            waiting: AtomicBool::new(false),
+            threads: AtomicUsize::new(1),
+            objects: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            chunks: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+        }
+    }
+
+    fn finish(self) -> Result<ReadStatistics> {
+        let queue = self.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match queue.error {
+            Some(error) => Err(error),
+            None => Ok(ReadStatistics {
+                objects: self.objects.into_inner(),
+                requests: self.requests.into_inner(),
+                bytes: self.bytes.into_inner(),
+                chunks: self.chunks.into_inner(),
+                waits: self.waits.into_inner(),
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // A thread that panicked is reported by the scope; the queue itself is always whole.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts one more thread if the limits and the system allow; going without is no error.
+    fn start_thread<'scope, 'env>(&'scope self, scope: &'scope Scope<'scope, 'env>) {
+        let mine = self.threads.fetch_add(1, Ordering::Relaxed);
+        let extra = EXTRA_THREADS.fetch_add(1, Ordering::Relaxed);
+        let started = mine < self.thread_limit()
+            && extra < EXTRA_THREADS_MAX
+            && Builder::new()
+                .name("bedform-read".to_owned())
+                .spawn_scoped(scope, move || {
+                    let _leave = Leave(&self.threads);
+                    self.work(Some(scope), false, &|| false);
+                })
+                .is_ok();
+        if !started {
+            self.threads.fetch_sub(1, Ordering::Relaxed);
+            EXTRA_THREADS.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Threads whose buffers fit the bound together.
+    fn thread_limit(&self) -> usize {
+        let chunk = self.codec.decoded_bytes() as u64;
+        let scratch = match self.codec.chain().bytes.len() {
+            0 => 0,
+            1 => chunk,
+            _ => chunk.saturating_mul(2),
+        };
+        let each = scratch.saturating_add(UNIT_BYTES_MAX.max(chunk));
+        let fit = usize::try_from(self.tuning.buffer_bytes / each.max(1)).unwrap_or(usize::MAX);
+        fit.clamp(1, self.tuning.threads_waiting.max(self.tuning.threads))
+    }
+
+    /// Works until nothing is left.
+    fn work<'scope, 'env>(
+        &'scope self,
+        scope: Option<&'scope Scope<'scope, 'env>>,
+        caller: bool,
+        interrupted: &dyn Fn() -> bool,
+    ) {
+        let mut buffers = Buffers::default();
+        loop {
+            if caller && interrupted() {
+                self.fail(Error::new(ErrorKind::Interrupted, "the read was stopped"));
+            }
+            let outcome = match self.next() {
+                Work::Done => return,
+                Work::Cell(cell) => self.plan_cell(cell),
+                Work::Unit(object, cell, unit) => {
+                    let outcome = self.run_unit(&*object, cell, &unit, &mut buffers);
+                    if let Some(scope) = scope {
+                        self.grow(scope);
+                    }
+                    outcome
+                }
+            };
+            if let Err(error) = outcome {
+                self.fail(error);
+            }
+        }
+    }
+
+    fn next(&self) -> Work {
+        let mut queue = self.lock();
+        loop {
+            if self.stopped.load(Ordering::Relaxed) {
+                return Work::Done;
+            }
+            if let Some((object, cell, unit)) = queue.units.pop_front() {
+                return Work::Unit(object, cell, unit);
+            }
+            if queue.next_cell < self.cells {
+                queue.next_cell += 1;
+                queue.planning += 1;
+                return Work::Cell(queue.next_cell - 1);
+            }
+            if queue.planning == 0 {
+                return Work::Done;
+            }
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn fail(&self, error: Error) {
+        let mut queue = self.lock();
+        queue.error.get_or_insert(error);
+        self.stopped.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// Once requests wait for the device, more threads keep it busy.
+    fn grow<'scope, 'env>(&'scope self, scope: &'scope Scope<'scope, 'env>) {
+        if !self.waiting.load(Ordering::Relaxed) {
+            return;
+        }
+        let left = {
+            let queue = self.lock();
+            queue.units.len() as u64 + (self.cells - queue.next_cell)
+        };
+        let mut threads = self.threads.load(Ordering::Relaxed);
+        while threads < self.thread_limit() && (threads as u64) < left {
+            self.start_thread(scope);
+            threads += 1;
+        }
+    }
+
+    /// Opens an object and adds its units to the queue.
+    fn plan_cell(&self, cell: u64) -> Result<()> {
+        let _planned = Planned(self);
+        let coordinates = self.plan.cell_coordinates(cell);
+        let Some(opened) = self.source.open(&coordinates)? else {
+            for task in self.plan.tasks(cell) {
+                self.fill_chunk(cell, task)?;
+            }
+            return Ok(());
+        };
+        let OpenObject { object, places, index_requests, index_bytes } = opened;
+        self.objects.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(index_requests, Ordering::Relaxed);
+        self.bytes.fetch_add(index_bytes, Ordering::Relaxed);
+        let units = units(self.plan, cell, &places, self.codec, self.tuning.gap_bytes)
+            .map_err(|error| error.at(self.source.object_name(&coordinates)))?;
+        let mut queue = self.lock();
+        queue.units.extend(units.into_iter().map(|unit| (object.clone(), cell, unit)));
+        Ok(())
+    }
+
+    /// Fetches a unit, decodes its chunks and copies them to their places.
+    fn run_unit(
+        &self,
+        object: &dyn Object,
+        cell: u64,
+        unit: &Unit,
+        buffers: &mut Buffers,
+    ) -> Result<()> {
+        for task in &unit.missing {
+            self.fill_chunk(cell, *task)?;
+        }
+        let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
+        if buffers.fetched.len() < length {
+            buffers.fetched.resize(length, 0);
+        }
+        let mut start = 0;
+        for extent in &unit.extents {
+            let end = start + usize::try_from(extent.length).unwrap_or(usize::MAX);
+            self.fetch(object, extent.offset, &mut buffers.fetched[start..end])?;
+            start = end;
+        }
+        self.requests.fetch_add(unit.extents.len() as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(unit.bytes(), Ordering::Relaxed);
+        self.chunks.fetch_add(
+            unit.chunks.len() as u64 + u64::from(!unit.raw.is_empty()),
+            Ordering::Relaxed,
+        );
+        for copy in &unit.raw {
+            self.copy(copy, &buffers.fetched[..length])?;
+        }
+        for chunk in &unit.chunks {
+            let encoded = &buffers.fetched[chunk.start..chunk.start + chunk.length];
+            let place = || {
+                let coordinates = self.plan.chunk_coordinates(cell, chunk.task);
+                let name = self.source.object_name(&self.plan.cell_coordinates(cell));
+                format!(
+                    "{name}, chunk {coordinates:?} (bytes {} to {})",
+                    chunk.extent.offset,
+                    chunk.extent.end()
+                )
+            };
+            let decoded = self
+                .codec
+                .decode(encoded, chunk.skip, &mut buffers.scratch)
+                .map_err(|error| Error::corrupt(place(), error))?;
+            let elements = match self.elements {
+                None => decoded,
+                Some(make) => {
+                    make(decoded, &mut buffers.elements).map_err(|error| error.at(place()))?;
+                    &buffers.elements
+                }
+            };
+            self.plan.for_each_copy(cell, chunk.task, self.codec.strides(), |mut copy| {
+                copy.tidy();
+                self.copy(&copy, elements)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn fetch(&self, object: &dyn Object, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let at_hand = object.read_resident(offset, buffer)?;
+        if at_hand < buffer.len() {
+            self.waits.fetch_add(1, Ordering::Relaxed);
+            self.waiting.store(true, Ordering::Relaxed);
+            object.read(offset + at_hand as u64, &mut buffer[at_hand..])?;
+        }
+        Ok(())
+    }
+
+    fn copy(&self, copy: &Copy, source: &[u8]) -> Result<()> {
+        // SAFETY: no element of the result is in two copies of a plan.
+        unsafe { copy.run(source, self.target, self.plan.item_size(), self.codec.swap_size()) }
+    }
+
+    /// Fills the place of a chunk that was never written.
+    fn fill_chunk(&self, cell: u64, task: Task) -> Result<()> {
+        let still = vec![0; self.codec.strides().len()];
+        self.plan.for_each_copy(cell, task, &still, |mut copy| {
+            if let [Axis::Table { offsets, .. }] = copy.axes.as_mut_slice() {
+                offsets.iter_mut().for_each(|pair| pair.0 = 0);
+            }
+            copy.tidy();
+            // SAFETY: as in `copy`. The fill value is in the machine's byte order already.
+            unsafe { copy.run(self.fill, self.target, self.plan.item_size(), 1) }
+        })
+    }
+}
+
+/// What one thread uses again from unit to unit.
+#[derive(Default)]
+struct Buffers {
+    fetched: Vec<u8>,
+    elements: Vec<u8>,
+    scratch: Scratch,
+}
+
+/// Counts a thread out, also if it panics.
+struct Leave<'r>(&'r AtomicUsize);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+        EXTRA_THREADS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a planner out and wakes those who wait for its units, also if it fails or panics.
+struct Planned<'r, 'a>(&'r Run<'a>);
+
+impl Drop for Planned<'_, '_> {
+    fn drop(&mut self) {
+        self.0.lock().planning -= 1;
+        self.0.changed.notify_all();
+    }
+}

@@ -1,0 +1,300 @@
+//! What to fetch of one object: extents, merged where a gap is cheaper to read than to skip.
+
+use bedform_format::shard::Extent;
+
+use super::plan::{Plan, Task};
+use super::scatter::{Axis, Copy};
+use crate::codec::ChunkCodec;
+use crate::error::{Error, Result};
+use crate::read::locate::Places;
+
+/// The most bytes that chunks are merged to. Also what a thread keeps as its buffer, unless one
+/// chunk alone is larger.
+pub(crate) const UNIT_BYTES_MAX: u64 = 2 << 20;
+
+/// What one thread fetches, decodes and copies at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Unit {
+    /// Byte ranges to read; they follow each other in the buffer.
+    pub(crate) extents: Vec<Extent>,
+    /// Chunks in them.
+    pub(crate) chunks: Vec<FetchedChunk>,
+    /// Copies of elements that are stored as they are, from the buffer to the result.
+    pub(crate) raw: Vec<Copy>,
+    /// Chunks that were never written.
+    pub(crate) missing: Vec<Task>,
+}
+
+/// An encoded chunk in a unit's buffer.
+#[derive(Debug)]
+pub(crate) struct FetchedChunk {
+    pub(crate) task: Task,
+    /// Where it starts in the buffer.
+    pub(crate) start: usize,
+    /// Its bytes.
+    pub(crate) length: usize,
+    /// Where it lies in the object, for messages.
+    pub(crate) extent: Extent,
+    /// Codecs that it was written without.
+    pub(crate) skip: u32,
+}
+
+impl Unit {
+    /// Bytes of the buffer.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.extents.iter().map(|extent| extent.length).sum()
+    }
+}
+
+/// The units of one object.
+///
+/// # Errors
+/// If an extent is larger than a chunk of the array can be.
+pub(crate) fn units(
+    plan: &Plan,
+    cell: u64,
+    places: &Places,
+    codec: &ChunkCodec,
+    gap_max: u64,
+) -> Result<Vec<Unit>> {
+    let mut found = Vec::new();
+    let mut missing = Vec::new();
+    for task in plan.tasks(cell) {
+        match places.find(task.position) {
+            Some((extent, skip)) => found.push((extent, skip, task)),
+            None => missing.push(task),
+        }
+    }
+    let mut units = Vec::new();
+    if !missing.is_empty() {
+        units.push(Unit { missing, ..Unit::default() });
+    }
+    found.sort_unstable_by_key(|(extent, ..)| *extent);
+    if codec.is_raw() {
+        for (extent, _, task) in found {
+            raw_units(plan, cell, task, extent, codec, gap_max, &mut units)?;
+        }
+    } else {
+        merge_chunks(found, codec, gap_max, &mut units)?;
+    }
+    Ok(units)
+}
+
+/// Puts neighbouring chunks into one unit.
+fn merge_chunks(
+    found: Vec<(Extent, u32, Task)>,
+    codec: &ChunkCodec,
+    gap_max: u64,
+    units: &mut Vec<Unit>,
+) -> Result<()> {
+    let mut current = Unit::default();
+    for (extent, skip, task) in found {
+        if extent.length > codec.encoded_bytes_max() {
+            return Err(Error::corrupt(
+                format!("chunk {}", task.position),
+                format!(
+                    "{} bytes are more than a chunk of {} can have",
+                    extent.length,
+                    codec.decoded_bytes()
+                ),
+            ));
+        }
+        let start = match current.extents.last_mut() {
+            Some(last)
+                if extent.offset >= last.offset
+                    && extent.offset <= last.end().saturating_add(gap_max)
+                    && extent.end().saturating_sub(last.offset) <= UNIT_BYTES_MAX =>
+            {
+                let start = extent.offset - last.offset;
+                last.length = last.length.max(extent.end() - last.offset);
+                start
+            }
+            Some(_) => {
+                units.push(std::mem::take(&mut current));
+                current.extents.push(extent);
+                0
+            }
+            None => {
+                current.extents.push(extent);
+                0
+            }
+        };
+        current.chunks.push(FetchedChunk {
+            task,
+            start: index(start),
+            length: index(extent.length),
+            extent,
+            skip,
+        });
+    }
+    if !current.chunks.is_empty() {
+        units.push(current);
+    }
+    Ok(())
+}
+
+/// Elements that are stored as they are: only the bytes that are needed, with the gaps between them
+/// where those are small.
+fn raw_units(
+    plan: &Plan,
+    cell: u64,
+    task: Task,
+    extent: Extent,
+    codec: &ChunkCodec,
+    gap_max: u64,
+    units: &mut Vec<Unit>,
+) -> Result<()> {
+    if extent.length < codec.decoded_bytes() as u64 {
+        return Err(Error::corrupt(
+            format!("chunk {}", task.position),
+            format!("{} bytes, expected {}", extent.length, codec.decoded_bytes()),
+        ));
+    }
+    let item = plan.item_size() as u64;
+    plan.for_each_copy(cell, task, codec.strides(), |mut copy| {
+        if copy.axes.iter().any(|axis| axis_count(axis) == 0) {
+            return Ok(());
+        }
+        // Walk in the order of the file.
+        copy.axes.sort_by_key(|axis| std::cmp::Reverse(source_span(axis)));
+        let split = split_axis(&copy.axes, item, gap_max);
+        let (outer, inner) = copy.axes.split_at(split);
+        let block = Block::new(inner, item);
+        let mut pieces = outer_positions(outer, copy.source_start, copy.target_start);
+        pieces.sort_unstable();
+        gather(&pieces, &block, inner, extent.offset, gap_max, units);
+        Ok(())
+    })
+}
+
+/// The bytes that a block of inner axes spans around its first element.
+struct Block {
+    before: i64,
+    span: u64,
+}
+
+impl Block {
+    fn new(inner: &[Axis], item: u64) -> Self {
+        let (low, high) = inner.iter().fold((0_i64, 0_i64), |(low, high), axis| {
+            let (axis_low, axis_high) = axis.reach()[0];
+            (low + axis_low, high + axis_high)
+        });
+        Self { before: -low, span: (high - low).cast_unsigned() + item }
+    }
+}
+
+/// How many outer axes to walk one by one, so that what is left has no gap over `gap_max`.
+fn split_axis(axes: &[Axis], item: u64, gap_max: u64) -> usize {
+    let mut span = item;
+    for at in (0..axes.len()).rev() {
+        let step = largest_step(&axes[at]);
+        let whole = span + source_span(&axes[at]);
+        if step.saturating_sub(span) > gap_max || whole > UNIT_BYTES_MAX {
+            return at + 1;
+        }
+        span = whole;
+    }
+    0
+}
+
+fn axis_count(axis: &Axis) -> u64 {
+    match axis {
+        Axis::Even { count, .. } => *count,
+        Axis::Table { offsets, .. } => offsets.len() as u64,
+    }
+}
+
+fn source_span(axis: &Axis) -> u64 {
+    let (low, high) = axis.reach()[0];
+    (high - low).cast_unsigned()
+}
+
+fn largest_step(axis: &Axis) -> u64 {
+    match axis {
+        Axis::Even { source_step, .. } => source_step.unsigned_abs(),
+        Axis::Table { offsets, .. } => {
+            let mut sources: Vec<i64> = offsets.iter().map(|pair| pair.0).collect();
+            sources.sort_unstable();
+            let steps = sources.windows(2).map(|pair| (pair[1] - pair[0]).cast_unsigned());
+            steps.max().unwrap_or(0)
+        }
+    }
+}
+
+/// Where each block starts in the source and the target.
+fn outer_positions(outer: &[Axis], source: i64, target: i64) -> Vec<(i64, i64)> {
+    let mut positions = vec![(source, target)];
+    for axis in outer {
+        let offsets: Vec<(i64, i64)> = match axis {
+            Axis::Even { source_step, target_step, count } => (0..*count)
+                .map(|at| (at.cast_signed() * source_step, at.cast_signed() * target_step))
+                .collect(),
+            Axis::Table { offsets, .. } => offsets.clone(),
+        };
+        positions = positions
+            .iter()
+            .flat_map(|(source, target)| {
+                offsets.iter().map(move |(from, to)| (source + from, target + to))
+            })
+            .collect();
+    }
+    positions
+}
+
+/// Merges blocks into extents, and extents into units.
+fn gather(
+    positions: &[(i64, i64)],
+    block: &Block,
+    inner: &[Axis],
+    offset: u64,
+    gap_max: u64,
+    units: &mut Vec<Unit>,
+) {
+    let mut unit = Unit::default();
+    // Bytes of the unit's extents but the last.
+    let mut before = 0_u64;
+    for (source, target) in positions {
+        let start = offset + (source - block.before).cast_unsigned();
+        let end = start + block.span;
+        let full = before + unit.extents.last().map_or(0, |last| last.length) >= UNIT_BYTES_MAX
+            || unit.extents.len() >= EXTENTS_MAX;
+        match unit.extents.last_mut() {
+            Some(last)
+                if start <= last.end().saturating_add(gap_max)
+                    && end - last.offset <= UNIT_BYTES_MAX =>
+            {
+                last.length = last.length.max(end - last.offset);
+            }
+            Some(_) if full => {
+                units.push(std::mem::take(&mut unit));
+                before = 0;
+                unit.extents.push(Extent { offset: start, length: block.span });
+            }
+            last => {
+                before += last.map_or(0, |last| last.length);
+                unit.extents.push(Extent { offset: start, length: block.span });
+            }
+        }
+        let last = unit.extents.last().map_or(start, |last| last.offset);
+        let mut copy = Copy {
+            source_start: (before + start - last).cast_signed() + block.before,
+            target_start: *target,
+            axes: inner.to_vec(),
+        };
+        copy.tidy();
+        unit.raw.push(copy);
+    }
+    if !unit.extents.is_empty() {
+        units.push(unit);
+    }
+}
+
+/// Extents of one unit: enough to make small requests worth a thread's turn, few enough that other
+/// threads get some.
+const EXTENTS_MAX: usize = 32;
+
+#[allow(clippy::cast_possible_truncation)]
+fn index(value: u64) -> usize {
+    // Lengths were held against what a chunk can have.
+    value as usize
+}

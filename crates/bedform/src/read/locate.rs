@@ -1,0 +1,56 @@
+//! Where the chunks of an opened object lie in it.
+
+use std::sync::Arc;
+
+use bedform_format::shard::{Extent, ShardIndex};
+use bedform_storage::Object;
+
+use crate::error::Result;
+
+/// Finds and opens the objects that hold an array's chunks.
+pub(crate) trait ChunkSource: Sync {
+    /// Opens the object at `coordinates` in the grid of objects; `None` if there is none, which
+    /// means that its chunks are fill values.
+    fn open(&self, coordinates: &[u64]) -> Result<Option<OpenObject>>;
+
+    /// The object's name, for messages.
+    fn object_name(&self, coordinates: &[u64]) -> String;
+}
+
+/// An object and the places of its chunks.
+pub(crate) struct OpenObject {
+    pub(crate) object: Arc<dyn Object>,
+    pub(crate) places: Places,
+    /// Requests made to find the places.
+    pub(crate) index_requests: u64,
+    /// Bytes read to find the places.
+    pub(crate) index_bytes: u64,
+}
+
+/// How the place of a chunk follows from its position in the object.
+pub(crate) enum Places {
+    /// The object is the chunk.
+    Whole(u64),
+    /// An index tells.
+    Index(Arc<ShardIndex>),
+    /// A foreign file's chunk map tells.
+    Map(Arc<dyn ChunkPlaces>),
+}
+
+/// A foreign file's chunk map of one array.
+pub(crate) trait ChunkPlaces: Send + Sync {
+    /// Where the chunk at `position` lies, with a bit for each codec it was written without.
+    fn find(&self, position: u64) -> Option<(Extent, u32)>;
+}
+
+impl Places {
+    /// Where the chunk at `position` lies, with a bit for each codec it was written without; `None`
+    /// if it was never written.
+    pub(crate) fn find(&self, position: u64) -> Option<(Extent, u32)> {
+        match self {
+            Self::Whole(length) => Some((Extent { offset: 0, length: *length }, 0)),
+            Self::Index(index) => Some((index.get(usize::try_from(position).ok()?)?, 0)),
+            Self::Map(map) => map.find(position),
+        }
+    }
+}

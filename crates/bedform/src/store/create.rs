@@ -1,0 +1,393 @@
+//! New stores, groups and arrays, changed attributes, deletion.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bedform_format::metadata::{
+    ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, ShardEncoding, parse_array,
+    write_array, write_group,
+};
+use bedform_format::{BytesCodec, CodecChain, DataType, Endian, ObjectPath, Serializer};
+use bedform_geometry::Order;
+use bedform_storage::{Condition, Storage};
+use serde_json::{Map, Value, json};
+
+use super::documents::{node_type, publish, read};
+use super::{NodeKind, OpenOptions, Shared, Store};
+use crate::array::Array;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How the elements of a new array become bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArrayLayout {
+    /// Elements of a chunk along each axis.
+    pub chunk_shape: Vec<u64>,
+    /// Elements of a shard along each axis: a multiple of the chunk's.
+    pub shard_shape: Vec<u64>,
+    /// The order of the chunks in a shard.
+    pub order: Order,
+    /// Codecs from bytes to bytes. A CRC-32C is put behind them unless it is there.
+    pub codecs: Vec<BytesCodec>,
+    /// The order in which axes are stored in a chunk, slowest first; `None` as they are.
+    pub transpose: Option<Vec<usize>>,
+    /// False leaves the chunks without a checksum.
+    pub checksum: bool,
+}
+
+/// What a new array is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewArray {
+    /// Elements along each axis.
+    pub shape: Vec<u64>,
+    /// Type of the elements.
+    pub data_type: DataType,
+    /// How elements become bytes.
+    pub layout: ArrayLayout,
+    /// What elements are that were never written.
+    pub fill_value: FillValue,
+    /// Names of the axes.
+    pub dimension_names: Option<Vec<Option<String>>>,
+    /// The user's attributes.
+    pub attributes: Map<String, Value>,
+}
+
+/// A random 128-bit key.
+fn random_key() -> Result<[u8; 16]> {
+    let mut key = [0; 16];
+    let mut filled = 0;
+    while filled < key.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        match rustix::rand::getrandom(&mut key[filled..], flags) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                return Err(Error::new(
+                    ErrorKind::Io,
+                    format!("the system gave no random numbers: {error}"),
+                ));
+            }
+        }
+    }
+    Ok(key)
+}
+
+impl Store {
+    /// Creates an empty store in `storage`, durable on return.
+    ///
+    /// # Errors
+    /// `Exists` if there is a store already; those of storage.
+    pub fn create(
+        storage: Arc<dyn Storage>,
+        attributes: &Map<String, Value>,
+        mut options: OpenOptions,
+    ) -> Result<Self> {
+        options.writable = true;
+        let shared = Arc::new(Shared::new(storage, options));
+        check_attributes(&shared, &ObjectPath::root(), attributes)?;
+        for name in [".zgroup", ".zarray"] {
+            if read(&shared, &ObjectPath::root(), name)?.is_some() {
+                return Err(exists(&shared, &ObjectPath::root()));
+            }
+        }
+        let document = write_group(&random_key()?, attributes, Some(Map::new()));
+        let bytes = bedform_format::metadata::seal(&document);
+        let path = ObjectPath::root().join("zarr.json")?;
+        let mut writer = shared.storage.create(&path, shared.options.durability, None)?;
+        writer.append(&bytes)?;
+        writer.publish(Condition::Absent).map_err(|error| match error.kind {
+            bedform_storage::StorageErrorKind::Exists => exists(&shared, &ObjectPath::root()),
+            _ => error.into(),
+        })?;
+        Ok(Self { shared })
+    }
+
+    /// Creates a group with its missing parents. Atomic, durable on return.
+    ///
+    /// # Errors
+    /// `Exists`, `ReadOnly`, those of storage.
+    pub fn create_group(&self, path: &ObjectPath, attributes: &Map<String, Value>) -> Result<()> {
+        let shared = &*self.shared;
+        shared.check_writable()?;
+        check_attributes(shared, path, attributes)?;
+        let _lock = shared.storage.lock(&ObjectPath::root())?;
+        check_free(shared, path)?;
+        let store = store_key(shared)?;
+        publish(shared, path, &write_group(&store, attributes, None))?;
+        commit(shared, std::slice::from_ref(path), &[])
+    }
+
+    /// Creates an array with the missing groups above it. Atomic, durable on return.
+    ///
+    /// # Errors
+    /// `Exists`, `InvalidArgument` by the layout, `ReadOnly`, those of storage.
+    pub fn create_array(&self, path: &ObjectPath, new: &NewArray) -> Result<Array> {
+        self.draft_array(path, new)?;
+        self.commit_drafts(std::slice::from_ref(path))?;
+        self.array(path)
+    }
+
+    /// Creates an array that no reader sees before [`Store::commit_drafts`] names it, so that
+    /// several arrays can appear at once with their data.
+    ///
+    /// # Errors
+    /// As [`Store::create_array`].
+    pub fn draft_array(&self, path: &ObjectPath, new: &NewArray) -> Result<Array> {
+        let shared = &*self.shared;
+        shared.check_writable()?;
+        check_attributes(shared, path, &new.attributes)?;
+        let _lock = shared.storage.lock(&ObjectPath::root())?;
+        check_free(shared, path)?;
+        let identity = Identity { store: store_key(shared)?, array: random_key()? };
+        let document = write_array(&new.metadata(identity)?);
+        // The document is read back as a reader would, so that none can be written that is refused.
+        let metadata = parse_array(&document, &shared.options.limits).map_err(|error| {
+            Error::invalid(format!("array {path:?} cannot be created: {error}"))
+        })?;
+        publish(shared, path, &document)?;
+        Array::draft(self.shared.clone(), path.clone(), metadata, document)
+    }
+
+    /// Makes arrays of [`Store::draft_array`] visible, all at once. Atomic, durable on return.
+    ///
+    /// # Errors
+    /// `NotFound` if a draft is gone; `ReadOnly`, those of storage.
+    pub fn commit_drafts(&self, paths: &[ObjectPath]) -> Result<()> {
+        let shared = &*self.shared;
+        shared.check_writable()?;
+        let _lock = shared.storage.lock(&ObjectPath::root())?;
+        commit(shared, paths, &[])
+    }
+
+    /// Deletes an array or group with all below it. Readers see it whole or not at all; what it
+    /// leaves on storage if the process dies is removed when its name is used again.
+    ///
+    /// # Errors
+    /// `NotFound`, `ReadOnly`, those of storage.
+    pub fn delete(&self, path: &ObjectPath) -> Result<()> {
+        let shared = &*self.shared;
+        shared.check_writable()?;
+        if path.is_root() {
+            return Err(Error::invalid("the root group of a store cannot be deleted"));
+        }
+        let _lock = shared.storage.lock(&ObjectPath::root())?;
+        if shared.documents.kind(shared, path)?.is_none() {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("no array or group {path:?} in {}", shared.storage.name()),
+            ));
+        }
+        commit(shared, &[], std::slice::from_ref(path))?;
+        shared.storage.delete_tree(path, shared.options.durability)?;
+        Ok(())
+    }
+}
+
+impl NewArray {
+    fn metadata(&self, identity: Identity) -> Result<ArrayMetadata> {
+        let layout = &self.layout;
+        let rank = self.shape.len();
+        let ranks = [layout.chunk_shape.len(), layout.shard_shape.len()];
+        if ranks.iter().any(|other| *other != rank) {
+            return Err(Error::invalid(format!(
+                "the shape {:?}, the chunks {:?} and the shards {:?} must have one rank",
+                self.shape, layout.chunk_shape, layout.shard_shape
+            )));
+        }
+        if self.data_type.v3_name().is_none() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("arrays of {} cannot be written", self.data_type),
+            ));
+        }
+        let mut bytes = layout.codecs.clone();
+        if layout.checksum && bytes.last() != Some(&BytesCodec::Crc32c) {
+            bytes.push(BytesCodec::Crc32c);
+        }
+        let serializer = match self.data_type {
+            DataType::String => Serializer::VlenUtf8,
+            _ => Serializer::Bytes(Endian::Little),
+        };
+        let transpose = layout.transpose.clone().filter(|order| !order.is_sorted());
+        let inner = Encoding::Chunk(CodecChain { transpose, serializer, bytes });
+        Ok(ArrayMetadata {
+            shape: self.shape.clone(),
+            data_type: self.data_type,
+            chunk_shape: layout.shard_shape.clone(),
+            keys: ChunkKeys::DEFAULT,
+            fill_value: self.fill_value.clone(),
+            encoding: Encoding::Shard(ShardEncoding {
+                chunk_shape: layout.chunk_shape.clone(),
+                inner: Box::new(inner),
+                index_checked: true,
+                index_at_start: false,
+            }),
+            dimension_names: self.dimension_names.clone(),
+            attributes: self.attributes.clone(),
+            identity: Some(identity),
+            order: Some(layout.order.name().to_owned()),
+            zarr_format: 3,
+        })
+    }
+}
+
+fn exists(shared: &Shared, path: &ObjectPath) -> Error {
+    Error::new(
+        ErrorKind::Exists,
+        format!("{} exists already; open it, or choose another name", shared.name_of(path)),
+    )
+}
+
+/// Fails if something visible is at `path`; removes what a crashed creation or deletion left there.
+fn check_free(shared: &Shared, path: &ObjectPath) -> Result<()> {
+    if path.is_root() {
+        return Err(exists(shared, path));
+    }
+    if shared.documents.kind(shared, path)?.is_some() {
+        return Err(exists(shared, path));
+    }
+    let mut parent = path.parent();
+    while !parent.is_root() {
+        if shared.documents.kind(shared, &parent)? == Some(NodeKind::Array) {
+            return Err(Error::invalid(format!(
+                "{path:?} would lie inside the array {parent:?}; choose another name"
+            )));
+        }
+        parent = parent.parent();
+    }
+    if !shared.storage.list(path)?.is_empty() {
+        shared.storage.delete_tree(path, shared.options.durability)?;
+    }
+    Ok(())
+}
+
+fn check_attributes(
+    shared: &Shared,
+    path: &ObjectPath,
+    attributes: &Map<String, Value>,
+) -> Result<()> {
+    let bytes = serde_json::to_vec(attributes).map_or(u64::MAX, |bytes| bytes.len() as u64);
+    let limit = shared.options.limits.attributes_bytes_max;
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::LimitExceeded,
+        format!("the attributes of {path:?} have {bytes} bytes, over the limit of {limit}"),
+    ))
+}
+
+/// The key of the store; one is made for a store that another tool created.
+fn store_key(shared: &Shared) -> Result<[u8; 16]> {
+    let root = shared.documents.read_root(shared)?.ok_or_else(|| not_a_group(shared))?;
+    match root.group.store {
+        Some(key) => Ok(key),
+        None => {
+            let key = random_key()?;
+            let mut document = root.document.clone();
+            let own = write_group(&key, &Map::new(), None)["bedform"].clone();
+            put_first(&mut document, own);
+            publish(shared, &ObjectPath::root(), &document)?;
+            Ok(key)
+        }
+    }
+}
+
+fn not_a_group(shared: &Shared) -> Error {
+    Error::invalid(format!(
+        "{} is a single array, not a group; open the directory above it",
+        shared.storage.name()
+    ))
+}
+
+/// Puts our own key right behind the node type, where [`bedform_format::metadata::seal`] looks for
+/// it.
+fn put_first(document: &mut Value, own: Value) {
+    let Value::Object(map) = document else { return };
+    let mut rest = std::mem::take(map);
+    for key in ["zarr_format", "node_type"] {
+        if let Some(value) = rest.shift_remove(key) {
+            map.insert(key.to_owned(), value);
+        }
+    }
+    map.insert("bedform".to_owned(), own);
+    rest.shift_remove("bedform");
+    map.extend(rest);
+}
+
+/// Publishes the root's document with the documents of `added` (and of missing groups above them)
+/// in its consolidated metadata, and without those of `removed` and all below. The caller holds the
+/// store's lock. This is the commit.
+pub(crate) fn commit(shared: &Shared, added: &[ObjectPath], removed: &[ObjectPath]) -> Result<()> {
+    let root = shared.documents.read_root(shared)?.ok_or_else(|| not_a_group(shared))?;
+    let mut documents = root.group.consolidated.clone().unwrap_or_default();
+    if root.group.consolidated.is_none() {
+        // A store of another tool: consolidate all that it has.
+        for path in shared.documents.nodes(shared)?.keys() {
+            documents.insert(path.as_str().to_owned(), own_document(shared, path)?);
+        }
+    }
+    let gone = |path: &str| {
+        ObjectPath::parse(path)
+            .is_ok_and(|path| removed.iter().any(|removed| path.is_within(removed)))
+    };
+    documents.retain(|path, _| !gone(path));
+    let mut groups = BTreeSet::new();
+    for path in added {
+        documents.insert(path.as_str().to_owned(), own_document(shared, path)?);
+        let mut parent = path.parent();
+        while !parent.is_root() {
+            groups.insert(parent.clone());
+            parent = parent.parent();
+        }
+    }
+    let store = root.group.store.unwrap_or_default();
+    for group in groups.iter().filter(|group| !documents.contains_key(group.as_str())) {
+        if read(shared, group, "zarr.json")?.is_none() {
+            publish(shared, group, &write_group(&store, &Map::new(), None))?;
+        }
+    }
+    for group in &groups {
+        if !documents.contains_key(group.as_str()) {
+            documents.insert(group.as_str().to_owned(), own_document(shared, group)?);
+        }
+    }
+    let mut sorted: Vec<(String, Value)> = documents.into_iter().collect();
+    sorted.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut document = root.document.clone();
+    document["consolidated_metadata"] = json!({
+        "kind": "inline",
+        "must_understand": false,
+        "metadata": Map::from_iter(sorted),
+    });
+    publish(shared, &ObjectPath::root(), &document)
+}
+
+fn own_document(shared: &Shared, path: &ObjectPath) -> Result<Value> {
+    read(shared, path, "zarr.json")?.map(|stored| stored.document).ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, format!("{}/zarr.json is gone", shared.name_of(path)))
+    })
+}
+
+/// See [`Store::set_attributes`].
+pub(super) fn set_attributes(
+    shared: &Shared,
+    path: &ObjectPath,
+    attributes: Map<String, Value>,
+) -> Result<()> {
+    shared.check_writable()?;
+    check_attributes(shared, path, &attributes)?;
+    let _lock = shared.storage.lock(&ObjectPath::root())?;
+    if shared.documents.kind(shared, path)?.is_none() {
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            format!("no array or group {path:?} in {}", shared.storage.name()),
+        ));
+    }
+    let mut document = match node_type(&own_document(shared, path)?) {
+        Some("array") => shared.documents.array(shared, path)?.document,
+        _ => own_document(shared, path)?,
+    };
+    document["attributes"] = Value::Object(attributes);
+    publish(shared, path, &document)?;
+    if path.is_root() { Ok(()) } else { commit(shared, std::slice::from_ref(path), &[]) }
+}

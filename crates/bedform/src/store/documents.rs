@@ -1,0 +1,353 @@
+//! Metadata documents: reading them, whom to believe, and publishing them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bedform_format::metadata::{
+    ArrayMetadata, GroupDocument, check_seal, hex, parse_array, parse_array_v2, parse_group, seal,
+};
+use bedform_format::{Limits, ObjectPath, json};
+use bedform_storage::{Condition, Storage, Version};
+use serde_json::{Map, Value};
+
+use super::{Freshness, NodeKind, Shared};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The name of Zarr v3 documents.
+const ZARR_JSON: &str = "zarr.json";
+/// Groups within groups that a walk looks into.
+const WALK_DEPTH_MAX: usize = 32;
+/// Nodes that a walk lists.
+const NODES_MAX: usize = 1 << 20;
+
+/// The documents of an opened store. The root's is kept, because it is looked at in every read.
+#[derive(Debug, Default)]
+pub(crate) struct Documents {
+    root: Mutex<Option<Arc<GroupState>>>,
+}
+
+/// A group's document as it was when it was read.
+#[derive(Debug)]
+pub(crate) struct GroupState {
+    pub(crate) version: Version,
+    pub(crate) document: Value,
+    pub(crate) group: GroupDocument,
+}
+
+/// An array's document, and which versions of which documents it was made from.
+#[derive(Debug)]
+pub(crate) struct ArrayDocument {
+    pub(crate) metadata: ArrayMetadata,
+    pub(crate) document: Value,
+    own: (ObjectPath, Version),
+    root: Option<Version>,
+}
+
+/// A document as it is stored.
+pub(crate) struct Stored {
+    pub(crate) version: Version,
+    pub(crate) document: Value,
+    /// Bedform was the last to write it.
+    pub(crate) sealed: bool,
+}
+
+/// Reads the document `name` below `path`; `None` if there is none.
+pub(crate) fn read(shared: &Shared, path: &ObjectPath, name: &str) -> Result<Option<Stored>> {
+    let path = path.join(name)?;
+    let object = match shared.storage.open(&path) {
+        Ok(object) => object,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let limits = &shared.options.limits;
+    let version = object.version().clone();
+    if version.size > limits.metadata_bytes_max {
+        return Err(Error::new(
+            ErrorKind::LimitExceeded,
+            format!(
+                "{} has {} bytes, over the limit of {} for metadata",
+                shared.name_of(&path),
+                version.size,
+                limits.metadata_bytes_max
+            ),
+        ));
+    }
+    let mut bytes = vec![0; usize::try_from(version.size).unwrap_or(usize::MAX)];
+    object.read(0, &mut bytes)?;
+    let fail = |error| Error::metadata(shared.name_of(&path), error);
+    let document = json::parse(&bytes, limits).map_err(|error| fail(error.into()))?;
+    let sealed = check_seal(&bytes, &document).map_err(fail)?;
+    Ok(Some(Stored { version, document, sealed }))
+}
+
+/// Publishes a document in place of whatever is there. The caller holds the lock that guards it.
+pub(crate) fn publish(shared: &Shared, path: &ObjectPath, document: &Value) -> Result<()> {
+    let bytes = seal(document);
+    if bytes.len() as u64 > shared.options.limits.metadata_bytes_max {
+        return Err(Error::new(
+            ErrorKind::LimitExceeded,
+            format!(
+                "{}: metadata of {} bytes are over the limit of {}",
+                shared.name_of(path),
+                bytes.len(),
+                shared.options.limits.metadata_bytes_max
+            ),
+        ));
+    }
+    let path = path.join(ZARR_JSON)?;
+    let storage = &*shared.storage;
+    let mut writer = storage.create(&path, shared.options.durability, Some(bytes.len() as u64))?;
+    writer.append(&bytes)?;
+    writer.publish(Condition::None)?;
+    Ok(())
+}
+
+impl Documents {
+    /// The root group's document; `None` if the store's root is no v3 group.
+    pub(crate) fn root(&self, shared: &Shared) -> Result<Option<Arc<GroupState>>> {
+        let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(state) = kept {
+            let path = ObjectPath::root().join(ZARR_JSON)?;
+            let current = shared.options.freshness != Freshness::Read
+                || is_current(&*shared.storage, &path, &state.version)?;
+            if current {
+                return Ok(Some(state));
+            }
+        }
+        self.read_root(shared)
+    }
+
+    /// As [`Documents::root`], from storage.
+    pub(crate) fn read_root(&self, shared: &Shared) -> Result<Option<Arc<GroupState>>> {
+        let root = ObjectPath::root();
+        let Some(stored) = read(shared, &root, ZARR_JSON)? else { return Ok(None) };
+        if node_type(&stored.document) != Some("group") {
+            return Ok(None);
+        }
+        let group = parse_group(&stored.document)
+            .map_err(|error| Error::metadata(shared.name_of(&root), error))?;
+        let state =
+            Arc::new(GroupState { version: stored.version, document: stored.document, group });
+        *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
+        Ok(Some(state))
+    }
+
+    pub(super) fn zarr_format(&self, shared: &Shared) -> Result<u8> {
+        let root = ObjectPath::root();
+        Ok(if read(shared, &root, ZARR_JSON)?.is_some() { 3 } else { 2 })
+    }
+
+    pub(super) fn kind(&self, shared: &Shared, path: &ObjectPath) -> Result<Option<NodeKind>> {
+        if let Some(stored) = read(shared, path, ZARR_JSON)? {
+            return match node_type(&stored.document) {
+                Some("group") => Ok(Some(NodeKind::Group)),
+                Some("array") => {
+                    Ok(self.is_committed(shared, path, &stored)?.then_some(NodeKind::Array))
+                }
+                _ => Err(Error::new(
+                    ErrorKind::Corrupt,
+                    format!("{}/zarr.json is neither array nor group", shared.name_of(path)),
+                )),
+            };
+        }
+        for (name, kind) in [(".zarray", NodeKind::Array), (".zgroup", NodeKind::Group)] {
+            match shared.storage.stat(&path.join(name)?) {
+                Ok(_) => return Ok(Some(kind)),
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// False for an array of a commit that has not happened (yet).
+    fn is_committed(&self, shared: &Shared, path: &ObjectPath, own: &Stored) -> Result<bool> {
+        let Some(root) = self.root(shared)? else { return Ok(true) };
+        Ok(committed(&root.group, path, own).is_ok())
+    }
+
+    /// The array at `path` as its last commit left it.
+    pub(crate) fn array(&self, shared: &Shared, path: &ObjectPath) -> Result<ArrayDocument> {
+        let missing = || {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("no array {path:?} in {}", shared.storage.name()),
+            )
+        };
+        let limits = &shared.options.limits;
+        let Some(own) = read(shared, path, ZARR_JSON)? else {
+            return array_v2(shared, path, limits)?.ok_or_else(missing);
+        };
+        if node_type(&own.document) != Some("array") {
+            return Err(missing());
+        }
+        // Read after the array's own document: it can then only be newer.
+        let root = if path.is_root() { None } else { self.root(shared)? };
+        let mut document = own.document.clone();
+        if let Some(root) = &root {
+            match committed(&root.group, path, &own) {
+                Ok(Some(consolidated)) => document = consolidated.clone(),
+                Ok(None) => {}
+                Err(()) => return Err(missing()),
+            }
+        }
+        let name = path.join(ZARR_JSON)?;
+        let metadata = parse_array(&document, limits)
+            .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
+        Ok(ArrayDocument {
+            metadata,
+            document,
+            own: (name, own.version),
+            root: root.map(|root| root.version.clone()),
+        })
+    }
+
+    /// True if nothing that `array` was made from has changed.
+    pub(crate) fn is_current(&self, shared: &Shared, array: &ArrayDocument) -> Result<bool> {
+        if shared.options.freshness != Freshness::Read {
+            return Ok(true);
+        }
+        let (path, version) = &array.own;
+        if !is_current(&*shared.storage, path, version)? {
+            return Ok(false);
+        }
+        match &array.root {
+            Some(version) => {
+                is_current(&*shared.storage, &ObjectPath::root().join(ZARR_JSON)?, version)
+            }
+            None => Ok(true),
+        }
+    }
+
+    pub(super) fn group_attributes(
+        &self,
+        shared: &Shared,
+        path: &ObjectPath,
+    ) -> Result<Map<String, Value>> {
+        let missing = || {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("no group {path:?} in {}", shared.storage.name()),
+            )
+        };
+        if let Some(stored) = read(shared, path, ZARR_JSON)? {
+            if node_type(&stored.document) != Some("group") {
+                return Err(missing());
+            }
+            let group = parse_group(&stored.document)
+                .map_err(|error| Error::metadata(shared.name_of(path), error))?;
+            return Ok(group.attributes);
+        }
+        if read(shared, path, ".zgroup")?.is_none() {
+            return Err(missing());
+        }
+        attributes_v2(shared, path)
+    }
+
+    pub(super) fn nodes(&self, shared: &Shared) -> Result<BTreeMap<ObjectPath, NodeKind>> {
+        let mut nodes = BTreeMap::new();
+        if let Some(root) = self.root(shared)?
+            && let Some(consolidated) = &root.group.consolidated
+        {
+            for (name, document) in consolidated {
+                let kind = match node_type(document) {
+                    Some("array") => NodeKind::Array,
+                    _ => NodeKind::Group,
+                };
+                nodes.insert(ObjectPath::parse(name)?, kind);
+            }
+            return Ok(nodes);
+        }
+        self.walk(shared, &ObjectPath::root(), 0, &mut nodes)?;
+        Ok(nodes)
+    }
+
+    fn walk(
+        &self,
+        shared: &Shared,
+        path: &ObjectPath,
+        depth: usize,
+        nodes: &mut BTreeMap<ObjectPath, NodeKind>,
+    ) -> Result<()> {
+        let kind = self.kind(shared, path)?;
+        if let (Some(kind), false) = (kind, path.is_root()) {
+            nodes.insert(path.clone(), kind);
+        }
+        if kind != Some(NodeKind::Group) {
+            return Ok(());
+        }
+        if depth >= WALK_DEPTH_MAX || nodes.len() >= NODES_MAX {
+            return Err(Error::new(
+                ErrorKind::LimitExceeded,
+                format!("{} has too many groups", shared.storage.name()),
+            ));
+        }
+        for entry in shared.storage.list(path)?.into_iter().filter(|entry| entry.is_directory) {
+            // A name that is no valid path cannot be ours or another Zarr library's.
+            if let Ok(child) = path.join(&entry.name) {
+                self.walk(shared, &child, depth + 1, nodes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whom to believe on the array at `path`: `Ok(Some)` the consolidated document, `Ok(None)` the
+/// array's own, `Err` nobody, because its creation was never committed.
+fn committed<'a>(
+    root: &'a GroupDocument,
+    path: &ObjectPath,
+    own: &Stored,
+) -> std::result::Result<Option<&'a Value>, ()> {
+    let (Some(consolidated), Some(store)) = (&root.consolidated, &root.store) else {
+        return Ok(None);
+    };
+    let key =
+        |document: &Value, key: &str| document.get("bedform").and_then(|own| own.get(key)).cloned();
+    if !own.sealed || key(&own.document, "store") != Some(Value::String(hex(store))) {
+        return Ok(None);
+    }
+    match consolidated.get(path.as_str()) {
+        Some(document) if key(document, "array") == key(&own.document, "array") => {
+            Ok(Some(document))
+        }
+        _ => Err(()),
+    }
+}
+
+fn is_current(storage: &dyn Storage, path: &ObjectPath, version: &Version) -> Result<bool> {
+    match storage.stat(path) {
+        Ok(found) => Ok(found == *version),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(crate) fn node_type(document: &Value) -> Option<&str> {
+    document.get("node_type").and_then(Value::as_str)
+}
+
+fn array_v2(shared: &Shared, path: &ObjectPath, limits: &Limits) -> Result<Option<ArrayDocument>> {
+    let Some(own) = read(shared, path, ".zarray")? else { return Ok(None) };
+    let attributes = attributes_v2(shared, path)?;
+    let name = path.join(".zarray")?;
+    let metadata = parse_array_v2(&own.document, attributes, limits)
+        .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
+    Ok(Some(ArrayDocument {
+        metadata,
+        document: own.document,
+        own: (name, own.version),
+        root: None,
+    }))
+}
+
+fn attributes_v2(shared: &Shared, path: &ObjectPath) -> Result<Map<String, Value>> {
+    match read(shared, path, ".zattrs")?.map(|stored| stored.document) {
+        None => Ok(Map::new()),
+        Some(Value::Object(attributes)) => Ok(attributes),
+        Some(_) => Err(Error::new(
+            ErrorKind::Corrupt,
+            format!("{}/.zattrs is not an object", shared.name_of(path)),
+        )),
+    }
+}

@@ -1,0 +1,255 @@
+//! Stores: groups of arrays in one place.
+//!
+//! A store is a Zarr v3 group (or, read-only, a v2 one). What a reader may believe follows from the
+//! order in which Bedform publishes:
+//!
+//! 1. shards, each whole, under their final names;
+//! 2. the array's `zarr.json`;
+//! 3. the store's `zarr.json`, whose consolidated metadata name every array and its shape.
+//!
+//! Step 3 is the commit. An array whose own document is ahead of the consolidated one belongs to a
+//! commit that is under way or that a crash cut off, so the consolidated one counts, as long as both
+//! are sealed, that is: Bedform was the last to write the array's document. A document that another
+//! tool rewrote counts as it is. All changes of metadata happen under the store's lock, all changes of
+//! a shape under the array's, taken in this order: arrays by path, then the store.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`documents`] | metadata documents: reading, trust, publication |
+//! | [`create`] | new stores, groups and arrays |
+
+mod create;
+mod documents;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bedform_format::shard::ShardIndex;
+use bedform_format::{Limits, ObjectPath};
+use bedform_storage::{Durability, Storage, Version};
+use serde_json::{Map, Value};
+
+use crate::array::Array;
+use crate::cache::ByteCache;
+use crate::error::{Error, ErrorKind, Result};
+use crate::read::execute::Tuning;
+
+pub(crate) use create::commit;
+pub use create::{ArrayLayout, NewArray};
+pub(crate) use documents::{ArrayDocument, Documents, publish};
+
+/// When a store looks whether another writer has changed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Freshness {
+    /// Before every read.
+    #[default]
+    Read,
+    /// When a store or array is opened.
+    Open,
+    /// Never after the first look.
+    Never,
+}
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct OpenOptions {
+    /// Whether the store may be changed.
+    pub writable: bool,
+    /// What data may claim.
+    pub limits: Limits,
+    /// Bytes of decoded chunks and of shard indexes to keep; 0 keeps nothing.
+    pub cache_bytes: u64,
+    /// When to look for changes of others.
+    pub freshness: Freshness,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+    /// Threads that decode; `None` takes one per core.
+    pub threads: Option<usize>,
+    /// The largest gap between extents that is read over, in bytes; `None` takes the default.
+    pub gap_bytes: Option<u64>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            writable: false,
+            limits: Limits::default(),
+            cache_bytes: 256 << 20,
+            freshness: Freshness::Read,
+            durability: Durability::Disk,
+            threads: None,
+            gap_bytes: None,
+        }
+    }
+}
+
+/// What lies at a path of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeKind {
+    /// An array.
+    Array,
+    /// A group.
+    Group,
+}
+
+/// A store: arrays and groups in one place. Cheap to clone; safe to share between threads.
+#[derive(Debug, Clone)]
+pub struct Store {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What all arrays of an opened store have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) options: OpenOptions,
+    pub(crate) tuning: Tuning,
+    pub(crate) documents: Documents,
+    pub(crate) indexes: ByteCache<ObjectPath, (Version, Arc<ShardIndex>)>,
+    pub(crate) chunks: ByteCache<ChunkKey, Arc<[u8]>>,
+    next_array: AtomicU64,
+}
+
+/// A decoded chunk: of which opened array, which version of which object, and where in it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ChunkKey {
+    pub(crate) array: u64,
+    pub(crate) object: Version,
+    pub(crate) position: u64,
+}
+
+impl Shared {
+    fn new(storage: Arc<dyn Storage>, options: OpenOptions) -> Self {
+        let mut tuning = Tuning::default();
+        if let Some(threads) = options.threads {
+            tuning.threads = threads.max(1);
+            tuning.threads_waiting = tuning.threads_waiting.min(threads.max(1) * 8);
+        }
+        if let Some(gap) = options.gap_bytes {
+            tuning.gap_bytes = gap;
+        }
+        // Indexes are small and spare a request each; chunks get the rest.
+        let for_indexes = options.cache_bytes / 8;
+        Self {
+            indexes: ByteCache::new(for_indexes),
+            chunks: ByteCache::new(options.cache_bytes - for_indexes),
+            documents: Documents::default(),
+            next_array: AtomicU64::new(0),
+            storage,
+            tuning,
+            options,
+        }
+    }
+
+    /// A number that no other opened array of this store has.
+    pub(crate) fn number(&self) -> u64 {
+        self.next_array.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The name of an object as a user knows it.
+    pub(crate) fn name_of(&self, path: &ObjectPath) -> String {
+        let root = self.storage.name();
+        if path.is_root() { root } else { format!("{root}/{path}") }
+    }
+
+    /// Fails unless the store was opened for writing.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.options.writable {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::ReadOnly,
+            format!("{} was opened read-only; open it with mode \"r+\"", self.storage.name()),
+        ))
+    }
+}
+
+impl Store {
+    /// Opens the store in `storage`: a Zarr v3 or v2 group, or a single array.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none; `Corrupt`, `Unsupported` by its metadata.
+    pub fn open(storage: Arc<dyn Storage>, options: OpenOptions) -> Result<Self> {
+        let shared = Arc::new(Shared::new(storage, options));
+        let store = Self { shared };
+        if store.kind(&ObjectPath::root())?.is_none() {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!(
+                    "{} is not a Zarr store: it has no zarr.json, .zgroup or .zarray",
+                    store.shared.storage.name()
+                ),
+            ));
+        }
+        if store.shared.options.writable && store.zarr_format()? == 2 {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "{} is Zarr v2, which Bedform only reads; convert it with 'bedform convert'",
+                    store.shared.storage.name()
+                ),
+            ));
+        }
+        Ok(store)
+    }
+
+    /// The place that holds the store.
+    pub fn storage(&self) -> &Arc<dyn Storage> {
+        &self.shared.storage
+    }
+
+    /// How the store was opened.
+    pub fn options(&self) -> &OpenOptions {
+        &self.shared.options
+    }
+
+    /// 2 or 3.
+    ///
+    /// # Errors
+    /// Of reading the store's documents.
+    pub fn zarr_format(&self) -> Result<u8> {
+        self.shared.documents.zarr_format(&self.shared)
+    }
+
+    /// What lies at `path`, if anything.
+    ///
+    /// # Errors
+    /// Of reading the documents there.
+    pub fn kind(&self, path: &ObjectPath) -> Result<Option<NodeKind>> {
+        self.shared.documents.kind(&self.shared, path)
+    }
+
+    /// Opens the array at `path`.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corrupt` or `Unsupported` by its metadata.
+    pub fn array(&self, path: &ObjectPath) -> Result<Array> {
+        Array::open(self.shared.clone(), path.clone())
+    }
+
+    /// Every array and group of the store by path, the root group not included.
+    ///
+    /// # Errors
+    /// Of reading the documents.
+    pub fn nodes(&self) -> Result<BTreeMap<ObjectPath, NodeKind>> {
+        self.shared.documents.nodes(&self.shared)
+    }
+
+    /// The attributes of the group at `path`.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no group.
+    pub fn group_attributes(&self, path: &ObjectPath) -> Result<Map<String, Value>> {
+        self.shared.documents.group_attributes(&self.shared, path)
+    }
+
+    /// Replaces the attributes of the array or group at `path`. Atomic, durable on return.
+    ///
+    /// # Errors
+    /// `NotFound`, `ReadOnly`, `LimitExceeded`, and those of storage.
+    pub fn set_attributes(&self, path: &ObjectPath, attributes: Map<String, Value>) -> Result<()> {
+        create::set_attributes(&self.shared, path, attributes)
+    }
+}

@@ -1,0 +1,194 @@
+//! Chunks as elements in memory: new ones, ones merged with what was stored, ones trimmed to the
+//! array's shape.
+//!
+//! Elements are held as they are stored (order of axes, byte order). Text is held as numbers of texts:
+//! 0 is the fill value, then come the caller's texts, then those of the chunk that was read.
+
+use bedform_format::metadata::FillValue;
+use bedform_geometry::{ChunkGrid, Region};
+
+use crate::array::ArrayState;
+use crate::codec::{Scratch, text};
+use crate::error::{Error, Result};
+use crate::read::scatter::{Axis, Copy, Target, swap_bytes};
+
+/// What a caller writes: elements in C order of the selection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Input<'a> {
+    /// Fixed-size elements in the machine's byte order.
+    Bytes(&'a [u8]),
+    /// Texts, and the numbers `1..` that stand for them.
+    Text(&'a [&'a str], &'a [u8]),
+}
+
+impl<'a> Input<'a> {
+    /// The elements that copies take.
+    pub(crate) fn elements(&self) -> &'a [u8] {
+        match self {
+            Self::Bytes(bytes) | Self::Text(_, bytes) => bytes,
+        }
+    }
+}
+
+/// One chunk on its way into an object. Used again from chunk to chunk.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkElements {
+    elements: Vec<u8>,
+    /// Texts of the chunk that was read.
+    stored_texts: Vec<String>,
+    joined: Vec<u8>,
+}
+
+impl ChunkElements {
+    /// Makes every element the fill value.
+    pub(crate) fn clear(&mut self, state: &ArrayState) {
+        self.stored_texts.clear();
+        let length = state.codec.decoded_bytes();
+        let fill = stored_fill(state);
+        self.elements.clear();
+        if fill.iter().all(|byte| *byte == 0) {
+            self.elements.resize(length, 0);
+        } else {
+            self.elements.reserve(length);
+            while self.elements.len() < length {
+                self.elements.extend_from_slice(&fill);
+            }
+        }
+    }
+
+    /// Takes the elements of a stored chunk.
+    pub(crate) fn load(
+        &mut self,
+        state: &ArrayState,
+        encoded: &[u8],
+        scratch: &mut Scratch,
+        input: &Input<'_>,
+    ) -> Result<()> {
+        self.stored_texts.clear();
+        let decoded = state
+            .codec
+            .decode(encoded, 0, scratch)
+            .map_err(|error| Error::corrupt("a stored chunk", error))?;
+        self.elements.clear();
+        if let Input::Text(texts, _) = input {
+            let count = usize::try_from(state.grid.chunk_len()).unwrap_or(usize::MAX);
+            let stored = text::split(decoded, count)
+                .map_err(|error| Error::corrupt("a stored chunk", error))?;
+            let first = texts.len() as u64 + 1;
+            let numbers = first..first + stored.len() as u64;
+            self.elements.extend(numbers.flat_map(u64::to_le_bytes));
+            self.stored_texts.extend(stored.into_iter().map(str::to_owned));
+        } else {
+            self.elements.extend_from_slice(decoded);
+        }
+        Ok(())
+    }
+
+    /// Copies elements of the caller in; `copy` goes from the chunk to the caller's elements.
+    pub(crate) fn put(&mut self, state: &ArrayState, copy: Copy, input: &Input<'_>) -> Result<()> {
+        let mut copy = copy.reversed();
+        copy.tidy();
+        let target = Target::new(&mut self.elements);
+        // SAFETY: this thread alone has the chunk.
+        unsafe { copy.run(input.elements(), target, state.item_size, state.codec.swap_size()) }
+    }
+
+    /// Makes the fill value of every element of the chunk at `coordinates` outside `valid`.
+    pub(crate) fn trim(
+        &mut self,
+        state: &ArrayState,
+        coordinates: &[u64],
+        valid: &[u64],
+    ) -> Result<()> {
+        let chunk = state.grid.chunk_region(coordinates);
+        let outside = chunk.subtract(&Region::whole(valid.to_vec())?);
+        let fill = stored_fill(state);
+        for region in outside {
+            let region = region.relative_to(chunk.start())?;
+            let mut copy = Copy::default();
+            for (axis, stride) in state.codec.strides().iter().enumerate() {
+                copy.target_start += signed(region.start()[axis]) * stride;
+                let count = region.shape()[axis];
+                copy.axes.push(Axis::Even { source_step: 0, target_step: *stride, count });
+            }
+            copy.tidy();
+            // SAFETY: this thread alone has the chunk.
+            unsafe { copy.run(&fill, Target::new(&mut self.elements), state.item_size, 1)? };
+        }
+        Ok(())
+    }
+
+    /// True if every element is the fill value, so that the chunk need not be stored.
+    pub(crate) fn is_fill(&self, state: &ArrayState) -> bool {
+        let fill = stored_fill(state);
+        match (fill.as_slice(), self.elements.first()) {
+            ([], _) => false,
+            (_, None) => true,
+            (fill, Some(_)) => {
+                let (head, tail) = self.elements.split_at(fill.len().min(self.elements.len()));
+                // Equal to itself one element on: every element is the first.
+                head == fill && tail == &self.elements[..tail.len()]
+            }
+        }
+    }
+
+    /// Encodes the chunk.
+    pub(crate) fn encode(
+        &mut self,
+        state: &ArrayState,
+        input: &Input<'_>,
+        scratch: &mut Scratch,
+        output: &mut Vec<u8>,
+    ) -> Result<()> {
+        let decoded = match input {
+            Input::Bytes(_) => &self.elements,
+            Input::Text(texts, _) => {
+                let fill = match &state.metadata.fill_value {
+                    FillValue::Text(fill) => fill.as_str(),
+                    FillValue::Bytes(_) => "",
+                };
+                let (numbers, _) = self.elements.as_chunks::<8>();
+                let named = numbers.iter().map(|number| {
+                    let number = usize::try_from(u64::from_le_bytes(*number)).unwrap_or(0);
+                    match number.checked_sub(1) {
+                        None => fill,
+                        Some(at) if at < texts.len() => texts[at],
+                        Some(at) => self.stored_texts.get(at - texts.len()).map_or(fill, |t| t),
+                    }
+                });
+                text::join(named, &mut self.joined)
+                    .map_err(|error| Error::invalid(error.to_string()))?;
+                &self.joined
+            }
+        };
+        state
+            .codec
+            .encode(decoded, scratch, output)
+            .map_err(|error| Error::new(crate::ErrorKind::Unsupported, error.to_string()))
+    }
+}
+
+/// The fill value as it is stored; the number 0 for text.
+fn stored_fill(state: &ArrayState) -> Vec<u8> {
+    match &state.metadata.fill_value {
+        FillValue::Text(_) => vec![0; state.item_size],
+        FillValue::Bytes(bytes) => {
+            let mut bytes = bytes.clone();
+            swap_bytes(&mut bytes, state.codec.swap_size());
+            bytes
+        }
+    }
+}
+
+/// True if no element of the chunk at `coordinates` lies inside `valid`.
+pub(crate) fn is_outside(grid: &ChunkGrid, coordinates: &[u64], valid: &[u64]) -> bool {
+    coordinates
+        .iter()
+        .zip(grid.chunk_shape())
+        .zip(valid)
+        .any(|((at, length), valid)| at.saturating_mul(*length) >= *valid)
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

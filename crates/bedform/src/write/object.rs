@@ -1,0 +1,307 @@
+//! One object: which of its chunks are new, merged or kept, in which order they follow each other,
+//! and the tail behind them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bedform_format::shard::{Extent, ShardIndex, Stamp};
+use bedform_geometry::{ChunkGrid, Region, delinearize};
+use bedform_storage::{Condition, Object, ObjectWriter};
+
+use super::elements::{ChunkElements, Input, is_outside};
+use super::pipeline::in_order;
+use crate::array::ArrayState;
+use crate::array::source::ZarrSource;
+use crate::codec::Scratch;
+use crate::error::{Error, ErrorKind, Result};
+use crate::read::locate::Places;
+use crate::read::plan::{Plan, Task};
+
+/// Merges that are tried again because another writer was faster.
+const ATTEMPTS_MAX: usize = 1000;
+
+/// Bytes of encoded chunks that wait for their turn.
+const WINDOW_BYTES: usize = 16 << 20;
+
+/// A change of one object.
+pub(crate) struct ObjectWrite<'a> {
+    pub(crate) source: &'a ZarrSource<'a>,
+    /// Which elements are new, and where they are in `input`; `None` if none are.
+    pub(crate) plan: Option<(&'a Plan, u64)>,
+    pub(crate) input: Input<'a>,
+    /// The object's place in the grid of objects.
+    pub(crate) coordinates: Vec<u64>,
+    /// Stored elements outside this shape are not to be kept.
+    pub(crate) valid: Option<&'a [u64]>,
+    pub(crate) threads: usize,
+}
+
+/// What becomes of one chunk.
+enum Fate {
+    /// Encoded anew.
+    Made(Vec<u8>),
+    /// Copied as it is stored.
+    Kept(Vec<u8>),
+    /// Not stored: every element is the fill value.
+    Dropped,
+}
+
+impl ObjectWrite<'_> {
+    /// Writes the object; gives its bytes.
+    ///
+    /// # Errors
+    /// Those of storage; `Corrupt` if a chunk to merge with is damaged; `Conflict` if other writers
+    /// were faster for ever.
+    pub(crate) fn run(&self) -> Result<u64> {
+        let tasks: HashMap<u64, Task> = match self.plan {
+            Some((plan, cell)) => {
+                plan.tasks(cell).into_iter().map(|task| (task.position, task)).collect()
+            }
+            None => HashMap::new(),
+        };
+        let alone = self.covers_object(&tasks);
+        for _ in 0..ATTEMPTS_MAX {
+            let existing = if alone { None } else { self.open_existing()? };
+            match self.attempt(&tasks, existing.as_ref(), alone) {
+                Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Exists) => {}
+                outcome => return outcome,
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!(
+                "{} was changed by other writers {ATTEMPTS_MAX} times while it was merged; retry",
+                self.source.object_name_of(&self.coordinates)
+            ),
+        ))
+    }
+
+    fn state(&self) -> &ArrayState {
+        self.source.state
+    }
+
+    /// True if every stored element is replaced, so that nothing has to be read.
+    fn covers_object(&self, tasks: &HashMap<u64, Task>) -> bool {
+        let Some((plan, cell)) = self.plan else { return false };
+        let state = self.state();
+        let inside: u64 = self
+            .coordinates
+            .iter()
+            .zip(&state.per_object)
+            .zip(state.grid.grid_shape())
+            .map(|((at, count), chunks)| chunks.saturating_sub(at * count).min(*count))
+            .product();
+        let region =
+            ChunkGrid::new(state.metadata.shape.clone(), state.metadata.chunk_shape.clone())
+                .map(|objects| objects.chunk_region(&self.coordinates));
+        region.is_ok_and(|region| self.is_whole(&region))
+            && tasks.len() as u64 == inside
+            && tasks.values().all(|task| plan.covers_chunk(cell, *task))
+    }
+
+    /// True if nobody else can be writing elements of `region` that we do not know of. An append that
+    /// is under way writes behind the array's end as we know it; who appends holds the lock.
+    fn is_whole(&self, region: &Region) -> bool {
+        let shape = &self.state().metadata.shape;
+        self.valid.is_some() || (0..shape.len()).all(|axis| region.end(axis) <= shape[axis])
+    }
+
+    fn open_existing(&self) -> Result<Option<(Arc<dyn Object>, Places)>> {
+        let Some(object) = self.source.open_object(&self.coordinates)? else { return Ok(None) };
+        let places = if self.state().shard().is_some() {
+            let (index, _) = self.source.read_index(&self.coordinates, &*object)?;
+            Places::Index(Arc::new(index))
+        } else {
+            Places::Whole(object.version().size)
+        };
+        Ok(Some((object, places)))
+    }
+
+    fn attempt(
+        &self,
+        tasks: &HashMap<u64, Task>,
+        existing: Option<&(Arc<dyn Object>, Places)>,
+        alone: bool,
+    ) -> Result<u64> {
+        let state = self.state();
+        let shared = self.source.shared;
+        let order = state.order.sequence(&state.per_object)?;
+        let expected: u64 = order.len() as u64 * state.codec.decoded_bytes() as u64;
+        let path = self.source.object_path(&self.coordinates)?;
+        let mut writer = shared.storage.create(&path, shared.options.durability, Some(expected))?;
+        let mut extents: Vec<Option<Extent>> = vec![None; order.len()];
+        let window = (WINDOW_BYTES / state.codec.decoded_bytes().max(1)).clamp(2, 1 << 12);
+        in_order(
+            order.len(),
+            self.threads,
+            window,
+            Worker::default,
+            |at, worker| {
+                let position = order[at];
+                self.fate(position, tasks.get(&position).copied(), existing, worker)
+                    .map(|fate| (position, fate))
+            },
+            |(position, fate)| {
+                if let Fate::Made(bytes) | Fate::Kept(bytes) = fate {
+                    let place = usize::try_from(position).unwrap_or(usize::MAX);
+                    extents[place] =
+                        Some(Extent { offset: writer.position(), length: bytes.len() as u64 });
+                    writer.append(&bytes)?;
+                }
+                Ok(())
+            },
+        )?;
+        if extents.iter().all(Option::is_none) {
+            drop(writer);
+            return self.remove(existing, alone);
+        }
+        if state.shard().is_some() {
+            self.append_tail(&mut *writer, extents)?;
+        }
+        let bytes = writer.position();
+        let condition = match (alone, existing) {
+            (true, _) => Condition::None,
+            (false, Some((object, _))) => Condition::Unchanged(&**object),
+            (false, None) => Condition::Absent,
+        };
+        writer.publish(condition)?;
+        Ok(bytes)
+    }
+
+    /// An object without chunks is no object.
+    fn remove(&self, existing: Option<&(Arc<dyn Object>, Places)>, alone: bool) -> Result<u64> {
+        let shared = self.source.shared;
+        let path = self.source.object_path(&self.coordinates)?;
+        let condition = match (alone, existing) {
+            (true, _) => Condition::None,
+            (false, Some((object, _))) => Condition::Unchanged(&**object),
+            (false, None) => return Ok(0),
+        };
+        shared.storage.delete(&path, shared.options.durability, condition)?;
+        Ok(0)
+    }
+
+    /// What becomes of the chunk at `position`.
+    fn fate(
+        &self,
+        position: u64,
+        task: Option<Task>,
+        existing: Option<&(Arc<dyn Object>, Places)>,
+        worker: &mut Worker,
+    ) -> Result<Fate> {
+        let state = self.state();
+        let coordinates = self.chunk_coordinates(position);
+        let stored = existing.and_then(|(object, places)| {
+            places.find(position).map(|(extent, _)| (&**object, extent))
+        });
+        let outside = self.valid.is_some_and(|valid| is_outside(&state.grid, &coordinates, valid));
+        let stored = stored.filter(|_| !outside);
+        let crosses = self.valid.is_some_and(|valid| {
+            let region = state.grid.chunk_region(&coordinates);
+            (0..valid.len()).any(|axis| region.end(axis) > valid[axis])
+        });
+        match (task, stored) {
+            (None, None) => return Ok(Fate::Dropped),
+            (None, Some((object, extent))) if !crosses => {
+                return Ok(Fate::Kept(self.read_stored(object, extent)?));
+            }
+            _ => {}
+        }
+        let covered = match (task, self.plan) {
+            (Some(task), Some((plan, cell))) => {
+                plan.covers_chunk(cell, task)
+                    && self.is_whole(&state.grid.chunk_region(&coordinates))
+            }
+            _ => false,
+        };
+        match stored {
+            Some((object, extent)) if !covered => {
+                let encoded = self.read_stored(object, extent)?;
+                worker
+                    .chunk
+                    .load(state, &encoded, &mut worker.scratch, &self.input)
+                    .map_err(|error| self.at_chunk(&coordinates, error))?;
+                if let (true, Some(valid)) = (crosses, self.valid) {
+                    worker.chunk.trim(state, &coordinates, valid)?;
+                }
+            }
+            _ => worker.chunk.clear(state),
+        }
+        if let (Some(task), Some((plan, cell))) = (task, self.plan) {
+            plan.for_each_copy(cell, task, state.codec.strides(), |copy| {
+                worker.chunk.put(state, copy, &self.input)
+            })?;
+        }
+        if worker.chunk.is_fill(state) {
+            return Ok(Fate::Dropped);
+        }
+        let mut output = Vec::new();
+        worker.chunk.encode(state, &self.input, &mut worker.scratch, &mut output)?;
+        Ok(Fate::Made(output))
+    }
+
+    fn chunk_coordinates(&self, position: u64) -> Vec<u64> {
+        let per_object = &self.state().per_object;
+        delinearize(position, per_object)
+            .iter()
+            .zip(&self.coordinates)
+            .zip(per_object)
+            .map(|((inside, object), count)| object * count + inside)
+            .collect()
+    }
+
+    fn read_stored(&self, object: &dyn Object, extent: Extent) -> Result<Vec<u8>> {
+        if extent.length > self.state().codec.encoded_bytes_max() {
+            return Err(Error::corrupt(
+                self.source.object_name_of(&self.coordinates),
+                format!("a chunk of {} bytes is larger than any can be", extent.length),
+            ));
+        }
+        let mut bytes = vec![0; usize::try_from(extent.length).unwrap_or(usize::MAX)];
+        object.read(extent.offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn at_chunk(&self, coordinates: &[u64], error: Error) -> Error {
+        let name = self.source.object_name_of(&self.coordinates);
+        error.at(format!("cannot merge with chunk {coordinates:?} of {name}"))
+    }
+
+    /// Stamp and index.
+    fn append_tail(
+        &self,
+        writer: &mut dyn ObjectWriter,
+        extents: Vec<Option<Extent>>,
+    ) -> Result<()> {
+        let state = self.state();
+        let Some(shard) = state.shard() else { return Ok(()) };
+        if shard.index_at_start {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "{}: shards with their index at the start are only read; convert the array",
+                    self.source.object_name_of(&self.coordinates)
+                ),
+            ));
+        }
+        if let Some(identity) = state.identity() {
+            let stamp = Stamp {
+                identity: *identity,
+                commit: 0,
+                data_bytes: writer.position(),
+                coordinates: self.coordinates.clone(),
+            };
+            writer.append(&stamp.encode())?;
+        }
+        let index = ShardIndex::new(extents).encode(shard.index_checked);
+        writer.append(&index)?;
+        Ok(())
+    }
+}
+
+/// What one encoding thread uses again from chunk to chunk.
+#[derive(Default)]
+struct Worker {
+    chunk: ChunkElements,
+    scratch: Scratch,
+}

@@ -1,0 +1,87 @@
+//! All objects of a selection.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::elements::Input;
+use super::object::ObjectWrite;
+use crate::array::source::ZarrSource;
+use crate::error::{Error, ErrorKind, Result};
+use crate::read::plan::Plan;
+
+/// What a write did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteStatistics {
+    /// Objects written.
+    pub objects: u64,
+    /// Bytes of those objects.
+    pub bytes: u64,
+}
+
+/// Writes what the plan selects, several objects at a time, each atomic. `valid` as in
+/// [`ObjectWrite`].
+///
+/// # Errors
+/// The first error of any object; objects that were written stay written.
+pub(crate) fn write_plan(
+    source: &ZarrSource<'_>,
+    plan: &Plan,
+    input: Input<'_>,
+    valid: Option<&[u64]>,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<WriteStatistics> {
+    if plan.result_bytes() == 0 {
+        return Ok(WriteStatistics::default());
+    }
+    let cells = plan.cell_count();
+    let cores = source.shared.tuning.threads;
+    // One more object than cores, so that something is encoded while another is synced.
+    let outer = usize::try_from(cells).unwrap_or(usize::MAX).min(cores + 1);
+    let threads = cores.div_ceil(outer);
+    let (next, bytes, objects) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let stopped = AtomicBool::new(false);
+    let failure: Mutex<Option<Error>> = Mutex::new(None);
+    let fail = |error| {
+        stopped.store(true, Ordering::Relaxed);
+        let mut failure = failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        failure.get_or_insert(error);
+    };
+    let work = |interrupted: &dyn Fn() -> bool| {
+        while !stopped.load(Ordering::Relaxed) {
+            if interrupted() {
+                return fail(Error::new(ErrorKind::Interrupted, "the write was stopped"));
+            }
+            let cell = next.fetch_add(1, Ordering::Relaxed);
+            if cell >= cells {
+                return;
+            }
+            let write = ObjectWrite {
+                source,
+                plan: Some((plan, cell)),
+                input,
+                coordinates: plan.cell_coordinates(cell),
+                valid,
+                threads,
+            };
+            match write.run() {
+                Ok(written) => {
+                    objects.fetch_add(1, Ordering::Relaxed);
+                    bytes.fetch_add(written, Ordering::Relaxed);
+                }
+                Err(error) => return fail(error),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..outer {
+            let _ = std::thread::Builder::new()
+                .name("bedform-write".to_owned())
+                .spawn_scoped(scope, || work(&|| false));
+        }
+        work(interrupted);
+    });
+    match failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(WriteStatistics { objects: objects.into_inner(), bytes: bytes.into_inner() }),
+    }
+}
