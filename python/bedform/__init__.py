@@ -8,7 +8,9 @@
 array([2., 3.], dtype=float32)
 """
 
+from bedform._advise import Advice, Profile, advise, calibrate
 from bedform._array import Array
+from bedform._convert import convert
 from bedform._errors import (
     BedformError,
     ConflictError,
@@ -31,6 +33,7 @@ from bedform._layout import Regular
 from bedform._store import Group, Store, create, open  # noqa: A004 - the name users expect
 
 __all__ = [
+    "Advice",
     "Array",
     "BedformError",
     "ConflictError",
@@ -46,11 +49,15 @@ __all__ = [
     "OutOfBoundsError",
     "PermissionDeniedError",
     "PoisonedError",
+    "Profile",
     "ReadOnlyError",
     "Regular",
     "Store",
     "UnsupportedError",
     "__version__",
+    "advise",
+    "calibrate",
+    "convert",
     "create",
     "open",
 ]

@@ -1,5 +1,6 @@
 """The extension module: the engine behind plain arguments."""
 
+from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
@@ -8,6 +9,18 @@ __version__: str
 class EngineError(Exception): ...
 
 def error_kinds() -> list[str]: ...
+def calibrate(
+    path: str | PathLike[str],
+    *,
+    bytes: int | None = None,
+    seconds: float | None = None,
+    name: str | None = None,
+    progress: Callable[[str, float], object] | None = None,
+) -> str: ...
+def profile_for(path: str | PathLike[str]) -> str | None: ...
+def keep_profile(profile: str, path: str | PathLike[str]) -> str: ...
+def default_profile() -> str: ...
+def advise(question: str, profile: str) -> tuple[str, str]: ...
 
 Selection = tuple[Any, ...]
 

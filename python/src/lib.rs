@@ -4,6 +4,7 @@
 //! metadata as text, selections as tuples, elements as buffers. The interpreter is let go around all
 //! I/O and decoding, and signals are looked at while a read or write goes on.
 
+mod advise;
 mod array;
 mod error;
 mod selection;
@@ -14,6 +15,8 @@ use pyo3::prelude::*;
 /// The extension module `bedform._internal`.
 #[pymodule]
 mod _internal {
+    #[pymodule_export]
+    use crate::advise::{advise, calibrate, default_profile, keep_profile, profile_for};
     #[pymodule_export]
     use crate::array::Array;
     #[pymodule_export]

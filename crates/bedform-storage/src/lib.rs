@@ -3,6 +3,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`storage`] | the [`Storage`] trait: the one seam between the engine and any place |
+//! | [`profile`] | [`Profile`]: the calibrated parameters of a storage system, kept per system |
+//! | [`calibrate`](mod@calibrate) | [`calibrate()`]: measures a profile in seconds |
 //! | [`error`] | [`StorageError`]: which operation failed on which object, and what to do |
 //! | [`local`] | [`LocalStorage`]: plain files below a directory, and the protocol that writes them |
 //! | [`file_system`] | [`FileSystem`]: the system calls below it, as a seam |
@@ -13,6 +15,7 @@
 //! | `conformance` | the suite that holds all of them to the contract (a feature of that name) |
 //! | [`simulated`] | [`SimulatedFileSystem`]: the calls of a system that loses its power, in memory |
 
+pub mod calibrate;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod error;
@@ -21,16 +24,19 @@ pub mod file_system;
 pub mod local;
 pub mod memory;
 pub mod os_file_system;
+pub mod profile;
 pub mod recording;
 pub mod simulated;
 pub mod storage;
 
+pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate};
 pub use error::{StorageError, StorageErrorKind};
 pub use failing::{Failing, Fault};
 pub use file_system::FileSystem;
 pub use local::{LocalStorage, Mode, Staging};
 pub use memory::MemoryStorage;
 pub use os_file_system::OsFileSystem;
+pub use profile::{Coldness, GapCheck, Profile, ProfileError, profile_directory};
 pub use recording::{Event, Operation, Recording};
 pub use simulated::{CallKind, Failure, SimulatedFileSystem};
 pub use storage::{Condition, Durability, Entry, Lock, Object, ObjectWriter, Storage, Version};

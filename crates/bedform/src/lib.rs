@@ -7,12 +7,14 @@
 //! | [`read`] | selection to plan to fetches to result |
 //! | [`write`] | merge, encode, one sequential write per object |
 //! | [`codec`] | chunks to bytes and back |
+//! | [`layout`] | which layout fits which reads, as numbers |
 //! | [`error`] | what a caller can do about a failure |
 
 pub mod array;
 mod cache;
 pub mod codec;
 pub mod error;
+pub mod layout;
 pub mod read;
 pub mod store;
 pub mod write;

@@ -1,0 +1,577 @@
+//! The calibrated parameters of a storage system, and where they are kept.
+//!
+//! A [`Profile`] is a small JSON document, written atomically, one per storage system, in a
+//! directory of the user: `BEDFORM_PROFILES`, else `$XDG_DATA_HOME/bedform/profiles`, else
+//! `~/.local/share/bedform/profiles`. Its name is the identity of the file system, so that every path
+//! on one file system finds the same profile. What is read is checked before it is used: a newer
+//! version, an unknown field, or a number that no device has, is an error that says which.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use crate::StorageError;
+
+const FORMAT: &str = "bedform-profile";
+const VERSION: u64 = 1;
+/// Bytes of a profile document: far more than any has.
+const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of one text in a profile, and entries of its lists.
+const TEXT_BYTES_MAX: usize = 4096;
+const ENTRIES_MAX: usize = 64;
+/// Between a modem and all of the machine's memory.
+const RATE_RANGE: (f64, f64) = (1.0, 1e15);
+/// Between one cycle of a processor and an hour.
+const SECONDS_RANGE: (f64, f64) = (1e-10, 3600.0);
+const IN_FLIGHT_MAX: u32 = 1 << 20;
+const GAP_BYTES_MAX: u64 = 1 << 40;
+
+/// Why a profile cannot be used, saved or found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// The file could not be read or written.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The document is no profile.
+    #[error("{origin:?} is not a storage profile: {reason}; delete it and calibrate again")]
+    Malformed {
+        /// The file or other origin of the document.
+        origin: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The document was written by a newer program.
+    #[error(
+        "{origin:?} is a storage profile of version {found}, and this program knows up to \
+             version {VERSION}; use a newer program, or delete it and calibrate again"
+    )]
+    UnknownVersion {
+        /// The file or other origin of the document.
+        origin: String,
+        /// The version that it claims.
+        found: u64,
+    },
+    /// A number that no storage system has.
+    #[error(
+        "the profile's {field} is {value}, which is not between {least:e} and {most:e}; \
+             correct it or calibrate again"
+    )]
+    Implausible {
+        /// The field.
+        field: String,
+        /// Its value.
+        value: f64,
+        /// The least that is accepted.
+        least: f64,
+        /// The most that is accepted.
+        most: f64,
+    },
+    /// There is no place for profiles.
+    #[error("no directory for profiles: set BEDFORM_PROFILES, XDG_DATA_HOME or HOME")]
+    NoDirectory,
+}
+
+/// How sure it is that the reads of a calibration came from the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Coldness {
+    /// The page cache was emptied before each measurement and checked to be empty.
+    Emptied,
+    /// The page cache could not be emptied; the reads went past it.
+    Bypassed,
+    /// The page cache was asked to forget, and the system cannot say whether it did.
+    Unverified,
+    /// The reads came from memory: the figures are those of a warm file, not of the device.
+    Warm,
+    /// Nothing was measured: the figures are an example or an assumption.
+    Assumed,
+}
+
+/// The measurement behind [`Profile::merge_gap_bytes`]: the mean time of a pair of extents with that
+/// gap between them, as two requests and as one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GapCheck {
+    /// The gap that bandwidth and request time predict.
+    pub derived_bytes: u64,
+    /// Seconds for a pair as two requests.
+    pub separate_seconds: f64,
+    /// Seconds for a pair as one request over the gap.
+    pub merged_seconds: f64,
+}
+
+/// The calibrated parameters of a storage system.
+///
+/// ```
+/// use bedform_storage::Profile;
+///
+/// let profile = Profile::lustre_example();
+/// assert_eq!(profile.optimized_chunk_bytes().round(), 2_475_000.0);
+/// let text = profile.to_json()?;
+/// assert_eq!(Profile::from_json("memory", &text)?, profile);
+/// # Ok::<(), bedform_storage::ProfileError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// What people call the storage system.
+    pub name: String,
+    /// The directory that was measured; empty if none was.
+    pub path: String,
+    /// When, in UTC, as `2026-01-31T12:00:00Z`; empty if nothing was measured.
+    pub measured_at: String,
+    /// Whether the device was measured or memory.
+    pub coldness: Coldness,
+    /// Bytes per second of one reader, one request at a time.
+    pub read_bytes_per_second_one: f64,
+    /// Bytes per second of many readers of large extents.
+    pub read_bytes_per_second_many: f64,
+    /// Bytes per second of a writer, the sync at its end included.
+    pub write_bytes_per_second: f64,
+    /// Seconds that one small request takes when no other is in flight.
+    pub request_seconds_one: f64,
+    /// Seconds per small request with `requests_in_flight` in flight: time over count.
+    pub request_seconds_many: f64,
+    /// Requests in flight beyond which more of them bring no more.
+    pub requests_in_flight: u32,
+    /// CPU seconds per request.
+    pub request_cpu_seconds: f64,
+    /// The largest gap between two extents that is cheaper to read than to skip, in bytes.
+    pub merge_gap_bytes: u64,
+    /// How `merge_gap_bytes` was checked, if it was.
+    pub merge_gap_check: Option<GapCheck>,
+    /// Decoded bytes per second of one core, by codec; a codec that was not measured is absent.
+    pub decode_bytes_per_second: BTreeMap<String, f64>,
+    /// What a user should know about the measurement.
+    pub notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct DocumentOut<'a> {
+    format: &'static str,
+    version: u64,
+    profile: &'a Profile,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DocumentIn {
+    #[serde(rename = "format")]
+    _format: serde::de::IgnoredAny,
+    #[serde(rename = "version")]
+    _version: serde::de::IgnoredAny,
+    profile: Profile,
+}
+
+impl Profile {
+    /// A plain local solid-state disk: what is assumed where nothing was measured.
+    pub fn default_local() -> Self {
+        Self {
+            name: "a local solid-state disk".into(),
+            path: String::new(),
+            measured_at: String::new(),
+            coldness: Coldness::Assumed,
+            read_bytes_per_second_one: 1.2e9,
+            read_bytes_per_second_many: 1.5e9,
+            write_bytes_per_second: 0.9e9,
+            request_seconds_one: 125e-6,
+            request_seconds_many: 15e-6,
+            requests_in_flight: 16,
+            request_cpu_seconds: 5e-6,
+            merge_gap_bytes: 16 << 10,
+            merge_gap_check: None,
+            decode_bytes_per_second: BTreeMap::new(),
+            notes: vec!["assumed, not measured: calibrate the directory that you use".into()],
+        }
+    }
+
+    /// One target of the Lustre file system in the Smart-IO paper (250 MB/s, 8 ms to seek, 1.9 ms to
+    /// ask), and eight of them for a reader with many requests in flight.
+    pub fn lustre_example() -> Self {
+        Self {
+            name: "Lustre, the example of Smart-IO".into(),
+            read_bytes_per_second_one: 250e6,
+            read_bytes_per_second_many: 2e9,
+            write_bytes_per_second: 250e6,
+            request_seconds_one: 8e-3,
+            request_seconds_many: 9.9e-3 / 8.0,
+            requests_in_flight: 8,
+            request_cpu_seconds: 1.9e-3,
+            merge_gap_bytes: 2_475_000,
+            notes: vec!["an example from the literature, not measured".into()],
+            ..Self::default_local()
+        }
+    }
+
+    /// The optimized chunk size of Smart-IO in bytes, `BW * (CC + T_s)`: the bandwidth of one stream
+    /// times what one request costs before its first byte.
+    pub fn optimized_chunk_bytes(&self) -> f64 {
+        self.read_bytes_per_second_one * (self.request_cpu_seconds + self.request_seconds_one)
+    }
+
+    /// Holds every field against what a storage system can have.
+    ///
+    /// # Errors
+    /// `Implausible` with the first field that is out of range (not a number included), `Malformed`
+    /// for texts and lists that are too long.
+    pub fn check(&self) -> Result<(), ProfileError> {
+        let rates = [
+            ("read_bytes_per_second_one", self.read_bytes_per_second_one),
+            ("read_bytes_per_second_many", self.read_bytes_per_second_many),
+            ("write_bytes_per_second", self.write_bytes_per_second),
+        ];
+        let seconds = [
+            ("request_seconds_one", self.request_seconds_one),
+            ("request_seconds_many", self.request_seconds_many),
+            ("request_cpu_seconds", self.request_cpu_seconds),
+        ];
+        for (field, value) in rates {
+            within(field, value, RATE_RANGE)?;
+        }
+        for (field, value) in seconds {
+            within(field, value, SECONDS_RANGE)?;
+        }
+        let in_flight = f64::from(self.requests_in_flight);
+        within("requests_in_flight", in_flight, (1.0, f64::from(IN_FLIGHT_MAX)))?;
+        within("merge_gap_bytes", self.merge_gap_bytes as f64, (0.0, GAP_BYTES_MAX as f64))?;
+        if let Some(check) = &self.merge_gap_check {
+            within("derived_bytes", check.derived_bytes as f64, (0.0, GAP_BYTES_MAX as f64))?;
+            within("separate_seconds", check.separate_seconds, SECONDS_RANGE)?;
+            within("merged_seconds", check.merged_seconds, SECONDS_RANGE)?;
+        }
+        for (codec, &rate) in &self.decode_bytes_per_second {
+            within(&format!("decode rate of {codec:?}"), rate, RATE_RANGE)?;
+        }
+        let texts = [&self.name, &self.path, &self.measured_at];
+        let long = texts
+            .into_iter()
+            .chain(&self.notes)
+            .chain(self.decode_bytes_per_second.keys())
+            .any(|text| text.len() > TEXT_BYTES_MAX);
+        if long
+            || self.notes.len() > ENTRIES_MAX
+            || self.decode_bytes_per_second.len() > ENTRIES_MAX
+        {
+            return Err(ProfileError::Malformed {
+                origin: "the profile".into(),
+                reason: format!(
+                    "a text is over {TEXT_BYTES_MAX} bytes or a list over {ENTRIES_MAX} entries"
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    /// The profile as its JSON document.
+    ///
+    /// # Errors
+    /// As [`Profile::check`]: what could not be loaded is not written.
+    pub fn to_json(&self) -> Result<String, ProfileError> {
+        self.check()?;
+        let document = DocumentOut { format: FORMAT, version: VERSION, profile: self };
+        let text = serde_json::to_string_pretty(&document)
+            .map_err(|error| malformed("the profile", error.to_string()))?;
+        Ok(text + "\n")
+    }
+
+    /// Reads a profile from its JSON document; `origin` is named in errors.
+    ///
+    /// # Errors
+    /// `Malformed`, `UnknownVersion`, `Implausible`.
+    pub fn from_json(origin: &str, text: &str) -> Result<Self, ProfileError> {
+        // The version is looked at before all else: a newer document may differ in everything.
+        let value: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| malformed(origin, error.to_string()))?;
+        if value.get("format").and_then(|format| format.as_str()) != Some(FORMAT) {
+            return Err(malformed(origin, format!("its \"format\" is not {FORMAT:?}")));
+        }
+        match value.get("version").and_then(serde_json::Value::as_u64) {
+            Some(VERSION) => {}
+            Some(found) if found > VERSION => {
+                return Err(ProfileError::UnknownVersion { origin: origin.into(), found });
+            }
+            _ => return Err(malformed(origin, "its \"version\" is not a known number".into())),
+        }
+        let document: DocumentIn =
+            serde_json::from_value(value).map_err(|error| malformed(origin, error.to_string()))?;
+        document.profile.check()?;
+        Ok(document.profile)
+    }
+
+    /// Writes the profile to `path`: the old document or the new one is there at any time, also
+    /// after a crash. Missing directories are created.
+    ///
+    /// # Errors
+    /// As [`Profile::check`], or the system's.
+    pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let text = self.to_json()?;
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        fs::create_dir_all(directory).map_err(|error| failed("create", directory, error))?;
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let temporary = directory.join(format!(".profile-{}-{number}.tmp", std::process::id()));
+        let written = (|| {
+            let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&temporary, path)?;
+            File::open(directory)?.sync_all()
+        })();
+        written.map_err(|error| {
+            let _ = fs::remove_file(&temporary);
+            failed("write", path, error)
+        })
+    }
+
+    /// Reads the profile at `path`.
+    ///
+    /// # Errors
+    /// As [`Profile::from_json`], or the system's.
+    pub fn load(path: &Path) -> Result<Self, ProfileError> {
+        let mut text = String::new();
+        File::open(path)
+            .and_then(|file| file.take(DOCUMENT_BYTES_MAX + 1).read_to_string(&mut text))
+            .map_err(|error| match error.kind() {
+                std::io::ErrorKind::InvalidData => {
+                    malformed(&path.to_string_lossy(), "it is not UTF-8".into())
+                }
+                _ => failed("read", path, error),
+            })?;
+        if text.len() as u64 > DOCUMENT_BYTES_MAX {
+            let reason = format!("it is over {DOCUMENT_BYTES_MAX} bytes");
+            return Err(malformed(&path.to_string_lossy(), reason));
+        }
+        Self::from_json(&path.to_string_lossy(), &text)
+    }
+
+    /// The profile of the storage system that holds `directory`, or will when it exists; none if it
+    /// was never calibrated.
+    ///
+    /// # Errors
+    /// As [`Profile::load`]; `NoDirectory`.
+    pub fn for_path(directory: &Path) -> Result<Option<Self>, ProfileError> {
+        Self::for_path_in(&profile_directory()?, directory)
+    }
+
+    /// As [`Profile::for_path`], with the directory that profiles are kept in.
+    ///
+    /// # Errors
+    /// As [`Profile::load`].
+    pub fn for_path_in(profiles: &Path, directory: &Path) -> Result<Option<Self>, ProfileError> {
+        let place = profiles.join(system_key(directory)? + ".json");
+        match Self::load(&place) {
+            Ok(profile) => Ok(Some(profile)),
+            Err(ProfileError::Storage(error)) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps the profile as that of the storage system that holds `directory`, and says where.
+    ///
+    /// # Errors
+    /// As [`Profile::save`]; `NoDirectory`.
+    pub fn save_for_path(&self, directory: &Path) -> Result<PathBuf, ProfileError> {
+        self.save_for_path_in(&profile_directory()?, directory)
+    }
+
+    /// As [`Profile::save_for_path`], with the directory that profiles are kept in.
+    ///
+    /// # Errors
+    /// As [`Profile::save`].
+    pub fn save_for_path_in(
+        &self,
+        profiles: &Path,
+        directory: &Path,
+    ) -> Result<PathBuf, ProfileError> {
+        let place = profiles.join(system_key(directory)? + ".json");
+        self.save(&place)?;
+        Ok(place)
+    }
+}
+
+/// The directory that profiles are kept in; it need not exist.
+///
+/// # Errors
+/// `NoDirectory` where the environment names no place.
+pub fn profile_directory() -> Result<PathBuf, ProfileError> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(place) = variable("BEDFORM_PROFILES") {
+        return Ok(place.into());
+    }
+    // The XDG rules: a relative path there is to be ignored.
+    let data = variable("XDG_DATA_HOME").map(PathBuf::from).filter(|place| place.is_absolute());
+    let home = || variable("HOME").map(|home| Path::new(&home).join(".local/share"));
+    let data = data.or_else(home).ok_or(ProfileError::NoDirectory)?;
+    Ok(data.join("bedform").join("profiles"))
+}
+
+/// The identity of the file system that holds `path`, or its nearest existing ancestor.
+fn system_key(path: &Path) -> Result<String, ProfileError> {
+    let absolute = std::path::absolute(path).map_err(|error| failed("open", path, error))?;
+    for place in absolute.ancestors() {
+        let status = match rustix::fs::stat(place) {
+            Ok(status) => status,
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => continue,
+            Err(error) => return Err(failed("open", path, error.into())),
+        };
+        // The id of the file system outlives a reboot; a device number need not, yet some file
+        // systems have nothing else.
+        let id = rustix::fs::statvfs(place).map(|system| system.f_fsid).unwrap_or(0);
+        return Ok(match id {
+            0 => format!("device-{:x}", status.st_dev),
+            id => format!("filesystem-{id:016x}"),
+        });
+    }
+    Err(failed("open", path, std::io::ErrorKind::NotFound.into()))
+}
+
+fn within(field: &str, value: f64, (least, most): (f64, f64)) -> Result<(), ProfileError> {
+    // A NaN is in no range.
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(ProfileError::Implausible { field: field.into(), value, least, most })
+}
+
+fn malformed(origin: &str, reason: String) -> ProfileError {
+    ProfileError::Malformed { origin: origin.into(), reason }
+}
+
+fn failed(operation: &'static str, path: &Path, error: std::io::Error) -> ProfileError {
+    ProfileError::Storage(StorageError::from_io(operation, path.display(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let place =
+            std::env::temp_dir().join(format!("bedform-profile-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&place);
+        fs::create_dir_all(&place).unwrap();
+        place
+    }
+
+    #[test]
+    fn a_profile_survives_its_document() {
+        let mut profile = Profile::default_local();
+        profile.decode_bytes_per_second.insert("zstd".into(), 1.1e9);
+        profile.merge_gap_check =
+            Some(GapCheck { derived_bytes: 1, separate_seconds: 1e-4, merged_seconds: 9e-5 });
+        assert_eq!(Profile::from_json("here", &profile.to_json().unwrap()).unwrap(), profile);
+    }
+
+    #[test]
+    fn a_newer_version_is_refused_by_its_number_whatever_else_it_holds() {
+        let text = r#"{"format": "bedform-profile", "version": 2, "shape": []}"#;
+        let error = Profile::from_json("here", text).unwrap_err();
+        assert!(matches!(error, ProfileError::UnknownVersion { found: 2, .. }), "{error}");
+    }
+
+    #[test]
+    fn documents_that_are_no_profiles_are_refused() {
+        let good = Profile::default_local().to_json().unwrap();
+        let cases = [
+            String::new(),
+            "[]".into(),
+            "{}".into(),
+            good.replace("bedform-profile", "other"),
+            good.replace("\"version\": 1", "\"version\": 0"),
+            good.replace("\"version\": 1", "\"version\": 1.0"),
+            good.replace("\"version\": 1", "\"version\": -1"),
+            good.replace("\"notes\"", "\"remarks\""),
+            good.replace("\"requests_in_flight\": 16", "\"requests_in_flight\": -16"),
+            good.replace("\"requests_in_flight\": 16", "\"requests_in_flight\": 1e300"),
+            good.replace("\"assumed\"", "\"guessed\""),
+            "[".repeat(100_000),
+        ];
+        for text in cases {
+            let error = Profile::from_json("here", &text).unwrap_err();
+            assert!(matches!(error, ProfileError::Malformed { .. }), "{text:.60}: {error}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_device_has_are_refused() {
+        type Set = fn(&mut Profile, f64);
+        let fields: [Set; 7] = [
+            |profile, value| profile.read_bytes_per_second_one = value,
+            |profile, value| profile.read_bytes_per_second_many = value,
+            |profile, value| profile.write_bytes_per_second = value,
+            |profile, value| profile.request_seconds_one = value,
+            |profile, value| profile.request_seconds_many = value,
+            |profile, value| profile.request_cpu_seconds = value,
+            |profile, value| {
+                profile.decode_bytes_per_second.insert("zstd".into(), value);
+            },
+        ];
+        for set in fields {
+            for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, -1.0, 1e300] {
+                let mut profile = Profile::default_local();
+                set(&mut profile, value);
+                let error = profile.check().unwrap_err();
+                assert!(matches!(error, ProfileError::Implausible { .. }), "{value}: {error}");
+                assert!(profile.to_json().is_err());
+            }
+        }
+        let text = Profile::default_local().to_json().unwrap().replace("1200000000.0", "1e300");
+        let error = Profile::from_json("here", &text).unwrap_err();
+        assert!(error.to_string().contains("read_bytes_per_second_one"), "{error}");
+        for field in ["requests_in_flight", "merge_gap_bytes"] {
+            let mut profile = Profile::default_local();
+            match field {
+                "requests_in_flight" => profile.requests_in_flight = 0,
+                _ => profile.merge_gap_bytes = u64::MAX,
+            }
+            assert!(profile.check().unwrap_err().to_string().contains(field));
+        }
+    }
+
+    #[test]
+    fn a_saved_profile_is_found_for_every_path_of_its_file_system() {
+        let place = scratch("found");
+        let (profiles, data) = (place.join("profiles/deeper"), place.join("data"));
+        fs::create_dir(&data).unwrap();
+        assert_eq!(Profile::for_path_in(&profiles, &data).unwrap(), None);
+        let profile = Profile::lustre_example();
+        let saved = profile.save_for_path_in(&profiles, &data).unwrap();
+        assert_eq!(Profile::load(&saved).unwrap(), profile);
+        let future = data.join("not/yet/there");
+        assert_eq!(Profile::for_path_in(&profiles, &future).unwrap(), Some(profile));
+        let left: Vec<_> = fs::read_dir(&profiles).unwrap().collect();
+        assert_eq!(left.len(), 1, "no temporary file stays");
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn a_broken_profile_is_an_error_and_not_an_absent_one() {
+        let place = scratch("broken");
+        let saved = Profile::default_local().save_for_path_in(&place, &place).unwrap();
+        fs::write(&saved, [0xff, 0xfe]).unwrap();
+        let error = Profile::for_path_in(&place, &place).unwrap_err();
+        assert!(matches!(error, ProfileError::Malformed { .. }), "{error}");
+        fs::write(&saved, vec![b' '; 2 << 20]).unwrap();
+        let error = Profile::for_path_in(&place, &place).unwrap_err();
+        assert!(error.to_string().contains("over"), "{error}");
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn a_profile_that_cannot_be_saved_leaves_nothing() {
+        let place = scratch("unsaved");
+        fs::create_dir(place.join("taken")).unwrap();
+        fs::write(place.join("taken/file"), "").unwrap();
+        assert!(Profile::default_local().save(&place.join("taken")).is_err());
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 1);
+        fs::remove_dir_all(place).unwrap();
+    }
+}

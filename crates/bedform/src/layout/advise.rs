@@ -1,0 +1,401 @@
+//! The layout that costs least for the reads expected.
+//!
+//! Chunk shapes are searched downhill from cubes and from the shapes that suit each read alone; the
+//! best of them, and those simple shapes themselves, are then priced with several shards and all
+//! orders. Axes that the reads treat alike are cut alike where that costs little: no list of reads is
+//! complete, and a near-cubic chunk serves the others too. Yet the answer never costs more, by the
+//! model, than the plain layouts in the table of what it was compared with. The same question gets
+//! the same answer.
+
+use bedform_geometry::{GeometryError, Order, RANK_MAX};
+use bedform_storage::{Profile, ProfileError};
+use serde::Serialize;
+
+use super::choose::Search;
+use super::cost::{CostModel, Layout, Read, ReadCost, order_name, whole_number};
+use super::ocs::DecisionWindow;
+use super::report;
+
+/// Lengths beyond this leave no room to round up to whole shards.
+const LENGTH_MAX: u64 = 1 << 62;
+const READS_MAX: usize = 1024;
+/// Appends that a growing array is assumed to get where nothing is known.
+const APPENDS_ASSUMED: u64 = 1000;
+/// Axes up to which the default reads hold every pair of them.
+const PAIRED_AXES_MAX: usize = 6;
+
+/// Why no advice is given.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdviseError {
+    /// The array has too many dimensions.
+    #[error("an array of {rank} dimensions; at most {RANK_MAX} are supported")]
+    RankTooLarge {
+        /// Dimensions given.
+        rank: usize,
+    },
+    /// A dimension is too long.
+    #[error("dimension {axis} is {length} long; at most {LENGTH_MAX} is supported")]
+    TooLong {
+        /// The dimension.
+        axis: usize,
+        /// Its length.
+        length: u64,
+    },
+    /// A number of the request is out of range.
+    #[error("{what} is {value}, which is not {wanted}")]
+    OutOfRange {
+        /// The number.
+        what: &'static str,
+        /// Its value.
+        value: f64,
+        /// What it must be.
+        wanted: &'static str,
+    },
+    /// A read or an append names a dimension that the array does not have.
+    #[error("{what} names dimension {axis} of an array of {rank} dimensions, counted from 0")]
+    NoSuchAxis {
+        /// What names it.
+        what: &'static str,
+        /// The dimension named.
+        axis: usize,
+        /// Dimensions of the array.
+        rank: usize,
+    },
+    /// A box has another number of dimensions than the array.
+    #[error("a box of {found} dimensions is read from an array of {rank}")]
+    BoxRank {
+        /// Dimensions of the box.
+        found: usize,
+        /// Dimensions of the array.
+        rank: usize,
+    },
+    /// A selection does not fit the array.
+    #[error("a selection does not fit the array: {0}")]
+    Selection(#[from] GeometryError),
+    /// The profile is not usable.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+}
+
+/// Reads with their weights: how often each is made, relative to the others.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ReadMix {
+    /// Reads and weights. Empty: see [`ReadMix::default_for`].
+    pub reads: Vec<(Read, f64)>,
+}
+
+impl ReadMix {
+    /// A mix of reads of whole axes, as `reads={("lat", "lon"): 0.7, ("time",): 0.3}` in Python.
+    pub fn of_axes(reads: &[(&[usize], f64)]) -> Self {
+        let read = |&(spanned, weight): &(&[usize], f64)| {
+            (Read::Axes { spanned: spanned.to_vec() }, weight)
+        };
+        Self { reads: reads.iter().map(read).collect() }
+    }
+
+    /// What is assumed where no reads are given: planes, series and boxes, a third each. Planes of
+    /// every pair of axes alike (of neighbouring axes only, beyond six), series along every axis
+    /// alike, and near-cubic boxes of as many elements as a plane has in the geometric mean, anywhere.
+    /// Axes of one element take no part. With two such axes there are no planes, with one no boxes
+    /// either; an array without any is read whole.
+    pub fn default_for(shape: &[u64]) -> Self {
+        let long: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] > 1).collect();
+        let paired = |a: usize, b: usize| long.len() <= PAIRED_AXES_MAX || b == a + 1;
+        let pairs = (0..long.len()).flat_map(|a| (a + 1..long.len()).map(move |b| (a, b)));
+        let planes: Vec<_> = match long.len() {
+            0..=2 => Vec::new(),
+            _ => {
+                pairs.filter(|&(a, b)| paired(a, b)).map(|(a, b)| vec![long[a], long[b]]).collect()
+            }
+        };
+        let series: Vec<_> = long.iter().map(|&axis| vec![axis]).collect();
+        let mut families = vec![planes, series];
+        families.retain(|family| !family.is_empty());
+        let boxes = usize::from(long.len() > 1);
+        let share = 1.0 / (families.len() + boxes) as f64;
+        let mut reads = Vec::new();
+        for family in families {
+            let weight = share / family.len() as f64;
+            reads.extend(family.into_iter().map(|spanned| (Read::Axes { spanned }, weight)));
+        }
+        if boxes == 1 {
+            // The product of all lengths to the power 2/n elements: each length l gives a side of the
+            // same number, cut to l.
+            let log = long.iter().map(|&axis| (shape[axis] as f64).ln()).sum::<f64>();
+            let side = (2.0 * log / (long.len() * long.len()) as f64).exp().round().max(1.0);
+            let side = |&size: &u64| whole_number(side).min(size);
+            reads.push((Read::Box { shape: shape.iter().map(side).collect() }, share));
+        }
+        if reads.is_empty() {
+            reads.push((Read::Everything, 1.0));
+        }
+        Self { reads }
+    }
+}
+
+/// A dimension along which the array grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appendable {
+    /// The dimension.
+    pub axis: usize,
+    /// Elements along it that one append adds. Shards along it divide this, and the length that the
+    /// array has already, so that an append only ever adds shards.
+    pub append_len: u64,
+    /// The length that the array is expected to reach; none: 1000 appends, or what it has if more.
+    pub expected_len: Option<u64>,
+}
+
+/// A question: which layout for this array, these reads, this storage?
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdviseRequest {
+    /// Elements along each axis.
+    pub shape: Vec<u64>,
+    /// Bytes of an element.
+    pub item_size: u64,
+    /// Names of the axes for the table; those missing are numbered.
+    pub dimension_names: Vec<String>,
+    /// The dimension that grows, if one does.
+    pub appendable: Option<Appendable>,
+    /// The reads expected.
+    pub reads: ReadMix,
+    /// The storage.
+    pub profile: Profile,
+    /// Raw bytes over stored bytes: 1 for raw data, 4 if a quarter is left.
+    pub compression_ratio: f64,
+    /// Decoded bytes per second of one core.
+    pub decode_bytes_per_second: f64,
+    /// Cores that decode.
+    pub cores: u32,
+    /// Least raw bytes of a chunk; smaller only if the array is.
+    pub chunk_bytes_min: u64,
+    /// Most raw bytes of a chunk; larger only if an element is.
+    pub chunk_bytes_max: u64,
+    /// Raw bytes that a shard should not exceed. Larger, up to 4 GiB, only for arrays that would
+    /// otherwise have over 100,000 shards.
+    pub shard_bytes: u64,
+    /// Whether each chunk is checksummed, so that it is read whole.
+    pub checksummed: bool,
+}
+
+impl AdviseRequest {
+    /// A question with the defaults: the default reads, raw and checksummed data, two cores, chunks
+    /// of 16 KiB to 16 MiB, shards of at most 256 MiB.
+    pub fn new(shape: &[u64], item_size: u64, profile: Profile) -> Self {
+        Self {
+            shape: shape.to_vec(),
+            item_size,
+            dimension_names: Vec::new(),
+            appendable: None,
+            reads: ReadMix::default(),
+            profile,
+            compression_ratio: 1.0,
+            decode_bytes_per_second: 4e9,
+            cores: 2,
+            chunk_bytes_min: 16 << 10,
+            chunk_bytes_max: 16 << 20,
+            shard_bytes: 256 << 20,
+            checksummed: true,
+        }
+    }
+}
+
+/// A layout that was priced.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Candidate {
+    /// What it is, as "cube of 64 KiB".
+    pub name: String,
+    /// The layout itself.
+    #[serde(flatten)]
+    pub layout: Layout,
+    /// The cost of each read, as in [`Advice::reads`].
+    pub costs: Vec<ReadCost>,
+    /// What is minimised: the weighted mean of their seconds, in which reads of one weight and, within
+    /// a factor of two, one size all count as the slowest of them.
+    pub cost_seconds: f64,
+    /// Why it was chosen or lost.
+    pub verdict: String,
+}
+
+/// A read of the question, named.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NamedRead {
+    /// What is read, as "lat x lon".
+    pub name: String,
+    /// Its share of all reads.
+    pub weight: f64,
+}
+
+/// The answer. `Display` gives it as tables.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Advice {
+    /// The array's shape as it was priced: a growing axis at its expected length.
+    pub shape: Vec<u64>,
+    /// Bytes of an element.
+    pub item_size: u64,
+    /// Elements of a chunk along each axis.
+    pub chunk_shape: Vec<u64>,
+    /// Elements of a shard along each axis: a multiple of the chunk's.
+    pub shard_shape: Vec<u64>,
+    /// How chunks follow each other in a shard.
+    #[serde(serialize_with = "order_name")]
+    pub order: Order,
+    /// The reads that were priced.
+    pub reads: Vec<NamedRead>,
+    /// Everything that was compared: the chosen one first, then by cost.
+    pub predicted: Vec<Candidate>,
+    /// The optimized chunk size of Smart-IO on this storage, in bytes, for comparison.
+    pub ocs: f64,
+    /// Its decision window.
+    pub window: DecisionWindow,
+    /// What a user should know.
+    pub notes: Vec<String>,
+}
+
+impl Advice {
+    /// The costs of the chosen layout, one for each of [`Advice::reads`].
+    pub fn costs(&self) -> &[ReadCost] {
+        self.predicted.first().map_or(&[], |chosen| &chosen.costs)
+    }
+}
+
+/// Finds the layout that costs least.
+///
+/// ```
+/// use bedform::layout::{AdviseRequest, ReadMix, advise};
+/// use bedform_storage::Profile;
+///
+/// let mut request = AdviseRequest::new(&[8760, 37, 721, 1440], 4, Profile::default_local());
+/// request.reads = ReadMix::of_axes(&[(&[2, 3], 1.0)]); // maps only
+/// let advice = advise(&request)?;
+/// assert_eq!(advice.chunk_shape[..2], [1, 1]);
+/// println!("{advice}");
+/// # Ok::<(), bedform::layout::AdviseError>(())
+/// ```
+///
+/// # Errors
+/// [`AdviseError`] names what of the request cannot be.
+pub fn advise(request: &AdviseRequest) -> Result<Advice, AdviseError> {
+    check(request)?;
+    let mut notes = Vec::new();
+    let extents = extents_of(request, &mut notes);
+    let mut model =
+        CostModel::new(&extents, request.item_size, request.profile.clone(), request.cores);
+    model.compression_ratio = request.compression_ratio;
+    model.decode_bytes_per_second = request.decode_bytes_per_second;
+    model.checksummed = request.checksummed;
+    let mix = match request.reads.reads.is_empty() {
+        true => ReadMix::default_for(&extents).reads,
+        false => request.reads.reads.clone(),
+    };
+    let total: f64 = mix.iter().map(|(_, weight)| weight).sum();
+    let reads = mix.into_iter().map(|(read, weight)| (read, weight / total)).collect();
+    let mut search = Search::new(request, &extents, model, reads);
+    let (chosen, simple) = search.run();
+    search.note_limits(&chosen, &mut notes);
+    search.note_appends(request, &chosen, &mut notes);
+    let names: Vec<_> = search
+        .reads
+        .iter()
+        .map(|(read, weight)| NamedRead {
+            name: report::read_name(read, &request.dimension_names),
+            weight: *weight,
+        })
+        .collect();
+    let predicted = search.table(chosen, simple, &names);
+    let layout = predicted[0].layout.clone();
+    let ocs = request.profile.optimized_chunk_bytes();
+    Ok(Advice {
+        item_size: request.item_size,
+        chunk_shape: layout.chunk_shape,
+        shard_shape: layout.shard_shape,
+        order: layout.order,
+        reads: names,
+        predicted,
+        ocs,
+        window: DecisionWindow::new(ocs, extents.len()),
+        notes,
+        shape: extents,
+    })
+}
+
+fn check(request: &AdviseRequest) -> Result<(), AdviseError> {
+    let rank = request.shape.len();
+    if rank > RANK_MAX {
+        return Err(AdviseError::RankTooLarge { rank });
+    }
+    if let Some(axis) = request.shape.iter().position(|&length| length > LENGTH_MAX) {
+        return Err(AdviseError::TooLong { axis, length: request.shape[axis] });
+    }
+    let axis_of = |what: &'static str, axis: usize| match axis < rank {
+        true => Ok(()),
+        false => Err(AdviseError::NoSuchAxis { what, axis, rank }),
+    };
+    let positive = |what: &'static str, value: f64| match (1e-6..=1e18).contains(&value) {
+        true => Ok(()),
+        false => Err(AdviseError::OutOfRange { what, value, wanted: "between 1e-6 and 1e18" }),
+    };
+    request.profile.check()?;
+    positive("the item size", request.item_size as f64)?;
+    positive("the compression ratio", request.compression_ratio)?;
+    positive("the decode rate", request.decode_bytes_per_second)?;
+    positive("the number of cores", f64::from(request.cores))?;
+    positive("the least chunk size", request.chunk_bytes_min as f64)?;
+    positive("the shard size", request.shard_bytes as f64)?;
+    if request.chunk_bytes_max < request.chunk_bytes_min {
+        let value = request.chunk_bytes_max as f64;
+        let wanted = "at least the least chunk size";
+        return Err(AdviseError::OutOfRange { what: "the largest chunk size", value, wanted });
+    }
+    if let Some(append) = request.appendable {
+        axis_of("the append", append.axis)?;
+        positive("the length of an append", append.append_len as f64)?;
+        if let Some(length) = append.expected_len.filter(|&length| length > LENGTH_MAX) {
+            return Err(AdviseError::TooLong { axis: append.axis, length });
+        }
+    }
+    if request.reads.reads.len() > READS_MAX {
+        let value = request.reads.reads.len() as f64;
+        let wanted = "at most 1024: merge those that are alike";
+        return Err(AdviseError::OutOfRange { what: "the number of reads", value, wanted });
+    }
+    for (read, weight) in &request.reads.reads {
+        positive("the weight of a read", *weight)?;
+        match read {
+            Read::Axes { spanned } => {
+                spanned.iter().try_for_each(|&axis| axis_of("a read", axis))?;
+            }
+            Read::Box { shape } if shape.len() != rank => {
+                return Err(AdviseError::BoxRank { found: shape.len(), rank });
+            }
+            Read::Selection(selection) => selection.validate(&request.shape)?,
+            Read::Box { .. } | Read::Everything => {}
+        }
+    }
+    Ok(())
+}
+
+/// The lengths that are priced: what grows at its expected length, what is empty as one element.
+fn extents_of(request: &AdviseRequest, notes: &mut Vec<String>) -> Vec<u64> {
+    let mut extents: Vec<u64> = request.shape.iter().map(|&length| length.max(1)).collect();
+    if let Some(append) = request.appendable {
+        let have = request.shape[append.axis];
+        let assumed = || append.append_len.saturating_mul(APPENDS_ASSUMED).min(LENGTH_MAX);
+        let expected = append.expected_len.unwrap_or_else(assumed);
+        extents[append.axis] = have.max(expected).max(1);
+        if append.expected_len.is_none() && extents[append.axis] > have {
+            notes.push(format!(
+                "priced for a length of {} along the growing axis ({APPENDS_ASSUMED} appends)",
+                extents[append.axis]
+            ));
+        }
+        if !have.is_multiple_of(append.append_len) {
+            notes.push(format!(
+                "the length {have} is no whole number of appends of {}: shards along that axis \
+                 must divide both",
+                append.append_len
+            ));
+        }
+    }
+    extents
+}

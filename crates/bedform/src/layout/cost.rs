@@ -1,0 +1,435 @@
+//! What a read costs with a layout: chunks, requests, bytes and seconds, before anything is stored.
+//!
+//! The counts are exact for a region: the chunks of a shard lie one after the other in the order of
+//! the layout, without those beyond the edge of the array; neighbours, and those whose gap is cheaper
+//! to read than to skip, are one request; each shard costs one more for its index. Row-major and
+//! column-major orders are counted in closed form, curves on the shard's inner grid.
+//!
+//! ```text
+//! seconds = 2 * request_seconds_one                       the index, then the chunks
+//!         + requests * max(request_seconds_many, request_cpu_seconds / cores)
+//!         + bytes / read_bytes_per_second_many
+//!         + (chunks * CHUNK_SECONDS + decoded bytes / decode rate) / cores used
+//! ```
+//!
+//! The terms of requests and bytes are added: on the devices measured, random requests of 4 KiB to
+//! 1 MiB with 16 in flight take the sum of the two, not the larger (which is off by up to 1.7 times
+//! where they are equal, exactly where advice is sought).
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use bedform_geometry::{Order, Region, Selection};
+use bedform_storage::Profile;
+use serde::{Serialize, Serializer};
+
+use super::count::{
+    Pattern, Runs, STRETCHES_MAX, Stretches, cells_in, coarsen, for_each_combination, patterns_of,
+    places_of, runs_in_rows, runs_on_curve, stretches_of,
+};
+
+/// CPU seconds to look up, check, decode and copy a chunk, beside what its bytes cost.
+const CHUNK_SECONDS: f64 = 2e-6;
+/// The most chunks of a shard for which a curve is walked; beyond, curves are not considered.
+pub(crate) const CURVE_CELLS_MAX: u64 = 1 << 15;
+/// Bytes of one entry of a shard index.
+const INDEX_ENTRY_BYTES: f64 = 16.0;
+/// Positions over which a read is averaged.
+const POSITIONS: u64 = 8;
+const POSITIONS_ON_CURVE: u64 = 3;
+
+/// How an array is stored: chunks in an order inside shards.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Layout {
+    /// Elements of a chunk along each axis.
+    pub chunk_shape: Vec<u64>,
+    /// Elements of a shard along each axis: a multiple of `chunk_shape`.
+    pub shard_shape: Vec<u64>,
+    /// How chunks follow each other in a shard.
+    #[serde(serialize_with = "order_name")]
+    pub order: Order,
+}
+
+pub(crate) fn order_name<S: Serializer>(order: &Order, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(order.name())
+}
+
+/// What is read, by its kind or exactly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Read {
+    /// All of these axes, at one position of the others: a map spans latitude and longitude, a
+    /// series spans time. The position is any.
+    Axes {
+        /// The axes that are read in full.
+        spanned: Vec<usize>,
+    },
+    /// A box of this shape, anywhere; cut to the array where it is longer.
+    Box {
+        /// Elements along each axis.
+        shape: Vec<u64>,
+    },
+    /// The whole array.
+    Everything,
+    /// Exactly these elements. Selections with more than some thousand separate places along an
+    /// axis, and points beyond as many, are taken for representative samples.
+    Selection(Selection),
+}
+
+/// What one read costs. Counts are averages where the position of the read is open.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct ReadCost {
+    /// Chunks that hold something of the read.
+    pub chunks: f64,
+    /// Shards that hold something of the read; the index of each is one of the requests.
+    pub objects: f64,
+    /// Requests to the storage system, those for indexes included.
+    pub requests: f64,
+    /// Bytes that move.
+    pub bytes: f64,
+    /// Bytes that come out of the decoder.
+    pub decoded_bytes: f64,
+    /// Predicted seconds, from cold.
+    pub seconds: f64,
+}
+
+impl ReadCost {
+    fn add(&mut self, other: &Self, weight: f64) {
+        self.chunks += weight * other.chunks;
+        self.objects += weight * other.objects;
+        self.requests += weight * other.requests;
+        self.bytes += weight * other.bytes;
+        self.decoded_bytes += weight * other.decoded_bytes;
+        self.seconds += weight * other.seconds;
+    }
+}
+
+/// Prices reads of one array on one storage system.
+#[derive(Debug, Clone)]
+pub struct CostModel {
+    /// Elements of the array along each axis.
+    pub shape: Vec<u64>,
+    /// Bytes of an element.
+    pub item_size: u64,
+    /// The storage system.
+    pub profile: Profile,
+    /// Raw bytes over stored bytes: 1 for raw data, 4 if a quarter is left.
+    pub compression_ratio: f64,
+    /// Decoded bytes per second of one core, checksums included.
+    pub decode_bytes_per_second: f64,
+    /// Cores that decode.
+    pub cores: u32,
+    /// Whether a chunk must be read as a whole, because its checksum is that of the whole. Without
+    /// it, and without compression, parts of chunks are read where that is cheaper.
+    pub checksummed: bool,
+    curves: RefCell<CurveCache>,
+}
+
+/// The place of each chunk of an inner grid, in C order, on storage; `u64::MAX` where there is none.
+type CurveCache = HashMap<(Order, Vec<u64>, Vec<u64>), Option<Rc<Vec<u64>>>>;
+
+impl CostModel {
+    /// A model for an array of `shape` with items of `item_size` bytes: raw, checksummed, decoded at
+    /// 4 GB/s (the speed of a checksum and a copy) on `cores` cores.
+    pub fn new(shape: &[u64], item_size: u64, profile: Profile, cores: u32) -> Self {
+        Self {
+            shape: shape.to_vec(),
+            item_size,
+            profile,
+            compression_ratio: 1.0,
+            decode_bytes_per_second: 4e9,
+            cores,
+            checksummed: true,
+            curves: RefCell::default(),
+        }
+    }
+
+    /// The cost of `read` with `layout`, averaged over a few positions where the position is open.
+    ///
+    /// ```
+    /// use bedform::layout::{CostModel, Layout, Read};
+    /// use bedform_geometry::Order;
+    /// use bedform_storage::Profile;
+    ///
+    /// let model = CostModel::new(&[512, 512, 512], 8, Profile::default_local(), 2);
+    /// let layout = Layout {
+    ///     chunk_shape: vec![64; 3],
+    ///     shard_shape: vec![256; 3],
+    ///     order: Order::RowMajor,
+    /// };
+    /// let plane = model.price(&layout, &Read::Axes { spanned: vec![1, 2] });
+    /// assert_eq!((plane.chunks, plane.objects), (64.0, 4.0));
+    /// assert_eq!(plane.requests, 4.0 + 4.0); // one run and one index in each shard
+    /// ```
+    pub fn price(&self, layout: &Layout, read: &Read) -> ReadCost {
+        match read {
+            Read::Everything => self.price_placed(layout, &self.shape),
+            Read::Box { shape } => {
+                let cut = |axis: usize| shape.get(axis).copied().unwrap_or(1);
+                let widths: Vec<_> =
+                    (0..self.shape.len()).map(|axis| cut(axis).min(self.shape[axis])).collect();
+                self.price_placed(layout, &widths)
+            }
+            Read::Axes { spanned } => {
+                let width = |(axis, &size): (usize, &u64)| {
+                    if spanned.contains(&axis) { size } else { size.min(1) }
+                };
+                let widths: Vec<_> = self.shape.iter().enumerate().map(width).collect();
+                self.price_placed(layout, &widths)
+            }
+            Read::Selection(selection) => self.price_selection(layout, selection),
+        }
+    }
+
+    /// The cost of reading `region`, exactly; nothing if it lies outside the array.
+    pub fn price_region(&self, layout: &Layout, region: &Region) -> ReadCost {
+        let whole = Region::whole(self.shape.as_slice()).ok();
+        match whole.and_then(|whole| whole.intersection(region)) {
+            Some(inside) if !inside.is_empty() => {
+                let ends: Vec<_> = (0..inside.rank()).map(|axis| inside.end(axis)).collect();
+                self.price_box(layout, inside.start(), &ends)
+            }
+            _ => ReadCost::default(),
+        }
+    }
+
+    /// The mean cost of boxes of `widths` over positions spread evenly and alike for every layout.
+    fn price_placed(&self, layout: &Layout, widths: &[u64]) -> ReadCost {
+        if widths.contains(&0) {
+            return ReadCost::default();
+        }
+        let free = self.shape.iter().zip(widths).any(|(size, width)| size > width);
+        let positions = match layout.order {
+            _ if !free => 1,
+            Order::Z | Order::Hilbert => POSITIONS_ON_CURVE,
+            _ if widths
+                .iter()
+                .zip(&self.shape)
+                .all(|(&width, &size)| width == 1 || width == size) =>
+            {
+                2
+            }
+            _ => POSITIONS,
+        };
+        let mut mean = ReadCost::default();
+        for position in 0..positions {
+            let start = |(axis, (&size, &width)): (usize, (&u64, &u64))| {
+                spread(size - width, axis, position, positions)
+            };
+            let starts: Vec<_> = self.shape.iter().zip(widths).enumerate().map(start).collect();
+            let ends: Vec<_> =
+                starts.iter().zip(widths).map(|(start, width)| start + width).collect();
+            mean.add(&self.price_box(layout, &starts, &ends), 1.0 / positions as f64);
+        }
+        mean
+    }
+
+    fn price_box(&self, layout: &Layout, starts: &[u64], ends: &[u64]) -> ReadCost {
+        let spans: Vec<Stretches> =
+            starts.iter().zip(ends).map(|(&start, &end)| vec![(start, end)]).collect();
+        self.price_elements(layout, &spans)
+    }
+
+    /// The cost of all combinations of the elements in `spans`, one list of stretches per axis.
+    fn price_elements(&self, layout: &Layout, spans: &[Stretches]) -> ReadCost {
+        let mut touched = Vec::with_capacity(spans.len());
+        for (stretches, &size) in spans.iter().zip(&layout.chunk_shape) {
+            touched.push(coarsen(stretches, size));
+        }
+        let whole = self.price_chunks(layout, &touched);
+        let partial = !self.checksummed && self.compression_ratio == 1.0;
+        if !partial {
+            return whole;
+        }
+        let part = self.price_parts(layout, spans, &whole);
+        if part.seconds < whole.seconds { part } else { whole }
+    }
+
+    /// The cost of whole chunks.
+    fn price_chunks(&self, layout: &Layout, touched: &[Stretches]) -> ReadCost {
+        let mut patterns = Vec::with_capacity(touched.len());
+        let mut chunks = 1.0;
+        for (axis, stretches) in touched.iter().enumerate() {
+            let chunk = layout.chunk_shape[axis];
+            let inner = (layout.shard_shape[axis] / chunk).max(1);
+            let total = self.shape[axis].div_ceil(chunk);
+            chunks *= cells_in(stretches);
+            patterns.push(patterns_of(stretches, inner, total));
+        }
+        let gap_max =
+            whole_number(self.profile.merge_gap_bytes as f64 / self.stored_chunk_bytes(layout));
+        let grid = inner_grid(layout);
+        let mut cost = ReadCost { chunks, ..ReadCost::default() };
+        for_each_combination(&patterns, |combination, shards| {
+            let runs = self.runs(layout.order, &grid, combination, gap_max);
+            cost.objects += shards;
+            cost.requests += shards * (1.0 + runs.count);
+            cost.bytes += shards * runs.cells * self.stored_chunk_bytes(layout);
+        });
+        cost.bytes += cost.objects * index_bytes(&grid);
+        cost.decoded_bytes = chunks * self.raw_chunk_bytes(layout);
+        self.finish(cost)
+    }
+
+    /// The cost of the parts of chunks that hold something of the read, each chunk on its own.
+    fn price_parts(&self, layout: &Layout, spans: &[Stretches], whole: &ReadCost) -> ReadCost {
+        let patterns: Vec<_> = spans
+            .iter()
+            .zip(&layout.chunk_shape)
+            // Chunks at the edge of the array are stored in full.
+            .map(|(stretches, &size)| patterns_of(stretches, size, u64::MAX))
+            .collect();
+        let gap_max = self.profile.merge_gap_bytes / self.item_size.max(1);
+        let mut cost = ReadCost { chunks: whole.chunks, ..ReadCost::default() };
+        for_each_combination(&patterns, |combination, chunks| {
+            let runs = runs_in_rows(combination, gap_max, false);
+            cost.requests += chunks * runs.count;
+            cost.decoded_bytes += chunks * runs.cells * self.item_size as f64;
+        });
+        cost.bytes = cost.decoded_bytes + whole.objects * index_bytes(&inner_grid(layout));
+        cost.objects = whole.objects;
+        cost.requests += whole.objects;
+        self.finish(cost)
+    }
+
+    fn price_selection(&self, layout: &Layout, selection: &Selection) -> ReadCost {
+        if selection.is_empty() || selection.validate(&self.shape).is_err() {
+            return ReadCost::default();
+        }
+        match selection {
+            Selection::Orthogonal(axes) => {
+                let spans: Vec<_> = axes.iter().map(stretches_of).collect();
+                self.price_elements(layout, &spans)
+            }
+            Selection::Union(regions) => {
+                let mut sum = ReadCost::default();
+                regions.iter().for_each(|region| sum.add(&self.price_region(layout, region), 1.0));
+                self.one_read(sum)
+            }
+            Selection::Points(points) => {
+                let count = points.count();
+                let step = count.div_ceil(STRETCHES_MAX as u64).max(1);
+                let mut chunks: Vec<Vec<u64>> = (0..count)
+                    .step_by(usize::try_from(step).unwrap_or(usize::MAX))
+                    .map(|point| chunk_of_point(points.coords(), &layout.chunk_shape, point))
+                    .collect();
+                chunks.sort_unstable();
+                chunks.dedup();
+                let mut sum = ReadCost::default();
+                for chunk in &chunks {
+                    let touched: Vec<_> = chunk.iter().map(|&at| vec![(at, at + 1)]).collect();
+                    sum.add(&self.price_chunks(layout, &touched), step as f64);
+                }
+                let inner = inner_grid(layout);
+                let shard = |chunk: Vec<u64>| -> Vec<u64> {
+                    chunk.iter().zip(&inner).map(|(at, size)| at / size).collect()
+                };
+                let mut shards: Vec<_> = chunks.into_iter().map(shard).collect();
+                shards.dedup();
+                shards.sort_unstable();
+                shards.dedup();
+                let again = sum.objects - shards.len() as f64;
+                sum.objects -= again;
+                sum.requests -= again;
+                sum.bytes -= again * index_bytes(&inner);
+                self.one_read(sum)
+            }
+        }
+    }
+
+    /// The sum of several reads as one, in which they wait for each other only once.
+    fn one_read(&self, sum: ReadCost) -> ReadCost {
+        self.finish(ReadCost { seconds: 0.0, ..sum })
+    }
+
+    fn finish(&self, mut cost: ReadCost) -> ReadCost {
+        if cost.chunks == 0.0 {
+            return ReadCost::default();
+        }
+        let profile = &self.profile;
+        let cores = f64::from(self.cores.max(1));
+        let request = profile.request_seconds_many.max(profile.request_cpu_seconds / cores);
+        let decoding =
+            cost.chunks * CHUNK_SECONDS + cost.decoded_bytes / self.decode_bytes_per_second;
+        cost.seconds = 2.0 * profile.request_seconds_one
+            + cost.requests * request
+            + cost.bytes / profile.read_bytes_per_second_many
+            + decoding / cores.min(cost.chunks.max(1.0));
+        cost
+    }
+
+    fn raw_chunk_bytes(&self, layout: &Layout) -> f64 {
+        bytes_of(&layout.chunk_shape, self.item_size)
+    }
+
+    fn stored_chunk_bytes(&self, layout: &Layout) -> f64 {
+        (self.raw_chunk_bytes(layout) / self.compression_ratio).max(1.0)
+    }
+
+    /// The runs of the chunks that `combination` touches in a shard.
+    fn runs(&self, order: Order, grid: &[u64], combination: &[&Pattern], gap_max: u64) -> Runs {
+        match order {
+            Order::RowMajor => runs_in_rows(combination, gap_max, false),
+            Order::ColumnMajor => runs_in_rows(combination, gap_max, true),
+            Order::Z | Order::Hilbert => {
+                let present: Vec<_> = combination.iter().map(|pattern| pattern.present).collect();
+                match self.places(order, grid, present) {
+                    Some(places) => runs_on_curve(&places, grid, combination, gap_max),
+                    // Nothing better is known where the curve is too long to walk.
+                    None => runs_in_rows(combination, gap_max, false),
+                }
+            }
+        }
+    }
+
+    /// The place on storage of each chunk of a shard, of which those beyond `present` are absent.
+    fn places(&self, order: Order, grid: &[u64], present: Vec<u64>) -> Option<Rc<Vec<u64>>> {
+        let key = (order, grid.to_vec(), present);
+        if let Some(known) = self.curves.borrow().get(&key) {
+            return known.clone();
+        }
+        let cells = grid.iter().try_fold(1_u64, |count, &size| count.checked_mul(size));
+        let small = cells.is_some_and(|cells| cells <= CURVE_CELLS_MAX);
+        let sequence = if small { order.sequence(grid).ok() } else { None };
+        let places = sequence.map(|sequence| Rc::new(places_of(&sequence, grid, &key.2)));
+        self.curves.borrow_mut().insert(key, places.clone());
+        places
+    }
+}
+
+/// Position number `position` of `positions` between 0 and `last`: steps of an irrational length,
+/// another for each axis, so that few positions are spread well and never in step with chunks.
+fn spread(last: u64, axis: usize, position: u64, positions: u64) -> u64 {
+    const PRIMES: [f64; 8] = [2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0];
+    let step = PRIMES[axis % PRIMES.len()].sqrt().fract();
+    let even = (position as f64 + 0.5) / positions as f64;
+    let share = (even + (axis as f64 + position as f64) * step).fract();
+    whole_number((last as f64 * share).round()).min(last)
+}
+
+fn chunk_of_point(coords: &[Vec<u64>], chunk_shape: &[u64], point: u64) -> Vec<u64> {
+    let at = |axis: &Vec<u64>| {
+        usize::try_from(point).ok().and_then(|point| axis.get(point).copied()).unwrap_or(0)
+    };
+    coords.iter().zip(chunk_shape).map(|(axis, chunk)| at(axis) / chunk).collect()
+}
+
+fn inner_grid(layout: &Layout) -> Vec<u64> {
+    let sizes = layout.shard_shape.iter().zip(&layout.chunk_shape);
+    sizes.map(|(shard, chunk)| (shard / chunk).max(1)).collect()
+}
+
+fn index_bytes(grid: &[u64]) -> f64 {
+    bytes_of(grid, 1) * INDEX_ENTRY_BYTES + 4.0
+}
+
+pub(crate) fn bytes_of(shape: &[u64], item_size: u64) -> f64 {
+    shape.iter().map(|&size| size as f64).product::<f64>() * item_size as f64
+}
+
+/// The whole part of `value`, or the nearest number there is.
+#[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
+#[expect(clippy::cast_sign_loss, reason = "a float cast saturates")]
+pub(crate) fn whole_number(value: f64) -> u64 {
+    value as u64
+}

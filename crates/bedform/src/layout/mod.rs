@@ -1,0 +1,24 @@
+//! Which layout fits which reads, as numbers.
+//!
+//! Nothing here touches a disk: a layout, a read and a calibrated
+//! [`Profile`](bedform_storage::Profile) go in, predicted seconds come out.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`ocs`] | the optimized chunk size of Smart-IO, its decision window, subchunks and aggregation |
+//! | [`cost`] | [`CostModel`]: requests, bytes and seconds of a read with a layout |
+//! | [`advise`](mod@advise) | [`advise()`]: the chunk shape, shard shape and order that cost least |
+
+pub mod advise;
+mod choose;
+pub mod cost;
+mod count;
+pub mod ocs;
+mod question;
+mod report;
+mod search;
+
+pub use advise::{
+    Advice, AdviseError, AdviseRequest, Appendable, Candidate, NamedRead, ReadMix, advise,
+};
+pub use cost::{CostModel, Layout, Read, ReadCost};

@@ -1,0 +1,159 @@
+//! Advice as text.
+
+use std::fmt;
+
+use super::advise::{Advice, NamedRead};
+use super::cost::{Read, ReadCost, bytes_of};
+
+/// Candidates that are shown; the others stay in the value.
+const ROWS_MAX: usize = 12;
+
+impl fmt::Display for Advice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            formatter,
+            "chunks {} ({}) in shards {} ({}), {} order, for {} of {}",
+            shape_text(&self.chunk_shape),
+            bytes_text(bytes_of(&self.chunk_shape, self.item_size)),
+            shape_text(&self.shard_shape),
+            bytes_text(bytes_of(&self.shard_shape, self.item_size)),
+            self.order,
+            shape_text(&self.shape),
+            bytes_text(bytes_of(&self.shape, self.item_size)),
+        )?;
+        writeln!(
+            formatter,
+            "Smart-IO: optimized chunk {}, window {} to {}",
+            bytes_text(self.ocs),
+            bytes_text(self.window.least),
+            bytes_text(self.window.most),
+        )?;
+        let header = ["read", "weight", "chunks", "requests", "moved", "seconds"];
+        let mut rows = vec![header.map(String::from).to_vec()];
+        for (read, cost) in self.reads.iter().zip(self.costs()) {
+            rows.push(vec![
+                read.name.clone(),
+                format!("{:.3}", read.weight),
+                format!("{:.0}", cost.chunks),
+                format!("{:.0}", cost.requests),
+                bytes_text(cost.bytes),
+                seconds_text(cost.seconds),
+            ]);
+        }
+        write_table(formatter, &rows, 5)?;
+        let header = ["layout", "chunk", "shard", "order", "cost", "slowest", "verdict"];
+        let mut rows = vec![header.map(String::from).to_vec()];
+        for candidate in self.predicted.iter().take(ROWS_MAX) {
+            let slowest = candidate.costs.iter().map(|cost| cost.seconds).fold(0.0, f64::max);
+            rows.push(vec![
+                candidate.name.clone(),
+                shape_text(&candidate.layout.chunk_shape),
+                shape_text(&candidate.layout.shard_shape),
+                candidate.layout.order.name().into(),
+                seconds_text(candidate.cost_seconds),
+                seconds_text(slowest),
+                candidate.verdict.clone(),
+            ]);
+        }
+        write_table(formatter, &rows, 0)?;
+        self.notes.iter().try_for_each(|note| writeln!(formatter, "note: {note}"))
+    }
+}
+
+/// Columns aligned, the last `right` of them to the right.
+fn write_table(
+    formatter: &mut fmt::Formatter<'_>,
+    rows: &[Vec<String>],
+    right: usize,
+) -> fmt::Result {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    writeln!(formatter)?;
+    for row in rows {
+        let mut line = String::new();
+        for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            match column + right >= columns {
+                true => line += &format!("{cell:>width$}  "),
+                false => line += &format!("{cell:<width$}  "),
+            }
+        }
+        writeln!(formatter, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+pub(super) fn read_name(read: &Read, names: &[String]) -> String {
+    match read {
+        Read::Axes { spanned } => axes_text(spanned, names),
+        Read::Box { shape } => format!("box {}", shape_text(shape)),
+        Read::Everything => "everything".into(),
+        Read::Selection(selection) => {
+            format!("selection of {} elements", selection.len().unwrap_or(u64::MAX))
+        }
+    }
+}
+
+pub(super) fn axes_text(spanned: &[usize], names: &[String]) -> String {
+    let name = |&axis: &usize| match names.get(axis) {
+        Some(name) => name.clone(),
+        None => format!("axis {axis}"),
+    };
+    let names: Vec<_> = spanned.iter().map(name).collect();
+    if names.is_empty() { "one element".into() } else { names.join(" x ") }
+}
+
+/// Why a layout with `costs` lost to one with `best`: by the read that made most of the difference.
+pub(super) fn verdict(costs: &[ReadCost], best: &[ReadCost], reads: &[NamedRead]) -> String {
+    let excess =
+        |number: usize| (costs[number].seconds - best[number].seconds) * reads[number].weight;
+    let Some(worst) = (0..costs.len()).max_by(|&a, &b| excess(a).total_cmp(&excess(b))) else {
+        return String::new();
+    };
+    let (cost, best, name) = (&costs[worst], &best[worst], &reads[worst].name);
+    if excess(worst) <= 1e-9 * best.seconds {
+        return "costs the same".into();
+    }
+    let bytes = cost.bytes / best.bytes.max(1.0);
+    let requests = cost.requests / best.requests.max(1.0);
+    let factor = |factor: f64| match factor {
+        10.0.. => format!("{factor:.0}"),
+        _ => format!("{factor:.1}"),
+    };
+    match bytes.max(requests) {
+        ..1.05 => format!("{:.1} % slower for {name}", 100.0 * (cost.seconds / best.seconds - 1.0)),
+        _ if bytes >= requests => format!("moves {} times the bytes for {name}", factor(bytes)),
+        _ => format!("{} times the requests for {name}", factor(requests)),
+    }
+}
+
+pub(super) fn shape_text(shape: &[u64]) -> String {
+    let sizes: Vec<_> = shape.iter().map(u64::to_string).collect();
+    if sizes.is_empty() { "scalar".into() } else { sizes.join("x") }
+}
+
+pub(super) fn bytes_text(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes;
+    let mut unit = units[0];
+    for larger in &units[1..] {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    if value < 10.0 && value.fract() != 0.0 {
+        format!("{value:.1} {unit}")
+    } else {
+        format!("{value:.0} {unit}")
+    }
+}
+
+fn seconds_text(seconds: f64) -> String {
+    match seconds {
+        ..1e-3 => format!("{:.0} us", seconds * 1e6),
+        ..1.0 => format!("{:.1} ms", seconds * 1e3),
+        _ => format!("{seconds:.1} s"),
+    }
+}

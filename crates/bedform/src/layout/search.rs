@@ -1,0 +1,316 @@
+//! The shapes that advice chooses from, and a search among them that gives the same answer each time.
+
+use std::collections::HashMap;
+
+use super::cost::bytes_of;
+
+/// Divisors up to this are found by trial; a length without others has few that matter.
+const DIVISOR_MAX: u64 = 1 << 12;
+/// A length is also cut into 2 to this many even pieces.
+const EVEN_PIECES_MAX: u64 = 8;
+/// Shapes that are priced in one search of up to so many axes; fewer of more.
+const PRICED_MAX: usize = 1500;
+const PRICED_AXES: usize = 4;
+
+/// What a dimension that grows demands: shards along `axis` must divide `unit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unit {
+    pub(crate) axis: usize,
+    pub(crate) unit: u64,
+}
+
+/// The chunk shapes to choose from: per axis a list of lengths, and bounds on the bytes.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(crate) extents: Vec<u64>,
+    pub(crate) item_size: u64,
+    pub(crate) bytes_min: f64,
+    pub(crate) bytes_max: f64,
+    unit: Option<Unit>,
+    choices: Vec<Vec<u64>>,
+}
+
+/// Which axis a shard grows along first.
+#[derive(Debug, Clone)]
+pub(crate) enum Growth {
+    /// The axis with most shards.
+    Balanced,
+    /// The last axes, as far as they go, then those before them.
+    LastFirst,
+    /// The axes of largest weight, as far as they go.
+    Weighted(Vec<f64>),
+}
+
+impl Space {
+    /// The space of an array of `extents`, none of them 0.
+    pub(crate) fn new(
+        extents: &[u64],
+        item_size: u64,
+        unit: Option<Unit>,
+        (bytes_min, bytes_max): (f64, f64),
+    ) -> Self {
+        let choices: Vec<Vec<u64>> = extents
+            .iter()
+            .enumerate()
+            .map(|(axis, &extent)| match unit {
+                Some(unit) if unit.axis == axis => divisors(unit.unit, extent),
+                _ => lengths(extent),
+            })
+            .collect();
+        // An array, or what may be written of it at once, can be smaller than the least chunk.
+        let largest: Vec<_> =
+            choices.iter().map(|axis| axis.last().copied().unwrap_or(1)).collect();
+        let bytes_min = bytes_min.min(bytes_of(&largest, item_size));
+        Self { extents: extents.to_vec(), item_size, bytes_min, bytes_max, unit, choices }
+    }
+
+    fn shape(&self, point: &[usize]) -> Vec<u64> {
+        self.choices.iter().zip(point).map(|(choices, &at)| choices[at]).collect()
+    }
+
+    /// True for shapes within the bounds; the smallest of all always is.
+    fn allows(&self, shape: &[u64]) -> bool {
+        let bytes = bytes_of(shape, self.item_size);
+        (self.bytes_min..=self.bytes_max).contains(&bytes)
+    }
+
+    /// The chunk of at most `bytes`, unless the least is more, that comes closest to a cube.
+    pub(crate) fn cube(&self, bytes: f64) -> Vec<usize> {
+        let all: Vec<_> = (0..self.extents.len()).collect();
+        let cube = self.grow(vec![0; self.extents.len()], &all, bytes);
+        self.grow_to_least(cube, &all)
+    }
+
+    /// The chunk that is as long as can be along the `spanned` axes, and elsewhere only as long as it
+    /// must to reach the least bytes.
+    pub(crate) fn spanning(&self, spanned: &[usize]) -> Vec<usize> {
+        let along = self.grow(vec![0; self.extents.len()], spanned, self.bytes_max);
+        let all: Vec<_> = (0..self.extents.len()).collect();
+        self.grow_to_least(along, &all)
+    }
+
+    fn grow(&self, mut point: Vec<usize>, axes: &[usize], bytes: f64) -> Vec<usize> {
+        let mut open = axes.to_vec();
+        // The shortest axis first; of equal ones the first, across which row-major runs are longest.
+        while let Some(&axis) =
+            open.iter().min_by_key(|&&axis| (self.choices[axis][point[axis]], axis))
+        {
+            point[axis] += 1;
+            let fits = point[axis] < self.choices[axis].len()
+                && bytes_of(&self.shape(&point), self.item_size) <= bytes.min(self.bytes_max);
+            if !fits {
+                point[axis] -= 1;
+                open.retain(|&other| other != axis);
+            }
+        }
+        point
+    }
+
+    fn grow_to_least(&self, mut point: Vec<usize>, axes: &[usize]) -> Vec<usize> {
+        while bytes_of(&self.shape(&point), self.item_size) < self.bytes_min {
+            let open = axes.iter().filter(|&&axis| point[axis] + 1 < self.choices[axis].len());
+            let next = open.min_by_key(|&&axis| (self.choices[axis][point[axis]], axis));
+            let Some(&axis) = next else { break };
+            point[axis] += 1;
+        }
+        point
+    }
+
+    /// The shape at `point`.
+    pub(crate) fn shape_at(&self, point: &[usize]) -> Vec<u64> {
+        self.shape(point)
+    }
+
+    /// Goes downhill from each of `starts`, to the neighbour that costs least: one axis longer or
+    /// shorter, or one longer and another shorter. Returns all shapes priced, the cheapest first, of
+    /// equal ones those of fewer and then of earlier-growing chunks first.
+    pub(crate) fn descend(
+        &self,
+        starts: &[Vec<usize>],
+        mut price: impl FnMut(&[u64]) -> f64,
+    ) -> Vec<(Vec<u64>, f64)> {
+        let mut known: HashMap<Vec<usize>, f64> = HashMap::new();
+        // A shape of many axes takes long to price and has many neighbours.
+        let excess = self.extents.len().div_ceil(PRICED_AXES).max(1);
+        let priced_max = PRICED_MAX / (excess * excess);
+        for start in starts {
+            let mut here = start.clone();
+            let mut cost = *known.entry(here.clone()).or_insert_with(|| price(&self.shape(&here)));
+            loop {
+                let mut best: Option<(Vec<usize>, f64)> = None;
+                for near in self.neighbours(&here) {
+                    if known.len() >= priced_max && !known.contains_key(&near) {
+                        continue;
+                    }
+                    let cost =
+                        *known.entry(near.clone()).or_insert_with(|| price(&self.shape(&near)));
+                    if best.as_ref().is_none_or(|best| cost < best.1) {
+                        best = Some((near, cost));
+                    }
+                }
+                match best {
+                    Some((near, lower)) if lower < cost => (here, cost) = (near, lower),
+                    _ => break,
+                }
+            }
+        }
+        let mut priced: Vec<_> =
+            known.into_iter().map(|(point, cost)| (self.shape(&point), cost)).collect();
+        priced.sort_by(|a, b| {
+            let larger = bytes_of(&b.0, 1).total_cmp(&bytes_of(&a.0, 1));
+            a.1.total_cmp(&b.1).then(larger).then_with(|| a.0.cmp(&b.0))
+        });
+        priced
+    }
+
+    fn neighbours(&self, point: &[usize]) -> Vec<Vec<usize>> {
+        let longer = |point: &[usize], axis: usize| {
+            let mut near = point.to_vec();
+            near[axis] += 1;
+            (near[axis] < self.choices[axis].len()).then_some(near)
+        };
+        let shorter = |point: &[usize], axis: usize| {
+            let mut near = point.to_vec();
+            near[axis] = near[axis].checked_sub(1)?;
+            Some(near)
+        };
+        let axes = 0..point.len();
+        let mut near: Vec<_> = axes.clone().filter_map(|axis| longer(point, axis)).collect();
+        let grown = near.len();
+        near.extend(axes.clone().filter_map(|axis| shorter(point, axis)));
+        for number in 0..grown {
+            let Some(from) = near.get(number).cloned() else { break };
+            for axis in axes.clone().filter(|&axis| from[axis] == point[axis]) {
+                near.extend(shorter(&from, axis));
+            }
+        }
+        near.retain(|point| self.allows(&self.shape(point)));
+        near
+    }
+
+    /// The shard of at most `bytes` and `chunks_max` chunks of `chunk`, evened out over the array.
+    pub(crate) fn shard(
+        &self,
+        chunk: &[u64],
+        bytes: f64,
+        chunks_max: u64,
+        growth: &Growth,
+    ) -> Vec<u64> {
+        let cells: Vec<_> =
+            self.extents.iter().zip(chunk).map(|(extent, size)| extent.div_ceil(*size)).collect();
+        let mut times = vec![1_u64; chunk.len()];
+        let mut open: Vec<usize> = (0..chunk.len()).collect();
+        let chunk_bytes = bytes_of(chunk, self.item_size);
+        while let Some(axis) = growth.next(&open, &cells, &times) {
+            let before = times[axis];
+            times[axis] = self.next_times(axis, chunk[axis], before, cells[axis]);
+            let chunks = bytes_of(&times, 1);
+            if times[axis] == before || chunks * chunk_bytes > bytes || chunks > chunks_max as f64 {
+                times[axis] = before;
+                open.retain(|&other| other != axis);
+            }
+        }
+        for (axis, times) in times.iter_mut().enumerate() {
+            if self.unit.is_none_or(|unit| unit.axis != axis) {
+                *times = cells[axis].div_ceil(cells[axis].div_ceil(*times));
+            }
+        }
+        times.iter().zip(chunk).map(|(times, size)| times.saturating_mul(*size)).collect()
+    }
+
+    /// The next larger number of chunks along an axis of a shard.
+    fn next_times(&self, axis: usize, chunk: u64, times: u64, cells: u64) -> u64 {
+        match self.unit {
+            Some(unit) if unit.axis == axis => {
+                let rest = unit.unit / (chunk * times);
+                let factor =
+                    (2..=rest.min(DIVISOR_MAX)).find(|factor| rest.is_multiple_of(*factor));
+                times * factor.unwrap_or(1)
+            }
+            _ => times.saturating_mul(2).min(cells),
+        }
+    }
+}
+
+impl Growth {
+    fn next(&self, open: &[usize], cells: &[u64], times: &[u64]) -> Option<usize> {
+        let missing = |axis: usize| cells[axis] as f64 / times[axis] as f64;
+        let open = open.iter().copied();
+        match self {
+            Self::Balanced => open.max_by(|&a, &b| missing(a).total_cmp(&missing(b))),
+            Self::LastFirst => open.max(),
+            Self::Weighted(weights) => open.max_by(|&a, &b| {
+                weights[a].total_cmp(&weights[b]).then(missing(a).total_cmp(&missing(b)))
+            }),
+        }
+    }
+}
+
+/// The lengths to consider along an axis: powers of two, the halves between them where the next power
+/// does not divide the axis, and even cuts.
+fn lengths(extent: u64) -> Vec<u64> {
+    let powers = (0..63).map(|power| 1_u64 << power);
+    let between =
+        (0..61).filter(|&power| !extent.is_multiple_of(4_u64 << power)).map(|power| 3_u64 << power);
+    let even = (1..=EVEN_PIECES_MAX).map(|pieces| extent.div_ceil(pieces));
+    let mut lengths: Vec<_> =
+        powers.chain(between).chain(even).filter(|&length| length <= extent).collect();
+    lengths.sort_unstable();
+    lengths.dedup();
+    lengths
+}
+
+/// The divisors of `number` up to `extent`, as far as they or their cofactors are small.
+fn divisors(number: u64, extent: u64) -> Vec<u64> {
+    let small = (1..=number.min(DIVISOR_MAX)).filter(|small| number.is_multiple_of(*small));
+    let mut divisors: Vec<_> = small
+        .flat_map(|small| [small, number / small])
+        .filter(|&length| length <= extent)
+        .collect();
+    divisors.sort_unstable();
+    divisors.dedup();
+    divisors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_never_exceed_the_axis_and_hold_it() {
+        assert_eq!(lengths(1), [1]);
+        assert_eq!(lengths(5), [1, 2, 3, 4, 5]);
+        assert_eq!(lengths(64), [1, 2, 4, 8, 10, 11, 13, 16, 22, 32, 64]);
+        for extent in [721, 1440, 1 << 40] {
+            let lengths = lengths(extent);
+            assert!(lengths.is_sorted() && lengths.last() == Some(&extent));
+        }
+    }
+
+    #[test]
+    fn divisors_of_large_units_come_in_pairs() {
+        assert_eq!(divisors(24, 100), [1, 2, 3, 4, 6, 8, 12, 24]);
+        assert_eq!(divisors(24, 5), [1, 2, 3, 4]);
+        assert_eq!(divisors(1 << 40, u64::MAX).len(), 26);
+    }
+
+    #[test]
+    fn shards_are_evened_out_so_that_none_is_nearly_empty() {
+        let space = Space::new(&[1000], 1, None, (1.0, 1e6));
+        // 63 chunks of 16: not 32 and 31, and not 48 and 15.
+        assert_eq!(space.shard(&[16], 800.0, 1 << 15, &Growth::Balanced), [512]);
+        assert_eq!(space.shard(&[16], 1e9, 1 << 15, &Growth::Balanced), [1008]);
+    }
+
+    #[test]
+    fn shards_along_a_growing_axis_divide_the_unit() {
+        let unit = Unit { axis: 0, unit: 24 };
+        let space = Space::new(&[8760, 10], 1, Some(unit), (1.0, 1e6));
+        for chunk in [1, 2, 3, 4, 6, 8, 12, 24] {
+            for bytes in [1.0, 100.0, 1e3, 1e9] {
+                let shard = space.shard(&[chunk, 5], bytes, 1 << 15, &Growth::Balanced);
+                assert_eq!((24 % shard[0], shard[0] % chunk), (0, 0));
+            }
+        }
+    }
+}

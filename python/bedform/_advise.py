@@ -1,0 +1,263 @@
+"""Profiles of storage systems, and layouts that fit the reads."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from bedform import _internal, _selection
+from bedform._errors import InvalidArgumentError, engine_call
+from bedform._layout import Order, Regular
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+Reads = Mapping[tuple[str, ...], float]
+
+
+class Profile:
+    """The calibrated parameters of a storage system.
+
+    :func:`calibrate` measures one and keeps it; :meth:`for_path` finds it again.
+    """
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self._facts = dict(facts)
+
+    @classmethod
+    def for_path(cls, path: str | os.PathLike[str]) -> Profile | None:
+        """The kept profile of the storage that holds ``path``; ``None`` if none was measured."""
+        text = engine_call(_internal.profile_for)(os.fspath(path))
+        return None if text is None else cls(json.loads(text))
+
+    @classmethod
+    def default(cls) -> Profile:
+        """What is assumed of a local disk where nothing was measured."""
+        return cls(json.loads(_internal.default_profile()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All parameters: bytes per second, seconds, bytes."""
+        return dict(self._facts)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["_facts"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Profile, (self._facts,))
+
+    def __str__(self) -> str:
+        rows = [
+            ("read, one stream", f"{self.read_bytes_per_second_one / 1e6:.0f} MB/s"),
+            ("read, many streams", f"{self.read_bytes_per_second_many / 1e6:.0f} MB/s"),
+            ("write, synced", f"{self.write_bytes_per_second / 1e6:.0f} MB/s"),
+            ("one request alone", f"{self.request_seconds_one * 1e6:.0f} us"),
+            (
+                f"a request of {self.requests_in_flight} in flight",
+                f"{self.request_seconds_many * 1e6:.0f} us",
+            ),
+            ("processor time of a request", f"{self.request_cpu_seconds * 1e6:.1f} us"),
+            ("gap that is cheaper read than skipped", f"{self.merge_gap_bytes / 1024:.0f} KiB"),
+        ]
+        width = max(len(label) for label, _ in rows)
+        return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
+
+    def __repr__(self) -> str:
+        return f"Profile({self._facts!r})"
+
+
+class Advice:
+    """The layout that costs least for the reads expected, and the table of what it was compared with."""
+
+    def __init__(self, facts: dict[str, Any], text: str) -> None:
+        self._facts, self._text = facts, text
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Elements of a chunk along each axis."""
+        return tuple(self._facts["chunk_shape"])
+
+    @property
+    def shards(self) -> tuple[int, ...]:
+        """Elements of a shard along each axis."""
+        return tuple(self._facts["shard_shape"])
+
+    @property
+    def order(self) -> Order:
+        """How chunks follow each other in a shard."""
+        return cast("Order", self._facts["order"])
+
+    @property
+    def layout(self) -> Regular:
+        """The advice as a layout for :meth:`bedform.Store.create_array`."""
+        return Regular(self.chunks, self.shards, self.order)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything: the layout, the reads priced, every candidate with its costs."""
+        return {"chunks": self.chunks, "shards": self.shards, **self._facts}
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"<Advice chunks={self.chunks} shards={self.shards} order={self.order!r}>"
+
+
+def calibrate(
+    path: str | os.PathLike[str],
+    *,
+    bytes: int | None = None,  # noqa: A002 - the unit is the name
+    seconds: float | None = None,
+    name: str | None = None,
+    keep: bool = True,
+    progress: Callable[[str, float], object] | None = None,
+) -> Profile:
+    """Measure the storage that holds ``path``, in seconds, and keep the profile.
+
+    Parameters
+    ----------
+    path
+        A directory on the storage; a temporary file is written there and always removed.
+    bytes, seconds
+        Size of the file and bound on the time.
+    name
+        What to call the storage.
+    keep
+        ``False`` measures only.
+    progress
+        Called with the stage and the part done, 0 to 1.
+    """
+    where = os.fspath(path)
+    text = engine_call(_internal.calibrate)(
+        where, bytes=bytes, seconds=seconds, name=name, progress=progress
+    )
+    if keep:
+        engine_call(_internal.keep_profile)(text, where)
+    return Profile(json.loads(text))
+
+
+def advise(
+    shape: Sequence[int],
+    dtype: Any,
+    *,
+    dims: Sequence[str | None] | None = None,
+    reads: Reads | None = None,
+    selections: Iterable[Any] | None = None,
+    profile: Profile | str | os.PathLike[str] | None = None,
+    append_length: int | None = None,
+    compression_ratio: float = 1.0,
+    cores: int | None = None,
+) -> Advice:
+    """The layout that costs least for the reads expected.
+
+    Parameters
+    ----------
+    shape
+        Elements along each axis; 0 along the first axis of that length means that it grows.
+    dtype
+        The type of the elements.
+    dims
+        Names of the axes.
+    reads
+        The axes that a typical read spans, with weights: ``{("lat", "lon"): 0.7, ("time",): 0.3}``.
+        Without reads and selections: planes, series and boxes alike.
+    selections
+        Real selections, as inside NumPy's brackets, each of the same weight.
+    profile
+        A profile, or a path on the storage whose kept profile to take; without one a local disk is
+        assumed.
+    append_length
+        Elements that one append brings along the growing axis.
+    compression_ratio
+        Raw bytes over stored bytes, as far as known.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A read names an axis that is not there.
+
+    Examples
+    --------
+    >>> import bedform as bf
+    >>> bf.advise((512, 512, 512), "float64", reads={("dim_1", "dim_2"): 1.0}).chunks[0]
+    1
+    """
+    lengths = [int(length) for length in shape]
+    kind = np.dtype(dtype)
+    question = _question(lengths, kind.itemsize if kind != object else 16, dims, reads, append_length)
+    if selections is not None:
+        question["selections"] = [
+            [1.0, [_priced(axis) for axis in _selection.basic(key, tuple(lengths)).engine[1]]]
+            for key in selections
+        ]
+    question["compression_ratio"] = compression_ratio
+    question["cores"] = cores or os.cpu_count() or 1
+    return _ask(question, profile)
+
+
+def _priced(axis: Any) -> list[int]:
+    start, step, count = axis
+    return [start, step or 1, count]
+
+
+def _question(
+    lengths: list[int],
+    item_size: int,
+    dims: Sequence[str | None] | None,
+    reads: Reads | None,
+    append_length: int | None,
+) -> dict[str, Any]:
+    names = [name or f"dim_{axis}" for axis, name in enumerate(dims or [None] * len(lengths))]
+    if len(names) != len(lengths):
+        raise InvalidArgumentError(f"{len(names)} names for {len(lengths)} axes")
+    question: dict[str, Any] = {"shape": lengths, "item_size": item_size, "dims": names}
+    if reads:
+        question["reads"] = [
+            [_axes(axes, names), float(weight)] for axes, weight in reads.items()
+        ]
+    growing = [axis for axis, length in enumerate(lengths) if length == 0]
+    if growing:
+        question["append"] = {"axis": growing[0], "length": append_length or 1}
+        if append_length is None:
+            # Nothing is known of the appends: price a shard of a few dozen steps.
+            question["append"]["length"] = 32
+    elif append_length is not None:
+        question["append"] = {"axis": 0, "length": append_length}
+    return question
+
+
+def _axes(axes: tuple[str, ...] | str, names: list[str]) -> list[int]:
+    wanted = (axes,) if isinstance(axes, str) else tuple(axes)
+    for name in wanted:
+        if name not in names:
+            raise InvalidArgumentError(f"no axis {name!r}: the axes are {', '.join(names)}")
+    return [names.index(name) for name in wanted]
+
+
+def _ask(question: dict[str, Any], profile: Any) -> Advice:
+    if profile is None:
+        profile = Profile.default()
+    elif not isinstance(profile, Profile):
+        profile = Profile.for_path(profile) or Profile.default()
+    facts, text = engine_call(_internal.advise)(
+        json.dumps(question), json.dumps(profile.to_dict())
+    )
+    return Advice(json.loads(facts), text)
+
+
+def layout_for(
+    shape: list[int],
+    item_size: int,
+    dims: Sequence[str | None] | None,
+    reads: Reads | None,
+    append_length: int | None,
+    profile: Any,
+) -> Regular:
+    """The layout of a new array that asks for ``"auto"``."""
+    return _ask(_question(shape, item_size, dims, reads, append_length), profile).layout
