@@ -102,10 +102,12 @@ $(STAMPS)/venv: python/pyproject.toml
 	@touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv
+	@echo "-- building and installing Bedform (the first time takes minutes)"
 	@$(MATURIN) --extras dask,demo,test
 	@touch $@
 
 $(STAMPS)/build: $(STAMPS)/install $(RUST_SOURCES)
+	$(need-toolchain)
 	@$(MATURIN) --skip-install
 	@touch $@
 

@@ -27,6 +27,9 @@ if not hasattr(bedform, "open"):
         setattr(bedform, name, getattr(stand_in, name))
         ENGINE += f"bedform.{name} = stand_in.{name}; "
     bedform.open = stand_in.open_  # type: ignore[attr-defined]
+    from bedform._convert import convert
+
+    bedform.convert = convert  # type: ignore[attr-defined]
     ENGINE += "bedform.open = stand_in.open_"
 
 

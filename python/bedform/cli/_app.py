@@ -71,8 +71,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - stays open until the exit
         return EXIT_YES
     except (KeyboardInterrupt, typer.Abort):
-        _say("bedform: interrupted; nothing half done is visible")
-        return EXIT_INTERRUPTED
+        return _interrupted()
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else EXIT_ERROR
     except Exception as error:  # noqa: BLE001 - the one place where errors become lines
@@ -80,7 +79,15 @@ def run(arguments: Sequence[str]) -> int:
             traceback.print_exc()
         _say(f"bedform: {describe_error(error)}")
         return exit_code_of(error)
+    # Typer itself turns Ctrl-C in a command into this code.
+    if outcome == EXIT_INTERRUPTED:
+        return _interrupted()
     return outcome if isinstance(outcome, int) else EXIT_YES
+
+
+def _interrupted() -> int:
+    _say("bedform: interrupted; nothing half done is visible")
+    return EXIT_INTERRUPTED
 
 
 def _say(line: str) -> None:
