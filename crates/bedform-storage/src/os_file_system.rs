@@ -70,6 +70,13 @@ impl OsFileSystem {
         Self::open(root)
     }
 
+    /// The same directory on a system that refuses `openat2`, as some sandboxes do.
+    #[must_use]
+    pub fn without_openat2(self) -> Self {
+        self.resolves.store(false, Ordering::Relaxed);
+        self
+    }
+
     fn resolve(&self, path: &str, flags: OFlags, links: Links) -> rustix::io::Result<OwnedFd> {
         let path = if path.is_empty() { "." } else { path };
         if self.resolves.load(Ordering::Relaxed) {

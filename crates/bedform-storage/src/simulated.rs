@@ -6,6 +6,7 @@
 //! bytes: there is no clock, no thread and no random source inside.
 
 mod crash;
+mod faults;
 mod state;
 
 use std::collections::BTreeMap;
@@ -16,78 +17,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 use crate::file_system::{FileKind, FileSystem, Links, Replace, Status, Wait};
+use faults::Faults;
+pub use faults::{CallKind, Failure};
 use state::{Body, Directory, File, FileChange, State, index, refuse};
-
-/// The kinds of calls that can be counted and made to fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-#[allow(missing_docs)]
-pub enum CallKind {
-    Open,
-    OpenDirectory,
-    Stat,
-    Read,
-    Create,
-    Write,
-    Reserve,
-    SetSize,
-    SetDirect,
-    SyncFile,
-    SyncDirectory,
-    Close,
-    Rename,
-    Link,
-    Unlink,
-    MakeDirectory,
-    RemoveDirectory,
-    List,
-    Lock,
-}
-
-impl CallKind {
-    /// All kinds.
-    pub const ALL: [Self; 19] = [
-        Self::Open,
-        Self::OpenDirectory,
-        Self::Stat,
-        Self::Read,
-        Self::Create,
-        Self::Write,
-        Self::Reserve,
-        Self::SetSize,
-        Self::SetDirect,
-        Self::SyncFile,
-        Self::SyncDirectory,
-        Self::Close,
-        Self::Rename,
-        Self::Link,
-        Self::Unlink,
-        Self::MakeDirectory,
-        Self::RemoveDirectory,
-        Self::List,
-        Self::Lock,
-    ];
-}
-
-/// How a call fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
-    /// With this system error number, having done nothing.
-    Error(i32),
-    /// With this system error number, having done its work.
-    ErrorAfter(i32),
-    /// A read or write does half of its work, at least one byte; other calls succeed.
-    Short,
-}
-
-#[derive(Debug, Default)]
-struct Faults {
-    calls: u64,
-    counts: BTreeMap<CallKind, u64>,
-    failures: BTreeMap<(CallKind, u64), Failure>,
-    power_fails_at: Option<u64>,
-    lacks: Vec<CallKind>,
-}
 
 #[derive(Debug)]
 struct World {
@@ -100,6 +32,7 @@ struct World {
 struct Machine {
     world: Mutex<World>,
     unlocked: Condvar,
+    has_threads: AtomicBool,
 }
 
 impl Machine {
@@ -164,9 +97,21 @@ impl SimulatedFileSystem {
         Self::from_state(State::new())
     }
 
+    /// The same system, for which writers use threads as on the real one. The calls of each kind keep
+    /// their order; that among kinds is no longer the same in every run.
+    #[must_use]
+    pub fn with_threads(self) -> Self {
+        self.machine.has_threads.store(true, Ordering::Relaxed);
+        self
+    }
+
     fn from_state(state: State) -> Self {
         let world = World { state, faults: Faults::default(), next_handle: 1 };
-        let machine = Machine { world: Mutex::new(world), unlocked: Condvar::new() };
+        let machine = Machine {
+            world: Mutex::new(world),
+            unlocked: Condvar::new(),
+            has_threads: AtomicBool::new(false),
+        };
         Self { machine: Arc::new(machine) }
     }
 
@@ -309,24 +254,6 @@ impl SimulatedFileSystem {
             self.machine.world().state.doubt(handle.inode);
         }
         outcome
-    }
-}
-
-impl Faults {
-    /// Counts a call and says how it is to fail.
-    fn next(&mut self, kind: CallKind) -> io::Result<Option<Failure>> {
-        let call = self.calls;
-        self.calls += 1;
-        let count = self.counts.entry(kind).or_default();
-        let number = *count;
-        *count += 1;
-        if self.power_fails_at.is_some_and(|at| call >= at) {
-            return refuse(Errno::IO);
-        }
-        if kind != CallKind::Rename && self.lacks.contains(&kind) {
-            return refuse(Errno::OPNOTSUPP);
-        }
-        Ok(self.failures.remove(&(kind, number)))
     }
 }
 
@@ -544,6 +471,10 @@ impl FileSystem for SimulatedFileSystem {
             };
             Ok(self.handle(world, number))
         })
+    }
+
+    fn is_overlapped(&self) -> bool {
+        self.machine.has_threads.load(Ordering::Relaxed)
     }
 
     fn token(&self) -> u64 {

@@ -16,7 +16,7 @@ pub struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { seed: 1, images_per_cut: 40, pending_max: 12 }
+        Self { seed: 1, images_per_cut: 100, pending_max: 12 }
     }
 }
 

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use super::crash::Counts;
 use super::script::{Local, SCRIPTS, Script, View, storage, sweep_all, view};
 use super::{kind_of, put};
-use crate::{CallKind, Condition, Failure, StorageErrorKind};
+use crate::{CallKind, Condition, Failure, SimulatedFileSystem, StorageErrorKind};
 
 const ERRORS: [Errno; 6] =
     [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::ACCESS, Errno::INTR];
@@ -24,7 +24,8 @@ pub fn fail_calls() -> Counts {
             for k in 0..calls {
                 for failure in failures(kind) {
                     let trial = Trial { script, before: &before, after: &after, kind, k, failure };
-                    counts += trial.run();
+                    counts += trial.run(&SimulatedFileSystem::new());
+                    counts += trial.run(&SimulatedFileSystem::new().with_threads());
                 }
             }
         }
@@ -58,8 +59,8 @@ impl Trial<'_> {
         format!("{}: {:?} {} fails with {:?}", self.script.name, self.kind, self.k, self.failure)
     }
 
-    fn run(&self) -> Counts {
-        let storage = self.script.prepared();
+    fn run(&self, system: &SimulatedFileSystem) -> Counts {
+        let storage = self.script.prepared_on(system);
         storage.system().fail_at(self.kind, self.k, self.failure);
         let outcome = (self.script.act)(&storage);
         storage.system().heal();

@@ -147,7 +147,11 @@ pub(super) fn storage(system: &SimulatedFileSystem) -> Local {
 impl Script {
     /// A new system on which this workload is prepared.
     pub(super) fn prepared(&self) -> Local {
-        let storage = storage(&SimulatedFileSystem::new());
+        self.prepared_on(&SimulatedFileSystem::new())
+    }
+
+    pub(super) fn prepared_on(&self, system: &SimulatedFileSystem) -> Local {
+        let storage = storage(system);
         (self.prepare)(&storage).expect("nothing fails yet");
         storage
     }

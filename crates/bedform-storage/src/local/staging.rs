@@ -14,6 +14,9 @@ use crate::file_system::{FileSystem, uninterrupted};
 /// What offsets, lengths and addresses of direct writes are multiples of.
 const ALIGNMENT: usize = 4096;
 
+/// How many times as much is set aside at once for an object whose size was said before.
+const HINTED_STEPS: u64 = 16;
+
 /// How writers stage bytes. The defaults were measured; tests use smaller ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Staging {
@@ -23,7 +26,8 @@ pub struct Staging {
     pub block_bytes: usize,
     /// Blocks that one writer has at most.
     pub blocks_max: usize,
-    /// Bytes that are set aside ahead of the writes of large objects.
+    /// Bytes that are set aside ahead of the writes of large objects whose size is not known; for
+    /// others it is sixteen times as much.
     pub reserve_bytes: u64,
     /// Write past the page cache where the system can, if the object is to be durable.
     pub direct: bool,
@@ -94,8 +98,12 @@ impl<F: FileSystem> Sink<F> {
             return;
         }
         // In steps: a hint may be far too large, and a full disk is everybody's.
-        let ahead = end.saturating_add(self.shared.staging.reserve_bytes);
-        let size = if self.size_hint >= end { ahead.min(self.size_hint) } else { ahead };
+        let step = self.shared.staging.reserve_bytes;
+        let size = if self.size_hint >= end {
+            end.saturating_add(step.saturating_mul(HINTED_STEPS)).min(self.size_hint)
+        } else {
+            end.saturating_add(step)
+        };
         // A refusal may come after some of the work is done; what it means the writes will tell.
         self.longest = self.longest.max(size);
         let outcome = uninterrupted(|| self.shared.system.reserve(&self.file, size));

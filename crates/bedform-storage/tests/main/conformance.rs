@@ -58,7 +58,7 @@ fn a_power_cut_after_any_call_leaves_the_old_or_the_new_and_all_that_was_acknowl
     let start = std::time::Instant::now();
     let counts = cut_power(Budget::default());
     println!("{counts:?} in {:?}", start.elapsed());
-    assert!(counts.images >= 10_000 && counts.exhaustive_images >= 2_000, "{counts:?}");
+    assert!(counts.images >= 20_000 && counts.exhaustive_images >= 2_000, "{counts:?}");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
-    Condition, Durability, LocalStorage, Mode, Object, Storage, StorageErrorKind,
+    Condition, Durability, LocalStorage, Mode, Object, OsFileSystem, Staging, Storage,
+    StorageErrorKind,
 };
 
 /// A directory that goes away with the test.
@@ -33,13 +34,13 @@ fn path(text: &str) -> ObjectPath {
     ObjectPath::parse(text).unwrap()
 }
 
-fn put(storage: &dyn Storage, name: &str, bytes: &[u8]) {
+pub(crate) fn put(storage: &dyn Storage, name: &str, bytes: &[u8]) {
     let mut writer = storage.create(&path(name), Durability::Disk, None).unwrap();
     writer.append(bytes).unwrap();
     writer.publish(Condition::None).unwrap();
 }
 
-fn get(object: &dyn Object) -> Vec<u8> {
+pub(crate) fn get(object: &dyn Object) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(object.version().size).unwrap()];
     object.read(0, &mut bytes).unwrap();
     bytes
@@ -71,6 +72,25 @@ fn links_are_followed_inside_the_root_and_nowhere_else() {
     assert!(storage.delete(&path("c/secret"), Durability::Disk, Condition::None).is_err());
     storage.delete_tree(&path("a"), Durability::Disk).unwrap();
     assert!(outside.0.join("secret").exists());
+}
+
+#[test]
+fn without_openat2_no_link_is_followed_at_all() {
+    let (scratch, outside) = (Scratch::new(), Scratch::new());
+    let system = OsFileSystem::open(&scratch.0).unwrap().without_openat2();
+    let storage = LocalStorage::over(system, Mode::ReadWrite, Staging::default());
+    put(&storage, "a/b/real", b"inside");
+    std::fs::write(outside.0.join("secret"), b"outside").unwrap();
+    symlink(outside.0.join("secret"), scratch.0.join("a/absolute")).unwrap();
+    symlink(&outside.0, scratch.0.join("c")).unwrap();
+    symlink("b", scratch.0.join("a/d")).unwrap();
+    assert_eq!(get(&*storage.open(&path("a/b/real")).unwrap()), b"inside");
+    for name in ["a/absolute", "c/secret", "a/d/real"] {
+        assert!(storage.open(&path(name)).is_err(), "{name}");
+        assert!(storage.stat(&path(name)).is_err(), "{name}");
+    }
+    assert!(storage.create(&path("c/new"), Durability::Disk, None).is_err());
+    assert!(!outside.0.join("new").exists());
 }
 
 #[test]

@@ -4,3 +4,5 @@
 
 mod conformance;
 mod local;
+mod processes;
+mod simulated;

@@ -1,0 +1,97 @@
+//! Which calls were made, and which are to fail.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use rustix::io::Errno;
+
+use super::state::refuse;
+
+/// The kinds of calls that can be counted and made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum CallKind {
+    Open,
+    OpenDirectory,
+    Stat,
+    Read,
+    Create,
+    Write,
+    Reserve,
+    SetSize,
+    SetDirect,
+    SyncFile,
+    SyncDirectory,
+    Close,
+    Rename,
+    Link,
+    Unlink,
+    MakeDirectory,
+    RemoveDirectory,
+    List,
+    Lock,
+}
+
+impl CallKind {
+    /// All kinds.
+    pub const ALL: [Self; 19] = [
+        Self::Open,
+        Self::OpenDirectory,
+        Self::Stat,
+        Self::Read,
+        Self::Create,
+        Self::Write,
+        Self::Reserve,
+        Self::SetSize,
+        Self::SetDirect,
+        Self::SyncFile,
+        Self::SyncDirectory,
+        Self::Close,
+        Self::Rename,
+        Self::Link,
+        Self::Unlink,
+        Self::MakeDirectory,
+        Self::RemoveDirectory,
+        Self::List,
+        Self::Lock,
+    ];
+}
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// With this system error number, having done nothing.
+    Error(i32),
+    /// With this system error number, having done its work.
+    ErrorAfter(i32),
+    /// A read or write does half of its work, at least one byte; other calls succeed.
+    Short,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    pub(super) calls: u64,
+    pub(super) counts: BTreeMap<CallKind, u64>,
+    pub(super) failures: BTreeMap<(CallKind, u64), Failure>,
+    pub(super) power_fails_at: Option<u64>,
+    pub(super) lacks: Vec<CallKind>,
+}
+
+impl Faults {
+    /// Counts a call and says how it is to fail.
+    pub(super) fn next(&mut self, kind: CallKind) -> io::Result<Option<Failure>> {
+        let call = self.calls;
+        self.calls += 1;
+        let count = self.counts.entry(kind).or_default();
+        let number = *count;
+        *count += 1;
+        if self.power_fails_at.is_some_and(|at| call >= at) {
+            return refuse(Errno::IO);
+        }
+        if kind != CallKind::Rename && self.lacks.contains(&kind) {
+            return refuse(Errno::OPNOTSUPP);
+        }
+        Ok(self.failures.remove(&(kind, number)))
+    }
+}
