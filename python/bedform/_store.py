@@ -18,7 +18,7 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._layout import Regular, default_shards
-from bedform._text import parse_size
+from bedform._text import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ _ZARR_NAMES = {"bool": "bool", "object": "string", "str": "string"}
 
 
 def _bytes(size: int | str) -> int:
-    return parse_size(size) if isinstance(size, str) else int(size)
+    return parse_bytes(size) if isinstance(size, str) else int(size)
 
 
 def create(

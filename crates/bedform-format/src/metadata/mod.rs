@@ -20,7 +20,9 @@ use crate::{CodecChain, DataType};
 pub use fill::FillValue;
 pub use v2::parse_array_v2;
 pub use v3::{GroupDocument, parse_array, parse_codecs, parse_group};
-pub use writer::{check_seal, hex, seal, write_array, write_codecs, write_group};
+pub use writer::{
+    check_seal, hex, own_value, seal, write_array, write_codecs, write_consolidated, write_group,
+};
 
 /// The parsed description of one array.
 #[derive(Debug, Clone, PartialEq)]

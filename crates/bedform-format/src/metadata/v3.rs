@@ -69,10 +69,12 @@ pub fn parse_array(document: &Value, limits: &Limits) -> Result<ArrayMetadata> {
 pub fn parse_group(document: &Value) -> Result<GroupDocument> {
     let fields = Fields::new("", document)?;
     check_node(&fields, "group", GROUP_KEYS)?;
+    let mut store = None;
     let consolidated = match fields.get("consolidated_metadata") {
         None | Some(Value::Null) => None,
         Some(value) => {
             let inner = Fields::new("consolidated_metadata", value)?;
+            store = identity_field(&inner, "store")?;
             if inner.text("kind")? != "inline" {
                 return Err(unsupported("consolidated_metadata.kind", "a kind but 'inline'"));
             }
@@ -87,12 +89,7 @@ pub fn parse_group(document: &Value) -> Result<GroupDocument> {
             }
         }
     };
-    Ok(GroupDocument {
-        attributes: attributes(&fields)?,
-        consolidated,
-        store: identity_field(&fields, "store")?,
-        zarr_format: 3,
-    })
+    Ok(GroupDocument { attributes: attributes(&fields)?, consolidated, store, zarr_format: 3 })
 }
 
 const ARRAY_KEYS: &[&str] = &[
@@ -109,8 +106,7 @@ const ARRAY_KEYS: &[&str] = &[
     "storage_transformers",
     "dimension_names",
 ];
-const GROUP_KEYS: &[&str] =
-    &["zarr_format", "node_type", "bedform", "attributes", "consolidated_metadata"];
+const GROUP_KEYS: &[&str] = &["zarr_format", "node_type", "attributes", "consolidated_metadata"];
 
 fn check_node(fields: &Fields<'_, '_>, kind: &str, known: &[&str]) -> Result<()> {
     fields.integer("zarr_format", 3..=3, None)?;

@@ -50,7 +50,11 @@ pub fn write_array(metadata: &ArrayMetadata) -> Value {
     Value::Object(document)
 }
 
-/// The document of a group, not yet sealed. `consolidated` holds the documents of everything below.
+/// The document of a group, not yet sealed.
+///
+/// `consolidated` holds the documents of everything below; the root of a store has it, and carries our
+/// own key in it: zarr-python refuses groups with keys of others at the top level, and ignores those
+/// in the consolidated metadata. Groups below the root carry nothing of ours.
 pub fn write_group(
     store: &[u8; 16],
     attributes: &Map<String, Value>,
@@ -59,15 +63,38 @@ pub fn write_group(
     let mut document = Map::new();
     document.insert("zarr_format".into(), json!(3));
     document.insert("node_type".into(), json!("group"));
-    document.insert("bedform".into(), own_key(store, None));
-    document.insert("attributes".into(), Value::Object(attributes.clone()));
     if let Some(metadata) = consolidated {
-        document.insert(
-            "consolidated_metadata".into(),
-            json!({"kind": "inline", "must_understand": false, "metadata": metadata}),
-        );
+        document.insert("consolidated_metadata".into(), write_consolidated(store, metadata));
     }
+    document.insert("attributes".into(), Value::Object(attributes.clone()));
     Value::Object(document)
+}
+
+/// The consolidated metadata of a store's root, with our own key.
+pub fn write_consolidated(store: &[u8; 16], metadata: Map<String, Value>) -> Value {
+    json!({
+        "bedform": own_key(store, None),
+        "kind": "inline",
+        "must_understand": false,
+        "metadata": metadata,
+    })
+}
+
+/// Our own key in the document of an array or of a store's root.
+pub fn own_value(document: &Value) -> Option<&Value> {
+    let holder = match document.get("consolidated_metadata") {
+        Some(consolidated) => consolidated,
+        None => document,
+    };
+    holder.get("bedform")
+}
+
+fn own_value_mut(document: &mut Value) -> Option<&mut Map<String, Value>> {
+    let holder = match document.get("consolidated_metadata") {
+        Some(_) => document.get_mut("consolidated_metadata")?,
+        None => document,
+    };
+    holder.get_mut("bedform")?.as_object_mut()
 }
 
 fn own_key(store: &[u8; 16], identity: Option<&Identity>) -> Value {
@@ -164,7 +191,7 @@ const FORM: &[u8] = b"{\n \"zarr_format\"";
 /// is written without one.
 pub fn seal(document: &Value) -> Vec<u8> {
     let mut document = document.clone();
-    let own = document.get_mut("bedform").and_then(Value::as_object_mut);
+    let own = own_value_mut(&mut document);
     let sealed = own.map(|own| own.insert("seal".into(), json!(UNSEALED))).is_some();
     let mut bytes = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
@@ -194,7 +221,7 @@ fn seal_position(bytes: &[u8], seal: &str) -> Option<usize> {
 /// # Errors
 /// [`MetadataError::Checksum`] if bytes have changed.
 pub fn check_seal(bytes: &[u8], document: &Value) -> Result<bool, MetadataError> {
-    let seal = document.get("bedform").and_then(|own| own.get("seal")).and_then(Value::as_str);
+    let seal = own_value(document).and_then(|own| own.get("seal")).and_then(Value::as_str);
     let Some((seal, (length, checksum))) =
         seal.and_then(|seal| Some((seal, seal.split_once(':')?)))
     else {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use bedform_format::metadata::{
     ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, ShardEncoding, parse_array,
-    write_array, write_group,
+    write_array, write_consolidated, write_group,
 };
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, ObjectPath, Serializer};
 use bedform_geometry::Order;
 use bedform_storage::{Condition, Storage};
 use serde_json::{Map, Value, json};
 
-use super::documents::{node_type, publish, read};
+use super::documents::{GroupState, node_type, publish, read};
 use super::{NodeKind, OpenOptions, Shared, Store};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
@@ -276,20 +276,51 @@ fn check_attributes(
     ))
 }
 
-/// The key of the store; one is made for a store that another tool created.
+/// The key of the store; one is made for a store that another tool wrote last.
 fn store_key(shared: &Shared) -> Result<[u8; 16]> {
     let root = shared.documents.read_root(shared)?.ok_or_else(|| not_a_group(shared))?;
-    match root.group.store {
-        Some(key) => Ok(key),
-        None => {
-            let key = random_key()?;
-            let mut document = root.document.clone();
-            let own = write_group(&key, &Map::new(), None)["bedform"].clone();
-            put_first(&mut document, own);
-            publish(shared, &ObjectPath::root(), &document)?;
-            Ok(key)
+    if let Some(key) = root.group.store {
+        return Ok(key);
+    }
+    let key = random_key()?;
+    publish_root(shared, &root, &key, consolidated(shared, &root)?)?;
+    Ok(key)
+}
+
+/// The documents of everything below the root; put together for a store of another tool.
+fn consolidated(shared: &Shared, root: &GroupState) -> Result<Map<String, Value>> {
+    if let Some(documents) = &root.group.consolidated {
+        return Ok(documents.clone());
+    }
+    let mut documents = Map::new();
+    for path in shared.documents.nodes(shared)?.keys() {
+        documents.insert(path.as_str().to_owned(), own_document(shared, path)?);
+    }
+    Ok(documents)
+}
+
+/// Publishes the root's document. Our own key comes before anything of the user's, which is where
+/// [`bedform_format::metadata::seal`] looks for it.
+fn publish_root(
+    shared: &Shared,
+    root: &GroupState,
+    key: &[u8; 16],
+    documents: Map<String, Value>,
+) -> Result<()> {
+    let mut sorted: Vec<(String, Value)> = documents.into_iter().collect();
+    sorted.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut document = Map::new();
+    document.insert("zarr_format".to_owned(), json!(3));
+    document.insert("node_type".to_owned(), json!("group"));
+    let consolidated = write_consolidated(key, Map::from_iter(sorted));
+    document.insert("consolidated_metadata".to_owned(), consolidated);
+    let Value::Object(rest) = &root.document else { return Err(not_a_group(shared)) };
+    for (name, value) in rest {
+        if !document.contains_key(name) {
+            document.insert(name.clone(), value.clone());
         }
     }
+    publish(shared, &ObjectPath::root(), &Value::Object(document))
 }
 
 fn not_a_group(shared: &Shared) -> Error {
@@ -299,33 +330,12 @@ fn not_a_group(shared: &Shared) -> Error {
     ))
 }
 
-/// Puts our own key right behind the node type, where [`bedform_format::metadata::seal`] looks for
-/// it.
-fn put_first(document: &mut Value, own: Value) {
-    let Value::Object(map) = document else { return };
-    let mut rest = std::mem::take(map);
-    for key in ["zarr_format", "node_type"] {
-        if let Some(value) = rest.shift_remove(key) {
-            map.insert(key.to_owned(), value);
-        }
-    }
-    map.insert("bedform".to_owned(), own);
-    rest.shift_remove("bedform");
-    map.extend(rest);
-}
-
 /// Publishes the root's document with the documents of `added` (and of missing groups above them)
 /// in its consolidated metadata, and without those of `removed` and all below. The caller holds the
 /// store's lock. This is the commit.
 pub(crate) fn commit(shared: &Shared, added: &[ObjectPath], removed: &[ObjectPath]) -> Result<()> {
     let root = shared.documents.read_root(shared)?.ok_or_else(|| not_a_group(shared))?;
-    let mut documents = root.group.consolidated.clone().unwrap_or_default();
-    if root.group.consolidated.is_none() {
-        // A store of another tool: consolidate all that it has.
-        for path in shared.documents.nodes(shared)?.keys() {
-            documents.insert(path.as_str().to_owned(), own_document(shared, path)?);
-        }
-    }
+    let mut documents = consolidated(shared, &root)?;
     let gone = |path: &str| {
         ObjectPath::parse(path)
             .is_ok_and(|path| removed.iter().any(|removed| path.is_within(removed)))
@@ -340,7 +350,10 @@ pub(crate) fn commit(shared: &Shared, added: &[ObjectPath], removed: &[ObjectPat
             parent = parent.parent();
         }
     }
-    let store = root.group.store.unwrap_or_default();
+    let store = match root.group.store {
+        Some(key) => key,
+        None => random_key()?,
+    };
     for group in groups.iter().filter(|group| !documents.contains_key(group.as_str())) {
         if read(shared, group, "zarr.json")?.is_none() {
             publish(shared, group, &write_group(&store, &Map::new(), None))?;
@@ -351,15 +364,7 @@ pub(crate) fn commit(shared: &Shared, added: &[ObjectPath], removed: &[ObjectPat
             documents.insert(group.as_str().to_owned(), own_document(shared, group)?);
         }
     }
-    let mut sorted: Vec<(String, Value)> = documents.into_iter().collect();
-    sorted.sort_by(|a, b| a.0.cmp(&b.0));
-    let mut document = root.document.clone();
-    document["consolidated_metadata"] = json!({
-        "kind": "inline",
-        "must_understand": false,
-        "metadata": Map::from_iter(sorted),
-    });
-    publish(shared, &ObjectPath::root(), &document)
+    publish_root(shared, &root, &store, documents)
 }
 
 fn own_document(shared: &Shared, path: &ObjectPath) -> Result<Value> {
