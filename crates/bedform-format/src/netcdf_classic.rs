@@ -295,7 +295,11 @@ fn array_of(
         endian: Endian::Big,
         fill_value: fill_value(&variable),
         dimension_names: Some(axes().map(|dimension| dimension.name.clone()).collect()),
-        encoding: Encoding { dtype: format!("{order}{numpy}"), ..Encoding::default() },
+        encoding: Encoding {
+            dtype: format!("{order}{numpy}"),
+            classic: true,
+            ..Encoding::default()
+        },
         storage,
         path: variable.name,
         attributes: variable.attributes,

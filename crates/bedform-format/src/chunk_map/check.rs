@@ -249,7 +249,7 @@ fn inside(offset: u64, length: u64, file_bytes: u64) -> Result {
     match offset.checked_add(length) {
         Some(end) if end <= file_bytes => Ok(()),
         _ => Err(format!(
-            "bytes {offset} and {length} more, of a file of {file_bytes}: it is cut short or damaged"
+            "{length} bytes at {offset} of a file of {file_bytes}: it is cut short or damaged"
         )),
     }
 }

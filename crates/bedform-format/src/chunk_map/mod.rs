@@ -148,6 +148,12 @@ pub struct Encoding {
     pub filters: Vec<Filter>,
     /// The members of an enumeration.
     pub enumeration: Option<Enumeration>,
+    /// Whether the file names none of its dimensions, so that the names were made up.
+    #[serde(default)]
+    pub unlabeled: bool,
+    /// Whether the file is NetCDF classic, which has no chunks, filters or byte orders to tell of.
+    #[serde(default)]
+    pub classic: bool,
 }
 
 /// A filter of an HDF5 dataset.
@@ -350,7 +356,8 @@ pub enum ChunkMapError {
     NotAChunkMap,
     /// Written by a newer Bedform.
     #[error(
-        "chunk map version {found}; this Bedform reads up to {supported}: delete it to have it made again, or use a newer Bedform"
+        "chunk map version {found}; this Bedform reads up to {supported}: delete it to have it \
+         made again, or use a newer Bedform"
     )]
     NewerVersion {
         /// The version found.

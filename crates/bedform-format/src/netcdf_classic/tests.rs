@@ -212,3 +212,16 @@ fn names_that_are_no_segments_of_a_path_are_shown_with_their_bytes() {
         assert!(ObjectPath::parse(&shown(name)).is_ok());
     }
 }
+
+/// The same file is read by the Python tests, which compare it with the netCDF4 library's words.
+/// `UPDATE_SNAPSHOTS=1` writes it again.
+#[test]
+fn the_description_of_a_classic_file_is_the_one_that_python_is_tested_with() {
+    let place = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/classic-5-description.json");
+    let mut description = parse_all(GOLDEN[2].1).unwrap().description().unwrap();
+    description.push(b'\n');
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(place, &description).unwrap();
+    }
+    assert_eq!(String::from_utf8(std::fs::read(place).unwrap()), String::from_utf8(description));
+}
