@@ -46,6 +46,18 @@ __all__ = ["ChunkMapParts", "ForeignFileError", "chunk_map", "file_kind", "read_
 _GROUPS_MAX: Final = 100_000
 _DEPTH_MAX: Final = 64
 _VARIABLES_MAX: Final = 1_000_000
+#: What h5py raises on damaged files, besides what it raises on wrong arguments.
+_H5PY_ERRORS: Final = (
+    OSError,
+    RuntimeError,
+    ValueError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    AttributeError,
+    IndexError,
+    MemoryError,
+)
 _HDF5_MAGIC: Final = b"\x89HDF\r\n\x1a\n"
 #: HDF5 looks for its signature at these places; what is before it belongs to the user.
 _HDF5_PLACES: Final = (0, *(512 << step for step in range(12)))
@@ -151,7 +163,7 @@ def _as_one_line(path: str | Path) -> Iterator[None]:
     except BlockingIOError as error:
         message = f"{path}: another program has it open for writing; try again when it is done"
         raise ForeignFileError(message) from error
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:
+    except _H5PY_ERRORS as error:
         said = str(error).strip("'\"").splitlines()[0] if str(error) else type(error).__name__
         message = f"{path}: HDF5 cannot read it ({said}); it is damaged or cut short"
         raise ForeignFileError(message) from error

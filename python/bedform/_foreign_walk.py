@@ -37,8 +37,13 @@ Member: TypeAlias = h5py.Group | h5py.Dataset | h5py.Datatype | Refusal
 
 def members(group: h5py.Group, *, allow_external: bool) -> Iterator[tuple[str, Member]]:
     """The members of a group by their names, in the order of the file."""
-    for name in group:
+    for name in map(name_text, group):
         yield name, open_member(group, name, allow_external=allow_external)
+
+
+def name_text(name: str | bytes) -> str:
+    """A name as text: h5py gives those that are not UTF-8 as bytes."""
+    return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
 
 
 def open_member(
@@ -51,7 +56,7 @@ def open_member(
     encoded = name.encode("utf-8", "surrogateescape")
     kind = group.id.links.get_info(encoded).type
     if kind == h5py.h5l.TYPE_HARD:
-        return group[name]
+        return group[encoded]
     if kind == h5py.h5l.TYPE_SOFT:
         if not links_left:
             return Refusal("more than 16 soft links, one behind another")
@@ -65,7 +70,7 @@ def open_member(
             f"an external link to {other!r}, named inside the file, is refused; "
             "open that file itself, or allow external files"
         )
-    target = group[name]
+    target = group[encoded]
     if isinstance(target, h5py.Dataset):
         return target
     return Refusal(f"an external link to something other than an array in {other!r}")
@@ -141,4 +146,4 @@ def _stored_name(group: h5py.Group, segment: str) -> str | None:
     for name in (NON_COORDINATE + segment, segment):
         if _has(group, name):
             return name
-    return next((name for name in group if display_name(name) == segment), None)
+    return next((name for name in map(name_text, group) if display_name(name) == segment), None)

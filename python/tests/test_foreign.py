@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from xarray.backends import H5NetCDFStore, NetCDF4DataStore
 
 from bedform import _foreign_encoding as words
 from bedform._foreign import ForeignFileError, chunk_map, file_kind, read_native
+from bedform._foreign_child import isolated_chunk_map
 
 
 @pytest.fixture(scope="module")
@@ -372,6 +375,59 @@ def test_a_map_of_a_hundred_thousand_chunks_is_made_in_seconds(tmp_path: Path) -
     indexes, *_ = file_map.tables["many"]
     assert len(indexes) == 100_000
     assert (np.diff(indexes.astype(np.int64)) == 1).all()
+
+
+def test_a_map_made_in_a_child_process_is_the_same(tmp_path: Path, hdf5: Path) -> None:
+    here, there = chunk_map(hdf5), isolated_chunk_map(hdf5)
+    assert here.description == there.description
+    for left, right in zip(here.tables, there.tables, strict=True):
+        for ours, theirs in zip(left, right, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    path = tmp_path / "cut.h5"
+    path.write_bytes(hdf5.read_bytes()[:5000])
+    with pytest.raises(ForeignFileError, match=r"cut\.h5: HDF5 cannot read it"):
+        isolated_chunk_map(path)
+    with pytest.raises(ForeignFileError, match="no group 'nowhere'"):
+        isolated_chunk_map(hdf5, group="nowhere")
+
+
+def test_a_child_process_that_does_not_end_or_crashes_is_an_error(
+    hdf5: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ForeignFileError, match=r"did not come to an end in 0\.001 s"):
+        isolated_chunk_map(hdf5, seconds=0.001)
+    crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    real = subprocess.run
+    monkeypatch.setattr(
+        subprocess,
+        "run",
+        lambda command, **options: real([command[0], "-c", crash], **options),
+    )
+    with pytest.raises(ForeignFileError, match="HDF5 crashed on it"):
+        isolated_chunk_map(hdf5)
+
+
+def test_changed_bytes_are_an_error_or_a_map_but_never_another_exception(
+    tmp_path: Path, hdf5: Path
+) -> None:
+    data = hdf5.read_bytes()
+    rng = np.random.default_rng(11)
+    path = tmp_path / "changed.h5"
+    for _ in range(6):
+        changed = bytearray(data)
+        for at in rng.integers(0, len(data), 40):
+            changed[at] = rng.integers(0, 256)
+        path.write_bytes(changed)
+        with contextlib.suppress(ForeignFileError):
+            isolated_chunk_map(path, seconds=10)
+
+
+def test_names_that_are_not_utf8_are_shown_with_their_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "file.h5"
+    with h5py.File(path, "w") as file:
+        file[b"caf\xe9"] = np.arange(2)
+    assert set(load(path).arrays) == {"caf%E9"}
+    assert read_native(path, "caf%E9").tolist() == [0, 1]
 
 
 def test_a_file_is_only_read(tmp_path: Path, netcdf: Path) -> None:
