@@ -109,14 +109,15 @@ def file_kind(path: str | Path) -> Literal["hdf5", "netcdf-classic"]:
                     return "hdf5"
     except OSError as error:
         message = f"{path}: {error.strerror or error}"
-        raise ForeignFileError(message) from error
+        kinds = {FileNotFoundError: "NotFound", PermissionError: "PermissionDenied"}
+        raise ForeignFileError(message, kinds.get(type(error), "Io")) from error
     if not start:
         looks = "empty"
     else:
         known = (text for magic, text in _OTHERS if start.startswith(magic))
         looks = next(known, f"of an unknown kind (it starts with {start[:8].hex(' ')})")
     message = f"{path}: not a NetCDF or HDF5 file; it is {looks}"
-    raise ForeignFileError(message)
+    raise ForeignFileError(message, "Unsupported")
 
 
 def chunk_map(
@@ -141,7 +142,7 @@ def chunk_map(
     """
     if file_kind(path) != "hdf5":
         message = f"{path}: a NetCDF classic file, whose header Bedform reads by itself"
-        raise ForeignFileError(message)
+        raise ForeignFileError(message, "InvalidArgument")
     with _as_one_line(path):
         before = _source(path)
         with h5py.File(path, "r") as file:
@@ -149,7 +150,7 @@ def chunk_map(
             parts = walk.describe(before, group)
         if _source(path) != before:
             message = f"{path}: it changed while it was read; try again when its writer is done"
-            raise ForeignFileError(message)
+            raise ForeignFileError(message, "Conflict")
     return parts
 
 
@@ -162,7 +163,7 @@ def _as_one_line(path: str | Path) -> Iterator[None]:
         raise
     except BlockingIOError as error:
         message = f"{path}: another program has it open for writing; try again when it is done"
-        raise ForeignFileError(message) from error
+        raise ForeignFileError(message, "Conflict") from error
     except _H5PY_ERRORS as error:
         said = str(error).strip("'\"").splitlines()[0] if str(error) else type(error).__name__
         message = f"{path}: HDF5 cannot read it ({said}); it is damaged or cut short"
@@ -216,7 +217,7 @@ class _Walk:
         self.group_count += 1
         if self.group_count > _GROUPS_MAX:
             message = f"{self.file.filename}: more than {_GROUPS_MAX} groups"
-            raise ForeignFileError(message)
+            raise ForeignFileError(message, "LimitExceeded")
         group = Group(path, describe_attributes(stored.attrs))
         above = (*above, _address(stored))
         for name, member in members(stored, allow_external=self.allow_external):
@@ -259,7 +260,7 @@ class _Walk:
         self.variable_count += 1
         if self.variable_count > _VARIABLES_MAX:
             message = f"{self.file.filename}: more than {_VARIABLES_MAX} datasets"
-            raise ForeignFileError(message)
+            raise ForeignFileError(message, "LimitExceeded")
         elsewhere = _address(dataset)[0] != _address(self.file)[0]
         if not elsewhere and _address(dataset) not in self.scales:
             dimension = scale_dimension(dataset, shown)
@@ -294,7 +295,7 @@ def _within(root: Group, only: str | None, file_name: str) -> list[Group]:
     path = only.strip("/")
     if path not in {group.path for group in groups}:
         message = f"{file_name}: it has no group {only!r}"
-        raise ForeignFileError(message)
+        raise ForeignFileError(message, "NotFound")
     return [
         group
         for group in groups

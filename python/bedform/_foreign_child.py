@@ -60,7 +60,8 @@ def isolated_chunk_map(
         return _read_parts(memoryview(done.stdout))
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
     if done.returncode == _REFUSED and said:
-        raise ForeignFileError(said[-1])
+        kind, _, message = said[-1].partition(" ")
+        raise ForeignFileError(message, kind)
     message = f"{path}: HDF5 crashed on it (exit status {done.returncode}); it is damaged"
     raise ForeignFileError(message)
 
@@ -100,7 +101,7 @@ def _main() -> int:
             path, allow_external=allow_external == "1", group=group[0] if group else None
         )
     except ForeignFileError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{error.kind} {error}\n")
         return _REFUSED
     _write_parts(parts, sys.stdout.buffer)
     return 0

@@ -12,7 +12,14 @@ _NAME_BYTES_MAX = 255
 
 
 class ForeignFileError(ValueError):
-    """A foreign file cannot be read, or names what is refused; the message says what to do."""
+    """A foreign file cannot be read, or names what is refused; the message says what to do.
+
+    `kind` is the name of the package's error by remedy; `bedform._errors.BY_KIND` has its class.
+    """
+
+    def __init__(self, message: str, kind: str = "Corrupt") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 def display_name(name: str) -> str | None:

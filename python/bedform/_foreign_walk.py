@@ -128,16 +128,16 @@ def open_path(file: h5py.File, path: str, *, allow_external: bool) -> h5py.Datas
         name = _stored_name(found, segment) if isinstance(found, h5py.Group) else None
         if name is None or not isinstance(found, h5py.Group):
             message = f"{file.filename}: it has no variable {path!r}"
-            raise ForeignFileError(message)
+            raise ForeignFileError(message, "NotFound")
         found = open_member(found, name, allow_external=allow_external)
     if isinstance(found, h5py.Dataset):
         found = refuse_outside(found, allow_external=allow_external) or found
     if isinstance(found, Refusal):
         message = f"{file.filename}: {path!r}: {found.reason}"
-        raise ForeignFileError(message)
+        raise ForeignFileError(message, "PermissionDenied")
     if not isinstance(found, h5py.Dataset):
         message = f"{file.filename}: {path!r} is not an array"
-        raise ForeignFileError(message)
+        raise ForeignFileError(message, "InvalidArgument")
     return found
 
 

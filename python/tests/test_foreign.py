@@ -329,8 +329,9 @@ def test_files_of_other_kinds_are_named_for_what_they_are(
 
 
 def test_missing_files_directories_and_classic_files_are_said_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ForeignFileError, match="No such file"):
+    with pytest.raises(ForeignFileError, match="No such file") as caught:
         chunk_map(tmp_path / "missing.nc")
+    assert caught.value.kind == "NotFound"
     with pytest.raises(ForeignFileError, match="directory"):
         chunk_map(tmp_path)
     path = tmp_path / "classic.nc"
@@ -387,8 +388,9 @@ def test_a_map_made_in_a_child_process_is_the_same(tmp_path: Path, hdf5: Path) -
     path.write_bytes(hdf5.read_bytes()[:5000])
     with pytest.raises(ForeignFileError, match=r"cut\.h5: HDF5 cannot read it"):
         isolated_chunk_map(path)
-    with pytest.raises(ForeignFileError, match="no group 'nowhere'"):
+    with pytest.raises(ForeignFileError, match="no group 'nowhere'") as caught:
         isolated_chunk_map(hdf5, group="nowhere")
+    assert caught.value.kind == "NotFound"
 
 
 def test_a_child_process_that_does_not_end_or_crashes_is_an_error(

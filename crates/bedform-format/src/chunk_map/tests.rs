@@ -350,7 +350,8 @@ proptest! {
 #[test]
 fn the_description_that_python_makes_is_understood() {
     let description = include_bytes!("../../golden/hdf5-description.json");
-    let tables: Vec<(Vec<u64>, Vec<u64>, Vec<u64>, Vec<u32>)> =
+    type Columns = (Vec<u64>, Vec<u64>, Vec<u64>, Vec<u32>);
+    let tables: Vec<Columns> =
         serde_json::from_slice(include_bytes!("../../golden/hdf5-tables.json")).unwrap();
     let tables = tables
         .into_iter()
