@@ -157,14 +157,57 @@ fn raw_units(
         }
         // Walk in the order of the file.
         copy.axes.sort_by_key(|axis| std::cmp::Reverse(source_span(axis)));
-        let split = split_axis(&copy.axes, item, gap_max);
-        let (outer, inner) = copy.axes.split_at(split);
-        let block = Block::new(inner, item);
-        let mut pieces = outer_positions(outer, copy.source_start, copy.target_start);
-        pieces.sort_unstable();
-        gather(&pieces, &block, inner, extent.offset, gap_max, units);
+        for part in parts(copy, item, gap_max) {
+            let split = split_axis(&part.axes, item, gap_max);
+            let (outer, inner) = part.axes.split_at(split);
+            let block = Block::new(inner, item);
+            let mut pieces = outer_positions(outer, part.source_start, part.target_start);
+            pieces.sort_unstable();
+            gather(&pieces, &block, inner, extent.offset, gap_max, units);
+        }
         Ok(())
     })
+}
+
+/// Cuts a copy along an axis that is dense enough to be read in one go but too long for a unit, so
+/// that it is walked in blocks and not element by element.
+fn parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
+    let split = split_axis(&copy.axes, item, gap_max);
+    let Some(at) = split.checked_sub(1) else { return vec![copy] };
+    let Axis::Even { source_step, target_step, count } = copy.axes[at] else { return vec![copy] };
+    let span = Block::new(&copy.axes[split..], item).span;
+    let step = source_step.unsigned_abs();
+    if step == 0 || step.saturating_sub(span) > gap_max || span > UNIT_BYTES_MAX {
+        return vec![copy];
+    }
+    let in_block = ((UNIT_BYTES_MAX - span) / step + 1).min(count);
+    if in_block < 2 {
+        return vec![copy];
+    }
+    let (blocks, rest) = (count / in_block, count % in_block);
+    let inside = |count| Axis::Even { source_step, target_step, count };
+    let steps = in_block.cast_signed();
+    let mut parts = Vec::with_capacity(2);
+    let mut whole = copy.clone();
+    whole.axes[at] = inside(in_block);
+    whole.axes.insert(
+        at,
+        Axis::Even {
+            source_step: source_step * steps,
+            target_step: target_step * steps,
+            count: blocks,
+        },
+    );
+    parts.push(whole);
+    if rest > 0 {
+        let done = (blocks * in_block).cast_signed();
+        let mut last = copy;
+        last.source_start += source_step * done;
+        last.target_start += target_step * done;
+        last.axes[at] = inside(rest);
+        parts.push(last);
+    }
+    parts
 }
 
 /// The bytes that a block of inner axes spans around its first element.
