@@ -99,8 +99,10 @@ def _open_file(path: str, opening: str, *, allow_external: bool) -> _internal.Fo
         parts = isolated_chunk_map(path, allow_external=allow_external)
     except ForeignFileError as error:
         raise BY_KIND.get(error.kind, BedformError)(str(error)) from None
+    # Columns that came over a pipe may lie anywhere; copies are aligned.
+    tables = [(a.copy(), b.copy(), c.copy(), d.copy()) for a, b, c, d in parts.tables]
     opened = engine_call(_internal.ForeignFile.from_description)(
-        path, parts.description, list(parts.tables), opening
+        path, parts.description, tables, opening
     )
     kept.save(engine_call(opened.encode)())
     return opened
