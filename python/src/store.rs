@@ -167,11 +167,7 @@ impl Store {
 
     /// Appends to several arrays at once: (array, axis, shape, elements) each. Gives where the new
     /// elements start.
-    fn append(
-        &self,
-        py: Python<'_>,
-        parts: Vec<(PyRef<'_, Array>, usize, Vec<u64>, Bound<'_, PyAny>)>,
-    ) -> PyResult<Vec<u64>> {
+    fn append(&self, py: Python<'_>, parts: Vec<Part<'_>>) -> PyResult<Vec<u64>> {
         let data: Vec<Data> =
             parts.iter().map(|part| Data::of(&part.3)).collect::<PyResult<_>>()?;
         let arrays: Vec<&bedform::Array> = parts.iter().map(|part| &part.0.inner).collect();
@@ -180,6 +176,9 @@ impl Store {
         outcome.map_err(|error| stopped(py, error))
     }
 }
+
+/// One array's part of an append: the array, the axis, the shape of the new elements, the elements.
+type Part<'py> = (PyRef<'py, Array>, usize, Vec<u64>, Bound<'py, PyAny>);
 
 fn append(
     arrays: &[&bedform::Array],

@@ -102,6 +102,7 @@ impl Array {
             codec: &state.codec,
             elements,
             fill,
+            cache: Some((&self.shared.chunks, state.number)).filter(|(cache, _)| cache.limit() > 0),
             tuning: &self.shared.tuning,
             interrupted,
         };

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
 use bedform_storage::{Object, Profile};
@@ -21,7 +21,7 @@ use super::plan::{Plan, Task};
 use super::scatter::{Axis, Copy, Target};
 use crate::codec::{ChunkCodec, Scratch};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::OpenOptions;
+use crate::store::{ChunkCache, ChunkKey, OpenOptions};
 
 /// How a plan is run.
 #[derive(Debug, Clone)]
@@ -100,6 +100,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) elements: Option<&'a MakeElements<'a>>,
     /// The bytes of the element that stands for what was never written.
     pub(crate) fill: &'a [u8],
+    /// Where decoded chunks are kept, and by which number those of this array.
+    pub(crate) cache: Option<(&'a ChunkCache, u64)>,
     pub(crate) tuning: &'a Tuning,
     /// True once the caller wants to stop; asked on the caller's thread.
     pub(crate) interrupted: &'a dyn Fn() -> bool,
@@ -154,6 +156,7 @@ struct Run<'a> {
     codec: &'a ChunkCodec,
     elements: Option<&'a MakeElements<'a>>,
     fill: &'a [u8],
+    cache: Option<(&'a ChunkCache, u64)>,
     tuning: &'a Tuning,
     target: Target<'a>,
     cells: u64,
@@ -173,7 +176,7 @@ struct Run<'a> {
 #[derive(Default)]
 struct Queue {
     next_cell: u64,
-    units: VecDeque<(std::sync::Arc<dyn Object>, u64, Unit)>,
+    units: VecDeque<(Arc<dyn Object>, u64, Unit)>,
     /// Threads that are opening an object and will add units.
     planning: usize,
     error: Option<Error>,
@@ -181,13 +184,20 @@ struct Queue {
 
 enum Work {
     Cell(u64),
-    Unit(std::sync::Arc<dyn Object>, u64, Unit),
+    Unit(Arc<dyn Object>, u64, Unit),
     Done,
 }
 
 impl<'a> Run<'a> {
     fn new(reading: &Reading<'a>, target: Target<'a>) -> Self {
+        let chunk_bytes = reading.codec.decoded_bytes() as u64;
+        let decoded = reading.plan.chunk_count().saturating_mul(chunk_bytes);
+        // A read that would push most others out is not kept, nor is what the page cache has as well.
+        let cache = reading.cache.filter(|(cache, _)| {
+            decoded <= cache.limit() / 2 && !reading.codec.is_raw() && reading.elements.is_none()
+        });
         Self {
+            cache,
             plan: reading.plan,
             source: reading.source,
             codec: reading.codec,
@@ -348,7 +358,19 @@ impl<'a> Run<'a> {
         self.objects.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(index_requests, Ordering::Relaxed);
         self.bytes.fetch_add(index_bytes, Ordering::Relaxed);
-        let units = units(self.plan, cell, &places, self.codec, self.tuning.gap_bytes)
+        let mut tasks = self.plan.tasks(cell);
+        if let Some((cache, array)) = self.cache {
+            let mut left = Vec::with_capacity(tasks.len());
+            for task in tasks {
+                let key = ChunkKey::new(array, object.version(), task.position);
+                match cache.get(&key, |_| true) {
+                    Some(elements) => self.copy_chunk(cell, task, &elements)?,
+                    None => left.push(task),
+                }
+            }
+            tasks = left;
+        }
+        let units = units(self.plan, cell, tasks, &places, self.codec, self.tuning.gap_bytes)
             .map_err(|error| error.at(self.source.object_name(&coordinates)))?;
         let mut queue = self.lock();
         queue.units.extend(units.into_iter().map(|unit| (object.clone(), cell, unit)));
@@ -396,10 +418,18 @@ impl<'a> Run<'a> {
                     chunk.extent.end()
                 )
             };
+            let needed = match (self.elements, self.cache) {
+                (None, None) => self.needed_bytes(cell, chunk.task)?,
+                _ => self.codec.decoded_bytes(),
+            };
             let decoded = self
                 .codec
-                .decode(encoded, chunk.skip, &mut buffers.scratch)
+                .decode_front(encoded, chunk.skip, needed, &mut buffers.scratch)
                 .map_err(|error| Error::corrupt(place(), error))?;
+            if let Some((cache, array)) = self.cache {
+                let key = ChunkKey::new(array, object.version(), chunk.task.position);
+                cache.put(key, Arc::from(decoded), decoded.len() as u64 + 128);
+            }
             let elements = match self.elements {
                 None => decoded,
                 Some(make) => {
@@ -407,12 +437,26 @@ impl<'a> Run<'a> {
                     &buffers.elements
                 }
             };
-            self.plan.for_each_copy(cell, chunk.task, self.codec.strides(), |mut copy| {
-                copy.tidy();
-                self.copy(&copy, elements)
-            })?;
+            self.copy_chunk(cell, chunk.task, elements)?;
         }
         Ok(())
+    }
+
+    /// How many bytes from the start of a decoded chunk the read takes elements from.
+    fn needed_bytes(&self, cell: u64, task: Task) -> Result<usize> {
+        let mut needed = 0;
+        self.plan.for_each_copy(cell, task, self.codec.strides(), |copy| {
+            needed = needed.max(copy.source_end(self.plan.item_size()));
+            Ok(())
+        })?;
+        Ok(needed)
+    }
+
+    fn copy_chunk(&self, cell: u64, task: Task, elements: &[u8]) -> Result<()> {
+        self.plan.for_each_copy(cell, task, self.codec.strides(), |mut copy| {
+            copy.tidy();
+            self.copy(&copy, elements)
+        })
     }
 
     fn fetch(&self, object: &dyn Object, offset: u64, buffer: &mut [u8]) -> Result<()> {

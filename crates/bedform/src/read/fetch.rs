@@ -46,20 +46,21 @@ impl Unit {
     }
 }
 
-/// The units of one object.
+/// The units of the chunks `tasks` of one object.
 ///
 /// # Errors
 /// If an extent is larger than a chunk of the array can be.
 pub(crate) fn units(
     plan: &Plan,
     cell: u64,
+    tasks: Vec<Task>,
     places: &Places,
     codec: &ChunkCodec,
     gap_max: u64,
 ) -> Result<Vec<Unit>> {
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(tasks.len());
     let mut missing = Vec::new();
-    for task in plan.tasks(cell) {
+    for task in tasks {
         match places.find(task.position) {
             Some((extent, skip)) => found.push((extent, skip, task)),
             None => missing.push(task),

@@ -150,6 +150,18 @@ impl Copy {
         Self { source_start: self.target_start, target_start: self.source_start, axes }
     }
 
+    /// The first byte of the source behind all that the copy takes.
+    pub(crate) fn source_end(&self, item: usize) -> usize {
+        if self.axes.iter().any(|axis| axis.count() == 0) {
+            return 0;
+        }
+        let high = self
+            .axes
+            .iter()
+            .fold(self.source_start, |high, axis| high.saturating_add(axis.reach()[0].1));
+        usize::try_from(high).unwrap_or(usize::MAX).saturating_add(item)
+    }
+
     /// Puts the axes in the order in which the target is filled, and melts those that continue each
     /// other.
     pub(crate) fn tidy(&mut self) {
@@ -352,6 +364,7 @@ pub(crate) fn swap_bytes(bytes: &mut [u8], size: usize) {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests {
     use super::*;
     use bedform_geometry::AxisRange;

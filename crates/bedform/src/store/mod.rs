@@ -113,7 +113,7 @@ pub(crate) struct Shared {
     pub(crate) tuning: Tuning,
     pub(crate) documents: Documents,
     pub(crate) indexes: ByteCache<ObjectPath, (Version, Arc<ShardIndex>)>,
-    pub(crate) chunks: ByteCache<ChunkKey, Arc<[u8]>>,
+    pub(crate) chunks: ChunkCache,
     next_array: AtomicU64,
 }
 
@@ -123,6 +123,15 @@ pub(crate) struct ChunkKey {
     pub(crate) array: u64,
     pub(crate) object: Version,
     pub(crate) position: u64,
+}
+
+/// Decoded chunks.
+pub(crate) type ChunkCache = ByteCache<ChunkKey, Arc<[u8]>>;
+
+impl ChunkKey {
+    pub(crate) fn new(array: u64, object: &Version, position: u64) -> Self {
+        Self { array, object: object.clone(), position }
+    }
 }
 
 impl Shared {
