@@ -139,7 +139,9 @@ def truth(size: int) -> NDArray[np.float64]:
 
 def codec_chain(codec: str) -> list[dict[str, Any]]:
     """Return the Zarr codecs of an inner chunk: always with CRC-32C."""
-    chain: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
+    chain: list[dict[str, Any]] = [
+        {"name": "bytes", "configuration": {"endian": "little"}}
+    ]
     if codec == "zstd":
         zstd = {"level": ZSTD_LEVEL, "checksum": False}
         chain.append({"name": "zstd", "configuration": zstd})
@@ -193,7 +195,9 @@ def zarr_store(size: int, layout: Layout, codec: str) -> Path:
             kvstore = {"driver": "file", "path": str(path / ARRAY)}
             array = ts.open({"driver": "zarr3", "kvstore": kvstore}).result()
             for start in range(0, size, layout.shard):
-                array[start : start + layout.shard] = values[start : start + layout.shard]
+                array[start : start + layout.shard] = values[
+                    start : start + layout.shard
+                ]
         else:
             from benchmarks.harness import bedform_engine  # noqa: PLC0415
 

@@ -1,0 +1,36 @@
+"""A store in which every inner chunk has one changed bit, to see who notices."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from benchmarks.harness.data import ARRAY, ensure
+from benchmarks.harness.shards import read_index
+
+# Each read of `named_selections` touches one of these; the other shards are left out.
+SHARDS = ("1/1/1", "0/0/1", "0/1/1")
+GRID_RANK = 3
+
+
+def corrupt_store(store: Path, inner_chunks: int) -> Path:
+    """Return a copy of some shards of `store` with a bit flipped in the middle of each chunk."""
+
+    def build(path: Path) -> None:
+        (path / ARRAY).mkdir(parents=True)
+        for name in ("zarr.json", f"{ARRAY}/zarr.json"):
+            shutil.copy(store / name, path / name)
+        for shard in SHARDS:
+            target = path / ARRAY / "c" / shard
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(store / ARRAY / "c" / shard, target)
+            index = read_index(target, [inner_chunks] * GRID_RANK).reshape(-1, 2)
+            with target.open("r+b") as opened:
+                for start, length in index:
+                    position = int(start) + int(length) // 2
+                    opened.seek(position)
+                    changed = opened.read(1)[0] ^ 1
+                    opened.seek(position)
+                    opened.write(bytes([changed]))
+
+    return ensure(store.with_name("corrupt-" + store.name), build)
