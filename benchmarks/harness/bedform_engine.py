@@ -14,14 +14,12 @@ from benchmarks.harness.selections import Selection
 
 def is_installed() -> bool:
     """Tell whether the built package can be imported."""
-    return (
-        find_spec("bedform") is not None and find_spec("bedform._internal") is not None
-    )
+    return find_spec("bedform") is not None and find_spec("bedform._internal") is not None
 
 
 def write_store(path: Path, values: Values, layout: Layout, codec: str) -> None:
     """Write a store with the field in `layout`; durable on return."""
-    import bedform as bf  # noqa: PLC0415
+    import bedform as bf
 
     codecs = ["crc32c"] if codec == "raw" else [{"name": "zstd", "level": 3}, "crc32c"]
     store = bf.create(str(path))
@@ -48,13 +46,13 @@ class Bedform(Engine):
 
     def version(self) -> str:
         """Return the version of the package."""
-        import bedform as bf  # noqa: PLC0415
+        import bedform as bf
 
         return "bedform " + str(bf.__version__)
 
     def open(self, path: Path, cache_bytes: int) -> None:
         """Open the store; a cache of 0 holds nothing."""
-        import bedform as bf  # noqa: PLC0415
+        import bedform as bf
 
         self.array: Any = bf.open(str(path), cache=cache_bytes)[ARRAY]
 
@@ -76,14 +74,10 @@ class Bedform(Engine):
         array = self.array
         return lambda point: float(array[point])
 
-    def write(
-        self, path: Path, values: Values, metadata: dict[str, Any], variant: str
-    ) -> None:
+    def write(self, path: Path, values: Values, metadata: dict[str, Any], variant: str) -> None:
         """Create the store and assign the whole array."""
         sharding = metadata["codecs"][0]["configuration"]
         shard = metadata["chunk_grid"]["configuration"]["chunk_shape"][0]
         names = [codec["name"] for codec in sharding["codecs"]]
         codec = "zstd" if "zstd" in names else "raw"
-        write_store(
-            path, values, Layout("written", sharding["chunk_shape"][0], shard), codec
-        )
+        write_store(path, values, Layout("written", sharding["chunk_shape"][0], shard), codec)

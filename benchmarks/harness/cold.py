@@ -45,10 +45,10 @@ class StillWarm(RuntimeError):
 def make_cold(path: Path) -> None:
     """Drop the cached pages of every file of a data set, or raise `StillWarm`.
 
+    Nothing is dirty: data sets are synced when they are built, and benchmarks only read them.
     A page that the kernel holds in a batch, or that a late readahead brings, survives one attempt.
     """
     for attempt in range(ATTEMPTS):
-        os.sync()
         drop_pages(path)
         kept = {file: cached_bytes(file) for file in files_under(path)}
         total = sum(file.stat().st_size for file in kept)

@@ -51,7 +51,7 @@ def advised_layout(size: int) -> Layout:
     """Return the layout for planes of three directions: asked of the engine where it can answer."""
     fallback = Layout("advised", max(size // 16, 2), max(size // 2, 8))
     try:
-        import bedform  # noqa: PLC0415
+        import bedform
     except ImportError:
         return fallback
     advise = getattr(bedform, "advise", None)
@@ -139,9 +139,7 @@ def truth(size: int) -> NDArray[np.float64]:
 
 def codec_chain(codec: str) -> list[dict[str, Any]]:
     """Return the Zarr codecs of an inner chunk: always with CRC-32C."""
-    chain: list[dict[str, Any]] = [
-        {"name": "bytes", "configuration": {"endian": "little"}}
-    ]
+    chain: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
     if codec == "zstd":
         zstd = {"level": ZSTD_LEVEL, "checksum": False}
         chain.append({"name": "zstd", "configuration": zstd})
@@ -189,17 +187,15 @@ def zarr_store(size: int, layout: Layout, codec: str) -> Path:
 
     def build(path: Path) -> None:
         if layout.order == "row-major":
-            import tensorstore as ts  # noqa: PLC0415
+            import tensorstore as ts
 
             write_empty_store(path, array_metadata(size, layout, codec))
             kvstore = {"driver": "file", "path": str(path / ARRAY)}
             array = ts.open({"driver": "zarr3", "kvstore": kvstore}).result()
             for start in range(0, size, layout.shard):
-                array[start : start + layout.shard] = values[
-                    start : start + layout.shard
-                ]
+                array[start : start + layout.shard] = values[start : start + layout.shard]
         else:
-            from benchmarks.harness import bedform_engine  # noqa: PLC0415
+            from benchmarks.harness import bedform_engine
 
             bedform_engine.write_store(path, values, layout, codec)
 
@@ -212,7 +208,7 @@ def hdf5_file(size: int, name: str, chunks: tuple[int, ...] | bool | None) -> Pa
     values = truth(size)
 
     def build(path: Path) -> None:
-        import h5py  # noqa: PLC0415
+        import h5py
 
         slab = max(size // 8, 1)
         with h5py.File(path, "w") as target:

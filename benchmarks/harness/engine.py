@@ -44,9 +44,7 @@ class Engine:
         """Return a call that reads one element."""
         raise NotImplementedError
 
-    def write(
-        self, path: Path, values: Values, metadata: dict[str, Any], variant: str
-    ) -> None:
+    def write(self, path: Path, values: Values, metadata: dict[str, Any], variant: str) -> None:
         """Write `values` as a new store with one array; syncing what is left is the caller's."""
         raise NotImplementedError
 

@@ -34,17 +34,9 @@ def planes(size: int) -> Iterator[Field]:
     across, along = axis[:, None], axis[None, :]
     for index in range(size):
         height = index / size
-        wave = (
-            12.0
-            * np.sin(2 * np.pi * (2 * across + height))
-            * np.cos(2 * np.pi * 3 * along)
-        )
+        wave = 12.0 * np.sin(2 * np.pi * (2 * across + height)) * np.cos(2 * np.pi * 3 * along)
         eddies = 2.0 * np.sin(2 * np.pi * (7 * along - 5 * across + 2 * height))
-        front = 4.0 * np.tanh(
-            30.0 * (along - 0.5 - 0.2 * np.sin(2 * np.pi * (across + height)))
-        )
-        noise = np.random.Generator(np.random.PCG64((SEED, index))).standard_normal(
-            (size, size)
-        )
+        front = 4.0 * np.tanh(30.0 * (along - 0.5 - 0.2 * np.sin(2 * np.pi * (across + height))))
+        noise = np.random.Generator(np.random.PCG64((SEED, index))).standard_normal((size, size))
         kelvin = 288.0 - 40.0 * height + wave + eddies + front + NOISE_KELVIN * noise
         yield np.round(kelvin / QUANTUM) * QUANTUM

@@ -17,9 +17,7 @@ def describe_machine() -> dict[str, str]:
         "memory": f"{int(first_field('/proc/meminfo', 'MemTotal').split()[0]) / 2**20:.1f} GiB",
         "kernel": platform.release(),
         "file system": file_system(Path(__file__)),
-        "huge pages": Path("/sys/kernel/mm/transparent_hugepage/enabled")
-        .read_text()
-        .strip(),
+        "huge pages": Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip(),
         "load at start": " ".join(f"{load:.1f}" for load in os.getloadavg()),
         "python": platform.python_version(),
     }

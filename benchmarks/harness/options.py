@@ -6,6 +6,7 @@ import argparse
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks.harness.bedform_engine import is_installed
 
@@ -15,6 +16,7 @@ FULL_ROUNDS = 15
 QUICK_ROUNDS = 3
 PEERS = ("zarr-python", "zarrs", "tensorstore")
 REFERENCE = "tensorstore-plain"
+Choice = TypeVar("Choice")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,10 @@ class Options:
         """Return how often each variant is tried before the rounds."""
         return 1 if self.quick else 3
 
+    def some(self, choices: list[Choice]) -> list[Choice]:
+        """Return the choices to try: all of them, or the first in a quick run."""
+        return choices[:1] if self.quick else choices
+
     def settings(self) -> dict[str, str]:
         """Return the settings for the report."""
         return {"size": f"{self.size}^3 float64", "rounds": str(self.rounds)}
@@ -53,15 +59,9 @@ def parse(names: list[str], arguments: list[str]) -> tuple[str, Options]:
         prog="python -m benchmarks", description="Measure Bedform against its peers."
     )
     parser.add_argument("name", choices=[*names, "all"], help="the benchmark")
-    parser.add_argument(
-        "--quick", action="store_true", help="small and short, to see that it runs"
-    )
-    parser.add_argument(
-        "--size", type=int, help=f"edge of the cube (default {FULL_SIZE})"
-    )
-    parser.add_argument(
-        "--rounds", type=int, help=f"interleaved rounds (default {FULL_ROUNDS})"
-    )
+    parser.add_argument("--quick", action="store_true", help="small and short, to see that it runs")
+    parser.add_argument("--size", type=int, help=f"edge of the cube (default {FULL_SIZE})")
+    parser.add_argument("--rounds", type=int, help=f"interleaved rounds (default {FULL_ROUNDS})")
     parser.add_argument(
         "--only",
         default="",

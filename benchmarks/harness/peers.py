@@ -45,14 +45,14 @@ class ZarrPython(Engine):
 
     def open(self, path: Path, cache_bytes: int) -> None:
         """Open the array once per configuration: the pipeline is fixed when it is opened."""
-        import zarr  # noqa: PLC0415
+        import zarr
 
         self.arrays: dict[str, Any] = {}
         for name, configuration in self.configurations.items():
             with zarr.config.set(configuration):
                 store: Any = zarr.storage.LocalStore(path / ARRAY, read_only=True)
                 if cache_bytes:
-                    from zarr.experimental.cache_store import CacheStore  # noqa: PLC0415
+                    from zarr.experimental.cache_store import CacheStore
 
                     memory = zarr.storage.MemoryStore()
                     store = CacheStore(store, cache_store=memory, max_size=cache_bytes)
@@ -60,8 +60,8 @@ class ZarrPython(Engine):
 
     def reader(self, selection: Selection, variant: str) -> Reader:
         """Read with `[]`, or into a given buffer with `get_basic_selection(out=)`."""
-        import zarr  # noqa: PLC0415
-        from zarr.core.buffer import default_buffer_prototype  # noqa: PLC0415
+        import zarr
+        from zarr.core.buffer import default_buffer_prototype
 
         configuration, _, out = variant.partition(" ")
         array, settings = self.arrays[configuration], self.configurations[configuration]
@@ -72,9 +72,7 @@ class ZarrPython(Engine):
             return lambda: array[kept].reshape(shape)
         buffer = touched_buffer(selection)
         full_shape = tuple(part.stop - part.start for part in kept)
-        wrapped = default_buffer_prototype().nd_buffer.from_numpy_array(
-            buffer.reshape(full_shape)
-        )
+        wrapped = default_buffer_prototype().nd_buffer.from_numpy_array(buffer.reshape(full_shape))
 
         def read() -> Values:
             array.get_basic_selection(kept, out=wrapped)
@@ -87,11 +85,9 @@ class ZarrPython(Engine):
         array = self.arrays[variant]
         return lambda point: float(array[point])
 
-    def write(
-        self, path: Path, values: Values, metadata: dict[str, Any], variant: str
-    ) -> None:
+    def write(self, path: Path, values: Values, metadata: dict[str, Any], variant: str) -> None:
         """Assign the whole array at once."""
-        import zarr  # noqa: PLC0415
+        import zarr
 
         with zarr.config.set(self.configurations[variant]):
             write_empty_store(path, metadata)
@@ -148,7 +144,7 @@ class TensorStore(Engine):
 
     def open(self, path: Path, cache_bytes: int) -> None:
         """Open the array once per context; with a cache, data are not checked for newer ones."""
-        import tensorstore as ts  # noqa: PLC0415
+        import tensorstore as ts
 
         kvstore = {"driver": "file", "path": str(path / ARRAY) + "/"}
         self.arrays: dict[str, Any] = {}
@@ -164,7 +160,7 @@ class TensorStore(Engine):
 
     def reader(self, selection: Selection, variant: str) -> Reader:
         """Read into a new array, or copy the view straight into the memory of a given one."""
-        import tensorstore as ts  # noqa: PLC0415
+        import tensorstore as ts
 
         context, _, result = variant.partition(" ")
         view = self.arrays[context][selection]
@@ -189,11 +185,9 @@ class TensorStore(Engine):
         array = self.arrays[variant]
         return lambda point: float(array[point].read().result())
 
-    def write(
-        self, path: Path, values: Values, metadata: dict[str, Any], variant: str
-    ) -> None:
+    def write(self, path: Path, values: Values, metadata: dict[str, Any], variant: str) -> None:
         """Assign the whole array; TensorStore syncs each file, or leaves it to the caller."""
-        import tensorstore as ts  # noqa: PLC0415
+        import tensorstore as ts
 
         write_empty_store(path, metadata)
         context: dict[str, Any] = {"file_io_sync": variant == "default"}

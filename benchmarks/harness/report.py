@@ -72,9 +72,7 @@ class Report:
             f"Settings: {join(self.settings)}.",
         ]
         parts += [f"Machine: {join(self.machine)}."]
-        parts += [
-            markdown_table(table) for table in [*self.verdict_tables(), *self.tables]
-        ]
+        parts += [markdown_table(table) for table in [*self.verdict_tables(), *self.tables]]
         return "\n\n".join(parts) + "\n"
 
     def verdict_tables(self) -> list[Table]:
@@ -97,9 +95,7 @@ def join(items: dict[str, str]) -> str:
 def text_table(table: Table) -> str:
     """Return a table with aligned columns."""
     lines = [table.columns, *table.rows]
-    widths = [
-        max(len(line[index]) for line in lines) for index in range(len(table.columns))
-    ]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(table.columns))]
     body = [
         "  ".join(
             cell.ljust(width) if index == 0 else cell.rjust(width)
@@ -137,13 +133,7 @@ def milliseconds(seconds: float) -> str:
     ('1.23', '1500')
     """
     value = seconds * 1e3
-    return (
-        f"{value:.2f}"
-        if value < 10
-        else f"{value:.1f}"
-        if value < 100
-        else f"{value:.0f}"
-    )
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
 def bandwidth(byte_count: int, seconds: float) -> str:

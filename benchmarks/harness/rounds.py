@@ -25,9 +25,7 @@ def interleave(engines: list[str], rounds: int, run: Callable[[str], float]) -> 
     return samples
 
 
-def fastest_variant(
-    variants: list[str], tries: int, run: Callable[[str], float]
-) -> str:
+def fastest_variant(variants: list[str], tries: int, run: Callable[[str], float]) -> str:
     """Return the variant with the lowest median of `tries` runs, themselves interleaved."""
     if len(variants) == 1:
         return variants[0]

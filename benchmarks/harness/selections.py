@@ -38,9 +38,7 @@ def result_shape(selection: Selection) -> tuple[int, ...]:
     >>> result_shape((3, slice(0, 4), slice(2, 8)))
     (4, 6)
     """
-    return tuple(
-        part.stop - part.start for part in selection if isinstance(part, slice)
-    )
+    return tuple(part.stop - part.start for part in selection if isinstance(part, slice))
 
 
 def result_bytes(selection: Selection, item_bytes: int = 8) -> int:

@@ -35,9 +35,7 @@ def needed_extents(store: Path, selection: Selection) -> list[Extent]:
     metadata = json.loads((store / ARRAY / "zarr.json").read_text())
     shard_shape = metadata["chunk_grid"]["configuration"]["chunk_shape"]
     chunk_shape = metadata["codecs"][0]["configuration"]["chunk_shape"]
-    grid = [
-        shard // chunk for shard, chunk in zip(shard_shape, chunk_shape, strict=True)
-    ]
+    grid = [shard // chunk for shard, chunk in zip(shard_shape, chunk_shape, strict=True)]
     shards: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     ranges = [
         range(low // chunk, -(-high // chunk))
@@ -51,9 +49,7 @@ def needed_extents(store: Path, selection: Selection) -> list[Extent]:
     for shard, chunks in shards.items():
         path = store / ARRAY / "c" / "/".join(map(str, shard))
         index = read_index(path, grid)
-        entries = [
-            (int(start), int(length)) for start, length in (index[c] for c in chunks)
-        ]
+        entries = [(int(start), int(length)) for start, length in (index[c] for c in chunks)]
         extents += [Extent(path, *entry) for entry in merge_adjacent(entries)]
     return extents
 
@@ -66,9 +62,7 @@ def read_index(path: Path, grid: list[int]) -> NDArray[np.uint64]:
         raw = shard.read(index_bytes - CHECKSUM_BYTES)
     index = np.frombuffer(raw, "<u8").reshape(*grid, 2)
     if (index == MISSING).any():
-        raise ValueError(
-            f"{path} lacks inner chunks; the benchmark data are all present"
-        )
+        raise ValueError(f"{path} lacks inner chunks; the benchmark data are all present")
     return index
 
 

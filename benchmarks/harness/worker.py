@@ -90,9 +90,7 @@ class Worker:
         if expected is not None and checksum(values) != expected:
             raise ValueError(f"{self.engine.name} gave a wrong answer for {key}")
         if values.flags.writeable:
-            values.fill(
-                np.nan
-            )  # so that a later read cannot pass with this one's answer
+            values.fill(np.nan)  # so that a later read cannot pass with this one's answer
         return seconds
 
     def notices(self, selection: Selection, variant: str) -> bool:
@@ -202,9 +200,7 @@ class WorkerProcess:
         try:
             good, result = self.connection.recv()
         except EOFError as error:
-            raise WorkerError(
-                f"the worker of {self.name} ended without an answer"
-            ) from error
+            raise WorkerError(f"the worker of {self.name} ended without an answer") from error
         if not good:
             raise WorkerError(f"{self.name}: {result}")
         return result
