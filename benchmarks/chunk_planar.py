@@ -9,17 +9,22 @@ The issue's figure is the slowest plane of contiguous HDF5 over the slowest of t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from typing import TYPE_CHECKING
 
 from benchmarks.harness import cold, data
 from benchmarks.harness.bedform_engine import is_installed
 from benchmarks.harness.comparison import OURS
-from benchmarks.harness.options import Options
 from benchmarks.harness.report import Report, Table, Verdict, milliseconds
 from benchmarks.harness.rounds import Samples, fastest_variant, interleave
 from benchmarks.harness.selections import named_selections
 from benchmarks.harness.statistics import Ratio, median, paired_ratio
 from benchmarks.harness.worker import WorkerProcess, checksum, stop_workers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.harness.options import Options
 
 NAME = "chunk-planar"
 PLANES = ("plane i", "plane j", "plane k")
@@ -78,7 +83,7 @@ def measure(
         for variant in variants:
             worker.call("prepare", variant, selection, variant)
         tries = 1 if options.quick else 2
-        best = fastest_variant(variants, tries, lambda variant, name=name: read(name, variant))
+        best = fastest_variant(variants, tries, partial(read, name))
         worker.call("prepare", plane, selection, best)
     return interleave(list(files), options.rounds, lambda name: read(name, plane))
 

@@ -8,6 +8,7 @@ keeps the bytes of shards (its experimental `CacheStore`), not decoded chunks.
 from __future__ import annotations
 
 import random
+from functools import partial
 from itertools import product
 
 from benchmarks.harness import cold, data
@@ -44,10 +45,8 @@ def measure(
 
     chosen = {}
     for name, worker in workers.items():
-        variants = [one for one in worker.call("describe")["element"]]
-        chosen[name] = fastest_variant(
-            variants, options.tries(), lambda variant, name=name: call(name, variant)
-        )
+        variants = list(worker.call("describe")["element"])
+        chosen[name] = fastest_variant(variants, options.tries(), partial(call, name))
     samples = interleave(list(workers), options.rounds, lambda name: call(name, chosen[name]))
     return Comparison(line, samples, chosen)
 

@@ -7,7 +7,6 @@ engine's own. Memory maps of files count while they are resident, as the kernel 
 
 from __future__ import annotations
 
-
 from benchmarks.harness import cold, data
 from benchmarks.harness.comparison import OURS
 from benchmarks.harness.options import Options, engines

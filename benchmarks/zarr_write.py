@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import data
 from benchmarks.harness.comparison import OURS, Comparison
@@ -22,6 +21,9 @@ from benchmarks.harness.rounds import fastest_variant, interleave
 from benchmarks.harness.selections import named_selections
 from benchmarks.harness.statistics import median
 from benchmarks.harness.worker import WorkerProcess, checksum, start_workers, stop_workers
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAME = "zarr-write"
 DEVICE = "device"

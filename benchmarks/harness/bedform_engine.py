@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.harness.data import ARRAY, DIMS, Layout
+from benchmarks.harness.data import ARRAY, DIMS, ZSTD_LEVEL, Layout
 from benchmarks.harness.engine import Engine, Reader, Values, touched_buffer
-from benchmarks.harness.selections import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from benchmarks.harness.selections import Selection
 
 
 def is_installed() -> bool:
@@ -21,7 +24,9 @@ def write_store(path: Path, values: Values, layout: Layout, codec: str) -> None:
     """Write a store with the field in `layout`; durable on return."""
     import bedform as bf
 
-    codecs = ["crc32c"] if codec == "raw" else [{"name": "zstd", "level": 3}, "crc32c"]
+    # The engine adds CRC-32C by itself; `zarr-write` looks for it in the metadata.
+    zstd = {"name": "zstd", "configuration": {"level": ZSTD_LEVEL}}
+    codecs = [zstd] if codec == "zstd" else []
     store = bf.create(str(path))
     array = store.create_array(
         ARRAY,
@@ -29,8 +34,8 @@ def write_store(path: Path, values: Values, layout: Layout, codec: str) -> None:
         dtype="float64",
         dims=DIMS,
         layout=bf.Regular(
-            chunks=(layout.chunk,) * values.ndim,
-            shards=(layout.shard,) * values.ndim,
+            chunks=layout.chunk,
+            shards=layout.shard,
             order=layout.order,
         ),
         codecs=codecs,
@@ -69,15 +74,22 @@ class Bedform(Engine):
 
         return read
 
-    def element_reader(self, variant: str) -> Callable[[tuple[int, ...]], float]:
+    def element_reader(self, variant: str) -> Callable[[tuple[int, ...]], float]:  # noqa: ARG002
         """Read an element with `a[i, j, k]`."""
         array = self.array
         return lambda point: float(array[point])
 
-    def write(self, path: Path, values: Values, metadata: dict[str, Any], variant: str) -> None:
+    def write(
+        self,
+        path: Path,
+        values: Values,
+        metadata: dict[str, Any],
+        variant: str,  # noqa: ARG002
+    ) -> None:
         """Create the store and assign the whole array."""
         sharding = metadata["codecs"][0]["configuration"]
-        shard = metadata["chunk_grid"]["configuration"]["chunk_shape"][0]
+        chunk = tuple(sharding["chunk_shape"])
+        shard = tuple(metadata["chunk_grid"]["configuration"]["chunk_shape"])
         names = [codec["name"] for codec in sharding["codecs"]]
         codec = "zstd" if "zstd" in names else "raw"
-        write_store(path, values, Layout("written", sharding["chunk_shape"][0], shard), codec)
+        write_store(path, values, Layout("written", chunk, shard), codec)

@@ -38,12 +38,12 @@ LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 LIBC.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 
 
-class StillWarm(RuntimeError):
+class StillWarmError(RuntimeError):
     """The kernel kept pages of a file that was to be cold."""
 
 
 def make_cold(path: Path) -> None:
-    """Drop the cached pages of every file of a data set, or raise `StillWarm`.
+    """Drop the cached pages of every file of a data set, or raise `StillWarmError`.
 
     Nothing is dirty: data sets are synced when they are built, and benchmarks only read them.
     A page that the kernel holds in a batch, or that a late readahead brings, survives one attempt.
@@ -56,7 +56,7 @@ def make_cold(path: Path) -> None:
             return
         time.sleep(PAUSE_SECONDS * attempt)
     warm = {str(file): count for file, count in kept.items() if count}
-    raise StillWarm(f"bytes still in the page cache: {warm}")
+    raise StillWarmError(f"bytes still in the page cache: {warm}")
 
 
 def drop_pages(path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.options import PEERS
 from benchmarks.harness.report import milliseconds
-from benchmarks.harness.rounds import Samples
 from benchmarks.harness.statistics import Ratio, median, paired_ratio
+
+if TYPE_CHECKING:
+    from benchmarks.harness.rounds import Samples
 
 OURS = "bedform"
 UNVERIFIED = "!"
@@ -25,7 +27,10 @@ class Comparison:
     unverified: frozenset[str] = frozenset()
 
     def fastest_peer(self, verified: bool = False) -> str:
-        """Return the peer with the lowest median; `verified`: of those that check what they read."""
+        """Return the peer with the lowest median; `verified`: of those that check what they read.
+
+        Where no peer verifies there is nobody else to be compared with, so all count again.
+        """
         peers = [name for name in PEERS if name in self.samples]
         honest = [name for name in peers if name not in self.unverified]
         pool = honest if verified and honest else peers

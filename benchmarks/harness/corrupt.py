@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.harness.data import ARRAY, ensure
-from benchmarks.harness.shards import read_index
+from benchmarks.harness.shards import inner_grid, read_index
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Each read of `named_selections` touches one of these; the other shards are left out.
 SHARDS = ("1/1/1", "0/0/1", "0/1/1")
-GRID_RANK = 3
 
 
-def corrupt_store(store: Path, inner_chunks: int) -> Path:
+def corrupt_store(store: Path) -> Path:
     """Return a copy of some shards of `store` with a bit flipped in the middle of each chunk."""
 
     def build(path: Path) -> None:
@@ -24,7 +26,7 @@ def corrupt_store(store: Path, inner_chunks: int) -> Path:
             target = path / ARRAY / "c" / shard
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(store / ARRAY / "c" / shard, target)
-            index = read_index(target, [inner_chunks] * GRID_RANK).reshape(-1, 2)
+            index = read_index(target, inner_grid(store)).reshape(-1, 2)
             with target.open("r+b") as opened:
                 for start, length in index:
                     position = int(start) + int(length) // 2

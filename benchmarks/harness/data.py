@@ -11,15 +11,18 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.harness import field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parents[2] / "bench-data"
 ARRAY = "field"
@@ -33,23 +36,39 @@ class Layout:
     """Chunks inside shards, and the order in which a shard holds its chunks."""
 
     name: str
-    chunk: int
-    shard: int
+    chunk: tuple[int, ...]
+    shard: tuple[int, ...]
     order: str = "row-major"
 
     def describe(self) -> str:
         """Return the layout in words for a table."""
-        return f"{self.chunk}^3 in {self.shard}^3, {self.order}"
+        return f"{shape_in_words(self.chunk)} in {shape_in_words(self.shard)}, {self.order}"
+
+
+def cube(edge: int) -> tuple[int, ...]:
+    """Return the shape of a cube."""
+    return (edge,) * len(DIMS)
+
+
+def shape_in_words(shape: tuple[int, ...]) -> str:
+    """Return a shape for names and tables.
+
+    >>> shape_in_words((64, 64, 64)), shape_in_words((8, 64, 64))
+    ('64^3', '8x64x64')
+    """
+    if len(set(shape)) == 1:
+        return f"{shape[0]}^{len(shape)}"
+    return "x".join(map(str, shape))
 
 
 def standard_layout(size: int) -> Layout:
     """Return 64^3 chunks in 256^3 shards for the cube of 512, in proportion for smaller ones."""
-    return Layout("standard", max(size // 8, 4), max(size // 2, 8))
+    return Layout("standard", cube(max(size // 8, 4)), cube(max(size // 2, 8)))
 
 
 def advised_layout(size: int) -> Layout:
     """Return the layout for planes of three directions: asked of the engine where it can answer."""
-    fallback = Layout("advised", max(size // 16, 2), max(size // 2, 8))
+    fallback = Layout("advised", cube(max(size // 16, 2)), cube(max(size // 2, 8)))
     try:
         import bedform
     except ImportError:
@@ -59,7 +78,7 @@ def advised_layout(size: int) -> Layout:
         return fallback
     reads = {("i", "j"): 1 / 3, ("i", "k"): 1 / 3, ("j", "k"): 1 / 3}
     advice = advise((size,) * 3, "float64", dims=DIMS, reads=reads).layout
-    return Layout("advised", advice.chunks[0], advice.shards[0], advice.order)
+    return Layout("advised", tuple(advice.chunks), tuple(advice.shards), advice.order)
 
 
 def file_checksum(path: Path) -> int:
@@ -149,7 +168,7 @@ def codec_chain(codec: str) -> list[dict[str, Any]]:
 def array_metadata(size: int, layout: Layout, codec: str) -> dict[str, Any]:
     """Return the `zarr.json` of the array: the same document for all that write it."""
     sharding = {
-        "chunk_shape": [layout.chunk] * 3,
+        "chunk_shape": list(layout.chunk),
         "codecs": codec_chain(codec),
         "index_codecs": [
             {"name": "bytes", "configuration": {"endian": "little"}},
@@ -157,7 +176,7 @@ def array_metadata(size: int, layout: Layout, codec: str) -> dict[str, Any]:
         ],
         "index_location": "end",
     }
-    grid = {"name": "regular", "configuration": {"chunk_shape": [layout.shard] * 3}}
+    grid = {"name": "regular", "configuration": {"chunk_shape": list(layout.shard)}}
     return {
         "zarr_format": 3,
         "node_type": "array",
@@ -192,14 +211,16 @@ def zarr_store(size: int, layout: Layout, codec: str) -> Path:
             write_empty_store(path, array_metadata(size, layout, codec))
             kvstore = {"driver": "file", "path": str(path / ARRAY)}
             array = ts.open({"driver": "zarr3", "kvstore": kvstore}).result()
-            for start in range(0, size, layout.shard):
-                array[start : start + layout.shard] = values[start : start + layout.shard]
+            for start in range(0, size, layout.shard[0]):
+                stop = start + layout.shard[0]
+                array[start:stop] = values[start:stop]
         else:
             from benchmarks.harness import bedform_engine
 
             bedform_engine.write_store(path, values, layout, codec)
 
-    name = f"{layout.chunk}-in-{layout.shard}-{layout.order}-{codec}.zarr"
+    shapes = f"{shape_in_words(layout.chunk)}-in-{shape_in_words(layout.shard)}"
+    name = f"{shapes}-{layout.order}-{codec}.zarr"
     return ensure(ROOT / str(size) / name, build)
 
 

@@ -12,13 +12,17 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarks.harness.engine import Engine, Reader, Values
-from benchmarks.harness.selections import Selection
 from benchmarks.harness.shards import Extent, needed_extents
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.harness.selections import Selection
 
 PAGE = 4096
 KIBIBYTE = 1 << 10
@@ -46,7 +50,7 @@ class Device(Engine):
         """Return what drives the device."""
         return "positioned reads and writes from threads"
 
-    def open(self, path: Path, cache_bytes: int) -> None:
+    def open(self, path: Path, cache_bytes: int) -> None:  # noqa: ARG002
         """Remember the store; files are opened with each read, as an engine would."""
         self.path = path
 

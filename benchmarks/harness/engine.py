@@ -8,13 +8,15 @@ fastest is kept line by line, so that each engine shows its best.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness.selections import Part, Selection, result_shape
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Values = NDArray[np.float64]
 Reader = Callable[[], Values]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks.harness.data import ARRAY
 from benchmarks.harness.engine import Engine, Reader, Values, touched_buffer
-from benchmarks.harness.selections import Selection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.harness.selections import Selection
 
 
 class Hdf5(Engine):

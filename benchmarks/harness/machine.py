@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import platform
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 def describe_machine() -> dict[str, str]:
     """Return what a reader of the results must know about the machine."""
     return {
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "processor": first_field("/proc/cpuinfo", "model name"),
         "cores": str(os.cpu_count()),
         "memory": f"{int(first_field('/proc/meminfo', 'MemTotal').split()[0]) / 2**20:.1f} GiB",

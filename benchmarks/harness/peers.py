@@ -8,10 +8,8 @@ it without asking (default file mode, a new result) is an engine of its own, for
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.metadata import version as package_version
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchmarks.harness.data import ARRAY, write_empty_store
 from benchmarks.harness.engine import (
@@ -23,6 +21,10 @@ from benchmarks.harness.engine import (
 )
 from benchmarks.harness.selections import Selection, result_shape
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
 ZARRS_PIPELINE = {
     "codec_pipeline.path": "zarrs.ZarrsCodecPipeline",
     "codec_pipeline.strict": True,
@@ -33,9 +35,9 @@ class ZarrPython(Engine):
     """zarr-python with its default codec pipeline."""
 
     name = "zarr-python"
-    read_variants = ("default", "default out", "concurrent", "concurrent out")
-    configurations: dict[str, dict[str, Any]] = {
-        "default": {},
+    read_variants: tuple[str, ...] = ("default", "default out", "concurrent", "concurrent out")
+    configurations: ClassVar[dict[str, dict[str, Any]]] = {
+        "default": {"async.concurrency": 10},
         "concurrent": {"async.concurrency": 64},
     }
 
@@ -93,19 +95,19 @@ class ZarrPython(Engine):
             write_empty_store(path, metadata)
             zarr.open_array(path / ARRAY, mode="r+")[...] = values
 
-    write_variants = ("default", "concurrent")
+    write_variants: tuple[str, ...] = ("default", "concurrent")
 
 
 class Zarrs(ZarrPython):
     """zarrs (Rust) as the codec pipeline of zarr-python."""
 
     name = "zarrs"
-    read_variants = ("default", "default out", "serial", "serial out")
-    configurations = {
+    read_variants: tuple[str, ...] = ("default", "default out", "serial", "serial out")
+    configurations: ClassVar[dict[str, dict[str, Any]]] = {
         "default": ZARRS_PIPELINE,
         "serial": {**ZARRS_PIPELINE, "codec_pipeline.chunk_concurrent_maximum": 1},
     }
-    write_variants = ("default", "serial")
+    write_variants: tuple[str, ...] = ("default", "serial")
 
     def version(self) -> str:
         """Return the versions of the packages that take part."""
@@ -123,16 +125,16 @@ class TensorStore(Engine):
     """TensorStore with the best of its settings."""
 
     name = "tensorstore"
-    read_variants = (
+    read_variants: tuple[str, ...] = (
         "memmap into",
         "memmap new",
         "default into",
         "many into",
         "default new",
     )
-    element_variants = ("memmap", "default")
-    write_variants = ("default", "unsynced", "unsynced many")
-    contexts: dict[str, dict[str, Any]] = {
+    element_variants: tuple[str, ...] = ("memmap", "default")
+    write_variants: tuple[str, ...] = ("default", "unsynced", "unsynced many")
+    contexts: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
         "memmap": {"file_io_mode": {"mode": "memmap"}},
         "many": {"file_io_concurrency": {"limit": 32}},
@@ -202,7 +204,7 @@ class PlainTensorStore(TensorStore):
     """TensorStore as it comes: default file mode, a new result. A reference, not the baseline."""
 
     name = "tensorstore-plain"
-    read_variants = ("default new",)
-    element_variants = ("default",)
-    write_variants = ("default",)
-    contexts = {"default": {}}
+    read_variants: tuple[str, ...] = ("default new",)
+    element_variants: tuple[str, ...] = ("default",)
+    write_variants: tuple[str, ...] = ("default",)
+    contexts: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}

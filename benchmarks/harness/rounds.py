@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from benchmarks.harness.statistics import median
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Samples = dict[str, list[float]]
 ORDER_SEED = 7

@@ -8,13 +8,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.harness.data import ARRAY
 from benchmarks.harness.selections import Selection, bounds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
 
 MISSING = np.uint64(2**64 - 1)
 CHECKSUM_BYTES = 4
@@ -32,10 +36,8 @@ class Extent:
 
 def needed_extents(store: Path, selection: Selection) -> list[Extent]:
     """Return the extents of the inner chunks that `selection` touches, adjacent ones merged."""
-    metadata = json.loads((store / ARRAY / "zarr.json").read_text())
-    shard_shape = metadata["chunk_grid"]["configuration"]["chunk_shape"]
-    chunk_shape = metadata["codecs"][0]["configuration"]["chunk_shape"]
-    grid = [shard // chunk for shard, chunk in zip(shard_shape, chunk_shape, strict=True)]
+    chunk_shape, _ = shapes(store)
+    grid = inner_grid(store)
     shards: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     ranges = [
         range(low // chunk, -(-high // chunk))
@@ -52,6 +54,19 @@ def needed_extents(store: Path, selection: Selection) -> list[Extent]:
         entries = [(int(start), int(length)) for start, length in (index[c] for c in chunks)]
         extents += [Extent(path, *entry) for entry in merge_adjacent(entries)]
     return extents
+
+
+def shapes(store: Path) -> tuple[list[int], list[int]]:
+    """Return the shapes of chunk and shard that the metadata of the array states."""
+    metadata = json.loads((store / ARRAY / "zarr.json").read_text())
+    shard_shape = metadata["chunk_grid"]["configuration"]["chunk_shape"]
+    return metadata["codecs"][0]["configuration"]["chunk_shape"], shard_shape
+
+
+def inner_grid(store: Path) -> list[int]:
+    """Return how many chunks a shard holds along each axis."""
+    chunk_shape, shard_shape = shapes(store)
+    return [shard // chunk for shard, chunk in zip(shard_shape, chunk_shape, strict=True)]
 
 
 def read_index(path: Path, grid: list[int]) -> NDArray[np.uint64]:

@@ -13,16 +13,19 @@ import os
 import time
 import traceback
 import zlib
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from benchmarks.harness import data
 from benchmarks.harness.device import Device, sync_tree, tree_lengths
-from benchmarks.harness.engine import Engine, Reader, Values
-from benchmarks.harness.selections import Selection
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from benchmarks.harness.engine import Engine, Reader, Values
+    from benchmarks.harness.selections import Selection
 
 ENGINES = {
     "zarr-python": "benchmarks.harness.peers:ZarrPython",
@@ -41,7 +44,7 @@ class WorkerError(RuntimeError):
 
 def checksum(values: Values) -> int:
     """Return the CRC-32 of the values in C order: equal for equal answers."""
-    return zlib.crc32(np.ascontiguousarray(values))
+    return zlib.crc32(np.ascontiguousarray(values).data)
 
 
 def make_engine(name: str) -> Engine:
@@ -98,7 +101,7 @@ class Worker:
         reader = self.engine.reader(selection, variant)
         try:
             reader()
-        except Exception:  # each engine has its own errors; all of them count
+        except Exception:  # noqa: BLE001 (each engine has its own errors; all of them count)
             return True
         return False
 
@@ -172,7 +175,7 @@ def serve(name: str, connection: Connection) -> None:
             if worker is None:
                 worker = Worker(name)
             connection.send((True, getattr(worker, method)(*arguments)))
-        except Exception:  # the parent shows it
+        except Exception:  # noqa: BLE001 (the parent shows it)
             connection.send((False, traceback.format_exc()))
 
 
@@ -212,7 +215,7 @@ class WorkerProcess:
         if self.process.is_alive():
             self.process.kill()
 
-    def __enter__(self) -> WorkerProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
