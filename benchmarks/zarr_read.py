@@ -184,7 +184,7 @@ def make_table(
             line,
             bytes_in_words(moved),
             *(one.cell(name) for name in names),
-            fastest,
+            one.way(fastest),
         ]
         row += [
             one.ratio_cell(fastest),

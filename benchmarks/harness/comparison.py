@@ -58,6 +58,14 @@ class Comparison:
         mark = UNVERIFIED if name in self.unverified else ""
         return milliseconds(median(self.samples[name])) + mark
 
+    def way(self, name: str) -> str:
+        """Return an engine with the variant that it ran in.
+
+        >>> Comparison("full", {"zarrs": [1.0]}, {"zarrs": "serial out"}).way("zarrs")
+        'zarrs (serial out)'
+        """
+        return f"{name} ({self.variants[name]})"
+
     def ratio_cell(self, name: str, marks_loss: bool = True) -> str:
         """Return our ratio to an engine, with its interval, and the loss if it is one."""
         ratio = self.against(name)

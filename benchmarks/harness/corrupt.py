@@ -1,4 +1,7 @@
-"""A store in which every inner chunk has one changed bit, to see who notices."""
+"""A store in which the checksum of every inner chunk has a changed bit, to see who looks at it.
+
+The bit is in the checksum and not in the data, so that no decompressor can notice by itself.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ SHARDS = ("1/1/1", "0/0/1", "0/1/1")
 
 
 def corrupt_store(store: Path) -> Path:
-    """Return a copy of some shards of `store` with a bit flipped in the middle of each chunk."""
+    """Return a copy of some shards of `store` with a bit flipped in the last byte of each chunk."""
 
     def build(path: Path) -> None:
         (path / ARRAY).mkdir(parents=True)
@@ -29,10 +32,10 @@ def corrupt_store(store: Path) -> Path:
             index = read_index(target, inner_grid(store)).reshape(-1, 2)
             with target.open("r+b") as opened:
                 for start, length in index:
-                    position = int(start) + int(length) // 2
+                    position = int(start) + int(length) - 1
                     opened.seek(position)
                     changed = opened.read(1)[0] ^ 1
                     opened.seek(position)
                     opened.write(bytes([changed]))
 
-    return ensure(store.with_name("corrupt-" + store.name), build)
+    return ensure(store.with_name("bad-checksums-" + store.name), build)
