@@ -18,7 +18,7 @@ from benchmarks.harness.worker import WorkerProcess
 NAME = "memory"
 MEBIBYTE = 1 << 20
 OVERHEAD_MAX = 64 * MEBIBYTE
-REPEATS, QUICK_REPEATS = 5, 2
+REPEATS, QUICK_REPEATS = 3, 2
 
 
 def growth(options: Options, engine: str, variant: str, codec: str) -> float:

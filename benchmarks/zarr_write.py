@@ -79,8 +79,8 @@ class Writing:
     def tune(self, name: str) -> str:
         """Return the variant in which an engine writes fastest."""
         variants = self.options.some(list(self.workers[name].call("describe")["write"]))
-        tries = 1 if self.options.quick else 2
-        return fastest_variant(variants, tries, lambda variant: self.write(name, variant))
+        # One try each: a write is long, and its variants differ little.
+        return fastest_variant(variants, 1, lambda variant: self.write(name, variant))
 
     def measure(self) -> Comparison:
         """Run the rounds."""

@@ -19,8 +19,8 @@ DROP = Path("/proc/sys/vm/drop_caches")
 WARM_BYTES = 8 << 20
 SMALL_BYTES = 64 << 10
 KEPT_SHARE_MAX = 0.002
-ATTEMPTS = 5
-PAUSE_SECONDS = 0.02
+ATTEMPTS = 60
+PAUSE_SECONDS = 0.05
 LOWEST_BIT = bytes(value & 1 for value in range(256))
 MAP_FAILED = ctypes.c_void_p(-1).value
 
@@ -46,15 +46,15 @@ def make_cold(path: Path) -> None:
     """Drop the cached pages of every file of a data set, or raise `StillWarmError`.
 
     Nothing is dirty: data sets are synced when they are built, and benchmarks only read them.
-    A page that the kernel holds in a batch, or that a late readahead brings, survives one attempt.
+    Pages that a late readahead is still bringing survive an attempt, so there are several.
     """
-    for attempt in range(ATTEMPTS):
+    for _ in range(ATTEMPTS):
         drop_pages(path)
         kept = {file: cached_bytes(file) for file in files_under(path)}
         total = sum(file.stat().st_size for file in kept)
         if sum(kept.values()) <= KEPT_SHARE_MAX * total + SMALL_BYTES:
             return
-        time.sleep(PAUSE_SECONDS * attempt)
+        time.sleep(PAUSE_SECONDS)
     warm = {str(file): count for file, count in kept.items() if count}
     raise StillWarmError(f"bytes still in the page cache: {warm}")
 
