@@ -78,12 +78,13 @@ def measure(
         seconds: float = workers[name].call("read", key, expected)
         return seconds
 
+    def attempt(name: str, variant: str) -> float:
+        workers[name].call("prepare", variant, selection, variant)
+        return read(name, variant)
+
     for name, worker in workers.items():
         variants = options.some(list(worker.call("describe")["read"]))
-        for variant in variants:
-            worker.call("prepare", variant, selection, variant)
-        tries = 1 if options.quick else 2
-        best = fastest_variant(variants, tries, partial(read, name))
+        best = fastest_variant(variants, 1 if options.quick else 2, partial(attempt, name))
         worker.call("prepare", plane, selection, best)
     return interleave(list(files), options.rounds, lambda name: read(name, plane))
 

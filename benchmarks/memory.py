@@ -40,7 +40,7 @@ def run(options: Options) -> Report:
     result = result_bytes(whole)
     table = Table(
         f"Peak of a read of {result / MEBIBYTE:.0f} MiB; MiB above the result",
-        ["engine, way", "raw", "zstd"],
+        ["engine and way", "raw", "zstd"],
         note="Each figure is the median of fresh processes.",
     )
     ours: list[float] = []
@@ -53,7 +53,7 @@ def run(options: Options) -> Report:
             described = worker.call("describe")
         report.settings[engine] = described["version"]
         for variant in options.some(list(described["read"])):
-            line = f"{engine}, {variant}"
+            line = f"{engine} {variant}"
             if not options.wants(line):
                 continue
             samples[line] = {
