@@ -122,7 +122,7 @@ def slowest(planes: dict[str, Samples], name: str) -> list[float]:
 
 
 def gain(planes: dict[str, Samples], base: str, name: str) -> Ratio:
-    """Return how many times faster than the base the slowest plane is."""
+    """Return how many times faster than the base the slowest plane is, round by round."""
     return paired_ratio(slowest(planes, base), slowest(planes, name))
 
 

@@ -29,6 +29,7 @@ ARRAY = "field"
 DIMS = ("i", "j", "k")
 ZSTD_LEVEL = 3
 COPY_BYTES = 8 << 20
+VERIFIED: set[Path] = set()
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,12 @@ def is_intact(path: Path) -> bool:
 
 
 def ensure(path: Path, build: Callable[[Path], None]) -> Path:
-    """Return `path`, after `build` has made it where it is missing or has changed."""
-    if is_intact(path):
+    """Return `path`, after `build` has made it where it is missing or has changed.
+
+    The checksums are computed once in a process: they take a second for each GiB.
+    """
+    if path in VERIFIED or is_intact(path):
+        VERIFIED.add(path)
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name("building." + path.name)
