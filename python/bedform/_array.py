@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,7 +13,7 @@ from bedform._errors import InvalidArgumentError, ReadOnlyError, engine_call
 from bedform._explanation import Explanation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bedform import _internal
     from bedform._store import Store
@@ -47,7 +46,7 @@ class BasicReads:
     def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
         raise NotImplementedError
 
-    def _set(self, selected: _selection.Selected, value: Any) -> None:
+    def _set(self, selected: _selection.Selected, value: Any) -> None:  # noqa: ARG002
         raise ReadOnlyError(f"{self.path} is only read; convert the file to write to it")
 
     @property
@@ -125,9 +124,9 @@ class BasicReads:
 class Array(BasicReads):
     """An N-dimensional variable of a store; ``store["name"]`` gives it.
 
-    ``[]`` is NumPy's basic indexing, ``.oindex`` takes one list per axis, ``.vindex`` points. Values
-    are raw: decoding by conventions is xarray's. Reading releases the interpreter's lock; one array
-    may be used by many threads. Arrays pickle if their store does.
+    ``[]`` is NumPy's basic indexing, ``.oindex`` takes one list per axis, ``.vindex`` points.
+    Values are raw: decoding by conventions is xarray's. Reading releases the interpreter's lock;
+    one array may be used by many threads. Arrays pickle as their stores do.
     """
 
     def __init__(self, store: Store, inner: _internal.Array) -> None:
@@ -136,7 +135,7 @@ class Array(BasicReads):
         self.path = inner.path
         self._facts: dict[str, Any] = _json.load(engine_call(inner.describe)())
         self._dtype = np.dtype(self._facts["numpy"])
-        self._text = self._dtype == object
+        self._text = self._dtype.hasobject
         super().__init__()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -157,7 +156,7 @@ class Array(BasicReads):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the elements; ``object`` (of ``str``) for text."""
-        return self._dtype
+        return cast("np.dtype[Any]", self._dtype)
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -265,7 +264,9 @@ class Array(BasicReads):
         if data.dtype.kind in "OSU" and data.size:
             raise InvalidArgumentError(f"{self.path} holds {self._dtype}, not {data.dtype}")
         if data.dtype.kind == "c" and self._dtype.kind != "c":
-            raise InvalidArgumentError(f"{self.path} holds {self._dtype}: the imaginary part is lost")
+            raise InvalidArgumentError(
+                f"{self.path} holds {self._dtype}: the imaginary part is lost"
+            )
         return data.astype(self._dtype, copy=False)
 
     def _elements(self, data: AnyArray) -> Any:

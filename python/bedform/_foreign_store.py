@@ -2,8 +2,8 @@
 
 The library of the format is asked once where the bytes of every variable lie; the answer, a chunk
 map, is kept in the user's cache directory and used again for as long as the file is the same. The
-bytes are fetched and decoded by the engine. What only the library can read goes through it, and that
-is said once per file.
+bytes are fetched and decoded by the engine. What only the library can read goes through it, and
+that is said once per file.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from bedform._foreign_names import ForeignFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from typing_extensions import Self
+    from typing import Self
 
 #: Chunk maps kept, and the bytes that one may have to be kept.
 _MAPS_MAX: Final = 512
@@ -163,9 +162,10 @@ class ForeignStore:
 
     def _group(self, path: str) -> dict[str, Any]:
         try:
-            return self._groups[path.strip("/")]
+            found: dict[str, Any] = self._groups[path.strip("/")]
         except KeyError:
             raise NotFoundError(f"no group {path!r} in {self._shown}") from None
+        return found
 
     def dimensions(self, path: str = "") -> dict[str, int]:
         """The dimensions that a group defines, with their lengths."""
@@ -286,7 +286,9 @@ class ForeignArray(BasicReads):
     def dims(self) -> tuple[str, ...]:
         """The names of the axes."""
         group = self.path.rpartition("/")[0]
-        names = _foreign_encoding.dimension_names(self._store._description, group, self._store.style)
+        names = _foreign_encoding.dimension_names(
+            self._store._description, group, self._store.style
+        )
         return tuple(names[self.path])
 
     @property

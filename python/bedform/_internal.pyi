@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from os import PathLike
-from typing import Any
+from typing import Any, TypeAlias
 
 __version__: str
 
@@ -22,7 +22,7 @@ def keep_profile(profile: str, path: str | PathLike[str]) -> str: ...
 def default_profile() -> str: ...
 def advise(question: str, profile: str) -> tuple[str, str]: ...
 
-Selection = tuple[Any, ...]
+Selection: TypeAlias = tuple[Any, ...]
 
 class Array:
     @property

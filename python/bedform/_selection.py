@@ -65,7 +65,7 @@ def _expanded(key: Any, rank: int) -> list[Any]:
 
 
 def basic(key: Any, shape: tuple[int, ...]) -> Selected:
-    """What ``array[key]`` selects by NumPy's basic indexing: integers, slices, ``...``, ``None``."""
+    """What ``array[key]`` selects by basic indexing: integers, slices, ``...``, ``None``."""
     axes: list[Axis] = []
     filled: list[int] = []
     result: list[int] = []
@@ -164,9 +164,7 @@ def points(key: Any, shape: tuple[int, ...]) -> Selected:
             values = np.asarray(ranges[axis], dtype=np.int64)
             values = values.reshape([-1 if at == place else 1 for at in range(len(result))])
         else:
-            values = located[axis].reshape(
-                located[axis].shape + (1,) * len(slices)
-            )
+            values = located[axis].reshape(located[axis].shape + (1,) * len(slices))
         lists.append(np.broadcast_to(values, result).reshape(-1).astype(np.int64))
     count = int(np.prod(result, dtype=np.int64))
     return Selected(("points", lists, count), (count,), result)
@@ -176,10 +174,12 @@ def taken(whole: np.ndarray[Any, Any], selected: Selected) -> np.ndarray[Any, An
     """What a selection takes of an array in memory."""
     kind, parts = selected.engine[:2]
     if kind == "points":
-        return whole[tuple(parts)].reshape(selected.result)
+        return np.asarray(whole[tuple(parts)]).reshape(selected.result)
     lists = [
         start + step * np.arange(count) if isinstance(part, tuple) else part
         for part in parts
         for start, step, count in [part if isinstance(part, tuple) else (0, 1, 0)]
     ]
-    return whole[np.ix_(*lists)].reshape(selected.result) if lists else whole.reshape(selected.result)
+    return (
+        whole[np.ix_(*lists)].reshape(selected.result) if lists else whole.reshape(selected.result)
+    )

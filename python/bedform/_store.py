@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,9 +24,8 @@ from bedform._layout import Regular, default_shards
 from bedform._text import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from typing_extensions import Self
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Self
 
 Freshness = Literal["read", "open", "never"]
 Durability = Literal["disk", "process"]
@@ -123,7 +121,9 @@ def open(  # noqa: A001 - the name users expect
     """
     where = os.fspath(path)
     if mode not in ("r", "r+"):
-        raise InvalidArgumentError(f"mode must be 'r' or 'r+', not {mode!r}; bf.create makes stores")
+        raise InvalidArgumentError(
+            f"mode must be 'r' or 'r+', not {mode!r}; bf.create makes stores"
+        )
     _check_local(where)
     if not Path(where).exists():
         raise NotFoundError(f"{where}: no such file or store; check the path")
@@ -295,7 +295,16 @@ class Group:
         (0, 90, 180)
         """
         description = self._describe(
-            shape, dtype, dims, layout, reads, codecs, fill_value, attributes, append_length, profile
+            shape,
+            dtype,
+            dims,
+            layout,
+            reads,
+            codecs,
+            fill_value,
+            attributes,
+            append_length,
+            profile,
         )
         description["checksum"] = checksum
         return self._create(name, description, draft=False)
@@ -424,16 +433,16 @@ class Store(Group):
             "arrays": {name: array.info() for name, array in self.arrays().items()},
         }
 
-    def verify(self, progress: Callable[[str, int, int], None] | None = None) -> list[str]:
+    def verify(self, progress: Callable[[int, int], object] | None = None) -> list[str]:
         """Read everything that is stored, and give one line per damaged object or chunk.
 
-        ``progress`` is called with the path of an array, its number and how many there are.
+        ``progress`` is called with the number of arrays done and how many there are.
         """
         problems: list[str] = []
         arrays = self.arrays()
-        for number, (path, array) in enumerate(arrays.items()):
+        for number, array in enumerate(arrays.values()):
             if progress is not None:
-                progress(path, number, len(arrays))
+                progress(number, len(arrays))
             problems += array.verify()
         return problems
 
