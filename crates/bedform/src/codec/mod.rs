@@ -65,6 +65,13 @@ pub struct Scratch {
     zstd: compress::ZstdContexts,
 }
 
+impl Scratch {
+    /// Bytes that the buffers take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.front.capacity() + self.back.capacity()
+    }
+}
+
 impl std::fmt::Debug for Scratch {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter

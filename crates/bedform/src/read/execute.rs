@@ -9,17 +9,20 @@
 //! joins all of them.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
+use bedform_format::BytesCodec;
+use bedform_format::checksum::Crc32c;
 use bedform_storage::{Object, Profile};
 
-use super::fetch::{UNIT_BYTES_MAX, Unit, units};
+use super::fetch::{FetchedChunk, UNIT_BYTES_MAX, Unit, units};
 use super::locate::{ChunkSource, OpenObject};
 use super::plan::{Plan, Task};
 use super::scatter::{Axis, Copy, Target};
-use crate::codec::{ChunkCodec, Scratch};
+use crate::codec::{ChunkCodec, CodecError, Scratch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ChunkCache, ChunkKey, OpenOptions};
 
@@ -278,7 +281,7 @@ impl<'a> Run<'a> {
         caller: bool,
         interrupted: &dyn Fn() -> bool,
     ) {
-        let mut buffers = Buffers::default();
+        let mut buffers = Kept::take();
         loop {
             if caller && interrupted() {
                 self.fail(Error::new(ErrorKind::Interrupted, "the read was stopped"));
@@ -287,7 +290,7 @@ impl<'a> Run<'a> {
                 Work::Done => return,
                 Work::Cell(cell) => self.plan_cell(cell),
                 Work::Unit(object, cell, unit) => {
-                    let outcome = self.run_unit(&*object, cell, &unit, &mut buffers);
+                    let outcome = self.run_unit(&*object, cell, &unit, &mut buffers.0);
                     if let Some(scope) = scope {
                         self.grow(scope);
                     }
@@ -388,10 +391,14 @@ impl<'a> Run<'a> {
         for task in &unit.missing {
             self.fill_chunk(cell, *task)?;
         }
-        let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
-        if buffers.fetched.len() < length {
-            buffers.fetched.resize(length, 0);
+        if let [chunk] = unit.chunks.as_slice()
+            && self.can_stream(chunk)
+            && self.stream_chunk(object, cell, chunk, buffers)?
+        {
+            return Ok(());
         }
+        let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
+        grow(&mut buffers.fetched, length);
         let mut start = 0;
         for extent in &unit.extents {
             let end = start + usize::try_from(extent.length).unwrap_or(usize::MAX);
@@ -409,17 +416,9 @@ impl<'a> Run<'a> {
         }
         for chunk in &unit.chunks {
             let encoded = &buffers.fetched[chunk.start..chunk.start + chunk.length];
-            let place = || {
-                let coordinates = self.plan.chunk_coordinates(cell, chunk.task);
-                let name = self.source.object_name(&self.plan.cell_coordinates(cell));
-                format!(
-                    "{name}, chunk {coordinates:?} (bytes {} to {})",
-                    chunk.extent.offset,
-                    chunk.extent.end()
-                )
-            };
+            let place = || self.place_of(cell, chunk);
             let needed = match (self.elements, self.cache) {
-                (None, None) => self.needed_bytes(cell, chunk.task)?,
+                (None, None) => self.needed_bytes(cell, chunk.task)?.end,
                 _ => self.codec.decoded_bytes(),
             };
             let decoded = self
@@ -442,14 +441,95 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// How many bytes from the start of a decoded chunk the read takes elements from.
-    fn needed_bytes(&self, cell: u64, task: Task) -> Result<usize> {
-        let mut needed = 0;
+    /// What messages call a chunk.
+    fn place_of(&self, cell: u64, chunk: &FetchedChunk) -> String {
+        format!(
+            "{}, chunk {:?} (bytes {} to {})",
+            self.source.object_name(&self.plan.cell_coordinates(cell)),
+            self.plan.chunk_coordinates(cell, chunk.task),
+            chunk.extent.offset,
+            chunk.extent.end()
+        )
+    }
+
+    /// The bytes of a decoded chunk, from the first to the last that the read takes.
+    fn needed_bytes(&self, cell: u64, task: Task) -> Result<Range<usize>> {
+        let (mut start, mut end) = (usize::MAX, 0);
         self.plan.for_each_copy(cell, task, self.codec.strides(), |copy| {
-            needed = needed.max(copy.source_end(self.plan.item_size()));
+            let range = copy.source_range(self.plan.item_size());
+            (start, end) = (start.min(range.start), end.max(range.end));
             Ok(())
         })?;
-        Ok(needed)
+        Ok(start.min(end)..end)
+    }
+
+    /// True for a large chunk of elements with nothing but a checksum behind them, none of which is
+    /// to be kept: only the part that is needed has to be held in memory.
+    fn can_stream(&self, chunk: &FetchedChunk) -> bool {
+        self.elements.is_none()
+            && self.cache.is_none()
+            && chunk.skip == 0
+            && chunk.length >= 2 * PIECE_BYTES
+            && matches!(self.codec.chain().bytes.as_slice(), [BytesCodec::Crc32c])
+            && !self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Reads a chunk piece by piece and checks each while it is in the core's cache; keeps only what
+    /// the read needs. False, and nothing done, if the chunk is not in the page cache.
+    fn stream_chunk(
+        &self,
+        object: &dyn Object,
+        cell: u64,
+        chunk: &FetchedChunk,
+        buffers: &mut Buffers,
+    ) -> Result<bool> {
+        let damaged = |error| Error::corrupt(self.place_of(cell, chunk), error);
+        let expected = self.codec.decoded_bytes();
+        let payload = chunk.length - 4;
+        if payload != expected {
+            return Err(damaged(CodecError::Length { codec: "bytes", expected, found: payload }));
+        }
+        let needed = self.needed_bytes(cell, chunk.task)?;
+        grow(&mut buffers.fetched, needed.len());
+        grow(&mut buffers.piece, PIECE_BYTES);
+        let mut checksum = Crc32c::new();
+        let mut at = 0;
+        while at < payload {
+            let (inside, border) = match at {
+                at if at < needed.start => (false, needed.start),
+                at if at < needed.end => (true, needed.end),
+                _ => (false, payload),
+            };
+            let end = border.min(at + PIECE_BYTES).min(payload);
+            let piece = if inside {
+                &mut buffers.fetched[at - needed.start..end - needed.start]
+            } else {
+                &mut buffers.piece[..end - at]
+            };
+            let offset = chunk.extent.offset + at as u64;
+            if at > 0 {
+                self.fetch(object, offset, piece)?;
+            } else if object.read_resident(offset, piece)? < piece.len() {
+                return Ok(false);
+            }
+            checksum.update(piece);
+            at = end;
+        }
+        let mut stored = [0; 4];
+        self.fetch(object, chunk.extent.offset + payload as u64, &mut stored)?;
+        let (expected, found) = (u32::from_le_bytes(stored), checksum.finish());
+        if expected != found {
+            return Err(damaged(CodecError::Checksum { codec: "crc32c", expected, found }));
+        }
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(chunk.extent.length, Ordering::Relaxed);
+        self.chunks.fetch_add(1, Ordering::Relaxed);
+        self.plan.for_each_copy(cell, chunk.task, self.codec.strides(), |mut copy| {
+            copy.source_start -= i64::try_from(needed.start).unwrap_or(i64::MAX);
+            copy.tidy();
+            self.copy(&copy, &buffers.fetched[..needed.len()])
+        })?;
+        Ok(true)
     }
 
     fn copy_chunk(&self, cell: u64, task: Task, elements: &[u8]) -> Result<()> {
@@ -488,12 +568,58 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Pieces in which large chunks are read and checked: several fit a core's own cache.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// What one thread uses again from unit to unit.
 #[derive(Default)]
 struct Buffers {
     fetched: Vec<u8>,
+    piece: Vec<u8>,
     elements: Vec<u8>,
     scratch: Scratch,
+}
+
+impl Buffers {
+    fn bytes(&self) -> usize {
+        self.fetched.capacity()
+            + self.piece.capacity()
+            + self.elements.capacity()
+            + self.scratch.bytes()
+    }
+}
+
+/// Makes a buffer at least so long.
+fn grow(buffer: &mut Vec<u8>, length: usize) {
+    if buffer.len() < length {
+        buffer.resize(length, 0);
+    }
+}
+
+/// Buffers of earlier reads, a few: memory that is new costs a small read more than its bytes do.
+static KEPT: Mutex<Vec<Buffers>> = Mutex::new(Vec::new());
+const KEPT_MAX: usize = 4;
+const KEPT_BYTES_MAX: usize = 6 << 20;
+
+/// Buffers that go back to the kept ones when they are no longer used.
+struct Kept(Buffers);
+
+impl Kept {
+    fn take() -> Self {
+        // Never waits: a fork may have copied the lock as held by a thread that is not there.
+        Self(KEPT.try_lock().ok().and_then(|mut kept| kept.pop()).unwrap_or_default())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.0.bytes() <= KEPT_BYTES_MAX
+            && let Ok(mut kept) = KEPT.try_lock()
+            && kept.len() < KEPT_MAX
+        {
+            kept.push(std::mem::take(&mut self.0));
+        }
+    }
 }
 
 /// Counts a thread out, also if it panics.
