@@ -71,6 +71,10 @@ def test_a_dry_run_writes_nothing(source: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [source]
 
 
+# Cuts the large array into three regions, so that there is something to stop between.
+LAYOUT = bedform.Regular(chunks=(25, 50, 45), shards=(50, 100, 90))
+
+
 class StopError(Exception):
     """What the progress of a test raises to stop a conversion."""
 
@@ -89,13 +93,13 @@ def stop_after(steps: int) -> Any:
 
 def test_stopped_anywhere_it_is_invisible_and_goes_on(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.zarr"
-    arguments = {"memory": "4MiB"}
+    arguments: dict[str, Any] = {"memory": "1MiB", "layout": LAYOUT}
     for steps in range(1, 5):
         with pytest.raises(StopError):
-            convert(source, target, progress=stop_after(steps), **arguments)  # type: ignore[arg-type]
+            convert(source, target, progress=stop_after(steps), **arguments)
         assert not target.exists()
         assert leftovers(tmp_path) == [".a.zarr.bedform-partial"]
-    done = convert(source, target, verify=True, **arguments)  # type: ignore[arg-type]
+    done = convert(source, target, verify=True, **arguments)
     assert done.resumed_bytes > 0
     check_same(source, target)
     assert leftovers(tmp_path) == []
@@ -104,10 +108,10 @@ def test_stopped_anywhere_it_is_invisible_and_goes_on(source: Path, tmp_path: Pa
 def test_marks_without_their_store_are_not_believed(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.zarr"
     with pytest.raises(StopError):
-        convert(source, target, progress=stop_after(4))
+        convert(source, target, layout=LAYOUT, progress=stop_after(4))
     work = tmp_path / ".a.zarr.bedform-partial"
     (work / "store").rename(tmp_path / "elsewhere")
-    assert convert(source, target, verify=True).resumed_bytes == 0
+    assert convert(source, target, layout=LAYOUT, verify=True).resumed_bytes == 0
     check_same(source, target)
 
 
