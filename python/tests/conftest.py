@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 # How long property tests search: BEDFORM_TESTS is "default", "ci" or "nightly"; the Rust ones obey
 # it too. A shared machine pauses, so no example has a deadline.
-for _name, _examples in (("default", 60), ("ci", 200), ("nightly", 5000)):
+for _name, _examples in (("default", 150), ("ci", 500), ("nightly", 5000)):
     hypothesis.settings.register_profile(
         _name,
         deadline=None,
         max_examples=_examples,
         derandomize=_name != "nightly",
         database=None,
+        phases=[phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain],
         suppress_health_check=[
             hypothesis.HealthCheck.too_slow,
             hypothesis.HealthCheck.function_scoped_fixture,
