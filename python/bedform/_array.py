@@ -269,16 +269,25 @@ class Array(BasicReads):
 
     def _converted(self, value: Any) -> AnyArray:
         """``value`` as elements of this array; only conversions that NumPy's assignment makes."""
-        data = np.asarray(value)
+        try:
+            data = np.asarray(value)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{self.path} holds {self._dtype}: {error}") from None
         if self._text:
             return data.astype(object)
-        if data.dtype.kind in "OSU" and data.size:
+        # Plain objects whose type NumPy only guesses are converted below, or refused by it.
+        plain = not hasattr(value, "dtype")
+        if data.dtype.kind in ("SU" if plain else "OSUT") and data.size:
             raise InvalidArgumentError(f"{self.path} holds {self._dtype}, not {data.dtype}")
         if data.dtype.kind == "c" and self._dtype.kind != "c":
             raise InvalidArgumentError(
                 f"{self.path} holds {self._dtype}: the imaginary part is lost"
             )
-        return data.astype(self._dtype, copy=False)
+        try:
+            # From the value itself: a list of large integers is one of floats to NumPy.
+            return np.asarray(value if plain else data, dtype=self._dtype)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"{self.path} holds {self._dtype}: {error}") from None
 
     def _elements(self, data: AnyArray) -> Any:
         if self._text:
