@@ -49,7 +49,7 @@ def random_values(shape: Sequence[int], dtype: Any, seed: int) -> np.ndarray[Any
         values.reshape(-1)[:] = [WORDS[at] for at in generator.integers(0, 7, values.size)]
         return values
     kind = np.dtype(dtype)
-    if kind == bool:
+    if kind.kind == "b":
         return generator.integers(0, 2, tuple(shape)).astype(bool)
     count = int(np.prod(shape, dtype=np.int64))
     raw = generator.integers(0, 256, count * kind.itemsize, dtype=np.uint8)

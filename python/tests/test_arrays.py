@@ -235,7 +235,7 @@ def test_large_integers_as_fill_values_keep_every_digit(store: bedform.Store) ->
 # Attributes, groups, deletion ---------------------------------------------------------------------
 
 ATTRIBUTES = {
-    "text": "\u00fc\u4e2d \n \" \\ / \U0001f600",
+    "text": '\u00fc\u4e2d \n " \\ / \U0001f600',
     "": "an empty name",
     "number": 1.5,
     "large": 2**53 + 1,
@@ -364,7 +364,9 @@ def test_what_was_cut_off_does_not_come_back_when_an_array_grows(store: bedform.
         array[...] = new
         array.resize((3, 2))
         array.resize((8, 9))
-        expected = np.full((8, 9), 0 if dtype == "i4" else "", dtype="i4" if dtype == "i4" else object)
+        expected = np.full(
+            (8, 9), 0 if dtype == "i4" else "", dtype="i4" if dtype == "i4" else object
+        )
         expected[:3, :2] = new
         assert_same(array[...], expected)
         with pytest.raises(bedform.InvalidArgumentError):

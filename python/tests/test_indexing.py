@@ -90,7 +90,7 @@ def value_for(data: st.DataObject, shape: tuple[int, ...], dtype: Any) -> Any:
     cut = cut[data.draw(st.integers(0, len(cut))) :] if data.draw(st.booleans()) else cut
     if data.draw(st.integers(0, 5)) == 0:
         cut = [1, *cut] if cut and len(cut) == len(shape) else cut
-    name = "str" if dtype == object else dtype
+    name = "str" if dtype.kind == "O" else dtype
     value = random_values(cut, name, data.draw(st.integers(0, 2**31)))
     return value[()] if value.ndim == 0 else value
 
@@ -152,9 +152,7 @@ def outer(values: Values, key: tuple[Any, ...]) -> Any:
 
 
 @given(st.data())
-def test_an_orthogonal_index_reads_and_writes_axis_by_axis(
-    root: Path, data: st.DataObject
-) -> None:
+def test_an_orthogonal_index_reads_and_writes_axis_by_axis(root: Path, data: st.DataObject) -> None:
     array, values = data.draw(twins(root))
     values = values.copy()
     for _ in range(4):
@@ -180,9 +178,7 @@ def point_oracle(values: Values, key: tuple[Any, ...]) -> Any:
 
 
 @given(st.data())
-def test_a_point_index_reads_and_writes_point_by_point(
-    root: Path, data: st.DataObject
-) -> None:
+def test_a_point_index_reads_and_writes_point_by_point(root: Path, data: st.DataObject) -> None:
     array, values = data.draw(twins(root))
     values = values.copy()
     full = data.draw(st.sampled_from([(), (3,), (2, 4), (0,), (1, 3)]))
@@ -273,7 +269,7 @@ def test_values_that_do_not_broadcast_are_refused_and_nothing_is_written(
     cube: bedform.Array, key: Any, shape: tuple[int, ...]
 ) -> None:
     before = cube[...]
-    with pytest.raises(ValueError, match="broadcast|shape"):
+    with pytest.raises(ValueError, match="cannot be broadcast"):
         cube[key] = np.zeros(shape)
     assert_same(cube[...], before)
 
