@@ -107,7 +107,7 @@ class BasicReads:
         self._fill(selected, buffer)
         if out is not None:
             return out
-        if selected.result == () and scalar:
+        if selected.scalar and scalar:
             return buffer.reshape(())[()]
         return buffer.reshape(selected.result)
 
@@ -223,7 +223,7 @@ class Array(BasicReads):
         self, selected: _selection.Selected, out: AnyArray | None, *, scalar: bool
     ) -> Any:
         texts = engine_call(self._inner.read_text)(selected.engine)
-        if selected.result == () and scalar and out is None:
+        if selected.scalar and scalar and out is None:
             return texts[0]
         values = np.empty(len(texts), dtype=object)
         values[:] = texts
@@ -253,21 +253,41 @@ class Array(BasicReads):
         self._set(_selection.basic(key, self.shape), value)
 
     def _set(self, selected: _selection.Selected, value: Any) -> None:
-        data = np.broadcast_to(self._converted(value), selected.result)
+        data = self._converted(value)
+        # As in NumPy, leading axes of length 1 are dropped where there are too many.
+        extra = data.shape[: max(0, data.ndim - len(selected.result))]
+        if set(extra) == {1}:
+            data = data.reshape(data.shape[len(extra) :])
+        try:
+            data = np.broadcast_to(data, selected.result)
+        except ValueError:
+            raise InvalidArgumentError(
+                f"{self.path}: values of shape {data.shape} cannot be broadcast to the "
+                f"selection {selected.result}"
+            ) from None
         engine_call(self._inner.write)(selected.engine, self._elements(data))
 
     def _converted(self, value: Any) -> AnyArray:
         """``value`` as elements of this array; only conversions that NumPy's assignment makes."""
-        data = np.asarray(value)
+        try:
+            data = np.asarray(value)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{self.path} holds {self._dtype}: {error}") from None
         if self._text:
             return data.astype(object)
-        if data.dtype.kind in "OSU" and data.size:
+        # Plain objects whose type NumPy only guesses are converted below, or refused by it.
+        plain = not hasattr(value, "dtype")
+        if data.dtype.kind in ("SU" if plain else "OSUT") and data.size:
             raise InvalidArgumentError(f"{self.path} holds {self._dtype}, not {data.dtype}")
         if data.dtype.kind == "c" and self._dtype.kind != "c":
             raise InvalidArgumentError(
                 f"{self.path} holds {self._dtype}: the imaginary part is lost"
             )
-        return data.astype(self._dtype, copy=False)
+        try:
+            # From the value itself: a list of large integers is one of floats to NumPy.
+            return np.asarray(value if plain else data, dtype=self._dtype)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"{self.path} holds {self._dtype}: {error}") from None
 
     def _elements(self, data: AnyArray) -> Any:
         if self._text:
@@ -285,7 +305,9 @@ class Array(BasicReads):
             The other axes do not fit.
         """
         data = self._converted(values)
-        part = (self._inner, axis % max(self.ndim, 1), list(data.shape), self._elements(data))
+        if not -self.ndim <= axis < self.ndim:
+            raise InvalidArgumentError(f"{self.path} has {self.ndim} axes, none is {axis}")
+        part = (self._inner, axis % self.ndim, list(data.shape), self._elements(data))
         return engine_call(self._store._inner.append)([part])[0]
 
     def resize(self, shape: Sequence[int]) -> None:

@@ -387,7 +387,7 @@ class ForeignArray(BasicReads):
         if out is not None:
             out[...] = values
             return out
-        return values[()] if selected.result == () and scalar else values
+        return values[()] if selected.scalar and scalar else values
 
     def explain(self, selection: Any = ...) -> Any:
         """The plan of a read: what would be fetched, at what price. Reads nothing."""

@@ -228,7 +228,7 @@ class Group:
         if kind == "group" and path:
             return Group(self._store, path)
         known = ", ".join(sorted(self)) or "nothing"
-        raise NotFoundError(f"no array or group {name!r} in {self}: it has {known}")
+        raise NotFoundError(f"no array or group {name!r} in {self._where()}: it has {known}")
 
     def __delitem__(self, name: str) -> None:
         engine_call(self._store._inner.delete)(self._join(name))
@@ -350,8 +350,12 @@ class Group:
             "attributes": json.loads(_json.dump_attributes(attributes)),
         }
 
+    def _where(self) -> str:
+        root = self._store.store_path
+        return f"{root}/{self._path}" if self._path else root
+
     def __repr__(self) -> str:
-        return f"<bedform.Group {self._path!r} of {self._store._path}>"
+        return f"<bedform.Group {self._path!r} of {self._store.store_path}>"
 
 
 class Store(Group):
@@ -465,18 +469,33 @@ def _zarr_name(kind: np.dtype[Any]) -> str:
 
 
 def _fill(value: Any, kind: np.dtype[Any]) -> Any:
+    """The fill value as Zarr metadata have it, every bit of a NaN included."""
     if value is None:
         return None
     if kind.kind in "OUT":
         return str(value)
-    if kind.kind == "b":
-        return bool(value)
-    scalar = np.asarray(value).astype(kind)
-    if kind.kind in "iu":
-        if scalar != value:
-            raise InvalidArgumentError(f"the fill value {value!r} is none of {kind}")
-        return int(scalar)
-    return _json._plain(scalar.item())
+    given = np.asarray(value)
+    fits = given.ndim == 0 and given.dtype.kind in ("biufc" if kind.kind == "c" else "biuf")
+    plain = given.item() if fits else None
+    if fits and kind.kind in "biu":
+        low, high = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+        if low <= plain <= high and plain == int(plain):
+            return bool(plain) if kind.kind == "b" else int(plain)
+        fits = False
+    if not fits:
+        raise InvalidArgumentError(f"the fill value {value!r} is none of {kind}")
+    with np.errstate(all="ignore"):
+        element = given.astype(kind)
+    if kind.kind == "c":
+        return [_fill_word(element.real), _fill_word(element.imag)]
+    return _fill_word(element)
+
+
+def _fill_word(element: np.ndarray[Any, Any]) -> Any:
+    if np.isnan(element):
+        bits = element.view(f"u{element.dtype.itemsize}").item()
+        return f"0x{bits:0{element.dtype.itemsize * 2}x}"
+    return _json._plain(element.item())
 
 
 def _auto(

@@ -7,7 +7,7 @@ use bedform::{Elements, ReadStatistics, WriteStatistics};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::error::raise;
 use crate::selection::parse;
@@ -203,10 +203,11 @@ impl BytesOwner {
 
 impl Data {
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        if let Ok(texts) = object.extract::<Vec<Bound<'_, PyString>>>() {
+        // A list alone: an empty buffer is a sequence of texts, too.
+        if let Ok(texts) = object.cast::<PyList>() {
             let texts = texts
                 .iter()
-                .map(|text| text.to_str().map(str::to_owned))
+                .map(|text| Ok(text.cast::<PyString>()?.to_str()?.to_owned()))
                 .collect::<PyResult<Vec<String>>>()?;
             return Ok(Self::Text(texts));
         }
