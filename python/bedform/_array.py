@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -30,6 +31,8 @@ class BasicReads:
     path: str
 
     def __init__(self) -> None:
+        # The last read: its selection, its counts, its seconds.
+        self._last: tuple[Any, tuple[int, ...], float] | None = None
         self.oindex = OrthogonalIndex(self)
         self.vindex = PointIndex(self)
 
@@ -111,6 +114,16 @@ class BasicReads:
             return buffer.reshape(())[()]
         return buffer.reshape(selected.result)
 
+    def _measured(self, selected: _selection.Selected) -> dict[str, Any]:
+        """What the last read did, if it was of this selection."""
+        # As text: arrays of positions have no equality of their own.
+        if self._last is None or repr(self._last[0]) != repr(selected.engine):
+            return {}
+        _, counts, seconds = self._last
+        names = ("objects", "requests", "bytes", "chunks", "waits")
+        measured = {f"measured_{name}": count for name, count in zip(names, counts, strict=True)}
+        return measured | {"measured_seconds": seconds}
+
     def _check_out(self, selected: _selection.Selected, out: AnyArray) -> None:
         if out.dtype != self.dtype or out.shape != selected.result:
             raise InvalidArgumentError(
@@ -133,6 +146,7 @@ class Array(BasicReads):
         self._store = store
         self._inner = inner
         self.path = inner.path
+        self._read = engine_call(inner.read)
         self._facts: dict[str, Any] = _json.load(engine_call(inner.describe)())
         self._dtype = np.dtype(self._facts["numpy"])
         self._text = self._dtype.hasobject
@@ -217,7 +231,10 @@ class Array(BasicReads):
 
     def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
         # A view as bytes: the buffer protocol does not know every type.
-        engine_call(self._inner.read)(selected.engine, buffer.reshape(-1).view(np.uint8))
+        target = buffer.reshape(-1).view(np.uint8)
+        began = time.perf_counter()
+        counts = self._read(selected.engine, target)
+        self._last = (selected.engine, counts, time.perf_counter() - began)
 
     def _get_text(
         self, selected: _selection.Selected, out: AnyArray | None, *, scalar: bool
@@ -236,6 +253,9 @@ class Array(BasicReads):
     def explain(self, selection: Any = ...) -> Explanation:
         """The plan of a read: what would be fetched, at what price. Reads no chunk.
 
+        If the array's last read was of this selection, what it did and took stands beside the
+        prediction.
+
         Examples
         --------
         >>> import bedform as bf, numpy as np, tempfile
@@ -245,7 +265,8 @@ class Array(BasicReads):
         1
         """
         selected = _selection.basic(selection, self.shape)
-        return Explanation(_json.load(engine_call(self._inner.explain)(selected.engine)))
+        plan: dict[str, Any] = _json.load(engine_call(self._inner.explain)(selected.engine))
+        return Explanation(plan | self._measured(selected))
 
     # Writing --------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -349,7 +350,9 @@ class ForeignArray(BasicReads):
         assert self._inner is not None  # noqa: S101 - native variables do not come here
         target = buffer.reshape(-1).view(np.uint8)
         try:
-            engine_call(self._inner.read)(selected.engine, target)
+            began = time.perf_counter()
+            counts = engine_call(self._inner.read)(selected.engine, target)
+            self._last = (selected.engine, counts, time.perf_counter() - began)
         except ConflictError:
             if self._store._options["freshness"] != "read":
                 raise
@@ -396,7 +399,8 @@ class ForeignArray(BasicReads):
         if self._inner is None:
             return Explanation({"array": self.path, "native": self._native})
         selected = _selection.basic(selection, self.shape)
-        return Explanation(json.loads(engine_call(self._inner.explain)(selected.engine)))
+        plan: dict[str, Any] = json.loads(engine_call(self._inner.explain)(selected.engine))
+        return Explanation(plan | self._measured(selected))
 
     def _pieces(self) -> Iterator[Any]:
         """Keys that cover the variable, each about 64 MiB."""

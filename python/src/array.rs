@@ -134,7 +134,8 @@ impl Array {
         Ok(metadata.fill_value.bytes().to_vec())
     }
 
-    /// Fills `buffer` with `selection`; gives (objects, requests, bytes, chunks, waits).
+    /// Fills `buffer` with `selection`, which was made for the shape that `shape()` gave last; gives
+    /// (objects, requests, bytes, chunks, waits).
     fn read(
         &self,
         py: Python<'_>,
@@ -143,7 +144,7 @@ impl Array {
     ) -> PyResult<ReadCounts> {
         let selection = parse(selection)?;
         let mut bytes = Bytes::of(buffer, true)?;
-        py.detach(|| self.inner.read(&selection, bytes.get_mut(), &interrupted()))
+        py.detach(|| self.inner.read_as_known(&selection, bytes.get_mut(), &interrupted()))
             .map(counts)
             .map_err(|error| stopped(py, error))
     }

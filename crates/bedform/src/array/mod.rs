@@ -148,12 +148,17 @@ impl Array {
     /// What is known of the array, looked up again if the store's freshness asks for it and another
     /// writer (or another handle) has changed it.
     pub(crate) fn state(&self) -> Result<Arc<ArrayState>> {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let state = self.known();
         let current = match &state.source {
             Some(source) => self.shared.documents.is_current(&self.shared, source)?,
             None => true,
         };
         if current { Ok(state) } else { self.reload() }
+    }
+
+    /// What was known of the array when it was last looked up.
+    pub(crate) fn known(&self) -> Arc<ArrayState> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What storage has on the array now.
