@@ -476,7 +476,7 @@ def _fill(value: Any, kind: np.dtype[Any]) -> Any:
         return str(value)
     given = np.asarray(value)
     fits = given.ndim == 0 and given.dtype.kind in ("biufc" if kind.kind == "c" else "biuf")
-    plain = given.item() if fits else None
+    plain: Any = given.item() if fits else None
     if fits and kind.kind in "biu":
         low, high = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
         if low <= plain <= high and plain == int(plain):
