@@ -223,24 +223,9 @@ proptest! {
 /// Merging neighbours must not make buffers that grow with the read.
 #[test]
 fn no_request_is_larger_than_two_mebibytes_however_much_is_read() {
-    for (codecs, checksum) in [(vec![], false), (vec![], true)] {
-        let new = NewArray {
-            shape: vec![64, 256, 256],
-            data_type: bedform_format::DataType::Float32,
-            layout: bedform::ArrayLayout {
-                chunk_shape: vec![16, 64, 64],
-                shard_shape: vec![64, 256, 256],
-                order: Order::Hilbert,
-                codecs,
-                transpose: None,
-                checksum,
-            },
-            fill_value: bedform_format::metadata::FillValue::zero(
-                bedform_format::DataType::Float32,
-            ),
-            dimension_names: None,
-            attributes: serde_json::Map::new(),
-        };
+    for checksum in [false, true] {
+        let mut new = plain(vec![64, 256, 256], vec![16, 64, 64], vec![64, 256, 256]);
+        new.layout.checksum = checksum;
         let (storage, _) = created(&new, &[]);
         let store = {
             let mut options = OpenOptions::default();
@@ -262,5 +247,51 @@ fn no_request_is_larger_than_two_mebibytes_however_much_is_read() {
         let requests = events.iter().filter(is_read).count();
         assert!((9..=11).contains(&requests), "{requests}");
         assert_eq!(storage.bytes_read_again(), []);
+    }
+}
+
+/// A union of boxes that overlap inside a chunk stored as it is was read box by box, the shared
+/// bytes once for each box.
+#[test]
+fn boxes_of_a_union_that_share_bytes_share_a_request() {
+    let new = plain(vec![8], vec![8], vec![8]);
+    let (storage, _) = created(&new, &[]);
+    let store = {
+        let mut options = OpenOptions::default();
+        options.writable = true;
+        Store::open(Arc::new(storage.clone()), options).unwrap()
+    };
+    let elements: Vec<u8> = (0..32).collect();
+    let array = store.array(&path()).unwrap();
+    array.write(&Selection::all(&[8]), bedform::Elements::Bytes(&elements), &|| false).unwrap();
+    let region = |start, length| bedform_geometry::Region::new(vec![start], vec![length]).unwrap();
+    let union = Selection::Union(vec![region(2, 4), region(1, 3), region(0, 7)]);
+    let array = reader(&storage, 0);
+    let requests = array.explain(&union).unwrap()["requests"].as_u64();
+    storage.clear();
+    let found = read(&array, new.data_type, &union).concat();
+    assert_eq!(found, [&elements[8..24], &elements[4..16], &elements[..28]].concat());
+    assert_eq!(storage.bytes_read_again(), []);
+    // One for the index, one for the elements.
+    assert_eq!(requests, Some(2));
+}
+
+/// Elements of 32 bits, stored as they are.
+fn plain(shape: Vec<u64>, chunk_shape: Vec<u64>, shard_shape: Vec<u64>) -> NewArray {
+    let data_type = bedform_format::DataType::Float32;
+    NewArray {
+        shape,
+        data_type,
+        layout: bedform::ArrayLayout {
+            chunk_shape,
+            shard_shape,
+            order: Order::Hilbert,
+            codecs: vec![],
+            transpose: None,
+            checksum: false,
+        },
+        fill_value: bedform_format::metadata::FillValue::zero(data_type),
+        dimension_names: None,
+        attributes: serde_json::Map::new(),
     }
 }
