@@ -118,6 +118,10 @@ class Array:
         facts["bytes"] = self.size * (self._dtype.itemsize if not self._text else 0)
         return facts
 
+    def document(self) -> dict[str, Any]:
+        """The metadata document: of Zarr v3 ``zarr.json``, of v2 ``.zarray``."""
+        return cast("dict[str, Any]", _json.load(engine_call(self._inner.document)()))
+
     def __repr__(self) -> str:
         return f"<bedform.Array {self.path!r} {self.shape} {self._facts['dtype']}>"
 
@@ -229,7 +233,7 @@ class Array:
         data = np.asarray(value)
         if self._text:
             return data.astype(object)
-        if data.dtype.kind in "OSU" and data.size:
+        if data.dtype.kind in "OSU" and data.size and data.dtype.kind != self._dtype.kind:
             raise InvalidArgumentError(f"{self.path} holds {self._dtype}, not {data.dtype}")
         if data.dtype.kind == "c" and self._dtype.kind != "c":
             raise InvalidArgumentError(f"{self.path} holds {self._dtype}: the imaginary part is lost")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -413,9 +414,12 @@ def _reopen(path: str, options: dict[str, Any]) -> Store:
     return Store(engine_call(_internal.Store.open)(path, **options), path, options)
 
 
-def _zarr_name(kind: np.dtype[Any]) -> str:
+def _zarr_name(kind: np.dtype[Any]) -> Any:
     if kind.kind in "OUT":
         return "string"
+    if kind.kind == "S" and kind.itemsize:
+        configuration = {"length_bytes": kind.itemsize}
+        return {"name": "null_terminated_bytes", "configuration": configuration}
     if kind.kind in "biufc":
         return _ZARR_NAMES.get(kind.name, kind.name)
     raise InvalidArgumentError(
@@ -428,6 +432,8 @@ def _fill(value: Any, kind: np.dtype[Any]) -> Any:
         return None
     if kind.kind in "OUT":
         return str(value)
+    if kind.kind == "S":
+        return base64.standard_b64encode(bytes(value)).decode()
     if kind.kind == "b":
         return bool(value)
     scalar = np.asarray(value).astype(kind)

@@ -7,7 +7,7 @@ use bedform::{Elements, ReadStatistics, WriteStatistics};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::error::raise;
 use crate::selection::parse;
@@ -208,7 +208,9 @@ impl BytesOwner {
 
 impl Data {
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        if let Ok(texts) = object.extract::<Vec<Bound<'_, PyString>>>() {
+        // An empty buffer would pass for an empty list of texts.
+        if object.is_instance_of::<PyList>() {
+            let texts = object.extract::<Vec<Bound<'_, PyString>>>()?;
             let texts = texts
                 .iter()
                 .map(|text| text.to_str().map(str::to_owned))

@@ -1,0 +1,178 @@
+"""Data sets as variables to be stored, encoded by xarray's own machinery as ``to_zarr`` does it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bedform import _json
+from bedform._errors import InvalidArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from xarray import Dataset, Variable
+
+    from bedform._store import Group
+
+# What an encoding may say of a new array; the rest is for the conventions.
+_KEYS = {
+    "chunks",
+    "shards",
+    "compressors",
+    "filters",
+    "serializer",
+    "fill_value",
+    "cache_metadata",
+    "write_empty_chunks",
+}
+_IGNORED = {"source", "original_shape", "preferred_chunks"}
+
+
+@dataclass
+class Encoded:
+    """A variable as it is stored: raw values, attributes, fill value, wishes for its layout."""
+
+    name: str
+    variable: Variable
+    attributes: dict[str, Any]
+    fill_value: Any
+    #: The encoding was given for this call, not inherited from where the data come from.
+    demanded: bool
+    encoding: dict[str, Any] = field(default_factory=dict)
+
+
+def check_names(dataset: Dataset) -> None:
+    """Fail unless every name and attribute name can be stored."""
+    for name in [*dataset.variables, *dataset.attrs, *dataset.dims]:
+        if not isinstance(name, str):
+            raise TypeError(f"{name!r} cannot be stored as a name: it is no text")
+        if not name:
+            raise InvalidArgumentError("an empty name cannot be stored")
+
+
+def split(
+    dataset: Dataset, encoding: Mapping[Hashable, Mapping[str, Any]]
+) -> tuple[dict[str, Variable], dict[str, Any]]:
+    """The variables of a data set with their encodings, and its attributes with ``coordinates``."""
+    from xarray import conventions
+
+    variables, attributes = conventions.encode_dataset_coordinates(dataset)
+    unknown = [str(name) for name in encoding if name not in variables]
+    if unknown:
+        raise InvalidArgumentError(f"encoding names {', '.join(unknown)}, which are no variables")
+    for name, wishes in encoding.items():
+        variables[name].encoding = dict(wishes)
+    return {str(name): variable for name, variable in variables.items()}, dict(attributes)
+
+
+def existing_encodings(group: Group, names: list[str]) -> dict[str, Variable]:
+    """The stored variables, decoded, so that new values can be encoded exactly as they were."""
+    from xarray import conventions
+
+    from bedform.xarray_backend import BedformDataStore
+
+    store = BedformDataStore(group)
+    raw = {name: store.open_variable(group[name]) for name in names}
+    decoded, _, _ = conventions.decode_cf_variables(raw, {})
+    return {str(name): variable for name, variable in decoded.items()}
+
+
+def encode(name: str, variable: Variable, *, demanded: bool) -> Encoded:
+    """Encode one variable by the CF conventions."""
+    encoded = _encode_cf(variable, name)
+    attributes = dict(encoded.attrs)
+    encoding = {key: value for key, value in encoded.encoding.items() if key not in _IGNORED}
+    fill_value = encoding.pop("fill_value", None)
+    if fill_value is None and encoded.dtype.kind == "f":
+        fill_value = np.nan
+    if "_FillValue" in attributes:
+        missing = attributes.pop("_FillValue")
+        if missing is not None:
+            attributes["_FillValue"] = _encode_fill(missing, encoded.dtype, name)
+    if encoding.get("_FillValue") is not None:
+        raise InvalidArgumentError(f"{name}: Zarr has no _FillValue in encoding for {encoded.dtype}")
+    encoding.pop("_FillValue", None)
+    unknown = sorted(set(encoding) - _KEYS)
+    if demanded and unknown:
+        raise InvalidArgumentError(f"{name}: unexpected encoding: {', '.join(unknown)}")
+    return Encoded(
+        name,
+        encoded,
+        plain_attributes(attributes, name),
+        fill_value,
+        demanded,
+        {key: value for key, value in encoding.items() if key in _KEYS},
+    )
+
+
+def _encode_cf(variable: Variable, name: str) -> Variable:
+    from xarray.backends.zarr import encode_zarr_variable
+
+    options: dict[str, Any] = {}
+    if "zarr_format" in inspect.signature(encode_zarr_variable).parameters:
+        options["zarr_format"] = 3
+    encoded: Variable = encode_zarr_variable(variable, name=name, **options)
+    if encoded.dtype.kind not in "biufcSUTO":
+        raise UnsupportedError(f"{name}: {encoded.dtype} cannot be stored in Zarr")
+    return encoded
+
+
+def _encode_fill(value: Any, dtype: np.dtype[Any], name: str) -> Any:
+    from xarray.backends.zarr import FillValueCoder
+
+    try:
+        return FillValueCoder.encode(value, dtype)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"{name}: _FillValue {value!r} of {dtype}: {error}") from None
+
+
+def plain_attributes(attributes: Mapping[Any, Any], owner: str) -> dict[str, Any]:
+    """Attributes as JSON has them; the error for others names attribute and owner."""
+    plain: dict[str, Any] = {}
+    for name, value in attributes.items():
+        try:
+            plain[str(name)] = _json._plain(value)
+        except TypeError as error:
+            raise TypeError(f"invalid attribute {name!r} of {owner}: {error}") from None
+    return plain
+
+
+def check_fits(
+    name: str,
+    existing: Variable,
+    new: Variable,
+    region: Mapping[str, slice],
+    append_dim: str | None,
+) -> Variable:
+    """Bring ``new`` into the order of the stored dimensions; fail unless its sizes fit."""
+    if new.dims != existing.dims:
+        if set(new.dims) != set(existing.dims):
+            raise InvalidArgumentError(
+                f"variable {name!r} is stored with the dimensions {existing.dims}, not {new.dims}"
+            )
+        new = new.transpose(*existing.dims)
+    for dim, size in existing.sizes.items():
+        if dim == append_dim:
+            continue
+        wanted = size
+        if str(dim) in region:
+            wanted = len(range(*region[str(dim)].indices(size)))
+        if new.sizes[dim] != wanted:
+            raise InvalidArgumentError(
+                f"variable {name!r} has {new.sizes[dim]} along {dim!r}, the store has {wanted} there; "
+                "append with append_dim=, or write a part with region="
+            )
+    return new
+
+
+def check_type(name: str, existing: Variable, new: Variable) -> None:
+    """Fail if fixed-size text would be cut, or a kind of values become another."""
+    if new.dtype.kind in "biufcMmO" or (new.dtype.kind in "SUT" and existing.dtype.kind in "OT"):
+        return
+    if new.dtype != existing.dtype:
+        raise InvalidArgumentError(
+            f"variable {name!r} is stored as {existing.dtype}, the new values are {new.dtype}"
+        )
