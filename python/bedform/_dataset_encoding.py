@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bedform import _json
-from bedform._errors import InvalidArgumentError, UnsupportedError
+from bedform._errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     from xarray import Dataset, Variable
@@ -28,6 +28,8 @@ _KEYS = {
     "cache_metadata",
     "write_empty_chunks",
 }
+# xarray's name on storage for the variable without one.
+UNNAMED = "__values__"
 _IGNORED = {"source", "original_shape", "preferred_chunks"}
 
 
@@ -47,10 +49,10 @@ class Encoded:
 def check_names(dataset: Dataset) -> None:
     """Fail unless every name and attribute name can be stored."""
     for name in [*dataset.variables, *dataset.attrs, *dataset.dims]:
-        if not isinstance(name, str):
-            raise TypeError(f"{name!r} cannot be stored as a name: it is no text")
-        if not name:
-            raise InvalidArgumentError("an empty name cannot be stored")
+        if not isinstance(name, str) and (name is not None or name in dataset.attrs):
+            raise TypeError(f"the name {name!r} cannot be stored; it must be a string or None")
+        if name == "":
+            raise InvalidArgumentError("the name '' cannot be stored; a string must be length 1 or longer")
 
 
 def split(
@@ -59,13 +61,17 @@ def split(
     """The variables of a data set with their encodings, and its attributes with ``coordinates``."""
     from xarray import conventions
 
+    for name, wishes in encoding.items():
+        if not isinstance(wishes, Mapping):
+            raise InvalidArgumentError(f"encoding[{name!r}] must be castable to a dictionary")
     variables, attributes = conventions.encode_dataset_coordinates(dataset)
     unknown = [str(name) for name in encoding if name not in variables]
     if unknown:
-        raise InvalidArgumentError(f"encoding names {', '.join(unknown)}, which are no variables")
+        raise NotFoundError(f"encoding names {', '.join(unknown)}, which are no variables")
     for name, wishes in encoding.items():
         variables[name].encoding = dict(wishes)
-    return {str(name): variable for name, variable in variables.items()}, dict(attributes)
+    named = {UNNAMED if n is None else str(n): variable for n, variable in variables.items()}
+    return named, dict(attributes)
 
 
 def existing_encodings(group: Group, names: list[str]) -> dict[str, Variable]:
@@ -136,7 +142,8 @@ def plain_attributes(attributes: Mapping[Any, Any], owner: str) -> dict[str, Any
         try:
             plain[str(name)] = _json._plain(value)
         except TypeError as error:
-            raise TypeError(f"invalid attribute {name!r} of {owner}: {error}") from None
+            message = f"Invalid attribute in Dataset.attrs: {name!r} of {owner}: {error}"
+            raise TypeError(message) from None
     return plain
 
 
@@ -151,7 +158,8 @@ def check_fits(
     if new.dims != existing.dims:
         if set(new.dims) != set(existing.dims):
             raise InvalidArgumentError(
-                f"variable {name!r} is stored with the dimensions {existing.dims}, not {new.dims}"
+                f"variable {name!r} already exists with different dimension names: "
+                f"{existing.dims} in the store, {new.dims} in the data set"
             )
         new = new.transpose(*existing.dims)
     for dim, size in existing.sizes.items():
@@ -162,8 +170,8 @@ def check_fits(
             wanted = len(range(*region[str(dim)].indices(size)))
         if new.sizes[dim] != wanted:
             raise InvalidArgumentError(
-                f"variable {name!r} has {new.sizes[dim]} along {dim!r}, the store has {wanted} there; "
-                "append with append_dim=, or write a part with region="
+                f"variable {name!r} already exists with different dimension sizes: {wanted} along "
+                f"{dim!r}, not {new.sizes[dim]}; append with append_dim=, or write a part with region="
             )
     return new
 
@@ -174,5 +182,6 @@ def check_type(name: str, existing: Variable, new: Variable) -> None:
         return
     if new.dtype != existing.dtype:
         raise InvalidArgumentError(
-            f"variable {name!r} is stored as {existing.dtype}, the new values are {new.dtype}"
+            f"Mismatched dtypes for variable {name!r}: {existing.dtype} in the store, {new.dtype} in "
+            "the data set"
         )

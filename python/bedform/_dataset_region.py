@@ -22,7 +22,7 @@ def resolve(dataset: Dataset, region: Any, group: Group) -> tuple[dict[str, slic
     """
     wanted = dict.fromkeys(dataset.dims, "auto") if region == "auto" else region
     if not isinstance(wanted, Mapping):
-        raise TypeError(f"region must be 'auto' or a dictionary, not {type(region).__name__}")
+        raise TypeError(f"region must be a dict or 'auto', not {type(region).__name__}")
     slices: dict[str, slice] = {}
     for dim, part in wanted.items():
         if dim not in dataset.dims:
@@ -33,7 +33,7 @@ def resolve(dataset: Dataset, region: Any, group: Group) -> tuple[dict[str, slic
     beside = [str(n) for n, v in dataset.variables.items() if not set(slices).intersection(v.dims)]
     if slices and beside:
         raise InvalidArgumentError(
-            f"{', '.join(beside)} have no dimension of the region; leave them out with "
+            f"all variables to write must have a dimension in common with the region; leave out with "
             f"dataset.drop_vars({beside!r})"
         )
     for dim in slices:
@@ -44,9 +44,9 @@ def resolve(dataset: Dataset, region: Any, group: Group) -> tuple[dict[str, slic
 
 def _check(dim: str, part: Any) -> None:
     if not isinstance(part, slice):
-        raise TypeError(f"region[{dim!r}] must be a slice or 'auto', not {part!r}")
+        raise TypeError(f"parts of region must be slice objects or 'auto', not {part!r}")
     if part.step not in {1, None}:
-        raise InvalidArgumentError(f"region[{dim!r}] has the step {part.step}; only 1 can be written")
+        raise InvalidArgumentError(f"step on all slices in region must be 1 or None, not {part.step}")
 
 
 def _stored_index(dim: str, group: Group, part: slice) -> Any:

@@ -214,9 +214,11 @@ def _choose_mode(mode: Mode | None, append_dim: str | None, region: Any) -> Mode
     if mode not in ("w", "w-", "a", "a-", "r+"):
         raise InvalidArgumentError(f"mode must be 'w', 'w-', 'a', 'a-' or 'r+', not {mode!r}")
     if append_dim is not None and mode not in ("a", "a-"):
-        raise InvalidArgumentError(f"append_dim needs mode 'a' or 'a-', not {mode!r}")
+        raise InvalidArgumentError(f"cannot set append_dim unless mode='a' or mode=None, not {mode!r}")
     if region is not None and mode not in ("a", "a-", "r+"):
-        raise InvalidArgumentError(f"region needs mode 'r+', 'a' or 'a-', not {mode!r}")
+        raise InvalidArgumentError(
+            f"cannot set region unless mode='a', mode='a-', mode='r+' or mode=None, not {mode!r}"
+        )
     return mode
 
 
@@ -341,20 +343,23 @@ class _Work:
         """Fail for what would leave the store with variables that do not fit each other."""
         if new and (self.mode == "r+" or self.options.region):
             raise InvalidArgumentError(
-                f"{', '.join(new)}: not in the store; mode 'r+' and region only change what is there"
+                f"dataset contains non-pre-existing variables {new!r}; mode='r+' and region= only change "
+                "what is in the store"
             )
         given = [str(name) for name in self.wishes.encoding if name in arrays]
         if given:
             raise InvalidArgumentError(
-                f"{', '.join(given)}: in the store already, with an encoding of its own; leave out "
-                "encoding"
+                f"variable {given[0]!r} already exists, but encoding was provided; leave out encoding"
             )
         dim = self.options.append_dim
         if dim is None:
             return
         growing = [name for name, array in arrays.items() if dim in array.dims]
         if not growing:
-            raise InvalidArgumentError(f"append_dim {dim!r} is no dimension of the store")
+            dims = sorted({name for array in arrays.values() for name in array.dims})
+            raise InvalidArgumentError(
+                f"append_dim={dim!r} does not match any existing dataset dimensions: {dims}"
+            )
         missing = [name for name in growing if name not in variables]
         if missing:
             raise InvalidArgumentError(
@@ -601,13 +606,12 @@ def _box(starts: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:
 
 
 def _store_chunks(chunks: list[tuple[Any, Target, list[int]]], *, compute: bool) -> Any:
+    import dask
     import dask.array
 
     if not chunks:
-        import dask
-
         return dask.delayed(None)
-    return dask.array.store(
+    stored = dask.array.store(
         [data for data, _, _ in chunks],
         [target for _, target, _ in chunks],
         regions=[_box(starts, data.shape) for data, _, starts in chunks],
@@ -615,6 +619,11 @@ def _store_chunks(chunks: list[tuple[Any, Target, list[int]]], *, compute: bool)
         lock=False,
         compute=compute,
     )
+    return None if compute else dask.delayed(_nothing)(stored)
+
+
+def _nothing(_: object) -> None:
+    """What a computation gives whose chunks are written."""
 
 
 def align(data: Any, starts: Sequence[int], blocks: Sequence[int]) -> Any:

@@ -220,7 +220,5 @@ def _lengths(value: Any, shape: Sequence[int], name: str, key: str) -> tuple[int
         # As in xarray: left behind by a change of the dimensions.
         return None
     if any(isinstance(part, bool) or not isinstance(part, (int, np.integer)) for part in value):
-        raise InvalidArgumentError(
-            f"{name}: encoding[{key!r}] must be whole numbers, not {value!r}"
-        )
+        raise TypeError(f"{name}: encoding[{key!r}] must be whole numbers, not {value!r}")
     return tuple(max(1, int(part)) for part in value)

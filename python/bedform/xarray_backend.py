@@ -7,6 +7,7 @@ foreign files.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from pathlib import Path
@@ -44,10 +45,11 @@ class BedformArray(BackendArray):
     Pickles; may be used by many threads at once, since reads share nothing that changes.
     """
 
-    __slots__ = ("array", "dtype", "shape")
+    __slots__ = ("_array", "dtype", "shape")
 
     def __init__(self, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.array = array
+        # Not `array`: NumPy's users look into attributes of that name.
+        self._array = array
         self.shape = shape
         self.dtype = dtype
 
@@ -61,11 +63,15 @@ class BedformArray(BackendArray):
 
         def read(raw: tuple[Any, ...]) -> Any:
             # Against the shape at the time of opening: the array may have grown since.
-            return self._converted(self.array._get(select(raw, self.shape), scalar=False))
+            return self._converted(self._array._get(select(raw, self.shape), scalar=False))
 
         return indexing.explicit_indexing_adapter(
             key, self.shape, indexing.IndexingSupport.VECTORIZED, read
         )
+
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        """Read in a thread of its own; reads leave the interpreter to others."""
+        return await asyncio.to_thread(self.__getitem__, key)
 
     def _converted(self, values: AnyArray) -> AnyArray:
         return values if values.dtype == self.dtype else values.astype(self.dtype)

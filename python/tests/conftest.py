@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the markers of the tests that are borrowed from xarray."""
+    for marker in ("flaky", "network", "asyncio", "skip_if_param", "skip_with_dask_array"):
+        config.addinivalue_line("markers", f"{marker}: of xarray's tests")
+
+
 @pytest.fixture
 def bedform_command(
     monkeypatch: pytest.MonkeyPatch,
