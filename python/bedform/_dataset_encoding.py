@@ -52,7 +52,9 @@ def check_names(dataset: Dataset) -> None:
         if not isinstance(name, str) and (name is not None or name in dataset.attrs):
             raise TypeError(f"the name {name!r} cannot be stored; it must be a string or None")
         if name == "":
-            raise InvalidArgumentError("the name '' cannot be stored; a string must be length 1 or longer")
+            raise InvalidArgumentError(
+                "the name '' cannot be stored; a string must be length 1 or longer"
+            )
 
 
 def split(
@@ -94,12 +96,18 @@ def encode(name: str, variable: Variable, *, demanded: bool) -> Encoded:
     fill_value = encoding.pop("fill_value", None)
     if fill_value is None and encoded.dtype.kind == "f":
         fill_value = np.nan
+    if encoded.dtype.kind == "f" and _is_nan(attributes.get("missing_value")):
+        # JSON has no NaN, and as a fill value it means the same.
+        del attributes["missing_value"]
+        attributes.setdefault("_FillValue", np.nan)
     if "_FillValue" in attributes:
         missing = attributes.pop("_FillValue")
         if missing is not None:
             attributes["_FillValue"] = _encode_fill(missing, encoded.dtype, name)
     if encoding.get("_FillValue") is not None:
-        raise InvalidArgumentError(f"{name}: Zarr has no _FillValue in encoding for {encoded.dtype}")
+        raise InvalidArgumentError(
+            f"{name}: Zarr has no _FillValue in encoding for {encoded.dtype}"
+        )
     encoding.pop("_FillValue", None)
     unknown = sorted(set(encoding) - _KEYS)
     if demanded and unknown:
@@ -112,6 +120,10 @@ def encode(name: str, variable: Variable, *, demanded: bool) -> Encoded:
         demanded,
         {key: value for key, value in encoding.items() if key in _KEYS},
     )
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, (float, np.floating)) and bool(np.isnan(value))
 
 
 def _encode_cf(variable: Variable, name: str) -> Variable:
@@ -171,7 +183,7 @@ def check_fits(
         if new.sizes[dim] != wanted:
             raise InvalidArgumentError(
                 f"variable {name!r} already exists with different dimension sizes: {wanted} along "
-                f"{dim!r}, not {new.sizes[dim]}; append with append_dim=, or write a part with region="
+                f"{dim!r}, not {new.sizes[dim]}; append_dim= appends, region= writes a part"
             )
     return new
 
@@ -182,6 +194,6 @@ def check_type(name: str, existing: Variable, new: Variable) -> None:
         return
     if new.dtype != existing.dtype:
         raise InvalidArgumentError(
-            f"Mismatched dtypes for variable {name!r}: {existing.dtype} in the store, {new.dtype} in "
-            "the data set"
+            f"Mismatched dtypes for variable {name!r}: {existing.dtype} in the store, "
+            f"{new.dtype} in the data set"
         )

@@ -27,14 +27,18 @@ def resolve(dataset: Dataset, region: Any, group: Group) -> tuple[dict[str, slic
     for dim, part in wanted.items():
         if dim not in dataset.dims:
             dims = ", ".join(map(str, dataset.dims))
-            raise InvalidArgumentError(f"region names {dim!r}; the dimensions are {dims}")
-        slices[str(dim)] = _located(dataset, str(dim), group) if part == "auto" else part
-        _check(str(dim), slices[str(dim)])
+            raise InvalidArgumentError(
+                f"all keys in ``region`` are not in Dataset dimensions: {dim!r} is none of {dims}"
+            )
+        if isinstance(part, str) and part == "auto":
+            slices[str(dim)] = _located(dataset, str(dim), group)
+        else:
+            slices[str(dim)] = _checked(part)
     beside = [str(n) for n, v in dataset.variables.items() if not set(slices).intersection(v.dims)]
     if slices and beside:
         raise InvalidArgumentError(
-            f"all variables to write must have a dimension in common with the region; leave out with "
-            f"dataset.drop_vars({beside!r})"
+            "all variables in the dataset to write must have at least one dimension in common with "
+            f"the region; leave the others out with dataset.drop_vars({beside!r})"
         )
     for dim in slices:
         if dim in dataset.indexes and dim in group and wanted[dim] != "auto":
@@ -42,11 +46,14 @@ def resolve(dataset: Dataset, region: Any, group: Group) -> tuple[dict[str, slic
     return slices, dataset.drop_vars(dataset.indexes)
 
 
-def _check(dim: str, part: Any) -> None:
+def _checked(part: Any) -> slice:
     if not isinstance(part, slice):
         raise TypeError(f"parts of region must be slice objects or 'auto', not {part!r}")
     if part.step not in {1, None}:
-        raise InvalidArgumentError(f"step on all slices in region must be 1 or None, not {part.step}")
+        raise InvalidArgumentError(
+            f"step on all slices in region must be 1 or None, not {part.step}"
+        )
+    return part
 
 
 def _stored_index(dim: str, group: Group, part: slice) -> Any:
@@ -56,12 +63,14 @@ def _stored_index(dim: str, group: Group, part: slice) -> Any:
 
     raw = BedformDataStore(group).open_variable(group[dim])
     if raw.dims != (dim,):
-        raise InvalidArgumentError(f"the coordinate {dim!r} of the store has the dimensions {raw.dims}")
+        raise InvalidArgumentError(
+            f"the coordinate {dim!r} of the store has the dimensions {raw.dims}"
+        )
     return conventions.decode_cf_variable(dim, raw[part].load())
 
 
 def _located(dataset: Dataset, dim: str, group: Group) -> slice:
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped, unused-ignore]
 
     if dim not in dataset.variables:
         return slice(0, dataset.sizes[dim])
@@ -72,7 +81,9 @@ def _located(dataset: Dataset, dim: str, group: Group) -> slice:
     if (places == -1).any():
         raise NotFoundError(f"region 'auto': not all values of {dim!r} are in the store")
     if (np.diff(places) != 1).any():
-        raise InvalidArgumentError(f"region 'auto': the values of {dim!r} do not adjoin in the store")
+        raise InvalidArgumentError(
+            f"region 'auto': the values of {dim!r} do not adjoin in the store"
+        )
     if not len(places):
         return slice(0, 0)
     return slice(int(places[0]), int(places[-1]) + 1)

@@ -7,9 +7,12 @@ import ctypes
 import os
 import secrets
 import shutil
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bedform._errors import ExistsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -34,13 +37,13 @@ def publish_directory(staged: Path, target: Path, *, replace: bool) -> None:
     """
     if replace and target.exists():
         if _exchange(staged, target):
-            _sync(target.parent)
+            sync_directory(target.parent)
             shutil.rmtree(staged, ignore_errors=True)
             return
         aside = target.parent / f".{target.name}.bedform-old-{secrets.token_hex(6)}"
         target.rename(aside)
         staged.rename(target)
-        _sync(target.parent)
+        sync_directory(target.parent)
         shutil.rmtree(aside, ignore_errors=True)
         return
     try:
@@ -50,7 +53,7 @@ def publish_directory(staged: Path, target: Path, *, replace: bool) -> None:
         if target.exists():
             raise ExistsError(f"{target} exists already; choose another name") from error
         raise
-    _sync(target.parent)
+    sync_directory(target.parent)
 
 
 def _exchange(first: Path, second: Path) -> bool:
@@ -63,12 +66,10 @@ def _exchange(first: Path, second: Path) -> bool:
     return False
 
 
-def _sync(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make the names in ``directory`` durable."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-sync_directory = _sync

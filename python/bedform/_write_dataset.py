@@ -2,18 +2,17 @@
 
 How
 ---
-- A new store is built in a hidden directory beside its place and then renamed to it; a store that it
-  replaces changes places with it in one step. Readers see the old one or the new one, whole.
-- In a store that exists, new arrays are drafts that no reader sees until one commit names them all.
+- A new store is built in a hidden directory beside its place and then renamed to it; a store that
+  it replaces changes places with it in one step. Readers see the old one or the new one, whole.
+- In a store that exists, new arrays are drafts, which no reader sees until one commit names them.
 - An append writes behind the end of the arrays, where no reader looks, and commits all new shapes
   at once.
-- Values that are no NumPy arrays are written chunk by chunk, many at a time. The chunks are cut at the
-  borders of shards first, so that every shard is encoded once.
+- Values that are no NumPy arrays are written chunk by chunk, many at a time. The chunks are cut at
+  the borders of shards first, so that every shard is encoded once.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 import secrets
@@ -23,10 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from bedform import _json
 from bedform._array import Array
+from bedform._chunked_values import Target, align, box, is_chunked, store_chunks, values_of
 from bedform._dataset_encoding import (
     Encoded,
     check_fits,
@@ -60,8 +58,6 @@ SMALL_ARRAY_BYTES = 1 << 20
 # Elements of a chunk of a short series at least: it may be one that grows.
 SERIES_CHUNK = 1 << 10
 SERIES_SHARD = 1 << 16
-# Lazy values over this size are written piece by piece.
-LAZY_BYTES = 128 << 20
 
 
 @dataclass
@@ -104,8 +100,8 @@ def write_dataset(
 ) -> Any:
     """Write an xarray data set, encoded as ``Dataset.to_zarr`` encodes it. Durable on return.
 
-    A new data set appears as a whole, and an append too. Region writes and values that replace others
-    are atomic per shard.
+    A new data set appears as a whole, and an append too. Region writes and values that replace
+    others are atomic per shard.
 
     Parameters
     ----------
@@ -114,10 +110,10 @@ def write_dataset(
     path
         Where the store is or will be.
     mode
-        ``"w-"`` creates and fails if something is there; ``"w"`` replaces; ``"a"`` adds variables and
-        overwrites those of the same name; ``"a-"`` with ``append_dim`` overwrites only those that grow;
-        ``"r+"`` changes values only. Without it ``"w-"``, with ``append_dim`` ``"a"``, with ``region``
-        ``"r+"``.
+        ``"w-"`` creates and fails if something is there; ``"w"`` replaces; ``"a"`` adds variables
+        and overwrites those of the same name; ``"a-"`` with ``append_dim`` overwrites only those
+        that grow; ``"r+"`` changes values only. Without it ``"w-"``, with ``append_dim`` ``"a"``,
+        with ``region`` ``"r+"``.
     group
         The group, ``"/"`` or nothing for the root.
     encoding
@@ -126,25 +122,26 @@ def write_dataset(
     append_dim
         The dimension that grows. Every stored variable that has it must be in the data set.
     region
-        The part to write: a slice or ``"auto"`` for each dimension, or ``"auto"`` for all, which looks
-        up the index coordinates in the store. Index coordinates are compared, not written.
+        The part to write: a slice or ``"auto"`` for each dimension, or ``"auto"`` for all, which
+        looks up the index coordinates in the store. Index coordinates are compared, not written.
     layout
-        For data variables: ``"auto"`` asks :func:`bedform.advise`, a :class:`bedform.Regular` is for all
-        of its rank, a dictionary names variables. Without it the chunks of an inherited encoding are
-        taken, and else ``"auto"``. Arrays under 1 MiB are one chunk.
+        For data variables: ``"auto"`` asks :func:`bedform.advise`, a :class:`bedform.Regular` is
+        for all of its rank, a dictionary names variables. Without it the chunks of an inherited
+        encoding are taken, and else ``"auto"``. Arrays under 1 MiB are one chunk.
     reads, profile
-        For ``"auto"``: see :func:`bedform.advise`. Reads of dimensions that a variable lacks are left
-        out for it.
+        For ``"auto"``: see :func:`bedform.advise`. Reads of dimensions that a variable lacks are
+        left out for it.
     codecs
         As in :meth:`bedform.Store.create_array`.
     compute
-        ``False`` leaves out the values of Dask arrays and returns a ``dask.delayed`` object that writes
-        them. The arrays are there at once, and hold the fill value.
+        ``False`` leaves out the values of Dask arrays and returns a ``dask.delayed`` object that
+        writes them. The arrays are there at once, and hold the fill value.
     safe_chunks
-        ``False`` writes Dask chunks as they are. Shards with several of them are then merged, correctly
-        but several times.
+        ``False`` writes Dask chunks as they are. Shards with several of them are then merged,
+        correctly but several times.
     durability
-        What an acknowledged write survives: a power cut (``"disk"``) or this process (``"process"``).
+        What an acknowledged write survives: a power cut (``"disk"``) or this process
+        (``"process"``).
 
     Returns
     -------
@@ -193,7 +190,9 @@ def write_dataset(
     if region is not None:
         options.region, dataset = resolve(dataset, region, there)
         if append_dim in options.region:
-            raise InvalidArgumentError(f"{append_dim!r} is both append_dim and in region")
+            raise InvalidArgumentError(
+                f"cannot list the same dimension in both append_dim and region: {append_dim!r}"
+            )
     work = _Work(there, chosen, wishes, options)
     if chosen == "w" and has_group:
         work.staging = f".bedform-new-{secrets.token_hex(6)}"
@@ -214,7 +213,9 @@ def _choose_mode(mode: Mode | None, append_dim: str | None, region: Any) -> Mode
     if mode not in ("w", "w-", "a", "a-", "r+"):
         raise InvalidArgumentError(f"mode must be 'w', 'w-', 'a', 'a-' or 'r+', not {mode!r}")
     if append_dim is not None and mode not in ("a", "a-"):
-        raise InvalidArgumentError(f"cannot set append_dim unless mode='a' or mode=None, not {mode!r}")
+        raise InvalidArgumentError(
+            f"cannot set append_dim unless mode='a' or mode=None, not {mode!r}"
+        )
     if region is not None and mode not in ("a", "a-", "r+"):
         raise InvalidArgumentError(
             f"cannot set region unless mode='a', mode='a-', mode='r+' or mode=None, not {mode!r}"
@@ -343,13 +344,13 @@ class _Work:
         """Fail for what would leave the store with variables that do not fit each other."""
         if new and (self.mode == "r+" or self.options.region):
             raise InvalidArgumentError(
-                f"dataset contains non-pre-existing variables {new!r}; mode='r+' and region= only change "
-                "what is in the store"
+                f"dataset contains non-pre-existing variables {new!r}; mode='r+' and region= only "
+                "change what is in the store"
             )
         given = [str(name) for name in self.wishes.encoding if name in arrays]
         if given:
             raise InvalidArgumentError(
-                f"variable {given[0]!r} already exists, but encoding was provided; leave out encoding"
+                f"variable {given[0]!r} already exists, but encoding was provided; leave it out"
             )
         dim = self.options.append_dim
         if dim is None:
@@ -363,14 +364,14 @@ class _Work:
         missing = [name for name in growing if name not in variables]
         if missing:
             raise InvalidArgumentError(
-                f"{', '.join(missing)}: in the store, with the dimension {dim!r}, but not in the data "
-                "set; they would be too short afterwards"
+                f"{', '.join(missing)}: in the store, with the dimension {dim!r}, but not in the "
+                "data set; they would be too short afterwards"
             )
         short = [name for name in new if dim in variables[name].dims]
         if short:
             raise InvalidArgumentError(
-                f"{', '.join(short)}: not in the store, but with the dimension {dim!r}; they would be "
-                "too short afterwards"
+                f"{', '.join(short)}: not in the store, but with the dimension {dim!r}; they would "
+                "be too short afterwards"
             )
 
     # New arrays -----------------------------------------------------------------------------------
@@ -380,8 +381,10 @@ class _Work:
         codecs = self._codecs(encoded)
         reads = self.wishes.reads
         if reads is not None:
-            axes = {key: (key,) if isinstance(key, str) else key for key in reads}
-            reads = {k: reads[k] for k in reads if set(axes[k]) <= set(variable.dims)} or None
+            there = {
+                axes: weight for axes, weight in reads.items() if set(axes) <= set(variable.dims)
+            }
+            reads = there or None
         group = Group(self.store, self.staging) if self.staging else self.group
         description = group._describe(
             variable.shape,
@@ -418,7 +421,9 @@ class _Work:
             if wished is not None:
                 return wished
         if _is_small(variable):
-            return in_encoding if in_encoding is not None and wished is None else _one_chunk(variable)
+            return (
+                in_encoding if in_encoding is not None and wished is None else _one_chunk(variable)
+            )
         if isinstance(wished, Regular) and len(wished.chunks) == variable.ndim:
             return wished
         if in_encoding is not None and wished is None and self.wishes.reads is None:
@@ -459,9 +464,9 @@ class _Work:
             else:
                 array, target = part.array, Target(part.array, "array")
             starts = self._starts(part, array.shape)
-            data = _values(part.encoded.variable, array)
-            if not _is_chunked(data):
-                target[_box(starts, data.shape)] = data
+            data = values_of(part.encoded.variable, array)
+            if not is_chunked(data):
+                target[box(starts, data.shape)] = data
                 continue
             if self.options.safe_chunks:
                 data = align(data, starts, array.shards or array.chunks)
@@ -470,7 +475,7 @@ class _Work:
             else:
                 self.pending.append((data, self.group._join(part.name), starts))
         if computed:
-            _store_chunks(computed, compute=True)
+            store_chunks(computed, compute=True)
 
     def _starts(self, part: _Part, shape: tuple[int, ...]) -> list[int]:
         variable = part.encoded.variable
@@ -485,7 +490,7 @@ class _Work:
     def delayed(self, store: Store) -> Any:
         """What writes the values that were left out."""
         chunks = [(d, Target(store.array(path), "array"), at) for d, path, at in self.pending]
-        return _store_chunks(chunks, compute=False)
+        return store_chunks(chunks, compute=False)
 
     # Commit ---------------------------------------------------------------------------------------
 
@@ -503,8 +508,10 @@ class _Work:
             engine_call(self.store._inner.commit_drafts)(drafts, groups)
 
     def _replace_group(self) -> None:
-        """Put the finished drafts in the place of the group. Only a crash between the next steps
-        leaves neither: the new arrays are then complete, in the hidden directory.
+        """Put the finished drafts in the place of the group.
+
+        Only a crash between these steps leaves neither: the new arrays are then complete, in the
+        hidden directory.
         """
         root = Path(self.store.store_path)
         del self.store[self.group.path]
@@ -538,113 +545,3 @@ def _one_chunk(variable: Variable) -> Regular:
         return Regular(tuple(max(1, length) for length in variable.shape))
     chunk = max(SERIES_CHUNK, variable.shape[0])
     return Regular((chunk,), (chunk * max(1, SERIES_SHARD // chunk),))
-
-
-# Values -------------------------------------------------------------------------------------------
-
-
-class Target:
-    """An array that Dask stores chunks into, from any thread or process."""
-
-    def __init__(self, array: Array, kind: Literal["array", "draft"] | tuple[int, ...]) -> None:
-        self._array, self._kind = array, kind
-        self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
-
-    def __setitem__(self, key: Any, values: Any) -> None:
-        self._array[key] = values
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        store = self._array._store
-        options = tuple(sorted(store._options.items()))
-        return (_reopen_target, (store.store_path, options, self._array.path, self._kind))
-
-
-@functools.lru_cache(maxsize=4)
-def _opened(path: str, options: tuple[tuple[str, Any], ...]) -> Store:
-    """A store for the chunks of one computation: a worker gets the target anew with each of them."""
-    from bedform._store import _reopen
-
-    return _reopen(path, dict(options))
-
-
-def _reopen_target(
-    path: str, options: tuple[tuple[str, Any], ...], array: str, kind: Any
-) -> Target:
-    store = _opened(path, options)
-    if kind == "array":
-        return Target(store.array(array), kind)
-    if kind == "draft":
-        return Target(Array(store, engine_call(store._inner.draft)(array)), kind)
-    return Target(Array(store, engine_call(store._inner.grown)(array, list(kind))), kind)
-
-
-def _is_chunked(data: Any) -> bool:
-    return hasattr(data, "chunks") and hasattr(data, "__dask_graph__")
-
-
-def _values(variable: Variable, array: Array) -> Any:
-    """The values to write: an array of NumPy's or Dask's. Large lazy ones become Dask's."""
-    if _is_chunked(variable._data) or variable._in_memory:
-        return variable.data
-    size = math.prod(variable.shape) * max(1, variable.dtype.itemsize)
-    if size > LAZY_BYTES:
-        try:
-            return variable.chunk(dict(zip(variable.dims, _pieces(array), strict=True))).data
-        except ImportError:
-            pass
-    return np.asarray(variable.data)
-
-
-def _pieces(array: Array) -> tuple[int, ...]:
-    return array.shards or array.chunks
-
-
-def _box(starts: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:
-    return tuple(
-        slice(start, start + length) for start, length in zip(starts, shape, strict=True)
-    )
-
-
-def _store_chunks(chunks: list[tuple[Any, Target, list[int]]], *, compute: bool) -> Any:
-    import dask
-    import dask.array
-
-    if not chunks:
-        return dask.delayed(None)
-    stored = dask.array.store(
-        [data for data, _, _ in chunks],
-        [target for _, target, _ in chunks],
-        regions=[_box(starts, data.shape) for data, _, starts in chunks],
-        # Writers of one shard merge; no lock is needed.
-        lock=False,
-        compute=compute,
-    )
-    return None if compute else dask.delayed(_nothing)(stored)
-
-
-def _nothing(_: object) -> None:
-    """What a computation gives whose chunks are written."""
-
-
-def align(data: Any, starts: Sequence[int], blocks: Sequence[int]) -> Any:
-    """Cut a Dask array at the borders of blocks, so that no block has two writers.
-
-    An axis that is cut there already stays as it is.
-    """
-    chunks = tuple(
-        axis if _is_aligned(axis, start, block) else _cut(axis, start, block)
-        for axis, start, block in zip(data.chunks, starts, blocks, strict=True)
-    )
-    return data if chunks == data.chunks else data.rechunk(chunks)
-
-
-def _is_aligned(axis: tuple[int, ...], start: int, block: int) -> bool:
-    ends = np.cumsum(axis)[:-1] + start
-    return bool((ends % block == 0).all())
-
-
-def _cut(axis: tuple[int, ...], start: int, block: int) -> tuple[int, ...]:
-    total = sum(axis)
-    step = block * max(1, max(axis) // block)
-    borders = [0, *range(block - start % block, total, step), total]
-    return tuple(b - a for a, b in zip(borders[:-1], borders[1:], strict=True) if b > a)

@@ -67,9 +67,8 @@ class ZarrView:
             return cast("np.dtype[Any]", self._zarr.dtype)
         if self._array.dtype == object:
             return np.dtypes.StringDType()
-        if self.zarr_format == 2:
-            return np.dtype(self._document["dtype"])
-        return self._array.dtype
+        stored = self._document["dtype"] if self.zarr_format == 2 else self._array.dtype
+        return cast("np.dtype[Any]", np.dtype(stored))
 
     @property
     def fill_value(self) -> Any:

@@ -1,8 +1,8 @@
 """The xarray engine ``bedform``: stores and foreign files, lazily.
 
-Values come raw from the engine; decoding by the CF conventions is xarray's. Attributes and encodings
-are those of xarray's own engines for the same data: of ``zarr`` for Zarr stores, of ``netcdf4`` for
-foreign files.
+Values come raw from the engine; decoding by the CF conventions is xarray's. Attributes and
+encodings are those of xarray's own engines for the same data: of ``zarr`` for Zarr stores, of
+``netcdf4`` for foreign files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 from xarray import Variable
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
 from xarray.backends.store import StoreBackendEntrypoint
@@ -27,8 +26,9 @@ from bedform._store import CACHE
 from bedform._zarr_encoding import ZarrView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    import numpy as np
     from xarray import Dataset, DataTree
 
     from bedform._array import AnyArray, Array
@@ -60,14 +60,9 @@ class BedformArray(BackendArray):
             select = _selection.orthogonal
         else:
             select = _selection.basic
-
-        def read(raw: tuple[Any, ...]) -> Any:
-            # Against the shape at the time of opening: the array may have grown since.
-            return self._converted(self._array._get(select(raw, self.shape), scalar=False))
-
-        return indexing.explicit_indexing_adapter(
-            key, self.shape, indexing.IndexingSupport.VECTORIZED, read
-        )
+        # The engine takes all that xarray knows, so nothing has to be split into what storage does
+        # and what NumPy does. Against the shape at the time of opening: the array may have grown.
+        return self._converted(self._array._get(select(key.tuple, self.shape), scalar=False))
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
         """Read in a thread of its own; reads leave the interpreter to others."""
@@ -87,7 +82,7 @@ class BedformDataStore(AbstractDataStore):
     def close(self, **_: Any) -> None:
         """Nothing is held open."""
 
-    def get_variables(self) -> FrozenDict[str, Variable]:
+    def get_variables(self) -> Mapping[str, Variable]:
         """Every array of the group itself."""
         arrays = self._group.arrays().items()
         return FrozenDict({name: self.open_variable(a) for name, a in arrays if "/" not in name})
@@ -122,11 +117,11 @@ class BedformDataStore(AbstractDataStore):
         data = BedformArray(array, array.shape, view.dtype)
         return Variable(array.dims, indexing.LazilyIndexedArray(data), attributes, encoding)
 
-    def get_attrs(self) -> FrozenDict[str, Any]:
+    def get_attrs(self) -> Mapping[str, Any]:
         """The attributes of the group."""
         return FrozenDict(_without_netcdf(self._group.attributes))
 
-    def get_dimensions(self) -> FrozenDict[str, int]:
+    def get_dimensions(self) -> Mapping[str, int]:
         """The dimensions that the variables have."""
         sizes: dict[str, int] = {}
         for variable in self.get_variables().values():
@@ -261,4 +256,4 @@ def _group_of(store: Group, path: str | None) -> Group:
 
 
 def _decoded(store: BedformDataStore, **decoding: Any) -> Dataset:
-    return StoreBackendEntrypoint().open_dataset(store, **decoding)  # type: ignore[arg-type]
+    return StoreBackendEntrypoint().open_dataset(store, **decoding)

@@ -1,10 +1,9 @@
-"""``bf.write_dataset``. The oracle is ``to_zarr`` of the same data set, read by xarray's own engine."""
+"""``bf.write_dataset``. The oracle: ``to_zarr`` of the same data set, read by xarray's engine."""
 
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dask.array
 import numpy as np
@@ -16,7 +15,10 @@ from hypothesis import strategies as st
 from test_xarray import everything
 
 import bedform as bf
-from bedform._write_dataset import align
+from bedform._chunked_values import align
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [
     # What zarr-python says while it writes the stores that are compared.
@@ -85,12 +87,21 @@ def test_every_type_and_shape_is_written_as_to_zarr_writes_it(
     assert ours["v"].dtype == theirs["v"].dtype
 
 
-@pytest.mark.parametrize("missing", [np.nan, -9.0])
-def test_attributes_for_missing_data_survive(tmp_path: Path, missing: float) -> None:
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        {"missing_value": np.nan},
+        {"missing_value": np.nan, "_FillValue": np.nan},
+        {"missing_value": -9.0, "_FillValue": -9.0},
+    ],
+)
+def test_missing_data_stay_missing(tmp_path: Path, encoding: dict[str, float]) -> None:
     dataset = xr.Dataset({"v": ("x", [1.0, np.nan])})
-    dataset["v"].encoding = {"missing_value": missing, "_FillValue": missing}
+    dataset["v"].encoding = encoding
     write(dataset, tmp_path / "s.zarr")
     xr.testing.assert_identical(opened(tmp_path / "s.zarr"), dataset)
+    write(dataset, tmp_path / "s.zarr", append_dim="x")
+    assert np.isnan(opened(tmp_path / "s.zarr")["v"]).values.tolist() == [False, True] * 2
 
 
 def test_modes_create_refuse_replace_and_add(tmp_path: Path) -> None:
@@ -362,11 +373,12 @@ def test_workers_of_distributed_write_new_arrays_and_appends(
 
 def test_without_computing_arrays_are_there_and_empty(tmp_path: Path) -> None:
     path = tmp_path / "s.zarr"
-    dataset = chunked(series(0, 4), time=2)
+    dataset = series(0, 4)
+    dataset["t"] = dataset["t"].chunk({"time": 2})
     later = write(dataset, path, compute=False)
     assert np.isnan(opened(path)["t"]).all()
     assert opened(path)["mask"].values.tolist() == [1, 2, 3]
-    pickle.loads(pickle.dumps(later)).compute()
+    pickle.loads(pickle.dumps(later)).compute()  # noqa: S301 - our own
     xr.testing.assert_identical(opened(path), series(0, 4))
     more = write(chunked(series(4, 2), time=1), path, append_dim="time", compute=False)
     assert opened(path).sizes["time"] == 6
@@ -374,7 +386,11 @@ def test_without_computing_arrays_are_there_and_empty(tmp_path: Path) -> None:
     xr.testing.assert_identical(opened(path), series(0, 6))
 
 
-def test_what_was_opened_lazily_is_written_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("piece", [0, 1 << 30])
+def test_what_was_opened_lazily_is_written_again(
+    tmp_path: Path, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bedform._chunked_values.LAZY_BYTES", piece)
     write(everything(), tmp_path / "first.zarr")
     for engine in ("bedform", "zarr"):
         with xr.open_dataset(tmp_path / "first.zarr", engine=engine) as lazy:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-import shutil
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -179,11 +178,12 @@ def make(path: Path, **variables: Any) -> str:
 
 def test_opening_reads_no_chunk_but_those_of_indexes(tmp_path: Path) -> None:
     path = make(tmp_path / "s.zarr", t=(("a", "b"), np.ones((4, 5))))
-    shutil.rmtree(Path(path) / "t" / "c")
-    (Path(path) / "t" / "c").write_text("no directory")
+    for shard in (Path(path) / "t" / "c").rglob("*"):
+        if shard.is_file():
+            shard.write_bytes(b"damaged")
     with xr.open_dataset(path, engine="bedform") as dataset:
         assert dataset["t"].isel(a=1).shape == (5,)
-        with pytest.raises(OSError, match="t/c"):
+        with pytest.raises(bf.CorruptError, match="t/c"):
             dataset["t"].isel(a=1).load()
 
 
@@ -212,13 +212,13 @@ def test_every_selection_is_what_it_is_in_memory(
     path = tmp_path_factory.getbasetemp() / "selections.zarr"
     values = xr.DataArray(np.arange(125).reshape(5, 5, 5), dims=("a", "b", "c"))
     if not path.exists():
-        bf.write_dataset(
-            values.to_dataset(name="v"), path, encoding={"v": {"chunks": (2, 3, 4)}}
-        )
+        bf.write_dataset(values.to_dataset(name="v"), path, encoding={"v": {"chunks": (2, 3, 4)}})
     stored = xr.open_dataset(path, engine="bedform")["v"]
     xr.testing.assert_equal(stored.isel(keys).load(), values.isel(keys))
     count = points.draw(st.integers(1, 4))
-    lists = {d: points.draw(st.lists(st.integers(0, 4), min_size=count, max_size=count)) for d in "ac"}
+    lists = {
+        d: points.draw(st.lists(st.integers(0, 4), min_size=count, max_size=count)) for d in "ac"
+    }
     at = {dim: xr.DataArray(places, dims="p") for dim, places in lists.items()}
     mixed = {**at, "b": keys.get("b", slice(None))}
     xr.testing.assert_equal(stored.isel(mixed).load(), values.isel(mixed))
@@ -226,7 +226,7 @@ def test_every_selection_is_what_it_is_in_memory(
 
 def test_data_sets_pickle_lazily(store: str) -> None:
     opened = xr.open_dataset(store, engine="bedform")
-    again = pickle.loads(pickle.dumps(opened))
+    again = pickle.loads(pickle.dumps(opened))  # noqa: S301 - our own
     assert not again["packed"].variable._in_memory
     xr.testing.assert_identical(again.load(), opened.load())
 
@@ -275,9 +275,7 @@ def test_workers_of_distributed_read(store: str) -> None:
 
 
 def test_many_stores_open_as_one(tmp_path: Path) -> None:
-    paths = [
-        make(tmp_path / f"{i}.zarr", t=("time", [i]), time=("time", [i])) for i in range(3)
-    ]
+    paths = [make(tmp_path / f"{i}.zarr", t=("time", [i]), time=("time", [i])) for i in range(3)]
     together = xr.open_mfdataset(paths, engine="bedform", combine="by_coords")
     assert together["t"].values.tolist() == [0, 1, 2]
 
@@ -289,7 +287,14 @@ def test_only_stores_that_bedform_made_are_guessed(store: str, tmp_path: Path) -
     assert xr.open_dataset(ours)["t"].values.tolist() == [1.0]
     foreign = tmp_path / "f.nc"
     foreign.write_bytes(b"CDF\x01")
-    for other in (store, str(foreign), str(tmp_path), str(tmp_path / "missing"), b"CDF", "s3://a/b"):
+    for other in (
+        store,
+        str(foreign),
+        str(tmp_path),
+        str(tmp_path / "missing"),
+        b"CDF",
+        "s3://a/b",
+    ):
         assert not engine.guess_can_open(other)
 
 
@@ -312,14 +317,14 @@ class ForeignArray:
         self.encoding = {"zlib": True, "chunksizes": (3,), "source": "x.nc"}
 
     def _get(self, selected: Any, scalar: bool = True) -> Any:
-        (start, step, count), = selected.engine[1]
+        ((start, step, count),) = selected.engine[1]
         return np.arange(3, dtype="i2")[start :: step or 1][:count].reshape(selected.result)
 
 
 class ForeignStore:
     """A foreign file."""
 
-    attributes: dict[str, Any] = {"title": "foreign"}
+    attributes: ClassVar = {"title": "foreign"}
     unlimited_dims = frozenset({"time"})
 
     def arrays(self) -> dict[str, Any]:
