@@ -217,6 +217,10 @@ class Array(BasicReads):
         facts["bytes"] = self.size * (self._dtype.itemsize if not self._text else 0)
         return facts
 
+    def document(self) -> dict[str, Any]:
+        """The metadata document: of Zarr v3 ``zarr.json``, of v2 ``.zarray``."""
+        return cast("dict[str, Any]", _json.load(engine_call(self._inner.document)()))
+
     def __repr__(self) -> str:
         return f"<bedform.Array {self.path!r} {self.shape} {self._facts['dtype']}>"
 
@@ -298,7 +302,8 @@ class Array(BasicReads):
             return data.astype(object)
         # Plain objects whose type NumPy only guesses are converted below, or refused by it.
         plain = not hasattr(value, "dtype")
-        if data.dtype.kind in ("SU" if plain else "OSUT") and data.size:
+        refused = ("SU" if plain else "OSUT").replace(self._dtype.kind, "")
+        if data.size and refused and data.dtype.kind in refused:
             raise InvalidArgumentError(f"{self.path} holds {self._dtype}, not {data.dtype}")
         if data.dtype.kind == "c" and self._dtype.kind != "c":
             raise InvalidArgumentError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from pathlib import Path
@@ -458,9 +459,12 @@ def _reopen(path: str, options: dict[str, Any]) -> Store:
     return Store(engine_call(_internal.Store.open)(path, json.dumps(options)), path, options)
 
 
-def _zarr_name(kind: np.dtype[Any]) -> str:
+def _zarr_name(kind: np.dtype[Any]) -> Any:
     if kind.kind in "OUT":
         return "string"
+    if kind.kind == "S" and kind.itemsize:
+        configuration = {"length_bytes": kind.itemsize}
+        return {"name": "null_terminated_bytes", "configuration": configuration}
     if kind.kind in "biufc":
         return _ZARR_NAMES.get(kind.name, kind.name)
     raise InvalidArgumentError(
@@ -474,6 +478,8 @@ def _fill(value: Any, kind: np.dtype[Any]) -> Any:
         return None
     if kind.kind in "OUT":
         return str(value)
+    if kind.kind == "S":
+        return base64.standard_b64encode(bytes(value)).decode()
     given = np.asarray(value)
     fits = given.ndim == 0 and given.dtype.kind in ("biufc" if kind.kind == "c" else "biuf")
     plain: Any = given.item() if fits else None

@@ -128,6 +128,11 @@ impl Array {
         py.detach(|| self.inner.describe()).map(|value| value.to_string()).map_err(raise)
     }
 
+    /// The document that describes the array, as JSON.
+    fn document(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| self.inner.document()).map(|value| value.to_string()).map_err(raise)
+    }
+
     /// The bytes of the fill value; `None` for text.
     fn fill_bytes(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
         let metadata = py.detach(|| self.inner.metadata()).map_err(raise)?;

@@ -35,6 +35,12 @@ for _name, _examples in (("default", 150), ("ci", 500), ("nightly", 5000)):
 hypothesis.settings.load_profile(os.environ.get("BEDFORM_TESTS", "default"))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the markers of the tests that are borrowed from xarray."""
+    for marker in ("flaky", "network", "asyncio", "skip_if_param", "skip_with_dask_array"):
+        config.addinivalue_line("markers", f"{marker}: of xarray's tests")
+
+
 @pytest.fixture
 def bedform_command(
     monkeypatch: pytest.MonkeyPatch,

@@ -25,7 +25,7 @@ use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ArrayDocument, Shared};
 
-pub use write::{Append, Elements, append};
+pub use write::{Append, Elements, Growth, append, append_with};
 
 /// An array of a store. Cheap to clone; safe to share between threads.
 #[derive(Debug, Clone)]
@@ -190,6 +190,14 @@ impl Array {
     /// Of looking up the array again.
     pub fn order(&self) -> Result<Order> {
         Ok(self.state()?.order)
+    }
+
+    /// The document that describes the array: of Zarr v3 as the last commit left it, of v2 `.zarray`.
+    ///
+    /// # Errors
+    /// Of looking up the array again.
+    pub fn document(&self) -> Result<Value> {
+        Ok(self.state()?.document.clone())
     }
 
     /// The user's attributes.

@@ -129,6 +129,21 @@ impl Array {
         Ok(())
     }
 
+    /// A handle on the array as it will be with `shape`: see [`Store::grown`](crate::Store::grown).
+    pub(crate) fn grown(&self, shape: &[u64]) -> Result<Self> {
+        let state = self.state()?;
+        let old = &state.metadata.shape;
+        let fits = shape.len() == old.len() && old.iter().zip(shape).all(|(old, new)| old <= new);
+        if !fits {
+            return Err(Error::invalid(format!(
+                "{} of shape {old:?} does not grow to {shape:?}",
+                self.name()
+            )));
+        }
+        let ArrayState { metadata, document, .. } = self.with_shape(&state, shape)?;
+        Self::draft(self.shared.clone(), self.path.clone(), metadata, document)
+    }
+
     /// The lock under which the array's shape changes.
     fn lock(&self) -> Result<Box<dyn Lock + '_>> {
         Ok(self.shared.storage.lock(&self.path)?)
@@ -219,6 +234,62 @@ pub fn append(parts: &[Append<'_>], interrupted: &dyn Fn() -> bool) -> Result<Ve
         part.array.reload()?;
     }
     Ok(starts)
+}
+
+/// How one array grows in [`append_with`].
+pub struct Growth<'a> {
+    /// The array that grows.
+    pub array: &'a Array,
+    /// The axis that grows.
+    pub axis: usize,
+    /// How many elements come to it.
+    pub length: u64,
+}
+
+/// As [`append`], for elements that do not fit into memory: `fill` writes them, piece by piece and
+/// from any process, through [`Store::grown`](crate::Store::grown) arrays of the shapes that it is
+/// given. Nobody else can append meanwhile. Readers see all of it or nothing.
+///
+/// # Errors
+/// As [`append`], and what `fill` returns; after an error the arrays are as before.
+pub fn append_with(
+    parts: &[Growth<'_>],
+    fill: &mut dyn FnMut(&[Vec<u64>]) -> Result<()>,
+) -> Result<()> {
+    let Some(first) = parts.first() else { return fill(&[]) };
+    let shared = first.array.shared.clone();
+    shared.check_writable()?;
+    if parts.iter().any(|part| !Arc::ptr_eq(&part.array.shared, &shared)) {
+        return Err(Error::invalid("an append goes to arrays of one opened store"));
+    }
+    let mut sorted: Vec<&Growth<'_>> = parts.iter().collect();
+    sorted.sort_by_key(|part| &part.array.path);
+    if let Some(twice) = sorted.windows(2).find(|pair| pair[0].array.path == pair[1].array.path) {
+        return Err(Error::invalid(format!("{} is given twice", twice[0].array.name())));
+    }
+    let _locks: Vec<Box<dyn Lock + '_>> =
+        sorted.iter().map(|part| part.array.lock()).collect::<Result<_>>()?;
+    let mut grown = Vec::with_capacity(parts.len());
+    for Growth { array, axis, length } in parts {
+        let state = array.reload()?;
+        let mut shape = state.metadata.shape.clone();
+        let old = shape.get(*axis).ok_or_else(|| Error::invalid("no such axis"))?;
+        shape[*axis] = old.checked_add(*length).ok_or_else(|| Error::invalid("too large"))?;
+        let larger = array.with_shape(&state, &shape)?;
+        // What a crashed append left behind the end must not come to light.
+        array.clean_outside(&state, &state.metadata.shape)?;
+        grown.push((&array.path, larger));
+    }
+    let shapes: Vec<Vec<u64>> =
+        grown.iter().map(|(_, state)| state.metadata.shape.clone()).collect();
+    fill(&shapes)?;
+    let changes: Vec<(&ObjectPath, &ArrayState)> =
+        grown.iter().map(|(path, state)| (*path, state)).collect();
+    commit_shapes(&shared, &changes)?;
+    for part in parts {
+        part.array.reload()?;
+    }
+    Ok(())
 }
 
 /// Writes the elements of an append behind the array's end, where no reader looks yet.

@@ -236,6 +236,15 @@ impl Store {
         Array::open(self.shared.clone(), path.clone())
     }
 
+    /// The array at `path` as it will be when [`append_with`](crate::append_with) has given it
+    /// `shape`; to write its new elements with, nothing else.
+    ///
+    /// # Errors
+    /// As [`Store::array`]; `InvalidArgument` if the array would not grow.
+    pub fn grown(&self, path: &ObjectPath, shape: &[u64]) -> Result<Array> {
+        self.array(path)?.grown(shape)
+    }
+
     /// Every array and group of the store by path, the root group not included.
     ///
     /// # Errors
