@@ -34,7 +34,7 @@ use crate::{
     Condition, Durability, Entry, Lock, Object, ObjectWriter, OsFileSystem, Storage, StorageError,
     StorageErrorKind, Version,
 };
-use names::{is_own_name, is_temporary_name};
+use names::{LOCK_NAME, is_own_name, is_temporary_name};
 use object::LocalObject;
 pub use staging::Staging;
 use writer::LocalWriter;
@@ -388,7 +388,9 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         uninterrupted(|| shared.system.lock(&directory, Wait::Forever)).map_err(fail)?;
         let mut swept = 0;
         for (name, _) in uninterrupted(|| shared.system.list(&directory)).map_err(fail)? {
-            if is_temporary_name(&name)
+            if name == LOCK_NAME {
+                names::remove_free_lock(&shared.system, &directory).map_err(fail)?;
+            } else if is_temporary_name(&name)
                 && names::remove_orphan(&shared.system, &directory, &name).map_err(fail)?
             {
                 swept += 1;
