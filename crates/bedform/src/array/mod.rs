@@ -51,6 +51,7 @@ pub(crate) struct ArrayState {
     pub(crate) item_size: usize,
     /// Tells this opened array's chunks from others' in the cache.
     pub(crate) number: u64,
+    /// Nothing for a draft, and where storage could not be asked after a change.
     source: Option<ArrayDocument>,
 }
 
@@ -149,11 +150,23 @@ impl Array {
     /// writer (or another handle) has changed it.
     pub(crate) fn state(&self) -> Result<Arc<ArrayState>> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let current = match &state.source {
-            Some(source) => self.shared.documents.is_current(&self.shared, source)?,
-            None => true,
-        };
-        if current { Ok(state) } else { self.reload() }
+        match &state.source {
+            Some(source) if self.shared.documents.is_current(&self.shared, source)? => Ok(state),
+            Some(_) => self.reload(),
+            None => match self.reload() {
+                // Not yet committed.
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(state),
+                outcome => outcome,
+            },
+        }
+    }
+
+    /// Takes `state`, which was just committed; better, what storage has now.
+    fn advance(&self, state: ArrayState) {
+        if self.reload().is_err() {
+            // The commit stands all the same. Storage is asked again at the next use.
+            *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+        }
     }
 
     /// What storage has on the array now.

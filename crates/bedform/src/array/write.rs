@@ -11,7 +11,7 @@ use super::source::ZarrSource;
 use super::{Array, ArrayState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::plan::Plan;
-use crate::store::{Shared, commit, publish};
+use crate::store::{Shared, check_key, commit, publish};
 use crate::write::WriteStatistics;
 use crate::write::elements::Input;
 use crate::write::object::ObjectWrite;
@@ -123,15 +123,16 @@ impl Array {
         }
         commit_shapes(&self.shared, &[(&self.path, &grown)])?;
         if !grows {
-            self.clean_outside(&grown, shape)?;
+            // What cannot be removed now is, before the array grows again.
+            let _ = self.clean_outside(&grown, shape);
         }
-        self.reload()?;
+        self.advance(grown);
         Ok(())
     }
 
     /// The lock under which the array's shape changes.
     fn lock(&self) -> Result<Box<dyn Lock + '_>> {
-        Ok(self.shared.storage.lock(&self.path)?)
+        self.shared.lock(&self.path)
     }
 
     /// The array as it would be with another shape.
@@ -215,8 +216,8 @@ pub fn append(parts: &[Append<'_>], interrupted: &dyn Fn() -> bool) -> Result<Ve
     let changes: Vec<(&ObjectPath, &ArrayState)> =
         grown.iter().map(|(path, state)| (*path, state)).collect();
     commit_shapes(&shared, &changes)?;
-    for part in parts {
-        part.array.reload()?;
+    for (part, (_, state)) in parts.iter().zip(grown) {
+        part.array.advance(state);
     }
     Ok(starts)
 }
@@ -256,10 +257,21 @@ fn write_appended(part: &Append<'_>, interrupted: &dyn Fn() -> bool) -> Result<(
 fn commit_shapes(shared: &Shared, changes: &[(&ObjectPath, &ArrayState)]) -> Result<()> {
     let root = ObjectPath::root();
     let is_alone = changes.iter().any(|(path, _)| path.is_root());
-    let _lock = if is_alone { None } else { Some(shared.storage.lock(&root)?) };
-    let mut paths = Vec::with_capacity(changes.len());
+    let _lock = if is_alone { None } else { Some(shared.lock(&root)?) };
+    // Attributes may have changed since the arrays were read, and arrays may have been deleted: only
+    // the shapes are ours to say.
+    let mut documents = Vec::with_capacity(changes.len());
     for (path, state) in changes {
-        publish(shared, path, &state.document)?;
+        let mut document = shared.documents.array(shared, path)?.document;
+        if let Some(identity) = state.identity() {
+            check_key(shared, path, &document, &identity.array)?;
+        }
+        document["shape"] = json!(state.metadata.shape);
+        documents.push(document);
+    }
+    let mut paths = Vec::with_capacity(changes.len());
+    for ((path, _), document) in changes.iter().zip(&documents) {
+        publish(shared, path, document)?;
         paths.push((*path).clone());
     }
     if is_alone { Ok(()) } else { commit(shared, &paths, &[]) }

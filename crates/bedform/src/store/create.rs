@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bedform_format::metadata::{
-    ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, ShardEncoding, parse_array,
+    ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, ShardEncoding, hex, parse_array,
     write_array, write_consolidated, write_group,
 };
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, ObjectPath, Serializer};
@@ -109,7 +109,7 @@ impl Store {
         let shared = &*self.shared;
         shared.check_writable()?;
         check_attributes(shared, path, attributes)?;
-        let _lock = shared.storage.lock(&ObjectPath::root())?;
+        let _lock = shared.lock(&ObjectPath::root())?;
         check_free(shared, path)?;
         let store = store_key(shared)?;
         publish(shared, path, &write_group(&store, attributes, None))?;
@@ -135,7 +135,7 @@ impl Store {
         let shared = &*self.shared;
         shared.check_writable()?;
         check_attributes(shared, path, &new.attributes)?;
-        let _lock = shared.storage.lock(&ObjectPath::root())?;
+        let _lock = shared.lock(&ObjectPath::root())?;
         check_free(shared, path)?;
         let identity = Identity { store: store_key(shared)?, array: random_key()? };
         let document = write_array(&new.metadata(identity)?);
@@ -144,18 +144,26 @@ impl Store {
             Error::invalid(format!("array {path:?} cannot be created: {error}"))
         })?;
         publish(shared, path, &document)?;
+        shared.drafts().insert(path.clone(), identity.array);
         Array::draft(self.shared.clone(), path.clone(), metadata, document)
     }
 
     /// Makes arrays of [`Store::draft_array`] visible, all at once. Atomic, durable on return.
     ///
     /// # Errors
-    /// `NotFound` if a draft is gone; `ReadOnly`, those of storage.
+    /// `NotFound` if a draft is gone; `Conflict` if somebody else has created an array of that name
+    /// meanwhile; `ReadOnly`, those of storage.
     pub fn commit_drafts(&self, paths: &[ObjectPath]) -> Result<()> {
         let shared = &*self.shared;
         shared.check_writable()?;
-        let _lock = shared.storage.lock(&ObjectPath::root())?;
-        commit(shared, paths, &[])
+        let _lock = shared.lock(&ObjectPath::root())?;
+        for path in paths {
+            let Some(key) = shared.drafts().get(path).copied() else { continue };
+            check_key(shared, path, &own_document(shared, path)?, &key)?;
+        }
+        commit(shared, paths, &[])?;
+        shared.drafts().retain(|path, _| !paths.contains(path));
+        Ok(())
     }
 
     /// Deletes an array or group with all below it. Readers see it whole or not at all; what it
@@ -169,7 +177,7 @@ impl Store {
         if path.is_root() {
             return Err(Error::invalid("the root group of a store cannot be deleted"));
         }
-        let _lock = shared.storage.lock(&ObjectPath::root())?;
+        let _lock = shared.lock(&ObjectPath::root())?;
         if shared.documents.kind(shared, path)?.is_none() {
             return Err(Error::new(
                 ErrorKind::NotFound,
@@ -177,8 +185,11 @@ impl Store {
             ));
         }
         commit(shared, &[], std::slice::from_ref(path))?;
-        shared.storage.delete_tree(path, shared.options.durability)?;
-        Ok(())
+        match shared.storage.delete_tree(path, shared.options.durability) {
+            // Deleted it is: what is left is invisible, and goes when its name is used again.
+            Err(_) if matches!(shared.documents.kind(shared, path), Ok(None)) => Ok(()),
+            outcome => Ok(outcome?),
+        }
     }
 }
 
@@ -367,6 +378,24 @@ pub(crate) fn commit(shared: &Shared, added: &[ObjectPath], removed: &[ObjectPat
     publish_root(shared, &root, &store, documents)
 }
 
+/// Fails unless `document`, at `path`, is that of the array with `key`: somebody may have deleted
+/// the array and created another one of that name.
+pub(crate) fn check_key(
+    shared: &Shared,
+    path: &ObjectPath,
+    document: &Value,
+    key: &[u8; 16],
+) -> Result<()> {
+    let found = document.get("bedform").and_then(|own| own.get("array")).and_then(Value::as_str);
+    if found == Some(hex(key).as_str()) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Conflict,
+        format!("{} was replaced by another writer; open it again", shared.name_of(path)),
+    ))
+}
+
 fn own_document(shared: &Shared, path: &ObjectPath) -> Result<Value> {
     read(shared, path, "zarr.json")?.map(|stored| stored.document).ok_or_else(|| {
         Error::new(ErrorKind::NotFound, format!("{}/zarr.json is gone", shared.name_of(path)))
@@ -381,7 +410,7 @@ pub(super) fn set_attributes(
 ) -> Result<()> {
     shared.check_writable()?;
     check_attributes(shared, path, &attributes)?;
-    let _lock = shared.storage.lock(&ObjectPath::root())?;
+    let _lock = shared.lock(&ObjectPath::root())?;
     if shared.documents.kind(shared, path)?.is_none() {
         return Err(Error::new(
             ErrorKind::NotFound,

@@ -23,13 +23,13 @@ mod create;
 mod description;
 mod documents;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bedform_format::shard::ShardIndex;
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Durability, Storage, Version};
+use bedform_storage::{Durability, Lock, Storage, Version};
 use serde_json::{Map, Value};
 
 use crate::array::Array;
@@ -37,7 +37,7 @@ use crate::cache::ByteCache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::execute::Tuning;
 
-pub(crate) use create::commit;
+pub(crate) use create::{check_key, commit};
 pub use create::{ArrayLayout, NewArray};
 pub(crate) use documents::{ArrayDocument, Documents, publish};
 
@@ -67,7 +67,7 @@ pub struct OpenOptions {
     pub freshness: Freshness,
     /// What an acknowledged write survives.
     pub durability: Durability,
-    /// Threads that decode; `None` takes one per core.
+    /// Threads that encode and decode; `None` takes one per core, 1 does all on the caller's.
     pub threads: Option<usize>,
     /// The largest gap between extents that is read over, in bytes; `None` takes the default.
     pub gap_bytes: Option<u64>,
@@ -112,7 +112,14 @@ pub(crate) struct Shared {
     pub(crate) indexes: ByteCache<ObjectPath, (Version, Arc<ShardIndex>)>,
     pub(crate) chunks: ByteCache<ChunkKey, Arc<[u8]>>,
     next_array: AtomicU64,
+    /// Drafts of this handle that are not yet committed, with their keys.
+    drafts: Mutex<HashMap<ObjectPath, [u8; 16]>>,
+    /// Directories that this handle has swept.
+    swept: Mutex<HashSet<ObjectPath>>,
 }
+
+/// Directories that a handle remembers to have swept; beyond it forgets all.
+const SWEPT_MAX: usize = 1 << 16;
 
 /// A decoded chunk: of which opened array, which version of which object, and where in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -139,10 +146,38 @@ impl Shared {
             chunks: ByteCache::new(options.cache_bytes - for_indexes),
             documents: Documents::default(),
             next_array: AtomicU64::new(0),
+            drafts: Mutex::default(),
+            swept: Mutex::default(),
             storage,
             tuning,
             options,
         }
+    }
+
+    /// Takes the lock of a group or array, and removes what dead writers left in its directory.
+    pub(crate) fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock + '_>> {
+        let lock = self.storage.lock(path)?;
+        self.sweep_once(path);
+        Ok(lock)
+    }
+
+    /// Removes what dead writers left in the directory `path`, the first time that this handle
+    /// writes there. What cannot be removed is hidden, and costs no more than its space.
+    pub(crate) fn sweep_once(&self, path: &ObjectPath) {
+        {
+            let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+            if swept.len() >= SWEPT_MAX {
+                swept.clear();
+            }
+            if !swept.insert(path.clone()) {
+                return;
+            }
+        }
+        let _ = self.storage.sweep(path);
+    }
+
+    pub(crate) fn drafts(&self) -> MutexGuard<'_, HashMap<ObjectPath, [u8; 16]>> {
+        self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A number that no other opened array of this store has.
@@ -193,6 +228,9 @@ impl Store {
                     store.shared.storage.name()
                 ),
             ));
+        }
+        if store.shared.options.writable {
+            store.shared.sweep_once(&ObjectPath::root());
         }
         Ok(store)
     }

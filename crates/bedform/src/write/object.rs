@@ -128,6 +128,7 @@ impl ObjectWrite<'_> {
         let order = state.order.sequence(&state.per_object)?;
         let expected: u64 = order.len() as u64 * state.codec.decoded_bytes() as u64;
         let path = self.source.object_path(&self.coordinates)?;
+        shared.sweep_once(&path.parent());
         let mut writer = shared.storage.create(&path, shared.options.durability, Some(expected))?;
         let mut extents: Vec<Option<Extent>> = vec![None; order.len()];
         let window = (WINDOW_BYTES / state.codec.decoded_bytes().max(1)).clamp(2, 1 << 12);
