@@ -121,9 +121,11 @@ impl Store {
     /// # Errors
     /// `Exists`, `InvalidArgument` by the layout, `ReadOnly`, those of storage.
     pub fn create_array(&self, path: &ObjectPath, new: &NewArray) -> Result<Array> {
-        self.draft_array(path, new)?;
+        let array = self.draft_array(path, new)?;
         self.commit_drafts(std::slice::from_ref(path))?;
-        self.array(path)
+        // The array exists, whether or not it can be read back now.
+        let _ = array.reload();
+        Ok(array)
     }
 
     /// Creates an array that no reader sees before [`Store::commit_drafts`] names it, so that
