@@ -15,6 +15,9 @@
 
 mod crash;
 mod failures;
+mod kills;
 mod model;
+mod races;
+mod roles;
 mod support;
 mod workloads;
