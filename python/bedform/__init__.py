@@ -28,6 +28,7 @@ from bedform._errors import (
     UnsupportedError,
 )
 from bedform._explanation import Explanation
+from bedform._foreign_store import ForeignArray, ForeignStore, NativeReadWarning
 from bedform._internal import __version__
 from bedform._layout import Regular
 from bedform._store import Group, Store, create, open  # noqa: A004 - the name users expect
@@ -40,10 +41,13 @@ __all__ = [
     "CorruptError",
     "ExistsError",
     "Explanation",
+    "ForeignArray",
+    "ForeignStore",
     "Group",
     "InvalidArgumentError",
     "IoError",
     "LimitExceededError",
+    "NativeReadWarning",
     "NoSpaceError",
     "NotFoundError",
     "OutOfBoundsError",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bedform import _json, _selection
-from bedform._errors import InvalidArgumentError, engine_call
+from bedform._errors import InvalidArgumentError, ReadOnlyError, engine_call
 from bedform._explanation import Explanation
 
 if TYPE_CHECKING:
@@ -21,7 +22,107 @@ if TYPE_CHECKING:
 AnyArray = npt.NDArray[Any]
 
 
-class Array:
+class BasicReads:
+    """What every array that can be read does with a selection.
+
+    A subclass has ``shape`` and ``dtype`` and fills buffers.
+    """
+
+    path: str
+
+    def __init__(self) -> None:
+        self.oindex = OrthogonalIndex(self)
+        self.vindex = PointIndex(self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each axis."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
+        raise NotImplementedError
+
+    def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
+        raise NotImplementedError
+
+    def _set(self, selected: _selection.Selected, value: Any) -> None:
+        raise ReadOnlyError(f"{self.path} is only read; convert the file to write to it")
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of an array without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        for at in range(len(self)):
+            yield self[at]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+        if copy is False:
+            raise ValueError("an array of a store cannot be had without a copy")
+        return np.asarray(self[...], dtype=dtype)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._get(_selection.basic(key, self.shape))
+
+    def read(self, selection: Any = ..., out: AnyArray | None = None) -> AnyArray:
+        """Read a basic selection, into ``out`` if given.
+
+        Parameters
+        ----------
+        selection
+            As inside the brackets: ``np.s_[:, 300, 700]``.
+        out
+            A C-contiguous, writable array of the selection's shape and the array's dtype; it is
+            filled without a copy.
+
+        Raises
+        ------
+        OutOfBoundsError
+            The selection leaves the array.
+        CorruptError
+            Stored bytes are damaged; ``out`` is then undefined.
+        """
+        return np.asarray(self._get(_selection.basic(selection, self.shape), out, scalar=False))
+
+    def _get(
+        self, selected: _selection.Selected, out: AnyArray | None = None, *, scalar: bool = True
+    ) -> Any:
+        if out is None:
+            buffer = np.empty(selected.shape, dtype=self.dtype)
+        else:
+            self._check_out(selected, out)
+            buffer = out
+        self._fill(selected, buffer)
+        if out is not None:
+            return out
+        if selected.result == () and scalar:
+            return buffer.reshape(())[()]
+        return buffer.reshape(selected.result)
+
+    def _check_out(self, selected: _selection.Selected, out: AnyArray) -> None:
+        if out.dtype != self.dtype or out.shape != selected.result:
+            raise InvalidArgumentError(
+                f"out has shape {out.shape} and dtype {out.dtype}, "
+                f"the selection {selected.result} and {self.dtype}"
+            )
+        if not (out.flags.c_contiguous and out.flags.writeable):
+            raise InvalidArgumentError("out must be C-contiguous and writable")
+
+
+class Array(BasicReads):
     """An N-dimensional variable of a store; ``store["name"]`` gives it.
 
     ``[]`` is NumPy's basic indexing, ``.oindex`` takes one list per axis, ``.vindex`` points. Values
@@ -32,21 +133,16 @@ class Array:
     def __init__(self, store: Store, inner: _internal.Array) -> None:
         self._store = store
         self._inner = inner
+        self.path = inner.path
         self._facts: dict[str, Any] = _json.load(engine_call(inner.describe)())
         self._dtype = np.dtype(self._facts["numpy"])
         self._text = self._dtype == object
-        self.oindex = OrthogonalIndex(self)
-        self.vindex = PointIndex(self)
+        super().__init__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_reopen, (self._store, self.path))
 
     # What it is -----------------------------------------------------------------------------------
-
-    @property
-    def path(self) -> str:
-        """The path in the store."""
-        return self._inner.path
 
     @property
     def name(self) -> str:
@@ -59,16 +155,6 @@ class Array:
         return tuple(engine_call(self._inner.shape)())
 
     @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self._facts["shape"])
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return int(np.prod(self.shape, dtype=object)) if self.shape else 1
-
-    @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the elements; ``object`` (of ``str``) for text."""
         return self._dtype
@@ -76,7 +162,7 @@ class Array:
     @property
     def dims(self) -> tuple[str, ...]:
         """The names of the axes; ``dim_0`` and so on where none are given."""
-        names = self._facts["dims"] or [None] * self.ndim
+        names = self._facts["dims"] or [None] * len(self._facts["shape"])
         return tuple(name or f"dim_{axis}" for axis, name in enumerate(names))
 
     @property
@@ -121,71 +207,18 @@ class Array:
     def __repr__(self) -> str:
         return f"<bedform.Array {self.path!r} {self.shape} {self._facts['dtype']}>"
 
-    def __len__(self) -> int:
-        if not self.ndim:
-            raise TypeError("len() of an array without axes")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        for at in range(len(self)):
-            yield self[at]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
-        if copy is False:
-            raise ValueError("an array of a store cannot be had without a copy")
-        return np.asarray(self[...], dtype=dtype)
-
     # Reading --------------------------------------------------------------------------------------
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._get(_selection.basic(key, self.shape))
-
-    def read(self, selection: Any = ..., out: AnyArray | None = None) -> AnyArray:
-        """Read a basic selection, into ``out`` if given.
-
-        Parameters
-        ----------
-        selection
-            As inside the brackets: ``np.s_[:, 300, 700]``.
-        out
-            A C-contiguous, writable array of the selection's shape and the array's dtype; it is
-            filled without a copy.
-
-        Raises
-        ------
-        OutOfBoundsError
-            The selection leaves the array.
-        CorruptError
-            Stored bytes are damaged; ``out`` is then undefined.
-        """
-        return np.asarray(self._get(_selection.basic(selection, self.shape), out, scalar=False))
 
     def _get(
         self, selected: _selection.Selected, out: AnyArray | None = None, *, scalar: bool = True
     ) -> Any:
         if self._text:
             return self._get_text(selected, out, scalar=scalar)
-        if out is None:
-            buffer = np.empty(selected.shape, dtype=self._dtype)
-        else:
-            self._check_out(selected, out)
-            buffer = out
-        # A view as bytes: the buffer protocol knows neither half floats nor dates everywhere.
-        engine_call(self._inner.read)(selected.engine, buffer.reshape(-1).view(np.uint8))
-        if out is not None:
-            return out
-        if selected.result == () and scalar:
-            return buffer.reshape(())[()]
-        return buffer.reshape(selected.result)
+        return super()._get(selected, out, scalar=scalar)
 
-    def _check_out(self, selected: _selection.Selected, out: AnyArray) -> None:
-        if out.dtype != self._dtype or out.shape != selected.result:
-            raise InvalidArgumentError(
-                f"out has shape {out.shape} and dtype {out.dtype}, "
-                f"the selection {selected.result} and {self._dtype}"
-            )
-        if not (out.flags.c_contiguous and out.flags.writeable):
-            raise InvalidArgumentError("out must be C-contiguous and writable")
+    def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
+        # A view as bytes: the buffer protocol does not know every type.
+        engine_call(self._inner.read)(selected.engine, buffer.reshape(-1).view(np.uint8))
 
     def _get_text(
         self, selected: _selection.Selected, out: AnyArray | None, *, scalar: bool
@@ -266,7 +299,7 @@ class Array:
 class OrthogonalIndex:
     """``array.oindex[...]``: each axis by an integer, a slice, a list of positions or a mask."""
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: BasicReads) -> None:
         self._array = array
 
     def __getitem__(self, key: Any) -> Any:
@@ -279,7 +312,7 @@ class OrthogonalIndex:
 class PointIndex:
     """``array.vindex[...]``: arrays of positions broadcast against each other, or one mask."""
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: BasicReads) -> None:
         self._array = array
 
     def __getitem__(self, key: Any) -> Any:

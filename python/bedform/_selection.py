@@ -170,3 +170,16 @@ def points(key: Any, shape: tuple[int, ...]) -> Selected:
         lists.append(np.broadcast_to(values, result).reshape(-1).astype(np.int64))
     count = int(np.prod(result, dtype=np.int64))
     return Selected(("points", lists, count), (count,), result)
+
+
+def taken(whole: np.ndarray[Any, Any], selected: Selected) -> np.ndarray[Any, Any]:
+    """What a selection takes of an array in memory."""
+    kind, parts = selected.engine[:2]
+    if kind == "points":
+        return whole[tuple(parts)].reshape(selected.result)
+    lists = [
+        start + step * np.arange(count) if isinstance(part, tuple) else part
+        for part in parts
+        for start, step, count in [part if isinstance(part, tuple) else (0, 1, 0)]
+    ]
+    return whole[np.ix_(*lists)].reshape(selected.result) if lists else whole.reshape(selected.result)

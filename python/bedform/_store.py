@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bedform import _internal, _json
+from bedform._advise import Profile
 from bedform._array import Array
 from bedform._errors import (
+    BedformError,
     InvalidArgumentError,
     NotFoundError,
+    ReadOnlyError,
     UnsupportedError,
     engine_call,
 )
@@ -68,7 +72,8 @@ def create(
     where = os.fspath(path)
     _check_local(where)
     options = {"cache_bytes": _bytes(cache), "freshness": "read", "durability": durability}
-    inner = engine_call(_internal.Store.create)(where, _json.dump_attributes(attributes), **options)
+    attributes_text = _json.dump_attributes(attributes)
+    inner = engine_call(_internal.Store.create)(where, attributes_text, json.dumps(options))
     return Store(inner, where, {**options, "writable": True})
 
 
@@ -80,7 +85,9 @@ def open(  # noqa: A001 - the name users expect
     freshness: Freshness = "read",
     durability: Durability = "disk",
     threads: int | None = None,
-) -> Store:
+    profile: Profile | str | os.PathLike[str] | None = None,
+    allow_external: bool = False,
+) -> Any:
     """Open a store, or a foreign file as one.
 
     Parameters
@@ -99,6 +106,15 @@ def open(  # noqa: A001 - the name users expect
         (``"process"``).
     threads
         Threads that decode; one per core without it.
+    profile
+        The storage's parameters (:class:`bedform.Profile`), or a path whose kept profile to take.
+        Without it the kept profile of the storage, if there is one, else that of a local disk.
+    allow_external
+        Whether a foreign file may name other files that are then read, too.
+
+    Returns
+    -------
+    Store or ForeignStore
 
     Raises
     ------
@@ -117,14 +133,32 @@ def open(  # noqa: A001 - the name users expect
         "freshness": freshness,
         "durability": durability,
         "threads": threads,
+        "profile": _profile(profile, where),
     }
     if not Path(where).is_dir():
-        return _open_foreign(where, options)
-    return Store(engine_call(_internal.Store.open)(where, **options), where, options)
+        return _open_foreign(where, options, allow_external=allow_external)
+    return Store(engine_call(_internal.Store.open)(where, json.dumps(options)), where, options)
 
 
-def _open_foreign(where: str, options: dict[str, Any]) -> Store:
-    raise UnsupportedError(f"{where}: foreign files are not readable yet")
+def _open_foreign(where: str, options: dict[str, Any], *, allow_external: bool) -> Any:
+    from bedform._foreign_store import open_foreign
+
+    if options["writable"]:
+        raise ReadOnlyError(f"{where}: foreign files are never written; open it with mode 'r'")
+    return open_foreign(where, options, allow_external=allow_external)
+
+
+def _profile(profile: Any, where: str) -> dict[str, Any] | None:
+    if isinstance(profile, Profile):
+        return profile.to_dict()
+    try:
+        kept = Profile.for_path(os.fspath(profile) if profile is not None else where)
+    except BedformError:
+        # A kept profile that cannot be read must not keep data from being read.
+        if profile is not None:
+            raise
+        return None
+    return None if kept is None else kept.to_dict()
 
 
 def _check_local(path: str) -> None:
@@ -267,7 +301,7 @@ class Group:
         return self._create(name, description, draft=False)
 
     def _create(self, name: str, description: dict[str, Any], *, draft: bool) -> Array:
-        text = _json.json.dumps(description, allow_nan=False)
+        text = json.dumps(description, allow_nan=False)
         inner = engine_call(self._store._inner.create_array)(self._join(name), text, draft)
         return Array(self._store, inner)
 
@@ -304,7 +338,7 @@ class Group:
             "codecs": _json._plain(list(codecs)),
             "fill_value": _fill(fill_value, kind),
             "dims": None if dims is None else list(dims),
-            "attributes": _json.json.loads(_json.dump_attributes(attributes)),
+            "attributes": json.loads(_json.dump_attributes(attributes)),
         }
 
     def __repr__(self) -> str:
@@ -408,9 +442,7 @@ class Store(Group):
 
 
 def _reopen(path: str, options: dict[str, Any]) -> Store:
-    if not Path(path).is_dir():
-        return _open_foreign(path, options)
-    return Store(engine_call(_internal.Store.open)(path, **options), path, options)
+    return Store(engine_call(_internal.Store.open)(path, json.dumps(options)), path, options)
 
 
 def _zarr_name(kind: np.dtype[Any]) -> str:

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::error::raise;
 
-fn profile_error(error: ProfileError) -> PyErr {
+pub(crate) fn profile_error(error: ProfileError) -> PyErr {
     match error {
         ProfileError::Storage(error) => raise(error.into()),
         other => raise(Error::new(ErrorKind::InvalidArgument, other.to_string())),

@@ -44,7 +44,7 @@ pub(crate) fn stopped(py: Python<'_>, error: bedform::Error) -> PyErr {
 }
 
 /// The bytes of a C-contiguous buffer.
-struct Bytes {
+pub(crate) struct Bytes {
     pointer: *mut u8,
     length: usize,
     _buffer: PyUntypedBuffer,
@@ -57,7 +57,7 @@ unsafe impl Send for Bytes {}
 unsafe impl Sync for Bytes {}
 
 impl Bytes {
-    fn of(object: &Bound<'_, PyAny>, writable: bool) -> PyResult<Self> {
+    pub(crate) fn of(object: &Bound<'_, PyAny>, writable: bool) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(object)?;
         if !buffer.is_c_contiguous() {
             return Err(PyBufferError::new_err("the buffer must be C-contiguous"));
@@ -77,7 +77,7 @@ impl Bytes {
         unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
     }
 
-    fn get_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn get_mut(&mut self) -> &mut [u8] {
         if self.length == 0 {
             return &mut [];
         }
@@ -87,9 +87,9 @@ impl Bytes {
     }
 }
 
-type ReadCounts = (u64, u64, u64, u64, u64);
+pub(crate) type ReadCounts = (u64, u64, u64, u64, u64);
 
-fn counts(statistics: ReadStatistics) -> ReadCounts {
+pub(crate) fn counts(statistics: ReadStatistics) -> ReadCounts {
     let ReadStatistics { objects, requests, bytes, chunks, waits } = statistics;
     (objects, requests, bytes, chunks, waits)
 }

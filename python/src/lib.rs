@@ -7,6 +7,7 @@
 mod advise;
 mod array;
 mod error;
+mod foreign;
 mod selection;
 mod store;
 
@@ -21,6 +22,8 @@ mod _internal {
     use crate::array::Array;
     #[pymodule_export]
     use crate::error::{EngineError, error_kinds};
+    #[pymodule_export]
+    use crate::foreign::{ForeignArray, ForeignFile};
     #[pymodule_export]
     use crate::store::Store;
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use bedform::{Append, Elements, Freshness, NewArray, NodeKind, OpenOptions};
 use bedform_format::ObjectPath;
-use bedform_storage::{Durability, LocalStorage, Mode};
+use bedform_storage::{Durability, LocalStorage, Mode, Profile};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
+use crate::advise::profile_error;
 use crate::array::{Array, Data, interrupted, stopped};
 use crate::error::raise;
 
@@ -27,30 +28,33 @@ fn json_of(text: &str) -> PyResult<Map<String, Value>> {
     serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-fn options(
-    writable: bool,
-    cache_bytes: u64,
-    freshness: &str,
-    durability: &str,
-    threads: Option<usize>,
-    gap_bytes: Option<u64>,
-) -> PyResult<OpenOptions> {
+/// How a store is opened, from JSON: `writable`, `cache_bytes`, `freshness`, `durability`, `threads`,
+/// `gap_bytes`, `profile`, each optional.
+pub(crate) fn options(text: &str) -> PyResult<OpenOptions> {
+    let given = json_of(text)?;
+    let bad = |key: &str| PyValueError::new_err(format!("not a value of {key}: {}", given[key]));
     let mut options = OpenOptions::default();
-    options.writable = writable;
-    options.cache_bytes = cache_bytes;
-    options.freshness = match freshness {
-        "read" => Freshness::Read,
-        "open" => Freshness::Open,
-        "never" => Freshness::Never,
-        other => return Err(PyValueError::new_err(format!("not a freshness: {other:?}"))),
-    };
-    options.durability = match durability {
-        "disk" => Durability::Disk,
-        "process" => Durability::Process,
-        other => return Err(PyValueError::new_err(format!("not a durability: {other:?}"))),
-    };
-    options.threads = threads;
-    options.gap_bytes = gap_bytes;
+    for (key, value) in given.iter().filter(|(_, value)| !value.is_null()) {
+        let number = || value.as_u64().ok_or_else(|| bad(key));
+        match (key.as_str(), value.as_str()) {
+            ("writable", _) => options.writable = value.as_bool().ok_or_else(|| bad(key))?,
+            ("cache_bytes", _) => options.cache_bytes = number()?,
+            ("gap_bytes", _) => options.gap_bytes = Some(number()?),
+            ("threads", _) => {
+                options.threads = Some(usize::try_from(number()?).map_err(|_| bad(key))?);
+            }
+            ("profile", _) => {
+                let profile = Profile::from_json("the profile", &value.to_string());
+                options.profile = Some(profile.map_err(profile_error)?);
+            }
+            ("freshness", Some("read")) => options.freshness = Freshness::Read,
+            ("freshness", Some("open")) => options.freshness = Freshness::Open,
+            ("freshness", Some("never")) => options.freshness = Freshness::Never,
+            ("durability", Some("disk")) => options.durability = Durability::Disk,
+            ("durability", Some("process")) => options.durability = Durability::Process,
+            _ => return Err(bad(key)),
+        }
+    }
     Ok(options)
 }
 
@@ -58,19 +62,9 @@ fn options(
 impl Store {
     /// Opens the store in the directory `path`.
     #[staticmethod]
-    #[pyo3(signature = (path, *, writable, cache_bytes, freshness, durability, threads=None, gap_bytes=None))]
-    fn open(
-        py: Python<'_>,
-        path: PathBuf,
-        writable: bool,
-        cache_bytes: u64,
-        freshness: &str,
-        durability: &str,
-        threads: Option<usize>,
-        gap_bytes: Option<u64>,
-    ) -> PyResult<Self> {
-        let options = options(writable, cache_bytes, freshness, durability, threads, gap_bytes)?;
-        let mode = if writable { Mode::ReadWrite } else { Mode::ReadOnly };
+    fn open(py: Python<'_>, path: PathBuf, opening: &str) -> PyResult<Self> {
+        let options = options(opening)?;
+        let mode = if options.writable { Mode::ReadWrite } else { Mode::ReadOnly };
         py.detach(|| {
             let storage = LocalStorage::open(&path, mode)?;
             bedform::Store::open(Arc::new(storage), options)
@@ -81,18 +75,8 @@ impl Store {
 
     /// Creates a store in the directory `path`.
     #[staticmethod]
-    #[pyo3(signature = (path, attributes, *, cache_bytes, freshness, durability, threads=None, gap_bytes=None))]
-    fn create(
-        py: Python<'_>,
-        path: PathBuf,
-        attributes: &str,
-        cache_bytes: u64,
-        freshness: &str,
-        durability: &str,
-        threads: Option<usize>,
-        gap_bytes: Option<u64>,
-    ) -> PyResult<Self> {
-        let options = options(true, cache_bytes, freshness, durability, threads, gap_bytes)?;
+    fn create(py: Python<'_>, path: PathBuf, attributes: &str, opening: &str) -> PyResult<Self> {
+        let options = options(opening)?;
         let attributes = json_of(attributes)?;
         py.detach(|| {
             let storage = LocalStorage::open(&path, Mode::Create)?;

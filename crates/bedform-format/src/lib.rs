@@ -13,13 +13,17 @@
 //! | [`json`] | JSON documents from outside, read strictly |
 //! | [`shard`] | the tail of a shard: index and stamp |
 //! | [`metadata`] | arrays and groups: Zarr v3 and v2 documents |
+//! | [`chunk_map`] | where the bytes of a foreign file's variables lie |
+//! | [`netcdf_classic`] | the header of NetCDF classic files, as a chunk map |
 
 pub mod checksum;
+pub mod chunk_map;
 pub mod codec;
 pub mod dtype;
 pub mod json;
 pub mod limits;
 pub mod metadata;
+pub mod netcdf_classic;
 pub mod path;
 pub mod shard;
 

@@ -139,7 +139,8 @@ fn status_of(answer: &Statx) -> Status {
             modified_ns: time(answer.stx_mtime),
             changed_ns: time(answer.stx_ctime),
             identity: (
-                u64::from(answer.stx_dev_major) << 32 | u64::from(answer.stx_dev_minor),
+                // As `stat` has it, so that other languages' records can be compared.
+                rustix::fs::makedev(answer.stx_dev_major, answer.stx_dev_minor),
                 answer.stx_ino,
             ),
         },

@@ -8,12 +8,14 @@
 //! | [`write`] | merge, encode, one sequential write per object |
 //! | [`codec`] | chunks to bytes and back |
 //! | [`layout`] | which layout fits which reads, as numbers |
+//! | [`foreign`] | NetCDF and HDF5 files, read as they are |
 //! | [`error`] | what a caller can do about a failure |
 
 pub mod array;
 mod cache;
 pub mod codec;
 pub mod error;
+pub mod foreign;
 pub mod layout;
 pub mod read;
 pub mod store;
@@ -21,6 +23,7 @@ pub mod write;
 
 pub use array::{Append, Array, Elements, append};
 pub use error::{Error, ErrorKind, Result};
+pub use foreign::{ForeignArray, ForeignFile};
 pub use read::ReadStatistics;
 pub use store::{ArrayLayout, Freshness, NewArray, NodeKind, OpenOptions, Store};
 pub use write::WriteStatistics;

@@ -3,58 +3,88 @@
 use std::time::Instant;
 
 use bedform_geometry::Selection;
+use bedform_storage::Profile;
 use serde_json::{Value, json};
 
 use super::Array;
 use super::source::ZarrSource;
+use crate::codec::ChunkCodec;
 use crate::error::Result;
+use crate::read::execute::Tuning;
 use crate::read::fetch::units;
 use crate::read::locate::ChunkSource;
+use crate::read::plan::Plan;
 
 impl Array {
     /// The plan of a read of `selection`, without reading chunks: which objects, how many requests
-    /// and bytes, what is decoded. Opens the objects and reads their indexes.
+    /// and bytes, what is decoded, how long it takes by the profile. Opens the objects and reads
+    /// their indexes.
     ///
     /// # Errors
     /// As a read, but for what only the chunks can show.
     pub fn explain(&self, selection: &Selection) -> Result<Value> {
-        let began = Instant::now();
         let state = self.state()?;
         let plan = super::read::plan(&state, selection).map_err(|error| error.at(&self.path))?;
         let source = ZarrSource { shared: &self.shared, path: &self.path, state: &state };
-        let (mut objects, mut requests, mut bytes, mut chunks, mut missing) = (0_u64, 0, 0, 0, 0);
-        let (mut index_requests, mut index_bytes) = (0, 0);
-        for cell in 0..plan.cell_count() {
-            let Some(opened) = source.open(&plan.cell_coordinates(cell))? else {
-                missing += plan.tasks(cell).len() as u64;
-                continue;
-            };
-            objects += 1;
-            index_requests += opened.index_requests;
-            index_bytes += opened.index_bytes;
-            let gap = self.shared.tuning.gap_bytes;
-            for unit in units(&plan, cell, &opened.places, &state.codec, gap)? {
-                requests += unit.extents.len() as u64;
-                bytes += unit.bytes();
-                chunks += unit.chunks.len() as u64 + u64::from(!unit.raw.is_empty());
-                missing += unit.missing.len() as u64;
-            }
-        }
-        Ok(json!({
-            "array": self.name(),
-            "result_bytes": plan.result_bytes(),
-            "objects": objects,
-            "requests": requests + index_requests,
-            "bytes": bytes + index_bytes,
-            "index_bytes": index_bytes,
-            "chunks": chunks,
-            "chunks_never_written": missing,
-            "decoded_bytes": if state.codec.is_raw() {
-                bytes
-            } else {
-                chunks * state.codec.decoded_bytes() as u64
-            },
-            "planning_seconds": began.elapsed().as_secs_f64(),
-        }))
+        explain_plan(&self.name(), &plan, &source, &state.codec, &self.shared.tuning)
     }
+}
+
+/// The facts of [`Array::explain`].
+pub(crate) fn explain_plan(
+    name: &str,
+    plan: &Plan,
+    source: &dyn ChunkSource,
+    codec: &ChunkCodec,
+    tuning: &Tuning,
+) -> Result<Value> {
+    let began = Instant::now();
+    let (mut objects, mut requests, mut bytes, mut chunks, mut missing) = (0_u64, 0, 0, 0, 0);
+    let (mut index_requests, mut index_bytes) = (0, 0);
+    for cell in 0..plan.cell_count() {
+        let Some(opened) = source.open(&plan.cell_coordinates(cell))? else {
+            missing += plan.tasks(cell).len() as u64;
+            continue;
+        };
+        objects += 1;
+        index_requests += opened.index_requests;
+        index_bytes += opened.index_bytes;
+        for unit in units(plan, cell, &opened.places, codec, tuning.gap_bytes)? {
+            requests += unit.extents.len() as u64;
+            bytes += unit.bytes();
+            chunks += unit.chunks.len() as u64 + u64::from(!unit.raw.is_empty());
+            missing += unit.missing.len() as u64;
+        }
+    }
+    let decoded = if codec.is_raw() { bytes } else { chunks * codec.decoded_bytes() as u64 };
+    let price = price(&tuning.profile, index_requests, requests, bytes + index_bytes, objects);
+    Ok(json!({
+        "array": name,
+        "result_bytes": plan.result_bytes(),
+        "objects": objects,
+        "requests": requests + index_requests,
+        "bytes": bytes + index_bytes,
+        "index_bytes": index_bytes,
+        "chunks": chunks,
+        "chunks_never_written": missing,
+        "decoded_bytes": decoded,
+        "profile": tuning.profile.name,
+        "predicted_cold_seconds": price,
+        "planning_seconds": began.elapsed().as_secs_f64(),
+    }))
+}
+
+/// Seconds that the storage takes for a cold read, by the terms of
+/// [`CostModel`](crate::layout::CostModel): a wait for the first index and one for the first chunk,
+/// then requests and bytes.
+fn price(profile: &Profile, index_requests: u64, requests: u64, bytes: u64, objects: u64) -> f64 {
+    if objects == 0 {
+        return 0.0;
+    }
+    #[allow(clippy::cast_precision_loss)]
+    let (requests, bytes, index_requests) = (requests as f64, bytes as f64, index_requests as f64);
+    let waits = if index_requests > 0.0 { 2.0 } else { 1.0 };
+    waits * profile.request_seconds_one
+        + (requests + index_requests) * profile.request_seconds_many
+        + bytes / profile.read_bytes_per_second_many
 }

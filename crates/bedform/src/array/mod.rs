@@ -8,7 +8,7 @@
 //! | `write` | writes to a selection, appends, changes of shape |
 
 mod describe;
-mod explain;
+pub(crate) mod explain;
 mod read;
 pub(crate) mod source;
 mod verify;

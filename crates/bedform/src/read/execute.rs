@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
-use bedform_storage::Object;
+use bedform_storage::{Object, Profile};
 
 use super::fetch::{UNIT_BYTES_MAX, Unit, units};
 use super::locate::{ChunkSource, OpenObject};
@@ -21,6 +21,7 @@ use super::plan::{Plan, Task};
 use super::scatter::{Axis, Copy, Target};
 use crate::codec::{ChunkCodec, Scratch};
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::OpenOptions;
 
 /// How a plan is run.
 #[derive(Debug, Clone)]
@@ -33,6 +34,30 @@ pub(crate) struct Tuning {
     pub(crate) gap_bytes: u64,
     /// Bytes that all buffers of one read may take together.
     pub(crate) buffer_bytes: u64,
+    /// The storage's parameters, for prices.
+    pub(crate) profile: Profile,
+}
+
+impl Tuning {
+    /// The defaults, with what the options of an open say otherwise.
+    pub(crate) fn with(options: &OpenOptions) -> Self {
+        let mut tuning = Self::default();
+        if let Some(threads) = options.threads {
+            tuning.threads = threads.max(1);
+            tuning.threads_waiting = tuning.threads_waiting.min(threads.max(1) * 8);
+        }
+        if let Some(profile) = &options.profile {
+            tuning.gap_bytes = profile.merge_gap_bytes;
+            tuning.threads_waiting = usize::try_from(profile.requests_in_flight)
+                .unwrap_or(tuning.threads_waiting)
+                .clamp(tuning.threads, 64);
+            tuning.profile = profile.clone();
+        }
+        if let Some(gap) = options.gap_bytes {
+            tuning.gap_bytes = gap;
+        }
+        tuning
+    }
 }
 
 impl Default for Tuning {
@@ -43,6 +68,7 @@ impl Default for Tuning {
             threads_waiting: 16.max(cores),
             gap_bytes: 16 << 10,
             buffer_bytes: 48 << 20,
+            profile: Profile::default_local(),
         }
     }
 }
@@ -229,7 +255,8 @@ impl<'a> Run<'a> {
             1 => chunk,
             _ => chunk.saturating_mul(2),
         };
-        let each = scratch.saturating_add(UNIT_BYTES_MAX.max(chunk));
+        let fetched = if self.codec.is_raw() { UNIT_BYTES_MAX } else { UNIT_BYTES_MAX.max(chunk) };
+        let each = scratch.saturating_add(fetched);
         let fit = usize::try_from(self.tuning.buffer_bytes / each.max(1)).unwrap_or(usize::MAX);
         fit.clamp(1, self.tuning.threads_waiting.max(self.tuning.threads))
     }

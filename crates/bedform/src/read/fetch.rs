@@ -71,9 +71,11 @@ pub(crate) fn units(
     }
     found.sort_unstable_by_key(|(extent, ..)| *extent);
     if codec.is_raw() {
+        let mut gatherer = Gatherer { gap_max, unit: Unit::default(), before: 0, units };
         for (extent, _, task) in found {
-            raw_units(plan, cell, task, extent, codec, gap_max, &mut units)?;
+            gather_raw(plan, cell, task, extent, codec, &mut gatherer)?;
         }
+        units = gatherer.finish();
     } else {
         merge_chunks(found, codec, gap_max, &mut units)?;
     }
@@ -135,14 +137,13 @@ fn merge_chunks(
 
 /// Elements that are stored as they are: only the bytes that are needed, with the gaps between them
 /// where those are small.
-fn raw_units(
+fn gather_raw(
     plan: &Plan,
     cell: u64,
     task: Task,
     extent: Extent,
     codec: &ChunkCodec,
-    gap_max: u64,
-    units: &mut Vec<Unit>,
+    gatherer: &mut Gatherer,
 ) -> Result<()> {
     if extent.length < codec.decoded_bytes() as u64 {
         return Err(Error::corrupt(
@@ -157,14 +158,57 @@ fn raw_units(
         }
         // Walk in the order of the file.
         copy.axes.sort_by_key(|axis| std::cmp::Reverse(source_span(axis)));
-        let split = split_axis(&copy.axes, item, gap_max);
-        let (outer, inner) = copy.axes.split_at(split);
-        let block = Block::new(inner, item);
-        let mut pieces = outer_positions(outer, copy.source_start, copy.target_start);
-        pieces.sort_unstable();
-        gather(&pieces, &block, inner, extent.offset, gap_max, units);
+        for part in parts(copy, item, gatherer.gap_max) {
+            let split = split_axis(&part.axes, item, gatherer.gap_max);
+            let (outer, inner) = part.axes.split_at(split);
+            let block = Block::new(inner, item);
+            let mut pieces = outer_positions(outer, part.source_start, part.target_start);
+            pieces.sort_unstable();
+            gatherer.add(&pieces, &block, inner, extent.offset);
+        }
         Ok(())
     })
+}
+
+/// Cuts a copy along an axis that is dense enough to be read in one go but too long for a unit, so
+/// that it is walked in blocks and not element by element.
+fn parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
+    let split = split_axis(&copy.axes, item, gap_max);
+    let Some(at) = split.checked_sub(1) else { return vec![copy] };
+    let Axis::Even { source_step, target_step, count } = copy.axes[at] else { return vec![copy] };
+    let span = Block::new(&copy.axes[split..], item).span;
+    let step = source_step.unsigned_abs();
+    if step == 0 || step.saturating_sub(span) > gap_max || span > UNIT_BYTES_MAX {
+        return vec![copy];
+    }
+    let in_block = ((UNIT_BYTES_MAX - span) / step + 1).min(count);
+    if in_block < 2 {
+        return vec![copy];
+    }
+    let (blocks, rest) = (count / in_block, count % in_block);
+    let inside = |count| Axis::Even { source_step, target_step, count };
+    let steps = in_block.cast_signed();
+    let mut parts = Vec::with_capacity(2);
+    let mut whole = copy.clone();
+    whole.axes[at] = inside(in_block);
+    whole.axes.insert(
+        at,
+        Axis::Even {
+            source_step: source_step * steps,
+            target_step: target_step * steps,
+            count: blocks,
+        },
+    );
+    parts.push(whole);
+    if rest > 0 {
+        let done = (blocks * in_block).cast_signed();
+        let mut last = copy;
+        last.source_start += source_step * done;
+        last.target_start += target_step * done;
+        last.axes[at] = inside(rest);
+        parts.push(last);
+    }
+    parts
 }
 
 /// The bytes that a block of inner axes spans around its first element.
@@ -241,51 +285,60 @@ fn outer_positions(outer: &[Axis], source: i64, target: i64) -> Vec<(i64, i64)> 
     positions
 }
 
-/// Merges blocks into extents, and extents into units.
-fn gather(
-    positions: &[(i64, i64)],
-    block: &Block,
-    inner: &[Axis],
-    offset: u64,
+/// Merges blocks into extents, and extents into units, from chunk to chunk.
+struct Gatherer {
     gap_max: u64,
-    units: &mut Vec<Unit>,
-) {
-    let mut unit = Unit::default();
-    // Bytes of the unit's extents but the last.
-    let mut before = 0_u64;
-    for (source, target) in positions {
-        let start = offset + (source - block.before).cast_unsigned();
-        let end = start + block.span;
-        let full = before + unit.extents.last().map_or(0, |last| last.length) >= UNIT_BYTES_MAX
-            || unit.extents.len() >= EXTENTS_MAX;
-        match unit.extents.last_mut() {
-            Some(last)
-                if start <= last.end().saturating_add(gap_max)
-                    && end - last.offset <= UNIT_BYTES_MAX =>
-            {
-                last.length = last.length.max(end - last.offset);
-            }
-            Some(_) if full => {
-                units.push(std::mem::take(&mut unit));
-                before = 0;
-                unit.extents.push(Extent { offset: start, length: block.span });
-            }
-            last => {
-                before += last.map_or(0, |last| last.length);
-                unit.extents.push(Extent { offset: start, length: block.span });
-            }
+    unit: Unit,
+    /// Bytes of the unit's extents but the last.
+    before: u64,
+    units: Vec<Unit>,
+}
+
+impl Gatherer {
+    /// Adds blocks of one chunk that starts at `offset`, in ascending order.
+    fn add(&mut self, positions: &[(i64, i64)], block: &Block, inner: &[Axis], offset: u64) {
+        for (source, target) in positions {
+            let start = offset + (source - block.before).cast_unsigned();
+            self.make_room(Extent { offset: start, length: block.span });
+            let last = self.unit.extents.last().map_or(start, |last| last.offset);
+            let mut copy = Copy {
+                source_start: (self.before + start - last).cast_signed() + block.before,
+                target_start: *target,
+                axes: inner.to_vec(),
+            };
+            copy.tidy();
+            self.unit.raw.push(copy);
         }
-        let last = unit.extents.last().map_or(start, |last| last.offset);
-        let mut copy = Copy {
-            source_start: (before + start - last).cast_signed() + block.before,
-            target_start: *target,
-            axes: inner.to_vec(),
-        };
-        copy.tidy();
-        unit.raw.push(copy);
     }
-    if !unit.extents.is_empty() {
-        units.push(unit);
+
+    /// Makes the unit's last extent one that holds `extent`.
+    fn make_room(&mut self, extent: Extent) {
+        let Some(last) = self.unit.extents.last_mut() else {
+            return self.unit.extents.push(extent);
+        };
+        if extent.offset >= last.offset
+            && extent.offset <= last.end().saturating_add(self.gap_max)
+            && extent.end() - last.offset <= UNIT_BYTES_MAX
+        {
+            last.length = last.length.max(extent.end() - last.offset);
+            return;
+        }
+        let length = last.length;
+        let full = self.before + length >= UNIT_BYTES_MAX;
+        if full || self.unit.extents.len() >= EXTENTS_MAX {
+            self.units.push(std::mem::take(&mut self.unit));
+            self.before = 0;
+        } else {
+            self.before += length;
+        }
+        self.unit.extents.push(extent);
+    }
+
+    fn finish(mut self) -> Vec<Unit> {
+        if !self.unit.extents.is_empty() {
+            self.units.push(self.unit);
+        }
+        self.units
     }
 }
 

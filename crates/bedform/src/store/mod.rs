@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bedform_format::shard::ShardIndex;
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Durability, Lock, Storage, Version};
+use bedform_storage::{Durability, Lock, Profile, Storage, Version};
 use serde_json::{Map, Value};
 
 use crate::array::Array;
@@ -71,6 +71,8 @@ pub struct OpenOptions {
     pub threads: Option<usize>,
     /// The largest gap between extents that is read over, in bytes; `None` takes the default.
     pub gap_bytes: Option<u64>,
+    /// The storage's parameters, for prices, merging and threads; `None` takes those of a local disk.
+    pub profile: Option<Profile>,
 }
 
 impl Default for OpenOptions {
@@ -83,6 +85,7 @@ impl Default for OpenOptions {
             durability: Durability::Disk,
             threads: None,
             gap_bytes: None,
+            profile: None,
         }
     }
 }
@@ -131,14 +134,7 @@ pub(crate) struct ChunkKey {
 
 impl Shared {
     fn new(storage: Arc<dyn Storage>, options: OpenOptions) -> Self {
-        let mut tuning = Tuning::default();
-        if let Some(threads) = options.threads {
-            tuning.threads = threads.max(1);
-            tuning.threads_waiting = tuning.threads_waiting.min(threads.max(1) * 8);
-        }
-        if let Some(gap) = options.gap_bytes {
-            tuning.gap_bytes = gap;
-        }
+        let tuning = Tuning::with(&options);
         // Indexes are small and spare a request each; chunks get the rest.
         let for_indexes = options.cache_bytes / 8;
         Self {

@@ -1,0 +1,394 @@
+"""Foreign files, read-only: what a NetCDF-4 or HDF5 file says of itself, once.
+
+`chunk_map` asks h5py where the bytes of every variable lie; the engine keeps the answer and reads
+the bytes itself. `read_native` is for the variables that only HDF5 can read. NetCDF classic files
+need neither: their header is read in Rust.
+
+Files and links that are named inside a file are refused unless they are allowed for this call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from bedform._foreign_attributes import describe_attributes
+from bedform._foreign_dimensions import (
+    Group,
+    Variable,
+    is_variable,
+    name_dimensions,
+    scale_dimension,
+    variable_name,
+)
+from bedform._foreign_names import ForeignFileError, display_name
+from bedform._foreign_storage import (
+    ChunkTable,
+    NamedTypes,
+    describe_encoding,
+    describe_storage,
+    element_type,
+)
+from bedform._foreign_walk import Refusal, members, open_path, refuse_outside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["ChunkMapParts", "ForeignFileError", "chunk_map", "file_kind", "read_native"]
+
+_GROUPS_MAX: Final = 100_000
+_DEPTH_MAX: Final = 64
+_VARIABLES_MAX: Final = 1_000_000
+#: What h5py raises on damaged files, besides what it raises on wrong arguments.
+_H5PY_ERRORS: Final = (
+    OSError,
+    RuntimeError,
+    ValueError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    AttributeError,
+    IndexError,
+    MemoryError,
+)
+_HDF5_MAGIC: Final = b"\x89HDF\r\n\x1a\n"
+#: HDF5 looks for its signature at these places; what is before it belongs to the user.
+_HDF5_PLACES: Final = (0, *(512 << step for step in range(12)))
+#: How files begin that people take for NetCDF or HDF5.
+_OTHERS: Final = (
+    (b"GRIB", "a GRIB file: convert it to NetCDF first, for example with cfgrib and xarray"),
+    (b"PK\x03\x04", "a zip archive: unpack it first"),
+    (b"\x1f\x8b", "a gzip file: unpack it first"),
+    (b"BZh", "a bzip2 file: unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard file: unpack it first"),
+    (b"\x0e\x03\x13\x01", "an HDF4 file: convert it with h4toh5 first"),
+    (b"II*\0", "a TIFF file"),
+    (b"MM\0*", "a TIFF file"),
+    (b"\x93NUMPY", "a NumPy file: use numpy.load"),
+    (b"SIMPLE  =", "a FITS file: use astropy"),
+    (b"PAR1", "a Parquet file"),
+    (b"<", "a page or XML document: a download that failed, perhaps"),
+    (b"{", "a JSON document"),
+)
+
+
+@dataclass(frozen=True)
+class ChunkMapParts:
+    """What `ChunkMap::from_description` in the format crate takes."""
+
+    #: The description: JSON in UTF-8.
+    description: bytes
+    #: For each chunked array, in the description's order, its chunk indexes, offsets and lengths
+    #: (uint64) and filter masks (uint32), ascending by index.
+    tables: list[ChunkTable]
+
+
+def file_kind(path: str | Path) -> Literal["hdf5", "netcdf-classic"]:
+    """What kind of file it is, by its first bytes.
+
+    Raises
+    ------
+    ForeignFileError
+        It is neither, or cannot be read; the message says what it looks like.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            start = file.read(512)
+            if start[:3] == b"CDF" and start[3:4] in {b"\x01", b"\x02", b"\x05"}:
+                return "netcdf-classic"
+            for place in _HDF5_PLACES:
+                file.seek(place)
+                if file.read(8) == _HDF5_MAGIC:
+                    return "hdf5"
+    except OSError as error:
+        message = f"{path}: {error.strerror or error}"
+        kinds = {FileNotFoundError: "NotFound", PermissionError: "PermissionDenied"}
+        raise ForeignFileError(message, kinds.get(type(error), "Io")) from error
+    if not start:
+        looks = "empty"
+    else:
+        known = (text for magic, text in _OTHERS if start.startswith(magic))
+        looks = next(known, f"of an unknown kind (it starts with {start[:8].hex(' ')})")
+    message = f"{path}: not a NetCDF or HDF5 file; it is {looks}"
+    raise ForeignFileError(message, "Unsupported")
+
+
+def chunk_map(
+    path: str | Path, *, allow_external: bool = False, group: str | None = None
+) -> ChunkMapParts:
+    """Where the bytes of every variable of a NetCDF-4 or HDF5 file lie.
+
+    Parameters
+    ----------
+    path
+        The file.
+    allow_external
+        Whether variables that lie in other files, which this one names, may be
+        read (through HDF5). Without it they are listed as refused.
+    group
+        Only this group, what is within it, and the groups that it is within.
+
+    Raises
+    ------
+    ForeignFileError
+        It is not such a file, is damaged, or changed while it was read.
+    """
+    if file_kind(path) != "hdf5":
+        message = f"{path}: a NetCDF classic file, whose header Bedform reads by itself"
+        raise ForeignFileError(message, "InvalidArgument")
+    with _as_one_line(path):
+        before = _source(path)
+        with h5py.File(path, "r") as file:
+            walk = _Walk(file, allow_external=allow_external)
+            parts = walk.describe(before, group)
+        if _source(path) != before:
+            message = f"{path}: it changed while it was read; try again when its writer is done"
+            raise ForeignFileError(message, "Conflict")
+    return parts
+
+
+@contextlib.contextmanager
+def _as_one_line(path: str | Path) -> Iterator[None]:
+    """Makes one line that names the file of whatever h5py says of a damaged one."""
+    try:
+        yield
+    except ForeignFileError:
+        raise
+    except BlockingIOError as error:
+        message = f"{path}: another program has it open for writing; try again when it is done"
+        raise ForeignFileError(message, "Conflict") from error
+    except _H5PY_ERRORS as error:
+        said = str(error).strip("'\"").splitlines()[0] if str(error) else type(error).__name__
+        message = f"{path}: HDF5 cannot read it ({said}); it is damaged or cut short"
+        raise ForeignFileError(message) from error
+
+
+def _source(path: str | Path) -> dict[str, Any]:
+    status = Path(path).stat()
+    return {
+        "size": status.st_size,
+        "modified_ns": status.st_mtime_ns,
+        "changed_ns": status.st_ctime_ns,
+        "identity": [status.st_dev, status.st_ino],
+    }
+
+
+class _Walk:
+    """One pass over a file."""
+
+    def __init__(self, file: h5py.File, *, allow_external: bool) -> None:
+        self.file = file
+        self.allow_external = allow_external
+        self.group_count = 0
+        self.variable_count = 0
+        self.named_types: NamedTypes = []
+        self.scales: dict[tuple[int, int], dict[str, Any]] = {}
+
+    def describe(self, source: dict[str, Any], only: str | None) -> ChunkMapParts:
+        root = self.group("", self.file["/"], ())
+        name_dimensions(self.file, root, self.scales)
+        is_netcdf = bool(self.scales) or "_NCProperties" in self.file.attrs
+        wanted = _within(root, only, str(self.file.filename))
+        tables = []
+        arrays = []
+        for variable in (variable for group in wanted for variable in group.variables):
+            described, table = _describe_variable(variable, self.named_types)
+            arrays.append(described)
+            if table is not None:
+                tables.append(table)
+        document = {
+            "source": source,
+            "format": "netcdf4" if is_netcdf else "hdf5",
+            "groups": [_describe_group(group) for group in wanted],
+            "arrays": arrays,
+        }
+        text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+        return ChunkMapParts(text.encode("utf-8", "replace"), tables)
+
+    def group(self, path: str, stored: h5py.Group, above: tuple[tuple[int, int], ...]) -> Group:
+        """A group with all that is within it."""
+        self.group_count += 1
+        if self.group_count > _GROUPS_MAX:
+            message = f"{self.file.filename}: more than {_GROUPS_MAX} groups"
+            raise ForeignFileError(message, "LimitExceeded")
+        group = Group(path, describe_attributes(stored.attrs))
+        above = (*above, _address(stored))
+        for name, member in members(stored, allow_external=self.allow_external):
+            refusal = self.add(group, name, member, above)
+            if refusal is not None:
+                shown = name.encode("utf-8", "replace").decode()
+                group.refused.append({"name": shown, "reason": refusal.reason})
+        return group
+
+    def add(
+        self, group: Group, name: str, member: Any, above: tuple[tuple[int, int], ...]
+    ) -> Refusal | None:
+        """Takes a member into its group, or says why not."""
+        if isinstance(member, Refusal):
+            return member
+        if isinstance(member, h5py.Group):
+            shown = display_name(name)
+            if shown is None:
+                return Refusal("a name that cannot be shown")
+            if _address(member) in above:
+                return Refusal("a link back to a group that it lies in")
+            if len(above) >= _DEPTH_MAX:
+                return Refusal(f"more than {_DEPTH_MAX} groups, one within another")
+            group.groups.append(self.group(_join(group.path, shown), member, above))
+        elif isinstance(member, h5py.Dataset):
+            return self.add_dataset(group, name, member)
+        elif isinstance(member, h5py.Datatype):
+            self.named_types.append((name, member.id))
+        return None
+
+    def add_dataset(self, group: Group, name: str, dataset: h5py.Dataset) -> Refusal | None:
+        refusal = refuse_outside(dataset, allow_external=self.allow_external)
+        if refusal is not None:
+            return refusal
+        shown = variable_name(name)
+        if shown is None:
+            return Refusal("a name that cannot be shown")
+        if dataset.shape is None:
+            return Refusal("a dataset without a data space")
+        self.variable_count += 1
+        if self.variable_count > _VARIABLES_MAX:
+            message = f"{self.file.filename}: more than {_VARIABLES_MAX} datasets"
+            raise ForeignFileError(message, "LimitExceeded")
+        elsewhere = _address(dataset)[0] != _address(self.file)[0]
+        if not elsewhere and _address(dataset) not in self.scales:
+            dimension = scale_dimension(dataset, shown)
+            if dimension is not None:
+                group.dimensions.append(dimension)
+                self.scales[_address(dataset)] = dimension
+        if is_variable(dataset):
+            path = _join(group.path, shown)
+            group.variables.append(Variable(path, dataset, dataset.shape, elsewhere))
+        return None
+
+
+def _address(stored: h5py.Group | h5py.Dataset) -> tuple[int, int]:
+    information = h5py.h5o.get_info(stored.id)
+    return information.fileno, information.addr
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name
+
+
+def _within(root: Group, only: str | None, file_name: str) -> list[Group]:
+    """All groups, each before those within it; or those that have to do with one of them."""
+    groups: list[Group] = []
+    pending = [root]
+    while pending:
+        group = pending.pop()
+        groups.append(group)
+        pending.extend(reversed(group.groups))
+    if only is None:
+        return groups
+    path = only.strip("/")
+    if path not in {group.path for group in groups}:
+        message = f"{file_name}: it has no group {only!r}"
+        raise ForeignFileError(message, "NotFound")
+    return [
+        group
+        for group in groups
+        if f"{group.path}/".startswith(f"{path}/" if path else "")
+        or f"{path}/".startswith(f"{group.path}/" if group.path else "")
+    ]
+
+
+def _describe_group(group: Group) -> dict[str, Any]:
+    dimensions = [
+        {key: dimension[key] for key in ("name", "size", "unlimited", "phony")}
+        for dimension in group.dimensions
+    ]
+    return {
+        "path": group.path,
+        "attributes": group.attributes,
+        "dimensions": dimensions,
+        "refused": group.refused,
+    }
+
+
+def _describe_variable(
+    variable: Variable, named_types: NamedTypes
+) -> tuple[dict[str, Any], ChunkTable | None]:
+    dataset = variable.dataset
+    element = element_type(dataset, named_types)
+    storage, table = describe_storage(
+        dataset, element, variable.shape, elsewhere=variable.elsewhere
+    )
+    described = {
+        "path": variable.path,
+        "shape": list(variable.shape),
+        "unlimited": [size is None for size in dataset.maxshape],
+        "data_type": element.data_type,
+        "endian": element.endian,
+        "fill_value": _fill_value(dataset, element.data_type),
+        "dimension_names": variable.dimension_names,
+        "attributes": describe_attributes(dataset.attrs),
+        "encoding": describe_encoding(dataset, element, unlabeled=variable.unlabeled),
+        "storage": storage,
+    }
+    return described, table
+
+
+def _fill_value(dataset: h5py.Dataset, data_type: str | None) -> str | None:
+    """One element as it would be stored, for what was never written; None for zeros."""
+    undefined = dataset.id.get_create_plist().fill_value_defined() == h5py.h5d.FILL_VALUE_UNDEFINED
+    if data_type in {None, "O"} or undefined:
+        return None
+    return np.array(dataset.fillvalue, dataset.dtype).tobytes().hex()
+
+
+def read_native(
+    path: str | Path,
+    variable: str,
+    selection: Any = ...,
+    *,
+    shape: tuple[int, ...] | None = None,
+    allow_external: bool = False,
+) -> npt.NDArray[Any]:
+    """Elements of a variable through HDF5: for those whose storage the map calls native.
+
+    Parameters
+    ----------
+    path
+        The file.
+    variable
+        Path of the variable in the map.
+    selection
+        Integers and slices with positive steps, as NumPy's basic indexing has them.
+    shape
+        Shape of the variable in the map, where it may be more than the dataset's own: what
+        the file does not have is the fill value.
+    allow_external
+        Whether variables that lie in other files may be read.
+
+    Returns
+    -------
+    numpy.ndarray
+        The elements; text as an object array of `str`.
+
+    Raises
+    ------
+    ForeignFileError
+        There is no such variable, or HDF5 cannot read it.
+    """
+    with _as_one_line(path), h5py.File(path, "r") as file:
+        dataset = open_path(file, variable, allow_external=allow_external)
+        text = h5py.check_string_dtype(dataset.dtype)
+        is_text = text is not None and text.length is None
+        source: Any = dataset.asstr() if is_text else dataset
+        if shape is None or shape == dataset.shape:
+            return np.asarray(source[selection])
+        grown = np.full(shape, "" if is_text else dataset.fillvalue, dataset.dtype)
+        grown[tuple(slice(0, size) for size in dataset.shape)] = source[...]
+        return np.asarray(grown[selection])

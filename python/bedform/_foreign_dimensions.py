@@ -1,0 +1,169 @@
+"""Dimension names in HDF5 files, as the netCDF library finds them.
+
+A dimension is a dataset marked as a scale. Variables name theirs by references; where they do not,
+names are made up: `phony_dim_N`, counted over the whole file, groups within a group before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import h5py
+
+from bedform._foreign_names import display_name
+from bedform._foreign_walk import NON_COORDINATE
+
+__all__ = ["Group", "Variable", "is_variable", "name_dimensions", "scale_dimension"]
+
+_NOT_A_VARIABLE: Final = b"This is a netCDF dimension but not a netCDF variable"
+
+
+@dataclass
+class Variable:
+    """A dataset on its way into the map."""
+
+    path: str
+    dataset: h5py.Dataset
+    #: Shape as NetCDF sees it; along a dimension that can grow, the dimension's length.
+    shape: tuple[int, ...]
+    elsewhere: bool
+    dimension_names: list[str] = field(default_factory=list)
+    unlabeled: bool = False
+
+
+@dataclass
+class Group:
+    """A group on its way into the map."""
+
+    path: str
+    attributes: list[tuple[str, dict[str, Any]]]
+    dimensions: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[dict[str, str]] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+
+
+def is_variable(dataset: h5py.Dataset) -> bool:
+    """False for a dataset that only stands for a dimension."""
+    name = dataset.attrs.get("NAME") if h5py.h5ds.is_scale(dataset.id) else None
+    return not (isinstance(name, bytes) and name.startswith(_NOT_A_VARIABLE))
+
+
+def scale_dimension(dataset: h5py.Dataset, name: str) -> dict[str, Any] | None:
+    """The dimension that a dataset stands for, if it is a scale."""
+    if not h5py.h5ds.is_scale(dataset.id) or not dataset.shape:
+        return None
+    dimension = {
+        "name": name,
+        "size": dataset.shape[0],
+        "unlimited": dataset.maxshape[0] is None,
+        "phony": False,
+    }
+    identity = dataset.attrs.get("_Netcdf4Dimid")
+    if identity is not None:
+        dimension["id"] = int(identity)
+    return dimension
+
+
+class _Namer:
+    def __init__(self, file: h5py.File, scales: dict[tuple[int, int], dict[str, Any]]) -> None:
+        self.file = file
+        self.scales = scales
+        self.by_id: dict[int, dict[str, Any]] = {}
+        self.next_id = 0
+        for scale in scales.values():
+            identity = scale.get("id", self.next_id)
+            self.by_id[identity] = scale
+            self.next_id = max(self.next_id, identity + 1)
+
+    def label(self, variable: Variable) -> list[dict[str, Any] | None]:
+        """For each axis its dimension, as far as the file names it."""
+        dataset = variable.dataset
+        own = self.scales.get(_address(dataset.id))
+        ids = dataset.attrs.get("_Netcdf4Coordinates")
+        if own is not None and ids is not None and len(ids) == dataset.ndim:
+            return [self.by_id.get(int(identity)) for identity in ids]
+        if own is not None:
+            return [own, *[None] * (dataset.ndim - 1)]
+        if "DIMENSION_LIST" not in dataset.attrs:
+            return [None] * dataset.ndim
+        # Of several scales on one axis the last one counts, as in the netCDF library.
+        references = dataset.attrs["DIMENSION_LIST"]
+        named = [self._scale(axis[-1]) if len(axis) else None for axis in references]
+        return named if len(named) == dataset.ndim else [None] * dataset.ndim
+
+    def _scale(self, reference: h5py.Reference) -> dict[str, Any] | None:
+        target = h5py.h5r.dereference(reference, self.file.id)
+        return None if target is None else self.scales.get(_address(target))
+
+    def phony(
+        self, group: Group, size: int, taken: list[str], *, unlimited: bool
+    ) -> dict[str, Any]:
+        """A dimension of the group that fits an axis without a name, made if there is none."""
+        for dimension in group.dimensions:
+            fits = (dimension["size"], dimension["unlimited"]) == (size, unlimited)
+            if fits and dimension["name"] not in taken:
+                return dimension
+        name = f"phony_dim_{self.next_id}"
+        self.next_id += 1
+        made = {"name": name, "size": size, "unlimited": unlimited, "phony": True}
+        group.dimensions.append(made)
+        return made
+
+
+def _address(identifier: Any) -> tuple[int, int]:
+    information = h5py.h5o.get_info(identifier)
+    return information.fileno, information.addr
+
+
+def name_dimensions(
+    file: h5py.File, root: Group, scales: dict[tuple[int, int], dict[str, Any]]
+) -> None:
+    """Gives every variable its dimension names, and every dimension that can grow its length."""
+    namer = _Namer(file, scales)
+    labels: list[tuple[Variable, list[dict[str, Any] | None]]] = []
+    for variable in _variables(root):
+        named: list[dict[str, Any] | None] = [None] * len(variable.shape)
+        if not variable.elsewhere:
+            named = namer.label(variable)
+        labels.append((variable, named))
+        for size, dimension in zip(variable.shape, named, strict=True):
+            if dimension is not None and dimension["unlimited"]:
+                dimension["size"] = max(dimension["size"], size)
+    named_axes = {id(variable): named for variable, named in labels}
+    _name_group(namer, root, named_axes)
+
+
+def _variables(group: Group) -> list[Variable]:
+    return [*group.variables, *(v for child in group.groups for v in _variables(child))]
+
+
+def _name_group(
+    namer: _Namer, group: Group, named_axes: dict[int, list[dict[str, Any] | None]]
+) -> None:
+    for child in group.groups:
+        _name_group(namer, child, named_axes)
+    for variable in group.variables:
+        named = named_axes[id(variable)]
+        variable.unlabeled = bool(named) and all(dimension is None for dimension in named)
+        shape = []
+        for axis, dimension in enumerate(named):
+            own_size = variable.shape[axis]
+            if dimension is None:
+                unlimited = own_size == 0 or _grows(variable, axis)
+                dimension = namer.phony(
+                    group, own_size, variable.dimension_names, unlimited=unlimited
+                )
+            variable.dimension_names.append(dimension["name"])
+            shape.append(dimension["size"] if dimension["unlimited"] else own_size)
+        variable.shape = tuple(shape)
+
+
+def _grows(variable: Variable, axis: int) -> bool:
+    return not variable.elsewhere and variable.dataset.maxshape[axis] is None
+
+
+def variable_name(name: str) -> str | None:
+    """The name that users see of a dataset; None if it cannot be shown."""
+    return display_name(name.removeprefix(NON_COORDINATE))

@@ -1,0 +1,282 @@
+"""What xarray shows of a foreign variable: attributes, encoding and type, in an engine's words.
+
+xarray's engines `netcdf4` and `h5netcdf` agree on names, dimensions and values, and differ in how
+they say how a variable is stored. `style_of` chooses: `netcdf4` for files that are NetCDF, classic
+ones too, and `h5netcdf` for other HDF5 files, many of which the netCDF4 library refuses to open.
+
+All functions take pieces of a chunk map's description, as `json.loads` gives them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+import numpy as np
+
+from bedform._foreign_attributes import Style, python_attributes
+
+__all__ = [
+    "Style",
+    "dimension_names",
+    "group_attributes",
+    "style_of",
+    "unlimited_dimensions",
+    "variable_attributes",
+    "variable_dtype",
+    "variable_encoding",
+]
+
+_DEFLATE: Final = 1
+_SHUFFLE: Final = 2
+_FLETCHER32: Final = 3
+_SZIP: Final = 4
+_BZIP2: Final = 307
+_LZF: Final = 32000
+_BLOSC: Final = 32001
+_LZ4: Final = 32004
+_ZSTD: Final = 32015
+#: What h5py knows beside compressors; every other filter is an unknown compressor to it.
+_H5PY_NAMES: Final = {
+    _DEFLATE: "gzip",
+    _SZIP: "szip",
+    _LZF: "lzf",
+    _SHUFFLE: "shuffle",
+    _FLETCHER32: "fletcher32",
+    6: "scaleoffset",
+}
+_H5PY_COMPRESSORS: Final = ("gzip", "szip", "lzf")
+_BLOSC_COMPRESSORS: Final = (
+    "blosc_lz",
+    "blosc_lz4",
+    "blosc_lz4hc",
+    "blosc_snappy",
+    "blosc_zlib",
+    "blosc_zstd",
+)
+
+
+def style_of(description: dict[str, Any]) -> Style:
+    """The engine whose words fit a file best; the module says how it is chosen."""
+    return "h5netcdf" if description["format"] == "hdf5" else "netcdf4"
+
+
+def variable_dtype(array: dict[str, Any], style: Style) -> np.dtype[Any]:
+    """The type of the elements that the engine of this style gives, before any decoding.
+
+    Text of any length has the type `object`, with the mark that xarray puts on it.
+    """
+    words = array["encoding"]["dtype"]
+    if words == "str":
+        return np.dtype("O", metadata={"element_type": str})
+    if array["data_type"] is None:
+        return np.dtype("O")
+    dtype: np.dtype[Any] = np.dtype(words)
+    is_classic = array["encoding"].get("classic", False)
+    return dtype.newbyteorder("=") if style == "netcdf4" and is_classic else dtype
+
+
+def variable_attributes(array: dict[str, Any], style: Style) -> dict[str, Any]:
+    """The attributes of a variable as the engine of this style shows them."""
+    attributes = python_attributes(array["attributes"], style)
+    fill = attributes.get("_FillValue")
+    if isinstance(fill, str) and str(array["data_type"]).startswith("S"):
+        # xarray does the same: libraries give the fill value of characters as text.
+        attributes["_FillValue"] = np.bytes_(fill.encode())
+    if style == "netcdf4":
+        attributes.pop("least_significant_digit", None)
+    return attributes
+
+
+def variable_encoding(
+    array: dict[str, Any], style: Style, *, source: str, names: tuple[str, ...]
+) -> dict[str, Any]:
+    """The encoding of a variable as the engine of this style shows it.
+
+    Parameters
+    ----------
+    array
+        The array in the description.
+    style
+        The engine.
+    source
+        What the engine would say is the file.
+    names
+        The dimension names; see `dimension_names`.
+    """
+    stored = array["encoding"]
+    encoding: dict[str, Any] = {"dtype": _encoding_dtype(array, style)}
+    if not stored.get("classic", False):
+        chunks = stored["chunks"]
+        if style == "netcdf4":
+            encoding.update(_netcdf4_filters(stored["filters"]))
+        encoding["contiguous"] = chunks is None
+        encoding["chunksizes"] = None if chunks is None else tuple(chunks)
+        if chunks is not None:
+            encoding["preferred_chunks"] = dict(zip(names, chunks, strict=True))
+        if style == "h5netcdf":
+            encoding.update(_h5netcdf_filters(stored["filters"]))
+    if style == "netcdf4":
+        attributes = python_attributes(array["attributes"], style)
+        if "least_significant_digit" in attributes:
+            encoding["least_significant_digit"] = attributes["least_significant_digit"]
+    encoding["source"] = source
+    encoding["original_shape"] = tuple(array["shape"])
+    return encoding
+
+
+def _encoding_dtype(array: dict[str, Any], style: Style) -> Any:
+    if array["encoding"]["dtype"] == "str":
+        return str
+    dtype = variable_dtype(array, style)
+    enumeration = array["encoding"]["enumeration"]
+    if enumeration is None:
+        return dtype
+    metadata: dict[str, Any] = {
+        "enum": {member: int(value) for member, value in enumeration["members"]}
+    }
+    if enumeration["name"]:
+        metadata["enum_name"] = enumeration["name"]
+    return np.dtype(dtype, metadata=metadata)
+
+
+def _netcdf4_filters(filters: list[dict[str, Any]]) -> dict[str, Any]:
+    """What `netCDF4.Variable.filters` says."""
+    values = {item["id"]: item["values"] for item in filters}
+    said: dict[str, Any] = {
+        "zlib": _DEFLATE in values,
+        "szip": False,
+        "zstd": _ZSTD in values,
+        "bzip2": _BZIP2 in values,
+        "blosc": False,
+        "shuffle": _SHUFFLE in values,
+        "complevel": 0,
+        "fletcher32": _FLETCHER32 in values,
+    }
+    for code in (_DEFLATE, _ZSTD, _BZIP2):
+        if values.get(code):
+            said["complevel"] = values[code][0]
+    if len(values.get(_BLOSC, [])) >= 7:
+        level, shuffle, compressor = values[_BLOSC][4:7]
+        said["blosc"] = {
+            "compressor": _BLOSC_COMPRESSORS[min(compressor, len(_BLOSC_COMPRESSORS) - 1)],
+            "shuffle": shuffle,
+        }
+        said["complevel"] = level
+    if len(values.get(_SZIP, [])) >= 2:
+        mask, pixels = values[_SZIP][:2]
+        coding = "ec" if mask & 4 else "nn"
+        said["szip"] = {"coding": coding, "pixels_per_block": pixels}
+    return said
+
+
+def _h5netcdf_filters(filters: list[dict[str, Any]]) -> dict[str, Any]:
+    """What `h5netcdf.Variable.filters` says, and what xarray adds to it."""
+    values = {item["id"]: item["values"] for item in filters}
+    said: dict[str, Any] = {
+        "zlib": _DEFLATE in values,
+        "szip": _SZIP in values,
+        "bzip2": _BZIP2 in values,
+        # h5netcdf takes the number of LZ4 for that of Blosc; so does this, to say the same.
+        "blosc": _LZ4 in values,
+        "zstd": _ZSTD in values,
+        "shuffle": _SHUFFLE in values,
+        "fletcher32": _FLETCHER32 in values,
+    }
+    for code in (_BZIP2, _LZ4, _ZSTD):
+        if values.get(code):
+            said["complevel"] = values[code][0]
+    szip = _h5py_szip(values.get(_SZIP, []))
+    if szip is not None:
+        said["complevel"] = szip[0]
+    if _DEFLATE in values:
+        said["complevel"] = values[_DEFLATE][0]
+        return said
+    names = [_H5PY_NAMES.get(code, str(code)) for code in values]
+    known = next((name for name in names if name in _H5PY_COMPRESSORS), None)
+    if known is None and any(code not in _H5PY_NAMES for code in values):
+        known = "unknown"
+    if known is not None:
+        said["compression"] = known
+        said["compression_opts"] = szip if known == "szip" else None
+    return said
+
+
+def _h5py_szip(values: list[int]) -> tuple[str, int] | None:
+    if len(values) < 2:
+        return None
+    return ("ec" if values[0] & 4 else "nn"), values[1]
+
+
+def group_attributes(group: dict[str, Any], style: Style) -> dict[str, Any]:
+    """The attributes of a group as the engine of this style shows them."""
+    return python_attributes(group["attributes"], style)
+
+
+def unlimited_dimensions(group: dict[str, Any], style: Style) -> set[str]:
+    """The dimensions of a group that can grow, for a dataset's encoding."""
+    return {
+        dimension["name"]
+        for dimension in group["dimensions"]
+        if dimension["unlimited"] and not (style == "h5netcdf" and dimension["phony"])
+    }
+
+
+def dimension_names(
+    description: dict[str, Any], group: str, style: Style
+) -> dict[str, tuple[str, ...]]:
+    """For each variable of a group, by its path, the names of its dimensions.
+
+    They are those of the map, except that h5netcdf makes up others where a file has none: it counts
+    the groups on the way to this one, and gives an axis the next unused name of its length.
+    """
+    arrays = [array for array in description["arrays"] if _parent(array["path"]) == group]
+    names = {array["path"]: tuple(array["dimension_names"] or ()) for array in arrays}
+    if style == "netcdf4" or not any(array["encoding"]["unlabeled"] for array in arrays):
+        return names
+    counter = 0
+    made: list[tuple[str, int]] = []
+    for place in _way_to(group):
+        made, counter = _phony_dimensions(description, place, counter)
+    for array in arrays:
+        if array["encoding"]["unlabeled"]:
+            names[array["path"]] = _take_names(array["shape"], made)
+    return names
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _way_to(group: str) -> list[str]:
+    parts = group.split("/") if group else []
+    return ["", *("/".join(parts[: end + 1]) for end in range(len(parts)))]
+
+
+def _phony_dimensions(
+    description: dict[str, Any], group: str, counter: int
+) -> tuple[list[tuple[str, int]], int]:
+    """The dimensions of a group with those that h5netcdf makes up, and its counter after them."""
+    stored = next(item for item in description["groups"] if item["path"] == group)
+    named = [dimension for dimension in stored["dimensions"] if not dimension["phony"]]
+    needed: Counter[int] = Counter()
+    for array in description["arrays"]:
+        if _parent(array["path"]) == group and array["encoding"]["unlabeled"]:
+            needed |= Counter(array["shape"])
+    have = Counter(None if item["unlimited"] else item["size"] for item in named)
+    made = [(item["name"], item["size"]) for item in named]
+    for size, count in needed.items():
+        for _ in range(have[size], count):
+            made.append((f"phony_dim_{counter}", size))
+            counter += 1
+    return made, counter
+
+
+def _take_names(shape: list[int], dimensions: list[tuple[str, int]]) -> tuple[str, ...]:
+    used: Counter[int] = Counter()
+    names = []
+    for size in shape:
+        of_size = [name for name, length in dimensions if length == size]
+        names.append(of_size[used[size]])
+        used[size] += 1
+    return tuple(names)

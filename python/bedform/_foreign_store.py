@@ -1,0 +1,414 @@
+"""Foreign files as stores: NetCDF classic, NetCDF-4, HDF5, read-only.
+
+The library of the format is asked once where the bytes of every variable lie; the answer, a chunk
+map, is kept in the user's cache directory and used again for as long as the file is the same. The
+bytes are fetched and decoded by the engine. What only the library can read goes through it, and that
+is said once per file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from bedform import _foreign_encoding, _internal, _selection
+from bedform._array import AnyArray, BasicReads
+from bedform._errors import (
+    BY_KIND,
+    BedformError,
+    ConflictError,
+    NotFoundError,
+    engine_call,
+)
+from bedform._foreign import file_kind, read_native
+from bedform._foreign_child import isolated_chunk_map
+from bedform._foreign_names import ForeignFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from typing_extensions import Self
+
+#: Chunk maps kept, and the bytes that one may have to be kept.
+_MAPS_MAX: Final = 512
+_MAP_BYTES_MAX: Final = 256 << 20
+
+
+class NativeReadWarning(UserWarning):
+    """A variable is read through its native library, which is slower and takes a lock."""
+
+
+def open_foreign(where: str, options: dict[str, Any], *, allow_external: bool) -> ForeignStore:
+    """The foreign file at ``where`` as a store."""
+    # Links are the user's own here: the file that they lead to is the one to read.
+    return ForeignStore(os.path.realpath(where), where, options, allow_external)
+
+
+def _cache_directory() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    return Path(base) / "bedform" / "chunk-maps"
+
+
+class _KeptMaps:
+    """Chunk maps in the user's cache directory. Losing one loses nothing but time."""
+
+    def __init__(self, path: str, *, allow_external: bool) -> None:
+        key = hashlib.sha256(f"{path}\0{allow_external}".encode()).hexdigest()[:32]
+        self._file = _cache_directory() / f"{key}.map"
+
+    def load(self) -> bytes | None:
+        try:
+            if self._file.stat().st_uid != os.getuid():
+                return None
+            return self._file.read_bytes()
+        except OSError:
+            return None
+
+    def save(self, data: bytes) -> None:
+        if len(data) > _MAP_BYTES_MAX:
+            return
+        with contextlib.suppress(OSError):
+            directory = self._file.parent
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.NamedTemporaryFile(dir=directory, delete=False) as temporary:
+                temporary.write(data)
+            Path(temporary.name).replace(self._file)
+            kept = sorted(directory.glob("*.map"), key=lambda file: file.stat().st_mtime)
+            for old in kept[:-_MAPS_MAX]:
+                old.unlink()
+
+
+def _open_file(path: str, opening: str, *, allow_external: bool) -> _internal.ForeignFile:
+    try:
+        if file_kind(path) == "netcdf-classic":
+            return engine_call(_internal.ForeignFile.open_classic)(path, opening)
+        kept = _KeptMaps(path, allow_external=allow_external)
+        data = kept.load()
+        if data is not None:
+            # A map that is damaged or of another file is made again.
+            with contextlib.suppress(BedformError):
+                return engine_call(_internal.ForeignFile.from_map)(path, data, opening)
+        parts = isolated_chunk_map(path, allow_external=allow_external)
+    except ForeignFileError as error:
+        raise BY_KIND.get(error.kind, BedformError)(str(error)) from None
+    # Columns that came over a pipe may lie anywhere; copies are aligned.
+    tables = [(a.copy(), b.copy(), c.copy(), d.copy()) for a, b, c, d in parts.tables]
+    opened = engine_call(_internal.ForeignFile.from_description)(
+        path, parts.description, tables, opening
+    )
+    kept.save(engine_call(opened.encode)())
+    return opened
+
+
+class ForeignStore:
+    """A foreign file as a store, read-only: the calls of :class:`bedform.Store` that read.
+
+    A context manager; pickles as path and options.
+    """
+
+    def __init__(
+        self, path: str, shown: str, options: dict[str, Any], allow_external: bool
+    ) -> None:
+        self._path, self._shown, self._options = path, shown, options
+        self._allow_external = allow_external
+        self._warned = False
+        self._load()
+
+    def _load(self) -> None:
+        opening = json.dumps(self._options)
+        self._inner = _open_file(self._path, opening, allow_external=self._allow_external)
+        self._description: dict[str, Any] = json.loads(self._inner.description())
+        self._arrays = {array["path"]: array for array in self._description["arrays"]}
+        self._groups = {group["path"]: group for group in self._description["groups"]}
+        self.style = _foreign_encoding.style_of(self._description)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (ForeignStore, (self._path, self._shown, self._options, self._allow_external))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is held open between calls; here for symmetry with files."""
+
+    @property
+    def store_path(self) -> str:
+        """Where the file is."""
+        return self._shown
+
+    @property
+    def format(self) -> str:
+        """``"hdf5"``, ``"netcdf4"`` or ``"netcdf-classic-1"``, ``-2``, ``-5``."""
+        return str(self._description["format"])
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of the root group."""
+        return self.group_attributes("")
+
+    def group_attributes(self, path: str) -> dict[str, Any]:
+        """The attributes of a group."""
+        return _foreign_encoding.group_attributes(self._group(path), self.style)
+
+    def _group(self, path: str) -> dict[str, Any]:
+        try:
+            return self._groups[path.strip("/")]
+        except KeyError:
+            raise NotFoundError(f"no group {path!r} in {self._shown}") from None
+
+    def dimensions(self, path: str = "") -> dict[str, int]:
+        """The dimensions that a group defines, with their lengths."""
+        return {item["name"]: item["size"] for item in self._group(path)["dimensions"]}
+
+    def unlimited_dimensions(self, path: str = "") -> set[str]:
+        """The dimensions of a group that can grow."""
+        return _foreign_encoding.unlimited_dimensions(self._group(path), self.style)
+
+    def refused(self) -> dict[str, str]:
+        """Members that are not shown because they name another file, and why."""
+        found = {}
+        for path, group in self._groups.items():
+            for member in group["refused"]:
+                name = f"{path}/{member['name']}" if path else member["name"]
+                found[name] = member["reason"]
+        return found
+
+    def arrays(self) -> dict[str, ForeignArray]:
+        """Every variable, by its path in the file."""
+        return {path: self[path] for path in self._arrays}
+
+    def groups(self) -> dict[str, dict[str, Any]]:
+        """The attributes of every group but the root, by path."""
+        return {path: self.group_attributes(path) for path in self._groups if path}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(path for path in self._arrays if "/" not in path)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._arrays or path in self._groups
+
+    def __getitem__(self, path: str) -> ForeignArray:
+        path = path.strip("/")
+        if path not in self._arrays:
+            if path in self.refused():
+                raise NotFoundError(f"{self._shown}: {path!r} is not read: {self.refused()[path]}")
+            known = ", ".join(list(self._arrays)[:12]) or "nothing"
+            raise NotFoundError(f"no variable {path!r} in {self._shown}: it has {known}")
+        return ForeignArray(self, self._arrays[path])
+
+    def info(self) -> dict[str, Any]:
+        """What the file holds, as plain values."""
+        return {
+            "path": self._shown,
+            "format": self.format,
+            "attributes": self.attributes,
+            "groups": sorted(self.groups()),
+            "arrays": {path: array.info() for path, array in self.arrays().items()},
+            "refused": self.refused(),
+        }
+
+    def verify(self, progress: Callable[[int, int], object] | None = None) -> list[str]:
+        """Read every variable once, and give one line per variable that cannot be read.
+
+        Foreign files carry the checksums that their format gives them, often none.
+        """
+        problems = []
+        for number, (path, array) in enumerate(self.arrays().items()):
+            if progress is not None:
+                progress(number, len(self._arrays))
+            try:
+                for key in array._pieces():
+                    array[key]
+            except BedformError as error:
+                problems.append(f"{path}: {error}")
+        return problems
+
+    def _warn_native(self, path: str, reason: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{self._shown}: {path!r} is read through its native library: {reason}",
+                NativeReadWarning,
+                stacklevel=4,
+            )
+
+    def __repr__(self) -> str:
+        return f"<bedform.ForeignStore {self._shown!r} {self.format}>"
+
+
+class ForeignArray(BasicReads):
+    """A variable of a foreign file: the calls of :class:`bedform.Array` that read.
+
+    Values are raw: packed numbers stay packed. Decoding by conventions is xarray's.
+    """
+
+    def __init__(self, store: ForeignStore, described: dict[str, Any]) -> None:
+        self._store, self._described = store, described
+        self.path: str = described["path"]
+        self._dtype = _foreign_encoding.variable_dtype(described, store.style)
+        storage = described["storage"]
+        self._native = storage["native"]["reason"] if "native" in storage else None
+        self._inner: _internal.ForeignArray | None = None
+        if self._native is None:
+            self._inner = engine_call(store._inner.array)(self.path)
+        super().__init__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_reopen, (self._store, self.path))
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rsplit("/", 1)[-1]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each axis, as they were when the file was opened."""
+        return tuple(self._described["shape"])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements; big-endian where the file says so."""
+        return self._dtype
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the axes."""
+        group = self.path.rpartition("/")[0]
+        names = _foreign_encoding.dimension_names(self._store._description, group, self._store.style)
+        return tuple(names[self.path])
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes, with the types that the file gives them."""
+        return _foreign_encoding.variable_attributes(self._described, self._store.style)
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """How the variable is stored, in the words of xarray's engine for such files."""
+        return _foreign_encoding.variable_encoding(
+            self._described, self._store.style, source=self._store._shown, names=self.dims
+        )
+
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        """Elements of a chunk along each axis; ``None`` for variables without chunks."""
+        chunks = self._described["encoding"]["chunks"]
+        return None if chunks is None else tuple(chunks)
+
+    @property
+    def shards(self) -> None:
+        """Foreign files have no shards."""
+        return
+
+    @property
+    def order(self) -> None:
+        """Foreign files have no order of chunks."""
+        return
+
+    @property
+    def fill_value(self) -> Any:
+        """What elements are that were never written."""
+        if self._inner is None:
+            return None
+        raw = self._inner.fill_bytes()
+        return np.frombuffer(raw, dtype=self._dtype.newbyteorder("="))[0]
+
+    def info(self) -> dict[str, Any]:
+        """Everything that is known of the variable, as plain values."""
+        storage = next(iter(self._described["storage"]), None)
+        if isinstance(self._described["storage"], str):
+            storage = self._described["storage"]
+        return {
+            "path": self.path,
+            "shape": list(self.shape),
+            "dtype": str(self.dtype),
+            "dims": list(self.dims),
+            "storage": storage,
+            "chunks": None if self.chunks is None else list(self.chunks),
+            "shards": None,
+            "native": self._native,
+            "attributes": self.attributes,
+            "bytes": self.size * self.dtype.itemsize,
+        }
+
+    def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
+        assert self._inner is not None  # noqa: S101 - native variables do not come here
+        target = buffer.reshape(-1).view(np.uint8)
+        try:
+            engine_call(self._inner.read)(selected.engine, target)
+        except ConflictError:
+            if self._store._options["freshness"] != "read":
+                raise
+            self._store._load()
+            again = self._store[self.path]
+            if again.shape != self.shape or again._inner is None:
+                raise
+            self._described, self._inner = again._described, again._inner
+            engine_call(self._inner.read)(selected.engine, target)
+        if not self._dtype.isnative:
+            # The engine gives the machine's order; the variable's type says the file's.
+            buffer.byteswap(inplace=True)
+
+    def _get(
+        self, selected: _selection.Selected, out: AnyArray | None = None, *, scalar: bool = True
+    ) -> Any:
+        if self._inner is None:
+            return self._get_native(selected, out, scalar=scalar)
+        return super()._get(selected, out, scalar=scalar)
+
+    def _get_native(
+        self, selected: _selection.Selected, out: AnyArray | None, *, scalar: bool
+    ) -> Any:
+        self._store._warn_native(self.path, str(self._native))
+        try:
+            whole = read_native(
+                self._store._path,
+                self.path,
+                shape=self.shape,
+                allow_external=self._store._allow_external,
+            )
+        except ForeignFileError as error:
+            raise BY_KIND.get(error.kind, BedformError)(str(error)) from None
+        values = _selection.taken(np.asarray(whole), selected)
+        if out is not None:
+            out[...] = values
+            return out
+        return values[()] if selected.result == () and scalar else values
+
+    def explain(self, selection: Any = ...) -> Any:
+        """The plan of a read: what would be fetched, at what price. Reads nothing."""
+        from bedform._explanation import Explanation
+
+        if self._inner is None:
+            return Explanation({"array": self.path, "native": self._native})
+        selected = _selection.basic(selection, self.shape)
+        return Explanation(json.loads(engine_call(self._inner.explain)(selected.engine)))
+
+    def _pieces(self) -> Iterator[Any]:
+        """Keys that cover the variable, each about 64 MiB."""
+        if not self.ndim or 0 in self.shape:
+            yield ...
+            return
+        rest = max(1, self.size // self.shape[0] * max(self.dtype.itemsize, 1))
+        step = max(1, (64 << 20) // rest)
+        for start in range(0, self.shape[0], step):
+            yield slice(start, start + step)
+
+    def __repr__(self) -> str:
+        return f"<bedform.ForeignArray {self.path!r} {self.shape} {self.dtype}>"
+
+
+def _reopen(store: ForeignStore, path: str) -> ForeignArray:
+    return store[path]

@@ -1,0 +1,149 @@
+"""The members of an HDF5 file, without leaving it.
+
+HDF5 follows links into other files, and reads other files as the storage of a dataset, without
+being asked. Here every link is looked at before it is followed: what names another file is refused,
+unless the caller allows it for this one file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import h5py
+
+from bedform._foreign_names import ForeignFileError, display_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Member", "Refusal", "members", "open_path", "outside_storage", "refuse_outside"]
+
+#: What the netCDF library puts before the name of a variable that is not the coordinate of the
+#: dimension of the same name.
+NON_COORDINATE: Final = "_nc4_non_coord_"
+_SOFT_LINKS_MAX: Final = 16
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a member is not shown."""
+
+    reason: str
+
+
+Member: TypeAlias = h5py.Group | h5py.Dataset | h5py.Datatype | Refusal
+
+
+def members(group: h5py.Group, *, allow_external: bool) -> Iterator[tuple[str, Member]]:
+    """The members of a group by their names, in the order of the file."""
+    for name in map(name_text, group):
+        yield name, open_member(group, name, allow_external=allow_external)
+
+
+def name_text(name: str | bytes) -> str:
+    """A name as text: h5py gives those that are not UTF-8 as bytes."""
+    return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
+
+
+def open_member(
+    group: h5py.Group, name: str, *, allow_external: bool, links_left: int = _SOFT_LINKS_MAX
+) -> Member:
+    """The member of this name, or why it is refused. Follows no link out of the file by itself.
+
+    It asks for links at the low level: `name in group` would already follow them.
+    """
+    encoded = name.encode("utf-8", "surrogateescape")
+    kind = group.id.links.get_info(encoded).type
+    if kind == h5py.h5l.TYPE_HARD:
+        return group[encoded]
+    if kind == h5py.h5l.TYPE_SOFT:
+        if not links_left:
+            return Refusal("more than 16 soft links, one behind another")
+        path = group.id.links.get_val(encoded).decode("utf-8", "surrogateescape")
+        return _follow(group, path, allow_external=allow_external, links_left=links_left - 1)
+    if kind != h5py.h5l.TYPE_EXTERNAL:
+        return Refusal("a kind of link that is not known")
+    other = group.id.links.get_val(encoded)[0].decode("utf-8", "replace")
+    if not allow_external:
+        return Refusal(
+            f"an external link to {other!r}, named inside the file, is refused; "
+            "open that file itself, or allow external files"
+        )
+    target = group[encoded]
+    if isinstance(target, h5py.Dataset):
+        return target
+    return Refusal(f"an external link to something other than an array in {other!r}")
+
+
+def _follow(group: h5py.Group, path: str, *, allow_external: bool, links_left: int) -> Member:
+    """What a soft link stands for, each step of its path looked at by itself."""
+    found: Member = group.file["/"] if path.startswith("/") else group
+    for name in path.split("/"):
+        if name in {"", "."}:
+            continue
+        if isinstance(found, Refusal):
+            return found
+        if not isinstance(found, h5py.Group) or not _has(found, name):
+            return Refusal(f"a soft link to {path!r}, which does not exist")
+        found = open_member(found, name, allow_external=allow_external, links_left=links_left)
+    return found
+
+
+def _has(group: h5py.Group, name: str) -> bool:
+    return bool(group.id.links.exists(name.encode("utf-8", "surrogateescape")))
+
+
+def outside_storage(dataset: h5py.Dataset) -> str | None:
+    """What other files a dataset takes its bytes from, as the end of a sentence; None if none.
+
+    Asks only for the creation properties: the shape of a virtual dataset would open its sources.
+    """
+    properties = dataset.id.get_create_plist()
+    if properties.get_layout() == h5py.h5d.VIRTUAL:
+        return "a virtual dataset over other files"
+    if properties.get_external_count():
+        return "external storage"
+    return None
+
+
+def refuse_outside(dataset: h5py.Dataset, *, allow_external: bool) -> Refusal | None:
+    """Why the storage of a dataset is refused, if it is."""
+    outside = outside_storage(dataset)
+    if outside is None or allow_external:
+        return None
+    return Refusal(f"{outside} named inside the file is refused; allow external files to read it")
+
+
+def open_path(file: h5py.File, path: str, *, allow_external: bool) -> h5py.Dataset:
+    """The dataset at a path of the map.
+
+    Raises
+    ------
+    ForeignFileError
+        It does not exist, is no dataset, or names another file.
+    """
+    found: Member = file["/"]
+    for segment in path.split("/"):
+        name = _stored_name(found, segment) if isinstance(found, h5py.Group) else None
+        if name is None or not isinstance(found, h5py.Group):
+            message = f"{file.filename}: it has no variable {path!r}"
+            raise ForeignFileError(message, "NotFound")
+        found = open_member(found, name, allow_external=allow_external)
+    if isinstance(found, h5py.Dataset):
+        found = refuse_outside(found, allow_external=allow_external) or found
+    if isinstance(found, Refusal):
+        message = f"{file.filename}: {path!r}: {found.reason}"
+        raise ForeignFileError(message, "PermissionDenied")
+    if not isinstance(found, h5py.Dataset):
+        message = f"{file.filename}: {path!r} is not an array"
+        raise ForeignFileError(message, "InvalidArgument")
+    return found
+
+
+def _stored_name(group: h5py.Group, segment: str) -> str | None:
+    """The name in the file of the member that the map shows as `segment`."""
+    for name in (NON_COORDINATE + segment, segment):
+        if _has(group, name):
+            return name
+    return next((name for name in map(name_text, group) if display_name(name) == segment), None)

@@ -1,0 +1,173 @@
+//! Foreign files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bedform::{Error, ErrorKind};
+use bedform_format::chunk_map::{ChunkMap, ChunkTable};
+use bedform_format::{Limits, ObjectPath};
+use bedform_storage::{LocalStorage, Mode, Storage};
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use crate::array::{Bytes, ReadCounts, counts, interrupted, stopped};
+use crate::error::raise;
+use crate::selection::parse;
+use crate::store::options;
+
+/// A foreign file, opened: its chunk map, and where it is.
+#[pyclass(frozen, module = "bedform._internal")]
+pub(crate) struct ForeignFile {
+    inner: bedform::ForeignFile,
+}
+
+/// A variable of a foreign file.
+#[pyclass(frozen, module = "bedform._internal")]
+pub(crate) struct ForeignArray {
+    inner: bedform::ForeignArray,
+}
+
+/// The directory of a file as storage, and the file in it.
+fn place(path: &Path) -> bedform::Result<(Arc<dyn Storage>, ObjectPath)> {
+    let unusable = || Error::invalid(format!("{}: not the path of a file", path.display()));
+    let parent = path.parent().ok_or_else(unusable)?;
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(unusable)?;
+    let storage = LocalStorage::open(parent, Mode::ReadOnly)?;
+    Ok((Arc::new(storage), ObjectPath::parse(name)?))
+}
+
+fn map_error(path: &Path, error: &impl std::fmt::Display) -> PyErr {
+    raise(Error::new(ErrorKind::Corrupt, format!("{}: {error}", path.display())))
+}
+
+/// The columns of one chunk table: indexes, offsets, lengths, filter masks.
+type Columns<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+fn table(columns: &Columns<'_>) -> PyResult<ChunkTable> {
+    let py = columns.0.py();
+    let wide = |column| PyBuffer::<u64>::get(column)?.to_vec(py);
+    Ok(ChunkTable {
+        indexes: wide(&columns.0)?,
+        offsets: wide(&columns.1)?,
+        lengths: wide(&columns.2)?,
+        filter_masks: PyBuffer::<u32>::get(&columns.3)?.to_vec(py)?,
+    })
+}
+
+#[pymethods]
+impl ForeignFile {
+    /// Opens a NetCDF classic file.
+    #[staticmethod]
+    fn open_classic(py: Python<'_>, path: PathBuf, opening: &str) -> PyResult<Self> {
+        let options = options(opening)?;
+        py.detach(|| {
+            let (storage, name) = place(&path)?;
+            bedform::ForeignFile::open_classic(storage, name, &options)
+        })
+        .map(|inner| Self { inner })
+        .map_err(raise)
+    }
+
+    /// Opens a file with the description and chunk tables that its library gave.
+    #[staticmethod]
+    fn from_description(
+        py: Python<'_>,
+        path: PathBuf,
+        description: &[u8],
+        tables: Vec<Columns<'_>>,
+        opening: &str,
+    ) -> PyResult<Self> {
+        let tables = tables.iter().map(table).collect::<PyResult<Vec<_>>>()?;
+        let map = py
+            .detach(|| ChunkMap::from_description(description, tables, &Limits::default()))
+            .map_err(|error| map_error(&path, &error))?;
+        Self::with_map(py, &path, map, opening)
+    }
+
+    /// Opens a file with a chunk map that was kept.
+    #[staticmethod]
+    fn from_map(py: Python<'_>, path: PathBuf, map: &[u8], opening: &str) -> PyResult<Self> {
+        let map = py
+            .detach(|| ChunkMap::decode(map, &Limits::default()))
+            .map_err(|error| map_error(&path, &error))?;
+        Self::with_map(py, &path, map, opening)
+    }
+
+    /// The chunk map, to keep.
+    fn encode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = py
+            .detach(|| self.inner.map().encode())
+            .map_err(|error| raise(Error::invalid(error.to_string())))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// The description of everything in the file, as JSON.
+    fn description<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = py
+            .detach(|| self.inner.map().description())
+            .map_err(|error| raise(Error::invalid(error.to_string())))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// The variable at `path` of the file.
+    fn array(&self, py: Python<'_>, path: &str) -> PyResult<ForeignArray> {
+        py.detach(|| self.inner.array(path)).map(|inner| ForeignArray { inner }).map_err(raise)
+    }
+}
+
+impl ForeignFile {
+    fn with_map(py: Python<'_>, path: &Path, map: ChunkMap, opening: &str) -> PyResult<Self> {
+        let options = options(opening)?;
+        py.detach(|| {
+            let (storage, name) = place(path)?;
+            bedform::ForeignFile::new(storage, name, map, &options)
+        })
+        .map(|inner| Self { inner })
+        .map_err(raise)
+    }
+}
+
+#[pymethods]
+impl ForeignArray {
+    /// What messages call the variable.
+    #[getter]
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    /// Elements along each axis.
+    fn shape(&self) -> Vec<u64> {
+        self.inner.shape().to_vec()
+    }
+
+    /// The description as JSON.
+    fn describe(&self) -> String {
+        self.inner.describe().to_string()
+    }
+
+    /// The bytes of the fill value.
+    fn fill_bytes(&self) -> Vec<u8> {
+        self.inner.fill_bytes().to_vec()
+    }
+
+    /// Fills `buffer` with `selection`; gives (objects, requests, bytes, chunks, waits).
+    fn read(
+        &self,
+        py: Python<'_>,
+        selection: &Bound<'_, PyTuple>,
+        buffer: &Bound<'_, PyAny>,
+    ) -> PyResult<ReadCounts> {
+        let selection = parse(selection)?;
+        let mut bytes = Bytes::of(buffer, true)?;
+        py.detach(|| self.inner.read(&selection, bytes.get_mut(), &interrupted()))
+            .map(counts)
+            .map_err(|error| stopped(py, error))
+    }
+
+    /// The plan of a read as JSON.
+    fn explain(&self, py: Python<'_>, selection: &Bound<'_, PyTuple>) -> PyResult<String> {
+        let selection = parse(selection)?;
+        py.detach(|| self.inner.explain(&selection)).map(|value| value.to_string()).map_err(raise)
+    }
+}

@@ -1,0 +1,458 @@
+"""Foreign files: their chunk maps against h5py's own answers, and xarray's engines' words."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+from foreign_files import Map, load, read, write_hdf5, write_netcdf
+from xarray.backends import H5NetCDFStore, NetCDF4DataStore
+
+from bedform import _foreign_encoding as words
+from bedform._foreign import ForeignFileError, chunk_map, file_kind, read_native
+from bedform._foreign_child import isolated_chunk_map
+
+
+@pytest.fixture(scope="module")
+def netcdf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_netcdf(tmp_path_factory.mktemp("netcdf") / "file.nc")
+
+
+@pytest.fixture(scope="module")
+def hdf5(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_hdf5(tmp_path_factory.mktemp("hdf5") / "file.h5")
+
+
+def check_bytes(path: Path, native: set[str]) -> Map:
+    """Every variable that is not native has the bytes that h5py gives; says which are native."""
+    file_map = load(path)
+    assert {p for p, a in file_map.arrays.items() if "native" in a["storage"]} == native
+    with h5py.File(path) as file:
+        for name, array in file_map.arrays.items():
+            if name in native:
+                continue
+            stored = file.get(f"_nc4_non_coord_{name}") or file[name]
+            expected = np.full(array["shape"], stored.fillvalue, stored.dtype)
+            expected[tuple(slice(0, size) for size in stored.shape)] = stored[...]
+            result = read(path, file_map, name)
+            assert result.dtype.newbyteorder("=") == expected.dtype.newbyteorder("=")
+            np.testing.assert_array_equal(result, expected, err_msg=name)
+    return file_map
+
+
+def test_the_bytes_of_every_hdf5_dataset_are_where_the_map_says(hdf5: Path) -> None:
+    native = {"lzf", "texts", "compound", "reference", "terminated"}
+    file_map = check_bytes(hdf5, native)
+    assert "filter 32000" in file_map.reason("lzf")
+    assert file_map.reason("texts") == "text of any length"
+    kinds = {name: array["storage"] for name, array in file_map.arrays.items()}
+    assert kinds["empty"] == kinds["never"] == "empty"
+    assert set(kinds["compact"]) == {"compact"}
+    assert set(kinds["plain_f8"]) == {"contiguous"}
+    assert file_map.tables["sparse"][0].tolist() == [4, 7]
+    assert file_map.tables["skipped"][3].tolist() == [3, 2]
+    assert file_map.arrays["growing"]["unlimited"] == [True, False]
+    assert file_map.arrays["bool"]["data_type"] == "b1"
+    assert file_map.description["format"] == "hdf5"
+
+
+def test_the_bytes_of_every_netcdf_variable_are_where_the_map_says(netcdf: Path) -> None:
+    file_map = check_bytes(netcdf, {"texts", "bzip2", "szip"})
+    assert file_map.description["format"] == "netcdf4"
+    assert file_map.arrays["never"]["shape"] == [5, 6]
+    assert set(file_map.groups) == {"", "child", "child/deep"}
+
+
+def test_a_map_of_one_group_has_the_groups_above_it_and_their_dimensions(netcdf: Path) -> None:
+    file_map = load(netcdf, group="/child/deep")
+    assert set(file_map.groups) == {"", "child", "child/deep"}
+    assert "child/deep/more" in file_map.arrays
+    with pytest.raises(ForeignFileError, match="no group 'nowhere'"):
+        chunk_map(netcdf, group="nowhere")
+
+
+def test_native_variables_are_read_through_hdf5(hdf5: Path, netcdf: Path) -> None:
+    assert read_native(hdf5, "texts").tolist() == ["a", "b\u00e9"]
+    assert read_native(hdf5, "lzf", np.s_[3:9:2]).tolist() == [3, 5, 7]
+    assert read_native(hdf5, "terminated", 1) == b"ab"
+    assert read_native(netcdf, "szip", np.s_[10:12]).tolist() == [1, 1]
+    assert read_native(netcdf, "s").tolist() == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(ForeignFileError, match="no variable 'nowhere'"):
+        read_native(hdf5, "nowhere")
+
+
+def netcdf4_store(path: Path, group: str | None = None) -> Any:
+    return NetCDF4DataStore.open(str(path), group=group)  # type: ignore[no-untyped-call]
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal in type, dtype and value, NaN equal to itself."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, np.ndarray | np.generic):
+        return left.dtype == right.dtype and np.array_equal(left, right)
+    return bool(left == right)
+
+
+def check_words(path: Path, store: Any, group: str, style: words.Style) -> None:
+    """What the map says in the words of an engine is what the engine says."""
+    check_description(load(path).description, path, store, group, style)
+
+
+def check_description(
+    description: dict[str, Any], path: Path, store: Any, group: str, style: words.Style
+) -> None:
+    variables, attributes = store.load()
+    arrays = {
+        array["path"].rpartition("/")[2]: array
+        for array in description["arrays"]
+        if array["path"].rpartition("/")[0] == group
+    }
+    stored_group = next(item for item in description["groups"] if item["path"] == group)
+    assert list(arrays) == list(variables)
+    shown = words.group_attributes(stored_group, style)
+    assert shown.keys() == attributes.keys()
+    assert all(same(shown[name], attributes[name]) for name in shown)
+    unlimited = words.unlimited_dimensions(stored_group, style)
+    assert unlimited == store.get_encoding()["unlimited_dims"]
+    names = words.dimension_names(description, group, style)
+    for name, variable in variables.items():
+        array = arrays[name]
+        dims = names[array["path"]]
+        assert dims == variable.dims, name
+        assert tuple(array["shape"]) == variable.shape, name
+        shown = words.variable_attributes(array, style)
+        assert shown.keys() == variable.attrs.keys(), name
+        for key, value in shown.items():
+            assert same(value, variable.attrs[key]), (name, key, value, variable.attrs[key])
+        encoding = words.variable_encoding(array, style, source=str(path), names=dims)
+        assert encoding == variable.encoding, name
+        for key in ("enum", "enum_name"):
+            expected = (getattr(variable.encoding["dtype"], "metadata", None) or {}).get(key)
+            metadata = getattr(encoding["dtype"], "metadata", None) or {}
+            assert metadata.get(key) == expected, name
+        if array["data_type"] is not None:
+            assert words.variable_dtype(array, style) == variable.dtype, name
+
+
+@pytest.mark.parametrize("group", ["", "child", "child/deep"])
+def test_netcdf_files_are_described_in_the_words_of_both_engines(netcdf: Path, group: str) -> None:
+    for style, store in [
+        ("netcdf4", netcdf4_store(netcdf, group)),
+        ("h5netcdf", H5NetCDFStore.open(str(netcdf), group=group)),
+    ]:
+        check_words(netcdf, store, group, style)  # type: ignore[arg-type]
+        store.close()
+    assert words.style_of(load(netcdf).description) == "netcdf4"
+
+
+@pytest.mark.parametrize("group", ["", "group"])
+def test_hdf5_files_are_described_in_the_words_of_h5netcdf(tmp_path: Path, group: str) -> None:
+    path = write_hdf5(tmp_path / "file.h5")
+    with h5py.File(path, "r+") as file:
+        # h5netcdf has objects of h5py for these; the map has no words for them.
+        del file["plain_f8"].attrs["reference"], file["reference"], file["compound"]
+    store = H5NetCDFStore.open(str(path), group=group, phony_dims="access")
+    check_words(path, store, group, "h5netcdf")
+    store.close()
+    assert words.style_of(load(path).description) == "h5netcdf"
+
+
+def test_made_up_dimensions_are_those_of_the_netcdf_library(tmp_path: Path) -> None:
+    path = tmp_path / "file.h5"
+    with h5py.File(path, "w") as file:
+        for name, shape in {
+            "a": (3,),
+            "b": (100,),
+            "c": (3, 4),
+            "d": (3, 3),
+            "scalar": (),
+            "zero": (0, 3),
+            "z/y": (3, 5),
+            "m/k": (100, 4, 2),
+            "m/n/o": (4,),
+        }.items():
+            file[name] = np.zeros(shape)
+        file.create_dataset("growing", (3,), "f4", maxshape=(None,), chunks=(2,))
+    for group in ["", "z", "m", "m/n"]:
+        store = netcdf4_store(path, group)
+        check_words(path, store, group, "netcdf4")
+        store.close()
+        h5store = H5NetCDFStore.open(str(path), group=group, phony_dims="access")
+        check_words(path, h5store, group, "h5netcdf")
+        h5store.close()
+
+
+def test_scales_made_with_h5py_name_the_dimensions(tmp_path: Path) -> None:
+    path = tmp_path / "file.h5"
+    with h5py.File(path, "w") as file:
+        file["time"] = np.arange(3.0)
+        file["x"] = np.arange(4.0)
+        for name in ("time", "x"):
+            file[name].make_scale(name)
+        data = file.create_dataset("data", (3, 4), "f4", chunks=(2, 2), compression="gzip")
+        data.dims[0].attach_scale(file["time"])
+        data.dims[1].attach_scale(file["x"])
+    for style, store in [
+        ("netcdf4", netcdf4_store(path)),
+        ("h5netcdf", H5NetCDFStore.open(str(path))),
+    ]:
+        check_words(path, store, "", style)  # type: ignore[arg-type]
+        store.close()
+    assert load(path).arrays["data"]["dimension_names"] == ["time", "x"]
+
+
+def test_a_variable_shorter_than_its_dimension_has_fill_values_behind_its_end(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "file.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("time", None)
+        for name, chunk in [("long", 4), ("even", 2), ("uneven", 3)]:
+            file.createVariable(name, "f4", ("time",), chunksizes=(chunk,))
+        file["long"][:] = np.arange(9)
+        file["even"][:4] = np.arange(4)
+        file["uneven"][:4] = np.arange(4)
+    file_map = load(path)
+    assert "inside a chunk" in file_map.reason("uneven")
+    with xr.open_dataset(path, engine="netcdf4", decode_cf=False) as expected:
+        for name in ("long", "even"):
+            np.testing.assert_array_equal(read(path, file_map, name), expected[name].values)
+        values = read_native(path, "uneven", np.s_[2:7], shape=(9,))
+        np.testing.assert_array_equal(values, expected["uneven"].values[2:7])
+
+
+def test_offsets_count_from_the_start_of_a_file_with_a_user_block(tmp_path: Path) -> None:
+    path = tmp_path / "file.h5"
+    with h5py.File(path, "w", userblock_size=1024) as file:
+        file["plain"] = np.arange(10)
+        file.create_dataset("chunked", data=np.arange(10), chunks=(4,), compression="gzip")
+    assert file_kind(path) == "hdf5"
+    check_bytes(path, set())
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_every_index_of_chunks_gives_the_same_map(tmp_path: Path, libver: str) -> None:
+    path = tmp_path / "file.h5"
+    values = np.arange(30 * 40).reshape(30, 40)
+    with h5py.File(path, "w", libver=libver) as file:
+        for name, maxshape in [("fixed", None), ("one", (None, 40)), ("two", (None, None))]:
+            file.create_dataset(
+                name, data=values, chunks=(7, 9), maxshape=maxshape, compression="gzip"
+            )
+        file.create_dataset("whole", data=values, chunks=values.shape)
+    check_bytes(path, set())
+
+
+def write_outside(directory: Path) -> Path:
+    """A file whose members name other files in every way that HDF5 has."""
+    with h5py.File(directory / "other.h5", "w") as other:
+        other["secret"] = np.arange(4)
+        other["group/inner"] = np.arange(2)
+    (directory / "secret.txt").write_bytes(b"a secret text of 32 bytes exactly")
+    path = directory / "file.h5"
+    with h5py.File(path, "w") as file:
+        file["own"] = np.arange(3)
+        file["link"] = h5py.ExternalLink("other.h5", "/secret")
+        file["group_link"] = h5py.ExternalLink("other.h5", "/group")
+        file["through"] = h5py.SoftLink("/link")
+        file["through_group"] = h5py.SoftLink("/group_link/inner")
+        file["soft"] = h5py.SoftLink("/own")
+        file["nowhere"] = h5py.SoftLink("/missing")
+        file["circle"] = h5py.SoftLink("/circle")
+        file["below/back"] = file["/"]
+        external = [(str(directory / "secret.txt"), 0, 32)]
+        file.create_dataset("text", (32,), "S1", external=external)
+        layout = h5py.VirtualLayout((4,), "i8")
+        layout[:] = h5py.VirtualSource(directory / "other.h5", "secret", (4,))
+        file.create_virtual_dataset("virtual", layout)
+    return path
+
+
+def test_other_files_named_inside_a_file_are_refused(tmp_path: Path) -> None:
+    path = write_outside(tmp_path)
+    file_map = load(path)
+    assert set(file_map.arrays) == {"own", "soft"}
+    refused = file_map.refused()
+    for name in ("link", "group_link", "through", "through_group"):
+        assert "external link to 'other.h5'" in refused[name], name
+    assert "external storage named inside the file is refused" in refused["text"]
+    assert "virtual dataset" in refused["virtual"]
+    assert "does not exist" in refused["nowhere"]
+    assert "soft links" in refused["circle"]
+    assert "a link back" in file_map.refused("below")["back"]
+    for name in ("link", "through", "through_group", "text", "virtual", "group_link"):
+        with pytest.raises(ForeignFileError, match="is refused"):
+            read_native(path, name)
+
+
+def test_other_files_are_read_natively_where_they_are_allowed(tmp_path: Path) -> None:
+    path = write_outside(tmp_path)
+    file_map = load(path, allow_external=True)
+    for name in ("link", "text", "virtual", "through"):
+        assert "native" in file_map.arrays[name]["storage"], name
+    for name in ("link", "virtual", "through"):
+        assert read_native(path, name, allow_external=True).tolist() == [0, 1, 2, 3]
+    assert read_native(path, "text", 2, allow_external=True) == b"s"
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        (b"", "it is empty"),
+        (b"GRIB\0\0\0", "a GRIB file: convert it"),
+        (b"PK\x03\x04", "a zip archive"),
+        (b"<html>", "a page or XML document"),
+        (b"\x01\x02\x03", "unknown kind"),
+        (b"CDF\x03", "unknown kind"),
+    ],
+)
+def test_files_of_other_kinds_are_named_for_what_they_are(
+    tmp_path: Path, start: bytes, said: str
+) -> None:
+    path = tmp_path / "file.nc"
+    path.write_bytes(start)
+    with pytest.raises(ForeignFileError, match=said) as caught:
+        chunk_map(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_files_directories_and_classic_files_are_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ForeignFileError, match="No such file") as caught:
+        chunk_map(tmp_path / "missing.nc")
+    assert caught.value.kind == "NotFound"
+    with pytest.raises(ForeignFileError, match="directory"):
+        chunk_map(tmp_path)
+    path = tmp_path / "classic.nc"
+    with netCDF4.Dataset(path, "w", format="NETCDF3_64BIT_DATA"):
+        pass
+    assert file_kind(path) == "netcdf-classic"
+    with pytest.raises(ForeignFileError, match="classic"):
+        chunk_map(path)
+
+
+def test_files_cut_short_are_errors_of_one_line(tmp_path: Path, hdf5: Path) -> None:
+    data = hdf5.read_bytes()
+    path = tmp_path / "cut.h5"
+    for length in range(8, len(data) - 8, max(1, len(data) // 60)):
+        path.write_bytes(data[:length])
+        with pytest.raises(ForeignFileError, match=r"cut\.h5: HDF5 cannot read it") as caught:
+            chunk_map(path)
+        assert "\n" not in str(caught.value)
+
+
+def test_names_that_no_path_can_have_are_shown_with_their_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "file.h5"
+    with h5py.File(path, "w") as file:
+        for name in ["a\\b", "new\nline", "..", "100 %", "caf\u00e9"]:
+            file[name] = np.arange(2)
+        file["x" * 300] = 1
+    file_map = load(path)
+    assert set(file_map.arrays) == {"a%5Cb", "new%0Aline", "%2E%2E", "100 %", "caf\u00e9"}
+    assert list(file_map.refused().values()) == ["a name that cannot be shown"]
+    assert read_native(path, "new%0Aline").tolist() == [0, 1]
+
+
+def test_a_map_of_a_hundred_thousand_chunks_is_made_in_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "file.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        data = file.create_dataset("many", (1000, 400), "i1", chunks=(2, 2))
+        data[...] = np.arange(400_000).reshape(1000, 400) % 100
+    start = time.monotonic()
+    file_map = load(path)
+    # The slowest machine that this runs on takes a fraction of it; a quadratic walk, minutes.
+    assert time.monotonic() - start < 30
+    indexes, *_ = file_map.tables["many"]
+    assert len(indexes) == 100_000
+    assert (np.diff(indexes.astype(np.int64)) == 1).all()
+
+
+def test_a_map_made_in_a_child_process_is_the_same(tmp_path: Path, hdf5: Path) -> None:
+    here, there = chunk_map(hdf5), isolated_chunk_map(hdf5)
+    assert here.description == there.description
+    for left, right in zip(here.tables, there.tables, strict=True):
+        for ours, theirs in zip(left, right, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    path = tmp_path / "cut.h5"
+    path.write_bytes(hdf5.read_bytes()[:5000])
+    with pytest.raises(ForeignFileError, match=r"cut\.h5: HDF5 cannot read it"):
+        isolated_chunk_map(path)
+    with pytest.raises(ForeignFileError, match="no group 'nowhere'") as caught:
+        isolated_chunk_map(hdf5, group="nowhere")
+    assert caught.value.kind == "NotFound"
+
+
+def test_a_child_process_that_does_not_end_or_crashes_is_an_error(
+    hdf5: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ForeignFileError, match=r"did not come to an end in 0\.001 s"):
+        isolated_chunk_map(hdf5, seconds=0.001)
+    crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    real = subprocess.run
+    monkeypatch.setattr(
+        subprocess,
+        "run",
+        lambda command, **options: real([command[0], "-c", crash], **options),
+    )
+    with pytest.raises(ForeignFileError, match="HDF5 crashed on it"):
+        isolated_chunk_map(hdf5)
+
+
+def test_changed_bytes_are_an_error_or_a_map_but_never_another_exception(
+    tmp_path: Path, hdf5: Path
+) -> None:
+    data = hdf5.read_bytes()
+    rng = np.random.default_rng(11)
+    path = tmp_path / "changed.h5"
+    for _ in range(6):
+        changed = bytearray(data)
+        for at in rng.integers(0, len(data), 40):
+            changed[at] = rng.integers(0, 256)
+        path.write_bytes(changed)
+        with contextlib.suppress(ForeignFileError):
+            isolated_chunk_map(path, seconds=10)
+
+
+def test_names_that_are_not_utf8_are_shown_with_their_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "file.h5"
+    with h5py.File(path, "w") as file:
+        file[b"caf\xe9"] = np.arange(2)
+    assert set(load(path).arrays) == {"caf%E9"}
+    assert read_native(path, "caf%E9").tolist() == [0, 1]
+
+
+def test_a_file_is_only_read(tmp_path: Path, netcdf: Path) -> None:
+    path = tmp_path / "file.nc"
+    shutil.copy(netcdf, path)
+    before = path.stat()
+    path.chmod(0o444)
+    tmp_path.chmod(0o555)
+    try:
+        chunk_map(path)
+        read_native(path, "texts")
+    finally:
+        tmp_path.chmod(0o755)
+    after = path.stat()
+    assert (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file.nc"]
+
+
+def test_classic_files_are_described_in_the_words_of_the_netcdf_library() -> None:
+    golden = Path(__file__).parents[2] / "crates/bedform-format/golden"
+    path = golden / "classic-5.nc"
+    # Rust makes this description, and holds it to the parser.
+    description = json.loads((golden / "classic-5-description.json").read_bytes())
+    store = netcdf4_store(path)
+    check_description(description, path, store, "", words.style_of(description))
+    store.close()
