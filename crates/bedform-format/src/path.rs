@@ -23,8 +23,15 @@ pub const PATH_BYTES_MAX: usize = 1024;
 /// assert!(ObjectPath::parse("a//b").is_err());
 /// assert!(ObjectPath::parse("a\\b").is_err());
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ObjectPath(String);
+
+impl fmt::Debug for ObjectPath {
+    /// The path in quotes, as messages show it.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, formatter)
+    }
+}
 
 /// Why a string is not an [`ObjectPath`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -372,9 +372,26 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         Ok(entries)
     }
 
-    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock + '_>> {
+    fn sync(&self, path: &ObjectPath) -> Result<()> {
+        let shared = &*self.shared;
+        shared.check_writable("sync", path)?;
+        match shared.find_directory("sync", path, Links::Refuse)? {
+            Some(directory) => {
+                shared.system.sync_directory(&directory).map_err(|error| shared.poison(path, error))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         self.shared.check_writable("lock", path)?;
-        publish::lock(&self.shared, path)
+        let lock = publish::lock(&self.shared, path, Wait::Forever)?;
+        lock.ok_or_else(|| StorageError::new(StorageErrorKind::Io, "lock", path))
+    }
+
+    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        self.shared.check_writable("lock", path)?;
+        publish::lock(&self.shared, path, Wait::Never)
     }
 
     fn sweep(&self, path: &ObjectPath) -> Result<u64> {

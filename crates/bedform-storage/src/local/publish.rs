@@ -189,14 +189,20 @@ pub(super) fn remove_lock_file<F: FileSystem>(
 pub(super) fn lock<F: FileSystem>(
     shared: &Arc<Shared<F>>,
     path: &ObjectPath,
-) -> Result<Box<dyn Lock>> {
+    wait: Wait,
+) -> Result<Option<Box<dyn Lock>>> {
     let fail = |error| StorageError::from_io("lock", path, error);
     let system = &shared.system;
     loop {
         let directory =
             uninterrupted(|| system.open_directory(path.as_str(), Links::Refuse)).map_err(fail)?;
         let file = uninterrupted(|| system.open_lock_file(&directory, LOCK_NAME)).map_err(fail)?;
-        uninterrupted(|| system.lock(&file, Wait::Forever)).map_err(fail)?;
+        match uninterrupted(|| system.lock(&file, wait)) {
+            Err(error) if wait == Wait::Never && error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(None);
+            }
+            outcome => outcome.map_err(fail)?,
+        }
         // While we waited, the holder before us has removed the file, and the directory may have
         // been deleted and made again.
         let held = uninterrupted(|| system.status(&file)).map_err(fail)?.version.identity;
@@ -205,7 +211,8 @@ pub(super) fn lock<F: FileSystem>(
         };
         let named = current(system, &directory, LOCK_NAME).map_err(fail)?;
         if named.is_some_and(|status| status.version.identity == held) {
-            return Ok(Box::new(LocalLock { shared: Arc::clone(shared), directory, file }));
+            let shared = Arc::clone(shared);
+            return Ok(Some(Box::new(LocalLock { shared, directory, file })));
         }
     }
 }

@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{ArrayDocument, Shared};
+use crate::store::{ArrayDocument, DraftLock, Shared};
 
 pub use write::{Append, Elements, append};
 
@@ -33,6 +33,7 @@ pub struct Array {
     pub(crate) shared: Arc<Shared>,
     pub(crate) path: ObjectPath,
     state: Arc<RwLock<Arc<ArrayState>>>,
+    draft: Option<Arc<DraftLock>>,
 }
 
 /// What is known of an array, as of one version of its documents.
@@ -122,7 +123,7 @@ fn inner(metadata: &ArrayMetadata) -> Result<(&[u64], &CodecChain)> {
 impl Array {
     pub(crate) fn open(shared: Arc<Shared>, path: ObjectPath) -> Result<Self> {
         let state = load(&shared, &path)?;
-        Ok(Self { shared, path, state: Arc::new(RwLock::new(Arc::new(state))) })
+        Ok(Self { shared, path, state: Arc::new(RwLock::new(Arc::new(state))), draft: None })
     }
 
     /// An array whose creation is not yet committed.
@@ -131,9 +132,11 @@ impl Array {
         path: ObjectPath,
         metadata: ArrayMetadata,
         document: Value,
+        lock: Arc<DraftLock>,
     ) -> Result<Self> {
         let state = ArrayState::new(&shared, metadata, document, None)?;
-        Ok(Self { shared, path, state: Arc::new(RwLock::new(Arc::new(state))) })
+        let state = Arc::new(RwLock::new(Arc::new(state)));
+        Ok(Self { shared, path, state, draft: Some(lock) })
     }
 
     /// The array's path in its store.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
-use bedform_storage::Lock;
+use bedform_storage::{Durability, Lock};
 use serde_json::json;
 
 use super::source::ZarrSource;
@@ -131,7 +131,13 @@ impl Array {
     }
 
     /// The lock under which the array's shape changes.
-    fn lock(&self) -> Result<Box<dyn Lock + '_>> {
+    fn lock(&self) -> Result<Box<dyn Lock>> {
+        if self.draft.as_ref().is_some_and(|draft| draft.is_live()) {
+            return Err(Error::invalid(format!(
+                "{} is a draft, whose shape does not change; commit it first",
+                self.name()
+            )));
+        }
         self.shared.lock(&self.path)
     }
 
@@ -149,7 +155,13 @@ impl Array {
     fn clean_outside(&self, state: &ArrayState, shape: &[u64]) -> Result<()> {
         let source = ZarrSource { shared: &self.shared, path: &self.path, state };
         let object_shape = &state.metadata.chunk_shape;
-        for coordinates in source.existing()? {
+        let (existing, directories) = source.walk()?;
+        if self.shared.options.durability == Durability::Disk {
+            // What somebody has deleted before us, and perhaps did not live to sync, must not come
+            // back either.
+            directories.iter().try_for_each(|directory| self.shared.storage.sync(directory))?;
+        }
+        for coordinates in existing {
             let spans = || coordinates.iter().zip(object_shape).zip(shape);
             if spans().any(|((at, length), valid)| at.saturating_mul(*length) >= *valid) {
                 let path = source.object_path(&coordinates)?;
@@ -204,7 +216,7 @@ pub fn append(parts: &[Append<'_>], interrupted: &dyn Fn() -> bool) -> Result<Ve
         return Err(Error::invalid(format!("{} is given twice", twice[0].array.name())));
     }
     // Always in the order of paths, so that two appends cannot wait for each other.
-    let _locks: Vec<Box<dyn Lock + '_>> =
+    let _locks: Vec<Box<dyn Lock>> =
         sorted.iter().map(|part| part.array.lock()).collect::<Result<_>>()?;
     let mut grown = Vec::with_capacity(parts.len());
     let mut starts = Vec::with_capacity(parts.len());

@@ -13,7 +13,7 @@ use bedform_storage::{Condition, Storage};
 use serde_json::{Map, Value, json};
 
 use super::documents::{GroupState, node_type, publish, read};
-use super::{NodeKind, OpenOptions, Shared, Store};
+use super::{Draft, DraftLock, NodeKind, OpenOptions, Shared, Store};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -129,10 +129,11 @@ impl Store {
     }
 
     /// Creates an array that no reader sees before [`Store::commit_drafts`] names it, so that
-    /// several arrays can appear at once with their data.
+    /// several arrays can appear at once with their data. As long as a handle of the draft lives,
+    /// nobody else gets its name.
     ///
     /// # Errors
-    /// As [`Store::create_array`].
+    /// As [`Store::create_array`]; `Conflict` if somebody else is about to create it.
     pub fn draft_array(&self, path: &ObjectPath, new: &NewArray) -> Result<Array> {
         let shared = &*self.shared;
         shared.check_writable()?;
@@ -146,8 +147,12 @@ impl Store {
             Error::invalid(format!("array {path:?} cannot be created: {error}"))
         })?;
         publish(shared, path, &document)?;
-        shared.drafts().insert(path.clone(), identity.array);
-        Array::draft(self.shared.clone(), path.clone(), metadata, document)
+        // Not waited for: whoever holds it may be waiting for the store's lock, which is ours.
+        let lock = shared.storage.try_lock(path)?.ok_or_else(|| in_use(shared, path))?;
+        let lock = DraftLock::new(lock);
+        let draft = Draft { key: identity.array, lock: Arc::downgrade(&lock) };
+        shared.drafts().insert(path.clone(), draft);
+        Array::draft(self.shared.clone(), path.clone(), metadata, document, lock)
     }
 
     /// Makes arrays of [`Store::draft_array`] visible, all at once. Atomic, durable on return.
@@ -160,11 +165,15 @@ impl Store {
         shared.check_writable()?;
         let _lock = shared.lock(&ObjectPath::root())?;
         for path in paths {
-            let Some(key) = shared.drafts().get(path).copied() else { continue };
+            let Some(key) = shared.drafts().get(path).map(|draft| draft.key) else { continue };
             check_key(shared, path, &own_document(shared, path)?, &key)?;
         }
         commit(shared, paths, &[])?;
-        shared.drafts().retain(|path, _| !paths.contains(path));
+        for draft in paths.iter().filter_map(|path| shared.drafts().remove(path)) {
+            if let Some(lock) = draft.lock.upgrade() {
+                lock.release();
+            }
+        }
         Ok(())
     }
 
@@ -267,10 +276,21 @@ fn check_free(shared: &Shared, path: &ObjectPath) -> Result<()> {
         }
         parent = parent.parent();
     }
+    match shared.storage.try_lock(path) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        outcome => outcome?.map(drop).ok_or_else(|| in_use(shared, path))?,
+    }
     if !shared.storage.list(path)?.is_empty() {
         shared.storage.delete_tree(path, shared.options.durability)?;
     }
     Ok(())
+}
+
+fn in_use(shared: &Shared, path: &ObjectPath) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        format!("{} is being created by another writer; open it later", shared.name_of(path)),
+    )
 }
 
 fn check_attributes(

@@ -124,8 +124,9 @@ impl Documents {
         if node_type(&stored.document) != Some("group") {
             return Ok(None);
         }
+        let name = root.join(ZARR_JSON)?;
         let group = parse_group(&stored.document)
-            .map_err(|error| Error::metadata(shared.name_of(&root), error))?;
+            .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
         let state =
             Arc::new(GroupState { version: stored.version, document: stored.document, group });
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());

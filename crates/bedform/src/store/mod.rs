@@ -25,7 +25,7 @@ mod documents;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bedform_format::shard::ShardIndex;
 use bedform_format::{Limits, ObjectPath};
@@ -116,9 +116,41 @@ pub(crate) struct Shared {
     pub(crate) chunks: ByteCache<ChunkKey, Arc<[u8]>>,
     next_array: AtomicU64,
     /// Drafts of this handle that are not yet committed, with their keys.
-    drafts: Mutex<HashMap<ObjectPath, [u8; 16]>>,
+    drafts: Mutex<HashMap<ObjectPath, Draft>>,
     /// Directories that this handle has swept.
     swept: Mutex<HashSet<ObjectPath>>,
+}
+
+/// An array that is not yet committed: its key, and the lock that lives as long as its handles.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    key: [u8; 16],
+    lock: Weak<DraftLock>,
+}
+
+/// The lock of a draft's directory. While it is held, nobody else takes the draft for something that
+/// a crash left behind.
+pub(crate) struct DraftLock(Mutex<Option<Box<dyn Lock>>>);
+
+impl DraftLock {
+    fn new(lock: Box<dyn Lock>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(lock))))
+    }
+
+    /// True until the draft is committed.
+    pub(crate) fn is_live(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn release(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+impl std::fmt::Debug for DraftLock {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("DraftLock").field(&self.is_live()).finish()
+    }
 }
 
 /// Directories that a handle remembers to have swept; beyond it forgets all.
@@ -151,7 +183,7 @@ impl Shared {
     }
 
     /// Takes the lock of a group or array, and removes what dead writers left in its directory.
-    pub(crate) fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock + '_>> {
+    pub(crate) fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         let lock = self.storage.lock(path)?;
         self.sweep_once(path);
         Ok(lock)
@@ -172,7 +204,7 @@ impl Shared {
         let _ = self.storage.sweep(path);
     }
 
-    pub(crate) fn drafts(&self) -> MutexGuard<'_, HashMap<ObjectPath, [u8; 16]>> {
+    pub(crate) fn drafts(&self) -> MutexGuard<'_, HashMap<ObjectPath, Draft>> {
         self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

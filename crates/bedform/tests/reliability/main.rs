@@ -14,7 +14,9 @@
 )]
 
 mod crash;
+mod damage;
 mod failures;
+mod frozen;
 mod kills;
 mod model;
 mod races;
