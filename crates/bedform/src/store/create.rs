@@ -293,10 +293,10 @@ fn in_use(shared: &Shared, path: &ObjectPath) -> Error {
     )
 }
 
-fn check_attributes(
+pub(super) fn check_attributes(
     shared: &Shared,
     path: &ObjectPath,
-    attributes: &Map<String, Value>,
+    attributes: &impl serde::Serialize,
 ) -> Result<()> {
     let bytes = serde_json::to_vec(attributes).map_or(u64::MAX, |bytes| bytes.len() as u64);
     let limit = shared.options.limits.attributes_bytes_max;

@@ -13,13 +13,18 @@
     clippy::too_many_lines
 )]
 
+mod bombs;
+mod child;
 mod crash;
 mod damage;
 mod failures;
 mod frozen;
+mod hostile;
 mod kills;
 mod model;
+mod paths;
 mod races;
 mod roles;
 mod support;
+mod watched;
 mod workloads;
