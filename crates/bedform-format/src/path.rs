@@ -26,8 +26,8 @@ pub const PATH_BYTES_MAX: usize = 1024;
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ObjectPath(String);
 
-/// In quotes, as messages name it.
 impl fmt::Debug for ObjectPath {
+    /// The path in quotes, as messages show it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, formatter)
     }

@@ -190,8 +190,16 @@ impl<S: Storage> Storage for Failing<S> {
         self.faults.call(Operation::List, path, || self.inner.list(path))
     }
 
-    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock + '_>> {
+    fn sync(&self, path: &ObjectPath) -> Result<()> {
+        self.faults.call(Operation::Sync, path, || self.inner.sync(path))
+    }
+
+    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         self.faults.call(Operation::Lock, path, || self.inner.lock(path))
+    }
+
+    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        self.faults.call(Operation::Lock, path, || self.inner.try_lock(path))
     }
 
     fn sweep(&self, path: &ObjectPath) -> Result<u64> {

@@ -34,7 +34,7 @@ use crate::{
     Condition, Durability, Entry, Lock, Object, ObjectWriter, OsFileSystem, Storage, StorageError,
     StorageErrorKind, Version,
 };
-use names::{is_own_name, is_temporary_name};
+use names::{LOCK_NAME, is_own_name, is_temporary_name};
 use object::LocalObject;
 pub use staging::Staging;
 use writer::LocalWriter;
@@ -376,9 +376,26 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         Ok(entries)
     }
 
-    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock + '_>> {
+    fn sync(&self, path: &ObjectPath) -> Result<()> {
+        let shared = &*self.shared;
+        shared.check_writable("sync", path)?;
+        match shared.find_directory("sync", path, Links::Refuse)? {
+            Some(directory) => {
+                shared.system.sync_directory(&directory).map_err(|error| shared.poison(path, error))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         self.shared.check_writable("lock", path)?;
-        publish::lock(&self.shared, path)
+        let lock = publish::lock(&self.shared, path, Wait::Forever)?;
+        lock.ok_or_else(|| StorageError::new(StorageErrorKind::Io, "lock", path))
+    }
+
+    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        self.shared.check_writable("lock", path)?;
+        publish::lock(&self.shared, path, Wait::Never)
     }
 
     fn sweep(&self, path: &ObjectPath) -> Result<u64> {
@@ -392,7 +409,9 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         uninterrupted(|| shared.system.lock(&directory, Wait::Forever)).map_err(fail)?;
         let mut swept = 0;
         for (name, _) in uninterrupted(|| shared.system.list(&directory)).map_err(fail)? {
-            if is_temporary_name(&name)
+            if name == LOCK_NAME {
+                names::remove_free_lock(&shared.system, &directory).map_err(fail)?;
+            } else if is_temporary_name(&name)
                 && names::remove_orphan(&shared.system, &directory, &name).map_err(fail)?
             {
                 swept += 1;

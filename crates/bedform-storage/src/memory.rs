@@ -258,7 +258,11 @@ impl Storage for MemoryStorage {
         Ok(entries)
     }
 
-    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock + '_>> {
+    fn sync(&self, _path: &ObjectPath) -> Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         let mut state = self.shared.state();
         loop {
             if !state.is_directory(path) {
@@ -270,6 +274,17 @@ impl Storage for MemoryStorage {
             }
             state = self.shared.unlocked.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        let mut state = self.shared.state();
+        if !state.is_directory(path) {
+            return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path));
+        }
+        if !state.locked.insert(path.clone()) {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(MemoryLock { shared: Arc::clone(&self.shared), path: path.clone() })))
     }
 
     fn sweep(&self, _path: &ObjectPath) -> Result<u64> {

@@ -28,13 +28,14 @@ pub enum Operation {
     Delete,
     DeleteTree,
     List,
+    Sync,
     Lock,
     Sweep,
 }
 
 impl Operation {
     /// All operations.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Open,
         Self::Stat,
         Self::Read,
@@ -46,6 +47,7 @@ impl Operation {
         Self::Delete,
         Self::DeleteTree,
         Self::List,
+        Self::Sync,
         Self::Lock,
         Self::Sweep,
     ];
@@ -61,6 +63,7 @@ impl Operation {
             Self::Publish => "publish",
             Self::Delete | Self::DeleteTree => "delete",
             Self::List => "list",
+            Self::Sync => "sync",
             Self::Lock => "lock",
             Self::Sweep => "sweep",
         }
@@ -303,8 +306,20 @@ impl<S: Storage> Storage for Recording<S> {
         Ok(entries)
     }
 
-    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock + '_>> {
+    fn sync(&self, path: &ObjectPath) -> Result<()> {
+        self.inner.sync(path)?;
+        self.event(Operation::Sync, path, None);
+        Ok(())
+    }
+
+    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         let lock = self.inner.lock(path)?;
+        self.event(Operation::Lock, path, None);
+        Ok(lock)
+    }
+
+    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        let lock = self.inner.try_lock(path)?;
         self.event(Operation::Lock, path, None);
         Ok(lock)
     }

@@ -117,10 +117,25 @@ impl SimulatedFileSystem {
 
     /// `count` states in which the system may come up if the power failed now, by `seed`.
     pub fn crash_images(&self, seed: u64, count: u64) -> impl Iterator<Item = Self> + use<> {
+        self.sampled_images(seed, count, false)
+    }
+
+    /// As [`SimulatedFileSystem::crash_images`], with every write torn into sectors or pages that
+    /// are kept or lost each by itself.
+    pub fn torn_crash_images(&self, seed: u64, count: u64) -> impl Iterator<Item = Self> + use<> {
+        self.sampled_images(seed, count, true)
+    }
+
+    fn sampled_images(
+        &self,
+        seed: u64,
+        count: u64,
+        is_torn: bool,
+    ) -> impl Iterator<Item = Self> + use<> {
         let state = self.machine.world().state.clone();
         (0..count).map(move |number| {
             let seed = crash::Random(seed ^ number.wrapping_mul(0xd134_2543_de82_ef95)).next();
-            Self::from_state(crash::image(&state, &mut crash::Sampled::new(seed)))
+            Self::from_state(crash::image(&state, &mut crash::Sampled::new(seed, is_torn)))
         })
     }
 
@@ -186,6 +201,22 @@ impl SimulatedFileSystem {
     /// Calls of one kind so far.
     pub fn count(&self, kind: CallKind) -> u64 {
         self.machine.world().faults.counts.get(&kind).copied().unwrap_or(0)
+    }
+
+    /// Bytes written that no sync has confirmed.
+    pub fn pending_bytes(&self) -> u64 {
+        let world = self.machine.world();
+        let files = world.state.inodes.values().filter_map(|inode| match &inode.body {
+            Body::File(file) => Some(file),
+            Body::Directory(_) => None,
+        });
+        files
+            .flat_map(|file| &file.pending)
+            .map(|pending| match &pending.change {
+                FileChange::Write { bytes, .. } => bytes.len() as u64,
+                FileChange::Size(_) => 0,
+            })
+            .sum()
     }
 
     /// Calls of all kinds so far.

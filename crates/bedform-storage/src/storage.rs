@@ -134,13 +134,26 @@ pub trait Storage: Send + Sync + Debug {
     /// `PermissionDenied`, `Io`.
     fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>>;
 
+    /// Makes durable which objects are, and are no longer, directly below `path`, whoever changed
+    /// that. A missing directory is no error.
+    ///
+    /// # Errors
+    /// `Poisoned` if the outcome is unknown; `PermissionDenied`, `Io`.
+    fn sync(&self, path: &ObjectPath) -> Result<()>;
+
     /// Waits until this process and thread alone hold the advisory lock named `path` (a directory
     /// of the store, which must exist). The lock is given up when the guard is dropped and when the
     /// holder dies; it never goes stale.
     ///
     /// # Errors
     /// `NotFound` without the directory; `Io` where the place has no locks.
-    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock + '_>>;
+    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>>;
+
+    /// As [`Storage::lock`], without waiting: `None` if somebody holds the lock.
+    ///
+    /// # Errors
+    /// As [`Storage::lock`].
+    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>>;
 
     /// Removes what crashed writers left in the directory `path` (unpublished objects whose writer
     /// is provably gone), and says how many. Never touches a published object.
@@ -199,4 +212,4 @@ pub trait ObjectWriter: Send {
 }
 
 /// Holds an advisory lock until dropped.
-pub trait Lock: Send {}
+pub trait Lock: Send + Sync {}

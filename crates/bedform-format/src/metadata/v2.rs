@@ -45,11 +45,12 @@ pub fn parse_array_v2(
     let Some(bytes) = bytes else {
         return Err(invalid("filters", "'vlen-utf8' is for text only"));
     };
-    let transpose = match fields.get("order").and_then(Value::as_str) {
-        None | Some("C") => None,
-        Some("F") => Some((0..shape.len()).rev().collect()).filter(|_| shape.len() > 1),
+    let transpose = match fields.get("order").map(Value::as_str) {
+        None | Some(Some("C")) => None,
+        Some(Some("F")) => Some((0..shape.len()).rev().collect()).filter(|_| shape.len() > 1),
         Some(other) => {
-            return Err(invalid("order", format!("expected 'C' or 'F', found {other:?}")));
+            let found = other.unwrap_or("something else");
+            return Err(invalid("order", format!("expected 'C' or 'F', found {found:?}")));
         }
     };
     let separator = match fields.get("dimension_separator").map(Value::as_str) {

@@ -36,6 +36,7 @@ pub const CASES: &[Case] = &[
     Case { name: "no update is lost among many", run: race_unchanged },
     Case { name: "whole objects only while they are replaced", run: race_readers },
     Case { name: "a lock excludes other threads, and not its holder's writes", run: lock },
+    Case { name: "a lock that is held is not waited for", run: try_lock },
     Case { name: "a sweep leaves living writers alone", run: sweep },
 ];
 
@@ -306,6 +307,17 @@ fn lock(storage: &dyn Storage) {
     });
     let names: Vec<_> = storage.list(&path("log")).unwrap();
     assert_eq!(names, [Entry { name: "x".into(), is_directory: false }]);
+}
+
+fn try_lock(storage: &dyn Storage) {
+    assert_eq!(kind_of(storage.try_lock(&path("log"))), Some(StorageErrorKind::NotFound));
+    put(storage, "log/x", b"", Condition::None).unwrap();
+    let held = storage.lock(&path("log")).unwrap();
+    assert!(storage.try_lock(&path("log")).unwrap().is_none());
+    assert!(storage.try_lock(&path("")).unwrap().is_some());
+    drop(held);
+    let held = storage.try_lock(&path("log")).unwrap();
+    assert!(held.is_some() && storage.try_lock(&path("log")).unwrap().is_none());
 }
 
 fn sweep(storage: &dyn Storage) {

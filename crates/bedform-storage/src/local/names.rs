@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::publish;
 use crate::file_system::{FileKind, FileSystem, Wait, uninterrupted};
 
 const TEMPORARY_PREFIX: &str = ".bedform-temp-";
@@ -95,6 +96,18 @@ pub(super) fn remove_orphan<F: FileSystem>(
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         outcome => outcome.map(|()| true),
     }
+}
+
+/// Removes the lock file of `directory` if nobody holds its lock: its holder has died.
+pub(super) fn remove_free_lock<F: FileSystem>(system: &F, directory: &F::Handle) -> io::Result<()> {
+    let file = match uninterrupted(|| system.open_child(directory, LOCK_NAME)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        outcome => outcome?,
+    };
+    if uninterrupted(|| system.lock(&file, Wait::Never)).is_err() {
+        return Ok(());
+    }
+    publish::remove_lock_file(system, directory, &file)
 }
 
 #[cfg(test)]

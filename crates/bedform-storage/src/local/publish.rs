@@ -151,35 +151,68 @@ pub(super) fn delete<F: FileSystem>(
     Ok(())
 }
 
-/// Holds the lock file of a directory.
+/// Holds the lock file of a directory, and removes it when the lock is given up.
 struct LocalLock<F: FileSystem> {
-    _file: F::Handle,
+    shared: Arc<Shared<F>>,
+    directory: F::Handle,
+    file: F::Handle,
 }
 
 impl<F: FileSystem> Lock for LocalLock<F> {}
+
+impl<F: FileSystem> Drop for LocalLock<F> {
+    fn drop(&mut self) {
+        // Removed while the lock is still held: whoever waits for it gets a file that has no name
+        // any more, notices, and starts again. What stays if this fails is hidden and free.
+        let _ = remove_lock_file(&self.shared.system, &self.directory, &self.file);
+    }
+}
+
+/// Removes the lock file of `directory` if it is the one that `held` holds the lock of: only the
+/// holder of a file's lock may take away its name.
+pub(super) fn remove_lock_file<F: FileSystem>(
+    system: &F,
+    directory: &F::Handle,
+    held: &F::Handle,
+) -> io::Result<()> {
+    let ours = uninterrupted(|| system.status(held))?.version.identity;
+    match current(system, directory, LOCK_NAME)? {
+        Some(named) if named.version.identity == ours => {
+            uninterrupted(|| system.unlink(directory, LOCK_NAME))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// See [`Storage::lock`](crate::Storage::lock). The lock is that of a hidden file in the directory,
 /// not that of the directory itself, so that its holder can publish there.
 pub(super) fn lock<F: FileSystem>(
     shared: &Arc<Shared<F>>,
     path: &ObjectPath,
-) -> Result<Box<dyn Lock>> {
+    wait: Wait,
+) -> Result<Option<Box<dyn Lock>>> {
     let fail = |error| StorageError::from_io("lock", path, error);
     let system = &shared.system;
     loop {
         let directory =
             uninterrupted(|| system.open_directory(path.as_str(), Links::Refuse)).map_err(fail)?;
         let file = uninterrupted(|| system.open_lock_file(&directory, LOCK_NAME)).map_err(fail)?;
-        uninterrupted(|| system.lock(&file, Wait::Forever)).map_err(fail)?;
-        // While we waited, the directory may have been deleted and made again.
+        match uninterrupted(|| system.lock(&file, wait)) {
+            Err(error) if wait == Wait::Never && error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(None);
+            }
+            outcome => outcome.map_err(fail)?,
+        }
+        // While we waited, the holder before us has removed the file, and the directory may have
+        // been deleted and made again.
         let held = uninterrupted(|| system.status(&file)).map_err(fail)?.version.identity;
-        let directory = shared.find_directory("lock", path, Links::Refuse)?;
-        let named = match directory {
-            Some(directory) => current(system, &directory, LOCK_NAME).map_err(fail)?,
-            None => return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path)),
+        let Some(directory) = shared.find_directory("lock", path, Links::Refuse)? else {
+            return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path));
         };
+        let named = current(system, &directory, LOCK_NAME).map_err(fail)?;
         if named.is_some_and(|status| status.version.identity == held) {
-            return Ok(Box::new(LocalLock::<F> { _file: file }));
+            let shared = Arc::clone(shared);
+            return Ok(Some(Box::new(LocalLock { shared, directory, file })));
         }
     }
 }

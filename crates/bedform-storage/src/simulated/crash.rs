@@ -44,13 +44,15 @@ impl Random {
 pub(super) struct Sampled {
     random: Random,
     kept_percent: u64,
+    is_torn: bool,
 }
 
 impl Sampled {
-    pub(super) fn new(seed: u64) -> Self {
+    /// Decisions by `seed`; if `is_torn`, no write is kept or lost as a whole.
+    pub(super) fn new(seed: u64, is_torn: bool) -> Self {
         let mut random = Random(seed);
         let kept_percent = [10, 50, 50, 90][random.below(4)];
-        Self { random, kept_percent }
+        Self { random, kept_percent, is_torn }
     }
 }
 
@@ -60,7 +62,8 @@ impl Fate for Sampled {
     }
 
     fn unit(&mut self) -> Option<usize> {
-        [None, Some(512), Some(4096)][self.random.below(3)]
+        let units = [Some(512), Some(4096), None];
+        units[self.random.below(if self.is_torn { 2 } else { 3 })]
     }
 
     fn size(&mut self, count: usize) -> usize {

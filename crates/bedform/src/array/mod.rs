@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{ArrayDocument, Shared};
+use crate::store::{ArrayDocument, DraftLock, Shared};
 
 pub use write::{Append, Elements, Growth, append, append_with};
 
@@ -33,6 +33,9 @@ pub struct Array {
     pub(crate) shared: Arc<Shared>,
     pub(crate) path: ObjectPath,
     state: Arc<RwLock<Arc<ArrayState>>>,
+    draft: Option<Arc<DraftLock>>,
+    /// A handle on a growth that is under way: what is known stays as it is.
+    growing: bool,
 }
 
 /// What is known of an array, as of one version of its documents.
@@ -51,6 +54,7 @@ pub(crate) struct ArrayState {
     pub(crate) item_size: usize,
     /// Tells this opened array's chunks from others' in the cache.
     pub(crate) number: u64,
+    /// Nothing for a draft, and where storage could not be asked after a change.
     source: Option<ArrayDocument>,
 }
 
@@ -121,18 +125,26 @@ fn inner(metadata: &ArrayMetadata) -> Result<(&[u64], &CodecChain)> {
 impl Array {
     pub(crate) fn open(shared: Arc<Shared>, path: ObjectPath) -> Result<Self> {
         let state = load(&shared, &path)?;
-        Ok(Self { shared, path, state: Arc::new(RwLock::new(Arc::new(state))) })
+        Ok(Self {
+            shared,
+            path,
+            state: Arc::new(RwLock::new(Arc::new(state))),
+            draft: None,
+            growing: false,
+        })
     }
 
-    /// An array whose creation is not yet committed.
+    /// An array whose creation is not yet committed; with its lock, if this handle has made it.
     pub(crate) fn draft(
         shared: Arc<Shared>,
         path: ObjectPath,
         metadata: ArrayMetadata,
         document: Value,
+        lock: Option<Arc<DraftLock>>,
     ) -> Result<Self> {
         let state = ArrayState::new(&shared, metadata, document, None)?;
-        Ok(Self { shared, path, state: Arc::new(RwLock::new(Arc::new(state))) })
+        let state = Arc::new(RwLock::new(Arc::new(state)));
+        Ok(Self { shared, path, state, draft: lock, growing: false })
     }
 
     /// The array's path in its store.
@@ -149,11 +161,26 @@ impl Array {
     /// writer (or another handle) has changed it.
     pub(crate) fn state(&self) -> Result<Arc<ArrayState>> {
         let state = self.known();
-        let current = match &state.source {
-            Some(source) => self.shared.documents.is_current(&self.shared, source)?,
-            None => true,
-        };
-        if current { Ok(state) } else { self.reload() }
+        if self.growing {
+            return Ok(state);
+        }
+        match &state.source {
+            Some(source) if self.shared.documents.is_current(&self.shared, source)? => Ok(state),
+            Some(_) => self.reload(),
+            None => match self.reload() {
+                // Not yet committed.
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(state),
+                outcome => outcome,
+            },
+        }
+    }
+
+    /// Takes `state`, which was just committed; better, what storage has now.
+    fn advance(&self, state: ArrayState) {
+        if self.reload().is_err() {
+            // The commit stands all the same. Storage is asked again at the next use.
+            *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+        }
     }
 
     /// What was known of the array when it was last looked up.

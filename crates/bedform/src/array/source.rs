@@ -43,6 +43,12 @@ impl ZarrSource<'_> {
 
     /// The coordinates of every object that is there, inside the array's shape or not.
     pub(crate) fn existing(&self) -> Result<Vec<Vec<u64>>> {
+        Ok(self.walk()?.0)
+    }
+
+    /// As [`ZarrSource::existing`], and the directories that hold objects, or have.
+    pub(crate) fn walk(&self) -> Result<(Vec<Vec<u64>>, Vec<ObjectPath>)> {
+        let mut directories = Vec::new();
         let keys = self.state.metadata.keys;
         let rank = self.state.metadata.rank();
         let mut found = Vec::new();
@@ -63,9 +69,10 @@ impl ZarrSource<'_> {
                     found.push(coordinates);
                 }
             }
+            directories.push(directory);
         }
         found.sort_unstable();
-        Ok(found)
+        Ok((found, directories))
     }
 
     /// The index of an opened shard, from the cache if it is there; and the bytes read for it.

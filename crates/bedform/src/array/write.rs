@@ -1,17 +1,17 @@
 //! Writes to a selection, appends and changes of shape.
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use bedform_format::ObjectPath;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
-use bedform_storage::Lock;
+use bedform_storage::{Durability, Lock};
 use serde_json::json;
 
 use super::source::ZarrSource;
 use super::{Array, ArrayState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::plan::Plan;
-use crate::store::{Shared, commit, publish};
+use crate::store::{Shared, check_key, commit, publish};
 use crate::write::WriteStatistics;
 use crate::write::elements::Input;
 use crate::write::object::ObjectWrite;
@@ -123,9 +123,10 @@ impl Array {
         }
         commit_shapes(&self.shared, &[(&self.path, &grown)])?;
         if !grows {
-            self.clean_outside(&grown, shape)?;
+            // What cannot be removed now is, before the array grows again.
+            let _ = self.clean_outside(&grown, shape);
         }
-        self.reload()?;
+        self.advance(grown);
         Ok(())
     }
 
@@ -140,13 +141,21 @@ impl Array {
                 self.name()
             )));
         }
-        let ArrayState { metadata, document, .. } = self.with_shape(&state, shape)?;
-        Self::draft(self.shared.clone(), self.path.clone(), metadata, document)
+        let grown = Arc::new(self.with_shape(&state, shape)?);
+        let state = Arc::new(RwLock::new(grown));
+        let Self { shared, path, draft, .. } = self.clone();
+        Ok(Self { shared, path, state, draft, growing: true })
     }
 
     /// The lock under which the array's shape changes.
-    fn lock(&self) -> Result<Box<dyn Lock + '_>> {
-        Ok(self.shared.storage.lock(&self.path)?)
+    fn lock(&self) -> Result<Box<dyn Lock>> {
+        if self.draft.as_ref().is_some_and(|draft| draft.is_live()) {
+            return Err(Error::invalid(format!(
+                "{} is a draft, whose shape does not change; commit it first",
+                self.name()
+            )));
+        }
+        self.shared.lock(&self.path)
     }
 
     /// The array as it would be with another shape.
@@ -163,7 +172,13 @@ impl Array {
     fn clean_outside(&self, state: &ArrayState, shape: &[u64]) -> Result<()> {
         let source = ZarrSource { shared: &self.shared, path: &self.path, state };
         let object_shape = &state.metadata.chunk_shape;
-        for coordinates in source.existing()? {
+        let (existing, directories) = source.walk()?;
+        if self.shared.options.durability == Durability::Disk {
+            // What somebody has deleted before us, and perhaps did not live to sync, must not come
+            // back either.
+            directories.iter().try_for_each(|directory| self.shared.storage.sync(directory))?;
+        }
+        for coordinates in existing {
             let spans = || coordinates.iter().zip(object_shape).zip(shape);
             if spans().any(|((at, length), valid)| at.saturating_mul(*length) >= *valid) {
                 let path = source.object_path(&coordinates)?;
@@ -206,20 +221,8 @@ pub struct Append<'a> {
 /// # Errors
 /// As [`Array::append`]; after an error the arrays are as before.
 pub fn append(parts: &[Append<'_>], interrupted: &dyn Fn() -> bool) -> Result<Vec<u64>> {
-    let Some(first) = parts.first() else { return Ok(Vec::new()) };
-    let shared = first.array.shared.clone();
-    shared.check_writable()?;
-    if parts.iter().any(|part| !Arc::ptr_eq(&part.array.shared, &shared)) {
-        return Err(Error::invalid("an append goes to arrays of one opened store"));
-    }
-    let mut sorted: Vec<&Append<'_>> = parts.iter().collect();
-    sorted.sort_by_key(|part| &part.array.path);
-    if let Some(twice) = sorted.windows(2).find(|pair| pair[0].array.path == pair[1].array.path) {
-        return Err(Error::invalid(format!("{} is given twice", twice[0].array.name())));
-    }
-    // Always in the order of paths, so that two appends cannot wait for each other.
-    let _locks: Vec<Box<dyn Lock + '_>> =
-        sorted.iter().map(|part| part.array.lock()).collect::<Result<_>>()?;
+    let arrays: Vec<&Array> = parts.iter().map(|part| part.array).collect();
+    let Some((shared, _locks)) = lock_all(&arrays)? else { return Ok(Vec::new()) };
     let mut grown = Vec::with_capacity(parts.len());
     let mut starts = Vec::with_capacity(parts.len());
     for part in parts {
@@ -230,8 +233,8 @@ pub fn append(parts: &[Append<'_>], interrupted: &dyn Fn() -> bool) -> Result<Ve
     let changes: Vec<(&ObjectPath, &ArrayState)> =
         grown.iter().map(|(path, state)| (*path, state)).collect();
     commit_shapes(&shared, &changes)?;
-    for part in parts {
-        part.array.reload()?;
+    for (part, (_, state)) in parts.iter().zip(grown) {
+        part.array.advance(state);
     }
     Ok(starts)
 }
@@ -256,19 +259,8 @@ pub fn append_with(
     parts: &[Growth<'_>],
     fill: &mut dyn FnMut(&[Vec<u64>]) -> Result<()>,
 ) -> Result<()> {
-    let Some(first) = parts.first() else { return fill(&[]) };
-    let shared = first.array.shared.clone();
-    shared.check_writable()?;
-    if parts.iter().any(|part| !Arc::ptr_eq(&part.array.shared, &shared)) {
-        return Err(Error::invalid("an append goes to arrays of one opened store"));
-    }
-    let mut sorted: Vec<&Growth<'_>> = parts.iter().collect();
-    sorted.sort_by_key(|part| &part.array.path);
-    if let Some(twice) = sorted.windows(2).find(|pair| pair[0].array.path == pair[1].array.path) {
-        return Err(Error::invalid(format!("{} is given twice", twice[0].array.name())));
-    }
-    let _locks: Vec<Box<dyn Lock + '_>> =
-        sorted.iter().map(|part| part.array.lock()).collect::<Result<_>>()?;
+    let arrays: Vec<&Array> = parts.iter().map(|part| part.array).collect();
+    let Some((shared, _locks)) = lock_all(&arrays)? else { return fill(&[]) };
     let mut grown = Vec::with_capacity(parts.len());
     for Growth { array, axis, length } in parts {
         let state = array.reload()?;
@@ -286,10 +278,31 @@ pub fn append_with(
     let changes: Vec<(&ObjectPath, &ArrayState)> =
         grown.iter().map(|(path, state)| (*path, state)).collect();
     commit_shapes(&shared, &changes)?;
-    for part in parts {
-        part.array.reload()?;
+    for (part, (_, state)) in parts.iter().zip(grown) {
+        part.array.advance(state);
     }
     Ok(())
+}
+
+/// What arrays have in common, and their locks.
+type Locked = (Arc<Shared>, Vec<Box<dyn Lock>>);
+
+/// The locks of arrays whose shapes are to change together; `None` without arrays.
+fn lock_all(arrays: &[&Array]) -> Result<Option<Locked>> {
+    let Some(first) = arrays.first() else { return Ok(None) };
+    let shared = first.shared.clone();
+    shared.check_writable()?;
+    if arrays.iter().any(|array| !Arc::ptr_eq(&array.shared, &shared)) {
+        return Err(Error::invalid("an append goes to arrays of one opened store"));
+    }
+    let mut sorted = arrays.to_vec();
+    sorted.sort_by_key(|array| &array.path);
+    if let Some(twice) = sorted.windows(2).find(|pair| pair[0].path == pair[1].path) {
+        return Err(Error::invalid(format!("{} is given twice", twice[0].name())));
+    }
+    // Always in the order of paths, so that two appends cannot wait for each other.
+    let locks = sorted.iter().map(|array| array.lock()).collect::<Result<_>>()?;
+    Ok(Some((shared, locks)))
 }
 
 /// Writes the elements of an append behind the array's end, where no reader looks yet.
@@ -327,10 +340,21 @@ fn write_appended(part: &Append<'_>, interrupted: &dyn Fn() -> bool) -> Result<(
 fn commit_shapes(shared: &Shared, changes: &[(&ObjectPath, &ArrayState)]) -> Result<()> {
     let root = ObjectPath::root();
     let is_alone = changes.iter().any(|(path, _)| path.is_root());
-    let _lock = if is_alone { None } else { Some(shared.storage.lock(&root)?) };
-    let mut paths = Vec::with_capacity(changes.len());
+    let _lock = if is_alone { None } else { Some(shared.lock(&root)?) };
+    // Attributes may have changed since the arrays were read, and arrays may have been deleted: only
+    // the shapes are ours to say.
+    let mut documents = Vec::with_capacity(changes.len());
     for (path, state) in changes {
-        publish(shared, path, &state.document)?;
+        let mut document = shared.documents.array(shared, path)?.document;
+        if let Some(identity) = state.identity() {
+            check_key(shared, path, &document, &identity.array)?;
+        }
+        document["shape"] = json!(state.metadata.shape);
+        documents.push(document);
+    }
+    let mut paths = Vec::with_capacity(changes.len());
+    for ((path, _), document) in changes.iter().zip(&documents) {
+        publish(shared, path, document)?;
         paths.push((*path).clone());
     }
     if is_alone { Ok(()) } else { commit(shared, &paths, &[]) }

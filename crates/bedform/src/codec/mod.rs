@@ -216,7 +216,7 @@ impl ChunkCodec {
             if index < 32 && skip & (1 << index) != 0 {
                 continue;
             }
-            let bound = self.size_before(index, skip);
+            let bound = self.size_before(index, skip, encoded.len());
             let (input, output, next): (&[u8], &mut Vec<u8>, Place) = match place {
                 Place::Input(length) => {
                     (encoded.get(..length).unwrap_or_default(), &mut *front, Place::Front)
@@ -260,9 +260,9 @@ impl ChunkCodec {
     }
 
     /// What is known of the size of the data before codec `index` was applied in writing.
-    fn size_before(&self, index: usize, skip: u32) -> SizeBound {
+    fn size_before(&self, index: usize, skip: u32, encoded: usize) -> SizeBound {
         if !self.fixed {
-            return SizeBound::AtMost(TEXT_BYTES_MAX);
+            return SizeBound::AtMost(text_bytes_max(encoded));
         }
         let mut exact = self.decoded_bytes;
         for (position, codec) in self.chain.bytes.iter().enumerate().take(index) {
@@ -282,7 +282,8 @@ impl ChunkCodec {
     /// are stored, into `output`.
     ///
     /// # Errors
-    /// [`CodecError::Unsupported`] for a codec that this build can only read.
+    /// [`CodecError::Unsupported`] for a codec that this build can only read, and for chunks of text
+    /// so large and so repetitive that reading refuses them.
     pub fn encode(
         &self,
         decoded: &[u8],
@@ -315,12 +316,23 @@ impl ChunkCodec {
             output.extend_from_slice(decoded);
         }
         scratch.front = current;
+        if !self.fixed && decoded.len() > text_bytes_max(output.len()) {
+            return Err(CodecError::Unsupported(
+                "the texts of one chunk are too large to be read back; choose smaller chunks"
+                    .to_owned(),
+            ));
+        }
         Ok(())
     }
 }
 
-/// The most bytes that a chunk of text may have.
-const TEXT_BYTES_MAX: usize = 2 << 30;
+/// The most bytes that a chunk of text may decode to: nothing but its encoded size says how many are
+/// to be expected.
+fn text_bytes_max(encoded: usize) -> usize {
+    const ALWAYS: usize = 64 << 20;
+    const MOST: usize = 2 << 30;
+    encoded.saturating_mul(16).saturating_add(ALWAYS).min(MOST)
+}
 
 fn encode_one(
     codec: BytesCodec,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bedform_format::metadata::{
-    ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, ShardEncoding, parse_array,
+    ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, ShardEncoding, hex, parse_array,
     write_array, write_consolidated, write_group,
 };
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, ObjectPath, Serializer};
@@ -13,7 +13,7 @@ use bedform_storage::{Condition, Storage};
 use serde_json::{Map, Value, json};
 
 use super::documents::{GroupState, node_type, publish, read};
-use super::{NodeKind, OpenOptions, Shared, Store};
+use super::{Draft, DraftLock, NodeKind, OpenOptions, Shared, Store};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -109,7 +109,7 @@ impl Store {
         let shared = &*self.shared;
         shared.check_writable()?;
         check_attributes(shared, path, attributes)?;
-        let _lock = shared.storage.lock(&ObjectPath::root())?;
+        let _lock = shared.lock(&ObjectPath::root())?;
         check_free(shared, path)?;
         let store = store_key(shared)?;
         publish(shared, path, &write_group(&store, attributes, None))?;
@@ -121,21 +121,24 @@ impl Store {
     /// # Errors
     /// `Exists`, `InvalidArgument` by the layout, `ReadOnly`, those of storage.
     pub fn create_array(&self, path: &ObjectPath, new: &NewArray) -> Result<Array> {
-        self.draft_array(path, new)?;
+        let array = self.draft_array(path, new)?;
         self.commit_drafts(std::slice::from_ref(path))?;
-        self.array(path)
+        // The array exists, whether or not it can be read back now.
+        let _ = array.reload();
+        Ok(array)
     }
 
     /// Creates an array that no reader sees before [`Store::commit_drafts`] names it, so that
-    /// several arrays can appear at once with their data.
+    /// several arrays can appear at once with their data. As long as a handle of the draft lives,
+    /// nobody else gets its name.
     ///
     /// # Errors
-    /// As [`Store::create_array`].
+    /// As [`Store::create_array`]; `Conflict` if somebody else is about to create it.
     pub fn draft_array(&self, path: &ObjectPath, new: &NewArray) -> Result<Array> {
         let shared = &*self.shared;
         shared.check_writable()?;
         check_attributes(shared, path, &new.attributes)?;
-        let _lock = shared.storage.lock(&ObjectPath::root())?;
+        let _lock = shared.lock(&ObjectPath::root())?;
         check_free(shared, path)?;
         let identity = Identity { store: store_key(shared)?, array: random_key()? };
         let document = write_array(&new.metadata(identity)?);
@@ -144,13 +147,19 @@ impl Store {
             Error::invalid(format!("array {path:?} cannot be created: {error}"))
         })?;
         publish(shared, path, &document)?;
-        Array::draft(self.shared.clone(), path.clone(), metadata, document)
+        // Not waited for: whoever holds it may be waiting for the store's lock, which is ours.
+        let lock = shared.storage.try_lock(path)?.ok_or_else(|| in_use(shared, path))?;
+        let lock = DraftLock::new(lock);
+        let draft = Draft { key: identity.array, lock: Arc::downgrade(&lock) };
+        shared.drafts().insert(path.clone(), draft);
+        Array::draft(self.shared.clone(), path.clone(), metadata, document, Some(lock))
     }
 
     /// Makes arrays of [`Store::draft_array`] visible, all at once. Atomic, durable on return.
     ///
     /// # Errors
-    /// `NotFound` if a draft is gone; `ReadOnly`, those of storage.
+    /// `NotFound` if a draft is gone; `Conflict` if somebody else has created an array of that name
+    /// meanwhile; `ReadOnly`, those of storage.
     pub fn commit_drafts(&self, paths: &[ObjectPath]) -> Result<()> {
         self.commit_drafts_with(paths, &[])
     }
@@ -170,7 +179,11 @@ impl Store {
         for (path, attributes) in groups {
             check_attributes(shared, path, attributes)?;
         }
-        let _lock = shared.storage.lock(&ObjectPath::root())?;
+        let _lock = shared.lock(&ObjectPath::root())?;
+        for path in paths {
+            let Some(key) = shared.drafts().get(path).map(|draft| draft.key) else { continue };
+            check_key(shared, path, &own_document(shared, path)?, &key)?;
+        }
         let mut added = paths.to_vec();
         for (path, attributes) in groups {
             if path.is_root() {
@@ -183,7 +196,13 @@ impl Store {
             added.push(path.clone());
         }
         let of_root = groups.iter().find(|(path, _)| path.is_root());
-        commit_all(shared, &added, &[], of_root.map(|(_, attributes)| attributes))
+        commit_all(shared, &added, &[], of_root.map(|(_, attributes)| attributes))?;
+        for draft in paths.iter().filter_map(|path| shared.drafts().remove(path)) {
+            if let Some(lock) = draft.lock.upgrade() {
+                lock.release();
+            }
+        }
+        Ok(())
     }
 
     /// The array that [`Store::draft_array`] made at `path`, perhaps in another process, while it is
@@ -201,7 +220,7 @@ impl Store {
         };
         let metadata = parse_array(&own.document, &shared.options.limits)
             .map_err(|error| Error::metadata(shared.name_of(path), error))?;
-        Array::draft(self.shared.clone(), path.clone(), metadata, own.document)
+        Array::draft(self.shared.clone(), path.clone(), metadata, own.document, None)
     }
 
     /// Deletes an array or group with all below it. Readers see it whole or not at all; what it
@@ -215,7 +234,7 @@ impl Store {
         if path.is_root() {
             return Err(Error::invalid("the root group of a store cannot be deleted"));
         }
-        let _lock = shared.storage.lock(&ObjectPath::root())?;
+        let _lock = shared.lock(&ObjectPath::root())?;
         if shared.documents.kind(shared, path)?.is_none() {
             return Err(Error::new(
                 ErrorKind::NotFound,
@@ -223,8 +242,11 @@ impl Store {
             ));
         }
         commit(shared, &[], std::slice::from_ref(path))?;
-        shared.storage.delete_tree(path, shared.options.durability)?;
-        Ok(())
+        match shared.storage.delete_tree(path, shared.options.durability) {
+            // Deleted it is: what is left is invisible, and goes when its name is used again.
+            Err(_) if matches!(shared.documents.kind(shared, path), Ok(None)) => Ok(()),
+            outcome => Ok(outcome?),
+        }
     }
 }
 
@@ -294,16 +316,27 @@ fn check_free(shared: &Shared, path: &ObjectPath) -> Result<()> {
         }
         parent = parent.parent();
     }
+    match shared.storage.try_lock(path) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        outcome => outcome?.map(drop).ok_or_else(|| in_use(shared, path))?,
+    }
     if !shared.storage.list(path)?.is_empty() {
         shared.storage.delete_tree(path, shared.options.durability)?;
     }
     Ok(())
 }
 
-fn check_attributes(
+fn in_use(shared: &Shared, path: &ObjectPath) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        format!("{} is being created by another writer; open it later", shared.name_of(path)),
+    )
+}
+
+pub(super) fn check_attributes(
     shared: &Shared,
     path: &ObjectPath,
-    attributes: &Map<String, Value>,
+    attributes: &impl serde::Serialize,
 ) -> Result<()> {
     let bytes = serde_json::to_vec(attributes).map_or(u64::MAX, |bytes| bytes.len() as u64);
     let limit = shared.options.limits.attributes_bytes_max;
@@ -421,6 +454,24 @@ fn commit_all(
     publish_root(shared, &root, &store, documents, attributes)
 }
 
+/// Fails unless `document`, at `path`, is that of the array with `key`: somebody may have deleted
+/// the array and created another one of that name.
+pub(crate) fn check_key(
+    shared: &Shared,
+    path: &ObjectPath,
+    document: &Value,
+    key: &[u8; 16],
+) -> Result<()> {
+    let found = document.get("bedform").and_then(|own| own.get("array")).and_then(Value::as_str);
+    if found == Some(hex(key).as_str()) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Conflict,
+        format!("{} was replaced by another writer; open it again", shared.name_of(path)),
+    ))
+}
+
 fn own_document(shared: &Shared, path: &ObjectPath) -> Result<Value> {
     read(shared, path, "zarr.json")?.map(|stored| stored.document).ok_or_else(|| {
         Error::new(ErrorKind::NotFound, format!("{}/zarr.json is gone", shared.name_of(path)))
@@ -435,7 +486,7 @@ pub(super) fn set_attributes(
 ) -> Result<()> {
     shared.check_writable()?;
     check_attributes(shared, path, &attributes)?;
-    let _lock = shared.storage.lock(&ObjectPath::root())?;
+    let _lock = shared.lock(&ObjectPath::root())?;
     if shared.documents.kind(shared, path)?.is_none() {
         return Err(Error::new(
             ErrorKind::NotFound,

@@ -76,8 +76,16 @@ pub(crate) fn read(shared: &Shared, path: &ObjectPath, name: &str) -> Result<Opt
     object.read(0, &mut bytes)?;
     let fail = |error| Error::metadata(shared.name_of(&path), error);
     let document = json::parse(&bytes, limits).map_err(|error| fail(error.into()))?;
+    if let Some(attributes) = document.get("attributes").filter(|_| is_large(&version, limits)) {
+        super::create::check_attributes(shared, &path, attributes)?;
+    }
     let sealed = check_seal(&bytes, &document).map_err(fail)?;
     Ok(Some(Stored { version, document, sealed }))
+}
+
+/// True if attributes over the limit have room in a document.
+fn is_large(version: &Version, limits: &Limits) -> bool {
+    version.size > limits.attributes_bytes_max
 }
 
 /// Publishes a document in place of whatever is there. The caller holds the lock that guards it.
@@ -124,8 +132,9 @@ impl Documents {
         if node_type(&stored.document) != Some("group") {
             return Ok(None);
         }
+        let name = root.join(ZARR_JSON)?;
         let group = parse_group(&stored.document)
-            .map_err(|error| Error::metadata(shared.name_of(&root), error))?;
+            .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
         let state =
             Arc::new(GroupState { version: stored.version, document: stored.document, group });
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
@@ -192,6 +201,11 @@ impl Documents {
             }
         }
         let name = path.join(ZARR_JSON)?;
+        // Its own attributes were looked at when they were read; these may be others.
+        let is_large = root.as_ref().is_some_and(|root| is_large(&root.version, limits));
+        if let Some(attributes) = document.get("attributes").filter(|_| is_large) {
+            super::create::check_attributes(shared, path, attributes)?;
+        }
         let metadata = parse_array(&document, limits)
             .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
         Ok(ArrayDocument {
@@ -336,7 +350,10 @@ fn array_v2(shared: &Shared, path: &ObjectPath, limits: &Limits) -> Result<Optio
 fn attributes_v2(shared: &Shared, path: &ObjectPath) -> Result<Map<String, Value>> {
     match read(shared, path, ".zattrs")?.map(|stored| stored.document) {
         None => Ok(Map::new()),
-        Some(Value::Object(attributes)) => Ok(attributes),
+        Some(Value::Object(attributes)) => {
+            super::create::check_attributes(shared, path, &attributes)?;
+            Ok(attributes)
+        }
         Some(_) => Err(Error::new(
             ErrorKind::Corrupt,
             format!("{}/.zattrs is not an object", shared.name_of(path)),

@@ -23,13 +23,13 @@ mod create;
 mod description;
 mod documents;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bedform_format::shard::ShardIndex;
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Durability, Profile, Storage, Version};
+use bedform_storage::{Durability, Lock, Profile, Storage, Version};
 use serde_json::{Map, Value};
 
 use crate::array::Array;
@@ -37,8 +37,8 @@ use crate::cache::ByteCache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::execute::Tuning;
 
-pub(crate) use create::commit;
 pub use create::{ArrayLayout, NewArray};
+pub(crate) use create::{check_key, commit};
 pub(crate) use documents::{ArrayDocument, Documents, publish};
 
 /// When a store looks whether another writer has changed it.
@@ -67,7 +67,7 @@ pub struct OpenOptions {
     pub freshness: Freshness,
     /// What an acknowledged write survives.
     pub durability: Durability,
-    /// Threads that decode; `None` takes one per core.
+    /// Threads that encode and decode; `None` takes one per core, 1 does all on the caller's.
     pub threads: Option<usize>,
     /// The largest gap between extents that is read over, in bytes; `None` takes the default.
     pub gap_bytes: Option<u64>,
@@ -115,7 +115,46 @@ pub(crate) struct Shared {
     pub(crate) indexes: ByteCache<ObjectPath, (Version, Arc<ShardIndex>)>,
     pub(crate) chunks: ChunkCache,
     next_array: AtomicU64,
+    /// Drafts of this handle that are not yet committed, with their keys.
+    drafts: Mutex<HashMap<ObjectPath, Draft>>,
+    /// Directories that this handle has swept.
+    swept: Mutex<HashSet<ObjectPath>>,
 }
+
+/// An array that is not yet committed: its key, and the lock that lives as long as its handles.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    key: [u8; 16],
+    lock: Weak<DraftLock>,
+}
+
+/// The lock of a draft's directory. While it is held, nobody else takes the draft for something that
+/// a crash left behind.
+pub(crate) struct DraftLock(Mutex<Option<Box<dyn Lock>>>);
+
+impl DraftLock {
+    fn new(lock: Box<dyn Lock>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(lock))))
+    }
+
+    /// True until the draft is committed.
+    pub(crate) fn is_live(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn release(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+impl std::fmt::Debug for DraftLock {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("DraftLock").field(&self.is_live()).finish()
+    }
+}
+
+/// Directories that a handle remembers to have swept; beyond it forgets all.
+const SWEPT_MAX: usize = 1 << 16;
 
 /// A decoded chunk: of which opened array, which version of which object, and where in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -144,10 +183,38 @@ impl Shared {
             chunks: ByteCache::new(options.cache_bytes - for_indexes),
             documents: Documents::default(),
             next_array: AtomicU64::new(0),
+            drafts: Mutex::default(),
+            swept: Mutex::default(),
             storage,
             tuning,
             options,
         }
+    }
+
+    /// Takes the lock of a group or array, and removes what dead writers left in its directory.
+    pub(crate) fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
+        let lock = self.storage.lock(path)?;
+        self.sweep_once(path);
+        Ok(lock)
+    }
+
+    /// Removes what dead writers left in the directory `path`, the first time that this handle
+    /// writes there. What cannot be removed is hidden, and costs no more than its space.
+    pub(crate) fn sweep_once(&self, path: &ObjectPath) {
+        {
+            let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+            if swept.len() >= SWEPT_MAX {
+                swept.clear();
+            }
+            if !swept.insert(path.clone()) {
+                return;
+            }
+        }
+        let _ = self.storage.sweep(path);
+    }
+
+    pub(crate) fn drafts(&self) -> MutexGuard<'_, HashMap<ObjectPath, Draft>> {
+        self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A number that no other opened array of this store has.
@@ -198,6 +265,9 @@ impl Store {
                     store.shared.storage.name()
                 ),
             ));
+        }
+        if store.shared.options.writable {
+            store.shared.sweep_once(&ObjectPath::root());
         }
         Ok(store)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bedform_format::shard::{Extent, ShardIndex, Stamp};
 use bedform_geometry::{ChunkGrid, Region, delinearize};
-use bedform_storage::{Condition, Object, ObjectWriter};
+use bedform_storage::{Condition, Durability, Object, ObjectWriter};
 
 use super::elements::{ChunkElements, Input, is_outside};
 use super::pipeline::in_order;
@@ -128,6 +128,7 @@ impl ObjectWrite<'_> {
         let order = state.order.sequence(&state.per_object)?;
         let expected: u64 = order.len() as u64 * state.codec.decoded_bytes() as u64;
         let path = self.source.object_path(&self.coordinates)?;
+        shared.sweep_once(&path.parent());
         let mut writer = shared.storage.create(&path, shared.options.durability, Some(expected))?;
         let mut extents: Vec<Option<Extent>> = vec![None; order.len()];
         let window = (WINDOW_BYTES / state.codec.decoded_bytes().max(1)).clamp(2, 1 << 12);
@@ -175,7 +176,13 @@ impl ObjectWrite<'_> {
         let condition = match (alone, existing) {
             (true, _) => Condition::None,
             (false, Some((object, _))) => Condition::Unchanged(&**object),
-            (false, None) => return Ok(0),
+            (false, None) => {
+                // Whoever deleted it before us may not have lived to sync that.
+                if shared.options.durability == Durability::Disk {
+                    shared.storage.sync(&path.parent())?;
+                }
+                return Ok(0);
+            }
         };
         shared.storage.delete(&path, shared.options.durability, condition)?;
         Ok(0)

@@ -36,7 +36,8 @@ pub(crate) fn write_plan(
     let cells = plan.cell_count();
     let cores = source.shared.tuning.threads;
     // One more object than cores, so that something is encoded while another is synced.
-    let outer = usize::try_from(cells).unwrap_or(usize::MAX).min(cores + 1);
+    let at_once = if source.shared.options.threads == Some(1) { 1 } else { cores + 1 };
+    let outer = usize::try_from(cells).unwrap_or(usize::MAX).min(at_once);
     let threads = cores.div_ceil(outer);
     let (next, bytes, objects) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let stopped = AtomicBool::new(false);

@@ -1,0 +1,112 @@
+//! Hostile data are opened in a process of their own, with little memory and little time.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bedform::{ErrorKind, NodeKind, OpenOptions, Store};
+use bedform_geometry::{AxisRange, AxisSelection, Selection};
+use bedform_storage::{LocalStorage, Mode};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::roles::process;
+
+/// What opening and reading a store came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    /// The kind of the error, "Ok" without one.
+    pub(crate) kind: String,
+    pub(crate) message: String,
+    /// Of opening and reading, without the start of the process.
+    pub(crate) time: Duration,
+    /// Memory at its peak over that before the store was opened.
+    pub(crate) peak_bytes: u64,
+}
+
+/// Opens the store in `root` and reads from all of its arrays, under a limit of 1 GiB of address
+/// space and 10 seconds.
+pub(crate) fn open(root: &Path) -> Result<Outcome, String> {
+    let mut child = process("open", root, &[]).spawn().unwrap();
+    let started = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if started.elapsed() > Duration::from_secs(10) => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                return Err("it hangs".to_owned());
+            }
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let mut said = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    if !status.success() {
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        return Err(format!("the process died ({status}): {said}"));
+    }
+    let line = said.lines().find_map(|line| line.strip_prefix("OUTCOME ")).ok_or("no outcome")?;
+    let mut parts = line.splitn(4, ' ');
+    let mut next = || parts.next().unwrap_or_default().to_owned();
+    Ok(Outcome {
+        kind: next(),
+        time: Duration::from_micros(next().parse().unwrap()),
+        peak_bytes: next().parse().unwrap(),
+        message: next(),
+    })
+}
+
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+/// What the process does.
+pub(crate) fn open_and_read(root: &Path) {
+    let limit = Rlimit { current: Some(1 << 30), maximum: getrlimit(Resource::As).maximum };
+    setrlimit(Resource::As, limit).unwrap();
+    let before = peak_bytes();
+    let started = Instant::now();
+    let outcome = read_some(root);
+    let time = started.elapsed().as_micros();
+    let peak = peak_bytes() - before;
+    let (kind, message) = match outcome {
+        Ok(()) => ("Ok", String::new()),
+        Err(error) => (error.kind().name(), error.to_string().replace('\n', " ")),
+    };
+    println!("\nOUTCOME {kind} {time} {peak} {message}");
+}
+
+/// The first elements of every array, and its description.
+fn read_some(root: &Path) -> bedform::Result<()> {
+    let storage = Arc::new(LocalStorage::open(root, Mode::ReadOnly)?);
+    let store = Store::open(storage, OpenOptions::default())?;
+    let mut nodes = store.nodes()?;
+    let root = bedform_format::ObjectPath::root();
+    if store.kind(&root)? == Some(NodeKind::Array) {
+        nodes.insert(root, NodeKind::Array);
+    }
+    for (path, kind) in nodes {
+        if kind == NodeKind::Group {
+            store.group_attributes(&path)?;
+            continue;
+        }
+        let array = store.array(&path)?;
+        array.describe()?;
+        let shape = array.shape()?;
+        let ranges = shape
+            .iter()
+            .map(|length| AxisRange::contiguous(0, (*length).min(2)).map(AxisSelection::Range));
+        let selection = Selection::Orthogonal(ranges.collect::<std::result::Result<_, _>>()?);
+        match array.read_text(&selection, &|| false) {
+            Err(error) if error.kind() == ErrorKind::InvalidArgument => {
+                let mut buffer = vec![0; array.result_bytes(&selection)?.min(1 << 20) as usize];
+                array.read(&selection, &mut buffer, &|| false)?;
+            }
+            outcome => drop(outcome?),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! F2 to F5: the power fails after every call of every workload, and again during recovery.
+//!
+//! After each crash the store opens, what was acknowledged is there whole, of what was under way
+//! there is all or nothing (all or nothing of each shard for region writes), and work goes on:
+//! growth shows fill values only, appends and merges are right.
+
+use bedform::Store;
+use bedform_storage::SimulatedFileSystem;
+
+use crate::model::{StoreModel, continuation, options};
+use crate::support::{Random, count, effort, in_parallel, random_seed};
+use crate::workloads::{Progress, Workload, check_goes_on, run, storage, workloads};
+
+/// Sampled images per cut: of any kind, and with writes torn where writes are under way.
+#[derive(Debug, Clone, Copy)]
+struct Budget {
+    seed: u64,
+    any: u64,
+    torn: u64,
+    /// Changes under way up to which all images are tried.
+    pending_max: u32,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Counts {
+    cuts: u64,
+    images: u64,
+    torn: u64,
+    exhaustive: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.cuts += other.cuts;
+        self.images += other.images;
+        self.torn += other.torn;
+        self.exhaustive += other.exhaustive;
+    }
+}
+
+/// The system after the power failed `cut` calls into the workload, and how far it came.
+fn cut_after(
+    workload: &Workload,
+    base: &SimulatedFileSystem,
+    model: &Option<StoreModel>,
+    cut: u64,
+) -> (SimulatedFileSystem, Progress) {
+    let system = base.fork();
+    system.fail_power_after(cut);
+    let progress = run(&storage(&system), model.clone(), &workload.act);
+    (system, progress)
+}
+
+fn look(image: &SimulatedFileSystem, progress: &Progress, story: &dyn Fn() -> String) {
+    let checked = progress.judge(image).and_then(|model| check_goes_on(image, model));
+    if let Err(problem) = checked {
+        panic!("{}: {problem}", story());
+    }
+}
+
+fn explore(workload: &Workload, budget: Budget) -> Counts {
+    let started = std::time::Instant::now();
+    let (base, model) = workload.prepared();
+    let mut counts = Counts::default();
+    for cut in 0.. {
+        let (system, progress) = cut_after(workload, &base, &model, cut);
+        counts.cuts += 1;
+        let story = |kind: &str, number: u64| {
+            format!(
+                "{}: power cut after call {cut}, {kind} image {number}, {budget:?}",
+                workload.name
+            )
+        };
+        let seed = budget.seed ^ (cut << 20);
+        for (image, number) in system.crash_images(seed, budget.any).zip(0..) {
+            look(&image, &progress, &|| story("sampled", number));
+            counts.images += 1;
+        }
+        // Below a sector's size nothing can be torn.
+        if system.pending_bytes() > 512 {
+            for (image, number) in system.torn_crash_images(seed, budget.torn).zip(0..) {
+                look(&image, &progress, &|| story("torn", number));
+                counts.images += 1;
+                counts.torn += 1;
+            }
+        }
+        for (image, number) in
+            system.exhaustive_crash_images(budget.pending_max).into_iter().flatten().zip(0..)
+        {
+            look(&image, &progress, &|| story("exhaustive", number));
+            counts.images += 1;
+            counts.exhaustive += 1;
+        }
+        if progress.error.is_none() {
+            break;
+        }
+    }
+    println!("{}: {counts:?} in {:?}", workload.name, started.elapsed());
+    counts
+}
+
+fn explore_all(budget: Budget) -> Counts {
+    let mut sum = Counts::default();
+    for counts in in_parallel(&workloads(), |workload| explore(workload, budget)) {
+        sum += counts;
+    }
+    println!("{budget:?}: {sum:?}");
+    sum
+}
+
+#[test]
+fn a_power_cut_after_any_call_leaves_every_operation_done_or_undone() {
+    let name = "crash::a_power_cut_after_any_call";
+    let (any, torn) = effort((8, 130), (1, 2));
+    let fixed = Budget { seed: 1, any, torn, pending_max: effort(12, 0) };
+    let mut counts = explore_all(fixed);
+    counts += explore_all(Budget { seed: random_seed(name), any: 1, torn: 2, pending_max: 0 });
+    count("cuts", counts.cuts);
+    count("crash-images", counts.images);
+    count("torn-images", counts.torn);
+    count("exhaustive-images", counts.exhaustive);
+}
+
+/// Crashes, recovers, crashes while doing so, `depth` times in all.
+fn crash_again(
+    image: &SimulatedFileSystem,
+    progress: &Progress,
+    depth: u64,
+    random: &mut Random,
+    story: &str,
+) -> u64 {
+    let model = progress.judge(image).unwrap_or_else(|problem| panic!("{story}: {problem}"));
+    if depth == 0 {
+        let checked = check_goes_on(image, model);
+        checked.unwrap_or_else(|problem| panic!("{story}: {problem}"));
+        return 1;
+    }
+    let operations = model.as_ref().map(continuation).unwrap_or_default();
+    let calls = {
+        let whole = image.fork();
+        let _ = run(&storage(&whole), model.clone(), &operations);
+        whole.calls()
+    };
+    let mut images = 0;
+    for _ in 0..2 {
+        let cut = random.below(calls + 1);
+        let system = image.fork();
+        system.fail_power_after(cut);
+        let progress = run(&storage(&system), model.clone(), &operations);
+        for (image, number) in system.crash_images(random.next(), 2).zip(0..) {
+            let story = format!("{story}; then after call {cut}, image {number}");
+            images += crash_again(&image, &progress, depth - 1, random, &story);
+        }
+    }
+    images
+}
+
+#[test]
+fn power_cuts_during_recovery_lose_nothing_either() {
+    let seeds = [1, random_seed("crash::power_cuts_during_recovery")];
+    let step = effort(7, 67);
+    let mut images = 0;
+    for seed in seeds {
+        images += in_parallel(&workloads(), |workload| {
+            let (base, model) = workload.prepared();
+            let mut random = Random(seed);
+            let mut images = 0;
+            for cut in (random.below(step)..).step_by(step as usize) {
+                let (system, progress) = cut_after(workload, &base, &model, cut);
+                for (image, number) in system.crash_images(seed ^ cut, 2).zip(0..) {
+                    let story =
+                        format!("{}: cut {cut}, image {number}, seed {seed}", workload.name);
+                    // Two crashes and three, in turn.
+                    let depth = 1 + number % 2;
+                    images += crash_again(&image, &progress, depth, &mut random, &story);
+                }
+                if progress.error.is_none() {
+                    break;
+                }
+            }
+            images
+        })
+        .iter()
+        .sum::<u64>();
+    }
+    count("recovery-images", images);
+}
+
+#[test]
+fn a_settled_store_holds_nothing_but_zarr() {
+    for workload in workloads() {
+        let (system, model) = workload.prepared();
+        let progress = run(&storage(&system), model, &workload.act);
+        assert!(progress.error.is_none(), "{}", workload.name);
+        let hidden = system.tree().into_keys().find(|name| name.contains(".bedform"));
+        assert_eq!(hidden, None, "{}", workload.name);
+    }
+}
+
+#[test]
+fn the_same_workload_makes_the_same_calls() {
+    for workload in workloads() {
+        let run_once = || {
+            let (system, model) = workload.prepared();
+            let _ = run(&storage(&system), model, &workload.act);
+            (system.calls(), system.tree().into_keys().collect::<Vec<_>>())
+        };
+        assert_eq!(run_once(), run_once(), "{}", workload.name);
+    }
+}
+
+#[test]
+fn what_a_killed_writer_left_goes_when_somebody_writes_there() {
+    let workload = &workloads()[7];
+    let (base, model) = workload.prepared();
+    let mut left_behind = 0;
+    for cut in 0.. {
+        let (system, progress) = cut_after(workload, &base, &model, cut);
+        let killed = system.kill();
+        left_behind += killed.tree().keys().filter(|name| name.contains(".bedform")).count();
+        let model = progress.judge(&killed).unwrap();
+        let store = Store::open(storage(&killed), options(true)).unwrap();
+        drop(store);
+        check_goes_on(&killed, model).unwrap();
+        let hidden = killed.tree().into_keys().find(|name| name.contains(".bedform"));
+        assert_eq!(hidden, None, "killed after call {cut}");
+        if progress.error.is_none() {
+            break;
+        }
+    }
+    assert!(left_behind > 20, "only {left_behind} hidden files were ever left behind");
+}

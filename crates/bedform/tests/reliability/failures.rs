@@ -1,0 +1,174 @@
+//! F6 to F8: every call of every workload fails in every way.
+//!
+//! An error leaves the old state, and work goes on once the cause is gone; or it says `Poisoned`, and
+//! the handle writes no more. Interruptions and short reads and writes go unnoticed. A failed sync is
+//! never a success.
+
+use bedform::{ErrorKind, Store};
+use bedform_storage::{CallKind, Failure, SimulatedFileSystem};
+use rustix::io::Errno;
+
+use crate::model::{Operation, StoreModel, options};
+use crate::support::{count, effort, in_parallel};
+use crate::workloads::{
+    Progress, UnderWay, Workload, check_goes_on, go_on, run, storage, workloads,
+};
+
+const ERRORS: [Errno; 6] =
+    [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::ACCESS, Errno::INTR];
+
+fn failures(kind: CallKind) -> Vec<Failure> {
+    let mut failures: Vec<Failure> =
+        ERRORS.iter().map(|errno| Failure::Error(errno.raw_os_error())).collect();
+    if matches!(kind, CallKind::Read | CallKind::Write) {
+        failures.push(Failure::Short);
+    }
+    if !matches!(kind, CallKind::Read | CallKind::Write | CallKind::Stat) {
+        failures.push(Failure::ErrorAfter(Errno::IO.raw_os_error()));
+    }
+    failures
+}
+
+struct Trial<'a> {
+    workload: &'a Workload,
+    base: &'a SimulatedFileSystem,
+    model: &'a Option<StoreModel>,
+    /// What is there in the end.
+    last: &'a StoreModel,
+    kind: CallKind,
+    k: u64,
+    failure: Failure,
+}
+
+impl Trial<'_> {
+    fn run(&self) -> Result<u64, String> {
+        let system = self.base.fork();
+        let storage = storage(&system);
+        system.fail_at(self.kind, self.k, self.failure);
+        let progress = run(&storage, self.model.clone(), &self.workload.act);
+        system.heal();
+        let error = progress.error.as_ref().map(bedform::Error::kind);
+        let is_sync = matches!(self.kind, CallKind::SyncFile | CallKind::SyncDirectory);
+        let is_harmless = self.failure == Failure::Short
+            || self.failure == Failure::Error(Errno::INTR.raw_os_error());
+        if error.is_some() && is_harmless && !is_sync {
+            return Err(format!("an interruption is an error: {:?}", progress.error));
+        }
+        let found = progress.judge(&system)?;
+        let mut images = 0;
+        let all = system.exhaustive_crash_images(6).into_iter().flatten().take(4);
+        for image in system.crash_images(self.k, 1).chain(all) {
+            let fail = |error| format!("after a power cut: {error}");
+            let found = progress.judge(&image).map_err(fail)?;
+            if images == 0 {
+                check_goes_on(&image, found).map_err(fail)?;
+            }
+            images += 1;
+        }
+        match error {
+            None if found.as_ref() == Some(self.last) => {}
+            None => return Err("no error, and not all is done".to_owned()),
+            Some(ErrorKind::Poisoned) => self.check_poisoned(&storage)?,
+            Some(_) => self.check_old_and_repeat(&storage, &system, &progress, found)?,
+        }
+        if error == Some(ErrorKind::Poisoned) {
+            // A handle opened anew writes again.
+            let found = progress.judge(&system)?;
+            check_goes_on(&system, found)?;
+        }
+        Ok(images)
+    }
+
+    fn check_poisoned(
+        &self,
+        storage: &std::sync::Arc<crate::workloads::Local>,
+    ) -> Result<(), String> {
+        let Ok(store) = Store::open(storage.clone(), options(true)) else { return Ok(()) };
+        match store.create_group(&crate::support::path("after"), &serde_json::Map::new()) {
+            Err(error) if error.kind() == ErrorKind::Poisoned => Ok(()),
+            outcome => Err(format!("a poisoned handle writes: {outcome:?}")),
+        }
+    }
+
+    fn check_old_and_repeat(
+        &self,
+        storage: &std::sync::Arc<crate::workloads::Local>,
+        system: &SimulatedFileSystem,
+        progress: &Progress,
+        found: Option<StoreModel>,
+    ) -> Result<(), String> {
+        // Not whole operations: region writes are done shard by shard.
+        let in_parts = matches!(&progress.under_way, UnderWay::Operation(Operation::Write { .. }));
+        let is_lost_answer = matches!(self.failure, Failure::ErrorAfter(_));
+        let is_new = found != progress.before;
+        if is_new && !in_parts && !is_lost_answer {
+            return Err(format!("an error ({:?}), and not the old state", progress.error));
+        }
+        // The same handle goes on with what is not yet done.
+        let done = self.workload.act.iter().position(|operation| match &progress.under_way {
+            UnderWay::Operation(other) => format!("{operation:?}") == format!("{other:?}"),
+            _ => true,
+        });
+        let mut rest = &self.workload.act[done.unwrap_or(0)..];
+        if is_new && !in_parts && matches!(progress.under_way, UnderWay::Operation(_)) {
+            rest = &rest[1..];
+        }
+        let progress = match &found {
+            Some(model) => {
+                let store = Store::open(storage.clone(), options(true))
+                    .map_err(|error| format!("cannot be opened again: {error}"))?;
+                go_on(&store, model.clone(), rest)
+            }
+            None => run(storage, None, rest),
+        };
+        if let Some(error) = &progress.error {
+            return Err(format!("work does not go on: {error}"));
+        }
+        match progress.judge(system)? {
+            Some(found) if found == *self.last => Ok(()),
+            _ => Err("work went on to something else".to_owned()),
+        }
+    }
+}
+
+#[test]
+fn every_call_may_fail_in_every_way() {
+    let step = effort(1, 37);
+    let counts = in_parallel(&workloads(), |workload| {
+        let (base, model) = workload.prepared();
+        let clean = base.fork();
+        let last = run(&storage(&clean), model.clone(), &workload.act);
+        assert!(last.error.is_none(), "{}: {:?}", workload.name, last.error);
+        let last = last.before.unwrap();
+        let (mut trials, mut images) = (0_u64, 0);
+        for kind in CallKind::ALL {
+            for k in (0..clean.count(kind)).step_by(step) {
+                for failure in failures(kind) {
+                    let trial = Trial {
+                        workload,
+                        base: &base,
+                        model: &model,
+                        last: &last,
+                        kind,
+                        k,
+                        failure,
+                    };
+                    match trial.run() {
+                        Ok(more) => images += more,
+                        Err(problem) => {
+                            panic!(
+                                "{}: {kind:?} {k} fails with {failure:?}: {problem}",
+                                workload.name
+                            )
+                        }
+                    }
+                    trials += 1;
+                }
+            }
+        }
+        (trials, images)
+    });
+    count("workloads", counts.len() as u64);
+    count("failed-calls", counts.iter().map(|count| count.0).sum());
+    count("images-after-failures", counts.iter().map(|count| count.1).sum());
+}

@@ -1,0 +1,139 @@
+//! Objects in memory that are only read, each replaced at will.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use bedform_storage::{
+    Condition, Durability, Entry, Lock, Object, ObjectWriter, Storage, StorageError,
+    StorageErrorKind, Version,
+};
+
+type Result<T> = std::result::Result<T, StorageError>;
+pub(crate) type Files = BTreeMap<String, Arc<Vec<u8>>>;
+
+/// The files below a directory.
+pub(crate) fn load(directory: &Path) -> Files {
+    let mut files = Files::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(path) = open.pop() {
+        for entry in std::fs::read_dir(&path).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned();
+                files.insert(name, Arc::new(std::fs::read(path).unwrap()));
+            }
+        }
+    }
+    files
+}
+
+/// Files that never change.
+#[derive(Debug, Clone)]
+pub(crate) struct Frozen(pub(crate) Files);
+
+#[derive(Debug)]
+struct Opened {
+    bytes: Arc<Vec<u8>>,
+    version: Version,
+}
+
+impl Object for Opened {
+    fn version(&self) -> &Version {
+        &self.version
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let truncated = || StorageError::new(StorageErrorKind::Truncated, "read", "an object");
+        let start = usize::try_from(offset).map_err(|_| truncated())?;
+        let end = start.checked_add(buffer.len()).ok_or_else(truncated)?;
+        buffer.copy_from_slice(self.bytes.get(start..end).ok_or_else(truncated)?);
+        Ok(())
+    }
+
+    fn is_current(&self) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+fn refuse<T>(operation: &'static str, path: &ObjectPath) -> Result<T> {
+    Err(StorageError::new(StorageErrorKind::ReadOnly, operation, path))
+}
+
+impl Frozen {
+    fn find(&self, operation: &'static str, path: &ObjectPath) -> Result<&Arc<Vec<u8>>> {
+        let missing = || StorageError::new(StorageErrorKind::NotFound, operation, path);
+        self.0.get(path.as_str()).ok_or_else(missing)
+    }
+}
+
+impl Storage for Frozen {
+    fn name(&self) -> String {
+        "golden".to_owned()
+    }
+
+    fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
+        let bytes = self.find("open", path)?.clone();
+        let version = Version { size: bytes.len() as u64, ..Version::default() };
+        Ok(Box::new(Opened { bytes, version }))
+    }
+
+    fn stat(&self, path: &ObjectPath) -> Result<Version> {
+        let size = self.find("stat", path)?.len() as u64;
+        Ok(Version { size, ..Version::default() })
+    }
+
+    fn create(
+        &self,
+        path: &ObjectPath,
+        _: Durability,
+        _: Option<u64>,
+    ) -> Result<Box<dyn ObjectWriter + '_>> {
+        refuse("create", path)
+    }
+
+    fn delete(&self, path: &ObjectPath, _: Durability, _: Condition<'_>) -> Result<()> {
+        refuse("delete", path)
+    }
+
+    fn delete_tree(&self, path: &ObjectPath, _: Durability) -> Result<()> {
+        refuse("delete", path)
+    }
+
+    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
+        let mut entries: Vec<Entry> = Vec::new();
+        for name in self.0.keys() {
+            let name = ObjectPath::parse(name).unwrap();
+            if !name.is_within(path) || name == *path {
+                continue;
+            }
+            let skip = if path.is_root() { 0 } else { path.as_str().len() + 1 };
+            let rest = &name.as_str()[skip..];
+            let (first, is_directory) =
+                rest.split_once('/').map_or((rest, false), |(first, _)| (first, true));
+            entries.push(Entry { name: first.to_owned(), is_directory });
+        }
+        entries.sort_unstable();
+        entries.dedup();
+        Ok(entries)
+    }
+
+    fn sync(&self, path: &ObjectPath) -> Result<()> {
+        refuse("sync", path)
+    }
+
+    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
+        refuse("lock", path)
+    }
+
+    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        refuse("lock", path)
+    }
+
+    fn sweep(&self, path: &ObjectPath) -> Result<u64> {
+        refuse("sweep", path)
+    }
+}

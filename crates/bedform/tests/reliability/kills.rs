@@ -1,0 +1,127 @@
+//! F1: a writing process is killed at a random instant, again and again, on a real file system.
+//!
+//! The child says on a pipe what was acknowledged. The parent knows from the seed what that was and
+//! what was under way, and reads the store: the one is there whole, of the other all or nothing.
+
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bedform::Store;
+use bedform_storage::{LocalStorage, Mode};
+use serde_json::Map;
+
+use crate::model::{Operation, StoreModel, form, judge, observe, options};
+use crate::roles::process;
+use crate::support::{Random, Scratch, count, effort, in_parallel, random_seed};
+
+const NAMES: [&str; 3] = ["t", "g/u", "g/v"];
+const LENGTH_MAX: u64 = 40;
+
+fn random(seed: u64, life: u64) -> Random {
+    Random(seed ^ life.wrapping_mul(0xd134_2543_de82_ef95))
+}
+
+/// What a writer does next to a store that holds `model`.
+fn next_operation(random: &mut Random, model: &StoreModel) -> Operation {
+    let seed = random.next() >> 8;
+    let free = NAMES.into_iter().find(|name| !model.contains_key(*name));
+    if let Some(name) = free
+        && (model.is_empty() || random.below(4) == 0)
+    {
+        let mut like = form(&[random.below(9), 1 + random.below(9)], &[2, 3], &[4, 6], "zstd");
+        if random.below(2) == 0 {
+            return Operation::Create { name, like };
+        }
+        like.codec = "";
+        return Operation::Drafts { arrays: vec![(name, like)], seed };
+    }
+    let names: Vec<&String> = model.keys().collect();
+    let name = names[random.below(names.len() as u64) as usize].clone();
+    let shape = &model[&name].shape;
+    match random.below(10) {
+        0 => Operation::Attributes { name, value: seed % 1000 },
+        1 => Operation::Delete { name: NAMES.into_iter().find(|other| *other == name).unwrap() },
+        2 => Operation::Resize { name, shape: vec![random.below(12), 1 + random.below(12)] },
+        3..=5 if shape.iter().product::<u64>() > 0 => {
+            let start: Vec<u64> = shape.iter().map(|length| random.below(*length)).collect();
+            let spans = shape.iter().zip(&start).map(|(length, start)| length - start);
+            let shape = spans.map(|rest| 1 + random.below(rest)).collect();
+            Operation::Write { name, start, shape, seed }
+        }
+        _ if shape[0] > LENGTH_MAX => Operation::Resize { name, shape: vec![3, 5] },
+        6 => {
+            let parts = names.iter().map(|name| ((*name).clone(), 0, 1 + random.below(5)));
+            Operation::Append { parts: parts.collect(), seed }
+        }
+        _ => Operation::Append { parts: vec![(name, 0, 1 + random.below(7))], seed },
+    }
+}
+
+fn open(root: &Path, mode: Mode) -> Arc<LocalStorage> {
+    Arc::new(LocalStorage::open(root, mode).unwrap())
+}
+
+pub(crate) fn write_until_killed(root: &Path, arguments: &[u64]) {
+    let [seed, life] = arguments else { panic!("seed and life") };
+    let storage = open(root, Mode::ReadWrite);
+    let mut model = observe(storage.clone(), &StoreModel::new()).unwrap().unwrap();
+    let store = Store::open(storage, options(true)).unwrap();
+    let mut random = random(*seed, *life);
+    let mut output = std::io::stdout();
+    output.write_all(b"\nready\n").unwrap();
+    loop {
+        let operation = next_operation(&mut random, &model);
+        operation.run(&store, &model).unwrap();
+        model = operation.apply(&model);
+        output.write_all(b"done\n").unwrap();
+    }
+}
+
+/// Kills `lives` writers, one after the other, on one store. Gives the operations acknowledged.
+fn kill_writers(seed: u64, lives: u64) -> u64 {
+    let scratch = Scratch::new("kills");
+    let root = scratch.0.join("store");
+    Store::create(open(&root, Mode::Create), &Map::new(), options(true)).unwrap();
+    let mut model = StoreModel::new();
+    let mut acknowledged = 0;
+    let mut delays = Random(seed);
+    for life in 0..lives {
+        let mut child = process("write until killed", &root, &[seed, life]).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let is_ready = lines.any(|line| line.unwrap() == "ready");
+        std::thread::sleep(Duration::from_micros(delays.below(25_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(is_ready && said.is_empty(), "seed {seed}, life {life}: {said}");
+
+        let mut random = random(seed, life);
+        for line in lines {
+            assert_eq!(line.unwrap(), "done");
+            model = next_operation(&mut random, &model).apply(&model);
+            acknowledged += 1;
+        }
+        let under_way = next_operation(&mut random, &model);
+        let found = observe(open(&root, Mode::ReadOnly), &model);
+        let found = found.and_then(|found| found.ok_or_else(|| "the store is gone".to_owned()));
+        let judged = found.and_then(|found| judge(found, &model, Some(&under_way)));
+        model = judged.unwrap_or_else(|problem| {
+            panic!("seed {seed}, life {life}, while {under_way:?}: {problem}")
+        });
+    }
+    acknowledged
+}
+
+#[test]
+fn a_killed_writer_leaves_what_it_acknowledged_and_whole_operations() {
+    let random = random_seed("kills::");
+    let lives = 50;
+    let stores = effort(40, 2);
+    let seeds: Vec<u64> = (0..stores - 1).chain([random]).collect();
+    let acknowledged = in_parallel(&seeds, |seed| kill_writers(*seed, lives));
+    count("kills", lives * seeds.len() as u64);
+    count("operations-acknowledged", acknowledged.iter().sum());
+}

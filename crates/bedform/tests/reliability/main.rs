@@ -1,0 +1,30 @@
+//! The engine under faults, crashes, other writers and hostile data.
+//!
+//! `cargo test` runs everything in small; `make reliability` runs the stages of
+//! `reliability/stages.toml` with `BEDFORM_EFFORT=gate`, and compares their counts with the floors
+//! there. Seeds are fixed, plus one that differs from run to run and is printed; `BEDFORM_SEED`
+//! gives it again.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    clippy::too_many_lines
+)]
+
+mod bombs;
+mod child;
+mod crash;
+mod damage;
+mod failures;
+mod frozen;
+mod hostile;
+mod kills;
+mod model;
+mod paths;
+mod races;
+mod roles;
+mod support;
+mod watched;
+mod workloads;

@@ -1,0 +1,444 @@
+//! A store as plain vectors, what operations do to it, and how the engine's store is held against it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bedform::{Append, Array, Elements, ErrorKind, NewArray, NodeKind, OpenOptions, Store, append};
+use bedform_geometry::{AxisRange, AxisSelection, Selection};
+use bedform_storage::Storage;
+use serde_json::{Map, Value, json};
+
+use crate::support::path;
+
+pub(crate) const FILL: i32 = -9;
+
+/// An array as a plain vector in C order.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ArrayModel {
+    pub(crate) shape: Vec<u64>,
+    pub(crate) chunk: Vec<u64>,
+    pub(crate) shard: Vec<u64>,
+    pub(crate) codec: &'static str,
+    pub(crate) values: Vec<i32>,
+    pub(crate) attributes: Map<String, Value>,
+}
+
+/// A store as plain vectors.
+pub(crate) type StoreModel = BTreeMap<String, ArrayModel>;
+
+/// What is done to a store.
+#[derive(Debug, Clone)]
+pub(crate) enum Operation {
+    Create {
+        name: &'static str,
+        like: ArrayModel,
+    },
+    /// Several arrays that appear at once, with elements by this seed.
+    Drafts {
+        arrays: Vec<(&'static str, ArrayModel)>,
+        seed: u64,
+    },
+    Write {
+        name: String,
+        start: Vec<u64>,
+        shape: Vec<u64>,
+        seed: u64,
+    },
+    Append {
+        parts: Vec<(String, usize, u64)>,
+        seed: u64,
+    },
+    Resize {
+        name: String,
+        shape: Vec<u64>,
+    },
+    Delete {
+        name: &'static str,
+    },
+    Attributes {
+        name: String,
+        value: u64,
+    },
+}
+
+/// An empty array of this form.
+pub(crate) fn form(shape: &[u64], chunk: &[u64], shard: &[u64], codec: &'static str) -> ArrayModel {
+    let count: u64 = shape.iter().product();
+    ArrayModel {
+        shape: shape.to_vec(),
+        chunk: chunk.to_vec(),
+        shard: shard.to_vec(),
+        codec,
+        values: vec![FILL; count as usize],
+        attributes: Map::new(),
+    }
+}
+
+/// Values that tell where they come from.
+pub(crate) fn values(seed: u64, count: u64) -> Vec<i32> {
+    let mix = |index: u64| (seed.wrapping_mul(0x9e37_79b9).wrapping_add(index * 31)) as i32 >> 3;
+    (0..count).map(|index| mix(index).wrapping_abs() | 1).collect()
+}
+
+pub(crate) fn bytes(values: &[i32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+pub(crate) fn region(start: &[u64], shape: &[u64]) -> Selection {
+    let ranges = start.iter().zip(shape).map(|(start, length)| {
+        AxisSelection::Range(AxisRange::contiguous(*start, *length).unwrap())
+    });
+    Selection::Orthogonal(ranges.collect())
+}
+
+pub(crate) fn whole(shape: &[u64]) -> Selection {
+    region(&vec![0; shape.len()], shape)
+}
+
+pub(crate) fn read(array: &Array, selection: &Selection) -> bedform::Result<Vec<i32>> {
+    let mut buffer = vec![0; array.result_bytes(selection)? as usize];
+    array.read(selection, &mut buffer, &|| false)?;
+    let (items, _) = buffer.as_chunks::<4>();
+    Ok(items.iter().map(|item| i32::from_ne_bytes(*item)).collect())
+}
+
+pub(crate) fn new_array(like: &ArrayModel) -> NewArray {
+    let codecs = if like.codec.is_empty() { json!([]) } else { json!([like.codec]) };
+    let description = json!({
+        "shape": like.shape, "dtype": "int32", "chunks": like.chunk, "shards": like.shard,
+        "fill_value": FILL, "codecs": codecs, "attributes": like.attributes,
+    });
+    NewArray::from_json(&description, &bedform_format::Limits::default()).unwrap()
+}
+
+impl ArrayModel {
+    /// Index of `at` in `values`, if it is inside.
+    fn index(&self, at: &[u64]) -> Option<usize> {
+        let mut index = 0;
+        for (at, length) in at.iter().zip(&self.shape) {
+            if at >= length {
+                return None;
+            }
+            index = index * length + at;
+        }
+        Some(index as usize)
+    }
+
+    pub(crate) fn resized(&self, shape: &[u64]) -> Self {
+        let mut new = form(shape, &self.chunk, &self.shard, self.codec);
+        new.attributes = self.attributes.clone();
+        each(shape, |at, index| {
+            if let Some(old) = self.index(at) {
+                new.values[index] = self.values[old];
+            }
+        });
+        new
+    }
+
+    pub(crate) fn write(&mut self, start: &[u64], shape: &[u64], values: &[i32]) {
+        each(shape, |at, index| {
+            let at: Vec<u64> = at.iter().zip(start).map(|(at, start)| at + start).collect();
+            let place = self.index(&at).expect("inside");
+            self.values[place] = values[index];
+        });
+    }
+}
+
+/// Calls `visit` with every index of an array of `shape`, in C order.
+pub(crate) fn each(shape: &[u64], mut visit: impl FnMut(&[u64], usize)) {
+    let count: u64 = shape.iter().product();
+    let mut at = vec![0; shape.len()];
+    for index in 0..count as usize {
+        visit(&at, index);
+        for axis in (0..shape.len()).rev() {
+            at[axis] += 1;
+            if at[axis] < shape[axis] {
+                break;
+            }
+            at[axis] = 0;
+        }
+    }
+}
+
+fn appended(array: &ArrayModel, axis: usize, count: u64) -> (Vec<u64>, Vec<u64>) {
+    let mut start = vec![0; array.shape.len()];
+    start[axis] = array.shape[axis];
+    let mut shape = array.shape.clone();
+    shape[axis] = count;
+    (start, shape)
+}
+
+fn product(shape: &[u64]) -> u64 {
+    shape.iter().product()
+}
+
+impl Operation {
+    /// Does it to the engine's store. `model` is what the store holds.
+    pub(crate) fn run(&self, store: &Store, model: &StoreModel) -> bedform::Result<()> {
+        match self {
+            Self::Create { name, like } => {
+                store.create_array(&path(name), &new_array(like)).map(drop)
+            }
+            Self::Drafts { arrays, seed } => {
+                let mut paths = Vec::new();
+                for (name, like) in arrays {
+                    let array = store.draft_array(&path(name), &new_array(like))?;
+                    let new = bytes(&values(*seed, product(&like.shape)));
+                    array.write(&whole(&like.shape), Elements::Bytes(&new), &|| false)?;
+                    paths.push(path(name));
+                }
+                store.commit_drafts(&paths)
+            }
+            Self::Write { name, start, shape, seed } => {
+                let new = bytes(&values(*seed, product(shape)));
+                let array = store.array(&path(name))?;
+                array.write(&region(start, shape), Elements::Bytes(&new), &|| false).map(drop)
+            }
+            Self::Append { parts, seed } => {
+                let mut prepared = Vec::new();
+                for (name, axis, count) in parts {
+                    let (_, shape) = appended(&model[name], *axis, *count);
+                    let new = bytes(&values(*seed, product(&shape)));
+                    prepared.push((store.array(&path(name))?, *axis, shape, new));
+                }
+                let parts: Vec<Append<'_>> = prepared
+                    .iter()
+                    .map(|(array, axis, shape, new)| Append {
+                        array,
+                        axis: *axis,
+                        shape,
+                        elements: Elements::Bytes(new),
+                    })
+                    .collect();
+                append(&parts, &|| false).map(drop)
+            }
+            Self::Resize { name, shape } => store.array(&path(name))?.resize(shape),
+            Self::Delete { name } => store.delete(&path(name)),
+            Self::Attributes { name, value } => {
+                let attributes = Map::from_iter([("version".to_owned(), json!(value))]);
+                store.set_attributes(&path(name), attributes)
+            }
+        }
+    }
+
+    /// Does it to a model.
+    pub(crate) fn apply(&self, model: &StoreModel) -> StoreModel {
+        let mut model = model.clone();
+        match self {
+            Self::Create { name, like } => {
+                model.insert((*name).to_owned(), like.clone());
+            }
+            Self::Drafts { arrays, seed } => {
+                for (name, like) in arrays {
+                    let mut array = like.clone();
+                    array.values = values(*seed, product(&like.shape));
+                    model.insert((*name).to_owned(), array);
+                }
+            }
+            Self::Write { name, start, shape, seed } => {
+                let new = values(*seed, product(shape));
+                model.get_mut(name).unwrap().write(start, shape, &new);
+            }
+            Self::Append { parts, seed } => {
+                for (name, axis, count) in parts {
+                    let old = &model[name];
+                    let (start, shape) = appended(old, *axis, *count);
+                    let mut larger = old.shape.clone();
+                    larger[*axis] += count;
+                    let mut array = old.resized(&larger);
+                    array.write(&start, &shape, &values(*seed, product(&shape)));
+                    model.insert(name.clone(), array);
+                }
+            }
+            Self::Resize { name, shape } => {
+                let array = model[name].resized(shape);
+                model.insert(name.clone(), array);
+            }
+            Self::Delete { name } => {
+                model.remove(*name);
+            }
+            Self::Attributes { name, value } => {
+                model.get_mut(name).unwrap().attributes =
+                    Map::from_iter([("version".to_owned(), json!(value))]);
+            }
+        }
+        model
+    }
+}
+
+/// One thread, nothing kept: the same calls in every run.
+pub(crate) fn options(writable: bool) -> OpenOptions {
+    let mut options = OpenOptions::default();
+    options.writable = writable;
+    options.threads = Some(1);
+    options
+}
+
+/// Everything that a reader finds, every array read whole; `None` if there is no store. What the
+/// engine does not say (the codec) is taken from `like`.
+pub(crate) fn observe(
+    storage: Arc<dyn Storage>,
+    like: &StoreModel,
+) -> Result<Option<StoreModel>, String> {
+    let store = match Store::open(storage, options(false)) {
+        Ok(store) => store,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("the store cannot be opened: {error}")),
+    };
+    observe_store(&store, like).map(Some)
+}
+
+pub(crate) fn observe_store(store: &Store, like: &StoreModel) -> Result<StoreModel, String> {
+    let mut found = StoreModel::new();
+    let nodes = store.nodes().map_err(|error| format!("cannot list: {error}"))?;
+    let arrays = nodes.iter().filter(|(_, kind)| **kind == NodeKind::Array);
+    for name in arrays.map(|(name, _)| name) {
+        let array =
+            store.array(name).map_err(|error| format!("{name} cannot be opened: {error}"))?;
+        let fail = |error: bedform::Error| format!("{name} cannot be read: {error}");
+        let metadata = array.metadata().map_err(fail)?;
+        let values = read(&array, &whole(&metadata.shape)).map_err(fail)?;
+        let chunk = metadata.inner_chunk_shape().to_vec();
+        let model = ArrayModel {
+            chunk,
+            shard: metadata.chunk_shape.clone(),
+            codec: like.get(name.as_str()).map_or("", |array| array.codec),
+            values,
+            attributes: metadata.attributes.clone(),
+            shape: metadata.shape,
+        };
+        found.insert(name.to_string(), model);
+    }
+    Ok(found)
+}
+
+/// Holds what was found against what was acknowledged (`before`) and what was under way (`operation`).
+/// Gives what is there from now on.
+pub(crate) fn judge(
+    mut found: StoreModel,
+    before: &StoreModel,
+    operation: Option<&Operation>,
+) -> Result<StoreModel, String> {
+    if found == *before {
+        return Ok(found);
+    }
+    let Some(operation) = operation else { return Err(difference(&found, before)) };
+    let after = operation.apply(before);
+    for (name, array) in &mut found {
+        array.codec = after.get(name).map_or(array.codec, |array| array.codec);
+    }
+    if found == after {
+        return Ok(found);
+    }
+    match operation {
+        Operation::Write { name, start, shape, .. } => {
+            mixed_by_shard(&found, before, &after, name, (start, shape)).map(|()| found)
+        }
+        _ => {
+            Err(format!("{operation:?} is neither done nor undone: {}", difference(&found, before)))
+        }
+    }
+}
+
+/// Region writes are atomic per shard.
+fn mixed_by_shard(
+    found: &StoreModel,
+    before: &StoreModel,
+    after: &StoreModel,
+    name: &str,
+    (start, shape): (&[u64], &[u64]),
+) -> Result<(), String> {
+    let mut others = found.clone();
+    let array = others.remove(name).ok_or("the array is gone")?;
+    let mut old = before.clone();
+    let old_array = old.remove(name).unwrap();
+    if others != old {
+        return Err("a write to one array has changed another".to_owned());
+    }
+    if array.shape != old_array.shape {
+        return Err("a write has changed the shape".to_owned());
+    }
+    let new = &after[name];
+    // Of each shard: seen old, seen new.
+    let mut shards: BTreeMap<Vec<u64>, (bool, bool)> = BTreeMap::new();
+    let mut wrong = None;
+    each(&array.shape, |at, index| {
+        let (value, was, will) = (array.values[index], old_array.values[index], new.values[index]);
+        let spans = || at.iter().zip(start).zip(shape);
+        let is_inside = spans().all(|((at, start), length)| at >= start && *at < start + length);
+        if value != was && (value != will || !is_inside) {
+            wrong = Some(at.to_vec());
+        }
+        if was != will {
+            let shard = at.iter().zip(&array.shard).map(|(at, length)| at / length).collect();
+            let seen = shards.entry(shard).or_default();
+            seen.0 |= value == was;
+            seen.1 |= value == will;
+        }
+    });
+    if let Some(at) = wrong {
+        return Err(format!("element {at:?} is neither old nor new"));
+    }
+    match shards.iter().find(|(_, seen)| seen.0 && seen.1) {
+        Some((shard, _)) => Err(format!("shard {shard:?} is half written")),
+        None => Ok(()),
+    }
+}
+
+fn difference(found: &StoreModel, expected: &StoreModel) -> String {
+    for (name, array) in expected {
+        let Some(other) = found.get(name) else { return format!("{name} is missing") };
+        if array.shape != other.shape {
+            return format!("{name} has shape {:?}, expected {:?}", other.shape, array.shape);
+        }
+        if array.values != other.values {
+            let wrong = (0..array.values.len()).filter(|at| array.values[*at] != other.values[*at]);
+            let wrong: Vec<usize> = wrong.collect();
+            return format!(
+                "{name} of shape {:?} has {} wrong elements, the first at {}: {} and not {}",
+                array.shape,
+                wrong.len(),
+                wrong[0],
+                other.values[wrong[0]],
+                array.values[wrong[0]],
+            );
+        }
+        if array != other {
+            return format!("{name}: {:?} and not {:?}", other.attributes, array.attributes);
+        }
+    }
+    let more = found.keys().find(|name| !expected.contains_key(*name));
+    format!("{more:?} is visible")
+}
+
+/// Work that goes on from `model`: growth that must not bring junk to light, appends, a merge, a name
+/// used again.
+pub(crate) fn continuation(model: &StoreModel) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    for (name, array) in model {
+        let rank = array.shape.len();
+        if rank == 0 {
+            continue;
+        }
+        let mut larger = array.shape.clone();
+        larger.iter_mut().zip(&array.shard).for_each(|(length, shard)| *length += shard / 2 + 1);
+        operations.push(Operation::Resize { name: name.clone(), shape: larger.clone() });
+        operations.push(Operation::Append { parts: vec![(name.clone(), 0, 3)], seed: 77 });
+        let shape: Vec<u64> = larger.iter().map(|length| length.div_ceil(2)).collect();
+        operations.push(Operation::Write {
+            name: name.clone(),
+            start: vec![1; rank],
+            shape,
+            seed: 78,
+        });
+    }
+    for name in ["t", "g/u"] {
+        if !model.contains_key(name) {
+            operations.push(Operation::Drafts {
+                arrays: vec![(name, form(&[5, 4], &[2, 2], &[4, 4], "zstd"))],
+                seed: 79,
+            });
+        }
+    }
+    operations
+}

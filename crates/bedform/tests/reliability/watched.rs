@@ -1,0 +1,194 @@
+//! The real file system, watched: every file and directory that is opened must lie below the root.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bedform_storage::OsFileSystem;
+use bedform_storage::file_system::{FileKind, FileSystem, Links, Replace, Status, Wait};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    inner: OsFileSystem,
+    root: PathBuf,
+    calls: AtomicU64,
+    /// What was opened, made, renamed or removed elsewhere.
+    outside: Mutex<Vec<String>>,
+}
+
+impl Watched {
+    pub(crate) fn new(root: &Path) -> Self {
+        Self {
+            inner: OsFileSystem::open(root).unwrap(),
+            root: root.canonicalize().unwrap(),
+            calls: AtomicU64::new(0),
+            outside: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn outside(&self) -> Vec<String> {
+        self.outside.lock().unwrap().clone()
+    }
+
+    fn check(&self, handle: &OwnedFd, call: &str) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd())).unwrap();
+        if !path.starts_with(&self.root) {
+            self.outside.lock().unwrap().push(format!("{call} {}", path.display()));
+        }
+    }
+
+    fn opened(&self, handle: io::Result<OwnedFd>, call: &str) -> io::Result<OwnedFd> {
+        let handle = handle?;
+        self.check(&handle, call);
+        Ok(handle)
+    }
+
+    /// A change of `name` in `directory`.
+    fn change(&self, directory: &OwnedFd, name: &str, call: &str) {
+        self.check(directory, call);
+        if name.contains('/') || name == ".." {
+            self.outside.lock().unwrap().push(format!("{call} {name:?}"));
+        }
+    }
+}
+
+impl FileSystem for Watched {
+    type Handle = OwnedFd;
+
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn open_file(&self, path: &str) -> io::Result<(OwnedFd, Status)> {
+        let (handle, status) = self.inner.open_file(path)?;
+        self.check(&handle, "open");
+        Ok((handle, status))
+    }
+
+    fn stat(&self, path: &str) -> io::Result<Status> {
+        self.inner.stat(path)
+    }
+
+    fn peek(&self, path: &str) -> io::Result<Status> {
+        self.inner.peek(path)
+    }
+
+    fn open_directory(&self, path: &str, links: Links) -> io::Result<OwnedFd> {
+        self.opened(self.inner.open_directory(path, links), "open directory")
+    }
+
+    fn open_child(&self, directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+        self.opened(self.inner.open_child(directory, name), "open child")
+    }
+
+    fn create_file(&self, directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+        self.change(directory, name, "create");
+        self.opened(self.inner.create_file(directory, name), "create")
+    }
+
+    fn status(&self, handle: &OwnedFd) -> io::Result<Status> {
+        self.inner.status(handle)
+    }
+
+    fn stat_child(&self, directory: &OwnedFd, name: &str) -> io::Result<Status> {
+        self.inner.stat_child(directory, name)
+    }
+
+    fn read_at(&self, handle: &OwnedFd, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.inner.read_at(handle, offset, buffer)
+    }
+
+    fn read_resident(&self, handle: &OwnedFd, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.inner.read_resident(handle, offset, buffer)
+    }
+
+    fn write_at(&self, handle: &OwnedFd, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.check(handle, "write");
+        self.inner.write_at(handle, offset, bytes)
+    }
+
+    fn reserve(&self, handle: &OwnedFd, size: u64) -> io::Result<()> {
+        self.inner.reserve(handle, size)
+    }
+
+    fn set_size(&self, handle: &OwnedFd, size: u64) -> io::Result<()> {
+        self.check(handle, "cut");
+        self.inner.set_size(handle, size)
+    }
+
+    fn set_direct(&self, handle: &OwnedFd, direct: bool) -> io::Result<()> {
+        self.inner.set_direct(handle, direct)
+    }
+
+    fn sync_file(&self, handle: &OwnedFd) -> io::Result<()> {
+        self.inner.sync_file(handle)
+    }
+
+    fn sync_directory(&self, directory: &OwnedFd) -> io::Result<()> {
+        self.inner.sync_directory(directory)
+    }
+
+    fn close(&self, handle: OwnedFd) -> io::Result<()> {
+        self.inner.close(handle)
+    }
+
+    fn rename(
+        &self,
+        directory: &OwnedFd,
+        from: &str,
+        to: &str,
+        replace: Replace,
+    ) -> io::Result<()> {
+        self.change(directory, from, "rename");
+        self.change(directory, to, "rename");
+        self.inner.rename(directory, from, to, replace)
+    }
+
+    fn link(&self, directory: &OwnedFd, from: &str, to: &str) -> io::Result<()> {
+        self.change(directory, to, "link");
+        self.inner.link(directory, from, to)
+    }
+
+    fn unlink(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {
+        self.change(directory, name, "unlink");
+        self.inner.unlink(directory, name)
+    }
+
+    fn make_directory(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {
+        self.change(directory, name, "make directory");
+        self.inner.make_directory(directory, name)
+    }
+
+    fn remove_directory(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {
+        self.change(directory, name, "remove directory");
+        self.inner.remove_directory(directory, name)
+    }
+
+    fn list(&self, directory: &OwnedFd) -> io::Result<Vec<(String, FileKind)>> {
+        self.inner.list(directory)
+    }
+
+    fn lock(&self, handle: &OwnedFd, wait: Wait) -> io::Result<()> {
+        self.inner.lock(handle, wait)
+    }
+
+    fn open_lock_file(&self, directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+        self.opened(self.inner.open_lock_file(directory, name), "open lock")
+    }
+
+    fn token(&self) -> u64 {
+        self.inner.token()
+    }
+
+    fn is_overlapped(&self) -> bool {
+        self.inner.is_overlapped()
+    }
+}

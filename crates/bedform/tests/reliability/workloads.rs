@@ -1,0 +1,229 @@
+//! Twelve workloads of the engine whose every call is cut off or made to fail.
+
+use std::sync::Arc;
+
+use bedform::Store;
+use bedform_storage::{LocalStorage, Mode, SimulatedFileSystem, Staging};
+use serde_json::Map;
+
+use crate::model::{Operation, StoreModel, continuation, form, judge, observe, options};
+
+pub(crate) type Local = LocalStorage<SimulatedFileSystem>;
+
+/// What is there before, and what is then done. Without a store before, the first thing done is to
+/// create it.
+pub(crate) struct Workload {
+    pub(crate) name: &'static str,
+    pub(crate) prepare: Option<Vec<Operation>>,
+    pub(crate) act: Vec<Operation>,
+}
+
+/// Storage on `system` whose objects are large from 8,192 bytes on.
+pub(crate) fn storage(system: &SimulatedFileSystem) -> Arc<Local> {
+    let staging = Staging {
+        small_bytes_max: 8192,
+        block_bytes: 8192,
+        blocks_max: 2,
+        reserve_bytes: 16_384,
+        direct: true,
+    };
+    Arc::new(LocalStorage::over(system.clone(), Mode::ReadWrite, staging))
+}
+
+fn append(parts: &[(&str, usize, u64)], seed: u64) -> Operation {
+    let parts = parts.iter().map(|(name, axis, count)| ((*name).to_owned(), *axis, *count));
+    Operation::Append { parts: parts.collect(), seed }
+}
+
+fn write(name: &str, start: &[u64], shape: &[u64], seed: u64) -> Operation {
+    Operation::Write { name: name.to_owned(), start: start.to_vec(), shape: shape.to_vec(), seed }
+}
+
+fn resize(name: &str, shape: &[u64]) -> Operation {
+    Operation::Resize { name: name.to_owned(), shape: shape.to_vec() }
+}
+
+/// All workloads.
+pub(crate) fn workloads() -> Vec<Workload> {
+    // Three by two shards of two by two chunks, the last ones cut off by the array's edge.
+    let small = || form(&[10, 7], &[2, 2], &[4, 4], "zstd");
+    let filled = || Operation::Drafts { arrays: vec![("t", small())], seed: 1 };
+    let two = || Operation::Drafts { arrays: vec![("t", small()), ("g/u", line())], seed: 2 };
+    let workload = |name, prepare, act| Workload { name, prepare, act };
+    vec![
+        workload("create a store", None, vec![]),
+        workload(
+            "create an array in a group",
+            Some(vec![]),
+            vec![Operation::Create { name: "g/u", like: small() }],
+        ),
+        workload(
+            "arrays that appear with their data",
+            Some(vec![filled()]),
+            vec![Operation::Drafts { arrays: vec![("g/u", line()), ("g/v", small())], seed: 5 }],
+        ),
+        workload(
+            "write whole arrays",
+            Some(vec![filled()]),
+            vec![write("t", &[0, 0], &[10, 7], 6)],
+        ),
+        workload(
+            "write a region that is merged",
+            Some(vec![filled()]),
+            vec![write("t", &[1, 1], &[6, 4], 7), write("t", &[3, 2], &[7, 5], 8)],
+        ),
+        workload(
+            "append within and across shards",
+            Some(vec![filled()]),
+            vec![append(&[("t", 0, 1)], 9), append(&[("t", 0, 6)], 10)],
+        ),
+        workload(
+            "append along the inner axis",
+            Some(vec![filled()]),
+            vec![append(&[("t", 1, 3)], 11)],
+        ),
+        workload(
+            "append to two arrays",
+            Some(vec![two()]),
+            vec![
+                append(&[("t", 0, 3), ("g/u", 0, 5)], 12),
+                append(&[("t", 0, 2), ("g/u", 0, 1)], 13),
+            ],
+        ),
+        workload(
+            "shrink and grow",
+            Some(vec![filled()]),
+            vec![resize("t", &[5, 3]), resize("t", &[9, 9])],
+        ),
+        workload(
+            "delete and create again",
+            Some(vec![two()]),
+            vec![
+                Operation::Delete { name: "t" },
+                Operation::Drafts {
+                    arrays: vec![("t", form(&[3, 3], &[3, 3], &[3, 3], ""))],
+                    seed: 14,
+                },
+            ],
+        ),
+        workload(
+            "attributes between appends",
+            Some(vec![filled()]),
+            vec![
+                append(&[("t", 0, 1)], 15),
+                Operation::Attributes { name: "t".to_owned(), value: 3 },
+                append(&[("t", 0, 1)], 16),
+            ],
+        ),
+        // Shards of 16 KiB: staged in blocks, written past the page cache, torn at sectors.
+        workload(
+            "large shards",
+            Some(vec![Operation::Drafts {
+                arrays: vec![("t", form(&[64, 64], &[32, 64], &[64, 64], ""))],
+                seed: 3,
+            }]),
+            vec![write("t", &[10, 10], &[30, 20], 17), append(&[("t", 0, 20)], 18)],
+        ),
+    ]
+}
+
+fn line() -> crate::model::ArrayModel {
+    form(&[6], &[2], &[4], "")
+}
+
+impl Workload {
+    /// A system on which the workload is prepared, and what the store holds; `None` without a store.
+    pub(crate) fn prepared(&self) -> (SimulatedFileSystem, Option<StoreModel>) {
+        let system = SimulatedFileSystem::new();
+        let Some(prepare) = &self.prepare else { return (system, None) };
+        let store = Store::create(storage(&system), &Map::new(), options(true)).unwrap();
+        let mut model = StoreModel::new();
+        for operation in prepare {
+            operation.run(&store, &model).unwrap();
+            model = operation.apply(&model);
+        }
+        drop(store);
+        (system, Some(model))
+    }
+}
+
+/// What was under way when a run of operations ended.
+#[derive(Debug, Clone)]
+pub(crate) enum UnderWay {
+    Nothing,
+    Creation,
+    Operation(Operation),
+}
+
+/// How far a run of operations came.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// What is acknowledged; `None` before the store's creation is.
+    pub(crate) before: Option<StoreModel>,
+    pub(crate) under_way: UnderWay,
+    pub(crate) error: Option<bedform::Error>,
+}
+
+/// Opens or creates the store and does `operations`, up to the first error.
+pub(crate) fn run(
+    storage: &Arc<Local>,
+    before: Option<StoreModel>,
+    operations: &[Operation],
+) -> Progress {
+    let store = match &before {
+        Some(_) => Store::open(storage.clone(), options(true)),
+        None => Store::create(storage.clone(), &Map::new(), options(true)),
+    };
+    let store = match store {
+        Ok(store) => store,
+        Err(error) => {
+            let under_way = if before.is_some() { UnderWay::Nothing } else { UnderWay::Creation };
+            return Progress { before, under_way, error: Some(error) };
+        }
+    };
+    go_on(&store, before.unwrap_or_default(), operations)
+}
+
+/// Does `operations` up to the first error.
+pub(crate) fn go_on(store: &Store, mut before: StoreModel, operations: &[Operation]) -> Progress {
+    for operation in operations {
+        if let Err(error) = operation.run(store, &before) {
+            let under_way = UnderWay::Operation(operation.clone());
+            return Progress { before: Some(before), under_way, error: Some(error) };
+        }
+        before = operation.apply(&before);
+    }
+    Progress { before: Some(before), under_way: UnderWay::Nothing, error: None }
+}
+
+impl Progress {
+    /// Reads what `system` holds and holds it against what was acknowledged and under way. Gives what
+    /// is there from now on.
+    pub(crate) fn judge(&self, system: &SimulatedFileSystem) -> Result<Option<StoreModel>, String> {
+        let nothing = StoreModel::new();
+        let found = observe(storage(system), self.before.as_ref().unwrap_or(&nothing))?;
+        match (&self.before, found, &self.under_way) {
+            (None, None, _) => Ok(None),
+            (None, Some(found), UnderWay::Creation) if found.is_empty() => Ok(Some(found)),
+            (None, Some(_), _) => Err("a store that nobody created is there".to_owned()),
+            (Some(_), None, _) => Err("the store is gone".to_owned()),
+            (Some(before), Some(found), UnderWay::Operation(operation)) => {
+                judge(found, before, Some(operation)).map(Some)
+            }
+            (Some(before), Some(found), _) => judge(found, before, None).map(Some),
+        }
+    }
+}
+
+/// Work goes on from what is there: growth shows fill values, appends and merges are right.
+pub(crate) fn check_goes_on(
+    system: &SimulatedFileSystem,
+    model: Option<StoreModel>,
+) -> Result<(), String> {
+    let operations = model.as_ref().map(continuation).unwrap_or_default();
+    let progress = run(&storage(system), model, &operations);
+    if let Some(error) = &progress.error {
+        return Err(format!("work does not go on: {:?}: {error}", progress.under_way));
+    }
+    progress.judge(system).map(drop).map_err(|error| format!("after going on: {error}"))
+}

@@ -1,0 +1,212 @@
+//! What is fuzzed: one function per decoder. Each takes any bytes, and panics only if a promise is
+//! broken.
+
+use std::cell::RefCell;
+
+use bedform::codec::{ChunkCodec, Scratch, text};
+use bedform_format::chunk_map::{ChunkMap, SourceVersion};
+use bedform_format::codec::{BloscCompressor, BloscConfiguration, BloscShuffle};
+use bedform_format::metadata::{
+    ChunkKeys, Identity, check_seal, parse_array, parse_array_v2, parse_group, seal, write_array,
+};
+use bedform_format::shard::{ShardIndex, Stamp};
+use bedform_format::{
+    BytesCodec, CodecChain, DataType, Endian, Limits, ObjectPath, Serializer, json, netcdf_classic,
+};
+use bedform_storage::Profile;
+use serde_json::{Map, Value};
+
+/// All targets by name.
+pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
+    ("metadata_v3", metadata_v3),
+    ("metadata_v2", metadata_v2),
+    ("json", json_document),
+    ("shard", shard),
+    ("codecs", codecs),
+    ("netcdf_classic", netcdf_header),
+    ("chunk_map", chunk_map),
+    ("names", names),
+];
+
+/// Fails for inputs that a working fuzzer finds in seconds.
+pub(crate) fn canary(data: &[u8]) {
+    assert!(!data.starts_with(b"bed"), "the canary has been found");
+}
+
+fn metadata_v3(data: &[u8]) {
+    let limits = Limits::default();
+    let Ok(document) = json::parse(data, &limits) else { return };
+    let _ = check_seal(data, &document);
+    let _ = parse_group(&document);
+    let Ok(metadata) = parse_array(&document, &limits) else { return };
+    assert!(metadata.rank() <= limits.rank_max);
+    // What was accepted can be written, and says the same when it is read again.
+    let written = write_array(&metadata);
+    let bytes = seal(&written);
+    let again = json::parse(&bytes, &limits).expect("our own document is JSON");
+    assert_eq!(check_seal(&bytes, &again), Ok(metadata.identity.is_some()));
+    if metadata.data_type.v3_name().is_some() {
+        let again = parse_array(&again, &limits).expect("our own document is valid");
+        assert_eq!(again.shape, metadata.shape);
+        assert_eq!(again.encoding, metadata.encoding);
+        assert_eq!(again.identity, metadata.identity);
+    }
+}
+
+fn metadata_v2(data: &[u8]) {
+    let limits = Limits::default();
+    let Ok(document) = json::parse(data, &limits) else { return };
+    if let Ok(metadata) = parse_array_v2(&document, Map::new(), &limits) {
+        assert!(metadata.rank() <= limits.rank_max);
+        assert_eq!(metadata.zarr_format, 2);
+    }
+}
+
+fn json_document(data: &[u8]) {
+    let limits = Limits::default();
+    let Ok(value) = json::parse(data, &limits) else { return };
+    // Whatever is taken is JSON but for bare numbers that are not finite.
+    if let Ok(other) = serde_json::from_slice::<Value>(data) {
+        assert_eq!(value, other);
+    } else {
+        let text = String::from_utf8_lossy(data);
+        assert!(text.contains("NaN") || text.contains("Infinity"), "{text}");
+    }
+}
+
+fn shard(data: &[u8]) {
+    let Some((head, rest)) = data.split_at_checked(8) else { return };
+    let word = head.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let checked = word & 1 == 1;
+    let size = word >> 1;
+    if let Ok(index) = ShardIndex::decode(rest, checked, size) {
+        for position in 0..index.len() {
+            assert!(index.get(position).is_none_or(|extent| extent.end() <= size));
+        }
+        assert!(index.data_end() <= size);
+        assert_eq!(ShardIndex::decode(&index.encode(checked), checked, size), Ok(index));
+    }
+    // With the checksum made right, so that it is not the only defence.
+    let mut sealed = rest.to_vec();
+    sealed.extend_from_slice(&bedform_format::checksum::crc32c(rest).to_le_bytes());
+    let _ = ShardIndex::decode(&sealed, true, size);
+    for bytes in [rest, &sealed] {
+        if let Ok(stamp) = Stamp::decode(bytes) {
+            let identity = Identity { store: [1; 16], array: [2; 16] };
+            let _ = stamp.check(&identity, &[0, 1]);
+            assert_eq!(Stamp::decode(&stamp.encode()), Ok(stamp));
+        }
+    }
+}
+
+/// Every codec alone, and chains as they are met.
+fn chains() -> Vec<(CodecChain, DataType)> {
+    let blosc = BytesCodec::Blosc(BloscConfiguration {
+        compressor: BloscCompressor::Lz4,
+        level: 5,
+        shuffle: BloscShuffle::Byte,
+        type_size: 4,
+        block_size: 0,
+    });
+    let zstd = BytesCodec::Zstd { level: 3, checksum: false };
+    let (gzip, zlib) = (BytesCodec::Gzip { level: 5 }, BytesCodec::Zlib { level: 5 });
+    let shuffle = BytesCodec::Shuffle { element_size: 4 };
+    let lists: [&[BytesCodec]; 14] = [
+        &[],
+        &[zstd],
+        &[gzip],
+        &[zlib],
+        &[blosc],
+        &[BytesCodec::Crc32c],
+        &[BytesCodec::Fletcher32],
+        &[shuffle, zlib],
+        &[shuffle, zlib, BytesCodec::Fletcher32],
+        &[shuffle, blosc],
+        &[zstd, gzip],
+        &[gzip, gzip, zstd],
+        &[blosc, zstd],
+        &[BytesCodec::Crc32c, zstd, BytesCodec::Crc32c],
+    ];
+    let chain = |bytes: &[BytesCodec], serializer| CodecChain {
+        transpose: None,
+        serializer,
+        bytes: bytes.to_vec(),
+    };
+    let numbers = lists
+        .iter()
+        .map(|bytes| (chain(bytes, Serializer::Bytes(Endian::Little)), DataType::UInt32));
+    let texts = lists[..5].iter().map(|bytes| (chain(bytes, Serializer::VlenUtf8), DataType::String));
+    numbers.chain(texts).collect()
+}
+
+fn codecs(data: &[u8]) {
+    thread_local! {
+        static CODECS: RefCell<(Vec<(ChunkCodec, bool)>, Scratch)> = RefCell::new({
+            let codecs = chains().into_iter().map(|(chain, data_type)| {
+                (ChunkCodec::new(&chain, data_type, &[8, 33]), data_type == DataType::String)
+            });
+            (codecs.collect(), Scratch::default())
+        });
+    }
+    let Some((&[choice, skip], encoded)) = data.split_first_chunk::<2>() else { return };
+    CODECS.with_borrow_mut(|(codecs, scratch)| {
+        let (codec, is_text) = &codecs[usize::from(choice) % codecs.len()];
+        // The filter mask is HDF5's, where texts are not chunks.
+        let skip = if *is_text { 0 } else { u32::from(skip & 7) };
+        if let Ok(decoded) = codec.decode(encoded, skip, scratch) {
+            if *is_text {
+                let _ = text::split(decoded, 8 * 33);
+            } else {
+                assert_eq!(decoded.len(), codec.decoded_bytes());
+            }
+        }
+    });
+}
+
+fn netcdf_header(data: &[u8]) {
+    let limits = Limits::default();
+    let source = SourceVersion { size: 1 << 20, ..SourceVersion::default() };
+    if let Ok(netcdf_classic::Header::Complete(map)) = netcdf_classic::parse(data, &source, &limits) {
+        map.check(&limits).expect("a header gives a map that holds");
+    }
+}
+
+fn chunk_map(data: &[u8]) {
+    let limits = Limits::default();
+    // With the checksum made right, so that it is not the only defence.
+    let mut sealed = data.to_vec();
+    if let Some((body, checksum)) = sealed.split_last_chunk_mut::<4>() {
+        *checksum = bedform_format::checksum::crc32c(body).to_le_bytes();
+    }
+    for bytes in [data, &sealed] {
+        if let Ok(map) = ChunkMap::decode(bytes, &limits) {
+            map.check(&limits).expect("a decoded map holds");
+        }
+    }
+}
+
+/// Paths, chunk keys and profiles.
+fn names(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(path) = ObjectPath::parse(text) {
+        assert_eq!(path.as_str(), text);
+        assert!(path.is_within(&path.parent()));
+        assert!(text.split('/').all(|segment| segment != ".." && segment != "."));
+        assert!(!text.starts_with('/') && !text.contains('\\') && !text.contains('\0'));
+    }
+    for prefixed in [false, true] {
+        for separator in ['/', '.'] {
+            let keys = ChunkKeys { prefixed, separator };
+            for rank in 0..5 {
+                if let Some(coordinates) = keys.parse(text, rank) {
+                    assert_eq!(keys.name(&coordinates), text);
+                }
+            }
+        }
+    }
+    if let Ok(profile) = Profile::from_json("a profile", text) {
+        let again = profile.to_json().expect("a valid profile can be written");
+        assert_eq!(Profile::from_json("again", &again).expect("valid"), profile);
+        assert!(profile.optimized_chunk_bytes().is_finite());
+    }
+}

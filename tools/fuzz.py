@@ -1,0 +1,121 @@
+"""Build the fuzz targets and run them, two at a time.
+
+``fuzz.py [--seconds N] [--targets a,b]``. Prints counts for reliability/stages.toml, and for every
+crash the input and the command that repeats it. The canary, a target that must fail, shows that a
+failure would be seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+FUZZ = Path(__file__).resolve().parent.parent / "fuzz"
+TARGETS = re.findall(r'^    \("(\w+)", \w+\),$', (FUZZ / "src/targets.rs").read_text(), re.MULTILINE)
+# Coverage as libFuzzer wants it; the compiler's own passes, so that a stable toolchain does.
+FLAGS = (
+    "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
+    " -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
+    " -Cllvm-args=-sanitizer-coverage-pc-table"
+    " -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
+)
+LIMITS = ["-timeout=1", "-rss_limit_mb=1024", "-max_len=16384", "-print_final_stats=1"]
+EXECUTIONS = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
+PROGRESS = re.compile(r"^#(\d+)\s", re.MULTILINE)
+ARTIFACT = re.compile(r"Test unit written to (\S+)")
+
+
+def build() -> Path:
+    """Build the fuzzer with instrumentation; give its path."""
+    version = subprocess.run(["rustc", "-vV"], check=True, capture_output=True, text=True)  # noqa: S607
+    triple = re.findall(r"^host: (\S+)$", version.stdout, re.MULTILINE)[0]
+    command = ["cargo", "build", "--release", "--locked", "--quiet", "--target", triple]
+    subprocess.run(command, check=True, cwd=FUZZ, env={**os.environ, "RUSTFLAGS": FLAGS})  # noqa: S603
+    return FUZZ / "target" / triple / "release" / "bedform-fuzz"
+
+
+def run(binary: Path, target: str, arguments: list[str]) -> tuple[int, str]:
+    """Run libFuzzer on a target; give its exit code and what it said."""
+    environment = {**os.environ, "BEDFORM_FUZZ_TARGET": target}
+    done = subprocess.run(  # noqa: S603
+        [binary, *arguments],
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=environment,
+    )
+    return done.returncode, done.stdout
+
+
+def executions(said: str) -> int:
+    """How many inputs a run has tried."""
+    if found := EXECUTIONS.search(said):
+        return int(found[1])
+    return max((int(number) for number in PROGRESS.findall(said)), default=0)
+
+
+def is_hiccup(binary: Path, target: str, artifact: str) -> bool:
+    """Whether an input that took too long is fast when nothing else competes with it."""
+    if not Path(artifact).name.startswith("timeout-"):
+        return False
+    return all(run(binary, target, [*LIMITS, artifact])[0] == 0 for _ in range(3))
+
+
+def fuzz(binary: Path, target: str, seconds: float) -> tuple[int, list[str]]:
+    """Fuzz a target; give the number of inputs tried and what was found."""
+    corpus = FUZZ / "target" / "corpus" / target
+    artifacts = FUZZ / "target" / "artifacts" / target
+    for directory in (corpus, artifacts):
+        directory.mkdir(parents=True, exist_ok=True)
+    seeds = [str(path) for path in (FUZZ / "seeds" / target, FUZZ / "crashers" / target) if path.is_dir()]
+    tried, faults = 0, []
+    deadline = time.monotonic() + seconds
+    while not faults and (left := deadline - time.monotonic()) > 1:
+        options = [*LIMITS, f"-max_total_time={int(left)}", f"-artifact_prefix={artifacts}/"]
+        code, said = run(binary, target, [*options, str(corpus), *seeds])
+        tried += executions(said)
+        if code == 0:
+            break
+        found = ARTIFACT.search(said)
+        if not (found and is_hiccup(binary, target, found[1])):
+            where = found[1] if found else "(no input)"
+            repeat = f"BEDFORM_FUZZ_TARGET={target} {binary} {where}"
+            faults.append("\n".join([*said.splitlines()[-25:], f"to repeat: {repeat}"]))
+    return tried, faults
+
+
+def main() -> int:
+    """Fuzz every target."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=180, help="for each target")
+    parser.add_argument("--targets", default=",".join(TARGETS))
+    options = parser.parse_args()
+    targets = options.targets.split(",")
+    binary = build()
+    # Stopped by what it finds, or by this limit; a fuzzer that finds nothing here finds nothing.
+    code, said = run(binary, "canary", [*LIMITS, "-max_total_time=60", "-artifact_prefix=/dev/null-"])
+    canary = code != 0 and "the canary has been found" in said
+    sys.stdout.write(f"COUNT canary {int(canary)}\n")
+    failed = not canary
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        outcomes = pool.map(lambda target: fuzz(binary, target, options.seconds), targets)
+        for target, (tried, faults) in zip(targets, outcomes, strict=True):
+            sys.stdout.write(f"{target}: {tried} inputs, {'FAILED' if faults else 'ok'}\n")
+            for fault in faults:
+                sys.stdout.write(fault + "\n")
+            sys.stdout.write(f"COUNT executions {tried}\nCOUNT targets {int(not faults)}\n")
+            sys.stdout.flush()
+            failed = failed or bool(faults)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
