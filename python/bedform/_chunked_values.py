@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import itertools
 import math
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,21 +36,19 @@ class Target:
 
     def __reduce__(self) -> tuple[Any, ...]:
         store = self._array._store
-        options = tuple(sorted(store._options.items()))
+        options = json.dumps(store._options)
         return (_reopen_target, (store.store_path, options, self._array.path, self._kind))
 
 
 @functools.lru_cache(maxsize=4)
-def _opened(path: str, options: tuple[tuple[str, Any], ...]) -> Store:
+def _opened(path: str, options: str) -> Store:
     """A store for the chunks of one computation; each of them brings its target anew."""
     from bedform._store import _reopen
 
-    return _reopen(path, dict(options))
+    return _reopen(path, json.loads(options))
 
 
-def _reopen_target(
-    path: str, options: tuple[tuple[str, Any], ...], array: str, kind: Any
-) -> Target:
+def _reopen_target(path: str, options: str, array: str, kind: Any) -> Target:
     store = _opened(path, options)
     if kind == "array":
         return Target(store.array(array), kind)

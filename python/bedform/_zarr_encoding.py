@@ -64,11 +64,11 @@ class ZarrView:
     def dtype(self) -> np.dtype[Any]:
         """The type that readers see: text as NumPy's variable-length strings, in v2 as stored."""
         if self._zarr is not None:
-            return cast("np.dtype[Any]", self._zarr.dtype)
+            return self._zarr.dtype
         if self._array.dtype == object:
             return np.dtypes.StringDType()
         stored = self._document["dtype"] if self.zarr_format == 2 else self._array.dtype
-        return cast("np.dtype[Any]", np.dtype(stored))
+        return np.dtype(stored)
 
     @property
     def fill_value(self) -> Any:
