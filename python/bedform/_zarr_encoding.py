@@ -68,7 +68,7 @@ class ZarrView:
         if self._array.dtype == object:
             return np.dtypes.StringDType()
         stored = self._document["dtype"] if self.zarr_format == 2 else self._array.dtype
-        return cast("np.dtype[Any]", np.dtype(stored))
+        return np.dtype(stored)
 
     @property
     def fill_value(self) -> Any:
