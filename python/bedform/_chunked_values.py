@@ -11,7 +11,7 @@ import numpy as np
 
 from bedform._array import Array
 from bedform._errors import engine_call
-from bedform._layout import Regular
+from bedform._layout import SHARD_BYTES, Regular
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,9 +131,10 @@ def align(data: Any, starts: Sequence[int], blocks: Sequence[int]) -> Any:
 
 
 def fitted(layout: Regular, data: Any) -> Regular:
-    """A layout whose shards are no longer than the chunks of ``data`` along the axes that these cut.
+    """A layout whose shards are no longer than the chunks of ``data`` along the axes they cut.
 
-    So a few of them make whole shards, and no computation has to hold much more than it gives.
+    So a few of them make whole shards, and no computation has to hold much more than it gives. What
+    the shards lose there they gain along the other axes.
     """
     shards = [
         shard if len(axis) == 1 else max(chunk, min(shard, max(axis) // chunk * chunk))
@@ -141,6 +142,13 @@ def fitted(layout: Regular, data: Any) -> Regular:
             layout.chunks, layout.shards or layout.chunks, data.chunks, strict=True
         )
     ]
+    size = math.prod(shards) * data.dtype.itemsize
+    for axis in reversed(range(data.ndim)):
+        if len(data.chunks[axis]) == 1 and size:
+            needed = -(-data.shape[axis] // shards[axis])
+            factor = max(1, min(SHARD_BYTES // size, needed))
+            shards[axis] *= factor
+            size *= factor
     return Regular(layout.chunks, shards, layout.order)
 
 
