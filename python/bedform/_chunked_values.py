@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import json
 import itertools
+import json
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from bedform._array import Array
 from bedform._errors import engine_call
+from bedform._layout import SHARD_BYTES, Regular
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 # Lazy values over this size are written piece by piece.
 LAZY_BYTES = 128 << 20
+# The largest piece that chunks are put together to.
+PIECE_BYTES = 512 << 20
 
 
 class Target:
@@ -113,13 +116,39 @@ def _nothing(_: object) -> None:
 def align(data: Any, starts: Sequence[int], blocks: Sequence[int]) -> Any:
     """Cut a Dask array at the borders of blocks, so that no block has two writers.
 
-    An axis that is cut there already stays as it is.
+    An axis that is cut there already stays as it is. Where the pieces would become too large for
+    memory, the array stays as it is: writers then merge, which costs time instead.
     """
     chunks = tuple(
         axis if _is_aligned(axis, start, block) else _cut(axis, start, block)
         for axis, start, block in zip(data.chunks, starts, blocks, strict=True)
     )
-    return data if chunks == data.chunks else data.rechunk(chunks)
+    piece = math.prod(max(axis, default=0) for axis in chunks) * data.dtype.itemsize
+    if chunks == data.chunks or piece > PIECE_BYTES:
+        return data
+    return data.rechunk(chunks)
+
+
+def fitted(layout: Regular, data: Any) -> Regular:
+    """A layout whose shards are no longer than the chunks of ``data`` along the axes they cut.
+
+    So a few of them make whole shards, and no computation has to hold much more than it gives. What
+    the shards lose there they gain along the other axes.
+    """
+    shards = [
+        shard if len(axis) == 1 else max(chunk, min(shard, max(axis) // chunk * chunk))
+        for chunk, shard, axis in zip(
+            layout.chunks, layout.shards or layout.chunks, data.chunks, strict=True
+        )
+    ]
+    size = math.prod(shards) * data.dtype.itemsize
+    for axis in reversed(range(data.ndim)):
+        if len(data.chunks[axis]) == 1 and size:
+            needed = -(-data.shape[axis] // shards[axis])
+            factor = max(1, min(SHARD_BYTES // size, needed))
+            shards[axis] *= factor
+            size *= factor
+    return Regular(layout.chunks, shards, layout.order)
 
 
 def _is_aligned(axis: tuple[int, ...], start: int, block: int) -> bool:

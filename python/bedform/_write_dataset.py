@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bedform import _json
+from bedform._advise import layout_for
 from bedform._array import Array
-from bedform._chunked_values import Target, align, box, is_chunked, store_chunks, values_of
+from bedform._chunked_values import Target, align, box, fitted, is_chunked, store_chunks, values_of
 from bedform._dataset_encoding import (
     Encoded,
     check_fits,
@@ -380,17 +381,20 @@ class _Work:
         variable = encoded.variable
         codecs = self._codecs(encoded)
         reads = self.wishes.reads
+        layout = self._layout(encoded)
         if reads is not None:
             there = {
                 axes: weight for axes, weight in reads.items() if set(axes) <= set(variable.dims)
             }
             reads = there or None
+        if layout == "auto" and is_chunked(variable._data):
+            layout = fitted(_advised(variable, reads, self.wishes.profile), variable._data)
         group = Group(self.store, self.staging) if self.staging else self.group
         description = group._describe(
             variable.shape,
             variable.dtype,
             [str(dim) for dim in variable.dims],
-            self._layout(encoded),
+            layout,
             reads,
             codecs["codecs"],
             encoded.fill_value,
@@ -534,9 +538,21 @@ class _Work:
             shutil.rmtree(root / self.staging, ignore_errors=True)
 
 
+def _item_bytes(variable: Variable) -> int:
+    # A text is somewhere else; this is what NumPy has of it.
+    return 16 if variable.dtype.kind in "OT" else variable.dtype.itemsize
+
+
+def _advised(variable: Variable, reads: Reads | None, profile: Any) -> Regular:
+    dims = [str(dim) for dim in variable.dims]
+    return layout_for(list(variable.shape), _item_bytes(variable), dims, reads, None, profile)
+
+
 def _is_small(variable: Variable) -> bool:
-    item = variable.dtype.itemsize if variable.dtype.kind not in "OT" else 16
-    return math.prod(variable.shape) * item <= SMALL_ARRAY_BYTES and 0 not in variable.shape
+    return (
+        math.prod(variable.shape) * _item_bytes(variable) <= SMALL_ARRAY_BYTES
+        and 0 not in variable.shape
+    )
 
 
 def _one_chunk(variable: Variable) -> Regular:

@@ -341,6 +341,21 @@ def test_no_block_has_two_writers_after_alignment(axis: list[int], start: int, b
     assert all(end % block == 0 for end in ends[1:-1])
 
 
+def test_advised_shards_fit_into_the_chunks_of_dask(tmp_path: Path) -> None:
+    data = dask.array.ones((64, 64, 64), chunks=(4, 64, 64))
+    write(xr.Dataset({"v": (("time", "y", "x"), data)}), tmp_path / "s.zarr")
+    array = bf.open(tmp_path / "s.zarr")["v"]
+    assert array.shards[0] == max(4, array.chunks[0])
+    assert (array[...] == 1).all()
+
+
+def test_chunks_are_not_put_together_beyond_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = dask.array.zeros((64, 64), chunks=(4, 64))
+    assert align(data, [0, 0], [32, 8]).chunks[0] == (32, 32)
+    monkeypatch.setattr("bedform._chunked_values.PIECE_BYTES", 8 * 31 * 64)
+    assert align(data, [0, 0], [32, 8]).chunks[0] == (4,) * 16
+
+
 @pytest.mark.parametrize("safe_chunks", [True, False])
 def test_dask_chunks_that_share_shards_are_written_right(tmp_path: Path, safe_chunks: bool) -> None:
     values = np.random.default_rng(3).normal(size=(23, 17))

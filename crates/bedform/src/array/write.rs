@@ -261,20 +261,23 @@ pub fn append_with(
 ) -> Result<()> {
     let arrays: Vec<&Array> = parts.iter().map(|part| part.array).collect();
     let Some((shared, _locks)) = lock_all(&arrays)? else { return fill(&[]) };
-    let mut grown = Vec::with_capacity(parts.len());
+    let mut shapes = Vec::with_capacity(parts.len());
     for Growth { array, axis, length } in parts {
         let state = array.reload()?;
         let mut shape = state.metadata.shape.clone();
         let old = shape.get(*axis).ok_or_else(|| Error::invalid("no such axis"))?;
         shape[*axis] = old.checked_add(*length).ok_or_else(|| Error::invalid("too large"))?;
-        let larger = array.with_shape(&state, &shape)?;
+        array.with_shape(&state, &shape)?;
         // What a crashed append left behind the end must not come to light.
         array.clean_outside(&state, &state.metadata.shape)?;
-        grown.push((&array.path, larger));
+        shapes.push(shape);
     }
-    let shapes: Vec<Vec<u64>> =
-        grown.iter().map(|(_, state)| state.metadata.shape.clone()).collect();
     fill(&shapes)?;
+    let mut grown = Vec::with_capacity(parts.len());
+    for (Growth { array, .. }, shape) in parts.iter().zip(&shapes) {
+        // Attributes may have changed meanwhile, the shape not.
+        grown.push((&array.path, array.with_shape(&*array.reload()?, shape)?));
+    }
     let changes: Vec<(&ObjectPath, &ArrayState)> =
         grown.iter().map(|(path, state)| (*path, state)).collect();
     commit_shapes(&shared, &changes)?;
