@@ -583,7 +583,6 @@ def unsupported_arrays() -> Iterator[tuple[str, dict[str, Any], str]]:
         chunk_shape=(2,), codecs=[zarr.codecs.ShardingCodec(chunk_shape=(1,))]
     )
     yield "shards in shards", {"dtype": "i4", "codecs": [nested]}, "shards within shards"
-    yield "fixed text", {"dtype": "<U4"}, "fixed_length_utf32"
     yield "dates", {"dtype": "M8[s]"}, "numpy.datetime64"
     yield "raw bytes", {"dtype": "V4"}, "r32|raw|void"
     yield "a record", {"dtype": [("a", "i4"), ("b", "f8")]}, "struct"
