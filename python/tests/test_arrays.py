@@ -10,6 +10,7 @@ import math
 import os
 import pickle
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,21 @@ def test_text_is_taken_from_every_kind_of_text(store: bedform.Store) -> None:
     out = np.empty(3, object)
     assert array.read(out=out) is out
     assert out.tolist() == ["a", "one", ""]
+
+
+@pytest.mark.parametrize("dtype", ["S5", "U3"])
+def test_text_of_fixed_size_comes_back(store: bedform.Store, dtype: str) -> None:
+    values = np.array(["", "a", "bcd", "ef"] * 6).astype(dtype).reshape(4, 6)
+    array = store.create_array("a", (4, 8), dtype, layout=bedform.Regular((2, 3), (4, 6)))
+    array[:, :6] = values
+    expected = np.zeros((4, 8), dtype)
+    expected[:, :6] = values
+    assert_same(array[...], expected)
+    assert_same(again(store)["a"][::-1, 1:7:2], expected[::-1, 1:7:2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = zarr.open_group(store.store_path, mode="r")["a"][...]
+    assert_same(found, expected)
 
 
 # Fill values --------------------------------------------------------------------------------------

@@ -50,13 +50,16 @@ def basic_keys(draw: st.DrawFn) -> Any:
     return entries[0] if len(entries) == 1 and draw(st.booleans()) else tuple(entries)
 
 
-def refusal(act: Any) -> type[Exception] | None:
-    """The builtin class of the error that ``act`` raises, if it does."""
+# A key may be wrong in two ways at once, of which NumPy and we need not name the same.
+REFUSED = (IndexError, ValueError, TypeError)
+
+
+def is_refused(values: Values, key: Any) -> bool:
     try:
-        act()
-    except (IndexError, ValueError, TypeError) as error:
-        return next(kind for kind in (IndexError, ValueError, TypeError) if isinstance(error, kind))
-    return None
+        values[key]
+    except REFUSED:
+        return True
+    return False
 
 
 @given(st.data())
@@ -64,11 +67,10 @@ def test_a_basic_index_reads_what_numpy_reads(root: Path, data: st.DataObject) -
     array, values = data.draw(twins(root))
     for _ in range(8):
         key = data.draw(basic_keys())
-        refused = refusal(lambda key=key: values[key])
-        if refused is not None:
-            with pytest.raises(refused):
+        if is_refused(values, key):
+            with pytest.raises(REFUSED):
                 array[key]
-            with pytest.raises(refused):
+            with pytest.raises(REFUSED):
                 array.read(key)
             continue
         expected = values[key]
@@ -112,9 +114,8 @@ def test_a_basic_index_writes_what_numpy_writes(root: Path, data: st.DataObject)
     values = values.copy()
     for _ in range(4):
         key = data.draw(basic_keys())
-        refused = refusal(lambda key=key: values[key])
-        if refused is not None:
-            with pytest.raises(refused):
+        if is_refused(values, key):
+            with pytest.raises(REFUSED):
                 array[key] = 1 if array.dtype != object else "a"
             continue
         value = value_for(data, np.shape(values[key]), values.dtype)

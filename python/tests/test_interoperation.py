@@ -13,7 +13,7 @@ import tensorstore
 import zarr
 import zarr.codecs
 from engine import CODECS, NUMBERS, ORDERS, assert_same, layouts, random_values, shapes
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from zarr.core.chunk_key_encodings import ChunkKeyEncodingParams
 
@@ -490,6 +490,8 @@ def test_we_read_version_two_of_tensorstore(tmp_path: Path, separator: str) -> N
 # Ours into theirs ---------------------------------------------------------------------------------
 
 
+# Three libraries take their time.
+@settings(max_examples=settings.default.max_examples // 3)  # type: ignore[union-attr]
 @given(st.data())
 def test_what_we_write_into_their_arrays_they_read(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / f"{next(_numbers)}.zarr"
