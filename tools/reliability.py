@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Timer
 
@@ -31,6 +31,7 @@ class Stage:
     minutes: float
     floors: dict[str, int]
     directory: str = "."
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 def load_stages() -> dict[str, Stage]:
@@ -45,6 +46,7 @@ def run_command(stage: Stage) -> tuple[int, dict[str, int]]:
     process = subprocess.Popen(  # noqa: S603 - the table's own words
         command,
         cwd=ROOT / stage.directory,
+        env={**os.environ, **stage.environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

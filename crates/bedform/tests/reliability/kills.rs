@@ -91,7 +91,7 @@ fn kill_writers(seed: u64, lives: u64) -> u64 {
         let mut child = process("write until killed", &root, &[seed, life]).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let is_ready = lines.any(|line| line.unwrap() == "ready");
-        std::thread::sleep(Duration::from_micros(delays.below(25_000)));
+        std::thread::sleep(Duration::from_micros(delays.below(50_000)));
         child.kill().unwrap();
         child.wait().unwrap();
         let mut said = String::new();
