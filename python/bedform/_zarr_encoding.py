@@ -64,7 +64,8 @@ class ZarrView:
     def dtype(self) -> np.dtype[Any]:
         """The type that readers see: text as NumPy's variable-length strings, in v2 as stored."""
         if self._zarr is not None:
-            return np.dtype(self._zarr.dtype)
+            found: np.dtype[Any] = np.dtype(self._zarr.dtype)
+            return found
         if self._array.dtype == object:
             return np.dtypes.StringDType()
         stored = self._document["dtype"] if self.zarr_format == 2 else self._array.dtype
