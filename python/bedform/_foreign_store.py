@@ -176,6 +176,11 @@ class ForeignStore:
         """The dimensions of a group that can grow."""
         return _foreign_encoding.unlimited_dimensions(self._group(path), self.style)
 
+    @property
+    def unlimited_dims(self) -> set[str]:
+        """The dimensions of the root group that can grow."""
+        return self.unlimited_dimensions()
+
     def refused(self) -> dict[str, str]:
         """Members that are not shown because they name another file, and why."""
         found = {}
@@ -199,8 +204,10 @@ class ForeignStore:
     def __contains__(self, path: object) -> bool:
         return path in self._arrays or path in self._groups
 
-    def __getitem__(self, path: str) -> ForeignArray:
+    def __getitem__(self, path: str) -> Any:
         path = path.strip("/")
+        if path in self._groups and path:
+            return ForeignGroup(self, path)
         if path not in self._arrays:
             if path in self.refused():
                 raise NotFoundError(f"{self._shown}: {path!r} is not read: {self.refused()[path]}")
@@ -246,6 +253,38 @@ class ForeignStore:
 
     def __repr__(self) -> str:
         return f"<bedform.ForeignStore {self._shown!r} {self.format}>"
+
+
+class ForeignGroup:
+    """A group of a foreign file."""
+
+    def __init__(self, store: ForeignStore, path: str) -> None:
+        self._store, self.path = store, path
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of the group."""
+        return self._store.group_attributes(self.path)
+
+    @property
+    def unlimited_dims(self) -> set[str]:
+        """The dimensions that the group defines and that can grow."""
+        return self._store.unlimited_dimensions(self.path)
+
+    def arrays(self) -> dict[str, ForeignArray]:
+        """Every variable below the group, by its path from here."""
+        prefix = f"{self.path}/"
+        return {
+            path.removeprefix(prefix): array
+            for path, array in self._store.arrays().items()
+            if path.startswith(prefix)
+        }
+
+    def __getitem__(self, name: str) -> Any:
+        return self._store[f"{self.path}/{name}"]
+
+    def __repr__(self) -> str:
+        return f"<bedform.ForeignGroup {self.path!r} of {self._store.store_path!r}>"
 
 
 class ForeignArray(BasicReads):
@@ -416,5 +455,5 @@ class ForeignArray(BasicReads):
         return f"<bedform.ForeignArray {self.path!r} {self.shape} {self.dtype}>"
 
 
-def _reopen(store: ForeignStore, path: str) -> ForeignArray:
+def _reopen(store: ForeignStore, path: str) -> Any:
     return store[path]

@@ -25,6 +25,7 @@ def assert_same(path: Path, **options: Any) -> None:
             assert repr(sorted(encodings[0].items())) == repr(sorted(encodings[1].items())), name
 
 
+@pytest.mark.filterwarnings("ignore::bedform.NativeReadWarning")
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_a_real_file_is_identical_to_what_the_netcdf4_engine_gives(path: Path) -> None:
     assert_same(path)
