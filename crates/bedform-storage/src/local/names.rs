@@ -99,10 +99,7 @@ pub(super) fn remove_orphan<F: FileSystem>(
 }
 
 /// Removes the lock file of `directory` if nobody holds its lock: its holder has died.
-pub(super) fn remove_free_lock<F: FileSystem>(
-    system: &F,
-    directory: &F::Handle,
-) -> io::Result<()> {
+pub(super) fn remove_free_lock<F: FileSystem>(system: &F, directory: &F::Handle) -> io::Result<()> {
     let file = match uninterrupted(|| system.open_child(directory, LOCK_NAME)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         outcome => outcome?,

@@ -37,8 +37,8 @@ use crate::cache::ByteCache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::execute::Tuning;
 
-pub(crate) use create::{check_key, commit};
 pub use create::{ArrayLayout, NewArray};
+pub(crate) use create::{check_key, commit};
 pub(crate) use documents::{ArrayDocument, Documents, publish};
 
 /// When a store looks whether another writer has changed it.

@@ -197,6 +197,10 @@ fn a_bomb_is_refused_in_little_time_and_memory() {
         assert!(outcome.peak_bytes < limit, "{story}: {outcome:?}");
         (outcome.peak_bytes >> 10, outcome.time)
     });
-    println!("worst: {:?} KiB, {:?}", worst.iter().map(|w| w.0).max(), worst.iter().map(|w| w.1).max());
+    println!(
+        "worst: {:?} KiB, {:?}",
+        worst.iter().map(|w| w.0).max(),
+        worst.iter().map(|w| w.1).max()
+    );
     count("bombs", bombs.len() as u64);
 }

@@ -101,9 +101,9 @@ fn read_some(root: &Path) -> bedform::Result<()> {
         let array = store.array(&path)?;
         array.describe()?;
         let shape = array.shape()?;
-        let ranges = shape.iter().map(|length| {
-            AxisRange::contiguous(0, (*length).min(2)).map(AxisSelection::Range)
-        });
+        let ranges = shape
+            .iter()
+            .map(|length| AxisRange::contiguous(0, (*length).min(2)).map(AxisSelection::Range));
         let selection = Selection::Orthogonal(ranges.collect::<std::result::Result<_, _>>()?);
         match array.read_text(&selection, &|| false) {
             Err(error) if error.kind() == ErrorKind::InvalidArgument => {

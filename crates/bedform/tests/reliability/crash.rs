@@ -4,7 +4,6 @@
 //! there is all or nothing (all or nothing of each shard for region writes), and work goes on:
 //! growth shows fill values only, appends and merges are right.
 
-
 use bedform::Store;
 use bedform_storage::SimulatedFileSystem;
 
@@ -63,11 +62,14 @@ fn explore(workload: &Workload, budget: Budget) -> Counts {
     let started = std::time::Instant::now();
     let (base, model) = workload.prepared();
     let mut counts = Counts::default();
-    for cut in 0.. {
+    for cut in (0..).step_by(effort(1, 5)) {
         let (system, progress) = cut_after(workload, &base, &model, cut);
         counts.cuts += 1;
         let story = |kind: &str, number: u64| {
-            format!("{}: power cut after call {cut}, {kind} image {number}, {budget:?}", workload.name)
+            format!(
+                "{}: power cut after call {cut}, {kind} image {number}, {budget:?}",
+                workload.name
+            )
         };
         let seed = budget.seed ^ (cut << 20);
         for (image, number) in system.crash_images(seed, budget.any).zip(0..) {
@@ -166,7 +168,8 @@ fn power_cuts_during_recovery_lose_nothing_either() {
             for cut in (random.below(step)..).step_by(step as usize) {
                 let (system, progress) = cut_after(workload, &base, &model, cut);
                 for (image, number) in system.crash_images(seed ^ cut, 2).zip(0..) {
-                    let story = format!("{}: cut {cut}, image {number}, seed {seed}", workload.name);
+                    let story =
+                        format!("{}: cut {cut}, image {number}, seed {seed}", workload.name);
                     // Two crashes and three, in turn.
                     let depth = 1 + number % 2;
                     images += crash_again(&image, &progress, depth, &mut random, &story);

@@ -10,7 +10,9 @@ use rustix::io::Errno;
 
 use crate::model::{Operation, StoreModel, options};
 use crate::support::{count, effort, in_parallel};
-use crate::workloads::{Progress, UnderWay, Workload, check_goes_on, go_on, run, storage, workloads};
+use crate::workloads::{
+    Progress, UnderWay, Workload, check_goes_on, go_on, run, storage, workloads,
+};
 
 const ERRORS: [Errno; 6] =
     [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::ACCESS, Errno::INTR];
@@ -77,7 +79,10 @@ impl Trial<'_> {
         Ok(images)
     }
 
-    fn check_poisoned(&self, storage: &std::sync::Arc<crate::workloads::Local>) -> Result<(), String> {
+    fn check_poisoned(
+        &self,
+        storage: &std::sync::Arc<crate::workloads::Local>,
+    ) -> Result<(), String> {
         let Ok(store) = Store::open(storage.clone(), options(true)) else { return Ok(()) };
         match store.create_group(&crate::support::path("after"), &serde_json::Map::new()) {
             Err(error) if error.kind() == ErrorKind::Poisoned => Ok(()),
@@ -128,7 +133,7 @@ impl Trial<'_> {
 
 #[test]
 fn every_call_may_fail_in_every_way() {
-    let step = effort(1, 37);
+    let step = effort(1, 97);
     let counts = in_parallel(&workloads(), |workload| {
         let (base, model) = workload.prepared();
         let clean = base.fork();
@@ -139,12 +144,22 @@ fn every_call_may_fail_in_every_way() {
         for kind in CallKind::ALL {
             for k in (0..clean.count(kind)).step_by(step) {
                 for failure in failures(kind) {
-                    let trial =
-                        Trial { workload, base: &base, model: &model, last: &last, kind, k, failure };
+                    let trial = Trial {
+                        workload,
+                        base: &base,
+                        model: &model,
+                        last: &last,
+                        kind,
+                        k,
+                        failure,
+                    };
                     match trial.run() {
                         Ok(more) => images += more,
                         Err(problem) => {
-                            panic!("{}: {kind:?} {k} fails with {failure:?}: {problem}", workload.name)
+                            panic!(
+                                "{}: {kind:?} {k} fails with {failure:?}: {problem}",
+                                workload.name
+                            )
                         }
                     }
                     trials += 1;

@@ -26,6 +26,7 @@ mod limits;
 mod model;
 mod paths;
 mod races;
+mod regressions;
 mod roles;
 mod support;
 mod watched;

@@ -29,14 +29,36 @@ pub(crate) type StoreModel = BTreeMap<String, ArrayModel>;
 /// What is done to a store.
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
-    Create { name: &'static str, like: ArrayModel },
+    Create {
+        name: &'static str,
+        like: ArrayModel,
+    },
     /// Several arrays that appear at once, with elements by this seed.
-    Drafts { arrays: Vec<(&'static str, ArrayModel)>, seed: u64 },
-    Write { name: String, start: Vec<u64>, shape: Vec<u64>, seed: u64 },
-    Append { parts: Vec<(String, usize, u64)>, seed: u64 },
-    Resize { name: String, shape: Vec<u64> },
-    Delete { name: &'static str },
-    Attributes { name: String, value: u64 },
+    Drafts {
+        arrays: Vec<(&'static str, ArrayModel)>,
+        seed: u64,
+    },
+    Write {
+        name: String,
+        start: Vec<u64>,
+        shape: Vec<u64>,
+        seed: u64,
+    },
+    Append {
+        parts: Vec<(String, usize, u64)>,
+        seed: u64,
+    },
+    Resize {
+        name: String,
+        shape: Vec<u64>,
+    },
+    Delete {
+        name: &'static str,
+    },
+    Attributes {
+        name: String,
+        value: u64,
+    },
 }
 
 /// An empty array of this form.
@@ -312,7 +334,9 @@ pub(crate) fn judge(
         Operation::Write { name, start, shape, .. } => {
             mixed_by_shard(&found, before, &after, name, (start, shape)).map(|()| found)
         }
-        _ => Err(format!("{operation:?} is neither done nor undone: {}", difference(&found, before))),
+        _ => {
+            Err(format!("{operation:?} is neither done nor undone: {}", difference(&found, before)))
+        }
     }
 }
 
@@ -401,7 +425,12 @@ pub(crate) fn continuation(model: &StoreModel) -> Vec<Operation> {
         operations.push(Operation::Resize { name: name.clone(), shape: larger.clone() });
         operations.push(Operation::Append { parts: vec![(name.clone(), 0, 3)], seed: 77 });
         let shape: Vec<u64> = larger.iter().map(|length| length.div_ceil(2)).collect();
-        operations.push(Operation::Write { name: name.clone(), start: vec![1; rank], shape, seed: 78 });
+        operations.push(Operation::Write {
+            name: name.clone(),
+            start: vec![1; rank],
+            shape,
+            seed: 78,
+        });
     }
     for name in ["t", "g/u"] {
         if !model.contains_key(name) {

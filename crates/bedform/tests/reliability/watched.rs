@@ -140,7 +140,13 @@ impl FileSystem for Watched {
         self.inner.close(handle)
     }
 
-    fn rename(&self, directory: &OwnedFd, from: &str, to: &str, replace: Replace) -> io::Result<()> {
+    fn rename(
+        &self,
+        directory: &OwnedFd,
+        from: &str,
+        to: &str,
+        replace: Replace,
+    ) -> io::Result<()> {
         self.change(directory, from, "rename");
         self.change(directory, to, "rename");
         self.inner.rename(directory, from, to, replace)

@@ -57,41 +57,73 @@ pub(crate) fn workloads() -> Vec<Workload> {
             Some(vec![]),
             vec![Operation::Create { name: "g/u", like: small() }],
         ),
-        workload("arrays that appear with their data", Some(vec![filled()]), vec![
-            Operation::Drafts { arrays: vec![("g/u", line()), ("g/v", small())], seed: 5 },
-        ]),
-        workload("write whole arrays", Some(vec![filled()]), vec![write("t", &[0, 0], &[10, 7], 6)]),
-        workload("write a region that is merged", Some(vec![filled()]), vec![
-            write("t", &[1, 1], &[6, 4], 7),
-            write("t", &[3, 2], &[7, 5], 8),
-        ]),
-        workload("append within and across shards", Some(vec![filled()]), vec![
-            append(&[("t", 0, 1)], 9),
-            append(&[("t", 0, 6)], 10),
-        ]),
-        workload("append along the inner axis", Some(vec![filled()]), vec![append(&[("t", 1, 3)], 11)]),
-        workload("append to two arrays", Some(vec![two()]), vec![
-            append(&[("t", 0, 3), ("g/u", 0, 5)], 12),
-            append(&[("t", 0, 2), ("g/u", 0, 1)], 13),
-        ]),
-        workload("shrink and grow", Some(vec![filled()]), vec![
-            resize("t", &[5, 3]),
-            resize("t", &[9, 9]),
-        ]),
-        workload("delete and create again", Some(vec![two()]), vec![
-            Operation::Delete { name: "t" },
-            Operation::Drafts { arrays: vec![("t", form(&[3, 3], &[3, 3], &[3, 3], ""))], seed: 14 },
-        ]),
-        workload("attributes between appends", Some(vec![filled()]), vec![
-            append(&[("t", 0, 1)], 15),
-            Operation::Attributes { name: "t".to_owned(), value: 3 },
-            append(&[("t", 0, 1)], 16),
-        ]),
+        workload(
+            "arrays that appear with their data",
+            Some(vec![filled()]),
+            vec![Operation::Drafts { arrays: vec![("g/u", line()), ("g/v", small())], seed: 5 }],
+        ),
+        workload(
+            "write whole arrays",
+            Some(vec![filled()]),
+            vec![write("t", &[0, 0], &[10, 7], 6)],
+        ),
+        workload(
+            "write a region that is merged",
+            Some(vec![filled()]),
+            vec![write("t", &[1, 1], &[6, 4], 7), write("t", &[3, 2], &[7, 5], 8)],
+        ),
+        workload(
+            "append within and across shards",
+            Some(vec![filled()]),
+            vec![append(&[("t", 0, 1)], 9), append(&[("t", 0, 6)], 10)],
+        ),
+        workload(
+            "append along the inner axis",
+            Some(vec![filled()]),
+            vec![append(&[("t", 1, 3)], 11)],
+        ),
+        workload(
+            "append to two arrays",
+            Some(vec![two()]),
+            vec![
+                append(&[("t", 0, 3), ("g/u", 0, 5)], 12),
+                append(&[("t", 0, 2), ("g/u", 0, 1)], 13),
+            ],
+        ),
+        workload(
+            "shrink and grow",
+            Some(vec![filled()]),
+            vec![resize("t", &[5, 3]), resize("t", &[9, 9])],
+        ),
+        workload(
+            "delete and create again",
+            Some(vec![two()]),
+            vec![
+                Operation::Delete { name: "t" },
+                Operation::Drafts {
+                    arrays: vec![("t", form(&[3, 3], &[3, 3], &[3, 3], ""))],
+                    seed: 14,
+                },
+            ],
+        ),
+        workload(
+            "attributes between appends",
+            Some(vec![filled()]),
+            vec![
+                append(&[("t", 0, 1)], 15),
+                Operation::Attributes { name: "t".to_owned(), value: 3 },
+                append(&[("t", 0, 1)], 16),
+            ],
+        ),
         // Shards of 16 KiB: staged in blocks, written past the page cache, torn at sectors.
-        workload("large shards", Some(vec![Operation::Drafts {
-            arrays: vec![("t", form(&[64, 64], &[32, 64], &[64, 64], ""))],
-            seed: 3,
-        }]), vec![write("t", &[10, 10], &[30, 20], 17), append(&[("t", 0, 20)], 18)]),
+        workload(
+            "large shards",
+            Some(vec![Operation::Drafts {
+                arrays: vec![("t", form(&[64, 64], &[32, 64], &[64, 64], ""))],
+                seed: 3,
+            }]),
+            vec![write("t", &[10, 10], &[30, 20], 17), append(&[("t", 0, 20)], 18)],
+        ),
     ]
 }
 
@@ -145,8 +177,7 @@ pub(crate) fn run(
     let store = match store {
         Ok(store) => store,
         Err(error) => {
-            let under_way =
-                if before.is_some() { UnderWay::Nothing } else { UnderWay::Creation };
+            let under_way = if before.is_some() { UnderWay::Nothing } else { UnderWay::Creation };
             return Progress { before, under_way, error: Some(error) };
         }
     };
