@@ -17,7 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 FUZZ = Path(__file__).resolve().parent.parent / "fuzz"
-TARGETS = re.findall(r'^    \("(\w+)", \w+\),$', (FUZZ / "src/targets.rs").read_text(), re.MULTILINE)
+TARGETS = re.findall(
+    r'^    \("(\w+)", \w+\),$', (FUZZ / "src/targets.rs").read_text(), re.MULTILINE
+)
 # Coverage as libFuzzer wants it; the compiler's own passes, so that a stable toolchain does.
 FLAGS = (
     "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
@@ -75,7 +77,9 @@ def fuzz(binary: Path, target: str, seconds: float) -> tuple[int, list[str]]:
     artifacts = FUZZ / "target" / "artifacts" / target
     for directory in (corpus, artifacts):
         directory.mkdir(parents=True, exist_ok=True)
-    seeds = [str(path) for path in (FUZZ / "seeds" / target, FUZZ / "crashers" / target) if path.is_dir()]
+    seeds = [
+        str(path) for path in (FUZZ / "seeds" / target, FUZZ / "crashers" / target) if path.is_dir()
+    ]
     tried, faults = 0, []
     deadline = time.monotonic() + seconds
     while not faults and (left := deadline - time.monotonic()) > 1:
@@ -101,7 +105,9 @@ def main() -> int:
     targets = options.targets.split(",")
     binary = build()
     # Stopped by what it finds, or by this limit; a fuzzer that finds nothing here finds nothing.
-    code, said = run(binary, "canary", [*LIMITS, "-max_total_time=60", "-artifact_prefix=/dev/null-"])
+    code, said = run(
+        binary, "canary", [*LIMITS, "-max_total_time=60", "-artifact_prefix=/dev/null-"]
+    )
     canary = code != 0 and "the canary has been found" in said
     sys.stdout.write(f"COUNT canary {int(canary)}\n")
     failed = not canary

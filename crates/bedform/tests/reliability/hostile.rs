@@ -84,7 +84,7 @@ const NO_NAMES: &[&str] = &[
 ];
 
 /// Field of the v3 document, values that must be refused.
-fn hostile() -> Vec<(&'static str, Vec<String>)> {
+fn hostile() -> Vec<(String, Vec<String>)> {
     let own = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let inner = "/codecs/0/configuration";
     let level = |text: &str| format!(r#"{{"name": "zstd", "configuration": {{"level": {text}}}}}"#);
@@ -95,32 +95,29 @@ fn hostile() -> Vec<(&'static str, Vec<String>)> {
         format!("[{}]", list.join(","))
     };
     vec![
-        ("/shape", own(NO_LENGTHS)),
+        ("/shape".to_owned(), own(NO_LENGTHS)),
         (
-            "/shape",
+            "/shape".to_owned(),
             own(&[
                 &format!("[{}]", ["1"; 33].join(",")),
                 &format!("[{}]", vec!["1"; 500_000].join(",")),
             ]),
         ),
-        ("/chunk_grid/configuration/chunk_shape", [own(NO_LENGTHS), own(NO_CHUNKS)].concat()),
         (
-            Box::leak(format!("{inner}/chunk_shape").into_boxed_str()),
+            "/chunk_grid/configuration/chunk_shape".to_owned(),
             [own(NO_LENGTHS), own(NO_CHUNKS)].concat(),
         ),
+        (format!("{inner}/chunk_shape"), [own(NO_LENGTHS), own(NO_CHUNKS)].concat()),
+        (format!("{inner}/chunk_shape"), own(&["[3, 6]", "[4, 4]", "[8, 12]"])),
+        ("/data_type".to_owned(), own(NO_NAMES)),
         (
-            Box::leak(format!("{inner}/chunk_shape").into_boxed_str()),
-            own(&["[3, 6]", "[4, 4]", "[8, 12]"]),
-        ),
-        ("/data_type", own(NO_NAMES)),
-        (
-            "/data_type",
+            "/data_type".to_owned(),
             own(&["\"r0\"", "\"r7\"", "\"r18446744073709551616\"", "\"float128\"", "\"object\""]),
         ),
-        ("/chunk_grid/name", own(NO_NAMES)),
-        ("/chunk_key_encoding/name", own(NO_NAMES)),
+        ("/chunk_grid/name".to_owned(), own(NO_NAMES)),
+        ("/chunk_key_encoding/name".to_owned(), own(NO_NAMES)),
         (
-            "/chunk_key_encoding/configuration/separator",
+            "/chunk_key_encoding/configuration/separator".to_owned(),
             own(&[
                 "\"\"",
                 "\"//\"",
@@ -134,7 +131,7 @@ fn hostile() -> Vec<(&'static str, Vec<String>)> {
             ]),
         ),
         (
-            "/fill_value",
+            "/fill_value".to_owned(),
             own(&[
                 "\"x\"",
                 "[]",
@@ -150,18 +147,18 @@ fn hostile() -> Vec<(&'static str, Vec<String>)> {
                 "\"0x123456789\"",
             ]),
         ),
-        ("/node_type", own(&["null", "0", "\"\"", "\"Array\"", "\"link\"", "[]"])),
+        ("/node_type".to_owned(), own(&["null", "0", "\"\"", "\"Array\"", "\"link\"", "[]"])),
         (
-            "/zarr_format",
+            "/zarr_format".to_owned(),
             own(&["null", "0", "1", "4", "3.5", "\"3\"", "-3", "18446744073709551619", "[3]"]),
         ),
-        ("/attributes", own(&["0", "[]", "\"\"", "true"])),
+        ("/attributes".to_owned(), own(&["0", "[]", "\"\"", "true"])),
         (
-            "/dimension_names",
+            "/dimension_names".to_owned(),
             own(&["0", "{}", "[\"y\"]", "[\"y\", \"x\", \"z\"]", "[0, 1]", "[[], []]", "\"yx\""]),
         ),
         (
-            "/codecs",
+            "/codecs".to_owned(),
             own(&[
                 "null",
                 "{}",
@@ -177,9 +174,9 @@ fn hostile() -> Vec<(&'static str, Vec<String>)> {
                 "[\"bytes\", \"bytes\"]",
             ]),
         ),
-        ("/codecs", vec![chain(18), chain(1000)]),
+        ("/codecs".to_owned(), vec![chain(18), chain(1000)]),
         (
-            Box::leak(format!("{inner}/codecs").into_boxed_str()),
+            format!("{inner}/codecs"),
             own(&[
                 "null",
                 "{}",
@@ -190,13 +187,13 @@ fn hostile() -> Vec<(&'static str, Vec<String>)> {
                 "[\"crc32c\"]",
             ]),
         ),
-        (Box::leak(format!("{inner}/codecs").into_boxed_str()), vec![chain(18)]),
+        (format!("{inner}/codecs"), vec![chain(18)]),
         (
-            Box::leak(format!("{inner}/codecs/1").into_boxed_str()),
+            format!("{inner}/codecs/1"),
             ["1.5", "\"3\"", "23", "-131073", "9999999999", "null", "[]"].map(level).to_vec(),
         ),
         (
-            Box::leak(format!("{inner}/codecs/1").into_boxed_str()),
+            format!("{inner}/codecs/1"),
             own(&[
                 r#"{"name": "gzip", "configuration": {"level": -1}}"#,
                 r#"{"name": "gzip", "configuration": {"level": 10}}"#,
@@ -212,7 +209,7 @@ fn hostile() -> Vec<(&'static str, Vec<String>)> {
             ]),
         ),
         (
-            Box::leak(format!("{inner}/codecs/0").into_boxed_str()),
+            format!("{inner}/codecs/0"),
             own(&[
                 r#"{"name": "transpose", "configuration": {"order": [0, 0]}}"#,
                 r#"{"name": "transpose", "configuration": {"order": [0]}}"#,
@@ -225,16 +222,13 @@ fn hostile() -> Vec<(&'static str, Vec<String>)> {
             ]),
         ),
         (
-            Box::leak(format!("{inner}/index_codecs").into_boxed_str()),
+            format!("{inner}/index_codecs"),
             own(&["null", "[]", "{}", "[\"zstd\"]", "[\"bytes\", \"zstd\"]", "[0]"]),
         ),
-        (
-            Box::leak(format!("{inner}/index_location").into_boxed_str()),
-            own(&["0", "\"middle\"", "[]", "{}"]),
-        ),
-        ("/storage_transformers", own(&["[{\"name\": \"link\"}]", "{}", "0", "\"x\""])),
-        ("/must_know", own(&["{}", "{\"must_understand\": true}", "1"])),
-        ("/consolidated_metadata", own(&["{}", "{\"kind\": \"inline\"}"])),
+        (format!("{inner}/index_location"), own(&["0", "\"middle\"", "[]", "{}"])),
+        ("/storage_transformers".to_owned(), own(&["[{\"name\": \"link\"}]", "{}", "0", "\"x\""])),
+        ("/must_know".to_owned(), own(&["{}", "{\"must_understand\": true}", "1"])),
+        ("/consolidated_metadata".to_owned(), own(&["{}", "{\"kind\": \"inline\"}"])),
     ]
 }
 
@@ -357,7 +351,7 @@ fn cases() -> Vec<Case> {
         cases.push(Case { story, file, document: changed(base, pointer, value), is_legal });
     };
     for (pointer, values) in hostile() {
-        values.iter().for_each(|value| add("zarr.json", ARRAY, pointer, value, false));
+        values.iter().for_each(|value| add("zarr.json", ARRAY, &pointer, value, false));
     }
     for (pointer, values) in legal() {
         values.iter().for_each(|value| add("zarr.json", ARRAY, pointer, value, true));
