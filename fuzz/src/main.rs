@@ -57,7 +57,8 @@ static TARGET: OnceLock<fn(&[u8])> = OnceLock::new();
 
 fuzz_target!(|data: &[u8]| {
     let target = TARGET.get_or_init(|| {
-        let name = std::env::var("BEDFORM_FUZZ_TARGET").expect("BEDFORM_FUZZ_TARGET names a target");
+        let name =
+            std::env::var("BEDFORM_FUZZ_TARGET").expect("BEDFORM_FUZZ_TARGET names a target");
         if name == "canary" {
             return targets::canary;
         }

@@ -135,7 +135,8 @@ fn chains() -> Vec<(CodecChain, DataType)> {
     let numbers = lists
         .iter()
         .map(|bytes| (chain(bytes, Serializer::Bytes(Endian::Little)), DataType::UInt32));
-    let texts = lists[..5].iter().map(|bytes| (chain(bytes, Serializer::VlenUtf8), DataType::String));
+    let texts =
+        lists[..5].iter().map(|bytes| (chain(bytes, Serializer::VlenUtf8), DataType::String));
     numbers.chain(texts).collect()
 }
 
@@ -166,7 +167,8 @@ fn codecs(data: &[u8]) {
 fn netcdf_header(data: &[u8]) {
     let limits = Limits::default();
     let source = SourceVersion { size: 1 << 20, ..SourceVersion::default() };
-    if let Ok(netcdf_classic::Header::Complete(map)) = netcdf_classic::parse(data, &source, &limits) {
+    if let Ok(netcdf_classic::Header::Complete(map)) = netcdf_classic::parse(data, &source, &limits)
+    {
         map.check(&limits).expect("a header gives a map that holds");
     }
 }

@@ -118,8 +118,10 @@ CASES = {
         print("bye")
     """,
     "the interpreter exits while threads open and close": """
+        def work():
+            bf.open(path)["t"][0]
         for _ in range(4):
-            threading.Thread(target=forever, args=(lambda: bf.open(path)["t"][0],), daemon=True).start()
+            threading.Thread(target=forever, args=(work,), daemon=True).start()
         time.sleep(0.1)
         print("bye")
     """,

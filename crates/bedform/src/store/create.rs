@@ -223,7 +223,8 @@ impl Store {
         Array::draft(self.shared.clone(), path.clone(), metadata, own.document, None)
     }
 
-    /// Deletes an array or group with all below it. Readers see it whole or not at all; what it
+    /// Deletes an array or group with all below it, an array after the appends that are under way.
+    /// Nobody may be writing regions of it. Readers see it whole or not at all; what it
     /// leaves on storage if the process dies is removed when its name is used again.
     ///
     /// # Errors
@@ -234,6 +235,11 @@ impl Store {
         if path.is_root() {
             return Err(Error::invalid("the root group of a store cannot be deleted"));
         }
+        // Appends that are under way end first: what they write must not land in a later array.
+        let _array_lock = match shared.documents.kind(shared, path)? {
+            Some(NodeKind::Array) => Some(shared.lock(path)?),
+            _ => None,
+        };
         let _lock = shared.lock(&ObjectPath::root())?;
         if shared.documents.kind(shared, path)?.is_none() {
             return Err(Error::new(

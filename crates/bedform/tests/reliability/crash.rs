@@ -62,7 +62,7 @@ fn explore(workload: &Workload, budget: Budget) -> Counts {
     let started = std::time::Instant::now();
     let (base, model) = workload.prepared();
     let mut counts = Counts::default();
-    for cut in 0.. {
+    for cut in (0..).step_by(effort(1, 5)) {
         let (system, progress) = cut_after(workload, &base, &model, cut);
         counts.cuts += 1;
         let story = |kind: &str, number: u64| {

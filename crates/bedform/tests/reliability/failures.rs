@@ -133,7 +133,7 @@ impl Trial<'_> {
 
 #[test]
 fn every_call_may_fail_in_every_way() {
-    let step = effort(1, 37);
+    let step = effort(1, 97);
     let counts = in_parallel(&workloads(), |workload| {
         let (base, model) = workload.prepared();
         let clean = base.fork();

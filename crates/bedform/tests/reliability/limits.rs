@@ -45,7 +45,8 @@ fn rank_is_at_most_32() {
 #[test]
 fn a_decoded_chunk_has_at_most_two_gibibytes_and_less_if_asked() {
     let limits = Limits::default();
-    for (length, is_legal) in [(1_u64 << 31, true), ((1 << 31) + 1, false), (u64::MAX >> 1, false)] {
+    for (length, is_legal) in [(1_u64 << 31, true), ((1 << 31) + 1, false), (u64::MAX >> 1, false)]
+    {
         let document = plain(&json!([length]), &json!([length]));
         assert_eq!(is_taken(&document, &limits), is_legal, "{length}");
     }
@@ -133,12 +134,16 @@ fn names_have_at_most_255_bytes_and_paths_1024() {
 #[test]
 fn an_index_has_at_most_256_mebibytes_and_less_if_asked() {
     let sharded = |chunks: u64| {
-        array(&json!([chunks]), &json!([chunks]), &json!([{
-            "name": "sharding_indexed", "configuration": {
-                "chunk_shape": [1], "codecs": ["bytes"],
-                "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-            }
-        }]))
+        array(
+            &json!([chunks]),
+            &json!([chunks]),
+            &json!([{
+                "name": "sharding_indexed", "configuration": {
+                    "chunk_shape": [1], "codecs": ["bytes"],
+                    "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+                }
+            }]),
+        )
     };
     let limits = Limits::default();
     for (chunks, is_legal) in [(1 << 24, true), ((1 << 24) + 1, false), (1 << 31, false)] {

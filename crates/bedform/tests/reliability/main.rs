@@ -10,6 +10,8 @@
     clippy::panic,
     clippy::print_stdout,
     clippy::cast_possible_truncation,
+    clippy::host_endian_bytes,
+    clippy::type_complexity,
     clippy::too_many_lines
 )]
 
@@ -26,6 +28,7 @@ mod limits;
 mod model;
 mod paths;
 mod races;
+mod regressions;
 mod roles;
 mod support;
 mod watched;

@@ -1,0 +1,148 @@
+//! Faults that were found here once, each by itself.
+
+use std::sync::Arc;
+
+use bedform::{Elements, ErrorKind, Store};
+use bedform_storage::{CallKind, Failure, MemoryStorage, SimulatedFileSystem, Storage};
+use serde_json::{Map, json};
+
+use crate::model::{
+    FILL, Operation, StoreModel, bytes, form, new_array, observe, options, read, values, whole,
+};
+use crate::support::path;
+use crate::workloads::{run, storage};
+
+fn like() -> crate::model::ArrayModel {
+    form(&[4, 4], &[2, 2], &[4, 4], "")
+}
+
+fn two_handles() -> (Store, Store) {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let first = Store::create(storage.clone(), &Map::new(), options(true)).unwrap();
+    (first, Store::open(storage, options(true)).unwrap())
+}
+
+#[test]
+fn attributes_that_are_set_during_an_append_are_kept() {
+    let (store, other) = two_handles();
+    let array = store.create_array(&path("t"), &new_array(&like())).unwrap();
+    let attributes = Map::from_iter([("units".to_owned(), json!("K"))]);
+    let meanwhile = || {
+        other.set_attributes(&path("t"), attributes.clone()).unwrap();
+        false
+    };
+    array.append(0, &[1, 4], Elements::Bytes(&bytes(&[1; 4])), &meanwhile).unwrap();
+    assert_eq!(array.attributes().unwrap(), attributes);
+    assert_eq!(other.array(&path("t")).unwrap().shape().unwrap(), [5, 4]);
+}
+
+#[test]
+fn an_array_is_deleted_after_the_append_that_is_under_way() {
+    let (store, other) = two_handles();
+    let array = store.create_array(&path("t"), &new_array(&like())).unwrap();
+    std::thread::scope(|scope| {
+        let deletion = std::cell::OnceCell::new();
+        let meanwhile = || {
+            deletion.get_or_init(|| scope.spawn(|| other.delete(&path("t"))));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(store.array(&path("t")).is_ok(), "deleted under the append");
+            false
+        };
+        array.append(0, &[1, 4], Elements::Bytes(&bytes(&[1; 4])), &meanwhile).unwrap();
+        deletion.into_inner().unwrap().join().unwrap().unwrap();
+    });
+    assert!(store.nodes().unwrap().is_empty());
+    let again = other.create_array(&path("t"), &new_array(&like())).unwrap();
+    assert_eq!(read(&again, &whole(&[4, 4])).unwrap(), [FILL; 16]);
+}
+
+#[test]
+fn a_live_draft_is_not_taken_for_what_a_crash_left() {
+    let (store, other) = two_handles();
+    let draft = store.draft_array(&path("t"), &new_array(&like())).unwrap();
+    for handle in [&other, &store] {
+        let refused = handle.draft_array(&path("t"), &new_array(&like()));
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
+    }
+    draft.write(&whole(&[4, 4]), Elements::Bytes(&bytes(&[3; 16])), &|| false).unwrap();
+    assert_eq!(draft.resize(&[5, 5]).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    store.commit_drafts(&[path("t")]).unwrap();
+    let array = other.array(&path("t")).unwrap();
+    assert_eq!(read(&array, &whole(&[4, 4])).unwrap(), [3; 16]);
+    // A draft that was given up leaves its name to others.
+    drop(store.draft_array(&path("u"), &new_array(&like())).unwrap());
+    other.create_array(&path("u"), &new_array(&like())).unwrap();
+}
+
+#[test]
+fn the_handle_of_a_draft_sees_what_others_append_after_its_commit() {
+    let (store, other) = two_handles();
+    let draft = store.draft_array(&path("t"), &new_array(&like())).unwrap();
+    store.commit_drafts(&[path("t")]).unwrap();
+    let array = other.array(&path("t")).unwrap();
+    array.append(0, &[2, 4], Elements::Bytes(&bytes(&[1; 8])), &|| false).unwrap();
+    assert_eq!(draft.shape().unwrap(), [6, 4]);
+}
+
+fn filled(system: &SimulatedFileSystem) -> StoreModel {
+    let filled = Operation::Drafts { arrays: vec![("t", like())], seed: 4 };
+    run(&storage(system), None, std::slice::from_ref(&filled)).before.unwrap()
+}
+
+#[test]
+fn an_append_that_says_it_failed_has_appended_nothing() {
+    let base = SimulatedFileSystem::new();
+    let model = filled(&base);
+    let append = Operation::Append { parts: vec![("t".to_owned(), 0, 1)], seed: 5 };
+    let calls = {
+        let clean = base.fork();
+        run(&storage(&clean), Some(model.clone()), std::slice::from_ref(&append));
+        clean.count(CallKind::Open)
+    };
+    for k in 0..calls {
+        let system = base.fork();
+        system.fail_at(CallKind::Open, k, Failure::Error(5));
+        let progress = run(&storage(&system), Some(model.clone()), std::slice::from_ref(&append));
+        system.heal();
+        let found = observe(storage(&system), &model).unwrap().unwrap();
+        let is_error = progress.error.is_some();
+        assert_eq!(found["t"].shape[0], if is_error { 4 } else { 5 }, "open {k}");
+    }
+}
+
+#[test]
+fn a_deletion_that_nobody_synced_does_not_come_back_after_growth() {
+    let base = SimulatedFileSystem::new();
+    filled(&base);
+    let store = Store::open(storage(&base), options(true)).unwrap();
+    let array = store.array(&path("t")).unwrap();
+    for k in 0..12 {
+        let system = base.fork();
+        let store = Store::open(storage(&system), options(true)).unwrap();
+        system.fail_at(CallKind::Unlink, k, Failure::ErrorAfter(5));
+        let array = store.array(&path("t")).unwrap();
+        if array.resize(&[0, 4]).is_ok() && array.resize(&[4, 4]).is_ok() {
+            for image in system.crash_images(k, 20) {
+                let found = observe(storage(&image), &StoreModel::new()).unwrap().unwrap();
+                assert_eq!(found["t"].values, [FILL; 16], "unlink {k}");
+            }
+        }
+    }
+    assert_eq!(read(&array, &whole(&[4, 4])).unwrap(), values(4, 16));
+}
+
+#[test]
+fn texts_that_could_not_be_read_back_are_not_written() {
+    let (store, _) = two_handles();
+    let description = json!({
+        "shape": [2], "dtype": "string", "chunks": [2], "shards": [2], "codecs": ["zstd"],
+        "fill_value": "",
+    });
+    let new = bedform::NewArray::from_json(&description, &bedform_format::Limits::default());
+    let array = store.create_array(&path("t"), &new.unwrap()).unwrap();
+    let long = "x".repeat(40 << 20);
+    let write = |texts: &[&str]| array.write(&whole(&[2]), Elements::Text(texts), &|| false);
+    assert!(write(&[&long, "short"]).is_ok());
+    assert!(write(&[&long, &long]).is_err());
+    assert_eq!(array.read_text(&whole(&[2]), &|| false).unwrap()[1], "short");
+}
