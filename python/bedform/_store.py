@@ -181,6 +181,8 @@ class Group:
     @property
     def attributes(self) -> dict[str, Any]:
         """The attributes, as storage has them now. A copy: assign to change them."""
+        if self._is_array():
+            return {}
         text = engine_call(self._store._inner.group_attributes)(self._path)
         loaded: dict[str, Any] = _json.load(text)
         return loaded
@@ -198,8 +200,17 @@ class Group:
     def _join(self, name: str) -> str:
         return f"{self._path}/{name}" if self._path else name
 
+    def _is_array(self) -> bool:
+        """True for a store whose root is a single array, not a group."""
+        return not self._path and engine_call(self._store._inner.kind)("") == "array"
+
     def arrays(self) -> dict[str, Array]:
-        """Every array below the group, by its path from here."""
+        """Every array below the group, by its path from here.
+
+        A store that is a single array has it under the empty name.
+        """
+        if self._is_array():
+            return {"": self._store.array("")}
         return {
             name: self._store.array(path) for path, name, kind in self._below() if kind == "array"
         }

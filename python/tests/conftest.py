@@ -15,7 +15,7 @@ from support import ENVIRONMENT
 from bedform.cli import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 # How long property tests search: BEDFORM_TESTS is "default", "ci" or "nightly"; the Rust ones obey
 # it too. A shared machine pauses, so no example has a deadline.
@@ -39,6 +39,17 @@ def pytest_configure(config: pytest.Config) -> None:
     """Name the markers of the tests that are borrowed from xarray."""
     for marker in ("flaky", "network", "asyncio", "skip_if_param", "skip_with_dask_array"):
         config.addinivalue_line("markers", f"{marker}: of xarray's tests")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_trace_in_the_home_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Profiles and chunk maps of the tests are kept in a directory of theirs."""
+    kept = tmp_path_factory.mktemp("kept")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(kept / "cache"))
+        patch.setenv("XDG_DATA_HOME", str(kept / "data"))
+        patch.delenv("BEDFORM_PROFILES", raising=False)
+        yield
 
 
 @pytest.fixture

@@ -658,3 +658,12 @@ def test_explain_says_what_a_read_then_does(store: bedform.Store) -> None:
     assert plan["chunks_never_written"] == 0
     assert plan["result_bytes"] == 9 * 8
     assert plan["bytes"] >= plan["index_bytes"] > 0
+
+
+def test_a_store_that_is_a_single_array_has_it_under_the_empty_name(tmp_path: Path) -> None:
+    whole = zarr.create_array(tmp_path / "alone.zarr", shape=(4,), dtype="i4", chunks=(2,))
+    whole[:] = [1, 2, 3, 4]
+    alone = bedform.open(tmp_path / "alone.zarr")
+    assert list(alone.arrays()) == [""]
+    assert alone[""][1:3].tolist() == [2, 3]
+    assert alone.attributes == {}

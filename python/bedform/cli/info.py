@@ -71,6 +71,10 @@ def _show(key: str, value: Any) -> str:
         return "-"
     if key in ("shape", "chunks", "shards") and isinstance(value, (list, tuple)):
         return format_shape(value)
+    if key == "codecs" and isinstance(value, list):
+        # What every array has goes without saying; settings are in --json.
+        names = [codec["name"] for codec in value if codec["name"] != "bytes"]
+        return ", ".join(names) or "none"
     if key.endswith("bytes") and isinstance(value, int):
         return format_bytes(value)
     if isinstance(value, (list, tuple)):
