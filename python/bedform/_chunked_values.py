@@ -39,7 +39,7 @@ class Target:
 
     def __reduce__(self) -> tuple[Any, ...]:
         store = self._array._store
-        options = json.dumps(store._options)
+        options = json.dumps(store._options, sort_keys=True)
         return (_reopen_target, (store.store_path, options, self._array.path, self._kind))
 
 

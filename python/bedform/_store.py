@@ -276,7 +276,7 @@ class Group:
         shape
             Elements along each axis; 0 along an axis that will be appended to.
         dtype
-            A fixed-size number, bool or complex type, or ``str``.
+            A fixed-size number, bool or complex type, ``str``, or bytes of fixed length (``S``).
         dims
             Names of the axes.
         layout
@@ -479,7 +479,7 @@ def _zarr_name(kind: np.dtype[Any]) -> Any:
     if kind.kind in "biufc":
         return _ZARR_NAMES.get(kind.name, kind.name)
     raise InvalidArgumentError(
-        f"arrays of {kind} are not supported; use a number, bool, complex or str"
+        f"arrays of {kind} are not supported; use a number, bool, complex, str or S"
     )
 
 

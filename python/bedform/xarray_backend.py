@@ -22,17 +22,16 @@ from xarray.core.utils import FrozenDict
 import bedform as bf
 from bedform import _selection
 from bedform._errors import NotFoundError
-from bedform._store import CACHE
+from bedform._store import CACHE, Group
 from bedform._zarr_encoding import ZarrView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import numpy as np
     from xarray import Dataset, DataTree
 
     from bedform._array import AnyArray, Array
-    from bedform._store import Group
 
 # What our own stores have near their beginning.
 _OURS = re.compile(rb'"consolidated_metadata"\s*:\s*\{\s*"bedform"\s*:')
@@ -75,8 +74,17 @@ class BedformArray(BackendArray):
 class BedformDataStore(AbstractDataStore):
     """A group of an opened store, with its arrays as raw variables."""
 
-    def __init__(self, group: Group, *, use_fill_value_as_mask: bool | None = None) -> None:
-        self._group = group
+    def __init__(
+        self,
+        group: Group,
+        *,
+        use_fill_value_as_mask: bool | None = None,
+        drop_variables: str | Iterable[str] | None = None,
+    ) -> None:
+        # Also what stands for the group of a foreign file.
+        self._group: Any = group
+        dropped = [drop_variables] if isinstance(drop_variables, str) else drop_variables
+        self._dropped = frozenset(dropped or ())
         self._use_fill_value_as_mask = use_fill_value_as_mask
 
     def close(self, **_: Any) -> None:
@@ -84,8 +92,16 @@ class BedformDataStore(AbstractDataStore):
 
     def get_variables(self) -> Mapping[str, Variable]:
         """Every array of the group itself."""
-        arrays = self._group.arrays().items()
-        return FrozenDict({name: self.open_variable(a) for name, a in arrays if "/" not in name})
+        return FrozenDict({name: self.open_variable(a) for name, a in self._arrays()})
+
+    def _arrays(self) -> Iterator[tuple[str, Array]]:
+        """What is dropped, or lies in groups below, is not opened: it may be of unknown types."""
+        if not isinstance(self._group, Group):
+            yield from ((n, a) for n, a in self._group.arrays().items() if "/" not in n)
+            return
+        for _, name, kind in self._group._below():
+            if kind == "array" and "/" not in name and name not in self._dropped:
+                yield name, self._group[name]
 
     def open_variable(self, array: Array) -> Variable:
         """One array, not decoded, not read."""
@@ -201,7 +217,9 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         store = bf.open(filename_or_obj, cache=cache, freshness=freshness, threads=threads)
         return _decoded(
             BedformDataStore(
-                _group_of(store, group), use_fill_value_as_mask=use_zarr_fill_value_as_mask
+                _group_of(store, group),
+                use_fill_value_as_mask=use_zarr_fill_value_as_mask,
+                drop_variables=drop_variables,
             ),
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,

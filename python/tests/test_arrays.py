@@ -120,13 +120,21 @@ def test_numbers_that_the_type_cannot_hold_are_refused_as_numpy_refuses_them(
             array[...] = value
 
 
-@pytest.mark.parametrize("dtype", ["M8[ns]", "m8[s]", "V8", [("a", "i4")], "longdouble"])
+@pytest.mark.parametrize("dtype", ["M8[ns]", "m8[s]", "V8", [("a", "i4")], "longdouble", "S0"])
 def test_types_that_stores_lack_are_refused_with_the_types_that_they_have(
     store: bedform.Store, dtype: Any
 ) -> None:
     with pytest.raises(bedform.InvalidArgumentError, match="not supported"):
         store.create_array("a", (3,), dtype)
     assert "a" not in store
+
+
+def test_bytes_of_fixed_length_are_what_zarr_python_reads(store: bedform.Store) -> None:
+    zarr = pytest.importorskip("zarr")
+    array = store.create_array("a", (3,), "S4", fill_value=b"none")
+    array[:2] = np.array([b"ab", b"c"])
+    assert array[...].tolist() == [b"ab", b"c", b"none"]
+    assert zarr.open_array(store.store_path, path="a")[...].tolist() == array[...].tolist()
 
 
 # Text ---------------------------------------------------------------------------------------------

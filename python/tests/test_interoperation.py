@@ -576,6 +576,17 @@ def test_their_writes_into_our_store_leave_the_rest_ours(tmp_path: Path) -> None
     assert_same(again["a"][...], np.concatenate([values, values[:3]]))
 
 
+@pytest.mark.parametrize("values", [["a", "äö", "", "bcde"], [b"a", b"bc", b"", b"defg"]])
+def test_text_of_fixed_length_is_read(tmp_path: Path, values: list[Any]) -> None:
+    expected = np.array(values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.create_group(tmp_path / "z.zarr").create_array("a", data=expected, chunks=(3,))
+    array = bedform.open(tmp_path / "z.zarr")["a"]
+    assert array.dtype == expected.dtype
+    assert array[...].tolist() == values
+
+
 # What is refused ----------------------------------------------------------------------------------
 
 

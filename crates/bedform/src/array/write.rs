@@ -276,7 +276,8 @@ pub fn append_with(
     let mut grown = Vec::with_capacity(parts.len());
     for (Growth { array, .. }, shape) in parts.iter().zip(&shapes) {
         // Attributes may have changed meanwhile, the shape not.
-        grown.push((&array.path, array.with_shape(&*array.reload()?, shape)?));
+        let state = array.reload()?;
+        grown.push((&array.path, array.with_shape(&state, shape)?));
     }
     let changes: Vec<(&ObjectPath, &ArrayState)> =
         grown.iter().map(|(path, state)| (*path, state)).collect();
