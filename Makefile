@@ -53,8 +53,8 @@ test-style: $(STAMPS)/build ## Check formatting, lints, types, licences
 	@$(STEP) "cargo doc" -- env RUSTDOCFLAGS="-D warnings" \
 		$(CARGO) doc --release --workspace --no-deps --quiet
 	@$(STEP) "licences" -- $(BIN)/python tools/licences.py
-	@$(STEP) "ruff check" -- $(BIN)/ruff check --config python/pyproject.toml python tools
-	@$(STEP) "ruff format" -- $(BIN)/ruff format --check --config python/pyproject.toml python tools
+	@$(STEP) "ruff check" -- $(BIN)/ruff check python tools benchmarks
+	@$(STEP) "ruff format" -- $(BIN)/ruff format --check python tools benchmarks
 	@cd python && $(BIN)/python ../tools/step.py "mypy --strict" -- $(BIN)/mypy
 
 .PHONY: test-rust

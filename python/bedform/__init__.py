@@ -32,6 +32,7 @@ from bedform._foreign_store import ForeignArray, ForeignStore, NativeReadWarning
 from bedform._internal import __version__
 from bedform._layout import Regular
 from bedform._store import Group, Store, create, open  # noqa: A004 - the name users expect
+from bedform._write_dataset import write_dataset
 
 __all__ = [
     "Advice",
@@ -64,4 +65,5 @@ __all__ = [
     "convert",
     "create",
     "open",
+    "write_dataset",
 ]

@@ -73,7 +73,7 @@ class Profile:
 
 
 class Advice:
-    """The layout that costs least for the reads expected, and the table of what it was compared with."""
+    """The layout that costs least for the reads expected, and what it was compared with."""
 
     def __init__(self, facts: dict[str, Any], text: str) -> None:
         self._facts, self._text = facts, text
@@ -190,7 +190,9 @@ def advise(
     """
     lengths = [int(length) for length in shape]
     kind = np.dtype(dtype)
-    question = _question(lengths, kind.itemsize if kind != object else 16, dims, reads, append_length)
+    question = _question(
+        lengths, 16 if kind.hasobject else kind.itemsize, dims, reads, append_length
+    )
     if selections is not None:
         question["selections"] = [
             [1.0, [_priced(axis) for axis in _selection.basic(key, tuple(lengths)).engine[1]]]
@@ -218,9 +220,7 @@ def _question(
         raise InvalidArgumentError(f"{len(names)} names for {len(lengths)} axes")
     question: dict[str, Any] = {"shape": lengths, "item_size": item_size, "dims": names}
     if reads:
-        question["reads"] = [
-            [_axes(axes, names), float(weight)] for axes, weight in reads.items()
-        ]
+        question["reads"] = [[_axes(axes, names), float(weight)] for axes, weight in reads.items()]
     growing = [axis for axis, length in enumerate(lengths) if length == 0]
     if growing:
         question["append"] = {"axis": growing[0], "length": append_length or 1}
@@ -245,9 +245,7 @@ def _ask(question: dict[str, Any], profile: Any) -> Advice:
         profile = Profile.default()
     elif not isinstance(profile, Profile):
         profile = Profile.for_path(profile) or Profile.default()
-    facts, text = engine_call(_internal.advise)(
-        json.dumps(question), json.dumps(profile.to_dict())
-    )
+    facts, text = engine_call(_internal.advise)(json.dumps(question), json.dumps(profile.to_dict()))
     return Advice(json.loads(facts), text)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,7 +14,7 @@ from bedform._errors import InvalidArgumentError, ReadOnlyError, engine_call
 from bedform._explanation import Explanation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bedform import _internal
     from bedform._store import Store
@@ -31,6 +31,8 @@ class BasicReads:
     path: str
 
     def __init__(self) -> None:
+        # The last read: its selection, its counts, its seconds.
+        self._last: tuple[Any, tuple[int, ...], float] | None = None
         self.oindex = OrthogonalIndex(self)
         self.vindex = PointIndex(self)
 
@@ -47,7 +49,7 @@ class BasicReads:
     def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
         raise NotImplementedError
 
-    def _set(self, selected: _selection.Selected, value: Any) -> None:
+    def _set(self, selected: _selection.Selected, value: Any) -> None:  # noqa: ARG002
         raise ReadOnlyError(f"{self.path} is only read; convert the file to write to it")
 
     @property
@@ -108,9 +110,19 @@ class BasicReads:
         self._fill(selected, buffer)
         if out is not None:
             return out
-        if selected.result == () and scalar:
+        if selected.scalar and scalar:
             return buffer.reshape(())[()]
         return buffer.reshape(selected.result)
+
+    def _measured(self, selected: _selection.Selected) -> dict[str, Any]:
+        """What the last read did, if it was of this selection."""
+        # As text: arrays of positions have no equality of their own.
+        if self._last is None or repr(self._last[0]) != repr(selected.engine):
+            return {}
+        _, counts, seconds = self._last
+        names = ("objects", "requests", "bytes", "chunks", "waits")
+        measured = {f"measured_{name}": count for name, count in zip(names, counts, strict=True)}
+        return measured | {"measured_seconds": seconds}
 
     def _check_out(self, selected: _selection.Selected, out: AnyArray) -> None:
         if out.dtype != self.dtype or out.shape != selected.result:
@@ -125,18 +137,19 @@ class BasicReads:
 class Array(BasicReads):
     """An N-dimensional variable of a store; ``store["name"]`` gives it.
 
-    ``[]`` is NumPy's basic indexing, ``.oindex`` takes one list per axis, ``.vindex`` points. Values
-    are raw: decoding by conventions is xarray's. Reading releases the interpreter's lock; one array
-    may be used by many threads. Arrays pickle if their store does.
+    ``[]`` is NumPy's basic indexing, ``.oindex`` takes one list per axis, ``.vindex`` points.
+    Values are raw: decoding by conventions is xarray's. Reading releases the interpreter's lock;
+    one array may be used by many threads. Arrays pickle as their stores do.
     """
 
     def __init__(self, store: Store, inner: _internal.Array) -> None:
         self._store = store
         self._inner = inner
         self.path = inner.path
+        self._read = engine_call(inner.read)
         self._facts: dict[str, Any] = _json.load(engine_call(inner.describe)())
         self._dtype = np.dtype(self._facts["numpy"])
-        self._text = self._dtype == object
+        self._text = self._dtype.hasobject
         super().__init__()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -157,7 +170,7 @@ class Array(BasicReads):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the elements; ``object`` (of ``str``) for text."""
-        return self._dtype
+        return cast("np.dtype[Any]", self._dtype)
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -204,6 +217,10 @@ class Array(BasicReads):
         facts["bytes"] = self.size * (self._dtype.itemsize if not self._text else 0)
         return facts
 
+    def document(self) -> dict[str, Any]:
+        """The metadata document: of Zarr v3 ``zarr.json``, of v2 ``.zarray``."""
+        return cast("dict[str, Any]", _json.load(engine_call(self._inner.document)()))
+
     def __repr__(self) -> str:
         return f"<bedform.Array {self.path!r} {self.shape} {self._facts['dtype']}>"
 
@@ -218,13 +235,16 @@ class Array(BasicReads):
 
     def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
         # A view as bytes: the buffer protocol does not know every type.
-        engine_call(self._inner.read)(selected.engine, buffer.reshape(-1).view(np.uint8))
+        target = buffer.reshape(-1).view(np.uint8)
+        began = time.perf_counter()
+        counts = self._read(selected.engine, target)
+        self._last = (selected.engine, counts, time.perf_counter() - began)
 
     def _get_text(
         self, selected: _selection.Selected, out: AnyArray | None, *, scalar: bool
     ) -> Any:
         texts = engine_call(self._inner.read_text)(selected.engine)
-        if selected.result == () and scalar and out is None:
+        if selected.scalar and scalar and out is None:
             return texts[0]
         values = np.empty(len(texts), dtype=object)
         values[:] = texts
@@ -237,6 +257,9 @@ class Array(BasicReads):
     def explain(self, selection: Any = ...) -> Explanation:
         """The plan of a read: what would be fetched, at what price. Reads no chunk.
 
+        If the array's last read was of this selection, what it did and took stands beside the
+        prediction.
+
         Examples
         --------
         >>> import bedform as bf, numpy as np, tempfile
@@ -246,7 +269,8 @@ class Array(BasicReads):
         1
         """
         selected = _selection.basic(selection, self.shape)
-        return Explanation(_json.load(engine_call(self._inner.explain)(selected.engine)))
+        plan: dict[str, Any] = _json.load(engine_call(self._inner.explain)(selected.engine))
+        return Explanation(plan | self._measured(selected))
 
     # Writing --------------------------------------------------------------------------------------
 
@@ -254,19 +278,42 @@ class Array(BasicReads):
         self._set(_selection.basic(key, self.shape), value)
 
     def _set(self, selected: _selection.Selected, value: Any) -> None:
-        data = np.broadcast_to(self._converted(value), selected.result)
+        data = self._converted(value)
+        # As in NumPy, leading axes of length 1 are dropped where there are too many.
+        extra = data.shape[: max(0, data.ndim - len(selected.result))]
+        if set(extra) == {1}:
+            data = data.reshape(data.shape[len(extra) :])
+        try:
+            data = np.broadcast_to(data, selected.result)
+        except ValueError:
+            raise InvalidArgumentError(
+                f"{self.path}: values of shape {data.shape} cannot be broadcast to the "
+                f"selection {selected.result}"
+            ) from None
         engine_call(self._inner.write)(selected.engine, self._elements(data))
 
     def _converted(self, value: Any) -> AnyArray:
         """``value`` as elements of this array; only conversions that NumPy's assignment makes."""
-        data = np.asarray(value)
+        try:
+            data = np.asarray(value)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{self.path} holds {self._dtype}: {error}") from None
         if self._text:
             return data.astype(object)
-        if data.dtype.kind in "OSU" and data.size:
+        # Plain objects whose type NumPy only guesses are converted below, or refused by it.
+        plain = not hasattr(value, "dtype")
+        refused = ("SU" if plain else "OSUT").replace(self._dtype.kind, "")
+        if data.size and refused and data.dtype.kind in refused:
             raise InvalidArgumentError(f"{self.path} holds {self._dtype}, not {data.dtype}")
         if data.dtype.kind == "c" and self._dtype.kind != "c":
-            raise InvalidArgumentError(f"{self.path} holds {self._dtype}: the imaginary part is lost")
-        return data.astype(self._dtype, copy=False)
+            raise InvalidArgumentError(
+                f"{self.path} holds {self._dtype}: the imaginary part is lost"
+            )
+        try:
+            # From the value itself: a list of large integers is one of floats to NumPy.
+            return np.asarray(value if plain else data, dtype=self._dtype)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"{self.path} holds {self._dtype}: {error}") from None
 
     def _elements(self, data: AnyArray) -> Any:
         if self._text:
@@ -284,7 +331,9 @@ class Array(BasicReads):
             The other axes do not fit.
         """
         data = self._converted(values)
-        part = (self._inner, axis % max(self.ndim, 1), list(data.shape), self._elements(data))
+        if not -self.ndim <= axis < self.ndim:
+            raise InvalidArgumentError(f"{self.path} has {self.ndim} axes, none is {axis}")
+        part = (self._inner, axis % self.ndim, list(data.shape), self._elements(data))
         return engine_call(self._store._inner.append)([part])[0]
 
     def resize(self, shape: Sequence[int]) -> None:

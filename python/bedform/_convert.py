@@ -441,8 +441,8 @@ def _create_groups(store: Any, opened: Any) -> None:
 def _create(store: Any, source: Any, array: ArrayPlan) -> Any:
     layout: Any = "auto"
     if array.chunks is not None:
-        order = {"order": array.order} if array.order else {}
-        layout = bf.Regular(chunks=array.chunks, shards=array.shards, **order)
+        order: Any = array.order or "row-major"
+        layout = bf.Regular(chunks=array.chunks, shards=array.shards, order=order)
     return store.create_array(
         array.name,
         shape=array.shape,

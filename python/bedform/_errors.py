@@ -1,8 +1,8 @@
 """Errors by what a caller can do about them.
 
 Each class is also the builtin exception that Python users expect in its place, so that
-``except KeyError`` around ``store["t"]`` works. ``error.kind`` is the engine's name for it, the same
-in Rust and C.
+``except KeyError`` around ``store["t"]`` works. ``error.kind`` is the engine's name for it, the
+same in Rust and C.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The library of the format is asked once where the bytes of every variable lie; the answer, a chunk
 map, is kept in the user's cache directory and used again for as long as the file is the same. The
-bytes are fetched and decoded by the engine. What only the library can read goes through it, and that
-is said once per file.
+bytes are fetched and decoded by the engine. What only the library can read goes through it, and
+that is said once per file.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,8 +35,7 @@ from bedform._foreign_names import ForeignFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from typing_extensions import Self
+    from typing import Self
 
 #: Chunk maps kept, and the bytes that one may have to be kept.
 _MAPS_MAX: Final = 512
@@ -163,9 +163,10 @@ class ForeignStore:
 
     def _group(self, path: str) -> dict[str, Any]:
         try:
-            return self._groups[path.strip("/")]
+            found: dict[str, Any] = self._groups[path.strip("/")]
         except KeyError:
             raise NotFoundError(f"no group {path!r} in {self._shown}") from None
+        return found
 
     def dimensions(self, path: str = "") -> dict[str, int]:
         """The dimensions that a group defines, with their lengths."""
@@ -174,6 +175,11 @@ class ForeignStore:
     def unlimited_dimensions(self, path: str = "") -> set[str]:
         """The dimensions of a group that can grow."""
         return _foreign_encoding.unlimited_dimensions(self._group(path), self.style)
+
+    @property
+    def unlimited_dims(self) -> set[str]:
+        """The dimensions of the root group that can grow."""
+        return self.unlimited_dimensions()
 
     def refused(self) -> dict[str, str]:
         """Members that are not shown because they name another file, and why."""
@@ -198,8 +204,10 @@ class ForeignStore:
     def __contains__(self, path: object) -> bool:
         return path in self._arrays or path in self._groups
 
-    def __getitem__(self, path: str) -> ForeignArray:
+    def __getitem__(self, path: str) -> Any:
         path = path.strip("/")
+        if path in self._groups and path:
+            return ForeignGroup(self, path)
         if path not in self._arrays:
             if path in self.refused():
                 raise NotFoundError(f"{self._shown}: {path!r} is not read: {self.refused()[path]}")
@@ -247,6 +255,38 @@ class ForeignStore:
         return f"<bedform.ForeignStore {self._shown!r} {self.format}>"
 
 
+class ForeignGroup:
+    """A group of a foreign file."""
+
+    def __init__(self, store: ForeignStore, path: str) -> None:
+        self._store, self.path = store, path
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of the group."""
+        return self._store.group_attributes(self.path)
+
+    @property
+    def unlimited_dims(self) -> set[str]:
+        """The dimensions that the group defines and that can grow."""
+        return self._store.unlimited_dimensions(self.path)
+
+    def arrays(self) -> dict[str, ForeignArray]:
+        """Every variable below the group, by its path from here."""
+        prefix = f"{self.path}/"
+        return {
+            path.removeprefix(prefix): array
+            for path, array in self._store.arrays().items()
+            if path.startswith(prefix)
+        }
+
+    def __getitem__(self, name: str) -> Any:
+        return self._store[f"{self.path}/{name}"]
+
+    def __repr__(self) -> str:
+        return f"<bedform.ForeignGroup {self.path!r} of {self._store.store_path!r}>"
+
+
 class ForeignArray(BasicReads):
     """A variable of a foreign file: the calls of :class:`bedform.Array` that read.
 
@@ -286,7 +326,9 @@ class ForeignArray(BasicReads):
     def dims(self) -> tuple[str, ...]:
         """The names of the axes."""
         group = self.path.rpartition("/")[0]
-        names = _foreign_encoding.dimension_names(self._store._description, group, self._store.style)
+        names = _foreign_encoding.dimension_names(
+            self._store._description, group, self._store.style
+        )
         return tuple(names[self.path])
 
     @property
@@ -347,7 +389,9 @@ class ForeignArray(BasicReads):
         assert self._inner is not None  # noqa: S101 - native variables do not come here
         target = buffer.reshape(-1).view(np.uint8)
         try:
-            engine_call(self._inner.read)(selected.engine, target)
+            began = time.perf_counter()
+            counts = engine_call(self._inner.read)(selected.engine, target)
+            self._last = (selected.engine, counts, time.perf_counter() - began)
         except ConflictError:
             if self._store._options["freshness"] != "read":
                 raise
@@ -385,7 +429,7 @@ class ForeignArray(BasicReads):
         if out is not None:
             out[...] = values
             return out
-        return values[()] if selected.result == () and scalar else values
+        return values[()] if selected.scalar and scalar else values
 
     def explain(self, selection: Any = ...) -> Any:
         """The plan of a read: what would be fetched, at what price. Reads nothing."""
@@ -394,7 +438,8 @@ class ForeignArray(BasicReads):
         if self._inner is None:
             return Explanation({"array": self.path, "native": self._native})
         selected = _selection.basic(selection, self.shape)
-        return Explanation(json.loads(engine_call(self._inner.explain)(selected.engine)))
+        plan: dict[str, Any] = json.loads(engine_call(self._inner.explain)(selected.engine))
+        return Explanation(plan | self._measured(selected))
 
     def _pieces(self) -> Iterator[Any]:
         """Keys that cover the variable, each about 64 MiB."""
@@ -410,5 +455,5 @@ class ForeignArray(BasicReads):
         return f"<bedform.ForeignArray {self.path!r} {self.shape} {self.dtype}>"
 
 
-def _reopen(store: ForeignStore, path: str) -> ForeignArray:
+def _reopen(store: ForeignStore, path: str) -> Any:
     return store[path]

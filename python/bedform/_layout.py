@@ -20,8 +20,8 @@ class Regular:
     chunks
         Elements of a chunk along each axis: what is decoded as a whole.
     shards
-        Elements of a shard along each axis, a multiple of the chunk's: the object that is written as
-        a whole. Without it a shard holds as many chunks as make about 64 MiB.
+        Elements of a shard along each axis, a multiple of the chunk's: the object that is written
+        as a whole. Without it a shard holds as many chunks as make about 64 MiB.
     order
         How the chunks of a shard follow each other.
 
@@ -40,7 +40,7 @@ SHARD_BYTES = 64 << 20
 
 
 def default_shards(shape: Sequence[int], chunks: Sequence[int], item_size: int) -> tuple[int, ...]:
-    """Shards of about 64 MiB for chunks that come without: grown from the last axis to the first."""
+    """Shards of about 64 MiB for chunks that come without: grown from the last axis on."""
     shards = [max(1, int(chunk)) for chunk in chunks]
     size = item_size
     for chunk in shards:

@@ -24,12 +24,19 @@ class Selected:
     engine: tuple[Any, ...]
     shape: tuple[int, ...]
     result: tuple[int, ...]
+    # A single element comes as a scalar; with an ellipsis, as an array without axes.
+    scalar: bool
 
 
 def _range(entry: slice, size: int) -> tuple[int, int, int]:
     start, stop, step = entry.indices(size)
     count = len(range(start, stop, step))
     return (start if count else 0, step, count)
+
+
+def _is_scalar(key: Any, result: list[int] | tuple[int, ...]) -> bool:
+    entries = key if isinstance(key, tuple) else (key,)
+    return not result and not any(entry is Ellipsis for entry in entries)
 
 
 def _index(entry: Any, axis: int, size: int) -> int:
@@ -65,7 +72,7 @@ def _expanded(key: Any, rank: int) -> list[Any]:
 
 
 def basic(key: Any, shape: tuple[int, ...]) -> Selected:
-    """What ``array[key]`` selects by NumPy's basic indexing: integers, slices, ``...``, ``None``."""
+    """What ``array[key]`` selects by basic indexing: integers, slices, ``...``, ``None``."""
     axes: list[Axis] = []
     filled: list[int] = []
     result: list[int] = []
@@ -86,7 +93,8 @@ def basic(key: Any, shape: tuple[int, ...]) -> Selected:
             )
         axes.append(chosen)
         filled.append(chosen[2])
-    return Selected(("orthogonal", axes), tuple(filled), tuple(result))
+    scalar = _is_scalar(key, result)
+    return Selected(("orthogonal", axes), tuple(filled), tuple(result), scalar)
 
 
 def _positions(entry: Any, axis: int, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -101,13 +109,14 @@ def _positions(entry: Any, axis: int, size: int) -> np.ndarray[Any, np.dtype[np.
         values = values.astype(np.int64)
     if values.dtype.kind not in "iu":
         raise IndexError(f"indices of axis {axis} must be integers or booleans")
-    values = values.astype(np.int64)
+    # Before the conversion: large unsigned numbers would come out of it as negative ones.
     wrong = (values < -size) | (values >= size)
     if wrong.any():
         raise OutOfBoundsError(
             f"index {values[wrong].flat[0]} is out of bounds for axis {axis} of size {size}"
         )
-    return np.ascontiguousarray(np.where(values < 0, values + size, values))
+    values = values.astype(np.int64)
+    return np.asarray(np.where(values < 0, values + size, values))
 
 
 def orthogonal(key: Any, shape: tuple[int, ...]) -> Selected:
@@ -133,7 +142,8 @@ def orthogonal(key: Any, shape: tuple[int, ...]) -> Selected:
             result.append(count)
         axes.append(chosen)
         filled.append(count)
-    return Selected(("orthogonal", axes), tuple(filled), tuple(result))
+    scalar = _is_scalar(key, result)
+    return Selected(("orthogonal", axes), tuple(filled), tuple(result), scalar)
 
 
 def points(key: Any, shape: tuple[int, ...]) -> Selected:
@@ -164,22 +174,22 @@ def points(key: Any, shape: tuple[int, ...]) -> Selected:
             values = np.asarray(ranges[axis], dtype=np.int64)
             values = values.reshape([-1 if at == place else 1 for at in range(len(result))])
         else:
-            values = located[axis].reshape(
-                located[axis].shape + (1,) * len(slices)
-            )
+            values = located[axis].reshape(located[axis].shape + (1,) * len(slices))
         lists.append(np.broadcast_to(values, result).reshape(-1).astype(np.int64))
     count = int(np.prod(result, dtype=np.int64))
-    return Selected(("points", lists, count), (count,), result)
+    return Selected(("points", lists, count), (count,), result, _is_scalar(key, result))
 
 
 def taken(whole: np.ndarray[Any, Any], selected: Selected) -> np.ndarray[Any, Any]:
     """What a selection takes of an array in memory."""
     kind, parts = selected.engine[:2]
     if kind == "points":
-        return whole[tuple(parts)].reshape(selected.result)
+        return np.asarray(whole[tuple(parts)]).reshape(selected.result)
     lists = [
         start + step * np.arange(count) if isinstance(part, tuple) else part
         for part in parts
         for start, step, count in [part if isinstance(part, tuple) else (0, 1, 0)]
     ]
-    return whole[np.ix_(*lists)].reshape(selected.result) if lists else whole.reshape(selected.result)
+    return (
+        whole[np.ix_(*lists)].reshape(selected.result) if lists else whole.reshape(selected.result)
+    )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,9 +25,8 @@ from bedform._layout import Regular, default_shards
 from bedform._text import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from typing_extensions import Self
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Self
 
 Freshness = Literal["read", "open", "never"]
 Durability = Literal["disk", "process"]
@@ -123,7 +122,9 @@ def open(  # noqa: A001 - the name users expect
     """
     where = os.fspath(path)
     if mode not in ("r", "r+"):
-        raise InvalidArgumentError(f"mode must be 'r' or 'r+', not {mode!r}; bf.create makes stores")
+        raise InvalidArgumentError(
+            f"mode must be 'r' or 'r+', not {mode!r}; bf.create makes stores"
+        )
     _check_local(where)
     if not Path(where).exists():
         raise NotFoundError(f"{where}: no such file or store; check the path")
@@ -228,7 +229,7 @@ class Group:
         if kind == "group" and path:
             return Group(self._store, path)
         known = ", ".join(sorted(self)) or "nothing"
-        raise NotFoundError(f"no array or group {name!r} in {self}: it has {known}")
+        raise NotFoundError(f"no array or group {name!r} in {self._where()}: it has {known}")
 
     def __delitem__(self, name: str) -> None:
         engine_call(self._store._inner.delete)(self._join(name))
@@ -295,7 +296,16 @@ class Group:
         (0, 90, 180)
         """
         description = self._describe(
-            shape, dtype, dims, layout, reads, codecs, fill_value, attributes, append_length, profile
+            shape,
+            dtype,
+            dims,
+            layout,
+            reads,
+            codecs,
+            fill_value,
+            attributes,
+            append_length,
+            profile,
         )
         description["checksum"] = checksum
         return self._create(name, description, draft=False)
@@ -341,8 +351,12 @@ class Group:
             "attributes": json.loads(_json.dump_attributes(attributes)),
         }
 
+    def _where(self) -> str:
+        root = self._store.store_path
+        return f"{root}/{self._path}" if self._path else root
+
     def __repr__(self) -> str:
-        return f"<bedform.Group {self._path!r} of {self._store._path}>"
+        return f"<bedform.Group {self._path!r} of {self._store.store_path}>"
 
 
 class Store(Group):
@@ -424,16 +438,16 @@ class Store(Group):
             "arrays": {name: array.info() for name, array in self.arrays().items()},
         }
 
-    def verify(self, progress: Callable[[str, int, int], None] | None = None) -> list[str]:
+    def verify(self, progress: Callable[[int, int], object] | None = None) -> list[str]:
         """Read everything that is stored, and give one line per damaged object or chunk.
 
-        ``progress`` is called with the path of an array, its number and how many there are.
+        ``progress`` is called with the number of arrays done and how many there are.
         """
         problems: list[str] = []
         arrays = self.arrays()
-        for number, (path, array) in enumerate(arrays.items()):
+        for number, array in enumerate(arrays.values()):
             if progress is not None:
-                progress(path, number, len(arrays))
+                progress(number, len(arrays))
             problems += array.verify()
         return problems
 
@@ -445,9 +459,12 @@ def _reopen(path: str, options: dict[str, Any]) -> Store:
     return Store(engine_call(_internal.Store.open)(path, json.dumps(options)), path, options)
 
 
-def _zarr_name(kind: np.dtype[Any]) -> str:
+def _zarr_name(kind: np.dtype[Any]) -> Any:
     if kind.kind in "OUT":
         return "string"
+    if kind.kind == "S" and kind.itemsize:
+        configuration = {"length_bytes": kind.itemsize}
+        return {"name": "null_terminated_bytes", "configuration": configuration}
     if kind.kind in "biufc":
         return _ZARR_NAMES.get(kind.name, kind.name)
     raise InvalidArgumentError(
@@ -456,18 +473,35 @@ def _zarr_name(kind: np.dtype[Any]) -> str:
 
 
 def _fill(value: Any, kind: np.dtype[Any]) -> Any:
+    """The fill value as Zarr metadata have it, every bit of a NaN included."""
     if value is None:
         return None
     if kind.kind in "OUT":
         return str(value)
-    if kind.kind == "b":
-        return bool(value)
-    scalar = np.asarray(value).astype(kind)
-    if kind.kind in "iu":
-        if scalar != value:
-            raise InvalidArgumentError(f"the fill value {value!r} is none of {kind}")
-        return int(scalar)
-    return _json._plain(scalar.item())
+    if kind.kind == "S":
+        return base64.standard_b64encode(bytes(value)).decode()
+    given = np.asarray(value)
+    fits = given.ndim == 0 and given.dtype.kind in ("biufc" if kind.kind == "c" else "biuf")
+    plain: Any = given.item() if fits else None
+    if fits and kind.kind in "biu":
+        low, high = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+        if low <= plain <= high and plain == int(plain):
+            return bool(plain) if kind.kind == "b" else int(plain)
+        fits = False
+    if not fits:
+        raise InvalidArgumentError(f"the fill value {value!r} is none of {kind}")
+    with np.errstate(all="ignore"):
+        element = given.astype(kind)
+    if kind.kind == "c":
+        return [_fill_word(element.real), _fill_word(element.imag)]
+    return _fill_word(element)
+
+
+def _fill_word(element: np.ndarray[Any, Any]) -> Any:
+    if np.isnan(element):
+        bits = element.view(f"u{element.dtype.itemsize}").item()
+        return f"0x{bits:0{element.dtype.itemsize * 2}x}"
+    return _json._plain(element.item())
 
 
 def _auto(

@@ -7,7 +7,7 @@ use bedform::{Elements, ReadStatistics, WriteStatistics};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::error::raise;
 use crate::selection::parse;
@@ -128,13 +128,19 @@ impl Array {
         py.detach(|| self.inner.describe()).map(|value| value.to_string()).map_err(raise)
     }
 
+    /// The document that describes the array, as JSON.
+    fn document(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| self.inner.document()).map(|value| value.to_string()).map_err(raise)
+    }
+
     /// The bytes of the fill value; `None` for text.
     fn fill_bytes(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
         let metadata = py.detach(|| self.inner.metadata()).map_err(raise)?;
         Ok(metadata.fill_value.bytes().to_vec())
     }
 
-    /// Fills `buffer` with `selection`; gives (objects, requests, bytes, chunks, waits).
+    /// Fills `buffer` with `selection`, which was made for the shape that `shape()` gave last; gives
+    /// (objects, requests, bytes, chunks, waits).
     fn read(
         &self,
         py: Python<'_>,
@@ -143,7 +149,7 @@ impl Array {
     ) -> PyResult<ReadCounts> {
         let selection = parse(selection)?;
         let mut bytes = Bytes::of(buffer, true)?;
-        py.detach(|| self.inner.read(&selection, bytes.get_mut(), &interrupted()))
+        py.detach(|| self.inner.read_as_known(&selection, bytes.get_mut(), &interrupted()))
             .map(counts)
             .map_err(|error| stopped(py, error))
     }
@@ -203,10 +209,11 @@ impl BytesOwner {
 
 impl Data {
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        if let Ok(texts) = object.extract::<Vec<Bound<'_, PyString>>>() {
+        // A list alone: an empty buffer is a sequence of texts, too.
+        if let Ok(texts) = object.cast::<PyList>() {
             let texts = texts
                 .iter()
-                .map(|text| text.to_str().map(str::to_owned))
+                .map(|text| Ok(text.cast::<PyString>()?.to_str()?.to_owned()))
                 .collect::<PyResult<Vec<String>>>()?;
             return Ok(Self::Text(texts));
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bedform::{Append, Elements, Freshness, NewArray, NodeKind, OpenOptions};
+use bedform::{Append, Elements, Freshness, Growth, NewArray, NodeKind, OpenOptions};
 use bedform_format::ObjectPath;
 use bedform_storage::{Durability, LocalStorage, Mode, Profile};
 use pyo3::exceptions::PyValueError;
@@ -152,11 +152,64 @@ impl Store {
         .map_err(raise)
     }
 
-    /// Makes drafts visible, all at once.
-    fn commit_drafts(&self, py: Python<'_>, paths: Vec<String>) -> PyResult<()> {
+    /// Makes drafts visible, all at once, and gives groups their attributes, (path, JSON) each.
+    #[pyo3(signature = (paths, groups=Vec::new()))]
+    fn commit_drafts(
+        &self,
+        py: Python<'_>,
+        paths: Vec<String>,
+        groups: Vec<(String, String)>,
+    ) -> PyResult<()> {
         let paths: Vec<ObjectPath> =
             paths.iter().map(|path| path_of(path)).collect::<PyResult<_>>()?;
-        py.detach(|| self.inner.commit_drafts(&paths)).map_err(raise)
+        let groups: Vec<(ObjectPath, Map<String, Value>)> = groups
+            .iter()
+            .map(|(path, attributes)| Ok((path_of(path)?, json_of(attributes)?)))
+            .collect::<PyResult<_>>()?;
+        py.detach(|| self.inner.commit_drafts_with(&paths, &groups)).map_err(raise)
+    }
+
+    /// The draft at `path`.
+    fn draft(&self, py: Python<'_>, path: &str) -> PyResult<Array> {
+        let path = path_of(path)?;
+        py.detach(|| self.inner.open_draft(&path)).map(|inner| Array { inner }).map_err(raise)
+    }
+
+    /// The array at `path` as it will be with `shape`.
+    fn grown(&self, py: Python<'_>, path: &str, shape: Vec<u64>) -> PyResult<Array> {
+        let path = path_of(path)?;
+        py.detach(|| self.inner.grown(&path, &shape)).map(|inner| Array { inner }).map_err(raise)
+    }
+
+    /// Lets arrays grow, (array, axis, length) each, with the elements that `fill` writes; it is
+    /// called with the new shapes.
+    fn append_with(
+        &self,
+        py: Python<'_>,
+        parts: Vec<(PyRef<'_, Array>, usize, u64)>,
+        fill: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let arrays: Vec<(&bedform::Array, usize, u64)> =
+            parts.iter().map(|part| (&part.0.inner, part.1, part.2)).collect();
+        let fill = fill.clone().unbind();
+        let outcome = py.detach(|| {
+            let parts: Vec<Growth<'_>> = arrays
+                .iter()
+                .map(|&(array, axis, length)| Growth { array, axis, length })
+                .collect();
+            bedform::append_with(&parts, &mut |shapes| {
+                Python::attach(|py| match fill.call1(py, (shapes.to_vec(),)) {
+                    Ok(_) => Ok(()),
+                    Err(error) => {
+                        // Raised again, as what it is, below.
+                        error.restore(py);
+                        let message = "the new elements could not be written";
+                        Err(bedform::Error::new(bedform::ErrorKind::Interrupted, message))
+                    }
+                })
+            })
+        });
+        outcome.map_err(|error| stopped(py, error))
     }
 
     /// Deletes an array or group.
@@ -167,11 +220,7 @@ impl Store {
 
     /// Appends to several arrays at once: (array, axis, shape, elements) each. Gives where the new
     /// elements start.
-    fn append(
-        &self,
-        py: Python<'_>,
-        parts: Vec<(PyRef<'_, Array>, usize, Vec<u64>, Bound<'_, PyAny>)>,
-    ) -> PyResult<Vec<u64>> {
+    fn append(&self, py: Python<'_>, parts: Vec<Part<'_>>) -> PyResult<Vec<u64>> {
         let data: Vec<Data> =
             parts.iter().map(|part| Data::of(&part.3)).collect::<PyResult<_>>()?;
         let arrays: Vec<&bedform::Array> = parts.iter().map(|part| &part.0.inner).collect();
@@ -180,6 +229,9 @@ impl Store {
         outcome.map_err(|error| stopped(py, error))
     }
 }
+
+/// One array's part of an append: the array, the axis, the shape of the new elements, the elements.
+type Part<'py> = (PyRef<'py, Array>, usize, Vec<u64>, Bound<'py, PyAny>);
 
 fn append(
     arrays: &[&bedform::Array],

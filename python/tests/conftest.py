@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import subprocess
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 from support import ENVIRONMENT
 
@@ -14,6 +16,29 @@ from bedform.cli import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+# How long property tests search: BEDFORM_TESTS is "default", "ci" or "nightly"; the Rust ones obey
+# it too. A shared machine pauses, so no example has a deadline.
+for _name, _examples in (("default", 150), ("ci", 500), ("nightly", 5000)):
+    hypothesis.settings.register_profile(
+        _name,
+        deadline=None,
+        max_examples=_examples,
+        derandomize=_name != "nightly",
+        database=None,
+        phases=[phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain],
+        suppress_health_check=[
+            hypothesis.HealthCheck.too_slow,
+            hypothesis.HealthCheck.function_scoped_fixture,
+        ],
+    )
+hypothesis.settings.load_profile(os.environ.get("BEDFORM_TESTS", "default"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the markers of the tests that are borrowed from xarray."""
+    for marker in ("flaky", "network", "asyncio", "skip_if_param", "skip_with_dask_array"):
+        config.addinivalue_line("markers", f"{marker}: of xarray's tests")
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import h5py
 import numpy as np
 import pytest
+import zarr
 from support import ENVIRONMENT, command_line
 
 if TYPE_CHECKING:
@@ -30,17 +30,16 @@ def words(text: str) -> str:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A small NetCDF-like file: two arrays, a scalar and an empty one."""
-    path = tmp_path / "source.nc"
-    with h5py.File(path, "w") as file:
-        data = np.arange(20 * 30 * 40, dtype="float32").reshape(20, 30, 40)
-        data[3, 4] = np.nan
-        file.create_dataset("t", data=data, chunks=(1, 30, 40), compression="gzip")
-        file["t"].attrs["units"] = "K"
-        file["t"].attrs["_FillValue"] = np.float32(1e20)
-        file.create_dataset("count", data=np.arange(20, dtype="int32"))
-        file.create_dataset("scalar", data=np.float64(7.5))
-        file.create_dataset("empty", shape=(0, 30), dtype="int16", maxshape=(None, 30))
+    """A small store of another library: two arrays, a scalar and an empty one."""
+    path = tmp_path / "source.zarr"
+    group = zarr.create_group(path)
+    data = np.arange(20 * 30 * 40, dtype="float32").reshape(20, 30, 40)
+    data[3, 4] = np.nan
+    attributes = {"units": "K", "_FillValue": 1e20}
+    group.create_array("t", data=data, chunks=(1, 30, 40), attributes=attributes)
+    group.create_array("count", data=np.arange(20, dtype="int32"))
+    group.create_array("scalar", data=np.array(7.5))
+    group.create_array("empty", shape=(0, 30), chunks=(1, 30), dtype="int16")
     return path
 
 
@@ -74,7 +73,7 @@ def test_errors_are_one_line_that_names_the_object_and_says_what_to_do(
     source: Path, bedform_command: Bedform
 ) -> None:
     path = str(source)
-    assert_one_line(bedform_command("info", path[:-4] + "x.nc"), 2, "did you mean source.nc?")
+    assert_one_line(bedform_command("info", path[:-6] + "x.zarr"), 2, "did you mean source.zarr?")
     assert_one_line(bedform_command("info", "/no/such/place.nc"), 2, "no directory")
     assert_one_line(bedform_command("info", path, "tt"), 2, "no array 'tt'", "count, empty")
     assert_one_line(bedform_command("info"), 2, "'path'", "see bedform info --help")

@@ -8,9 +8,9 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
-import h5py
 import numpy as np
 import pytest
+import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from support import ENVIRONMENT, command_line
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    path = tmp_path / "source.h5"
+    path = tmp_path / "source.zarr"
     generator = np.random.default_rng(1)
-    with h5py.File(path, "w") as file:
-        data = generator.normal(size=(150, 100, 90)).astype("float32")
-        data[5, 6] = np.nan
-        file.create_dataset("t", data=data, chunks=(1, 100, 90))
-        file.create_dataset("depth", data=np.arange(7.0))
-        file.create_dataset("scalar", data=np.float64(7.5))
-        file.create_dataset("empty", shape=(0, 30), dtype="int16", maxshape=(None, 30))
+    group = zarr.create_group(path)
+    data = generator.normal(size=(150, 100, 90)).astype("float32")
+    data[5, 6] = np.nan
+    group.create_array("t", data=data, chunks=(1, 100, 90))
+    group.create_array("depth", data=np.arange(7.0))
+    group.create_array("scalar", data=np.array(7.5))
+    group.create_array("empty", shape=(0, 30), chunks=(1, 30), dtype="int16")
     return path
 
 
 def check_same(source: Path, target: Path) -> None:
-    with h5py.File(source) as left, bedform.open(target) as right:  # type: ignore[attr-defined]
+    left = zarr.open_group(source, mode="r")
+    with bedform.open(target) as right:
         assert set(left) == set(right.arrays())
         for name in left:
-            np.testing.assert_array_equal(left[name][()], right[name][...])
+            np.testing.assert_array_equal(left[name][...], right[name][...])
 
 
 def leftovers(tmp_path: Path) -> list[str]:
@@ -70,6 +71,10 @@ def test_a_dry_run_writes_nothing(source: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [source]
 
 
+# Cuts the large array into three regions, so that there is something to stop between.
+LAYOUT = bedform.Regular(chunks=(25, 50, 45), shards=(50, 100, 90))
+
+
 class StopError(Exception):
     """What the progress of a test raises to stop a conversion."""
 
@@ -88,13 +93,13 @@ def stop_after(steps: int) -> Any:
 
 def test_stopped_anywhere_it_is_invisible_and_goes_on(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.zarr"
-    arguments = {"memory": "4MiB"}
+    arguments: dict[str, Any] = {"memory": "1MiB", "layout": LAYOUT}
     for steps in range(1, 5):
         with pytest.raises(StopError):
-            convert(source, target, progress=stop_after(steps), **arguments)  # type: ignore[arg-type]
+            convert(source, target, progress=stop_after(steps), **arguments)
         assert not target.exists()
         assert leftovers(tmp_path) == [".a.zarr.bedform-partial"]
-    done = convert(source, target, verify=True, **arguments)  # type: ignore[arg-type]
+    done = convert(source, target, verify=True, **arguments)
     assert done.resumed_bytes > 0
     check_same(source, target)
     assert leftovers(tmp_path) == []
@@ -103,10 +108,10 @@ def test_stopped_anywhere_it_is_invisible_and_goes_on(source: Path, tmp_path: Pa
 def test_marks_without_their_store_are_not_believed(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.zarr"
     with pytest.raises(StopError):
-        convert(source, target, progress=stop_after(4))
+        convert(source, target, layout=LAYOUT, progress=stop_after(4))
     work = tmp_path / ".a.zarr.bedform-partial"
     (work / "store").rename(tmp_path / "elsewhere")
-    assert convert(source, target, verify=True).resumed_bytes == 0
+    assert convert(source, target, layout=LAYOUT, verify=True).resumed_bytes == 0
     check_same(source, target)
 
 
@@ -124,8 +129,7 @@ def test_another_source_or_other_options_do_not_mix(source: Path, tmp_path: Path
     target = tmp_path / "a.zarr"
     with pytest.raises(StopError):
         convert(source, target, progress=stop_after(3))
-    with h5py.File(source, "r+") as file:
-        file["depth"][0] = 5
+    zarr.open_group(source, mode="r+")["depth"].resize((8,))
     with pytest.raises(ValueError, match="unfinished conversion"):
         convert(source, target)
     convert(source, target, restart=True, verify=True)
@@ -141,7 +145,7 @@ def test_a_difference_is_found_and_the_target_withheld(
 
     def spoil(done: int, total: int) -> None:
         if done == total:
-            with bedform.open(tmp_path / ".a.zarr.bedform-partial" / "store", mode="r+") as store:  # type: ignore[attr-defined]
+            with bedform.open(tmp_path / ".a.zarr.bedform-partial" / "store", mode="r+") as store:
                 store["depth"][...] = wrong
 
     with pytest.raises(VerificationError, match=r"'depth' differs .* \[0:7\]"):

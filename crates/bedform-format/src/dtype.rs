@@ -43,9 +43,9 @@ pub enum DataType {
     Complex64,
     /// Two double precision numbers.
     Complex128,
-    /// So many bytes, padded with zeros (NumPy `S`); read only.
+    /// So many bytes, padded with zeros (NumPy `S`).
     FixedBytes(u32),
-    /// So many UCS-4 characters, padded with zeros (NumPy `U`); read only.
+    /// So many UCS-4 characters, padded with zeros (NumPy `U`).
     FixedUnicode(u32),
     /// Text of any length in UTF-8.
     String,
@@ -122,7 +122,19 @@ impl DataType {
         Some((*data_type, endian))
     }
 
-    /// The name in Zarr v3 metadata; `None` for types that Bedform only reads.
+    /// NumPy's `S` of so many bytes; `None` over the limit.
+    pub fn fixed_bytes(bytes: u64) -> Option<Self> {
+        let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= FIXED_BYTES_MAX)?;
+        Some(Self::FixedBytes(bytes))
+    }
+
+    /// NumPy's `U` of so many bytes, four a character; `None` over the limit.
+    pub fn fixed_unicode(bytes: u64) -> Option<Self> {
+        let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= FIXED_BYTES_MAX)?;
+        (bytes % 4 == 0).then_some(Self::FixedUnicode(bytes / 4))
+    }
+
+    /// The name in Zarr v3 metadata; `None` for types that need more than a name.
     pub fn v3_name(self) -> Option<&'static str> {
         if self == Self::String {
             return Some("string");

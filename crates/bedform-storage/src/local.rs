@@ -301,6 +301,10 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         object::plain(status, "stat", path)
     }
 
+    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
+        object::is_current(&self.shared.system, path, version)
+    }
+
     fn create(
         &self,
         path: &ObjectPath,

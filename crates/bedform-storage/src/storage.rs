@@ -83,6 +83,19 @@ pub trait Storage: Send + Sync + Debug {
     /// As [`Storage::open`].
     fn stat(&self, path: &ObjectPath) -> Result<Version>;
 
+    /// True if `path` still stands for `version`. As cheap as the place allows, because readers ask
+    /// it before every read.
+    ///
+    /// # Errors
+    /// As [`Storage::stat`]; a missing name is `Ok(false)`.
+    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
+        match self.stat(path) {
+            Ok(found) => Ok(found == *version),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Starts a new object. Nothing is visible until it is published; dropping the writer leaves
     /// nothing behind. `size_hint` is the expected size in bytes, if known; a wrong one is harmless.
     ///

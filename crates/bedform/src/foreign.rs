@@ -245,6 +245,7 @@ impl ForeignArray {
             codec: &self.codec,
             elements: None,
             fill: &self.fill,
+            cache: None,
             tuning: &self.file.tuning,
             interrupted,
         };

@@ -21,7 +21,7 @@ pub mod read;
 pub mod store;
 pub mod write;
 
-pub use array::{Append, Array, Elements, append};
+pub use array::{Append, Array, Elements, Growth, append, append_with};
 pub use error::{Error, ErrorKind, Result};
 pub use foreign::{ForeignArray, ForeignFile};
 pub use read::ReadStatistics;

@@ -126,13 +126,13 @@ def help_of(command: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-def open_source(path: str, mode: str = "r") -> Any:
+def open_source(path: str) -> Any:
     """Open a store or a foreign file, after the checks whose answers people need most often."""
     import bedform as bf
 
     if "://" not in path and not os.path.lexists(path):
         raise FileNotFoundError(errno.ENOENT, _advise_path(path), path)
-    return bf.open(path, mode=mode)
+    return bf.open(path)
 
 
 def _advise_path(path: str) -> str:

@@ -32,7 +32,7 @@ def calibrate(
     import bedform as bf
 
     with progress("measuring", is_bytes=False) as report:
-        profile = bf.calibrate(path, progress=report)
+        profile = bf.calibrate(path, progress=lambda _, done: report(round(done * 100), 100))
     facts = profile.to_dict()
     emit(facts, _render(path, facts), as_json)
 

@@ -150,6 +150,20 @@ fn text_element(value: &Value, size: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+fn to_base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for part in bytes.chunks(3) {
+        let bits =
+            (0..3).fold(0, |bits, at| bits << 8 | part.get(at).copied().map_or(0, usize::from));
+        for at in 0..4 {
+            let digit = DIGITS[bits >> (18 - 6 * at) & 63];
+            text.push(if at <= part.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
 fn base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut buffer, mut filled) = (0_u32, 0);
@@ -222,7 +236,13 @@ fn element_json(bytes: &[u8], data_type: DataType) -> Value {
             let (real, imaginary) = bytes.split_at(bytes.len() / 2);
             Value::Array(vec![float_json(real), float_json(imaginary)])
         }
-        T::FixedBytes(_) | T::FixedUnicode(_) | T::String => Value::Null,
+        // Padding is not part of the value.
+        T::FixedBytes(_) => {
+            let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            Value::from(to_base64(&bytes[..end]))
+        }
+        T::FixedUnicode(_) => Value::from(""),
+        T::String => Value::Null,
     }
 }
 
@@ -306,6 +326,11 @@ mod tests {
     fn fixed_bytes_are_base64() {
         let fill = FillValue::parse(&json!("YWI="), DataType::FixedBytes(3)).unwrap();
         assert_eq!(fill.bytes(), b"ab\0");
+        assert_eq!(fill.to_json(DataType::FixedBytes(3)), json!("YWI="));
+        assert_eq!(
+            FillValue::zero(DataType::FixedBytes(3)).to_json(DataType::FixedBytes(3)),
+            json!("")
+        );
         assert!(FillValue::parse(&json!("YWJjZA=="), DataType::FixedBytes(3)).is_err());
     }
 }

@@ -140,6 +140,10 @@ struct Named<'a> {
     configuration: Option<&'a Value>,
 }
 
+/// zarr-python's names for NumPy's fixed-size text.
+pub(super) const FIXED_BYTES: &str = "null_terminated_bytes";
+pub(super) const FIXED_UNICODE: &str = "fixed_length_utf32";
+
 static EMPTY: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::Object(Map::new()));
 
 impl<'a> Named<'a> {
@@ -160,10 +164,24 @@ impl<'a> Named<'a> {
     }
 }
 
-fn parse_data_type(value: &Value) -> Result<DataType> {
+/// Reads the data type of an array: its name, or the object that fixed-size text needs.
+///
+/// # Errors
+/// `Unsupported` by the name, `Field` by a length over the limit.
+pub fn parse_data_type(value: &Value) -> Result<DataType> {
     let named = Named::parse("data_type", value)?;
-    DataType::parse_v3(named.name)
-        .ok_or_else(|| unsupported("data_type", format!("the data type {:?}", named.name)))
+    let text = match named.name {
+        FIXED_BYTES => DataType::fixed_bytes as fn(u64) -> Option<DataType>,
+        FIXED_UNICODE => DataType::fixed_unicode,
+        name => {
+            return DataType::parse_v3(name)
+                .ok_or_else(|| unsupported("data_type", format!("the data type {name:?}")));
+        }
+    };
+    let fields = named.fields()?;
+    let bytes = fields.integer("length_bytes", 0..=i64::from(u32::MAX), None)?;
+    text(bytes.unsigned_abs())
+        .ok_or_else(|| invalid(fields.at("length_bytes"), "not a length of fixed-size text"))
 }
 
 fn chunk_keys(value: &Value) -> Result<ChunkKeys> {

@@ -9,6 +9,7 @@
 use serde::Serialize as _;
 use serde_json::{Map, Value, json};
 
+use super::v3::{FIXED_BYTES, FIXED_UNICODE};
 use super::{ArrayMetadata, Encoding, Identity, MetadataError, ShardEncoding};
 use crate::checksum::crc32c;
 use crate::codec::{BloscShuffle, BytesCodec, CodecChain, Serializer};
@@ -27,7 +28,7 @@ pub fn write_array(metadata: &ArrayMetadata) -> Value {
         document.insert("bedform".into(), own);
     }
     document.insert("shape".into(), json!(metadata.shape));
-    document.insert("data_type".into(), json!(metadata.data_type.v3_name()));
+    document.insert("data_type".into(), write_data_type(metadata.data_type));
     document.insert(
         "chunk_grid".into(),
         json!({"name": "regular", "configuration": {"chunk_shape": metadata.chunk_shape}}),
@@ -48,6 +49,16 @@ pub fn write_array(metadata: &ArrayMetadata) -> Value {
     }
     document.insert("storage_transformers".into(), json!([]));
     Value::Object(document)
+}
+
+/// The data type of an array as metadata have it.
+pub fn write_data_type(data_type: DataType) -> Value {
+    let fixed = |name: &str| json!({"name": name, "configuration": {"length_bytes": data_type.item_size()}});
+    match data_type {
+        DataType::FixedBytes(_) => fixed(FIXED_BYTES),
+        DataType::FixedUnicode(_) => fixed(FIXED_UNICODE),
+        _ => json!(data_type.v3_name()),
+    }
 }
 
 /// The document of a group, not yet sealed.

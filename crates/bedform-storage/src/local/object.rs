@@ -70,12 +70,21 @@ impl<F: FileSystem> Object for LocalObject<F> {
     }
 
     fn is_current(&self) -> Result<bool> {
-        // Looking through a link that leaves the store does no harm here: what is found there can
-        // only equal our version if it is the very file that we hold.
-        match uninterrupted(|| self.shared.system.peek(self.path.as_str())) {
-            Ok(status) => Ok(status.version == self.version),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(StorageError::from_io("stat", &self.path, error)),
-        }
+        is_current(&self.shared.system, &self.path, &self.version)
+    }
+}
+
+/// True if `path` still stands for `version`.
+pub(super) fn is_current<F: FileSystem>(
+    system: &F,
+    path: &ObjectPath,
+    version: &Version,
+) -> Result<bool> {
+    // Looking through a link that leaves the store does no harm here: what is found there can only
+    // equal the version if it is the very file that was read.
+    match uninterrupted(|| system.peek(path.as_str())) {
+        Ok(status) => Ok(status.version == *version),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(StorageError::from_io("stat", path, error)),
     }
 }

@@ -25,7 +25,7 @@ use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ArrayDocument, DraftLock, Shared};
 
-pub use write::{Append, Elements, append};
+pub use write::{Append, Elements, Growth, append, append_with};
 
 /// An array of a store. Cheap to clone; safe to share between threads.
 #[derive(Debug, Clone)]
@@ -34,6 +34,8 @@ pub struct Array {
     pub(crate) path: ObjectPath,
     state: Arc<RwLock<Arc<ArrayState>>>,
     draft: Option<Arc<DraftLock>>,
+    /// A handle on a growth that is under way: what is known stays as it is.
+    growing: bool,
 }
 
 /// What is known of an array, as of one version of its documents.
@@ -123,20 +125,26 @@ fn inner(metadata: &ArrayMetadata) -> Result<(&[u64], &CodecChain)> {
 impl Array {
     pub(crate) fn open(shared: Arc<Shared>, path: ObjectPath) -> Result<Self> {
         let state = load(&shared, &path)?;
-        Ok(Self { shared, path, state: Arc::new(RwLock::new(Arc::new(state))), draft: None })
+        Ok(Self {
+            shared,
+            path,
+            state: Arc::new(RwLock::new(Arc::new(state))),
+            draft: None,
+            growing: false,
+        })
     }
 
-    /// An array whose creation is not yet committed.
+    /// An array whose creation is not yet committed; with its lock, if this handle has made it.
     pub(crate) fn draft(
         shared: Arc<Shared>,
         path: ObjectPath,
         metadata: ArrayMetadata,
         document: Value,
-        lock: Arc<DraftLock>,
+        lock: Option<Arc<DraftLock>>,
     ) -> Result<Self> {
         let state = ArrayState::new(&shared, metadata, document, None)?;
         let state = Arc::new(RwLock::new(Arc::new(state)));
-        Ok(Self { shared, path, state, draft: Some(lock) })
+        Ok(Self { shared, path, state, draft: lock, growing: false })
     }
 
     /// The array's path in its store.
@@ -152,7 +160,10 @@ impl Array {
     /// What is known of the array, looked up again if the store's freshness asks for it and another
     /// writer (or another handle) has changed it.
     pub(crate) fn state(&self) -> Result<Arc<ArrayState>> {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let state = self.known();
+        if self.growing {
+            return Ok(state);
+        }
         match &state.source {
             Some(source) if self.shared.documents.is_current(&self.shared, source)? => Ok(state),
             Some(_) => self.reload(),
@@ -170,6 +181,11 @@ impl Array {
             // The commit stands all the same. Storage is asked again at the next use.
             *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
         }
+    }
+
+    /// What was known of the array when it was last looked up.
+    pub(crate) fn known(&self) -> Arc<ArrayState> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What storage has on the array now.
@@ -201,6 +217,14 @@ impl Array {
     /// Of looking up the array again.
     pub fn order(&self) -> Result<Order> {
         Ok(self.state()?.order)
+    }
+
+    /// The document that describes the array: of Zarr v3 as the last commit left it, of v2 `.zarray`.
+    ///
+    /// # Errors
+    /// Of looking up the array again.
+    pub fn document(&self) -> Result<Value> {
+        Ok(self.state()?.document.clone())
     }
 
     /// The user's attributes.

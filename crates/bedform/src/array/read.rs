@@ -38,12 +38,36 @@ impl Array {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<ReadStatistics> {
         let state = self.state()?;
+        self.read_state(&state, selection, buffer, interrupted)
+    }
+
+    /// As [`Array::read`], by what is known of the array already: for a caller that has just asked
+    /// for its shape.
+    ///
+    /// # Errors
+    /// As [`Array::read`].
+    pub fn read_as_known(
+        &self,
+        selection: &Selection,
+        buffer: &mut [u8],
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<ReadStatistics> {
+        self.read_state(&self.known(), selection, buffer, interrupted)
+    }
+
+    fn read_state(
+        &self,
+        state: &ArrayState,
+        selection: &Selection,
+        buffer: &mut [u8],
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<ReadStatistics> {
         if state.is_text() {
             return Err(Error::invalid(format!("{} holds text; read it as text", self.name())));
         }
-        let plan = plan(&state, selection).map_err(|error| error.at(&self.path))?;
+        let plan = plan(state, selection).map_err(|error| error.at(&self.path))?;
         let fill = state.metadata.fill_value.bytes();
-        self.run(&state, &plan, None, fill, Target::new(buffer), interrupted)
+        self.run(state, &plan, None, fill, Target::new(buffer), interrupted)
     }
 
     /// Reads `selection` of an array of text.
@@ -102,6 +126,7 @@ impl Array {
             codec: &state.codec,
             elements,
             fill,
+            cache: Some((&self.shared.chunks, state.number)).filter(|(cache, _)| cache.limit() > 0),
             tuning: &self.shared.tuning,
             interrupted,
         };

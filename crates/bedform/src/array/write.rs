@@ -1,6 +1,6 @@
 //! Writes to a selection, appends and changes of shape.
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use bedform_format::ObjectPath;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
@@ -130,6 +130,23 @@ impl Array {
         Ok(())
     }
 
+    /// A handle on the array as it will be with `shape`: see [`Store::grown`](crate::Store::grown).
+    pub(crate) fn grown(&self, shape: &[u64]) -> Result<Self> {
+        let state = self.state()?;
+        let old = &state.metadata.shape;
+        let fits = shape.len() == old.len() && old.iter().zip(shape).all(|(old, new)| old <= new);
+        if !fits {
+            return Err(Error::invalid(format!(
+                "{} of shape {old:?} does not grow to {shape:?}",
+                self.name()
+            )));
+        }
+        let grown = Arc::new(self.with_shape(&state, shape)?);
+        let state = Arc::new(RwLock::new(grown));
+        let Self { shared, path, draft, .. } = self.clone();
+        Ok(Self { shared, path, state, draft, growing: true })
+    }
+
     /// The lock under which the array's shape changes.
     fn lock(&self) -> Result<Box<dyn Lock>> {
         if self.draft.as_ref().is_some_and(|draft| draft.is_live()) {
@@ -204,20 +221,8 @@ pub struct Append<'a> {
 /// # Errors
 /// As [`Array::append`]; after an error the arrays are as before.
 pub fn append(parts: &[Append<'_>], interrupted: &dyn Fn() -> bool) -> Result<Vec<u64>> {
-    let Some(first) = parts.first() else { return Ok(Vec::new()) };
-    let shared = first.array.shared.clone();
-    shared.check_writable()?;
-    if parts.iter().any(|part| !Arc::ptr_eq(&part.array.shared, &shared)) {
-        return Err(Error::invalid("an append goes to arrays of one opened store"));
-    }
-    let mut sorted: Vec<&Append<'_>> = parts.iter().collect();
-    sorted.sort_by_key(|part| &part.array.path);
-    if let Some(twice) = sorted.windows(2).find(|pair| pair[0].array.path == pair[1].array.path) {
-        return Err(Error::invalid(format!("{} is given twice", twice[0].array.name())));
-    }
-    // Always in the order of paths, so that two appends cannot wait for each other.
-    let _locks: Vec<Box<dyn Lock>> =
-        sorted.iter().map(|part| part.array.lock()).collect::<Result<_>>()?;
+    let arrays: Vec<&Array> = parts.iter().map(|part| part.array).collect();
+    let Some((shared, _locks)) = lock_all(&arrays)? else { return Ok(Vec::new()) };
     let mut grown = Vec::with_capacity(parts.len());
     let mut starts = Vec::with_capacity(parts.len());
     for part in parts {
@@ -232,6 +237,75 @@ pub fn append(parts: &[Append<'_>], interrupted: &dyn Fn() -> bool) -> Result<Ve
         part.array.advance(state);
     }
     Ok(starts)
+}
+
+/// How one array grows in [`append_with`].
+pub struct Growth<'a> {
+    /// The array that grows.
+    pub array: &'a Array,
+    /// The axis that grows.
+    pub axis: usize,
+    /// How many elements come to it.
+    pub length: u64,
+}
+
+/// As [`append`], for elements that do not fit into memory: `fill` writes them, piece by piece and
+/// from any process, through [`Store::grown`](crate::Store::grown) arrays of the shapes that it is
+/// given. Nobody else can append meanwhile. Readers see all of it or nothing.
+///
+/// # Errors
+/// As [`append`], and what `fill` returns; after an error the arrays are as before.
+pub fn append_with(
+    parts: &[Growth<'_>],
+    fill: &mut dyn FnMut(&[Vec<u64>]) -> Result<()>,
+) -> Result<()> {
+    let arrays: Vec<&Array> = parts.iter().map(|part| part.array).collect();
+    let Some((shared, _locks)) = lock_all(&arrays)? else { return fill(&[]) };
+    let mut shapes = Vec::with_capacity(parts.len());
+    for Growth { array, axis, length } in parts {
+        let state = array.reload()?;
+        let mut shape = state.metadata.shape.clone();
+        let old = shape.get(*axis).ok_or_else(|| Error::invalid("no such axis"))?;
+        shape[*axis] = old.checked_add(*length).ok_or_else(|| Error::invalid("too large"))?;
+        array.with_shape(&state, &shape)?;
+        // What a crashed append left behind the end must not come to light.
+        array.clean_outside(&state, &state.metadata.shape)?;
+        shapes.push(shape);
+    }
+    fill(&shapes)?;
+    let mut grown = Vec::with_capacity(parts.len());
+    for (Growth { array, .. }, shape) in parts.iter().zip(&shapes) {
+        // Attributes may have changed meanwhile, the shape not.
+        grown.push((&array.path, array.with_shape(&*array.reload()?, shape)?));
+    }
+    let changes: Vec<(&ObjectPath, &ArrayState)> =
+        grown.iter().map(|(path, state)| (*path, state)).collect();
+    commit_shapes(&shared, &changes)?;
+    for (part, (_, state)) in parts.iter().zip(grown) {
+        part.array.advance(state);
+    }
+    Ok(())
+}
+
+/// What arrays have in common, and their locks.
+type Locked = (Arc<Shared>, Vec<Box<dyn Lock>>);
+
+/// The locks of arrays whose shapes are to change together; `None` without arrays.
+fn lock_all(arrays: &[&Array]) -> Result<Option<Locked>> {
+    let Some(first) = arrays.first() else { return Ok(None) };
+    let shared = first.shared.clone();
+    shared.check_writable()?;
+    if arrays.iter().any(|array| !Arc::ptr_eq(&array.shared, &shared)) {
+        return Err(Error::invalid("an append goes to arrays of one opened store"));
+    }
+    let mut sorted = arrays.to_vec();
+    sorted.sort_by_key(|array| &array.path);
+    if let Some(twice) = sorted.windows(2).find(|pair| pair[0].path == pair[1].path) {
+        return Err(Error::invalid(format!("{} is given twice", twice[0].name())));
+    }
+    // Always in the order of paths, so that two appends cannot wait for each other.
+    let locks = sorted.iter().map(|array| array.lock()).collect::<Result<_>>()?;
+    Ok(Some((shared, locks)))
 }
 
 /// Writes the elements of an append behind the array's end, where no reader looks yet.

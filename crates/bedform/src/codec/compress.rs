@@ -3,7 +3,7 @@
 use std::io::Read as _;
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
-use zstd_safe::{CCtx, CParameter, DCtx};
+use zstd_safe::{CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 use super::{CodecError, Result, SizeBound};
 
@@ -39,6 +39,26 @@ impl ZstdContexts {
         finish("zstd", bound, found, output)
     }
 
+    /// Decodes the first `needed` bytes, at least, of a frame of `size` bytes, block by block. What
+    /// lies behind them is not looked at: the caller has checked the whole by a checksum.
+    pub(super) fn decode_front(
+        &mut self,
+        input: &[u8],
+        size: usize,
+        needed: usize,
+        output: &mut Vec<u8>,
+    ) -> Result<()> {
+        resize(output, size);
+        let decoder = self.decoder.get_or_insert_with(DCtx::create);
+        let refuse = |code| invalid("zstd", zstd_safe::get_error_name(code));
+        decoder.reset(ResetDirective::SessionOnly).map_err(refuse)?;
+        decoder.set_parameter(DParameter::StableOutBuffer(true)).map_err(refuse)?;
+        let outcome = feed_blocks(decoder, input, needed, output);
+        decoder.reset(ResetDirective::SessionAndParameters).map_err(refuse)?;
+        output.truncate(outcome?);
+        Ok(())
+    }
+
     pub(super) fn encode(
         &mut self,
         input: &[u8],
@@ -55,6 +75,68 @@ impl ZstdContexts {
         output.truncate(written);
         Ok(())
     }
+}
+
+/// Gives the decoder one block after the other until `needed` bytes are there; says how many are.
+fn feed_blocks(
+    decoder: &mut DCtx<'static>,
+    input: &[u8],
+    needed: usize,
+    output: &mut [u8],
+) -> Result<usize> {
+    let too_short = || invalid("zstd", "the frame ends too early");
+    let mut target = OutBuffer::around(output);
+    let mut end = frame_header_bytes(input).ok_or_else(too_short)?;
+    let mut source = InBuffer::around(input.get(..end).ok_or_else(too_short)?);
+    let mut fed = 0;
+    loop {
+        while source.pos() < source.src.len() {
+            decoder
+                .decompress_stream(&mut target, &mut source)
+                .map_err(|code| invalid("zstd", zstd_safe::get_error_name(code)))?;
+        }
+        if target.pos() >= needed {
+            return Ok(target.pos());
+        }
+        fed = end.max(fed);
+        let header = input.get(fed..fed + 3).ok_or_else(too_short)?;
+        let word = u32::from_le_bytes([header[0], header[1], header[2], 0]);
+        let (last, kind, length) = (word & 1 == 1, word >> 1 & 3, word >> 3);
+        // A block of repeated bytes is one byte long, whatever it stands for.
+        let stored = if kind == 1 { 1 } else { length as usize };
+        end = fed + 3 + stored;
+        source = InBuffer::around(input.get(fed..end).ok_or_else(too_short)?);
+        if last {
+            decoder
+                .decompress_stream(&mut target, &mut source)
+                .map_err(|code| invalid("zstd", zstd_safe::get_error_name(code)))?;
+            let found = target.pos();
+            return if found >= needed {
+                Ok(found)
+            } else {
+                Err(CodecError::Length { codec: "zstd", expected: needed, found })
+            };
+        }
+    }
+}
+
+/// Bytes of the header of a Zstandard frame (RFC 8878, section 3.1.1.1).
+fn frame_header_bytes(input: &[u8]) -> Option<usize> {
+    if input.get(..4)? != [0x28, 0xb5, 0x2f, 0xfd] {
+        return None;
+    }
+    let descriptor = *input.get(4)?;
+    let single_segment = descriptor >> 5 & 1 == 1;
+    let window = usize::from(!single_segment);
+    let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let content = match (descriptor >> 6, single_segment) {
+        (0, false) => 0,
+        (0, true) => 1,
+        (1, _) => 2,
+        (2, _) => 4,
+        _ => 8,
+    };
+    Some(5 + window + dictionary + content)
 }
 
 pub(super) fn decode_gzip(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {

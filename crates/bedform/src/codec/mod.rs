@@ -65,6 +65,13 @@ pub struct Scratch {
     zstd: compress::ZstdContexts,
 }
 
+impl Scratch {
+    /// Bytes that the buffers take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.front.capacity() + self.back.capacity()
+    }
+}
+
 impl std::fmt::Debug for Scratch {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
@@ -131,6 +138,13 @@ impl ChunkCodec {
         self.fixed && self.chain.is_raw()
     }
 
+    /// True if the front of a chunk can be decoded alone without giving up that a changed bit is
+    /// noticed.
+    fn can_stop(&self) -> bool {
+        self.fixed
+            && matches!(self.chain.bytes.as_slice(), [BytesCodec::Zstd { .. }, BytesCodec::Crc32c])
+    }
+
     /// An upper bound on the bytes that a chunk has when encoded, to refuse absurd extents.
     pub fn encoded_bytes_max(&self) -> u64 {
         // Every codec here adds less than this to what it cannot compress.
@@ -149,9 +163,28 @@ impl ChunkCodec {
         skip: u32,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8]> {
+        self.decode_front(encoded, skip, self.decoded_bytes, scratch)
+    }
+
+    /// As [`ChunkCodec::decode`], but only the first `needed` bytes count: where a checksum of the
+    /// encoded bytes vouches for the rest and the codec can stop, no more are decoded. The result
+    /// has at least `needed` bytes.
+    ///
+    /// # Errors
+    /// As [`ChunkCodec::decode`].
+    pub fn decode_front<'a>(
+        &self,
+        encoded: &'a [u8],
+        skip: u32,
+        needed: usize,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8]> {
+        let whole = !self.can_stop() || skip != 0 || needed > self.decoded_bytes / 4 * 3;
+        let needed = if whole { self.decoded_bytes } else { needed };
         let mut front = std::mem::take(&mut scratch.front);
         let mut back = std::mem::take(&mut scratch.back);
-        let outcome = self.decode_chain(encoded, skip, &mut front, &mut back, &mut scratch.zstd);
+        let outcome =
+            self.decode_chain(encoded, skip, needed, &mut front, &mut back, &mut scratch.zstd);
         scratch.front = front;
         scratch.back = back;
         let bytes = match outcome? {
@@ -159,7 +192,7 @@ impl ChunkCodec {
             Place::Front => &scratch.front,
             Place::Back => &scratch.back,
         };
-        if self.fixed && bytes.len() != self.decoded_bytes {
+        if self.fixed && whole && bytes.len() != self.decoded_bytes {
             return Err(CodecError::Length {
                 codec: "bytes",
                 expected: self.decoded_bytes,
@@ -173,6 +206,7 @@ impl ChunkCodec {
         &self,
         encoded: &[u8],
         skip: u32,
+        needed: usize,
         front: &mut Vec<u8>,
         back: &mut Vec<u8>,
         zstd: &mut compress::ZstdContexts,
@@ -200,7 +234,11 @@ impl ChunkCodec {
                     next
                 }
                 BytesCodec::Zstd { .. } => {
-                    zstd.decode(input, bound, output)?;
+                    if needed < self.decoded_bytes {
+                        zstd.decode_front(input, self.decoded_bytes, needed, output)?;
+                    } else {
+                        zstd.decode(input, bound, output)?;
+                    }
                     next
                 }
                 BytesCodec::Gzip { .. } => {

@@ -42,7 +42,7 @@ fn chains() -> Vec<CodecChain> {
 }
 
 fn sample(count: usize) -> Vec<u8> {
-    (0..count as u32).flat_map(|i| (i * i % 1009).to_le_bytes()).collect()
+    (0..count as u32).flat_map(|i| (i.wrapping_mul(i) % 1009).to_le_bytes()).collect()
 }
 
 #[test]
@@ -139,6 +139,27 @@ fn a_codec_that_a_chunk_was_written_without_is_passed_over() {
     codec.encode(&sample(64), &mut scratch, &mut encoded).unwrap();
     let codec = ChunkCodec::new(&with, DataType::UInt32, &[64]);
     assert_eq!(codec.decode(&encoded, 0b10, &mut scratch).unwrap(), sample(64));
+}
+
+#[test]
+fn the_front_of_a_chunk_is_what_the_whole_begins_with() {
+    let zstd = BytesCodec::Zstd { level: 3, checksum: false };
+    let mut scratch = Scratch::default();
+    for bytes in [vec![zstd, BytesCodec::Crc32c], vec![zstd], vec![BytesCodec::Crc32c]] {
+        for data in [sample(300_000), vec![7; 1_200_000]] {
+            let chain = chain(&bytes);
+            let codec = ChunkCodec::new(&chain, DataType::UInt32, &[300_000]);
+            let mut encoded = Vec::new();
+            codec.encode(&data, &mut scratch, &mut encoded).unwrap();
+            for needed in [0, 1, 131_071, 131_072, 131_073, 600_000, 899_999, 1_200_000] {
+                let front = codec.decode_front(&encoded, 0, needed, &mut scratch).unwrap();
+                assert!(front.len() >= needed);
+                assert_eq!(front, &data[..front.len()], "{needed}");
+            }
+            // The context is as good as new for whole chunks.
+            assert_eq!(codec.decode(&encoded, 0, &mut scratch).unwrap(), data);
+        }
+    }
 }
 
 #[test]

@@ -9,19 +9,22 @@
 //! joins all of them.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
+use bedform_format::BytesCodec;
+use bedform_format::checksum::Crc32c;
 use bedform_storage::{Object, Profile};
 
-use super::fetch::{UNIT_BYTES_MAX, Unit, units};
+use super::fetch::{FetchedChunk, UNIT_BYTES_MAX, Unit, units};
 use super::locate::{ChunkSource, OpenObject};
 use super::plan::{Plan, Task};
 use super::scatter::{Axis, Copy, Target};
-use crate::codec::{ChunkCodec, Scratch};
+use crate::codec::{ChunkCodec, CodecError, Scratch};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::OpenOptions;
+use crate::store::{ChunkCache, ChunkKey, OpenOptions};
 
 /// How a plan is run.
 #[derive(Debug, Clone)]
@@ -100,6 +103,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) elements: Option<&'a MakeElements<'a>>,
     /// The bytes of the element that stands for what was never written.
     pub(crate) fill: &'a [u8],
+    /// Where decoded chunks are kept, and by which number those of this array.
+    pub(crate) cache: Option<(&'a ChunkCache, u64)>,
     pub(crate) tuning: &'a Tuning,
     /// True once the caller wants to stop; asked on the caller's thread.
     pub(crate) interrupted: &'a dyn Fn() -> bool,
@@ -154,6 +159,7 @@ struct Run<'a> {
     codec: &'a ChunkCodec,
     elements: Option<&'a MakeElements<'a>>,
     fill: &'a [u8],
+    cache: Option<(&'a ChunkCache, u64)>,
     tuning: &'a Tuning,
     target: Target<'a>,
     cells: u64,
@@ -173,7 +179,7 @@ struct Run<'a> {
 #[derive(Default)]
 struct Queue {
     next_cell: u64,
-    units: VecDeque<(std::sync::Arc<dyn Object>, u64, Unit)>,
+    units: VecDeque<(Arc<dyn Object>, u64, Unit)>,
     /// Threads that are opening an object and will add units.
     planning: usize,
     error: Option<Error>,
@@ -181,13 +187,20 @@ struct Queue {
 
 enum Work {
     Cell(u64),
-    Unit(std::sync::Arc<dyn Object>, u64, Unit),
+    Unit(Arc<dyn Object>, u64, Unit),
     Done,
 }
 
 impl<'a> Run<'a> {
     fn new(reading: &Reading<'a>, target: Target<'a>) -> Self {
+        let chunk_bytes = reading.codec.decoded_bytes() as u64;
+        let decoded = reading.plan.chunk_count().saturating_mul(chunk_bytes);
+        // A read that would push most others out is not kept, nor is what the page cache has as well.
+        let cache = reading.cache.filter(|(cache, _)| {
+            decoded <= cache.limit() / 2 && !reading.codec.is_raw() && reading.elements.is_none()
+        });
         Self {
+            cache,
             plan: reading.plan,
             source: reading.source,
             codec: reading.codec,
@@ -268,7 +281,7 @@ impl<'a> Run<'a> {
         caller: bool,
         interrupted: &dyn Fn() -> bool,
     ) {
-        let mut buffers = Buffers::default();
+        let mut buffers = Kept::take();
         loop {
             if caller && interrupted() {
                 self.fail(Error::new(ErrorKind::Interrupted, "the read was stopped"));
@@ -277,7 +290,7 @@ impl<'a> Run<'a> {
                 Work::Done => return,
                 Work::Cell(cell) => self.plan_cell(cell),
                 Work::Unit(object, cell, unit) => {
-                    let outcome = self.run_unit(&*object, cell, &unit, &mut buffers);
+                    let outcome = self.run_unit(&*object, cell, &unit, &mut buffers.0);
                     if let Some(scope) = scope {
                         self.grow(scope);
                     }
@@ -348,7 +361,19 @@ impl<'a> Run<'a> {
         self.objects.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(index_requests, Ordering::Relaxed);
         self.bytes.fetch_add(index_bytes, Ordering::Relaxed);
-        let units = units(self.plan, cell, &places, self.codec, self.tuning.gap_bytes)
+        let mut tasks = self.plan.tasks(cell);
+        if let Some((cache, array)) = self.cache {
+            let mut left = Vec::with_capacity(tasks.len());
+            for task in tasks {
+                let key = ChunkKey::new(array, object.version(), task.position);
+                match cache.get(&key, |_| true) {
+                    Some(elements) => self.copy_chunk(cell, task, &elements)?,
+                    None => left.push(task),
+                }
+            }
+            tasks = left;
+        }
+        let units = units(self.plan, cell, tasks, &places, self.codec, self.tuning.gap_bytes)
             .map_err(|error| error.at(self.source.object_name(&coordinates)))?;
         let mut queue = self.lock();
         queue.units.extend(units.into_iter().map(|unit| (object.clone(), cell, unit)));
@@ -366,10 +391,14 @@ impl<'a> Run<'a> {
         for task in &unit.missing {
             self.fill_chunk(cell, *task)?;
         }
-        let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
-        if buffers.fetched.len() < length {
-            buffers.fetched.resize(length, 0);
+        if let [chunk] = unit.chunks.as_slice()
+            && self.can_stream(chunk)
+            && self.stream_chunk(object, cell, chunk, buffers)?
+        {
+            return Ok(());
         }
+        let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
+        grow(&mut buffers.fetched, length);
         let mut start = 0;
         for extent in &unit.extents {
             let end = start + usize::try_from(extent.length).unwrap_or(usize::MAX);
@@ -387,19 +416,19 @@ impl<'a> Run<'a> {
         }
         for chunk in &unit.chunks {
             let encoded = &buffers.fetched[chunk.start..chunk.start + chunk.length];
-            let place = || {
-                let coordinates = self.plan.chunk_coordinates(cell, chunk.task);
-                let name = self.source.object_name(&self.plan.cell_coordinates(cell));
-                format!(
-                    "{name}, chunk {coordinates:?} (bytes {} to {})",
-                    chunk.extent.offset,
-                    chunk.extent.end()
-                )
+            let place = || self.place_of(cell, chunk);
+            let needed = match (self.elements, self.cache) {
+                (None, None) => self.needed_bytes(cell, chunk.task)?.end,
+                _ => self.codec.decoded_bytes(),
             };
             let decoded = self
                 .codec
-                .decode(encoded, chunk.skip, &mut buffers.scratch)
+                .decode_front(encoded, chunk.skip, needed, &mut buffers.scratch)
                 .map_err(|error| Error::corrupt(place(), error))?;
+            if let Some((cache, array)) = self.cache {
+                let key = ChunkKey::new(array, object.version(), chunk.task.position);
+                cache.put(key, Arc::from(decoded), decoded.len() as u64 + 128);
+            }
             let elements = match self.elements {
                 None => decoded,
                 Some(make) => {
@@ -407,12 +436,107 @@ impl<'a> Run<'a> {
                     &buffers.elements
                 }
             };
-            self.plan.for_each_copy(cell, chunk.task, self.codec.strides(), |mut copy| {
-                copy.tidy();
-                self.copy(&copy, elements)
-            })?;
+            self.copy_chunk(cell, chunk.task, elements)?;
         }
         Ok(())
+    }
+
+    /// What messages call a chunk.
+    fn place_of(&self, cell: u64, chunk: &FetchedChunk) -> String {
+        format!(
+            "{}, chunk {:?} (bytes {} to {})",
+            self.source.object_name(&self.plan.cell_coordinates(cell)),
+            self.plan.chunk_coordinates(cell, chunk.task),
+            chunk.extent.offset,
+            chunk.extent.end()
+        )
+    }
+
+    /// The bytes of a decoded chunk, from the first to the last that the read takes.
+    fn needed_bytes(&self, cell: u64, task: Task) -> Result<Range<usize>> {
+        let (mut start, mut end) = (usize::MAX, 0);
+        self.plan.for_each_copy(cell, task, self.codec.strides(), |copy| {
+            let range = copy.source_range(self.plan.item_size());
+            (start, end) = (start.min(range.start), end.max(range.end));
+            Ok(())
+        })?;
+        Ok(start.min(end)..end)
+    }
+
+    /// True for a large chunk of elements with nothing but a checksum behind them, none of which is
+    /// to be kept: only the part that is needed has to be held in memory.
+    fn can_stream(&self, chunk: &FetchedChunk) -> bool {
+        self.elements.is_none()
+            && self.cache.is_none()
+            && chunk.skip == 0
+            && chunk.length >= 2 * PIECE_BYTES
+            && matches!(self.codec.chain().bytes.as_slice(), [BytesCodec::Crc32c])
+            && !self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Reads a chunk piece by piece and checks each while it is in the core's cache; keeps only what
+    /// the read needs. False, and nothing done, if the chunk is not in the page cache.
+    fn stream_chunk(
+        &self,
+        object: &dyn Object,
+        cell: u64,
+        chunk: &FetchedChunk,
+        buffers: &mut Buffers,
+    ) -> Result<bool> {
+        let damaged = |error| Error::corrupt(self.place_of(cell, chunk), error);
+        let expected = self.codec.decoded_bytes();
+        let payload = chunk.length - 4;
+        if payload != expected {
+            return Err(damaged(CodecError::Length { codec: "bytes", expected, found: payload }));
+        }
+        let needed = self.needed_bytes(cell, chunk.task)?;
+        grow(&mut buffers.fetched, needed.len());
+        grow(&mut buffers.piece, PIECE_BYTES);
+        let mut checksum = Crc32c::new();
+        let mut at = 0;
+        while at < payload {
+            let (inside, border) = match at {
+                at if at < needed.start => (false, needed.start),
+                at if at < needed.end => (true, needed.end),
+                _ => (false, payload),
+            };
+            let end = border.min(at + PIECE_BYTES).min(payload);
+            let piece = if inside {
+                &mut buffers.fetched[at - needed.start..end - needed.start]
+            } else {
+                &mut buffers.piece[..end - at]
+            };
+            let offset = chunk.extent.offset + at as u64;
+            if at > 0 {
+                self.fetch(object, offset, piece)?;
+            } else if object.read_resident(offset, piece)? < piece.len() {
+                return Ok(false);
+            }
+            checksum.update(piece);
+            at = end;
+        }
+        let mut stored = [0; 4];
+        self.fetch(object, chunk.extent.offset + payload as u64, &mut stored)?;
+        let (expected, found) = (u32::from_le_bytes(stored), checksum.finish());
+        if expected != found {
+            return Err(damaged(CodecError::Checksum { codec: "crc32c", expected, found }));
+        }
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(chunk.extent.length, Ordering::Relaxed);
+        self.chunks.fetch_add(1, Ordering::Relaxed);
+        self.plan.for_each_copy(cell, chunk.task, self.codec.strides(), |mut copy| {
+            copy.source_start -= i64::try_from(needed.start).unwrap_or(i64::MAX);
+            copy.tidy();
+            self.copy(&copy, &buffers.fetched[..needed.len()])
+        })?;
+        Ok(true)
+    }
+
+    fn copy_chunk(&self, cell: u64, task: Task, elements: &[u8]) -> Result<()> {
+        self.plan.for_each_copy(cell, task, self.codec.strides(), |mut copy| {
+            copy.tidy();
+            self.copy(&copy, elements)
+        })
     }
 
     fn fetch(&self, object: &dyn Object, offset: u64, buffer: &mut [u8]) -> Result<()> {
@@ -444,12 +568,58 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Pieces in which large chunks are read and checked: several fit a core's own cache.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// What one thread uses again from unit to unit.
 #[derive(Default)]
 struct Buffers {
     fetched: Vec<u8>,
+    piece: Vec<u8>,
     elements: Vec<u8>,
     scratch: Scratch,
+}
+
+impl Buffers {
+    fn bytes(&self) -> usize {
+        self.fetched.capacity()
+            + self.piece.capacity()
+            + self.elements.capacity()
+            + self.scratch.bytes()
+    }
+}
+
+/// Makes a buffer at least so long.
+fn grow(buffer: &mut Vec<u8>, length: usize) {
+    if buffer.len() < length {
+        buffer.resize(length, 0);
+    }
+}
+
+/// Buffers of earlier reads, a few: memory that is new costs a small read more than its bytes do.
+static KEPT: Mutex<Vec<Buffers>> = Mutex::new(Vec::new());
+const KEPT_MAX: usize = 4;
+const KEPT_BYTES_MAX: usize = 6 << 20;
+
+/// Buffers that go back to the kept ones when they are no longer used.
+struct Kept(Buffers);
+
+impl Kept {
+    fn take() -> Self {
+        // Never waits: a fork may have copied the lock as held by a thread that is not there.
+        Self(KEPT.try_lock().ok().and_then(|mut kept| kept.pop()).unwrap_or_default())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.0.bytes() <= KEPT_BYTES_MAX
+            && let Ok(mut kept) = KEPT.try_lock()
+            && kept.len() < KEPT_MAX
+        {
+            kept.push(std::mem::take(&mut self.0));
+        }
+    }
 }
 
 /// Counts a thread out, also if it panics.

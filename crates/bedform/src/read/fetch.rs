@@ -46,20 +46,21 @@ impl Unit {
     }
 }
 
-/// The units of one object.
+/// The units of the chunks `tasks` of one object.
 ///
 /// # Errors
 /// If an extent is larger than a chunk of the array can be.
 pub(crate) fn units(
     plan: &Plan,
     cell: u64,
+    tasks: Vec<Task>,
     places: &Places,
     codec: &ChunkCodec,
     gap_max: u64,
 ) -> Result<Vec<Unit>> {
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(tasks.len());
     let mut missing = Vec::new();
-    for task in plan.tasks(cell) {
+    for task in tasks {
         match places.find(task.position) {
             Some((extent, skip)) => found.push((extent, skip, task)),
             None => missing.push(task),
@@ -152,6 +153,10 @@ fn gather_raw(
         ));
     }
     let item = plan.item_size() as u64;
+    // Boxes of a union may share bytes of the chunk, so the blocks of all copies are put in order
+    // before any is fetched.
+    let mut blocks: Vec<(Block, Vec<Axis>)> = Vec::new();
+    let mut pieces: Vec<Piece> = Vec::new();
     plan.for_each_copy(cell, task, codec.strides(), |mut copy| {
         if copy.axes.iter().any(|axis| axis_count(axis) == 0) {
             return Ok(());
@@ -162,12 +167,31 @@ fn gather_raw(
             let split = split_axis(&part.axes, item, gatherer.gap_max);
             let (outer, inner) = part.axes.split_at(split);
             let block = Block::new(inner, item);
-            let mut pieces = outer_positions(outer, part.source_start, part.target_start);
-            pieces.sort_unstable();
-            gatherer.add(&pieces, &block, inner, extent.offset);
+            let number = blocks.len();
+            pieces.extend(
+                outer_positions(outer, part.source_start, part.target_start)
+                    .into_iter()
+                    .map(|(source, target)| Piece { start: source - block.before, target, number }),
+            );
+            blocks.push((block, inner.to_vec()));
         }
         Ok(())
-    })
+    })?;
+    pieces.sort_unstable();
+    for piece in &pieces {
+        let (block, inner) = &blocks[piece.number];
+        gatherer.add(piece, block, inner, extent.offset);
+    }
+    Ok(())
+}
+
+/// A block of elements: where its bytes start in the chunk, where its first element goes in the
+/// target, and which block it is.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Piece {
+    start: i64,
+    target: i64,
+    number: usize,
 }
 
 /// Cuts a copy along an axis that is dense enough to be read in one go but too long for a unit, so
@@ -295,20 +319,18 @@ struct Gatherer {
 }
 
 impl Gatherer {
-    /// Adds blocks of one chunk that starts at `offset`, in ascending order.
-    fn add(&mut self, positions: &[(i64, i64)], block: &Block, inner: &[Axis], offset: u64) {
-        for (source, target) in positions {
-            let start = offset + (source - block.before).cast_unsigned();
-            self.make_room(Extent { offset: start, length: block.span });
-            let last = self.unit.extents.last().map_or(start, |last| last.offset);
-            let mut copy = Copy {
-                source_start: (self.before + start - last).cast_signed() + block.before,
-                target_start: *target,
-                axes: inner.to_vec(),
-            };
-            copy.tidy();
-            self.unit.raw.push(copy);
-        }
+    /// Adds a block of a chunk that starts at `offset`; blocks come in ascending order.
+    fn add(&mut self, piece: &Piece, block: &Block, inner: &[Axis], offset: u64) {
+        let start = offset + piece.start.cast_unsigned();
+        self.make_room(Extent { offset: start, length: block.span });
+        let last = self.unit.extents.last().map_or(start, |last| last.offset);
+        let mut copy = Copy {
+            source_start: (self.before + start - last).cast_signed() + block.before,
+            target_start: piece.target,
+            axes: inner.to_vec(),
+        };
+        copy.tidy();
+        self.unit.raw.push(copy);
     }
 
     /// Makes the unit's last extent one that holds `extent`.

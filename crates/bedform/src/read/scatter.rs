@@ -9,6 +9,7 @@
 //! buffers before its first byte moves.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use bedform_geometry::Positions;
 
@@ -148,6 +149,20 @@ impl Copy {
             })
             .collect();
         Self { source_start: self.target_start, target_start: self.source_start, axes }
+    }
+
+    /// The bytes of the source from the first to the last that the copy takes; empty if none.
+    pub(crate) fn source_range(&self, item: usize) -> Range<usize> {
+        if self.axes.iter().any(|axis| axis.count() == 0) {
+            return 0..0;
+        }
+        let (low, high) =
+            self.axes.iter().fold((self.source_start, self.source_start), |(low, high), axis| {
+                let (axis_low, axis_high) = axis.reach()[0];
+                (low.saturating_add(axis_low), high.saturating_add(axis_high))
+            });
+        let place = |offset: i64| usize::try_from(offset).unwrap_or(0);
+        place(low)..place(high).saturating_add(item)
     }
 
     /// Puts the axes in the order in which the target is filled, and melts those that continue each
@@ -352,6 +367,7 @@ pub(crate) fn swap_bytes(bytes: &mut [u8], size: usize) {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests {
     use super::*;
     use bedform_geometry::AxisRange;

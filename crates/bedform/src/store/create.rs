@@ -152,7 +152,7 @@ impl Store {
         let lock = DraftLock::new(lock);
         let draft = Draft { key: identity.array, lock: Arc::downgrade(&lock) };
         shared.drafts().insert(path.clone(), draft);
-        Array::draft(self.shared.clone(), path.clone(), metadata, document, lock)
+        Array::draft(self.shared.clone(), path.clone(), metadata, document, Some(lock))
     }
 
     /// Makes arrays of [`Store::draft_array`] visible, all at once. Atomic, durable on return.
@@ -161,20 +161,66 @@ impl Store {
     /// `NotFound` if a draft is gone; `Conflict` if somebody else has created an array of that name
     /// meanwhile; `ReadOnly`, those of storage.
     pub fn commit_drafts(&self, paths: &[ObjectPath]) -> Result<()> {
+        self.commit_drafts_with(paths, &[])
+    }
+
+    /// As [`Store::commit_drafts`]; in the same commit each of `groups` gets its attributes, and is
+    /// created if it is missing.
+    ///
+    /// # Errors
+    /// As [`Store::commit_drafts`]; `Exists` if an array has the path of a group; `LimitExceeded`.
+    pub fn commit_drafts_with(
+        &self,
+        paths: &[ObjectPath],
+        groups: &[(ObjectPath, Map<String, Value>)],
+    ) -> Result<()> {
         let shared = &*self.shared;
         shared.check_writable()?;
+        for (path, attributes) in groups {
+            check_attributes(shared, path, attributes)?;
+        }
         let _lock = shared.lock(&ObjectPath::root())?;
         for path in paths {
             let Some(key) = shared.drafts().get(path).map(|draft| draft.key) else { continue };
             check_key(shared, path, &own_document(shared, path)?, &key)?;
         }
-        commit(shared, paths, &[])?;
+        let mut added = paths.to_vec();
+        for (path, attributes) in groups {
+            if path.is_root() {
+                continue;
+            }
+            if shared.documents.kind(shared, path)? == Some(NodeKind::Array) {
+                return Err(exists(shared, path));
+            }
+            publish(shared, path, &write_group(&store_key(shared)?, attributes, None))?;
+            added.push(path.clone());
+        }
+        let of_root = groups.iter().find(|(path, _)| path.is_root());
+        commit_all(shared, &added, &[], of_root.map(|(_, attributes)| attributes))?;
         for draft in paths.iter().filter_map(|path| shared.drafts().remove(path)) {
             if let Some(lock) = draft.lock.upgrade() {
                 lock.release();
             }
         }
         Ok(())
+    }
+
+    /// The array that [`Store::draft_array`] made at `path`, perhaps in another process, while it is
+    /// not yet committed.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such draft; `Corrupt` by its document.
+    pub fn open_draft(&self, path: &ObjectPath) -> Result<Array> {
+        let shared = &*self.shared;
+        let Some(own) = read(shared, path, "zarr.json")?.filter(|own| own.sealed) else {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("no draft {path:?} in {}", shared.storage.name()),
+            ));
+        };
+        let metadata = parse_array(&own.document, &shared.options.limits)
+            .map_err(|error| Error::metadata(shared.name_of(path), error))?;
+        Array::draft(self.shared.clone(), path.clone(), metadata, own.document, None)
     }
 
     /// Deletes an array or group with all below it, an array after the appends that are under way.
@@ -220,12 +266,6 @@ impl NewArray {
                 "the shape {:?}, the chunks {:?} and the shards {:?} must have one rank",
                 self.shape, layout.chunk_shape, layout.shard_shape
             )));
-        }
-        if self.data_type.v3_name().is_none() {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!("arrays of {} cannot be written", self.data_type),
-            ));
         }
         let mut bytes = layout.codecs.clone();
         if layout.checksum && bytes.last() != Some(&BytesCodec::Crc32c) {
@@ -322,7 +362,7 @@ fn store_key(shared: &Shared) -> Result<[u8; 16]> {
         return Ok(key);
     }
     let key = random_key()?;
-    publish_root(shared, &root, &key, consolidated(shared, &root)?)?;
+    publish_root(shared, &root, &key, consolidated(shared, &root)?, None)?;
     Ok(key)
 }
 
@@ -345,6 +385,7 @@ fn publish_root(
     root: &GroupState,
     key: &[u8; 16],
     documents: Map<String, Value>,
+    attributes: Option<&Map<String, Value>>,
 ) -> Result<()> {
     let mut sorted: Vec<(String, Value)> = documents.into_iter().collect();
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
@@ -353,6 +394,9 @@ fn publish_root(
     document.insert("node_type".to_owned(), json!("group"));
     let consolidated = write_consolidated(key, Map::from_iter(sorted));
     document.insert("consolidated_metadata".to_owned(), consolidated);
+    if let Some(attributes) = attributes {
+        document.insert("attributes".to_owned(), Value::Object(attributes.clone()));
+    }
     let Value::Object(rest) = &root.document else { return Err(not_a_group(shared)) };
     for (name, value) in rest {
         if !document.contains_key(name) {
@@ -373,6 +417,16 @@ fn not_a_group(shared: &Shared) -> Error {
 /// in its consolidated metadata, and without those of `removed` and all below. The caller holds the
 /// store's lock. This is the commit.
 pub(crate) fn commit(shared: &Shared, added: &[ObjectPath], removed: &[ObjectPath]) -> Result<()> {
+    commit_all(shared, added, removed, None)
+}
+
+/// As [`commit`]; the root group gets new `attributes`, if there are any.
+fn commit_all(
+    shared: &Shared,
+    added: &[ObjectPath],
+    removed: &[ObjectPath],
+    attributes: Option<&Map<String, Value>>,
+) -> Result<()> {
     let root = shared.documents.read_root(shared)?.ok_or_else(|| not_a_group(shared))?;
     let mut documents = consolidated(shared, &root)?;
     let gone = |path: &str| {
@@ -403,7 +457,7 @@ pub(crate) fn commit(shared: &Shared, added: &[ObjectPath], removed: &[ObjectPat
             documents.insert(group.as_str().to_owned(), own_document(shared, group)?);
         }
     }
-    publish_root(shared, &root, &store, documents)
+    publish_root(shared, &root, &store, documents, attributes)
 }
 
 /// Fails unless `document`, at `path`, is that of the array with `key`: somebody may have deleted

@@ -1,6 +1,6 @@
 //! New arrays from JSON, as the doors hand them over.
 
-use bedform_format::metadata::{Encoding, FillValue, parse_codecs};
+use bedform_format::metadata::{Encoding, FillValue, parse_codecs, parse_data_type};
 use bedform_format::{BytesCodec, CodecChain, DataType, Limits};
 use bedform_geometry::Order;
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use super::{ArrayLayout, NewArray};
 use crate::error::{Error, Result};
 
 impl NewArray {
-    /// Reads a description: `shape`, `dtype` (Zarr's name), `chunks`, `shards`, and optionally
+    /// Reads a description: `shape`, `dtype` (as Zarr metadata have it), `chunks`, `shards`, and optionally
     /// `order`, `codecs` (a list of codecs from bytes to bytes, by name or as Zarr metadata have
     /// them), `transpose`, `checksum`, `fill_value`, `dims`, `attributes`.
     ///
@@ -35,9 +35,9 @@ impl NewArray {
                 .and_then(|list| list.iter().map(Value::as_u64).collect())
                 .ok_or_else(|| bad(key))
         };
-        let name = get("dtype").and_then(Value::as_str).ok_or_else(|| bad("dtype"))?;
-        let data_type = DataType::parse_v3(name)
-            .ok_or_else(|| Error::invalid(format!("arrays of {name:?} are not supported")))?;
+        let named = get("dtype").ok_or_else(|| bad("dtype"))?;
+        let data_type = parse_data_type(named)
+            .map_err(|_| Error::invalid(format!("arrays of {named} are not supported")))?;
         let chunk_shape = lengths("chunks")?;
         let order = match get("order").map(Value::as_str) {
             None => Order::RowMajor,

@@ -7,7 +7,7 @@ use bedform_format::metadata::{
     ArrayMetadata, GroupDocument, check_seal, hex, parse_array, parse_array_v2, parse_group, seal,
 };
 use bedform_format::{Limits, ObjectPath, json};
-use bedform_storage::{Condition, Storage, Version};
+use bedform_storage::{Condition, Version};
 use serde_json::{Map, Value};
 
 use super::{Freshness, NodeKind, Shared};
@@ -117,7 +117,7 @@ impl Documents {
         if let Some(state) = kept {
             let path = ObjectPath::root().join(ZARR_JSON)?;
             let current = shared.options.freshness != Freshness::Read
-                || is_current(&*shared.storage, &path, &state.version)?;
+                || shared.storage.is_current(&path, &state.version)?;
             if current {
                 return Ok(Some(state));
             }
@@ -222,12 +222,12 @@ impl Documents {
             return Ok(true);
         }
         let (path, version) = &array.own;
-        if !is_current(&*shared.storage, path, version)? {
+        if !shared.storage.is_current(path, version)? {
             return Ok(false);
         }
         match &array.root {
             Some(version) => {
-                is_current(&*shared.storage, &ObjectPath::root().join(ZARR_JSON)?, version)
+                Ok(shared.storage.is_current(&ObjectPath::root().join(ZARR_JSON)?, version)?)
             }
             None => Ok(true),
         }
@@ -326,14 +326,6 @@ fn committed<'a>(
             Ok(Some(document))
         }
         _ => Err(()),
-    }
-}
-
-fn is_current(storage: &dyn Storage, path: &ObjectPath, version: &Version) -> Result<bool> {
-    match storage.stat(path) {
-        Ok(found) => Ok(found == *version),
-        Err(error) if error.is_not_found() => Ok(false),
-        Err(error) => Err(error.into()),
     }
 }
 

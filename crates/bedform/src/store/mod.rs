@@ -113,7 +113,7 @@ pub(crate) struct Shared {
     pub(crate) tuning: Tuning,
     pub(crate) documents: Documents,
     pub(crate) indexes: ByteCache<ObjectPath, (Version, Arc<ShardIndex>)>,
-    pub(crate) chunks: ByteCache<ChunkKey, Arc<[u8]>>,
+    pub(crate) chunks: ChunkCache,
     next_array: AtomicU64,
     /// Drafts of this handle that are not yet committed, with their keys.
     drafts: Mutex<HashMap<ObjectPath, Draft>>,
@@ -162,6 +162,15 @@ pub(crate) struct ChunkKey {
     pub(crate) array: u64,
     pub(crate) object: Version,
     pub(crate) position: u64,
+}
+
+/// Decoded chunks.
+pub(crate) type ChunkCache = ByteCache<ChunkKey, Arc<[u8]>>;
+
+impl ChunkKey {
+    pub(crate) fn new(array: u64, object: &Version, position: u64) -> Self {
+        Self { array, object: object.clone(), position }
+    }
 }
 
 impl Shared {
@@ -295,6 +304,15 @@ impl Store {
     /// `NotFound`; `Corrupt` or `Unsupported` by its metadata.
     pub fn array(&self, path: &ObjectPath) -> Result<Array> {
         Array::open(self.shared.clone(), path.clone())
+    }
+
+    /// The array at `path` as it will be when [`append_with`](crate::append_with) has given it
+    /// `shape`; to write its new elements with, nothing else.
+    ///
+    /// # Errors
+    /// As [`Store::array`]; `InvalidArgument` if the array would not grow.
+    pub fn grown(&self, path: &ObjectPath, shape: &[u64]) -> Result<Array> {
+        self.array(path)?.grown(shape)
     }
 
     /// Every array and group of the store by path, the root group not included.

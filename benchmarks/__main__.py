@@ -1,0 +1,34 @@
+"""Run a benchmark: `python -m benchmarks NAME [--quick] [--size N] [--json FILE]`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from benchmarks.harness import options as command_line
+from benchmarks.harness.report import Report, update_results
+
+NAMES = {
+    "zarr-read": "benchmarks.zarr_read",
+    "zarr-write": "benchmarks.zarr_write",
+    "chunk-planar": "benchmarks.chunk_planar",
+    "element": "benchmarks.element",
+    "memory": "benchmarks.memory",
+}
+
+
+def main() -> None:
+    """Run what the command line names and print the tables."""
+    name, options = command_line.parse(list(NAMES), sys.argv[1:])
+    for one in NAMES if name == "all" else [name]:
+        report: Report = importlib.import_module(NAMES[one]).run(options)
+        sys.stdout.write(report.to_text() + "\n")
+        sys.stdout.flush()
+        if options.json:
+            options.json.write_text(report.to_json())
+        if options.write_results:
+            update_results(report)
+
+
+if __name__ == "__main__":
+    main()

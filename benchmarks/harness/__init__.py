@@ -1,0 +1,1 @@
+"""What the benchmarks share: data, engines, workers, rounds, statistics, reports."""

@@ -1,0 +1,57 @@
+"""HDF5 through h5py, read as fast as h5py offers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.harness.data import ARRAY
+from benchmarks.harness.engine import Engine, Reader, Values, touched_buffer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.harness.selections import Selection
+
+
+class Hdf5(Engine):
+    """h5py with its chunk cache or without, into a result that is new or given.
+
+    Without the cache HDF5 reads parts of raw chunks, with it whole ones; which is faster depends on
+    the plane. What its default of some MiB keeps from one round to the next is left to it.
+    """
+
+    name = "hdf5"
+    read_variants = ("uncached out", "cached out", "cached new")
+
+    def version(self) -> str:
+        """Return the versions of h5py and of the library in it."""
+        import h5py
+
+        return f"h5py {h5py.version.version}, HDF5 {h5py.version.hdf5_version}"
+
+    def open(self, path: Path, cache_bytes: int) -> None:  # noqa: ARG002
+        """Remember the file; it is opened with the settings of a variant."""
+        self.path = path
+        self.file: Any = None
+
+    def reader(self, selection: Selection, variant: str) -> Reader:
+        """Read with `[]`, or with `read_direct` into a given buffer; ends the reader before."""
+        import h5py
+
+        cache, _, result = variant.partition(" ")
+        if self.file is not None:
+            self.file.close()
+        settings = {"rdcc_nbytes": 0} if cache == "uncached" else {}
+        self.file = h5py.File(self.path, "r", **settings)
+        array = self.file[ARRAY]
+        if result == "new":
+            return lambda: np.asarray(array[selection])
+        buffer = touched_buffer(selection)
+
+        def read() -> Values:
+            array.read_direct(buffer, selection)
+            return buffer
+
+        return read

@@ -1,0 +1,87 @@
+"""The command line that all benchmarks share."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TypeVar
+
+from benchmarks.harness.bedform_engine import is_installed
+
+FULL_SIZE = 512
+QUICK_SIZE = 64
+FULL_ROUNDS = 15
+QUICK_ROUNDS = 3
+PEERS = ("zarr-python", "zarrs", "tensorstore")
+REFERENCE = "tensorstore-plain"
+Choice = TypeVar("Choice")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run was asked for."""
+
+    size: int
+    rounds: int
+    quick: bool
+    only: tuple[str, ...]
+    json: Path | None
+    write_results: bool
+    command: str
+
+    def wants(self, line: str) -> bool:
+        """Tell whether the line was asked for: some pattern matches, or there is none."""
+        return not self.only or any(fnmatch(line, pattern) for pattern in self.only)
+
+    def tries(self) -> int:
+        """Return how often each variant is tried before the rounds."""
+        return 1 if self.quick else 3
+
+    def some(self, choices: list[Choice]) -> list[Choice]:
+        """Return the choices to try: all of them, or the first in a quick run."""
+        return choices[:1] if self.quick else choices
+
+    def settings(self) -> dict[str, str]:
+        """Return the settings for the report."""
+        return {"size": f"{self.size}^3 float64", "rounds": str(self.rounds)}
+
+
+def engines() -> list[str]:
+    """Return the engines that can run here: the peers, and Bedform once it is built."""
+    return [*PEERS, REFERENCE, *(["bedform"] if is_installed() else [])]
+
+
+def parse(names: list[str], arguments: list[str]) -> tuple[str, Options]:
+    """Return the benchmark that was named and its options; exits on a wrong command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure Bedform against its peers."
+    )
+    parser.add_argument("name", choices=[*names, "all"], help="the benchmark")
+    parser.add_argument("--quick", action="store_true", help="small and short, to see that it runs")
+    parser.add_argument("--size", type=int, help=f"edge of the cube (default {FULL_SIZE})")
+    parser.add_argument("--rounds", type=int, help=f"interleaved rounds (default {FULL_ROUNDS})")
+    parser.add_argument(
+        "--only",
+        default="",
+        help="patterns of lines with commas, for example 'standard/raw/warm/*,*/plane k'",
+    )
+    parser.add_argument("--json", type=Path, help="write every sample to this file")
+    parser.add_argument(
+        "--write-results", action="store_true", help="replace the section in RESULTS.md"
+    )
+    given = parser.parse_args(arguments)
+    size = given.size or (QUICK_SIZE if given.quick else FULL_SIZE)
+    if size < 32 or size % 16:  # chunks are a sixteenth: two elements at least
+        parser.error("--size must be a multiple of 16, and 32 at least")
+    rounds = given.rounds or (QUICK_ROUNDS if given.quick else FULL_ROUNDS)
+    return given.name, Options(
+        size=size,
+        rounds=rounds,
+        quick=given.quick,
+        only=tuple(filter(None, given.only.split(","))),
+        json=given.json,
+        write_results=given.write_results,
+        command="python -m benchmarks " + " ".join(arguments),
+    )

@@ -1,0 +1,26 @@
+//! The engine against naive models: a list of elements, and sets of bytes.
+
+#[cfg(test)]
+mod arrays;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod pieces;
+#[cfg(test)]
+mod reads;
+#[cfg(test)]
+mod strategies;
+
+/// How many cases a property is tried on, by `BEDFORM_TESTS` (default, ci, nightly), as the Python
+/// tests have it.
+#[cfg(test)]
+fn cases(default: u32) -> proptest::test_runner::Config {
+    let factor = match std::env::var("BEDFORM_TESTS").as_deref() {
+        Ok("ci") => 4,
+        Ok("nightly") => 100,
+        _ => 1,
+    };
+    let mut config = proptest::test_runner::Config::with_cases(default * factor);
+    config.failure_persistence = None;
+    config
+}

@@ -1,0 +1,297 @@
+//! A read fetches every byte that it needs, none twice, and none too many; and `explain` says so
+//! beforehand.
+//!
+//! What is needed follows from the definitions: of elements that are stored as they are, their bytes;
+//! of others, the whole chunk. Between two needed bytes a gap of up to the limit may be read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bedform::{Array, NewArray, OpenOptions, Store};
+use bedform_format::ObjectPath;
+use bedform_format::shard::{ShardIndex, Stamp};
+use bedform_geometry::{Order, Selection, linearize};
+use bedform_storage::{Event, MemoryStorage, Operation, Recording, Storage};
+use proptest::prelude::*;
+
+use super::arrays::{model_of, path, read, with};
+use super::cases;
+use super::model::{Numbers, points_selected};
+use super::strategies::{TYPES, new_array, selection};
+
+type Bytes = BTreeSet<u64>;
+
+/// The index of a shard, and how many bytes its tail has.
+fn index_of(
+    storage: &dyn Storage,
+    object: &ObjectPath,
+    new: &NewArray,
+) -> Option<(ShardIndex, u64)> {
+    let object = storage.open(object).ok()?;
+    let count: u64 = per_shard(new).iter().product();
+    let index_bytes = ShardIndex::encoded_bytes(count, true);
+    let size = object.version().size;
+    let mut bytes = vec![0; usize::try_from(index_bytes).unwrap()];
+    object.read(size - index_bytes, &mut bytes).unwrap();
+    let index = ShardIndex::decode(&bytes, true, size).unwrap();
+    Some((index, index_bytes + Stamp::encoded_bytes(new.shape.len())))
+}
+
+fn per_shard(new: &NewArray) -> Vec<u64> {
+    let layout = &new.layout;
+    layout.shard_shape.iter().zip(&layout.chunk_shape).map(|(a, b)| a / b).collect()
+}
+
+/// The place of an element in its chunk as it is stored, counted in elements.
+fn place_in_chunk(new: &NewArray, inside: &[u64]) -> u64 {
+    let chunk = &new.layout.chunk_shape;
+    match &new.layout.transpose {
+        None => linearize(inside, chunk),
+        Some(order) => {
+            let moved: Vec<u64> = order.iter().map(|axis| inside[*axis]).collect();
+            let shape: Vec<u64> = order.iter().map(|axis| chunk[*axis]).collect();
+            linearize(&moved, &shape)
+        }
+    }
+}
+
+/// For every object that is touched, the bytes that the selection needs, and its tail.
+fn needed(
+    storage: &dyn Storage,
+    new: &NewArray,
+    selection: &Selection,
+) -> BTreeMap<ObjectPath, (Bytes, u64)> {
+    let layout = &new.layout;
+    let is_raw =
+        layout.codecs.is_empty() && !layout.checksum && new.data_type.item_size().is_some();
+    let mut objects = BTreeMap::new();
+    for point in points_selected(selection) {
+        let divided = |shape: &[u64]| -> Vec<u64> {
+            point.iter().zip(shape).map(|(at, length)| at / length).collect()
+        };
+        let name: Vec<String> = divided(&layout.shard_shape).iter().map(u64::to_string).collect();
+        let object =
+            path().join(&["c".to_owned()].into_iter().chain(name).collect::<Vec<_>>().join("/"));
+        let object = object.unwrap();
+        let Some((index, tail)) = index_of(storage, &object, new) else { continue };
+        let entry = objects.entry(object).or_insert((Bytes::new(), tail));
+        let per_shard = per_shard(new);
+        let chunk: Vec<u64> = divided(&layout.chunk_shape)
+            .iter()
+            .zip(&per_shard)
+            .map(|(at, count)| at % count)
+            .collect();
+        let position = usize::try_from(linearize(&chunk, &per_shard)).unwrap();
+        let Some(extent) = index.get(position) else { continue };
+        if is_raw {
+            let inside: Vec<u64> =
+                point.iter().zip(&layout.chunk_shape).map(|(at, length)| at % length).collect();
+            let item = new.data_type.item_size().unwrap() as u64;
+            let start = extent.offset + place_in_chunk(new, &inside) * item;
+            entry.0.extend(start..start + item);
+        } else {
+            entry.0.extend(extent.offset..extent.offset + extent.length);
+        }
+    }
+    objects
+}
+
+fn is_read(event: &&Event) -> bool {
+    matches!(event.operation, Operation::Read | Operation::ReadResident) && event.bytes > 0
+}
+
+/// Holds what was read of one object against what was needed of it.
+fn check_object(read: &[&Event], needed: &Bytes, tail: u64, size: u64, gap_max: u64) {
+    let mut fetched = Bytes::new();
+    let mut tails = 0;
+    for event in read {
+        if event.offset == size - tail && event.bytes == tail {
+            tails += 1;
+            continue;
+        }
+        for byte in event.offset..event.offset + event.bytes {
+            assert!(fetched.insert(byte), "byte {byte} is read twice: {read:?}");
+        }
+    }
+    assert_eq!(tails, 1, "the index is read once: {read:?}");
+    let missed: Vec<_> = needed.difference(&fetched).collect();
+    assert!(missed.is_empty(), "{missed:?} are not read: {read:?}");
+    for byte in fetched.difference(needed) {
+        let before = needed.range(..byte).next_back();
+        let after = needed.range(byte..).next();
+        let gap = before.zip(after).map(|(before, after)| after - before - 1);
+        assert!(
+            gap.is_some_and(|gap| gap <= gap_max),
+            "byte {byte} is read for nothing, in a gap of {gap:?}: {read:?}"
+        );
+    }
+}
+
+fn reader(storage: &Recording<MemoryStorage>, gap: u64) -> Array {
+    let mut options = OpenOptions::default();
+    options.cache_bytes = 0;
+    options.gap_bytes = Some(gap);
+    Store::open(Arc::new(storage.clone()), options).unwrap().array(&path()).unwrap()
+}
+
+fn created(new: &NewArray, writes: &[u64]) -> (Recording<MemoryStorage>, super::model::Model) {
+    let storage = Recording::new(MemoryStorage::new());
+    let attributes = serde_json::Map::new();
+    let store =
+        Store::create(Arc::new(storage.clone()), &attributes, OpenOptions::default()).unwrap();
+    let array = store.create_array(&path(), new).unwrap();
+    let mut model = model_of(new);
+    for seed in writes {
+        let mut numbers = Numbers(*seed);
+        let selection = selection(&new.shape, &mut numbers);
+        if matches!(selection, Selection::Union(_)) {
+            continue;
+        }
+        let elements = numbers.elements(new.data_type, selection.len().unwrap());
+        with(new.data_type, &elements, |elements| {
+            array.write(&selection, elements, &|| false).unwrap()
+        });
+        model.write(&selection, &elements);
+    }
+    (storage, model)
+}
+
+proptest! {
+    #![proptest_config(cases(600))]
+
+    #[test]
+    fn a_read_fetches_what_it_needs_once_and_nothing_else(
+        new in new_array(&TYPES),
+        writes in proptest::collection::vec(any::<u64>(), 0..4),
+        reads in proptest::collection::vec(any::<u64>(), 1..4),
+        gap in prop_oneof![Just(0_u64), 1..40_u64, Just(16 << 10)],
+    ) {
+        let (storage, model) = created(&new, &writes);
+        let array = reader(&storage, gap);
+        for seed in reads {
+            let selection = selection(&new.shape, &mut Numbers(seed));
+            let needed = needed(storage.inner(), &new, &selection);
+            let facts = array.explain(&selection).unwrap();
+            storage.clear();
+            let found = read(&array, new.data_type, &selection);
+            prop_assert_eq!(found, model.read(&selection));
+            let events = storage.events();
+            let mut by_object: BTreeMap<&ObjectPath, Vec<&Event>> = BTreeMap::new();
+            for event in events.iter().filter(is_read) {
+                by_object.entry(&event.path).or_default().push(event);
+            }
+            prop_assert!(by_object.keys().all(|object| needed.contains_key(*object)));
+            for (object, (bytes, tail)) in &needed {
+                let size = storage.inner().stat(object).unwrap().size;
+                let none = Vec::new();
+                let read = by_object.get(object).unwrap_or(&none);
+                check_object(read, bytes, *tail, size, gap);
+            }
+            // What was announced is what was done.
+            let requests = events.iter().filter(is_read).count() as u64;
+            let bytes: u64 = events.iter().filter(is_read).map(|event| event.bytes).sum();
+            prop_assert_eq!(facts["objects"].as_u64(), Some(needed.len() as u64));
+            prop_assert_eq!(facts["requests"].as_u64(), Some(requests));
+            prop_assert_eq!(facts["bytes"].as_u64(), Some(bytes));
+        }
+    }
+
+    #[test]
+    fn the_statistics_of_a_read_are_what_explain_announced(
+        new in new_array(&TYPES[..14]),
+        writes in proptest::collection::vec(any::<u64>(), 1..4),
+        seed in any::<u64>(),
+    ) {
+        let (storage, _) = created(&new, &writes);
+        let array = reader(&storage, 16 << 10);
+        let selection = selection(&new.shape, &mut Numbers(seed));
+        let facts = array.explain(&selection).unwrap();
+        let mut buffer = vec![0; usize::try_from(array.result_bytes(&selection).unwrap()).unwrap()];
+        let done = array.read(&selection, &mut buffer, &|| false).unwrap();
+        for (name, value) in [
+            ("objects", done.objects),
+            ("requests", done.requests),
+            ("bytes", done.bytes),
+            ("chunks", done.chunks),
+            ("result_bytes", buffer.len() as u64),
+        ] {
+            prop_assert_eq!(facts[name].as_u64(), Some(value), "{}", name);
+        }
+    }
+}
+
+/// Merging neighbours must not make buffers that grow with the read.
+#[test]
+fn no_request_is_larger_than_two_mebibytes_however_much_is_read() {
+    for checksum in [false, true] {
+        let mut new = plain(vec![64, 256, 256], vec![16, 64, 64], vec![64, 256, 256]);
+        new.layout.checksum = checksum;
+        let (storage, _) = created(&new, &[]);
+        let store = {
+            let mut options = OpenOptions::default();
+            options.writable = true;
+            Store::open(Arc::new(storage.clone()), options).unwrap()
+        };
+        let all = Selection::all(&new.shape);
+        let elements = vec![1; 64 * 256 * 256 * 4];
+        let array = store.array(&path()).unwrap();
+        array.write(&all, bedform::Elements::Bytes(&elements), &|| false).unwrap();
+        let array = reader(&storage, 16 << 10);
+        storage.clear();
+        let mut buffer = vec![0; elements.len()];
+        array.read(&all, &mut buffer, &|| false).unwrap();
+        assert_eq!(buffer, elements);
+        let events = storage.events();
+        assert!(events.iter().filter(is_read).all(|event| event.bytes <= 2 << 20));
+        // 64 chunks of 256 KiB, in as few requests as that allows, and the index.
+        let requests = events.iter().filter(is_read).count();
+        assert!((9..=11).contains(&requests), "{requests}");
+        assert_eq!(storage.bytes_read_again(), []);
+    }
+}
+
+/// A union of boxes that overlap inside a chunk stored as it is was read box by box, the shared
+/// bytes once for each box.
+#[test]
+fn boxes_of_a_union_that_share_bytes_share_a_request() {
+    let new = plain(vec![8], vec![8], vec![8]);
+    let (storage, _) = created(&new, &[]);
+    let store = {
+        let mut options = OpenOptions::default();
+        options.writable = true;
+        Store::open(Arc::new(storage.clone()), options).unwrap()
+    };
+    let elements: Vec<u8> = (0..32).collect();
+    let array = store.array(&path()).unwrap();
+    array.write(&Selection::all(&[8]), bedform::Elements::Bytes(&elements), &|| false).unwrap();
+    let region = |start, length| bedform_geometry::Region::new(vec![start], vec![length]).unwrap();
+    let union = Selection::Union(vec![region(2, 4), region(1, 3), region(0, 7)]);
+    let array = reader(&storage, 0);
+    let requests = array.explain(&union).unwrap()["requests"].as_u64();
+    storage.clear();
+    let found = read(&array, new.data_type, &union).concat();
+    assert_eq!(found, [&elements[8..24], &elements[4..16], &elements[..28]].concat());
+    assert_eq!(storage.bytes_read_again(), []);
+    // One for the index, one for the elements.
+    assert_eq!(requests, Some(2));
+}
+
+/// Elements of 32 bits, stored as they are.
+fn plain(shape: Vec<u64>, chunk_shape: Vec<u64>, shard_shape: Vec<u64>) -> NewArray {
+    let data_type = bedform_format::DataType::Float32;
+    NewArray {
+        shape,
+        data_type,
+        layout: bedform::ArrayLayout {
+            chunk_shape,
+            shard_shape,
+            order: Order::Hilbert,
+            codecs: vec![],
+            transpose: None,
+            checksum: false,
+        },
+        fill_value: bedform_format::metadata::FillValue::zero(data_type),
+        dimension_names: None,
+        attributes: serde_json::Map::new(),
+    }
+}

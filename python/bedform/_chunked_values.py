@@ -1,0 +1,163 @@
+"""Dask's arrays into arrays of a store, chunk by chunk, from any thread or process."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from bedform._array import Array
+from bedform._errors import engine_call
+from bedform._layout import SHARD_BYTES, Regular
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xarray import Variable
+
+    from bedform._store import Store
+
+# Lazy values over this size are written piece by piece.
+LAZY_BYTES = 128 << 20
+# The largest piece that chunks are put together to.
+PIECE_BYTES = 512 << 20
+
+
+class Target:
+    """An array that Dask stores chunks into, from any thread or process."""
+
+    def __init__(self, array: Array, kind: Literal["array", "draft"] | tuple[int, ...]) -> None:
+        self._array, self._kind = array, kind
+        self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        self._array[key] = values
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        store = self._array._store
+        options = json.dumps(store._options)
+        return (_reopen_target, (store.store_path, options, self._array.path, self._kind))
+
+
+@functools.lru_cache(maxsize=4)
+def _opened(path: str, options: str) -> Store:
+    """A store for the chunks of one computation; each of them brings its target anew."""
+    from bedform._store import _reopen
+
+    return _reopen(path, json.loads(options))
+
+
+def _reopen_target(path: str, options: str, array: str, kind: Any) -> Target:
+    store = _opened(path, options)
+    if kind == "array":
+        return Target(store.array(array), kind)
+    if kind == "draft":
+        return Target(Array(store, engine_call(store._inner.draft)(array)), kind)
+    return Target(Array(store, engine_call(store._inner.grown)(array, list(kind))), kind)
+
+
+def is_chunked(data: Any) -> bool:
+    """Whether it is an array of Dask's."""
+    return hasattr(data, "chunks") and hasattr(data, "__dask_graph__")
+
+
+def values_of(variable: Variable, array: Array) -> Any:
+    """The values to write: an array of NumPy's or Dask's. Large lazy ones become Dask's."""
+    if is_chunked(variable._data) or variable._in_memory:
+        return variable.data
+    size = math.prod(variable.shape) * max(1, variable.dtype.itemsize)
+    if size > LAZY_BYTES:
+        try:
+            return variable.chunk(dict(zip(variable.dims, _pieces(array), strict=True))).data
+        except ImportError:
+            pass
+    return np.asarray(variable.data)
+
+
+def _pieces(array: Array) -> tuple[int, ...]:
+    return array.shards or array.chunks
+
+
+def box(starts: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:
+    """The region of ``shape`` that begins at ``starts``."""
+    return tuple(slice(start, start + length) for start, length in zip(starts, shape, strict=True))
+
+
+def store_chunks(chunks: list[tuple[Any, Target, list[int]]], *, compute: bool) -> Any:
+    """Compute Dask arrays and write them, (values, target, start of the region) each.
+
+    With ``compute=False`` what would do so is returned.
+    """
+    import dask.array
+    from dask.delayed import delayed
+
+    if not chunks:
+        return delayed(None)
+    targets: Any = [target for _, target, _ in chunks]
+    stored = dask.array.store(
+        [data for data, _, _ in chunks],
+        targets,
+        regions=[box(starts, data.shape) for data, _, starts in chunks],
+        # Writers of one shard merge; no lock is needed.
+        lock=False,
+        compute=compute,
+    )
+    return None if compute else delayed(_nothing)(stored)
+
+
+def _nothing(_: object) -> None:
+    """What a computation gives whose chunks are written."""
+
+
+def align(data: Any, starts: Sequence[int], blocks: Sequence[int]) -> Any:
+    """Cut a Dask array at the borders of blocks, so that no block has two writers.
+
+    An axis that is cut there already stays as it is. Where the pieces would become too large for
+    memory, the array stays as it is: writers then merge, which costs time instead.
+    """
+    chunks = tuple(
+        axis if _is_aligned(axis, start, block) else _cut(axis, start, block)
+        for axis, start, block in zip(data.chunks, starts, blocks, strict=True)
+    )
+    piece = math.prod(max(axis, default=0) for axis in chunks) * data.dtype.itemsize
+    if chunks == data.chunks or piece > PIECE_BYTES:
+        return data
+    return data.rechunk(chunks)
+
+
+def fitted(layout: Regular, data: Any) -> Regular:
+    """A layout whose shards are no longer than the chunks of ``data`` along the axes they cut.
+
+    So a few of them make whole shards, and no computation has to hold much more than it gives. What
+    the shards lose there they gain along the other axes.
+    """
+    shards = [
+        shard if len(axis) == 1 else max(chunk, min(shard, max(axis) // chunk * chunk))
+        for chunk, shard, axis in zip(
+            layout.chunks, layout.shards or layout.chunks, data.chunks, strict=True
+        )
+    ]
+    size = math.prod(shards) * data.dtype.itemsize
+    for axis in reversed(range(data.ndim)):
+        if len(data.chunks[axis]) == 1 and size:
+            needed = -(-data.shape[axis] // shards[axis])
+            factor = max(1, min(SHARD_BYTES // size, needed))
+            shards[axis] *= factor
+            size *= factor
+    return Regular(layout.chunks, shards, layout.order)
+
+
+def _is_aligned(axis: tuple[int, ...], start: int, block: int) -> bool:
+    ends = np.cumsum(axis)[:-1] + start
+    return bool((ends % block == 0).all())
+
+
+def _cut(axis: tuple[int, ...], start: int, block: int) -> tuple[int, ...]:
+    total = sum(axis)
+    step = block * max(1, max(axis) // block)
+    borders = [0, *range(block - start % block, total, step), total]
+    return tuple(b - a for a, b in itertools.pairwise(borders) if b > a)

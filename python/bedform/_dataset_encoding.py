@@ -1,0 +1,199 @@
+"""Data sets as variables to be stored, encoded by xarray's own machinery as ``to_zarr`` does it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bedform import _json
+from bedform._errors import InvalidArgumentError, NotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    from xarray import Dataset, Variable
+
+    from bedform._store import Group
+
+# What an encoding may say of a new array; the rest is for the conventions.
+_KEYS = {
+    "chunks",
+    "shards",
+    "compressors",
+    "filters",
+    "serializer",
+    "fill_value",
+    "cache_metadata",
+    "write_empty_chunks",
+}
+# xarray's name on storage for the variable without one.
+UNNAMED = "__values__"
+_IGNORED = {"source", "original_shape", "preferred_chunks"}
+
+
+@dataclass
+class Encoded:
+    """A variable as it is stored: raw values, attributes, fill value, wishes for its layout."""
+
+    name: str
+    variable: Variable
+    attributes: dict[str, Any]
+    fill_value: Any
+    #: The encoding was given for this call, not inherited from where the data come from.
+    demanded: bool
+    encoding: dict[str, Any] = field(default_factory=dict)
+
+
+def check_names(dataset: Dataset) -> None:
+    """Fail unless every name and attribute name can be stored."""
+    for name in [*dataset.variables, *dataset.attrs, *dataset.dims]:
+        if not isinstance(name, str) and (name is not None or name in dataset.attrs):
+            raise TypeError(f"the name {name!r} cannot be stored; it must be a string or None")
+        if name == "":
+            raise InvalidArgumentError(
+                "the name '' cannot be stored; a string must be length 1 or longer"
+            )
+
+
+def split(
+    dataset: Dataset, encoding: Mapping[Hashable, Mapping[str, Any]]
+) -> tuple[dict[str, Variable], dict[str, Any]]:
+    """The variables of a data set with their encodings, and its attributes with ``coordinates``."""
+    from xarray import conventions
+
+    for name, wishes in encoding.items():
+        if not isinstance(wishes, Mapping):
+            raise InvalidArgumentError(f"encoding[{name!r}] must be castable to a dictionary")
+    variables, attributes = conventions.encode_dataset_coordinates(dataset)
+    unknown = [str(name) for name in encoding if name not in variables]
+    if unknown:
+        raise NotFoundError(f"encoding names {', '.join(unknown)}, which are no variables")
+    for name, wishes in encoding.items():
+        variables[name].encoding = dict(wishes)
+    named = {UNNAMED if n is None else str(n): variable for n, variable in variables.items()}
+    return named, dict(attributes)
+
+
+def existing_encodings(group: Group, names: list[str]) -> dict[str, Variable]:
+    """The stored variables, decoded, so that new values can be encoded exactly as they were."""
+    from xarray import conventions
+
+    from bedform.xarray_backend import BedformDataStore
+
+    store = BedformDataStore(group)
+    raw = {name: store.open_variable(group[name]) for name in names}
+    decoded, _, _ = conventions.decode_cf_variables(raw, {})
+    return {str(name): variable for name, variable in decoded.items()}
+
+
+def encode(name: str, variable: Variable, *, demanded: bool) -> Encoded:
+    """Encode one variable by the CF conventions."""
+    encoded = _encode_cf(variable, name)
+    attributes = dict(encoded.attrs)
+    encoding = {key: value for key, value in encoded.encoding.items() if key not in _IGNORED}
+    fill_value = encoding.pop("fill_value", None)
+    if fill_value is None and encoded.dtype.kind == "f":
+        fill_value = np.nan
+    if encoded.dtype.kind == "f" and _is_nan(attributes.get("missing_value")):
+        # JSON has no NaN, and as a fill value it means the same.
+        del attributes["missing_value"]
+        attributes.setdefault("_FillValue", np.nan)
+    if "_FillValue" in attributes:
+        missing = attributes.pop("_FillValue")
+        if missing is not None:
+            attributes["_FillValue"] = _encode_fill(missing, encoded.dtype, name)
+    if encoding.get("_FillValue") is not None:
+        raise InvalidArgumentError(
+            f"{name}: Zarr has no _FillValue in encoding for {encoded.dtype}"
+        )
+    encoding.pop("_FillValue", None)
+    unknown = sorted(set(encoding) - _KEYS)
+    if demanded and unknown:
+        raise InvalidArgumentError(f"{name}: unexpected encoding: {', '.join(unknown)}")
+    return Encoded(
+        name,
+        encoded,
+        plain_attributes(attributes, name),
+        fill_value,
+        demanded,
+        {key: value for key, value in encoding.items() if key in _KEYS},
+    )
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, (float, np.floating)) and bool(np.isnan(value))
+
+
+def _encode_cf(variable: Variable, name: str) -> Variable:
+    from xarray.backends.zarr import encode_zarr_variable
+
+    options: dict[str, Any] = {}
+    if "zarr_format" in inspect.signature(encode_zarr_variable).parameters:
+        options["zarr_format"] = 3
+    encoded: Variable = encode_zarr_variable(variable, name=name, **options)
+    if encoded.dtype.kind not in "biufcSUTO":
+        raise UnsupportedError(f"{name}: {encoded.dtype} cannot be stored in Zarr")
+    return encoded
+
+
+def _encode_fill(value: Any, dtype: np.dtype[Any], name: str) -> Any:
+    from xarray.backends.zarr import FillValueCoder
+
+    try:
+        return FillValueCoder.encode(value, dtype)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"{name}: _FillValue {value!r} of {dtype}: {error}") from None
+
+
+def plain_attributes(attributes: Mapping[Any, Any], owner: str) -> dict[str, Any]:
+    """Attributes as JSON has them; the error for others names attribute and owner."""
+    plain: dict[str, Any] = {}
+    for name, value in attributes.items():
+        try:
+            plain[str(name)] = _json._plain(value)
+        except TypeError as error:
+            message = f"Invalid attribute in Dataset.attrs: {name!r} of {owner}: {error}"
+            raise TypeError(message) from None
+    return plain
+
+
+def check_fits(
+    name: str,
+    existing: Variable,
+    new: Variable,
+    region: Mapping[str, slice],
+    append_dim: str | None,
+) -> Variable:
+    """Bring ``new`` into the order of the stored dimensions; fail unless its sizes fit."""
+    if new.dims != existing.dims:
+        if set(new.dims) != set(existing.dims):
+            raise InvalidArgumentError(
+                f"variable {name!r} already exists with different dimension names: "
+                f"{existing.dims} in the store, {new.dims} in the data set"
+            )
+        new = new.transpose(*existing.dims)
+    for dim, size in existing.sizes.items():
+        if dim == append_dim:
+            continue
+        wanted = size
+        if str(dim) in region:
+            wanted = len(range(*region[str(dim)].indices(size)))
+        if new.sizes[dim] != wanted:
+            raise InvalidArgumentError(
+                f"variable {name!r} already exists with different dimension sizes: {wanted} along "
+                f"{dim!r}, not {new.sizes[dim]}; append_dim= appends, region= writes a part"
+            )
+    return new
+
+
+def check_type(name: str, existing: Variable, new: Variable) -> None:
+    """Fail if fixed-size text would be cut, or a kind of values become another."""
+    if new.dtype.kind in "biufcMmO" or (new.dtype.kind in "SUT" and existing.dtype.kind in "OT"):
+        return
+    if new.dtype != existing.dtype:
+        raise InvalidArgumentError(
+            f"Mismatched dtypes for variable {name!r}: {existing.dtype} in the store, "
+            f"{new.dtype} in the data set"
+        )

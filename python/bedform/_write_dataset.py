@@ -1,0 +1,563 @@
+"""xarray data sets into stores, as ``to_zarr`` writes them, in layouts that fit the reads.
+
+How
+---
+- A new store is built in a hidden directory beside its place and then renamed to it; a store that
+  it replaces changes places with it in one step. Readers see the old one or the new one, whole.
+- In a store that exists, new arrays are drafts, which no reader sees until one commit names them.
+- An append writes behind the end of the arrays, where no reader looks, and commits all new shapes
+  at once.
+- Values that are no NumPy arrays are written chunk by chunk, many at a time. The chunks are cut at
+  the borders of shards first, so that every shard is encoded once.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import shutil
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from bedform import _json
+from bedform._advise import layout_for
+from bedform._array import Array
+from bedform._chunked_values import Target, align, box, fitted, is_chunked, store_chunks, values_of
+from bedform._dataset_encoding import (
+    Encoded,
+    check_fits,
+    check_names,
+    check_type,
+    encode,
+    existing_encodings,
+    plain_attributes,
+    split,
+)
+from bedform._dataset_region import resolve
+from bedform._errors import ExistsError, InvalidArgumentError, NotFoundError, engine_call
+from bedform._layout import Regular
+from bedform._publish import publish_directory, staging_beside, sync_directory
+from bedform._store import Durability, Group, Store, _check_local, create
+from bedform._store import open as open_store
+from bedform._zarr_encoding import codecs_from, layout_from
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xarray import Dataset, Variable
+
+    from bedform._advise import Reads
+
+Mode = Literal["w", "w-", "a", "a-", "r+"]
+Layout = Literal["auto"] | Regular
+
+# Under this size an array is a coordinate or a flag: one chunk.
+SMALL_ARRAY_BYTES = 1 << 20
+# Elements of a chunk of a short series at least: it may be one that grows.
+SERIES_CHUNK = 1 << 10
+SERIES_SHARD = 1 << 16
+
+
+@dataclass
+class _Wishes:
+    """What the caller says of new arrays."""
+
+    encoding: Mapping[Hashable, Mapping[str, Any]]
+    layout: Layout | Mapping[str, Layout] | None
+    reads: Reads | None
+    codecs: Sequence[str | Mapping[str, Any]] | None
+    profile: Any
+
+
+@dataclass
+class _Options:
+    """How the values get into the arrays."""
+
+    append_dim: str | None
+    region: Mapping[str, slice]
+    compute: bool
+    safe_chunks: bool
+
+
+def write_dataset(
+    dataset: Dataset,
+    path: str | os.PathLike[str],
+    *,
+    mode: Mode | None = None,
+    group: str | None = None,
+    encoding: Mapping[Hashable, Mapping[str, Any]] | None = None,
+    append_dim: str | None = None,
+    region: Mapping[str, slice | Literal["auto"]] | Literal["auto"] | None = None,
+    layout: Layout | Mapping[str, Layout] | None = None,
+    reads: Reads | None = None,
+    codecs: Sequence[str | Mapping[str, Any]] | None = None,
+    profile: Any = None,
+    compute: bool = True,
+    safe_chunks: bool = True,
+    durability: Durability = "disk",
+) -> Any:
+    """Write an xarray data set, encoded as ``Dataset.to_zarr`` encodes it. Durable on return.
+
+    A new data set appears as a whole, and an append too. Region writes and values that replace
+    others are atomic per shard.
+
+    Parameters
+    ----------
+    dataset
+        The data set; Dask chunks are computed and written in parallel, within bounded memory.
+    path
+        Where the store is or will be.
+    mode
+        ``"w-"`` creates and fails if something is there; ``"w"`` replaces; ``"a"`` adds variables
+        and overwrites those of the same name; ``"a-"`` with ``append_dim`` overwrites only those
+        that grow; ``"r+"`` changes values only. Without it ``"w-"``, with ``append_dim`` ``"a"``,
+        with ``region`` ``"r+"``.
+    group
+        The group, ``"/"`` or nothing for the root.
+    encoding
+        For each variable what to do instead of its own encoding, as in ``to_zarr``: ``chunks``,
+        ``shards``, ``compressors``, ``dtype``, ``scale_factor``, ``units`` and so on.
+    append_dim
+        The dimension that grows. Every stored variable that has it must be in the data set.
+    region
+        The part to write: a slice or ``"auto"`` for each dimension, or ``"auto"`` for all, which
+        looks up the index coordinates in the store. Index coordinates are compared, not written.
+    layout
+        For data variables: ``"auto"`` asks :func:`bedform.advise`, a :class:`bedform.Regular` is
+        for all of its rank, a dictionary names variables. Without it the chunks of an inherited
+        encoding are taken, and else ``"auto"``. Arrays under 1 MiB are one chunk.
+    reads, profile
+        For ``"auto"``: see :func:`bedform.advise`. Reads of dimensions that a variable lacks are
+        left out for it.
+    codecs
+        As in :meth:`bedform.Store.create_array`.
+    compute
+        ``False`` leaves out the values of Dask arrays and returns a ``dask.delayed`` object that
+        writes them. The arrays are there at once, and hold the fill value.
+    safe_chunks
+        ``False`` writes Dask chunks as they are. Shards with several of them are then merged,
+        correctly but several times.
+    durability
+        What an acknowledged write survives: a power cut (``"disk"``) or this process
+        (``"process"``).
+
+    Returns
+    -------
+    None or dask.delayed.Delayed
+        What is left to compute with ``compute=False``.
+
+    Raises
+    ------
+    ExistsError
+        Mode ``"w-"`` and there is something at ``path``.
+    NotFoundError
+        Mode ``"r+"`` and there is no store.
+    InvalidArgumentError
+        The arguments do not fit each other or the store.
+
+    Examples
+    --------
+    >>> import bedform as bf, tempfile, xarray as xr
+    >>> where = tempfile.mkdtemp() + "/s.zarr"
+    >>> ds = xr.Dataset({"t": ("time", [1.0, 2.0])})
+    >>> bf.write_dataset(ds, where)
+    >>> bf.write_dataset(ds, where, append_dim="time")
+    >>> xr.open_dataset(where, engine="zarr")["t"].values
+    array([1., 2., 1., 2.])
+    """
+    _check_dataset(dataset)
+    chosen = _choose_mode(mode, append_dim, region)
+    where, inner = os.fspath(path), (group or "").strip("/")
+    _check_local(where)
+    target = Path(where).absolute()
+    wishes = _Wishes(encoding or {}, layout, reads, codecs, profile)
+    options = _Options(append_dim, {}, compute, safe_chunks)
+    if not _is_store(target):
+        return _write_new(dataset, target, inner, chosen, wishes, options, durability)
+    if not inner and chosen == "w-":
+        raise ExistsError(f"{where} exists already; choose another name, or mode='w' or 'a'")
+    if not inner and chosen == "w":
+        return _write_new(dataset, target, inner, chosen, wishes, options, durability)
+    store = open_store(where, "r+", durability=durability)
+    there = Group(store, inner)
+    has_group = not inner or store._inner.kind(inner) == "group"
+    if chosen == "w-" and inner in store:
+        raise ExistsError(f"{inner} exists already in {where}; choose another name, or mode='w'")
+    if chosen == "r+" and not has_group:
+        raise NotFoundError(f"no group {inner!r} in {where}; mode='a' creates it")
+    if region is not None:
+        options.region, dataset = resolve(dataset, region, there)
+        if append_dim in options.region:
+            raise InvalidArgumentError(
+                f"cannot list the same dimension in both append_dim and region: {append_dim!r}"
+            )
+    work = _Work(there, chosen, wishes, options)
+    if chosen == "w" and has_group:
+        work.staging = f".bedform-new-{secrets.token_hex(6)}"
+    return work.run(dataset)
+
+
+def _check_dataset(dataset: Any) -> None:
+    from xarray import Dataset
+
+    if not isinstance(dataset, Dataset):
+        raise TypeError(f"write_dataset takes an xarray.Dataset, not {type(dataset).__name__}")
+    check_names(dataset)
+
+
+def _choose_mode(mode: Mode | None, append_dim: str | None, region: Any) -> Mode:
+    if mode is None:
+        return "a" if append_dim is not None else "r+" if region is not None else "w-"
+    if mode not in ("w", "w-", "a", "a-", "r+"):
+        raise InvalidArgumentError(f"mode must be 'w', 'w-', 'a', 'a-' or 'r+', not {mode!r}")
+    if append_dim is not None and mode not in ("a", "a-"):
+        raise InvalidArgumentError(
+            f"cannot set append_dim unless mode='a' or mode=None, not {mode!r}"
+        )
+    if region is not None and mode not in ("a", "a-", "r+"):
+        raise InvalidArgumentError(
+            f"cannot set region unless mode='a', mode='a-', mode='r+' or mode=None, not {mode!r}"
+        )
+    return mode
+
+
+def _is_store(path: Path) -> bool:
+    return any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray"))
+
+
+def _write_new(
+    dataset: Dataset,
+    target: Path,
+    inner: str,
+    mode: Mode,
+    wishes: _Wishes,
+    options: _Options,
+    durability: Durability,
+) -> Any:
+    """Build a store beside its place; give it its name when it is whole."""
+    if mode == "r+" or options.append_dim is not None:
+        raise NotFoundError(f"{target}: no such store; leave out mode, append_dim and region")
+    replace = _is_store(target)
+    if not replace and target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ExistsError(f"{target} exists and is no store; choose another name")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staged = staging_beside(target)
+    try:
+        store = create(staged, durability=durability)
+        work = _Work(Group(store, inner), "w-", wishes, options)
+        work.run(dataset, delay=False)
+        publish_directory(staged, target, replace=replace)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    if options.compute:
+        return None
+    return work.delayed(open_store(target, "r+", durability=durability))
+
+
+@dataclass
+class _Part:
+    """Values and where they go."""
+
+    encoded: Encoded
+    #: The array as it is in the store; none for a new one.
+    array: Array | None
+    #: The axis along which it grows.
+    axis: int | None
+
+    @property
+    def name(self) -> str:
+        return self.encoded.name
+
+
+@dataclass
+class _Work:
+    """One call of :func:`write_dataset`, on a store that is there."""
+
+    group: Group
+    mode: Mode
+    wishes: _Wishes
+    options: _Options
+    #: Where the drafts of a group are that is to replace another.
+    staging: str | None = None
+    drafts: list[str] = field(default_factory=list)
+    #: What only a computation gives: values, path of the array, start of the region.
+    pending: list[tuple[Any, str, list[int]]] = field(default_factory=list)
+
+    @property
+    def store(self) -> Store:
+        return self.group._store
+
+    def run(self, dataset: Dataset, *, delay: bool = True) -> Any:
+        """Write everything and commit it."""
+        variables, attributes = split(dataset, self.wishes.encoding)
+        plain = plain_attributes(attributes, "the data set")
+        parts = self._parts(variables)
+        try:
+            self._write(parts)
+            self._commit(plain)
+        except BaseException:
+            self._clean()
+            raise
+        if self.options.compute or not delay:
+            return None
+        return self.delayed(self.store)
+
+    # What goes where ------------------------------------------------------------------------------
+
+    def _parts(self, variables: dict[str, Variable]) -> list[_Part]:
+        arrays = {} if self.staging else self.group.arrays()
+        arrays = {name: array for name, array in arrays.items() if "/" not in name}
+        there = [name for name in variables if name in arrays]
+        new = [name for name in variables if name not in arrays]
+        self._check(variables, arrays, new)
+        existing = existing_encodings(self.group, there) if there else {}
+        parts = []
+        for name, variable in variables.items():
+            if name in new:
+                demanded = name in self.wishes.encoding
+                parts.append(_Part(encode(name, variable, demanded=demanded), None, None))
+                continue
+            grows = self.options.append_dim in arrays[name].dims
+            if self.mode == "a-" and self.options.append_dim is not None and not grows:
+                continue
+            check_type(name, existing[name], variable)
+            variable = variable.copy(deep=False)
+            variable.encoding = existing[name].encoding
+            encoded = encode(name, variable, demanded=False)
+            encoded.variable = check_fits(
+                name,
+                existing[name],
+                encoded.variable,
+                self.options.region,
+                self.options.append_dim,
+            )
+            axis = arrays[name].dims.index(str(self.options.append_dim)) if grows else None
+            parts.append(_Part(encoded, arrays[name], axis))
+        return parts
+
+    def _check(
+        self, variables: dict[str, Variable], arrays: dict[str, Array], new: list[str]
+    ) -> None:
+        """Fail for what would leave the store with variables that do not fit each other."""
+        if new and (self.mode == "r+" or self.options.region):
+            raise InvalidArgumentError(
+                f"dataset contains non-pre-existing variables {new!r}; mode='r+' and region= only "
+                "change what is in the store"
+            )
+        given = [str(name) for name in self.wishes.encoding if name in arrays]
+        if given:
+            raise InvalidArgumentError(
+                f"variable {given[0]!r} already exists, but encoding was provided; leave it out"
+            )
+        dim = self.options.append_dim
+        if dim is None:
+            return
+        growing = [name for name, array in arrays.items() if dim in array.dims]
+        if not growing:
+            dims = sorted({name for array in arrays.values() for name in array.dims})
+            raise InvalidArgumentError(
+                f"append_dim={dim!r} does not match any existing dataset dimensions: {dims}"
+            )
+        missing = [name for name in growing if name not in variables]
+        if missing:
+            raise InvalidArgumentError(
+                f"{', '.join(missing)}: in the store, with the dimension {dim!r}, but not in the "
+                "data set; they would be too short afterwards"
+            )
+        short = [name for name in new if dim in variables[name].dims]
+        if short:
+            raise InvalidArgumentError(
+                f"{', '.join(short)}: not in the store, but with the dimension {dim!r}; they would "
+                "be too short afterwards"
+            )
+
+    # New arrays -----------------------------------------------------------------------------------
+
+    def _draft(self, encoded: Encoded) -> Array:
+        variable = encoded.variable
+        codecs = self._codecs(encoded)
+        reads = self.wishes.reads
+        layout = self._layout(encoded)
+        if reads is not None:
+            there = {
+                axes: weight for axes, weight in reads.items() if set(axes) <= set(variable.dims)
+            }
+            reads = there or None
+        if layout == "auto" and is_chunked(variable._data):
+            layout = fitted(_advised(variable, reads, self.wishes.profile), variable._data)
+        group = Group(self.store, self.staging) if self.staging else self.group
+        description = group._describe(
+            variable.shape,
+            variable.dtype,
+            [str(dim) for dim in variable.dims],
+            layout,
+            reads,
+            codecs["codecs"],
+            encoded.fill_value,
+            encoded.attributes,
+            None,
+            self.wishes.profile,
+        )
+        if "transpose" in codecs:
+            description["transpose"] = codecs["transpose"]
+        self.drafts.append(group._join(encoded.name))
+        return group._create(encoded.name, description, draft=True)
+
+    def _codecs(self, encoded: Encoded) -> dict[str, Any]:
+        asked: dict[str, Any] = {}
+        if encoded.demanded or self.wishes.codecs is None:
+            asked = codecs_from(encoded.encoding, demanded=encoded.demanded) or {}
+        codecs = ("zstd",) if self.wishes.codecs is None else self.wishes.codecs
+        return {"codecs": codecs, **asked}
+
+    def _layout(self, encoded: Encoded) -> Layout:
+        variable, name = encoded.variable, encoded.name
+        in_encoding = layout_from(encoded.encoding, variable.shape, name)
+        if encoded.demanded and in_encoding is not None:
+            return in_encoding
+        wished = self.wishes.layout
+        if isinstance(wished, Mapping):
+            wished = wished.get(name)
+            if wished is not None:
+                return wished
+        if _is_small(variable):
+            return (
+                in_encoding if in_encoding is not None and wished is None else _one_chunk(variable)
+            )
+        if isinstance(wished, Regular) and len(wished.chunks) == variable.ndim:
+            return wished
+        if in_encoding is not None and wished is None and self.wishes.reads is None:
+            return in_encoding
+        return "auto"
+
+    # Writing --------------------------------------------------------------------------------------
+
+    def _write(self, parts: list[_Part]) -> None:
+        growing = [part for part in parts if part.axis is not None]
+        lengths = {part.encoded.variable.shape[part.axis or 0] for part in growing}
+        if not growing or lengths == {0}:
+            self._fill([part for part in parts if part.axis is None], {})
+            return
+        grow = [
+            (part.array._inner, part.axis, part.encoded.variable.shape[part.axis])
+            for part in growing
+            if part.array is not None and part.axis is not None
+        ]
+
+        def fill(shapes: list[list[int]]) -> None:
+            names = (part.name for part in growing)
+            self._fill(parts, dict(zip(names, shapes, strict=True)))
+
+        engine_call(self.store._inner.append_with)(grow, fill)
+
+    def _fill(self, parts: Iterable[_Part], shapes: dict[str, list[int]]) -> None:
+        """Write all values: what is in memory at once, what is computed in one computation."""
+        computed: list[tuple[Any, Target, list[int]]] = []
+        for part in parts:
+            if part.array is None:
+                array = self._draft(part.encoded)
+                target = Target(array, "draft")
+            elif part.name in shapes:
+                inner = self.store._inner.grown(part.array.path, shapes[part.name])
+                array = Array(self.store, inner)
+                target = Target(array, tuple(shapes[part.name]))
+            else:
+                array, target = part.array, Target(part.array, "array")
+            starts = self._starts(part, array.shape)
+            data = values_of(part.encoded.variable, array)
+            if not is_chunked(data):
+                target[box(starts, data.shape)] = data
+                continue
+            if self.options.safe_chunks:
+                data = align(data, starts, array.shards or array.chunks)
+            if self.options.compute:
+                computed.append((data, target, starts))
+            else:
+                self.pending.append((data, self.group._join(part.name), starts))
+        if computed:
+            store_chunks(computed, compute=True)
+
+    def _starts(self, part: _Part, shape: tuple[int, ...]) -> list[int]:
+        variable = part.encoded.variable
+        starts = [
+            self.options.region.get(str(dim), slice(None)).indices(size)[0]
+            for dim, size in zip(variable.dims, shape, strict=True)
+        ]
+        if part.axis is not None:
+            starts[part.axis] = shape[part.axis] - variable.shape[part.axis]
+        return starts
+
+    def delayed(self, store: Store) -> Any:
+        """What writes the values that were left out."""
+        chunks = [(d, Target(store.array(path), "array"), at) for d, path, at in self.pending]
+        return store_chunks(chunks, compute=False)
+
+    # Commit ---------------------------------------------------------------------------------------
+
+    def _commit(self, attributes: dict[str, Any]) -> None:
+        drafts = self.drafts
+        if self.staging:
+            drafts = [self.group._join(path.rsplit("/", 1)[-1]) for path in drafts]
+            self._replace_group()
+        groups: list[tuple[str, str]] = []
+        if self.mode != "r+":
+            kind = "group" if not self.group.path else self.store._inner.kind(self.group.path)
+            if kind != "group" or self.group.attributes != attributes:
+                groups = [(self.group.path, _json.dump_attributes(attributes))]
+        if drafts or groups:
+            engine_call(self.store._inner.commit_drafts)(drafts, groups)
+
+    def _replace_group(self) -> None:
+        """Put the finished drafts in the place of the group.
+
+        Only a crash between these steps leaves neither: the new arrays are then complete, in the
+        hidden directory.
+        """
+        root = Path(self.store.store_path)
+        del self.store[self.group.path]
+        staged, place = root / str(self.staging), root / self.group.path
+        if staged.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if place.exists():
+                place.rmdir()
+            staged.rename(place)
+            sync_directory(place.parent)
+
+    def _clean(self) -> None:
+        """Remove what nobody can see."""
+        root = Path(self.store.store_path)
+        visible = {path for path, _ in engine_call(self.store._inner.nodes)()}
+        for path in self.drafts:
+            if path not in visible:
+                shutil.rmtree(root / path, ignore_errors=True)
+        if self.staging:
+            shutil.rmtree(root / self.staging, ignore_errors=True)
+
+
+def _item_bytes(variable: Variable) -> int:
+    # A text is somewhere else; this is what NumPy has of it.
+    return 16 if variable.dtype.kind in "OT" else variable.dtype.itemsize
+
+
+def _advised(variable: Variable, reads: Reads | None, profile: Any) -> Regular:
+    dims = [str(dim) for dim in variable.dims]
+    return layout_for(list(variable.shape), _item_bytes(variable), dims, reads, None, profile)
+
+
+def _is_small(variable: Variable) -> bool:
+    return (
+        math.prod(variable.shape) * _item_bytes(variable) <= SMALL_ARRAY_BYTES
+        and 0 not in variable.shape
+    )
+
+
+def _one_chunk(variable: Variable) -> Regular:
+    """One chunk; a series gets room to grow, since the axis of records is one."""
+    if variable.ndim != 1:
+        return Regular(tuple(max(1, length) for length in variable.shape))
+    chunk = max(SERIES_CHUNK, variable.shape[0])
+    return Regular((chunk,), (chunk * max(1, SERIES_SHARD // chunk),))

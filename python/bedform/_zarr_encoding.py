@@ -1,0 +1,224 @@
+"""xarray's encodings of Zarr arrays, from their metadata and back.
+
+Reading gives exactly what xarray's own engine ``zarr`` gives: where zarr-python is installed, the
+codecs are its objects, made from the array's document without a second look at storage. Without it
+they are the dictionaries of the document.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from bedform._errors import InvalidArgumentError, UnsupportedError
+from bedform._layout import Regular
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from bedform._array import Array
+
+# Codecs of Zarr v3 that the engine writes, from bytes to bytes.
+_BYTES_CODECS = {"zstd", "gzip", "blosc", "crc32c", "numcodecs.zlib", "numcodecs.shuffle"}
+_BLOSC_SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
+
+
+def _strict(value: Any) -> Any:
+    """A fill value as Zarr documents have it: numbers that JSON lacks as words."""
+    if isinstance(value, list):
+        return [_strict(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+class ZarrView:
+    """An array of a Zarr store as zarr-python describes it. Never reads."""
+
+    def __init__(self, array: Array) -> None:
+        self._document = {**array.document(), "attributes": {}}
+        self._array = array
+        self.zarr_format: int = self._document["zarr_format"]
+        self._document["fill_value"] = _strict(self._document.get("fill_value"))
+        self._zarr = self._zarr_array()
+
+    def _zarr_array(self) -> Any:
+        try:
+            import zarr
+            from zarr.core.array import AsyncArray
+            from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
+            from zarr.storage import MemoryStore, StorePath
+        except ImportError:
+            return None
+        kind: Any = ArrayV3Metadata if self.zarr_format == 3 else ArrayV2Metadata
+        # What zarr-python cannot describe, its engine cannot open: there is nothing to be equal to.
+        with contextlib.suppress(Exception):
+            metadata = kind.from_dict(self._document)
+            return zarr.Array(AsyncArray(metadata, StorePath(MemoryStore(), self._array.path)))
+        return None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type that readers see: text as NumPy's variable-length strings, in v2 as stored."""
+        if self._zarr is not None:
+            known: np.dtype[Any] = self._zarr.dtype
+            return known
+        if self._array.dtype == object:
+            return np.dtypes.StringDType()
+        stored = self._document["dtype"] if self.zarr_format == 2 else self._array.dtype
+        return np.dtype(stored)
+
+    @property
+    def fill_value(self) -> Any:
+        """The fill value; ``None`` if a v2 array has none."""
+        if self._zarr is not None:
+            return self._zarr.fill_value
+        return None if self._document["fill_value"] is None else self._array.fill_value
+
+    def encoding(self) -> dict[str, Any]:
+        """The chunks and codecs as xarray's engine ``zarr`` has them."""
+        array = self._array
+        encoding: dict[str, Any] = {
+            "chunks": array.chunks,
+            "preferred_chunks": dict(zip(array.dims, array.chunks, strict=True)),
+        }
+        encoding.update(self._codecs())
+        encoding["shards"] = array.shards
+        if self.dtype.kind == "T":
+            encoding["dtype"] = self.dtype
+        return encoding
+
+    def _codecs(self) -> dict[str, Any]:
+        names = ["compressors", "filters", *(["serializer"] if self.zarr_format == 3 else [])]
+        if self._zarr is not None:
+            return {name: getattr(self._zarr, name) for name in names}
+        if self.zarr_format == 2:
+            compressor = self._document.get("compressor")
+            return {
+                "compressors": () if compressor is None else (compressor,),
+                "filters": tuple(self._document.get("filters") or ()),
+            }
+        chain = array_codecs(self._array)
+        at = next(at for at, codec in enumerate(chain) if codec["name"] in {"bytes", "vlen-utf8"})
+        return {
+            "compressors": tuple(chain[at + 1 :]),
+            "filters": tuple(chain[:at]),
+            "serializer": chain[at],
+        }
+
+
+def array_codecs(array: Array) -> list[dict[str, Any]]:
+    """The codecs of a chunk as Zarr v3 metadata have them."""
+    return cast("list[dict[str, Any]]", array.info()["codecs"])
+
+
+def codecs_from(encoding: Mapping[str, Any], *, demanded: bool) -> dict[str, Any] | None:
+    """What an encoding asks of the codecs of a new array: ``codecs`` and perhaps ``transpose``.
+
+    ``None`` if it asks for nothing. An encoding that was merely inherited from another source is
+    not obeyed where the engine cannot; one that was ``demanded`` raises.
+    """
+    try:
+        return _codecs_from(encoding)
+    except UnsupportedError:
+        if demanded:
+            raise
+        return None
+
+
+def _codecs_from(encoding: Mapping[str, Any]) -> dict[str, Any] | None:
+    result: dict[str, Any] = {}
+    serializer = _configured(encoding.get("serializer", "auto"))
+    if serializer not in (None, "auto"):
+        _check_serializer(serializer)
+    filters = encoding.get("filters", "auto")
+    for codec in _sequence(filters):
+        plain = _configured(codec)
+        if plain["name"] == "vlen-utf8":
+            continue
+        if plain["name"] != "transpose":
+            raise UnsupportedError(f"the filter {plain['name']!r} is not supported for new arrays")
+        result["transpose"] = list(plain["configuration"]["order"])
+    compressors = encoding.get("compressors", "auto")
+    if isinstance(compressors, str) and compressors == "auto":
+        return result or None
+    result["codecs"] = [_bytes_codec(codec) for codec in _sequence(compressors)]
+    return result
+
+
+def _sequence(codecs: Any) -> Iterable[Any]:
+    if codecs is None or (isinstance(codecs, str) and codecs == "auto"):
+        return ()
+    return codecs if isinstance(codecs, (list, tuple)) else (codecs,)
+
+
+def _check_serializer(serializer: Any) -> None:
+    name = serializer["name"]
+    endian = str(serializer.get("configuration", {}).get("endian", "little"))
+    if name not in {"bytes", "vlen-utf8"} or endian != "little":
+        raise UnsupportedError(f"the serializer {name!r} ({endian}) is not supported")
+
+
+def _configured(codec: Any) -> Any:
+    """A codec of zarr-python or numcodecs, a name or a dictionary, as Zarr v3 metadata have it."""
+    if hasattr(codec, "to_dict"):
+        codec = codec.to_dict()
+    elif hasattr(codec, "get_config"):
+        codec = codec.get_config()
+    if isinstance(codec, dict) and "id" in codec:
+        configuration = {key: value for key, value in codec.items() if key != "id"}
+        return _of_numcodecs(str(codec["id"]), configuration)
+    if isinstance(codec, str) and codec != "auto":
+        return {"name": codec, "configuration": {}}
+    return codec
+
+
+def _of_numcodecs(name: str, configuration: dict[str, Any]) -> dict[str, Any]:
+    """A codec of Zarr v2 as v3 has it."""
+    if name == "blosc" and isinstance(configuration.get("shuffle"), int):
+        # -1 chooses by the size of the elements, which only the array knows.
+        shuffle = _BLOSC_SHUFFLES.get(configuration["shuffle"], "shuffle")
+        configuration = {**configuration, "shuffle": shuffle}
+    if name in {"zlib", "shuffle"}:
+        name = f"numcodecs.{name}"
+    return {"name": name, "configuration": configuration}
+
+
+def _bytes_codec(codec: Any) -> Any:
+    plain = _configured(codec)
+    name = plain.get("name") if isinstance(plain, dict) else None
+    if name not in _BYTES_CODECS:
+        raise UnsupportedError(f"the compressor {name or codec!r} is not supported for new arrays")
+    configuration = plain.get("configuration") or {}
+    if not configuration and isinstance(codec, str):
+        return name
+    return {"name": name, "configuration": configuration}
+
+
+def layout_from(encoding: Mapping[str, Any], shape: Sequence[int], name: str) -> Regular | None:
+    """The chunks and shards that an encoding asks for; ``None`` if it leaves them open."""
+    chunks = _lengths(encoding.get("chunks"), shape, name, "chunks")
+    shards = _lengths(encoding.get("shards"), shape, name, "shards")
+    if chunks is None:
+        return None if shards is None else Regular(shards, shards)
+    if shards is not None and any(s % c for s, c in zip(shards, chunks, strict=True)):
+        raise InvalidArgumentError(
+            f"{name}: the shards {shards} are no multiple of the chunks {chunks}"
+        )
+    return Regular(chunks, shards)
+
+
+def _lengths(value: Any, shape: Sequence[int], name: str, key: str) -> tuple[int, ...] | None:
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return None
+    if isinstance(value, (int, np.integer)):
+        value = (int(value),) * len(shape)
+    if not isinstance(value, (tuple, list)) or len(value) != len(shape):
+        # As in xarray: left behind by a change of the dimensions.
+        return None
+    if any(isinstance(part, bool) or not isinstance(part, (int, np.integer)) for part in value):
+        raise TypeError(f"{name}: encoding[{key!r}] must be whole numbers, not {value!r}")
+    return tuple(max(1, int(part)) for part in value)

@@ -1,0 +1,259 @@
+"""The xarray engine ``bedform``: stores and foreign files, lazily.
+
+Values come raw from the engine; decoding by the CF conventions is xarray's. Attributes and
+encodings are those of xarray's own engines for the same data: of ``zarr`` for Zarr stores, of
+``netcdf4`` for foreign files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xarray import Variable
+from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
+from xarray.backends.store import StoreBackendEntrypoint
+from xarray.core import indexing
+from xarray.core.utils import FrozenDict
+
+import bedform as bf
+from bedform import _selection
+from bedform._errors import NotFoundError
+from bedform._store import CACHE
+from bedform._zarr_encoding import ZarrView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import numpy as np
+    from xarray import Dataset, DataTree
+
+    from bedform._array import AnyArray, Array
+    from bedform._store import Group
+
+# What our own stores have near their beginning.
+_OURS = re.compile(rb'"consolidated_metadata"\s*:\s*\{\s*"bedform"\s*:')
+_START_BYTES = 4096
+
+
+class BedformArray(BackendArray):
+    """An array as xarray indexes it: of the shape that it had when it was opened.
+
+    Pickles; may be used by many threads at once, since reads share nothing that changes.
+    """
+
+    __slots__ = ("_array", "dtype", "shape")
+
+    def __init__(self, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        # Not `array`: NumPy's users look into attributes of that name.
+        self._array = array
+        self.shape = shape
+        self.dtype = dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        if isinstance(key, indexing.VectorizedIndexer):
+            select = _selection.points
+        elif isinstance(key, indexing.OuterIndexer):
+            select = _selection.orthogonal
+        else:
+            select = _selection.basic
+        # The engine takes all that xarray knows, so nothing has to be split into what storage does
+        # and what NumPy does. Against the shape at the time of opening: the array may have grown.
+        return self._converted(self._array._get(select(key.tuple, self.shape), scalar=False))
+
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        """Read in a thread of its own; reads leave the interpreter to others."""
+        return await asyncio.to_thread(self.__getitem__, key)
+
+    def _converted(self, values: AnyArray) -> AnyArray:
+        return values if values.dtype == self.dtype else values.astype(self.dtype)
+
+
+class BedformDataStore(AbstractDataStore):
+    """A group of an opened store, with its arrays as raw variables."""
+
+    def __init__(self, group: Group, *, use_fill_value_as_mask: bool | None = None) -> None:
+        self._group = group
+        self._use_fill_value_as_mask = use_fill_value_as_mask
+
+    def close(self, **_: Any) -> None:
+        """Nothing is held open."""
+
+    def get_variables(self) -> Mapping[str, Variable]:
+        """Every array of the group itself."""
+        arrays = self._group.arrays().items()
+        return FrozenDict({name: self.open_variable(a) for name, a in arrays if "/" not in name})
+
+    def open_variable(self, array: Array) -> Variable:
+        """One array, not decoded, not read."""
+        foreign = getattr(array, "encoding", None)
+        if foreign is not None:
+            data = BedformArray(array, array.shape, array.dtype)
+            lazy = indexing.LazilyIndexedArray(data)
+            return Variable(array.dims, lazy, dict(array.attributes), dict(foreign))
+        return self._zarr_variable(array)
+
+    def _zarr_variable(self, array: Array) -> Variable:
+        view = ZarrView(array)
+        attributes = array.attributes
+        encoding = view.encoding()
+        as_mask = self._use_fill_value_as_mask
+        if as_mask is None:
+            # In v2 the fill value stands for missing data; in v3 an attribute says what does.
+            as_mask = view.zarr_format == 2
+        if view.zarr_format == 2:
+            attributes = _without_netcdf(attributes)
+        if as_mask:
+            if view.fill_value is not None:
+                attributes["_FillValue"] = view.fill_value
+        else:
+            if view.zarr_format == 3:
+                encoding["fill_value"] = view.fill_value
+            if "_FillValue" in attributes:
+                attributes["_FillValue"] = _decode_fill(attributes["_FillValue"], view.dtype)
+        data = BedformArray(array, array.shape, view.dtype)
+        return Variable(array.dims, indexing.LazilyIndexedArray(data), attributes, encoding)
+
+    def get_attrs(self) -> Mapping[str, Any]:
+        """The attributes of the group."""
+        return FrozenDict(_without_netcdf(self._group.attributes))
+
+    def get_dimensions(self) -> Mapping[str, int]:
+        """The dimensions that the variables have."""
+        sizes: dict[str, int] = {}
+        for variable in self.get_variables().values():
+            sizes.update({str(dim): size for dim, size in variable.sizes.items()})
+        return FrozenDict(sizes)
+
+    def get_encoding(self) -> dict[str, Any]:
+        """Foreign files say which dimensions are unlimited."""
+        unlimited = getattr(self._group, "unlimited_dims", None)
+        return {} if unlimited is None else {"unlimited_dims": set(unlimited)}
+
+
+def _without_netcdf(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Without what NCZarr keeps for itself."""
+    return {name: value for name, value in attributes.items() if name[:3].lower() != "_nc"}
+
+
+def _decode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
+    """The attribute ``_FillValue`` as xarray stores it in Zarr v3."""
+    from xarray.backends.zarr import FillValueCoder
+
+    if dtype.kind == "f" and not isinstance(value, (str, bytes)):
+        # Of a writer that did not encode it.
+        return value
+    return FillValueCoder.decode(value, "string" if dtype.kind == "T" else dtype)
+
+
+class BedformBackendEntrypoint(BackendEntrypoint):
+    """Zarr stores, NetCDF and HDF5 files through Bedform."""
+
+    description = "Open Zarr stores, NetCDF and HDF5 files with Bedform"
+    supports_groups = True
+    open_dataset_parameters: ClassVar[tuple[str, ...]] = (
+        "filename_or_obj",
+        "mask_and_scale",
+        "decode_times",
+        "concat_characters",
+        "decode_coords",
+        "drop_variables",
+        "use_cftime",
+        "decode_timedelta",
+        "group",
+        "use_zarr_fill_value_as_mask",
+        "cache",
+        "freshness",
+        "threads",
+    )
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Whether it is a store that Bedform made; for all else the engine has to be named."""
+        if not isinstance(filename_or_obj, (str, os.PathLike)) or "://" in str(filename_or_obj):
+            return False
+        try:
+            with Path(filename_or_obj, "zarr.json").open("rb") as document:
+                return _OURS.search(document.read(_START_BYTES)) is not None
+        except OSError:
+            return False
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        mask_and_scale: Any = True,
+        decode_times: Any = True,
+        concat_characters: Any = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: Any = None,
+        decode_timedelta: Any = None,
+        group: str | None = None,
+        use_zarr_fill_value_as_mask: bool | None = None,
+        cache: int | str = CACHE,
+        freshness: Any = "read",
+        threads: int | None = None,
+    ) -> Dataset:
+        """Open one group as a data set. Reads no chunk but those of index coordinates."""
+        store = bf.open(filename_or_obj, cache=cache, freshness=freshness, threads=threads)
+        return _decoded(
+            BedformDataStore(
+                _group_of(store, group), use_fill_value_as_mask=use_zarr_fill_value_as_mask
+            ),
+            mask_and_scale=mask_and_scale,
+            decode_times=decode_times,
+            concat_characters=concat_characters,
+            decode_coords=decode_coords,
+            drop_variables=drop_variables,
+            use_cftime=use_cftime,
+            decode_timedelta=decode_timedelta,
+        )
+
+    def open_groups_as_dict(
+        self,
+        filename_or_obj: Any,
+        *,
+        group: str | None = None,
+        use_zarr_fill_value_as_mask: bool | None = None,
+        cache: int | str = CACHE,
+        freshness: Any = "read",
+        threads: int | None = None,
+        **decoding: Any,
+    ) -> dict[str, Dataset]:
+        """Open every group as a data set, by its absolute path below ``group``."""
+        store = bf.open(filename_or_obj, cache=cache, freshness=freshness, threads=threads)
+        parent = _group_of(store, group)
+        groups = {"/": parent, **{f"/{path}": below for path, below in parent.groups().items()}}
+        return {
+            path: _decoded(
+                BedformDataStore(below, use_fill_value_as_mask=use_zarr_fill_value_as_mask),
+                **decoding,
+            )
+            for path, below in groups.items()
+        }
+
+    def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
+        """Open every group as a node of a tree."""
+        from xarray import DataTree
+
+        groups = self.open_groups_as_dict(filename_or_obj, **options)
+        # xarray's own helper also closes the files of the groups; there are none to close.
+        return DataTree.from_dict(dict(groups))
+
+
+def _group_of(store: Group, path: str | None) -> Group:
+    inner = (path or "").strip("/")
+    if not inner:
+        return store
+    found = store[inner]
+    if hasattr(found, "dtype"):
+        raise NotFoundError(f"{inner} in {store} is an array, not a group")
+    group: Group = found
+    return group
+
+
+def _decoded(store: BedformDataStore, **decoding: Any) -> Dataset:
+    return StoreBackendEntrypoint().open_dataset(store, **decoding)

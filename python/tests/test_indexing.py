@@ -1,0 +1,305 @@
+"""Every index that NumPy accepts gives what NumPy gives; every one that it refuses is refused.
+
+The oracle is the same index on the same values in memory. Orthogonal and point indexing have an
+oracle of their own: a table of element numbers, indexed axis by axis with NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from engine import assert_same, random_values, twins
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bedform
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    Values = np.ndarray[Any, Any]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("indexing")
+
+
+positions = st.integers(-8, 8)
+bounds = st.none() | st.integers(-9, 9)
+slices = st.builds(slice, bounds, bounds, st.none() | st.integers(-4, 4))
+basic_entries = st.one_of(
+    positions,
+    positions.map(np.int16),
+    positions.map(lambda at: np.array(at, "i8")),
+    slices,
+    slices,
+    st.just(Ellipsis),
+    st.none(),
+)
+wrong_entries = st.sampled_from([1.0, "a", 2**70, -(2**70), slice("a"), slice(1.5, None), 1j])
+
+
+@st.composite
+def basic_keys(draw: st.DrawFn) -> Any:
+    entries = draw(st.lists(basic_entries, max_size=5))
+    if draw(st.integers(0, 9)) == 0:
+        entries.append(draw(wrong_entries))
+    return entries[0] if len(entries) == 1 and draw(st.booleans()) else tuple(entries)
+
+
+# A key may be wrong in two ways at once, of which NumPy and we need not name the same.
+REFUSED = (IndexError, ValueError, TypeError)
+
+
+def is_refused(values: Values, key: Any) -> bool:
+    try:
+        values[key]
+    except REFUSED:
+        return True
+    return False
+
+
+@given(st.data())
+def test_a_basic_index_reads_what_numpy_reads(root: Path, data: st.DataObject) -> None:
+    array, values = data.draw(twins(root))
+    for _ in range(8):
+        key = data.draw(basic_keys())
+        if is_refused(values, key):
+            with pytest.raises(REFUSED):
+                array[key]
+            with pytest.raises(REFUSED):
+                array.read(key)
+            continue
+        expected = values[key]
+        assert_same(array[key], expected)
+        assert_same(array.read(key), np.asarray(expected))
+        if array.dtype != object:
+            out = np.empty(np.shape(expected), dtype=array.dtype)
+            assert array.read(key, out=out) is out
+            assert_same(out, np.asarray(expected))
+
+
+def numbered(values: Values) -> Values:
+    return np.arange(values.size).reshape(values.shape)
+
+
+def value_for(data: st.DataObject, shape: tuple[int, ...], dtype: Any) -> Any:
+    """A value that NumPy broadcasts to ``shape``: some axes of length 1, some dropped or added."""
+    cut = [length if data.draw(st.booleans()) else 1 for length in shape]
+    cut = cut[data.draw(st.integers(0, len(cut))) :] if data.draw(st.booleans()) else cut
+    if data.draw(st.integers(0, 5)) == 0:
+        cut = [1, *cut] if cut and len(cut) == len(shape) else cut
+    name = "str" if dtype.kind == "O" else dtype
+    value = random_values(cut, name, data.draw(st.integers(0, 2**31)))
+    return value[()] if value.ndim == 0 else value
+
+
+def put(values: Values, chosen: Values, value: Any) -> None:
+    """Assigns as NumPy does: one by one, so that the last of equal positions stays."""
+    given = np.asarray(value, dtype=values.dtype)
+    given = given.reshape(given.shape[max(0, given.ndim - chosen.ndim) :])
+    flat = values.reshape(-1)
+    for at, new in zip(
+        chosen.reshape(-1), np.broadcast_to(given, chosen.shape).reshape(-1), strict=True
+    ):
+        flat[at] = new
+
+
+@given(st.data())
+def test_a_basic_index_writes_what_numpy_writes(root: Path, data: st.DataObject) -> None:
+    array, values = data.draw(twins(root))
+    values = values.copy()
+    for _ in range(4):
+        key = data.draw(basic_keys())
+        if is_refused(values, key):
+            with pytest.raises(REFUSED):
+                array[key] = 1 if array.dtype != object else "a"
+            continue
+        value = value_for(data, np.shape(values[key]), values.dtype)
+        array[key] = value
+        values[key] = value
+        assert_same(array[...], values[...])
+
+
+def axis_entries(size: int) -> st.SearchStrategy[Any]:
+    """Entries of an orthogonal index that fit an axis of ``size``, as lists, arrays, masks."""
+    masks = st.lists(st.booleans(), min_size=size, max_size=size).map(lambda m: np.array(m, bool))
+    if size == 0:
+        return slices_of_step | st.just([]) | masks
+    at = st.integers(-size, size - 1)
+    lists = st.lists(at, max_size=6)
+    kinds = st.sampled_from(["i8", "i2", "i1", ">i4"])
+    arrays = st.builds(lambda found, kind: np.array(found, kind), lists, kinds)
+    return st.one_of(at, at.map(np.int32), slices_of_step, lists, arrays, masks, masks.map(list))
+
+
+slices_of_step = slices.filter(lambda entry: entry.step != 0)
+
+
+def outer(values: Values, key: tuple[Any, ...]) -> Any:
+    """What an orthogonal index selects: one axis after the other, the last one first."""
+    for axis in reversed(range(len(key))):
+        entry = key[axis]
+        if isinstance(entry, list):
+            entry = np.array(entry, dtype=bool if entry and type(entry[0]) is bool else None)
+            entry = entry if entry.size else np.zeros(0, int)
+            if entry.dtype == object or entry.dtype.kind == "b":
+                entry = entry.astype(bool)
+        values = values[(slice(None),) * axis + (entry,)]
+    return values
+
+
+@given(st.data())
+def test_an_orthogonal_index_reads_and_writes_axis_by_axis(root: Path, data: st.DataObject) -> None:
+    array, values = data.draw(twins(root))
+    values = values.copy()
+    for _ in range(4):
+        key = tuple(data.draw(axis_entries(size)) for size in values.shape)
+        given = key[: data.draw(st.integers(0, len(key)))] if data.draw(st.booleans()) else key
+        expected = outer(values, given)
+        scalar = values.ndim == len(given) and np.ndim(expected) == 0
+        assert_same(array.oindex[given], expected[()] if scalar and not given else expected)
+        chosen = np.asarray(outer(numbered(values), given))
+        value = value_for(data, chosen.shape, values.dtype)
+        array.oindex[given] = value
+        put(values, chosen, value)
+        assert_same(array[...], values[...])
+
+
+def point_oracle(values: Values, key: tuple[Any, ...]) -> Any:
+    """Axes of points first, then those of slices."""
+    slices = [axis for axis, entry in enumerate(key) if isinstance(entry, slice)]
+    arrays = [axis for axis in range(len(key)) if axis not in slices]
+    moved = values.transpose(*arrays, *slices)
+    given = [np.asarray(key[axis], dtype=np.int64) for axis in arrays]
+    return moved[(*given, *(key[axis] for axis in slices))]
+
+
+@given(st.data())
+def test_a_point_index_reads_and_writes_point_by_point(root: Path, data: st.DataObject) -> None:
+    array, values = data.draw(twins(root))
+    values = values.copy()
+    full = data.draw(st.sampled_from([(), (3,), (2, 4), (0,), (1, 3)]))
+    key = []
+    for size in values.shape:
+        kind = data.draw(st.sampled_from(["points", "points", "broadcast", "slice", "scalar"]))
+        if kind == "slice" or (size == 0 and 0 not in full):
+            key.append(data.draw(slices_of_step))
+            continue
+        shape = {"points": full, "broadcast": (1,) * len(full), "scalar": ()}[kind]
+        if size == 0:
+            shape = full
+        count = int(np.prod(shape, dtype=int))
+        found = data.draw(
+            st.lists(st.integers(-size, max(size - 1, 0)), min_size=count, max_size=count)
+        )
+        key.append(np.array(found, "i8").reshape(shape))
+    expected = point_oracle(values, tuple(key))
+    assert_same(array.vindex[tuple(key)], expected)
+    chosen = np.asarray(point_oracle(numbered(values), tuple(key)))
+    value = value_for(data, chosen.shape, values.dtype)
+    array.vindex[tuple(key)] = value
+    put(values, chosen, value)
+    assert_same(array[...], values[...])
+
+
+@given(st.data())
+def test_a_mask_of_the_arrays_shape_reads_and_writes_where_it_is_true(
+    root: Path, data: st.DataObject
+) -> None:
+    array, values = data.draw(twins(root))
+    if not values.ndim:
+        return
+    values = values.copy()
+    mask = random_values(values.shape, "bool", data.draw(st.integers(0, 2**31)))
+    assert_same(array.vindex[mask], values[mask])
+    new = random_values((int(mask.sum()),), "str" if values.dtype == object else values.dtype, 3)
+    array.vindex[mask] = new
+    values[mask] = new
+    assert_same(array[...], values[...])
+
+
+@pytest.fixture
+def cube(tmp_path: Path) -> bedform.Array:
+    store = bedform.create(tmp_path / "s.zarr", durability="process")
+    array = store.create_array("cube", (4, 5, 6), "i4", layout=bedform.Regular((2, 2, 3)))
+    array[...] = np.arange(120).reshape(4, 5, 6)
+    return array
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda a: a[4],
+        lambda a: a[0, -6],
+        lambda a: a[0, 0, 0, 0],
+        lambda a: a[..., ...],
+        lambda a: a[[0, 1]],
+        lambda a: a[np.array([True, False, True, False])],
+        lambda a: a[1.0],
+        lambda a: a["t"],
+        lambda a: a.oindex[[0, 4]],
+        lambda a: a.oindex[[[0, 1]]],
+        lambda a: a.oindex[[0.5]],
+        lambda a: a.oindex[None],
+        lambda a: a.oindex[:, [True, False]],
+        lambda a: a.oindex[0, 0, 0, 0],
+        lambda a: a.oindex[np.array([2**64 - 1], "u8")],
+        lambda a: a.vindex[[0], [5], [0]],
+        lambda a: a.vindex[[0, 1], [0, 1, 2], [0]],
+        lambda a: a.vindex[np.zeros((4, 5), bool)],
+        lambda a: a.vindex[None, 0, 0],
+        lambda a: a.vindex[np.array([2**63], "u8"), [0], [0]],
+        lambda a: a.read(np.s_[9]),
+        lambda a: a.explain(np.s_[9]),
+    ],
+)
+def test_an_index_that_does_not_fit_is_an_index_error(cube: bedform.Array, act: Any) -> None:
+    with pytest.raises(IndexError) as caught:
+        act(cube)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "shape"), [(np.s_[0], (3,)), (np.s_[:, 0], (6, 4)), (np.s_[...], (5, 5, 6))]
+)
+def test_values_that_do_not_broadcast_are_refused_and_nothing_is_written(
+    cube: bedform.Array, key: Any, shape: tuple[int, ...]
+) -> None:
+    before = cube[...]
+    with pytest.raises(ValueError, match="cannot be broadcast"):
+        cube[key] = np.zeros(shape)
+    assert_same(cube[...], before)
+
+
+def test_out_must_be_what_the_selection_gives(cube: bedform.Array) -> None:
+    for out in (
+        np.empty((5, 6), "f4"),
+        np.empty((6, 5), "i4"),
+        np.empty((5, 6), ">i4"),
+        np.empty((6, 5), "i4").T,
+        np.empty((5, 12), "i4")[:, ::2],
+    ):
+        with pytest.raises(bedform.InvalidArgumentError, match="out"):
+            cube.read(0, out=out)
+    frozen = np.empty((5, 6), "i4")
+    frozen.flags.writeable = False
+    with pytest.raises(bedform.InvalidArgumentError, match="writable"):
+        cube.read(0, out=frozen)
+    larger = np.full((3, 5, 6), -1, "i4")
+    cube.read(2, out=larger[1])
+    assert_same(larger[1], np.arange(60, 90, dtype="i4").reshape(5, 6))
+    assert (larger[[0, 2]] == -1).all()
+
+
+def test_an_array_behaves_as_a_sequence_of_its_first_axis(cube: bedform.Array) -> None:
+    assert len(cube) == 4
+    for at, plane in enumerate(cube):
+        assert_same(plane, cube[at])
+    assert_same(np.asarray(cube), cube[...])
+    assert_same(np.asarray(cube, dtype="f8"), cube[...].astype("f8"))
+    with pytest.raises(ValueError, match="copy"):
+        np.array(cube, copy=False)

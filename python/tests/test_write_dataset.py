@@ -1,0 +1,433 @@
+"""``bf.write_dataset``. The oracle: ``to_zarr`` of the same data set, read by xarray's engine."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import dask.array
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_xarray import everything
+
+import bedform as bf
+from bedform._chunked_values import align
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    # What zarr-python says while it writes the stores that are compared.
+    pytest.mark.filterwarnings("ignore:Consolidated metadata"),
+    pytest.mark.filterwarnings("ignore:The data type"),
+    pytest.mark.filterwarnings("ignore:Object at .bedform-lock"),
+]
+
+
+def write(dataset: xr.Dataset, path: Path | str, **options: Any) -> Any:
+    return bf.write_dataset(dataset, path, durability="process", **options)
+
+
+def opened(path: Path | str, **options: Any) -> xr.Dataset:
+    """What xarray's own engine makes of a store."""
+    return xr.open_zarr(str(path), chunks=None, **options).load()
+
+
+def series(start: int, length: int, **attributes: Any) -> xr.Dataset:
+    """A record with a dimension that grows, one that does not, and a variable without."""
+    values = np.arange(start * 3, (start + length) * 3, dtype="f4").reshape(length, 3)
+    return xr.Dataset(
+        {"t": (("time", "x"), values), "mask": ("x", [1, 2, 3])},
+        {"time": pd.date_range("2000-01-01", periods=length) + pd.Timedelta(start, "D")},
+        attributes,
+    )
+
+
+def chunked(dataset: xr.Dataset, **chunks: int) -> xr.Dataset:
+    return dataset.chunk(chunks)
+
+
+def test_a_store_is_read_as_that_of_to_zarr(tmp_path: Path) -> None:
+    dataset = everything()
+    dataset.to_zarr(tmp_path / "theirs.zarr")
+    write(dataset, tmp_path / "ours.zarr")
+    for decode in (True, False):
+        theirs = opened(tmp_path / "theirs.zarr", decode_cf=decode)
+        ours = opened(tmp_path / "ours.zarr", decode_cf=decode)
+        xr.testing.assert_identical(ours, theirs)
+    xr.testing.assert_identical(
+        xr.open_dataset(tmp_path / "ours.zarr", engine="bedform").load(),
+        opened(tmp_path / "theirs.zarr"),
+    )
+
+
+KINDS = ["?", "i1", "u2", "i4", "u8", "f2", "f4", "f8", "c8", "c16", "M8[ns]", "m8[ns]"]
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    kind=st.sampled_from(KINDS),
+    shape=st.lists(st.integers(0, 5), max_size=3),
+    in_chunks=st.booleans(),
+)
+def test_every_type_and_shape_is_written_as_to_zarr_writes_it(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, shape: list[int], in_chunks: bool
+) -> None:
+    place = tmp_path_factory.mktemp("types")
+    values = np.arange(int(np.prod(shape))).reshape(shape).astype("i8").astype(kind)
+    dataset = xr.Dataset({"v": ([f"d{axis}" for axis in range(len(shape))], values)})
+    dataset.to_zarr(place / "theirs.zarr")
+    write(dataset.chunk(2) if in_chunks else dataset, place / "ours.zarr")
+    theirs, ours = opened(place / "theirs.zarr"), opened(place / "ours.zarr")
+    xr.testing.assert_identical(ours, theirs)
+    assert ours["v"].dtype == theirs["v"].dtype
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        {"missing_value": np.nan},
+        {"missing_value": np.nan, "_FillValue": np.nan},
+        {"missing_value": -9.0, "_FillValue": -9.0},
+    ],
+)
+def test_missing_data_stay_missing(tmp_path: Path, encoding: dict[str, float]) -> None:
+    dataset = xr.Dataset({"v": ("x", [1.0, np.nan])})
+    dataset["v"].encoding = encoding
+    write(dataset, tmp_path / "s.zarr")
+    xr.testing.assert_identical(opened(tmp_path / "s.zarr"), dataset)
+    write(dataset, tmp_path / "s.zarr", append_dim="x")
+    assert np.isnan(opened(tmp_path / "s.zarr")["v"]).values.tolist() == [False, True] * 2
+
+
+def test_modes_create_refuse_replace_and_add(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+    first, second = xr.Dataset({"a": ("x", [1, 2])}), xr.Dataset({"b": ("x", [3, 4])})
+    with pytest.raises(FileNotFoundError, match="no such store"):
+        write(first, path, mode="r+")
+    write(first, path)
+    with pytest.raises(FileExistsError, match="exists already"):
+        write(second, path)
+    write(second.assign_attrs(n=1), path, mode="a")
+    xr.testing.assert_identical(opened(path), first.merge(second).assign_attrs(n=1))
+    write(second * 2, path, mode="r+")
+    xr.testing.assert_identical(opened(path)["b"], second["b"] * 2)
+    with pytest.raises(ValueError, match="non-pre-existing variables \\['c'\\]"):
+        write(second.rename(b="c"), path, mode="r+")
+    write(second, path, mode="w")
+    xr.testing.assert_identical(opened(path), second)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["s.zarr"]
+
+
+def test_what_is_no_store_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="is no store"):
+        write(series(0, 2), tmp_path / "notes", mode="w")
+    assert (tmp_path / "notes" / "a.txt").read_text() == "mine"
+
+
+def test_groups_are_written_beside_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+    write(series(0, 2), path, group="/a/b")
+    write(series(1, 3, k="v"), path, group="c", mode="w-")
+    with pytest.raises(FileExistsError, match="c exists already"):
+        write(series(1, 3), path, group="c", mode="w-")
+    write(chunked(series(5, 1, k="w"), x=1), path, group="c", mode="w")
+    xr.testing.assert_identical(opened(path, group="a/b"), series(0, 2))
+    xr.testing.assert_identical(opened(path, group="c"), series(5, 1, k="w"))
+    assert not [entry for entry in path.iterdir() if "bedform-new" in entry.name]
+
+
+@pytest.mark.parametrize("dask", [False, True])
+def test_an_append_grows_every_variable_as_to_zarr_does(tmp_path: Path, dask: bool) -> None:
+    ours, theirs = tmp_path / "ours.zarr", tmp_path / "theirs.zarr"
+    start = series(0, 4)
+    start["time"].encoding = {"units": "hours since 1999-12-31", "dtype": "i4"}
+    more = series(4, 3, title="longer")
+    more["mask"] = more["mask"] * 2
+    for function, path in ((write, ours), (xr.Dataset.to_zarr, theirs)):
+        function(start, path)
+        part = more.chunk({"time": 1}) if dask and path == ours else more
+        function(part, path, append_dim="time")
+    xr.testing.assert_identical(opened(ours), opened(theirs))
+    assert opened(ours)["time"].encoding["units"] == "hours since 1999-12-31"
+
+
+def test_mode_a_minus_leaves_variables_that_do_not_grow(tmp_path: Path) -> None:
+    write(series(0, 2), tmp_path / "s.zarr")
+    more = series(2, 2)
+    more["mask"] = more["mask"] * 2
+    write(more, tmp_path / "s.zarr", mode="a-", append_dim="time")
+    xr.testing.assert_identical(opened(tmp_path / "s.zarr"), series(0, 4))
+
+
+def broken(block: np.ndarray) -> np.ndarray:
+    raise RuntimeError("the simulation crashed")
+
+
+def breaking(dataset: xr.Dataset) -> xr.Dataset:
+    data = dask.array.map_blocks(broken, dataset["t"].chunk({"x": 1}).data, dtype="f4")
+    return dataset.assign(t=(("time", "x"), data))
+
+
+def test_an_append_that_fails_leaves_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+    write(series(0, 2), path)
+    with pytest.raises(RuntimeError, match="the simulation crashed"):
+        write(breaking(series(2, 2)), path, append_dim="time")
+    xr.testing.assert_identical(opened(path), series(0, 2))
+    write(series(2, 1), path, append_dim="time")
+    xr.testing.assert_identical(opened(path), series(0, 3))
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+@pytest.mark.parametrize("mode", ["w-", "w", "a"])
+def test_a_write_that_fails_leaves_what_was_there(
+    tmp_path: Path, mode: Any, group: str | None
+) -> None:
+    path = tmp_path / "s.zarr"
+    if mode != "w-":
+        write(series(0, 2), path, group=group)
+    failing = breaking(series(7, 2)).rename(t="u" if mode == "a" else "t")
+    failing = failing[["u"]].drop_vars("time") if mode == "a" else failing
+    with pytest.raises(RuntimeError, match="the simulation crashed"):
+        write(failing, path, mode=mode, group=group)
+    if mode == "w-":
+        assert list(tmp_path.iterdir()) == []
+    else:
+        xr.testing.assert_identical(opened(path, group=group), series(0, 2))
+
+
+def test_a_new_data_set_appears_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+
+    def hidden(block: np.ndarray) -> np.ndarray:
+        assert not path.exists()
+        return block
+
+    data = dask.array.ones((4, 3), chunks=(1, 3)).map_blocks(hidden, dtype="f8")
+    write(xr.Dataset({"t": (("time", "x"), data)}), path)
+    assert opened(path)["t"].sum() == 12
+
+
+def test_new_variables_appear_together(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+    write(xr.Dataset({"old": ("x", [1, 2])}), path)
+
+    def hidden(block: np.ndarray) -> np.ndarray:
+        assert set(bf.open(path)) == {"old"}
+        return block
+
+    data = dask.array.ones((2, 3), chunks=(1, 3)).map_blocks(hidden, dtype="f8")
+    write(xr.Dataset({"a": (("x", "y"), data), "b": ("y", [1, 2, 3])}), path, mode="a")
+    assert set(bf.open(path)) == {"old", "a", "b"}
+
+
+def test_a_region_is_written_by_slices_or_found_by_its_coordinates(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+    write(series(0, 6), path)
+    part = series(2, 2).drop_vars("mask") * -1
+    expected = series(0, 6)
+    expected["t"][2:4] *= -1
+    write(part, path, region={"time": slice(2, 4)})
+    xr.testing.assert_identical(opened(path), expected)
+    write(part * 2, path, region="auto")
+    write(chunked(part.isel(time=slice(1, 2)) * 3, x=2), path, region={"time": "auto"})
+    expected["t"][2:4] = (part * 2)["t"].values
+    expected["t"][3] = (part * 3)["t"][1].values
+    xr.testing.assert_identical(opened(path), expected)
+
+
+def test_a_region_with_other_coordinates_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+    write(series(0, 6), path)
+    part = series(2, 2).drop_vars("mask")
+    with pytest.raises(ValueError, match="'time' differs from the store's"):
+        write(part, path, region={"time": slice(0, 2)})
+    with pytest.raises(KeyError, match="not all values of 'time' are in the store"):
+        write(series(9, 2).drop_vars("mask"), path, region="auto")
+    with pytest.raises(ValueError, match="dimension sizes"):
+        write(part.drop_vars("time"), path, region={"time": slice(0, 3)})
+    xr.testing.assert_identical(opened(path), series(0, 6))
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (lambda d: d.drop_vars("t"), {}, "t: in the store"),
+        (lambda d: d.assign(new=("time", [1, 2])), {}, "new: not in the store"),
+        (lambda d: d.isel(x=[0, 1]), {}, "different dimension sizes"),
+        (lambda d: d.rename(x="y"), {}, "different dimension names"),
+        (lambda d: d.assign(t=d["t"].astype("S")), {}, "Mismatched dtypes"),
+        (lambda d: d, {"encoding": {"t": {"dtype": "f8"}}}, "encoding was provided"),
+        (lambda d: d, {"append_dim": "depth"}, "does not match any existing"),
+        (lambda d: d, {"mode": "w"}, "cannot set append_dim"),
+    ],
+)
+def test_an_append_that_does_not_fit_is_refused_in_one_line(
+    tmp_path: Path, change: Any, options: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "s.zarr"
+    write(series(0, 2), path)
+    with pytest.raises(ValueError, match=message) as caught:
+        write(change(series(2, 2)), path, **{"append_dim": "time", **options})
+    assert "\n" not in str(caught.value)
+    xr.testing.assert_identical(opened(path), series(0, 2))
+
+
+def test_chunks_shards_and_compressors_of_the_caller_are_obeyed(tmp_path: Path) -> None:
+    from zarr.codecs import BloscCodec, GzipCodec
+
+    dataset = xr.Dataset({n: (("y", "x"), np.ones((40, 50))) for n in "abcd"})
+    dataset["c"].encoding = {"chunks": (8, 10), "compressors": (GzipCodec(level=1),)}
+    encoding = {
+        "a": {"chunks": (10, 10), "shards": (20, 50), "compressors": [BloscCodec(cname="lz4")]},
+        "b": {"compressors": None},
+        "d": {"compressors": ({"name": "zstd", "configuration": {"level": 9}},)},
+    }
+    write(dataset, tmp_path / "s.zarr", encoding=encoding)
+    store = bf.open(tmp_path / "s.zarr")
+    codecs = {n: [c["name"] for c in store[n].info()["codecs"]][1:-1] for n in "abcd"}
+    assert (store["a"].chunks, store["a"].shards) == ((10, 10), (20, 50))
+    assert store["c"].chunks == (8, 10)
+    assert codecs == {"a": ["blosc"], "b": [], "c": ["gzip"], "d": ["zstd"]}
+
+
+def test_what_the_engine_cannot_encode_is_refused_only_if_asked_for(tmp_path: Path) -> None:
+    import numcodecs
+
+    dataset = xr.Dataset({"a": ("x", np.arange(5))})
+    wishes = {"compressors": (numcodecs.LZMA(),)}
+    with pytest.raises(NotImplementedError, match="'lzma' is not supported"):
+        write(dataset, tmp_path / "s.zarr", encoding={"a": wishes})
+    dataset["a"].encoding = wishes
+    write(dataset, tmp_path / "s.zarr")
+    xr.testing.assert_identical(opened(tmp_path / "s.zarr"), dataset)
+
+
+def test_layouts_come_from_the_reads(tmp_path: Path) -> None:
+    shape = (64, 64, 64)
+    dataset = xr.Dataset(
+        {"maps": (("time", "y", "x"), np.zeros(shape)), "flags": ("x", np.zeros(64))}
+    )
+    reads = {("y", "x"): 1.0, ("depth",): 1.0}
+    write(dataset, tmp_path / "maps.zarr", reads=reads)
+    assert bf.open(tmp_path / "maps.zarr")["maps"].chunks[0] == 1
+    write(dataset, tmp_path / "series.zarr", reads={("time",): 1.0})
+    assert bf.open(tmp_path / "series.zarr")["maps"].chunks[0] == 64
+    regular = bf.Regular((8, 16, 32), (16, 32, 64), "hilbert")
+    for name, layout in (("all", regular), ("one", {"maps": regular})):
+        write(dataset, tmp_path / f"{name}.zarr", layout=layout, codecs=["gzip"])
+        maps = bf.open(tmp_path / f"{name}.zarr")["maps"]
+        assert (maps.chunks, maps.shards, maps.order) == ((8, 16, 32), (16, 32, 64), "hilbert")
+        assert maps.info()["codecs"][1]["name"] == "gzip"
+
+
+@given(
+    axis=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    start=st.integers(0, 20),
+    block=st.integers(1, 8),
+)
+def test_no_block_has_two_writers_after_alignment(axis: list[int], start: int, block: int) -> None:
+    data = dask.array.zeros(sum(axis), chunks=(tuple(axis),))
+    cut = align(data, [start], [block]).chunks[0]
+    ends = np.cumsum([start, *cut])
+    assert ends[-1] == start + sum(axis)
+    assert all(end % block == 0 for end in ends[1:-1])
+
+
+def test_advised_shards_fit_into_the_chunks_of_dask(tmp_path: Path) -> None:
+    data = dask.array.ones((64, 64, 64), chunks=(4, 64, 64))
+    write(xr.Dataset({"v": (("time", "y", "x"), data)}), tmp_path / "s.zarr")
+    array = bf.open(tmp_path / "s.zarr")["v"]
+    assert array.shards[0] == max(4, array.chunks[0])
+    assert (array[...] == 1).all()
+
+
+def test_chunks_are_not_put_together_beyond_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = dask.array.zeros((64, 64), chunks=(4, 64))
+    assert align(data, [0, 0], [32, 8]).chunks[0] == (32, 32)
+    monkeypatch.setattr("bedform._chunked_values.PIECE_BYTES", 8 * 31 * 64)
+    assert align(data, [0, 0], [32, 8]).chunks[0] == (4,) * 16
+
+
+@pytest.mark.parametrize("safe_chunks", [True, False])
+def test_dask_chunks_that_share_shards_are_written_right(tmp_path: Path, safe_chunks: bool) -> None:
+    values = np.random.default_rng(3).normal(size=(23, 17))
+    dataset = xr.Dataset({"v": (("y", "x"), values)})
+    write(
+        dataset.chunk({"y": 5, "x": 7}),
+        tmp_path / "s.zarr",
+        encoding={"v": {"chunks": (2, 3), "shards": (8, 6)}},
+        safe_chunks=safe_chunks,
+    )
+    xr.testing.assert_identical(opened(tmp_path / "s.zarr"), dataset)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("processes", [False, True])
+def test_workers_of_distributed_write_new_arrays_and_appends(
+    tmp_path: Path, processes: bool
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    path = tmp_path / "s.zarr"
+    with distributed.Client(
+        processes=processes, n_workers=2, threads_per_worker=1, dashboard_address=None
+    ):
+        write(chunked(series(0, 4), time=2), path)
+        write(chunked(series(4, 4), time=1), path, append_dim="time")
+        extra = chunked(series(0, 8)[["t"]].rename(t="u"), x=1)
+        write(extra, path, mode="a")
+    xr.testing.assert_identical(opened(path), series(0, 8).assign(u=series(0, 8)["t"]))
+
+
+def test_without_computing_arrays_are_there_and_empty(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+    dataset = series(0, 4)
+    dataset["t"] = dataset["t"].chunk({"time": 2})
+    later = write(dataset, path, compute=False)
+    assert np.isnan(opened(path)["t"]).all()
+    assert opened(path)["mask"].values.tolist() == [1, 2, 3]
+    pickle.loads(pickle.dumps(later)).compute()  # noqa: S301 - our own
+    xr.testing.assert_identical(opened(path), series(0, 4))
+    more = write(chunked(series(4, 2), time=1), path, append_dim="time", compute=False)
+    assert opened(path).sizes["time"] == 6
+    more.compute()
+    xr.testing.assert_identical(opened(path), series(0, 6))
+
+
+@pytest.mark.parametrize("piece", [0, 1 << 30])
+def test_what_was_opened_lazily_is_written_again(
+    tmp_path: Path, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bedform._chunked_values.LAZY_BYTES", piece)
+    write(everything(), tmp_path / "first.zarr")
+    for engine in ("bedform", "zarr"):
+        with xr.open_dataset(tmp_path / "first.zarr", engine=engine) as lazy:
+            write(lazy, tmp_path / f"{engine}.zarr")
+        xr.testing.assert_identical(
+            opened(tmp_path / f"{engine}.zarr"), opened(tmp_path / "first.zarr")
+        )
+
+
+@pytest.mark.parametrize(
+    ("dataset", "error", "message"),
+    [
+        (xr.DataArray([1]), TypeError, "takes an xarray.Dataset, not DataArray"),
+        (xr.Dataset({3: ("x", [1])}), TypeError, "the name 3 cannot be stored"),
+        (xr.Dataset({"": ("x", [1])}), ValueError, "length 1 or longer"),
+        (xr.Dataset(attrs={"a": object()}), TypeError, "'a' of the data set"),
+        (xr.Dataset({"../v": ("x", [1])}), ValueError, r"\.\."),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_before_anything_is(
+    tmp_path: Path, dataset: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        write(dataset, tmp_path / "s.zarr")
+    assert list(tmp_path.iterdir()) == []
