@@ -51,8 +51,15 @@ fn cut_after(
     (system, progress)
 }
 
-fn look(image: &SimulatedFileSystem, progress: &Progress, story: &dyn Fn() -> String) {
-    let checked = progress.judge(image).and_then(|model| check_goes_on(image, model));
+fn look(
+    image: &SimulatedFileSystem,
+    progress: &Progress,
+    goes_on: bool,
+    story: &dyn Fn() -> String,
+) {
+    let found = progress.judge(image);
+    let checked =
+        found.and_then(|model| if goes_on { check_goes_on(image, model) } else { Ok(()) });
     if let Err(problem) = checked {
         panic!("{}: {problem}", story());
     }
@@ -73,13 +80,13 @@ fn explore(workload: &Workload, budget: Budget) -> Counts {
         };
         let seed = budget.seed ^ (cut << 20);
         for (image, number) in system.crash_images(seed, budget.any).zip(0..) {
-            look(&image, &progress, &|| story("sampled", number));
+            look(&image, &progress, true, &|| story("sampled", number));
             counts.images += 1;
         }
         // Below a sector's size nothing can be torn.
         if system.pending_bytes() > 512 {
             for (image, number) in system.torn_crash_images(seed, budget.torn).zip(0..) {
-                look(&image, &progress, &|| story("torn", number));
+                look(&image, &progress, true, &|| story("torn", number));
                 counts.images += 1;
                 counts.torn += 1;
             }
@@ -87,7 +94,8 @@ fn explore(workload: &Workload, budget: Budget) -> Counts {
         for (image, number) in
             system.exhaustive_crash_images(budget.pending_max).into_iter().flatten().zip(0..)
         {
-            look(&image, &progress, &|| story("exhaustive", number));
+            // All are read; that work goes on is tried on some, for it takes longer.
+            look(&image, &progress, number % 16 == 0, &|| story("exhaustive", number));
             counts.images += 1;
             counts.exhaustive += 1;
         }
@@ -158,7 +166,7 @@ fn crash_again(
 #[test]
 fn power_cuts_during_recovery_lose_nothing_either() {
     let seeds = [1, random_seed("crash::power_cuts_during_recovery")];
-    let step = effort(7, 67);
+    let step = effort(23, 67);
     let mut images = 0;
     for seed in seeds {
         images += in_parallel(&workloads(), |workload| {
