@@ -69,7 +69,7 @@ fn explore(workload: &Workload, budget: Budget) -> Counts {
     let started = std::time::Instant::now();
     let (base, model) = workload.prepared();
     let mut counts = Counts::default();
-    for cut in (0..).step_by(effort(1, 5)) {
+    for cut in (0..).step_by(effort(1, 11)) {
         let (system, progress) = cut_after(workload, &base, &model, cut);
         counts.cuts += 1;
         let story = |kind: &str, number: u64| {
@@ -166,7 +166,7 @@ fn crash_again(
 #[test]
 fn power_cuts_during_recovery_lose_nothing_either() {
     let seeds = [1, random_seed("crash::power_cuts_during_recovery")];
-    let step = effort(23, 67);
+    let step = effort(23, 151);
     let mut images = 0;
     for seed in seeds {
         images += in_parallel(&workloads(), |workload| {

@@ -77,13 +77,15 @@ impl Storage for Frozen {
 
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
         let bytes = self.find("open", path)?.clone();
-        let version = Version { size: bytes.len() as u64, ..Version::default() };
+        let version = self.stat(path)?;
         Ok(Box::new(Opened { bytes, version }))
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         let size = self.find("stat", path)?.len() as u64;
-        Ok(Version { size, ..Version::default() })
+        // Two objects are never the same file.
+        let number = self.0.keys().position(|name| name == path.as_str()).unwrap_or(0) as u64;
+        Ok(Version { size, identity: (1, number), ..Version::default() })
     }
 
     fn create(
