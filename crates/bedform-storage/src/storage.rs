@@ -1,6 +1,6 @@
 //! The seam between the engine and any place that keeps bytes.
 //!
-//! What it promises, and every implementation is held to by [`crate::conformance`]:
+//! What it promises, and every implementation is held to by the suite `conformance`:
 //!
 //! - An object is seen whole or not at all: a writer's bytes appear under the object's name in one
 //!   step, when [`ObjectWriter::publish`] is called, and never before.

@@ -3,9 +3,9 @@
 //! | module | holds |
 //! |---|---|
 //! | [`store`] | stores: groups of arrays in one place, and the order in which changes are published |
-//! | [`array`] | arrays |
+//! | [`mod@array`] | arrays |
 //! | [`read`] | selection to plan to fetches to result |
-//! | [`write`] | merge, encode, one sequential write per object |
+//! | [`mod@write`] | merge, encode, one sequential write per object |
 //! | [`codec`] | chunks to bytes and back |
 //! | [`layout`] | which layout fits which reads, as numbers |
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |

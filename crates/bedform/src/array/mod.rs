@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`source`] | where the objects of a Zarr array are, and what their tails say |
+//! | `source` | where the objects of a Zarr array are, and what their tails say |
 //! | `read` | reads of a selection into a buffer |
 //! | `describe`, `explain`, `verify` | what an array is, what a read would do, what is damaged |
 //! | `write` | writes to a selection, appends, changes of shape |

@@ -6,10 +6,10 @@
 //!
 //! | module | codecs |
 //! |---|---|
-//! | [`bytes`] | crc32c, fletcher32, shuffle |
-//! | [`compress`] | zstd, gzip, zlib |
-//! | [`blosc`] | blosc |
-//! | [`text`] | vlen-utf8 |
+//! | `bytes` | crc32c, fletcher32, shuffle |
+//! | `compress` | zstd, gzip, zlib |
+//! | `blosc` | blosc |
+//! | `text` | vlen-utf8 |
 
 mod blosc;
 mod bytes;

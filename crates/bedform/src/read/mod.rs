@@ -2,11 +2,11 @@
 //!
 //! | module | step |
 //! |---|---|
-//! | [`plan`] | selection to chunks and copies, object by object |
-//! | [`locate`] | where the chunks of an opened object lie |
-//! | [`fetch`] | extents to fetch, merged |
-//! | [`execute`] | threads that fetch, decode and copy |
-//! | [`scatter`] | the copies |
+//! | `plan` | selection to chunks and copies, object by object |
+//! | `locate` | where the chunks of an opened object lie |
+//! | `fetch` | extents to fetch, merged |
+//! | `execute` | threads that fetch, decode and copy |
+//! | `scatter` | the copies |
 
 pub(crate) mod execute;
 pub(crate) mod fetch;

@@ -15,9 +15,9 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`documents`] | metadata documents: reading, trust, publication |
-//! | [`create`] | new stores, groups and arrays |
-//! | [`description`] | new arrays from JSON |
+//! | `documents` | metadata documents: reading, trust, publication |
+//! | `create` | new stores, groups and arrays |
+//! | `description` | new arrays from JSON |
 
 mod create;
 mod description;

@@ -7,10 +7,10 @@
 //!
 //! | module | step |
 //! |---|---|
-//! | [`elements`] | chunks as elements in memory: new, merged, trimmed |
-//! | [`object`] | one object: its chunks in order, its tail, its name |
-//! | [`pipeline`] | many encoders, one sequence |
-//! | [`region`] | all objects of a selection |
+//! | `elements` | chunks as elements in memory: new, merged, trimmed |
+//! | `object` | one object: its chunks in order, its tail, its name |
+//! | `pipeline` | many encoders, one sequence |
+//! | `region` | all objects of a selection |
 
 pub(crate) mod elements;
 pub(crate) mod object;
