@@ -14,7 +14,7 @@ from bedform._errors import InvalidArgumentError, ReadOnlyError, engine_call
 from bedform._explanation import Explanation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bedform import _internal
     from bedform._store import Store
@@ -49,8 +49,26 @@ class BasicReads:
     def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
         raise NotImplementedError
 
+    def _fill_by(
+        self,
+        read: Callable[[Any, AnyArray], tuple[int, ...]],
+        selected: _selection.Selected,
+        buffer: AnyArray,
+    ) -> None:
+        """Fill ``buffer`` by a read of the engine, and keep what it did for :meth:`explain`."""
+        # A view as bytes: the buffer protocol does not know every type.
+        target = buffer.reshape(-1).view(np.uint8)
+        began = time.perf_counter()
+        counts = read(selected.engine, target)
+        self._last = (selected.engine, counts, time.perf_counter() - began)
+
     def _set(self, selected: _selection.Selected, value: Any) -> None:  # noqa: ARG002
         raise ReadOnlyError(f"{self.path} is only read; convert the file to write to it")
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rsplit("/", 1)[-1]
 
     @property
     def ndim(self) -> int:
@@ -158,11 +176,6 @@ class Array(BasicReads):
     # What it is -----------------------------------------------------------------------------------
 
     @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return self.path.rsplit("/", 1)[-1]
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Elements along each axis, as storage has them now."""
         return tuple(engine_call(self._inner.shape)())
@@ -234,11 +247,7 @@ class Array(BasicReads):
         return super()._get(selected, out, scalar=scalar)
 
     def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
-        # A view as bytes: the buffer protocol does not know every type.
-        target = buffer.reshape(-1).view(np.uint8)
-        began = time.perf_counter()
-        counts = self._read(selected.engine, target)
-        self._last = (selected.engine, counts, time.perf_counter() - began)
+        self._fill_by(self._read, selected, buffer)
 
     def _get_text(
         self, selected: _selection.Selected, out: AnyArray | None, *, scalar: bool

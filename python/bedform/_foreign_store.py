@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import tempfile
-import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -308,11 +307,6 @@ class ForeignArray(BasicReads):
         return (_reopen, (self._store, self.path))
 
     @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return self.path.rsplit("/", 1)[-1]
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Elements along each axis, as they were when the file was opened."""
         return tuple(self._described["shape"])
@@ -387,11 +381,8 @@ class ForeignArray(BasicReads):
 
     def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
         assert self._inner is not None  # noqa: S101 - native variables do not come here
-        target = buffer.reshape(-1).view(np.uint8)
         try:
-            began = time.perf_counter()
-            counts = engine_call(self._inner.read)(selected.engine, target)
-            self._last = (selected.engine, counts, time.perf_counter() - began)
+            self._fill_by(engine_call(self._inner.read), selected, buffer)
         except ConflictError:
             if self._store._options["freshness"] != "read":
                 raise
@@ -400,7 +391,7 @@ class ForeignArray(BasicReads):
             if again.shape != self.shape or again._inner is None:
                 raise
             self._described, self._inner = again._described, again._inner
-            engine_call(self._inner.read)(selected.engine, target)
+            self._fill_by(engine_call(self._inner.read), selected, buffer)
         if not self._dtype.isnative:
             # The engine gives the machine's order; the variable's type says the file's.
             buffer.byteswap(inplace=True)

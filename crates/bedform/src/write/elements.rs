@@ -40,6 +40,12 @@ pub(crate) struct ChunkElements {
 }
 
 impl ChunkElements {
+    /// Makes room for elements of which every one is to be put in.
+    pub(crate) fn make_room(&mut self, state: &ArrayState) {
+        self.stored_texts.clear();
+        self.elements.resize(state.codec.decoded_bytes(), 0);
+    }
+
     /// Makes every element the fill value.
     pub(crate) fn clear(&mut self, state: &ArrayState) {
         self.stored_texts.clear();

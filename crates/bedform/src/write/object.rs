@@ -102,8 +102,13 @@ impl ObjectWrite<'_> {
     /// True if nobody else can be writing elements of `region` that we do not know of. An append that
     /// is under way writes behind the array's end as we know it; who appends holds the lock.
     fn is_whole(&self, region: &Region) -> bool {
+        self.valid.is_some() || self.is_inside(region)
+    }
+
+    /// True if the region does not overhang the array.
+    fn is_inside(&self, region: &Region) -> bool {
         let shape = &self.state().metadata.shape;
-        self.valid.is_some() || (0..shape.len()).all(|axis| region.end(axis) <= shape[axis])
+        (0..shape.len()).all(|axis| region.end(axis) <= shape[axis])
     }
 
     fn open_existing(&self) -> Result<Option<(Arc<dyn Object>, Places)>> {
@@ -231,6 +236,10 @@ impl ObjectWrite<'_> {
                 if let (true, Some(valid)) = (crosses, self.valid) {
                     worker.chunk.trim(state, &coordinates, valid)?;
                 }
+            }
+            // A covered chunk that does not overhang has no element left to be the fill value.
+            _ if covered && self.is_inside(&state.grid.chunk_region(&coordinates)) => {
+                worker.chunk.make_room(state);
             }
             _ => worker.chunk.clear(state),
         }
