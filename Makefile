@@ -21,6 +21,9 @@ export PYO3_PYTHON := $(BIN)/python
 export PYTHONDONTWRITEBYTECODE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
+# The same random cases in every run, so that a change is judged by what it changed; to look further,
+# make test-rust PROPTEST_RNG_SEED=$$RANDOM PROPTEST_CASES=20000.
+export PROPTEST_RNG_SEED ?= 20261121
 CARGO := cargo --locked
 MATURIN := cd python && VIRTUAL_ENV=$(VENV) PATH=$(BIN):$$PATH \
 	$(BIN)/maturin develop --release --locked --quiet

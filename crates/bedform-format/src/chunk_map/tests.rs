@@ -318,11 +318,11 @@ proptest! {
     #[test]
     fn any_map_comes_back_as_it_was(
         tables in prop::collection::vec(any_table(60), 0..5),
-        name in "\\PC{1,40}",
+        name in "[\\PC&&[^/]]{1,12}",
         text in "(?s).{0,60}",
         data in prop::collection::vec(any::<u8>(), 0..50),
     ) {
-        prop_assume!(ObjectPath::parse(&format!("0{name}")).is_ok() && !name.contains('/'));
+        prop_assume!(ObjectPath::parse(&format!("0{name}")).is_ok());
         let mut arrays: Vec<ForeignArray> = tables
             .into_iter()
             .enumerate()
