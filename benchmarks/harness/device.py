@@ -37,6 +37,7 @@ class Device(Engine):
         "buffered 4 4096",
         "buffered 16 1024",
         "buffered 32 2048",
+        "direct 4 2048",
         "direct 16 4096",
         "direct 32 1024",
     )
@@ -133,7 +134,10 @@ def buffer_of(local: threading.local, length: int) -> memoryview:
     """Return this thread's page-aligned buffer, filled with bytes that do not compress."""
     buffer: memoryview | None = getattr(local, "buffer", None)
     if buffer is None or len(buffer) < length:
-        buffer = memoryview(mmap.mmap(-1, length))
+        # In large pages, where there are any: the device then fills few, long pieces.
+        memory = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        buffer = memoryview(memory)
         buffer[:] = np.random.default_rng(length).bytes(length)
         local.buffer = buffer
     return buffer

@@ -82,6 +82,16 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// Of the system; `EXDEV` for a link that leaves the root.
     fn open_file(&self, path: &str) -> io::Result<(Self::Handle, Status)>;
 
+    /// As [`FileSystem::open_file`], for reads past the page cache, whose buffers, offsets and lengths
+    /// are multiples of 4,096.
+    ///
+    /// # Errors
+    /// As [`FileSystem::open_file`]; of any kind but `NotFound` where the place has no such way.
+    fn open_direct(&self, path: &str) -> io::Result<(Self::Handle, Status)> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Says what `path` is, by the same way as [`FileSystem::open_file`].
     ///
     /// # Errors
@@ -141,6 +151,16 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
         offset: u64,
         buffer: &mut [u8],
     ) -> io::Result<usize>;
+
+    /// True if all of a range of bytes can be read without a wait. Unlike
+    /// [`FileSystem::read_resident`], asking brings nothing into the page cache.
+    ///
+    /// # Errors
+    /// Where the system cannot tell.
+    fn is_resident(&self, handle: &Self::Handle, offset: u64, length: u64) -> io::Result<bool> {
+        let _ = (handle, offset, length);
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Writes some of `bytes` at `offset`.
     ///

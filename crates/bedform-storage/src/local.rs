@@ -16,6 +16,7 @@
 //! Names that begin with `.bedform-temp-`, and the name `.bedform-lock`, are this module's own and
 //! do not appear in listings.
 
+mod direct;
 mod names;
 mod object;
 mod publish;
@@ -34,6 +35,7 @@ use crate::{
     Condition, Durability, Entry, Lock, Object, ObjectWriter, OsFileSystem, Storage, StorageError,
     StorageErrorKind, Version,
 };
+use direct::DirectReads;
 use names::{LOCK_NAME, is_own_name, is_temporary_name};
 use object::LocalObject;
 pub use staging::Staging;
@@ -94,6 +96,7 @@ pub(crate) struct Shared<F: FileSystem> {
     system: F,
     mode: Mode,
     staging: Staging,
+    direct_reads: DirectReads,
     /// What failed, once a sync has.
     poison: OnceLock<String>,
     /// Directories whose names, up to the root, are known to be durable, with their file numbers.
@@ -124,10 +127,19 @@ impl<F: FileSystem> LocalStorage<F> {
             system,
             mode,
             staging,
+            direct_reads: DirectReads::default(),
             poison: OnceLock::new(),
             durable: Mutex::new(HashMap::new()),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// The same, with every read through the page cache. Without it, large reads of what is not in
+    /// the page cache go past it as long as the device is faster than the page cache takes bytes in.
+    #[must_use]
+    pub fn through_page_cache(self) -> Self {
+        self.shared.direct_reads.give_up();
+        self
     }
 
     /// The file system below.

@@ -17,7 +17,7 @@ use std::fmt::Debug;
 
 use bedform_format::ObjectPath;
 
-use crate::StorageError;
+use crate::{ReadBlock, StorageError};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -173,6 +173,21 @@ pub trait Object: Send + Sync + Debug {
     /// # Errors
     /// `Truncated` if the object ends before; the contents of `buffer` are then unspecified.
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+
+    /// Bytes that are not at hand, in `block`, where the place reads so many of them faster that way;
+    /// else nothing: use [`Object::read`]. What a block cannot hold is never read so.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, `Io`.
+    fn read_past<'b>(
+        &self,
+        offset: u64,
+        length: usize,
+        block: &'b mut ReadBlock,
+    ) -> Result<Option<&'b [u8]>> {
+        let _ = (offset, length, block);
+        Ok(None)
+    }
 
     /// Fills the front of `buffer` with bytes that are at hand without waiting for the device, and
     /// says how many there were: 0 where nothing is at hand or the place cannot tell.

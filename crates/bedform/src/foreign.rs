@@ -288,7 +288,7 @@ impl ForeignArray {
 }
 
 impl ChunkSource for ForeignArray {
-    fn open(&self, _: &[u64]) -> Result<Option<OpenObject>> {
+    fn open(&self, _: &[u64], _: &dyn Fn()) -> Result<Option<OpenObject>> {
         let object: Arc<dyn Object> = match &self.array().storage {
             ForeignStorage::Empty => return Ok(None),
             ForeignStorage::Compact { data } => Arc::new(Inline::new(data.clone())),

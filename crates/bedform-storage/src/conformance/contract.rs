@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{get, kind_of, path, put, put_at, read_all};
-use crate::{Condition, Durability, Entry, Storage, StorageErrorKind};
+use crate::{Condition, Durability, Entry, ReadBlock, Storage, StorageErrorKind};
 
 /// One promise.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +32,7 @@ pub const CASES: &[Case] = &[
     Case { name: "paths may be deep and names long", run: deep },
     Case { name: "reads past the end are refused", run: truncated },
     Case { name: "bytes at hand are those of the object", run: resident },
+    Case { name: "bytes read past the page cache are those of the object", run: read_past },
     Case { name: "of many creators one wins", run: race_absent },
     Case { name: "no update is lost among many", run: race_unchanged },
     Case { name: "whole objects only while they are replaced", run: race_readers },
@@ -223,6 +224,26 @@ fn resident(storage: &dyn Storage) {
         let rest = bytes.get(offset..).unwrap_or(&[]);
         assert!(rest.starts_with(&buffer[..count]));
     }
+}
+
+fn read_past(storage: &dyn Storage) {
+    let bytes: Vec<u8> = (0..3_000_001u32).map(|i| (i * 7 % 251) as u8).collect();
+    put(storage, "a", &bytes, Condition::None).unwrap();
+    let object = storage.open(&path("a")).unwrap();
+    let mut block = ReadBlock::default();
+    for (offset, length) in
+        [(0, 1 << 20), (1, 300_000), (4095, 262_145), (2_000_001, 1_000_000), (7, 2 << 20)]
+    {
+        let mut plain = vec![0; length];
+        object.read(offset, &mut plain).unwrap();
+        if let Some(past) = object.read_past(offset, length, &mut block).unwrap() {
+            assert_eq!(past, plain);
+        }
+    }
+    // What is not there is never made up.
+    assert!(object.read_past(2_900_000, 300_000, &mut block).unwrap().is_none());
+    assert!(object.read_past(u64::MAX, 300_000, &mut block).unwrap_or(None).is_none());
+    assert!(object.read_past(0, ReadBlock::BYTES + 1, &mut block).unwrap().is_none());
 }
 
 fn race_absent(storage: &dyn Storage) {

@@ -1,13 +1,13 @@
 //! Reading side: an opened file.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bedform_format::ObjectPath;
 
 use super::{Result, Shared};
 use crate::file_system::{FileKind, FileSystem, Status, uninterrupted};
-use crate::{Object, StorageError, StorageErrorKind, Version};
+use crate::{Object, ReadBlock, StorageError, StorageErrorKind, Version};
 
 /// An opened file. Its handle keeps the bytes, and the file number from being used again.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(super) struct LocalObject<F: FileSystem> {
     path: ObjectPath,
     file: F::Handle,
     version: Version,
+    /// The same file, for reads past the page cache, once one was wanted; nothing if there is none.
+    direct: OnceLock<Option<F::Handle>>,
 }
 
 /// The version, if `status` is that of a plain file.
@@ -32,7 +34,29 @@ impl<F: FileSystem> LocalObject<F> {
         let (file, status) = uninterrupted(|| shared.system.open_file(path.as_str()))
             .map_err(|error| StorageError::from_io("open", path, error))?;
         let version = plain(status, "open", path)?;
-        Ok(Self { shared: Arc::clone(shared), path: path.clone(), file, version })
+        let direct = OnceLock::new();
+        Ok(Self { shared: Arc::clone(shared), path: path.clone(), file, version, direct })
+    }
+
+    /// The handle for reads past the page cache. A handle of its own: others may use this object.
+    fn direct(&self) -> Option<&F::Handle> {
+        let open = || {
+            let system = &self.shared.system;
+            match uninterrupted(|| system.open_direct(self.path.as_str())) {
+                // The name may stand for another file by now.
+                Ok((file, status)) => (status.version.identity == self.version.identity
+                    && status.kind == FileKind::File)
+                    .then_some(file),
+                Err(error) => {
+                    // A name that is gone says nothing about the place.
+                    if error.kind() != io::ErrorKind::NotFound {
+                        self.shared.direct_reads.give_up();
+                    }
+                    None
+                }
+            }
+        };
+        self.direct.get_or_init(open).as_ref()
     }
 
     fn fail(&self, error: io::Error) -> StorageError {
@@ -64,7 +88,42 @@ impl<F: FileSystem> Object for LocalObject<F> {
         Ok(())
     }
 
+    fn read_past<'b>(
+        &self,
+        offset: u64,
+        length: usize,
+        block: &'b mut ReadBlock,
+    ) -> Result<Option<&'b [u8]>> {
+        let reads = &self.shared.direct_reads;
+        if !reads.wants(length) {
+            reads.passed(length);
+            return Ok(None);
+        }
+        let Some(file) = self.direct() else { return Ok(None) };
+        let read = |at, part: &mut [u8]| {
+            uninterrupted(|| self.shared.system.read_at(file, at, &mut *part))
+        };
+        match reads.read(offset, length, block, read) {
+            Ok(bytes) => Ok(bytes),
+            // The system took the flag but not the read.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                reads.give_up();
+                Ok(None)
+            }
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let reads = &self.shared.direct_reads;
+        if reads.wants(buffer.len()) {
+            // Asking for the bytes would bring what is missing into the page cache.
+            match self.shared.system.is_resident(&self.file, offset, buffer.len() as u64) {
+                Ok(true) => {}
+                Ok(false) => return Ok(0),
+                Err(_) => reads.give_up(),
+            }
+        }
         uninterrupted(|| self.shared.system.read_resident(&self.file, offset, buffer))
             .map_err(|error| self.fail(error))
     }

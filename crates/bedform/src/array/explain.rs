@@ -42,7 +42,7 @@ pub(crate) fn explain_plan(
     let (mut objects, mut requests, mut bytes, mut chunks, mut missing) = (0_u64, 0, 0, 0, 0);
     let (mut index_requests, mut index_bytes) = (0, 0);
     for cell in 0..plan.cell_count() {
-        let Some(opened) = source.open(&plan.cell_coordinates(cell))? else {
+        let Some(opened) = source.open(&plan.cell_coordinates(cell), &|| ())? else {
             missing += plan.tasks(cell).len() as u64;
             continue;
         };

@@ -80,13 +80,14 @@ impl ZarrSource<'_> {
         &self,
         coordinates: &[u64],
         object: &dyn Object,
+        waits: &dyn Fn(),
     ) -> Result<(Arc<ShardIndex>, Option<u64>)> {
         let key = self.object_path(coordinates)?;
         let kept = self.shared.indexes.get(&key, |(version, _)| version == object.version());
         if let Some((_, index)) = kept {
             return Ok((index, None));
         }
-        let (index, bytes) = self.read_index(coordinates, object)?;
+        let (index, bytes) = self.read_index(coordinates, object, waits)?;
         let index = Arc::new(index);
         let memory = index.memory_bytes() as u64 + 256;
         let entry: (Version, _) = (object.version().clone(), index.clone());
@@ -99,6 +100,7 @@ impl ZarrSource<'_> {
         &self,
         coordinates: &[u64],
         object: &dyn Object,
+        waits: &dyn Fn(),
     ) -> Result<(ShardIndex, u64)> {
         let damaged = |error| Error::corrupt(self.object_name_of(coordinates), error);
         let Some(shard) = self.state.shard() else {
@@ -115,7 +117,11 @@ impl ZarrSource<'_> {
         let tail_bytes = (index_bytes + stamp_bytes).min(size);
         let offset = if shard.index_at_start { 0 } else { size - tail_bytes };
         let mut tail = vec![0; usize::try_from(tail_bytes).unwrap_or(usize::MAX)];
-        object.read(offset, &mut tail)?;
+        let at_hand = object.read_resident(offset, &mut tail)?;
+        if at_hand < tail.len() {
+            waits();
+            object.read(offset + at_hand as u64, &mut tail[at_hand..])?;
+        }
         let split = usize::try_from(tail_bytes - index_bytes).unwrap_or(usize::MAX);
         let (before, index) = tail.split_at(split);
         let index = ShardIndex::decode(index, shard.index_checked, size).map_err(damaged)?;
@@ -140,10 +146,10 @@ impl ZarrSource<'_> {
 }
 
 impl ChunkSource for ZarrSource<'_> {
-    fn open(&self, coordinates: &[u64]) -> Result<Option<OpenObject>> {
+    fn open(&self, coordinates: &[u64], waits: &dyn Fn()) -> Result<Option<OpenObject>> {
         let Some(object) = self.open_object(coordinates)? else { return Ok(None) };
         let (places, index_bytes) = if self.state.shard().is_some() {
-            let (index, bytes) = self.index(coordinates, &*object)?;
+            let (index, bytes) = self.index(coordinates, &*object, waits)?;
             (Places::Index(index), bytes)
         } else {
             (Places::Whole(object.version().size), None)

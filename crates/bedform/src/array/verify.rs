@@ -21,7 +21,7 @@ impl Array {
             if interrupted() {
                 return Err(Error::new(ErrorKind::Interrupted, "the check was stopped"));
             }
-            let opened = match source.open(&coordinates) {
+            let opened = match source.open(&coordinates, &|| ()) {
                 Ok(Some(opened)) => opened,
                 Ok(None) => continue,
                 Err(error) => {

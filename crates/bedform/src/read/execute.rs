@@ -16,7 +16,7 @@ use std::thread::{Builder, Scope};
 
 use bedform_format::BytesCodec;
 use bedform_format::checksum::Crc32c;
-use bedform_storage::{Object, Profile};
+use bedform_storage::{Object, Profile, ReadBlock};
 
 use super::fetch::{FetchedChunk, UNIT_BYTES_MAX, Unit, units};
 use super::locate::{ChunkSource, OpenObject};
@@ -70,7 +70,7 @@ impl Default for Tuning {
             threads: cores,
             threads_waiting: 16.max(cores),
             gap_bytes: 16 << 10,
-            buffer_bytes: 48 << 20,
+            buffer_bytes: 44 << 20,
             profile: Profile::default_local(),
         }
     }
@@ -185,6 +185,9 @@ struct Queue {
     error: Option<Error>,
 }
 
+/// Brings more threads in, as far as there is work for them and the limits allow.
+type Helpers<'h> = &'h dyn Fn();
+
 enum Work {
     Cell(u64),
     Unit(Arc<dyn Object>, u64, Unit),
@@ -269,7 +272,7 @@ impl<'a> Run<'a> {
             _ => chunk.saturating_mul(2),
         };
         let fetched = if self.codec.is_raw() { UNIT_BYTES_MAX } else { UNIT_BYTES_MAX.max(chunk) };
-        let each = scratch.saturating_add(fetched);
+        let each = scratch.saturating_add(fetched).saturating_add(ReadBlock::BYTES as u64);
         let fit = usize::try_from(self.tuning.buffer_bytes / each.max(1)).unwrap_or(usize::MAX);
         fit.clamp(1, self.tuning.threads_waiting.max(self.tuning.threads))
     }
@@ -282,19 +285,21 @@ impl<'a> Run<'a> {
         interrupted: &dyn Fn() -> bool,
     ) {
         let mut buffers = Kept::take();
+        let more = || {
+            if let Some(scope) = scope {
+                self.grow(scope);
+            }
+        };
+        let helpers: Helpers<'_> = &more;
         loop {
             if caller && interrupted() {
                 self.fail(Error::new(ErrorKind::Interrupted, "the read was stopped"));
             }
             let outcome = match self.next() {
                 Work::Done => return,
-                Work::Cell(cell) => self.plan_cell(cell),
+                Work::Cell(cell) => self.plan_cell(cell, helpers),
                 Work::Unit(object, cell, unit) => {
-                    let outcome = self.run_unit(&*object, cell, &unit, &mut buffers.0);
-                    if let Some(scope) = scope {
-                        self.grow(scope);
-                    }
-                    outcome
+                    self.run_unit(&*object, cell, &unit, &mut buffers.0, helpers)
                 }
             };
             if let Err(error) = outcome {
@@ -331,11 +336,8 @@ impl<'a> Run<'a> {
         self.changed.notify_all();
     }
 
-    /// Once requests wait for the device, more threads keep it busy.
+    /// Requests wait for the device: more threads keep it busy.
     fn grow<'scope, 'env>(&'scope self, scope: &'scope Scope<'scope, 'env>) {
-        if !self.waiting.load(Ordering::Relaxed) {
-            return;
-        }
         let left = {
             let queue = self.lock();
             queue.units.len() as u64 + (self.cells - queue.next_cell)
@@ -348,10 +350,10 @@ impl<'a> Run<'a> {
     }
 
     /// Opens an object and adds its units to the queue.
-    fn plan_cell(&self, cell: u64) -> Result<()> {
-        let _planned = Planned(self);
+    fn plan_cell(&self, cell: u64, helpers: Helpers<'_>) -> Result<()> {
+        let planned = Planned(self);
         let coordinates = self.plan.cell_coordinates(cell);
-        let Some(opened) = self.source.open(&coordinates)? else {
+        let Some(opened) = self.source.open(&coordinates, &|| self.waits(helpers))? else {
             for task in self.plan.tasks(cell) {
                 self.fill_chunk(cell, task)?;
             }
@@ -375,9 +377,19 @@ impl<'a> Run<'a> {
         }
         let units = units(self.plan, cell, tasks, &places, self.codec, self.tuning.gap_bytes)
             .map_err(|error| error.at(self.source.object_name(&coordinates)))?;
-        let mut queue = self.lock();
-        queue.units.extend(units.into_iter().map(|unit| (object.clone(), cell, unit)));
+        self.lock().units.extend(units.into_iter().map(|unit| (object.clone(), cell, unit)));
+        drop(planned);
+        if self.waiting.load(Ordering::Relaxed) {
+            helpers();
+        }
         Ok(())
+    }
+
+    /// A request is about to wait for the device.
+    fn waits(&self, helpers: Helpers<'_>) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        self.waiting.store(true, Ordering::Relaxed);
+        helpers();
     }
 
     /// Fetches a unit, decodes its chunks and copies them to their places.
@@ -387,24 +399,19 @@ impl<'a> Run<'a> {
         cell: u64,
         unit: &Unit,
         buffers: &mut Buffers,
+        helpers: Helpers<'_>,
     ) -> Result<()> {
         for task in &unit.missing {
             self.fill_chunk(cell, *task)?;
         }
         if let [chunk] = unit.chunks.as_slice()
             && self.can_stream(chunk)
-            && self.stream_chunk(object, cell, chunk, buffers)?
+            && self.stream_chunk(object, cell, chunk, buffers, helpers)?
         {
             return Ok(());
         }
-        let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
-        grow(&mut buffers.fetched, length);
-        let mut start = 0;
-        for extent in &unit.extents {
-            let end = start + usize::try_from(extent.length).unwrap_or(usize::MAX);
-            self.fetch(object, extent.offset, &mut buffers.fetched[start..end])?;
-            start = end;
-        }
+        let Buffers { fetched, block, elements, scratch, .. } = buffers;
+        let bytes = self.fetch_unit(object, unit, fetched, block, helpers)?;
         self.requests.fetch_add(unit.extents.len() as u64, Ordering::Relaxed);
         self.bytes.fetch_add(unit.bytes(), Ordering::Relaxed);
         self.chunks.fetch_add(
@@ -412,10 +419,10 @@ impl<'a> Run<'a> {
             Ordering::Relaxed,
         );
         for copy in &unit.raw {
-            self.copy(copy, &buffers.fetched[..length])?;
+            self.copy(copy, bytes)?;
         }
         for chunk in &unit.chunks {
-            let encoded = &buffers.fetched[chunk.start..chunk.start + chunk.length];
+            let encoded = &bytes[chunk.start..chunk.start + chunk.length];
             let place = || self.place_of(cell, chunk);
             let needed = match (self.elements, self.cache) {
                 (None, None) => self.needed_bytes(cell, chunk.task)?.end,
@@ -423,20 +430,20 @@ impl<'a> Run<'a> {
             };
             let decoded = self
                 .codec
-                .decode_front(encoded, chunk.skip, needed, &mut buffers.scratch)
+                .decode_front(encoded, chunk.skip, needed, scratch)
                 .map_err(|error| Error::corrupt(place(), error))?;
             if let Some((cache, array)) = self.cache {
                 let key = ChunkKey::new(array, object.version(), chunk.task.position);
                 cache.put(key, Arc::from(decoded), decoded.len() as u64 + 128);
             }
-            let elements = match self.elements {
+            let made = match self.elements {
                 None => decoded,
                 Some(make) => {
-                    make(decoded, &mut buffers.elements).map_err(|error| error.at(place()))?;
-                    &buffers.elements
+                    make(decoded, &mut *elements).map_err(|error| error.at(place()))?;
+                    elements.as_slice()
                 }
             };
-            self.copy_chunk(cell, chunk.task, elements)?;
+            self.copy_chunk(cell, chunk.task, made)?;
         }
         Ok(())
     }
@@ -482,6 +489,7 @@ impl<'a> Run<'a> {
         cell: u64,
         chunk: &FetchedChunk,
         buffers: &mut Buffers,
+        helpers: Helpers<'_>,
     ) -> Result<bool> {
         let damaged = |error| Error::corrupt(self.place_of(cell, chunk), error);
         let expected = self.codec.decoded_bytes();
@@ -508,7 +516,7 @@ impl<'a> Run<'a> {
             };
             let offset = chunk.extent.offset + at as u64;
             if at > 0 {
-                self.fetch(object, offset, piece)?;
+                self.fetch(object, offset, piece, &mut buffers.block, helpers)?;
             } else if object.read_resident(offset, piece)? < piece.len() {
                 return Ok(false);
             }
@@ -516,7 +524,8 @@ impl<'a> Run<'a> {
             at = end;
         }
         let mut stored = [0; 4];
-        self.fetch(object, chunk.extent.offset + payload as u64, &mut stored)?;
+        let end = chunk.extent.offset + payload as u64;
+        self.fetch(object, end, &mut stored, &mut buffers.block, helpers)?;
         let (expected, found) = (u32::from_le_bytes(stored), checksum.finish());
         if expected != found {
             return Err(damaged(CodecError::Checksum { codec: "crc32c", expected, found }));
@@ -539,12 +548,56 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn fetch(&self, object: &dyn Object, offset: u64, buffer: &mut [u8]) -> Result<()> {
+    /// The bytes of a unit, one extent behind the other: in the block, as the device left them there,
+    /// or copied to `fetched`.
+    fn fetch_unit<'b>(
+        &self,
+        object: &dyn Object,
+        unit: &Unit,
+        fetched: &'b mut Vec<u8>,
+        block: &'b mut ReadBlock,
+        helpers: Helpers<'_>,
+    ) -> Result<&'b [u8]> {
+        let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
+        grow(fetched, length);
+        if let [extent] = unit.extents.as_slice() {
+            let at_hand = object.read_resident(extent.offset, &mut fetched[..length])?;
+            if at_hand < length {
+                self.waits(helpers);
+                if let Some(bytes) = object.read_past(extent.offset, length, block)? {
+                    return Ok(bytes);
+                }
+                object.read(extent.offset + at_hand as u64, &mut fetched[at_hand..length])?;
+            }
+            return Ok(&fetched[..length]);
+        }
+        let mut start = 0;
+        for extent in &unit.extents {
+            let end = start + usize::try_from(extent.length).unwrap_or(usize::MAX);
+            self.fetch(object, extent.offset, &mut fetched[start..end], block, helpers)?;
+            start = end;
+        }
+        Ok(&fetched[..length])
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on.
+    fn fetch(
+        &self,
+        object: &dyn Object,
+        offset: u64,
+        buffer: &mut [u8],
+        block: &mut ReadBlock,
+        helpers: Helpers<'_>,
+    ) -> Result<()> {
         let at_hand = object.read_resident(offset, buffer)?;
-        if at_hand < buffer.len() {
-            self.waits.fetch_add(1, Ordering::Relaxed);
-            self.waiting.store(true, Ordering::Relaxed);
-            object.read(offset + at_hand as u64, &mut buffer[at_hand..])?;
+        if at_hand == buffer.len() {
+            return Ok(());
+        }
+        self.waits(helpers);
+        let (offset, rest) = (offset + at_hand as u64, &mut buffer[at_hand..]);
+        match object.read_past(offset, rest.len(), block)? {
+            Some(bytes) => rest.copy_from_slice(bytes),
+            None => object.read(offset, rest)?,
         }
         Ok(())
     }
@@ -575,6 +628,8 @@ const PIECE_BYTES: usize = 256 << 10;
 #[derive(Default)]
 struct Buffers {
     fetched: Vec<u8>,
+    /// What storage uses to read.
+    block: ReadBlock,
     piece: Vec<u8>,
     elements: Vec<u8>,
     scratch: Scratch,
@@ -583,6 +638,7 @@ struct Buffers {
 impl Buffers {
     fn bytes(&self) -> usize {
         self.fetched.capacity()
+            + self.block.bytes()
             + self.piece.capacity()
             + self.elements.capacity()
             + self.scratch.bytes()

@@ -10,8 +10,8 @@ use crate::error::Result;
 /// Finds and opens the objects that hold an array's chunks.
 pub(crate) trait ChunkSource: Sync {
     /// Opens the object at `coordinates` in the grid of objects; `None` if there is none, which
-    /// means that its chunks are fill values.
-    fn open(&self, coordinates: &[u64]) -> Result<Option<OpenObject>>;
+    /// means that its chunks are fill values. `waits` is called before a wait for the device.
+    fn open(&self, coordinates: &[u64], waits: &dyn Fn()) -> Result<Option<OpenObject>>;
 
     /// The object's name, for messages.
     fn object_name(&self, coordinates: &[u64]) -> String;

@@ -114,7 +114,7 @@ impl ObjectWrite<'_> {
     fn open_existing(&self) -> Result<Option<(Arc<dyn Object>, Places)>> {
         let Some(object) = self.source.open_object(&self.coordinates)? else { return Ok(None) };
         let places = if self.state().shard().is_some() {
-            let (index, _) = self.source.read_index(&self.coordinates, &*object)?;
+            let (index, _) = self.source.read_index(&self.coordinates, &*object, &|| ())?;
             Places::Index(Arc::new(index))
         } else {
             Places::Whole(object.version().size)

@@ -1,0 +1,191 @@
+//! Large reads past the page cache, where the device is faster than the page cache takes bytes in.
+//!
+//! To bring bytes into the page cache costs a core about as much as a fast device takes to deliver
+//! them, so that a cold read through it runs at half of what the device gives, or less. A request that
+//! is large and found nothing in the page cache therefore goes past it. On a slower device nothing is
+//! won by that, and the next reader would miss the pages: so the speed of these requests is watched,
+//! and where the device turns out to be slow, or knows no such reads, the page cache is used again.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::ReadBlock;
+
+/// What offsets, lengths and addresses of direct reads are multiples of.
+const ALIGNMENT: u64 = 4096;
+
+/// Smaller requests are bound by the device's latency, not by the page cache.
+const BYTES_MIN: usize = 256 << 10;
+
+/// Bytes per second that the page cache takes in at best: on a slower device it costs nothing.
+const RATE_MIN: f64 = 1e9;
+
+/// Requests after which the rate is judged, by the best of them: others may have waited for a core.
+const JUDGED_AFTER: u32 = 32;
+
+/// Bytes that go through the page cache, once the device was found slow, before it is tried again.
+const PAUSE_BYTES: u64 = 1 << 30;
+
+/// Whether the large reads of one store go past the page cache.
+#[derive(Debug, Default)]
+pub(super) struct DirectReads {
+    in_flight: AtomicU32,
+    /// Requests of this trial, and the best rate among them in bytes per second.
+    trial: Mutex<(u32, f64)>,
+    /// Bytes until the next trial; all of them: never.
+    pause: AtomicU64,
+}
+
+impl DirectReads {
+    /// True if a read of so many bytes, which the page cache does not have, should go past it.
+    pub(super) fn wants(&self, length: usize) -> bool {
+        length >= BYTES_MIN && self.pause.load(Ordering::Relaxed) == 0
+    }
+
+    /// Counts bytes that went through the page cache.
+    pub(super) fn passed(&self, length: usize) {
+        let less = |left| match left {
+            0 | u64::MAX => None,
+            left => Some(u64::saturating_sub(left, length as u64)),
+        };
+        let _ = self.pause.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// The place knows no such reads.
+    pub(super) fn give_up(&self) {
+        self.pause.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// The bytes from `offset` on, in `block`, by `read`, which reads some bytes at an aligned offset
+    /// into aligned memory. Nothing if the block or the object is too short.
+    pub(super) fn read<'b>(
+        &self,
+        offset: u64,
+        length: usize,
+        block: &'b mut ReadBlock,
+        mut read: impl FnMut(u64, &mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<Option<&'b [u8]>> {
+        let skip = index(offset % ALIGNMENT);
+        let start = offset - skip as u64;
+        let Some(memory) = block.memory() else { return Ok(None) };
+        let whole = (skip + length).next_multiple_of(index(ALIGNMENT));
+        let Some(part) = memory.get_mut(..whole) else { return Ok(None) };
+        let mut filled = 0;
+        while filled < skip + length {
+            let started = self.start();
+            let outcome = read(start + filled as u64, &mut part[filled..]);
+            self.finish(started, *outcome.as_ref().unwrap_or(&0));
+            let count = outcome?;
+            filled += count;
+            // The end of the object, or a place that stops where no read can go on.
+            let stops = count == 0 || !filled.is_multiple_of(index(ALIGNMENT));
+            if filled < skip + length && stops {
+                return Ok(None);
+            }
+        }
+        Ok(Some(&part[skip..skip + length]))
+    }
+
+    fn start(&self) -> (u32, Instant) {
+        (self.in_flight.fetch_add(1, Ordering::Relaxed) + 1, Instant::now())
+    }
+
+    fn finish(&self, (before, started): (u32, Instant), bytes: usize) {
+        let after = self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if bytes >= BYTES_MIN {
+            // As many requests as were in flight all the time have shared the device.
+            let together = bytes as f64 * f64::from(before.min(after));
+            self.judge(together / started.elapsed().as_secs_f64().max(1e-9));
+        }
+    }
+
+    /// Notes the rate of a request, and after enough of them judges the device by the best.
+    fn judge(&self, rate: f64) {
+        let mut trial = self.trial.lock().unwrap_or_else(PoisonError::into_inner);
+        *trial = (trial.0 + 1, trial.1.max(rate));
+        if trial.0 < JUDGED_AFTER {
+            return;
+        }
+        let (_, best) = std::mem::take(&mut *trial);
+        if best < RATE_MIN {
+            // A place that has given up stays so.
+            let order = Ordering::Relaxed;
+            let _ = self.pause.compare_exchange(0, PAUSE_BYTES, order, order);
+        }
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn index(small: u64) -> usize {
+    // Within a block or two.
+    small as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(length: usize) -> Vec<u8> {
+        (0..251).cycle().take(length).collect()
+    }
+
+    /// A file of `length` bytes; reads give at most `most` bytes.
+    fn file(length: usize, most: usize) -> impl FnMut(u64, &mut [u8]) -> io::Result<usize> {
+        let bytes = bytes(length);
+        move |offset, part| {
+            assert!(offset.is_multiple_of(ALIGNMENT) && part.as_ptr().align_offset(4096) == 0);
+            assert!(part.len().is_multiple_of(4096));
+            let start = index(offset).min(bytes.len());
+            let count = part.len().min(most).min(bytes.len() - start);
+            part[..count].copy_from_slice(&bytes[start..start + count]);
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_those_that_were_asked_for_also_by_short_reads() {
+        let reads = DirectReads::default();
+        let mut block = ReadBlock::default();
+        for (offset, length, most) in
+            [(0, 4096, 1 << 20), (5, 300_000, 1 << 20), (4095, 2, 4096), (8191, 700_000, 8192)]
+        {
+            let found = reads.read(offset, length, &mut block, file(1 << 20, most)).unwrap();
+            assert_eq!(found.unwrap(), &bytes(1 << 20)[index(offset)..index(offset) + length]);
+        }
+    }
+
+    #[test]
+    fn what_the_block_or_the_object_cannot_give_is_left_to_others() {
+        let reads = DirectReads::default();
+        let mut block = ReadBlock::default();
+        let mut ask = |offset, length, most| {
+            reads.read(offset, length, &mut block, file(1 << 20, most)).unwrap().is_some()
+        };
+        assert!(ask(0, 1 << 20, 1 << 20));
+        assert!(!ask(1, 1 << 20, 1 << 20), "past the end");
+        assert!(!ask(0, ReadBlock::BYTES + 1, 1 << 20), "too long");
+        assert!(!ask(0, 9000, 1000), "stops in the middle of a page");
+    }
+
+    #[test]
+    fn a_slow_device_is_read_through_the_page_cache_for_a_while() {
+        let reads = DirectReads::default();
+        assert!(reads.wants(BYTES_MIN) && !reads.wants(BYTES_MIN - 1));
+        (1..JUDGED_AFTER).for_each(|_| reads.judge(0.2e9));
+        assert!(reads.wants(BYTES_MIN), "too early to say");
+        reads.judge(0.9e9);
+        assert!(!reads.wants(BYTES_MIN));
+        reads.passed(index(PAUSE_BYTES) - 1);
+        assert!(!reads.wants(BYTES_MIN));
+        reads.passed(1);
+        assert!(reads.wants(BYTES_MIN), "tried again");
+        (1..JUDGED_AFTER).for_each(|_| reads.judge(0.2e9));
+        reads.judge(2e9);
+        assert!(reads.wants(BYTES_MIN), "one fast request shows what the device can do");
+        reads.give_up();
+        reads.passed(usize::MAX);
+        assert!(!reads.wants(BYTES_MIN), "never again");
+    }
+}
