@@ -7,7 +7,7 @@ use bedform::{Elements, ReadStatistics, WriteStatistics};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
 
 use crate::error::raise;
 use crate::selection::parse;
@@ -152,6 +152,23 @@ impl Array {
         py.detach(|| self.inner.read_as_known(&selection, bytes.get_mut(), &interrupted()))
             .map(counts)
             .map_err(|error| stopped(py, error))
+    }
+
+    /// The bytes of the element at `key`, with what `read` gives; `None` if `key` is not one plain
+    /// integer inside the array for every axis.
+    fn element<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyTuple>,
+    ) -> PyResult<Option<(Bound<'py, PyBytes>, ReadCounts)>> {
+        let mut position = Vec::with_capacity(key.len());
+        for entry in key.iter() {
+            let Ok(at) = entry.cast_exact::<PyInt>() else { return Ok(None) };
+            let Ok(at) = at.extract::<i64>() else { return Ok(None) };
+            position.push(at);
+        }
+        let found = py.detach(|| self.inner.read_element(&position)).map_err(raise)?;
+        Ok(found.map(|(element, statistics)| (PyBytes::new(py, &element), counts(statistics))))
     }
 
     /// The texts of `selection`, in C order.

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use bedform_format::metadata::FillValue;
-use bedform_geometry::Selection;
+use bedform_geometry::{AxisRange, AxisSelection, Selection};
 
 use super::source::ZarrSource;
 use super::{Array, ArrayState};
@@ -53,6 +53,34 @@ impl Array {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<ReadStatistics> {
         self.read_state(&self.known(), selection, buffer, interrupted)
+    }
+
+    /// Reads the element at `position`, which may count from the end, in the machine's byte order;
+    /// nothing if the array has no such element, or is one of text. What [`Array::read`] does, for
+    /// those who ask in a loop.
+    ///
+    /// # Errors
+    /// As [`Array::read`].
+    pub fn read_element(&self, position: &[i64]) -> Result<Option<(Vec<u8>, ReadStatistics)>> {
+        let state = self.state()?;
+        let shape = &state.metadata.shape;
+        if position.len() != shape.len() || state.is_text() {
+            return Ok(None);
+        }
+        let mut axes = Vec::with_capacity(shape.len());
+        for (&at, &length) in position.iter().zip(shape) {
+            let from_end = if at < 0 { length } else { 0 };
+            match from_end.checked_add_signed(at) {
+                Some(at) if at < length => {
+                    axes.push(AxisSelection::Range(AxisRange::new(at, 1, 1)?));
+                }
+                _ => return Ok(None),
+            }
+        }
+        let mut element = vec![0; state.item_size];
+        let selection = Selection::Orthogonal(axes);
+        let statistics = self.read_state(&state, &selection, &mut element, &|| false)?;
+        Ok(Some((element, statistics)))
     }
 
     fn read_state(
