@@ -86,7 +86,11 @@ pub enum ShardError {
 /// Where each chunk of a shard lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardIndex {
-    entries: Box<[(u64, u64)]>,
+    /// The entries as they are stored, behind `before` other bytes: whoever reads one chunk with
+    /// caches off pays for all of them, so nothing is made of them that is not asked for.
+    bytes: Vec<u8>,
+    before: usize,
+    data_end: u64,
 }
 
 impl ShardIndex {
@@ -97,10 +101,16 @@ impl ShardIndex {
 
     /// An index from entries in C order; `None` for a chunk that is not there.
     pub fn new(entries: impl IntoIterator<Item = Option<Extent>>) -> Self {
-        let pair = |entry: Option<Extent>| {
-            entry.map_or((MISSING, MISSING), |extent| (extent.offset, extent.length))
-        };
-        Self { entries: entries.into_iter().map(pair).collect() }
+        let mut bytes = Vec::new();
+        for entry in entries {
+            let (offset, length) =
+                entry.map_or((MISSING, MISSING), |extent| (extent.offset, extent.length));
+            bytes.extend_from_slice(&offset.to_le_bytes());
+            bytes.extend_from_slice(&length.to_le_bytes());
+        }
+        let mut index = Self { bytes, before: 0, data_end: 0 };
+        index.data_end = index.end().unwrap_or(MISSING);
+        index
     }
 
     /// Reads an index of an object of `object_bytes` bytes.
@@ -108,38 +118,72 @@ impl ShardIndex {
     /// # Errors
     /// [`ShardError`] if the checksum does not hold or an entry lies outside the object.
     pub fn decode(bytes: &[u8], checked: bool, object_bytes: u64) -> Result<Self, ShardError> {
-        let mut body = bytes;
+        Self::decode_behind(bytes.to_vec(), 0, checked, object_bytes)
+    }
+
+    /// As [`ShardIndex::decode`], of the bytes that follow `before` others, which are kept.
+    ///
+    /// # Errors
+    /// As [`ShardIndex::decode`].
+    pub fn decode_behind(
+        mut bytes: Vec<u8>,
+        before: usize,
+        checked: bool,
+        object_bytes: u64,
+    ) -> Result<Self, ShardError> {
+        let short = || ShardError::TooSmall { size: bytes.len() as u64, needed: 4 };
+        let encoded = bytes.get(before..).ok_or_else(short)?;
         if checked {
-            let Some((head, tail)) = bytes.split_last_chunk::<4>() else {
-                return Err(ShardError::TooSmall { size: bytes.len() as u64, needed: 4 });
-            };
+            let (head, tail) = encoded.split_last_chunk::<4>().ok_or_else(short)?;
             let (expected, found) = (u32::from_le_bytes(*tail), crc32c(head));
             if expected != found {
                 return Err(ShardError::IndexChecksum { expected, found });
             }
-            body = head;
+            bytes.truncate(bytes.len() - 4);
         }
-        let word =
-            |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-        let mut entries = Vec::with_capacity(body.len() / 16);
-        for (chunk, pair) in body.chunks_exact(16).enumerate() {
-            let (offset, length) = (word(&pair[..8]), word(&pair[8..]));
-            let missing = offset == MISSING && length == MISSING;
-            if !missing && offset.checked_add(length).is_none_or(|end| end > object_bytes) {
+        let mut index = Self { bytes, before, data_end: 0 };
+        match index.end() {
+            Some(end) if end <= object_bytes => index.data_end = end,
+            _ => {
+                let outside = |&(_, entry): &(usize, (u64, u64))| {
+                    end_of(entry).is_none_or(|end| end > object_bytes)
+                };
+                let (chunk, (offset, length)) =
+                    index.entries().enumerate().find(outside).unwrap_or_default();
                 return Err(ShardError::Entry { chunk, offset, length, size: object_bytes });
             }
-            entries.push((offset, length));
         }
-        Ok(Self { entries: entries.into() })
+        Ok(index)
+    }
+
+    /// The bytes before the index that it was read with.
+    pub fn before(&self) -> &[u8] {
+        &self.bytes[..self.before]
+    }
+
+    fn pairs(&self) -> &[[u8; 16]] {
+        self.bytes[self.before..].as_chunks::<16>().0
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.pairs().iter().map(entry_of)
+    }
+
+    /// The first byte behind all entries; nothing if one of them has no such byte. In one run
+    /// without a branch.
+    fn end(&self) -> Option<u64> {
+        let (mut last, mut none) = (0, false);
+        for entry in self.entries() {
+            let end = end_of(entry);
+            none |= end.is_none();
+            last = last.max(end.unwrap_or(0));
+        }
+        (!none).then_some(last)
     }
 
     /// The bytes of the index.
     pub fn encode(&self, checked: bool) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.entries.len() * 16 + 4);
-        for (offset, length) in &self.entries {
-            bytes.extend_from_slice(&offset.to_le_bytes());
-            bytes.extend_from_slice(&length.to_le_bytes());
-        }
+        let mut bytes = self.bytes[self.before..].to_vec();
         if checked {
             bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
         }
@@ -148,33 +192,41 @@ impl ShardIndex {
 
     /// Where the chunk at `position` (C order) lies; `None` if it is not there.
     pub fn get(&self, position: usize) -> Option<Extent> {
-        let (offset, length) = *self.entries.get(position)?;
+        let (offset, length) = entry_of(self.pairs().get(position)?);
         (length != MISSING).then_some(Extent { offset, length })
     }
 
     /// The number of chunks that the index has room for.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.pairs().len()
     }
 
     /// True for an index without room for any chunk.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.pairs().is_empty()
     }
 
     /// Bytes that this index takes in memory.
     pub fn memory_bytes(&self) -> usize {
-        self.entries.len() * 16
+        self.bytes.len()
     }
 
     /// The first byte behind the last chunk.
     pub fn data_end(&self) -> u64 {
-        (0..self.len())
-            .filter_map(|position| self.get(position))
-            .map(|e| e.end())
-            .max()
-            .unwrap_or(0)
+        self.data_end
     }
+}
+
+/// Offset and length.
+fn entry_of(pair: &[u8; 16]) -> (u64, u64) {
+    let pair = u128::from_le_bytes(*pair);
+    #[allow(clippy::cast_possible_truncation)]
+    (pair as u64, (pair >> 64) as u64)
+}
+
+/// The first byte behind a chunk, 0 for one that is not there; nothing if there is no such byte.
+fn end_of((offset, length): (u64, u64)) -> Option<u64> {
+    if offset == MISSING && length == MISSING { Some(0) } else { offset.checked_add(length) }
 }
 
 /// Whose shard an object is, and what it contains.

@@ -123,8 +123,8 @@ impl ZarrSource<'_> {
             object.read(offset + at_hand as u64, &mut tail[at_hand..])?;
         }
         let split = usize::try_from(tail_bytes - index_bytes).unwrap_or(usize::MAX);
-        let (before, index) = tail.split_at(split);
-        let index = ShardIndex::decode(index, shard.index_checked, size).map_err(damaged)?;
+        let index = ShardIndex::decode_behind(tail, split, shard.index_checked, size);
+        let index = index.map_err(damaged)?;
         if let Some(identity) = stamped {
             let end = index.data_end();
             let index_start = size - index_bytes;
@@ -136,7 +136,7 @@ impl ZarrSource<'_> {
                         format!("{} bytes before the index belong to nothing", index_start - end),
                     ));
                 }
-                Stamp::decode(before)
+                Stamp::decode(index.before())
                     .and_then(|stamp| stamp.check(identity, coordinates))
                     .map_err(damaged)?;
             }
