@@ -326,6 +326,31 @@ impl ChunkCodec {
     }
 }
 
+impl ChunkCodec {
+    /// As [`ChunkCodec::encode`], for elements that are not needed afterwards: where nothing but a
+    /// checksum is behind them they move to `output` without a copy, and its old memory to `decoded`.
+    ///
+    /// # Errors
+    /// As [`ChunkCodec::encode`].
+    pub fn encode_owned(
+        &self,
+        decoded: &mut Vec<u8>,
+        scratch: &mut Scratch,
+        output: &mut Vec<u8>,
+    ) -> Result<()> {
+        let checked = match self.chain.bytes.as_slice() {
+            [] => false,
+            [BytesCodec::Crc32c] => true,
+            _ => return self.encode(decoded, scratch, output),
+        };
+        std::mem::swap(decoded, output);
+        if checked {
+            bytes::append_crc32c(output);
+        }
+        Ok(())
+    }
+}
+
 /// The most bytes that a chunk of text may decode to: nothing but its encoded size says how many are
 /// to be expected.
 fn text_bytes_max(encoded: usize) -> usize {

@@ -43,7 +43,14 @@ impl ChunkElements {
     /// Makes room for elements of which every one is to be put in.
     pub(crate) fn make_room(&mut self, state: &ArrayState) {
         self.stored_texts.clear();
+        self.reserve(state);
         self.elements.resize(state.codec.decoded_bytes(), 0);
+    }
+
+    /// Memory for the elements and a checksum behind them.
+    fn reserve(&mut self, state: &ArrayState) {
+        let room = state.codec.decoded_bytes() + size_of::<u32>();
+        self.elements.reserve_exact(room.saturating_sub(self.elements.len()));
     }
 
     /// Makes every element the fill value.
@@ -52,10 +59,10 @@ impl ChunkElements {
         let length = state.codec.decoded_bytes();
         let fill = stored_fill(state);
         self.elements.clear();
+        self.reserve(state);
         if fill.iter().all(|byte| *byte == 0) {
             self.elements.resize(length, 0);
         } else {
-            self.elements.reserve(length);
             while self.elements.len() < length {
                 self.elements.extend_from_slice(&fill);
             }
@@ -138,7 +145,7 @@ impl ChunkElements {
         }
     }
 
-    /// Encodes the chunk.
+    /// Encodes the chunk, whose elements are then gone.
     pub(crate) fn encode(
         &mut self,
         state: &ArrayState,
@@ -146,31 +153,32 @@ impl ChunkElements {
         scratch: &mut Scratch,
         output: &mut Vec<u8>,
     ) -> Result<()> {
-        let decoded = match input {
-            Input::Bytes(_) => &self.elements,
+        let outcome = match input {
+            Input::Bytes(_) => state.codec.encode_owned(&mut self.elements, scratch, output),
             Input::Text(texts, _) => {
-                let fill = match &state.metadata.fill_value {
-                    FillValue::Text(fill) => fill.as_str(),
-                    FillValue::Bytes(_) => "",
-                };
-                let (numbers, _) = self.elements.as_chunks::<8>();
-                let named = numbers.iter().map(|number| {
-                    let number = usize::try_from(u64::from_le_bytes(*number)).unwrap_or(0);
-                    match number.checked_sub(1) {
-                        None => fill,
-                        Some(at) if at < texts.len() => texts[at],
-                        Some(at) => self.stored_texts.get(at - texts.len()).map_or(fill, |t| t),
-                    }
-                });
-                text::join(named, &mut self.joined)
-                    .map_err(|error| Error::invalid(error.to_string()))?;
-                &self.joined
+                self.join(state, texts)?;
+                state.codec.encode(&self.joined, scratch, output)
             }
         };
-        state
-            .codec
-            .encode(decoded, scratch, output)
-            .map_err(|error| Error::new(crate::ErrorKind::Unsupported, error.to_string()))
+        outcome.map_err(|error| Error::new(crate::ErrorKind::Unsupported, error.to_string()))
+    }
+
+    /// The texts that the elements stand for, one behind the other.
+    fn join(&mut self, state: &ArrayState, texts: &[&str]) -> Result<()> {
+        let fill = match &state.metadata.fill_value {
+            FillValue::Text(fill) => fill.as_str(),
+            FillValue::Bytes(_) => "",
+        };
+        let (numbers, _) = self.elements.as_chunks::<8>();
+        let named = numbers.iter().map(|number| {
+            let number = usize::try_from(u64::from_le_bytes(*number)).unwrap_or(0);
+            match number.checked_sub(1) {
+                None => fill,
+                Some(at) if at < texts.len() => texts[at],
+                Some(at) => self.stored_texts.get(at - texts.len()).map_or(fill, |t| t),
+            }
+        });
+        text::join(named, &mut self.joined).map_err(|error| Error::invalid(error.to_string()))
     }
 }
 

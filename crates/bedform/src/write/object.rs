@@ -2,7 +2,7 @@
 //! and the tail behind them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::shard::{Extent, ShardIndex, Stamp};
 use bedform_geometry::{ChunkGrid, Region, delinearize};
@@ -136,6 +136,9 @@ impl ObjectWrite<'_> {
         shared.sweep_once(&path.parent());
         let mut writer = shared.storage.create(&path, shared.options.durability, Some(expected))?;
         let mut extents: Vec<Option<Extent>> = vec![None; order.len()];
+        // Buffers go round: memory that is new costs as much as to fill it.
+        let spare: Mutex<Vec<Vec<u8>>> = Mutex::default();
+        let spare = || spare.lock().unwrap_or_else(PoisonError::into_inner);
         let window = (WINDOW_BYTES / state.codec.decoded_bytes().max(1)).clamp(2, 1 << 12);
         in_order(
             order.len(),
@@ -144,7 +147,8 @@ impl ObjectWrite<'_> {
             Worker::default,
             |at, worker| {
                 let position = order[at];
-                self.fate(position, tasks.get(&position).copied(), existing, worker)
+                let output = spare().pop().unwrap_or_default();
+                self.fate(position, tasks.get(&position).copied(), existing, worker, output)
                     .map(|fate| (position, fate))
             },
             |(position, fate)| {
@@ -153,6 +157,7 @@ impl ObjectWrite<'_> {
                     extents[place] =
                         Some(Extent { offset: writer.position(), length: bytes.len() as u64 });
                     writer.append(&bytes)?;
+                    spare().push(bytes);
                 }
                 Ok(())
             },
@@ -200,6 +205,7 @@ impl ObjectWrite<'_> {
         task: Option<Task>,
         existing: Option<&(Arc<dyn Object>, Places)>,
         worker: &mut Worker,
+        mut output: Vec<u8>,
     ) -> Result<Fate> {
         let state = self.state();
         let coordinates = self.chunk_coordinates(position);
@@ -251,7 +257,6 @@ impl ObjectWrite<'_> {
         if worker.chunk.is_fill(state) {
             return Ok(Fate::Dropped);
         }
-        let mut output = Vec::new();
         worker.chunk.encode(state, &self.input, &mut worker.scratch, &mut output)?;
         Ok(Fate::Made(output))
     }
