@@ -7,7 +7,7 @@
 //! | [`calibrate`](mod@calibrate) | [`calibrate()`]: measures a profile in seconds |
 //! | [`error`] | [`StorageError`]: which operation failed on which object, and what to do |
 //! | [`local`] | [`LocalStorage`]: plain files below a directory, and the protocol that writes them |
-//! | [`read_block`] | [`ReadBlock`]: memory that a device can fill in few, long pieces |
+//! | [`large_memory`] | [`LargeMemory`], [`ReadBlock`]: memory that a device can fill in long pieces |
 //! | [`file_system`] | [`FileSystem`]: the system calls below it, as a seam |
 //! | [`os_file_system`] | [`OsFileSystem`]: the calls of the real system |
 //! | [`memory`] | [`MemoryStorage`]: objects in memory |
@@ -22,11 +22,11 @@ pub mod conformance;
 pub mod error;
 pub mod failing;
 pub mod file_system;
+pub mod large_memory;
 pub mod local;
 pub mod memory;
 pub mod os_file_system;
 pub mod profile;
-pub mod read_block;
 pub mod recording;
 pub mod simulated;
 pub mod storage;
@@ -35,11 +35,11 @@ pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate};
 pub use error::{StorageError, StorageErrorKind};
 pub use failing::{Failing, Fault};
 pub use file_system::FileSystem;
+pub use large_memory::{LargeMemory, ReadBlock};
 pub use local::{LocalStorage, Mode, Staging};
 pub use memory::MemoryStorage;
 pub use os_file_system::OsFileSystem;
 pub use profile::{Coldness, GapCheck, Profile, ProfileError, profile_directory};
-pub use read_block::ReadBlock;
 pub use recording::{Event, Operation, Recording};
 pub use simulated::{CallKind, Failure, SimulatedFileSystem};
 pub use storage::{Condition, Durability, Entry, Lock, Object, ObjectWriter, Storage, Version};

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use super::Shared;
+use crate::LargeMemory;
 use crate::file_system::{FileSystem, uninterrupted};
 
 /// What offsets, lengths and addresses of direct writes are multiples of.
@@ -47,28 +48,27 @@ impl Default for Staging {
 
 /// A block of memory whose first byte is aligned.
 struct Block {
-    memory: Vec<u8>,
-    start: usize,
+    memory: LargeMemory,
     length: usize,
-    capacity: usize,
 }
 
 impl Block {
-    fn new(capacity: usize) -> Self {
-        let memory = vec![0; capacity + ALIGNMENT];
-        let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Self { memory, start, length: 0, capacity }
+    fn new(capacity: usize) -> io::Result<Self> {
+        Ok(Self { memory: LargeMemory::new(capacity)?, length: 0 })
     }
 
     fn bytes(&self) -> &[u8] {
-        &self.memory[self.start..self.start + self.length]
+        &self.memory[..self.length]
+    }
+
+    fn is_full(&self) -> bool {
+        self.length == self.memory.len()
     }
 
     /// Takes what fits of `bytes` and says how much.
     fn fill(&mut self, bytes: &[u8]) -> usize {
-        let count = bytes.len().min(self.capacity - self.length);
-        let from = self.start + self.length;
-        self.memory[from..from + count].copy_from_slice(&bytes[..count]);
+        let count = bytes.len().min(self.memory.len() - self.length);
+        self.memory[self.length..self.length + count].copy_from_slice(&bytes[..count]);
         self.length += count;
         count
     }
@@ -209,13 +209,13 @@ impl<F: FileSystem> Stream<F> {
                 self.small.extend_from_slice(bytes);
                 return Ok(());
             }
-            self.large = Some(self.grow());
+            self.large = Some(self.grow()?);
             let small = std::mem::take(&mut self.small);
             self.append(&small)?;
         }
         let Some((block, outlet)) = &mut self.large else { return Ok(()) };
         while !bytes.is_empty() {
-            if block.length == block.capacity {
+            if block.is_full() {
                 outlet.exchange(block)?;
             }
             let count = block.fill(bytes);
@@ -250,14 +250,14 @@ impl<F: FileSystem> Stream<F> {
     }
 
     /// The first block and the outlet of an object that turns out to be large.
-    fn grow(&self) -> (Block, Outlet<F>) {
+    fn grow(&self) -> io::Result<(Block, Outlet<F>)> {
         let staging = &self.shared.staging;
         let capacity = staging.block_bytes.next_multiple_of(ALIGNMENT);
         let direct = self.direct && self.shared.system.set_direct(&self.file, true).is_ok();
         let sink = || self.sink(direct, Some(0));
         let is_threaded = direct && staging.blocks_max > 1 && self.shared.system.is_overlapped();
         let outlet = if is_threaded { Outlet::thread(sink(), staging.blocks_max) } else { None };
-        (Block::new(capacity), outlet.unwrap_or_else(|| Outlet::Inline(sink())))
+        Ok((Block::new(capacity)?, outlet.unwrap_or_else(|| Outlet::Inline(sink()))))
     }
 }
 
@@ -294,7 +294,7 @@ impl<F: FileSystem> Outlet<F> {
             Self::Thread { full, empty, made, blocks_max, .. } => {
                 let next = if *made < *blocks_max {
                     *made += 1;
-                    Block::new(block.capacity)
+                    Block::new(block.memory.len())?
                 } else {
                     empty.recv().map_err(|_| stopped())??
                 };

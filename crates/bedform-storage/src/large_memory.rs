@@ -1,0 +1,102 @@
+//! Memory that a device can fill, or read, in few, long pieces.
+//!
+//! Pages of 4 KiB come from anywhere in memory, and to fill 512 of them takes some devices twice as
+//! long as to fill one large page.
+
+use std::io;
+use std::ops::{Deref, DerefMut};
+
+use memmap2::{Advice, MmapMut};
+
+/// A large page where the machine has them.
+const LARGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Memory in large pages as far as it fills them, zero at first, at an address that suits any device.
+#[derive(Debug)]
+pub struct LargeMemory {
+    map: MmapMut,
+    start: usize,
+    bytes: usize,
+}
+
+impl LargeMemory {
+    /// `bytes` bytes.
+    ///
+    /// # Errors
+    /// Of the system, if it has no more.
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        // What is never touched of it takes no memory.
+        let map = MmapMut::map_anon(bytes.saturating_add(LARGE_PAGE_BYTES))?;
+        let start = map.as_ptr().align_offset(LARGE_PAGE_BYTES).min(LARGE_PAGE_BYTES);
+        let large = bytes / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES;
+        if large > 0 {
+            // A machine without large pages gives small ones.
+            let _ = map.advise_range(Advice::HugePage, start, large);
+        }
+        Ok(Self { map, start, bytes })
+    }
+}
+
+impl Deref for LargeMemory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.map[self.start..self.start + self.bytes]
+    }
+}
+
+impl DerefMut for LargeMemory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.map[self.start..self.start + self.bytes]
+    }
+}
+
+/// Memory for reads past the page cache, made when it is first used: one large page, and as much
+/// behind it as the checksum of a chunk that fills the page and the alignment of a request need.
+#[derive(Debug, Default)]
+pub struct ReadBlock {
+    memory: Option<LargeMemory>,
+}
+
+impl ReadBlock {
+    /// What a block holds.
+    pub const BYTES: usize = LARGE_PAGE_BYTES + (64 << 10);
+
+    /// The memory; nothing if the system has no more.
+    pub fn memory(&mut self) -> Option<&mut [u8]> {
+        if self.memory.is_none() {
+            self.memory = LargeMemory::new(Self::BYTES).ok();
+        }
+        self.memory.as_deref_mut()
+    }
+
+    /// Bytes that the block takes.
+    pub fn bytes(&self) -> usize {
+        if self.memory.is_some() { Self::BYTES } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_is_aligned_and_stays() {
+        let mut block = ReadBlock::default();
+        assert_eq!(block.bytes(), 0);
+        let memory = block.memory().expect("memory");
+        assert_eq!((memory.len(), memory.as_ptr().align_offset(4096)), (ReadBlock::BYTES, 0));
+        memory[ReadBlock::BYTES - 1] = 7;
+        assert_eq!(block.memory().expect("memory")[ReadBlock::BYTES - 1], 7);
+        assert_eq!(block.bytes(), ReadBlock::BYTES);
+    }
+
+    #[test]
+    fn memory_may_be_of_any_size() {
+        for bytes in [0, 1, 4096, LARGE_PAGE_BYTES, LARGE_PAGE_BYTES + 1] {
+            let mut memory = LargeMemory::new(bytes).expect("memory");
+            memory.fill(1);
+            assert_eq!(memory.iter().map(|&byte| usize::from(byte)).sum::<usize>(), bytes);
+        }
+    }
+}
