@@ -86,6 +86,7 @@ def open(  # noqa: A001 - the name users expect
     threads: int | None = None,
     profile: Profile | str | os.PathLike[str] | None = None,
     allow_external: bool = False,
+    direct_reads: bool = True,
 ) -> Any:
     """Open a store, or a foreign file as one.
 
@@ -110,6 +111,10 @@ def open(  # noqa: A001 - the name users expect
         Without it the kept profile of the storage, if there is one, else that of a local disk.
     allow_external
         Whether a foreign file may name other files that are then read, too.
+    direct_reads
+        Whether large reads of what the page cache does not have may go past it, where the device
+        is faster than the page cache takes bytes in. Without them what was read once stays in the
+        page cache, for this process and others.
 
     Returns
     -------
@@ -135,6 +140,7 @@ def open(  # noqa: A001 - the name users expect
         "durability": durability,
         "threads": threads,
         "profile": _profile(profile, where),
+        "direct_reads": direct_reads,
     }
     if not Path(where).is_dir():
         return _open_foreign(where, options, allow_external=allow_external)

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bedform::{Error, ErrorKind};
+use bedform::{Error, ErrorKind, OpenOptions};
 use bedform_format::chunk_map::{ChunkMap, ChunkTable};
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{LocalStorage, Mode, Storage};
+use bedform_storage::{Mode, Storage};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -14,7 +14,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use crate::array::{Bytes, ReadCounts, counts, interrupted, stopped};
 use crate::error::raise;
 use crate::selection::parse;
-use crate::store::options;
+use crate::store::{local, options};
 
 /// A foreign file, opened: its chunk map, and where it is.
 #[pyclass(frozen, module = "bedform._internal")]
@@ -29,11 +29,11 @@ pub(crate) struct ForeignArray {
 }
 
 /// The directory of a file as storage, and the file in it.
-fn place(path: &Path) -> bedform::Result<(Arc<dyn Storage>, ObjectPath)> {
+fn place(path: &Path, options: &OpenOptions) -> bedform::Result<(Arc<dyn Storage>, ObjectPath)> {
     let unusable = || Error::invalid(format!("{}: not the path of a file", path.display()));
     let parent = path.parent().ok_or_else(unusable)?;
     let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(unusable)?;
-    let storage = LocalStorage::open(parent, Mode::ReadOnly)?;
+    let storage = local(parent, Mode::ReadOnly, options)?;
     Ok((Arc::new(storage), ObjectPath::parse(name)?))
 }
 
@@ -62,7 +62,7 @@ impl ForeignFile {
     fn open_classic(py: Python<'_>, path: PathBuf, opening: &str) -> PyResult<Self> {
         let options = options(opening)?;
         py.detach(|| {
-            let (storage, name) = place(&path)?;
+            let (storage, name) = place(&path, &options)?;
             bedform::ForeignFile::open_classic(storage, name, &options)
         })
         .map(|inner| Self { inner })
@@ -120,7 +120,7 @@ impl ForeignFile {
     fn with_map(py: Python<'_>, path: &Path, map: ChunkMap, opening: &str) -> PyResult<Self> {
         let options = options(opening)?;
         py.detach(|| {
-            let (storage, name) = place(path)?;
+            let (storage, name) = place(path, &options)?;
             bedform::ForeignFile::new(storage, name, map, &options)
         })
         .map(|inner| Self { inner })

@@ -1,6 +1,6 @@
 //! Stores.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bedform::{Append, Elements, Freshness, Growth, NewArray, NodeKind, OpenOptions};
@@ -29,7 +29,7 @@ fn json_of(text: &str) -> PyResult<Map<String, Value>> {
 }
 
 /// How a store is opened, from JSON: `writable`, `cache_bytes`, `freshness`, `durability`, `threads`,
-/// `gap_bytes`, `profile`, each optional.
+/// `gap_bytes`, `profile`, `direct_reads`, each optional.
 pub(crate) fn options(text: &str) -> PyResult<OpenOptions> {
     let given = json_of(text)?;
     let bad = |key: &str| PyValueError::new_err(format!("not a value of {key}: {}", given[key]));
@@ -38,6 +38,9 @@ pub(crate) fn options(text: &str) -> PyResult<OpenOptions> {
         let number = || value.as_u64().ok_or_else(|| bad(key));
         match (key.as_str(), value.as_str()) {
             ("writable", _) => options.writable = value.as_bool().ok_or_else(|| bad(key))?,
+            ("direct_reads", _) => {
+                options.direct_reads = value.as_bool().ok_or_else(|| bad(key))?
+            }
             ("cache_bytes", _) => options.cache_bytes = number()?,
             ("gap_bytes", _) => options.gap_bytes = Some(number()?),
             ("threads", _) => {
@@ -58,6 +61,16 @@ pub(crate) fn options(text: &str) -> PyResult<OpenOptions> {
     Ok(options)
 }
 
+/// A directory as storage.
+pub(crate) fn local(
+    path: &Path,
+    mode: Mode,
+    options: &OpenOptions,
+) -> bedform::Result<LocalStorage> {
+    let storage = LocalStorage::open(path, mode)?;
+    Ok(if options.direct_reads { storage } else { storage.through_page_cache() })
+}
+
 #[pymethods]
 impl Store {
     /// Opens the store in the directory `path`.
@@ -66,7 +79,7 @@ impl Store {
         let options = options(opening)?;
         let mode = if options.writable { Mode::ReadWrite } else { Mode::ReadOnly };
         py.detach(|| {
-            let storage = LocalStorage::open(&path, mode)?;
+            let storage = local(&path, mode, &options)?;
             bedform::Store::open(Arc::new(storage), options)
         })
         .map(|inner| Self { inner })
@@ -79,7 +92,7 @@ impl Store {
         let options = options(opening)?;
         let attributes = json_of(attributes)?;
         py.detach(|| {
-            let storage = LocalStorage::open(&path, Mode::Create)?;
+            let storage = local(&path, Mode::Create, &options)?;
             bedform::Store::create(Arc::new(storage), &attributes, options)
         })
         .map(|inner| Self { inner })

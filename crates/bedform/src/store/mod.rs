@@ -73,6 +73,9 @@ pub struct OpenOptions {
     pub gap_bytes: Option<u64>,
     /// The storage's parameters, for prices, merging and threads; `None` takes those of a local disk.
     pub profile: Option<Profile>,
+    /// For whoever opens the storage: whether large reads may go past the page cache where that is
+    /// faster ([`LocalStorage::through_page_cache`](bedform_storage::LocalStorage::through_page_cache)).
+    pub direct_reads: bool,
 }
 
 impl Default for OpenOptions {
@@ -86,6 +89,7 @@ impl Default for OpenOptions {
             threads: None,
             gap_bytes: None,
             profile: None,
+            direct_reads: true,
         }
     }
 }
