@@ -105,7 +105,7 @@ def test_names_that_are_proposed_are_never_hidden(tmp_path: Path, bedform_comman
     for name in (".run.zarr.bedform-partial", ".run.zarr", "run.zarr"):
         (tmp_path / name).mkdir()
     assert_one_line(bedform_command("info", str(tmp_path / ".rum")), 2, "check the path")
-    done = bedform_command("info", str(tmp_path / "rum"))
+    done = bedform_command("info", str(tmp_path / "runs"))
     assert done.stderr.endswith("did you mean run.zarr?\n")
 
 
