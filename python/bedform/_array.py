@@ -293,7 +293,7 @@ class Array(BasicReads):
         """
         selected = _selection.basic(selection, self.shape)
         plan: dict[str, Any] = _json.load(self._store._call(self._inner.explain)(selected.engine))
-        return Explanation(plan | self._measured(selected))
+        return Explanation(plan | self._measured(selected), sharded=self.shards is not None)
 
     # Writing --------------------------------------------------------------------------------------
 

@@ -16,8 +16,8 @@ class Explanation:
     3
     """
 
-    def __init__(self, facts: dict[str, Any]) -> None:
-        self._facts = facts
+    def __init__(self, facts: dict[str, Any], *, sharded: bool = False) -> None:
+        self._facts, self._sharded = facts, sharded
 
     def to_dict(self) -> dict[str, Any]:
         """All facts: counts, bytes, seconds."""
@@ -45,7 +45,7 @@ class Explanation:
         if "predicted_cold_seconds" in self._facts:
             notes.append("predicted is the moving of bytes, without opening files and decoding")
         # The read had to fetch what the plan then found in the cache.
-        if self._facts.get("measured_requests", 0) > self._facts.get("requests", 0):
+        if self._sharded and self._facts.get("measured_bytes", 0) > self._facts["bytes"]:
             notes.append("measured includes shard indexes, which are kept since")
         return notes
 
