@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from bedform import _internal, _selection
-from bedform._errors import InvalidArgumentError, engine_call
+from bedform._errors import (
+    BedformError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    ReadOnlyError,
+    engine_call,
+)
 from bedform._layout import Order, Regular
 
 if TYPE_CHECKING:
@@ -18,11 +27,25 @@ if TYPE_CHECKING:
 
 Reads = Mapping[tuple[str, ...], float]
 
+_COLDNESS = {
+    "emptied": "emptied: the device was measured",
+    "bypassed": "bypassed: the device was measured",
+    "unverified": "unknown: perhaps memory was measured",
+    "warm": "full: memory was measured, not the device",
+    "assumed": "nothing was measured",
+}
+
 
 class Profile:
     """The calibrated parameters of a storage system.
 
-    :func:`calibrate` measures one and keeps it; :meth:`for_path` finds it again.
+    :func:`calibrate` measures one and keeps it; :meth:`for_path` finds it again. Its parameters
+    are attributes: ``profile.read_bytes_per_second_one``.
+
+    Examples
+    --------
+    >>> Profile.default().requests_in_flight
+    16
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
@@ -39,15 +62,27 @@ class Profile:
         """What is assumed of a local disk where nothing was measured."""
         return cls(json.loads(_internal.default_profile()))
 
+    def keep(self, path: str | os.PathLike[str]) -> str:
+        """Keep it as the profile of the storage that holds ``path``; give the file that has it."""
+        return engine_call(_internal.keep_profile)(json.dumps(self._facts), os.fspath(path))
+
     def to_dict(self) -> dict[str, Any]:
-        """All parameters: bytes per second, seconds, bytes."""
+        """The document that is kept: under ``"profile"`` bytes per second, seconds, bytes."""
         return dict(self._facts)
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return self.__dict__["_facts"][name]
+            return self.__dict__["_facts"]["profile"][name]
         except KeyError:
             raise AttributeError(name) from None
+
+    def _origin(self, where: str) -> str:
+        """Whose prices these are, in one line; ``where`` is what to measure if nothing was."""
+        if self.measured_at:
+            return f"prices from the profile of {self.name}, calibrated {self.measured_at[:10]}"
+        if self._facts == Profile.default()._facts:
+            return f"prices from an assumed local disk: run bedform calibrate {where}"
+        return f"prices from the profile of {self.name}, not measured"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Profile, (self._facts,))
@@ -64,7 +99,9 @@ class Profile:
             ),
             ("processor time of a request", f"{self.request_cpu_seconds * 1e6:.1f} us"),
             ("gap that is cheaper read than skipped", f"{self.merge_gap_bytes / 1024:.0f} KiB"),
+            ("page cache while measuring", _COLDNESS.get(self.coldness, self.coldness)),
         ]
+        rows += [("note", note) for note in self.notes]
         width = max(len(label) for label, _ in rows)
         return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
 
@@ -129,17 +166,57 @@ def calibrate(
     name
         What to call the storage.
     keep
-        ``False`` measures only.
+        ``False`` measures only. A profile that cannot be kept is a warning.
     progress
         Called with the stage and the part done, 0 to 1.
+
+    Raises
+    ------
+    NotFoundError, InvalidArgumentError, ReadOnlyError, PermissionDeniedError
+        ``path`` is no directory that can be written.
+    NoSpaceError
+        The file would take more than half of what is free.
     """
     where = os.fspath(path)
+    _check_measurable(where)
     text = engine_call(_internal.calibrate)(
         where, bytes=bytes, seconds=seconds, name=name, progress=progress
     )
+    profile = Profile(json.loads(text))
     if keep:
-        engine_call(_internal.keep_profile)(text, where)
-    return Profile(json.loads(text))
+        try:
+            profile.keep(where)
+        except BedformError as error:
+            # The measurement took seconds: it is not to be lost with the place for it.
+            warnings.warn(not_kept(error), stacklevel=2)
+    return profile
+
+
+def not_kept(error: BedformError) -> str:
+    """What to say of a profile that could not be kept, in one line."""
+    return (
+        f"the profile was not kept: {error.reason}: "
+        "set BEDFORM_PROFILES to a directory that can be written"
+    )
+
+
+def _check_measurable(where: str) -> None:
+    """Say what is wrong with a place before anything is written to it."""
+    if not os.path.lexists(where):
+        raise NotFoundError(f"{where or repr(where)}: no such directory; check the path")
+    if not Path(where).is_dir():
+        raise InvalidArgumentError(f"{where} is a file: give a directory")
+    system = os.statvfs(where)
+    if system.f_flag & os.ST_RDONLY:
+        raise ReadOnlyError(f"{where}: the file system is read-only; choose another directory")
+    if not system.f_blocks:
+        raise InvalidArgumentError(
+            f"{where}: the file system stores no data; choose a directory on a disk"
+        )
+    if not os.access(where, os.W_OK | os.X_OK):
+        raise PermissionDeniedError(
+            f"{where}: no permission to write; choose another directory or ask its owner"
+        )
 
 
 def advise(
@@ -170,8 +247,8 @@ def advise(
     selections
         Real selections, as inside NumPy's brackets, each of the same weight.
     profile
-        A profile, or a path on the storage whose kept profile to take; without one a local disk is
-        assumed.
+        A profile, or a path on the storage whose kept profile to take; without it the storage of
+        the current directory. Where none is kept a local disk is assumed. The advice says which.
     append_length
         Elements that one append brings along the growing axis.
     compression_ratio
@@ -180,7 +257,7 @@ def advise(
     Raises
     ------
     InvalidArgumentError
-        A read names an axis that is not there.
+        A read names an axis that is not there, or its weight is not positive.
 
     Examples
     --------
@@ -200,7 +277,7 @@ def advise(
         ]
     question["compression_ratio"] = compression_ratio
     question["cores"] = cores or os.cpu_count() or 1
-    return _ask(question, profile)
+    return _ask(question, profile, os.curdir)
 
 
 def _priced(axis: Any) -> list[int]:
@@ -220,7 +297,10 @@ def _question(
         raise InvalidArgumentError(f"{len(names)} names for {len(lengths)} axes")
     question: dict[str, Any] = {"shape": lengths, "item_size": item_size, "dims": names}
     if reads:
-        question["reads"] = [[_axes(axes, names), float(weight)] for axes, weight in reads.items()]
+        spanned = checked_reads(reads, names)
+        question["reads"] = [
+            [[names.index(name) for name in axes], weight] for axes, weight in spanned.items()
+        ]
     growing = [axis for axis, length in enumerate(lengths) if length == 0]
     if growing:
         question["append"] = {"axis": growing[0], "length": append_length or 1}
@@ -232,21 +312,50 @@ def _question(
     return question
 
 
-def _axes(axes: tuple[str, ...] | str, names: list[str]) -> list[int]:
-    wanted = (axes,) if isinstance(axes, str) else tuple(axes)
-    for name in wanted:
-        if name not in names:
-            raise InvalidArgumentError(f"no axis {name!r}: the axes are {', '.join(names)}")
-    return [names.index(name) for name in wanted]
+def _named(axes: tuple[str, ...] | str) -> tuple[str, ...]:
+    """A single name may stand for itself."""
+    return (axes,) if isinstance(axes, str) else tuple(axes)
 
 
-def _ask(question: dict[str, Any], profile: Any) -> Advice:
+def checked_reads(reads: Reads, names: Sequence[str]) -> dict[tuple[str, ...], float]:
+    """The mix of reads with a tuple of names for each kind; fails for names that are not there."""
+    checked = {}
+    for axes, weight in reads.items():
+        wanted = _named(axes)
+        for name in wanted:
+            if name not in names:
+                raise InvalidArgumentError(f"no axis {name!r}: the axes are {', '.join(names)}")
+        if not 0 < weight < float("inf"):
+            raise InvalidArgumentError(
+                f"the weight of the reads {wanted} is {weight}: it must be a positive number"
+            )
+        checked[wanted] = float(weight)
+    return checked
+
+
+def profile_at(where: str | os.PathLike[str]) -> Profile:
+    """The kept profile of the storage that holds ``where``, else that of a local disk."""
+    try:
+        kept = Profile.for_path(where)
+    except BedformError:
+        # A kept profile that cannot be read must not keep data from being written.
+        kept = None
+    return kept or Profile.default()
+
+
+def _ask(question: dict[str, Any], profile: Any, where: str) -> Advice:
+    """``where`` is the storage whose profile to take if none is given."""
     if profile is None:
-        profile = Profile.default()
-    elif not isinstance(profile, Profile):
-        profile = Profile.for_path(profile) or Profile.default()
-    facts, text = engine_call(_internal.advise)(json.dumps(question), json.dumps(profile.to_dict()))
-    return Advice(json.loads(facts), text)
+        chosen = profile_at(where)
+    elif isinstance(profile, Profile):
+        chosen = profile
+    else:
+        where = os.fspath(profile)
+        chosen = Profile.for_path(where) or Profile.default()
+    facts, text = engine_call(_internal.advise)(json.dumps(question), json.dumps(chosen.to_dict()))
+    named = {key: getattr(chosen, key) for key in ("name", "path", "measured_at", "coldness")}
+    origin = chosen._origin(where)
+    return Advice({**json.loads(facts), "profile": named}, f"{text.rstrip()}\n\n{origin}")
 
 
 def layout_for(
@@ -256,6 +365,8 @@ def layout_for(
     reads: Reads | None,
     append_length: int | None,
     profile: Any,
+    where: str,
 ) -> Regular:
-    """The layout of a new array that asks for ``"auto"``."""
-    return _ask(_question(shape, item_size, dims, reads, append_length), profile).layout
+    """The layout of a new array in ``where`` that asks for ``"auto"``."""
+    question = _question(shape, item_size, dims, reads, append_length)
+    return _ask(question, profile, where).layout

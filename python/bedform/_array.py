@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bedform import _json, _selection
-from bedform._errors import InvalidArgumentError, ReadOnlyError, engine_call
+from bedform._errors import InvalidArgumentError, ReadOnlyError
 from bedform._explanation import Explanation
 
 if TYPE_CHECKING:
@@ -164,9 +164,9 @@ class Array(BasicReads):
         self._store = store
         self._inner = inner
         self.path = inner.path
-        self._read = engine_call(inner.read)
-        self._element = engine_call(inner.element)
-        self._facts: dict[str, Any] = _json.load(engine_call(inner.describe)())
+        self._read = store._call(inner.read)
+        self._element = store._call(inner.element)
+        self._facts: dict[str, Any] = _json.load(store._call(inner.describe)())
         self._dtype = np.dtype(self._facts["numpy"])
         self._text = self._dtype.hasobject
         super().__init__()
@@ -179,7 +179,7 @@ class Array(BasicReads):
     @property
     def shape(self) -> tuple[int, ...]:
         """Elements along each axis, as storage has them now."""
-        return tuple(engine_call(self._inner.shape)())
+        return tuple(self._store._call(self._inner.shape)())
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -213,13 +213,14 @@ class Array(BasicReads):
         """What elements are that were never written."""
         if self._text:
             return self._facts["fill_value"]
-        raw = engine_call(self._inner.fill_bytes)()
+        raw = self._store._call(self._inner.fill_bytes)()
         return np.frombuffer(raw, dtype=self._dtype)[0]
 
     @property
     def attributes(self) -> dict[str, Any]:
         """The attributes, as storage has them now. A copy: assign to change them."""
-        return cast("dict[str, Any]", _json.load(engine_call(self._inner.describe)())["attributes"])
+        described = _json.load(self._store._call(self._inner.describe)())
+        return cast("dict[str, Any]", described["attributes"])
 
     @attributes.setter
     def attributes(self, attributes: Mapping[str, Any]) -> None:
@@ -227,13 +228,13 @@ class Array(BasicReads):
 
     def info(self) -> dict[str, Any]:
         """Everything that is known of the array, as plain values."""
-        facts: dict[str, Any] = _json.load(engine_call(self._inner.describe)())
+        facts: dict[str, Any] = _json.load(self._store._call(self._inner.describe)())
         facts["bytes"] = self.size * (self._dtype.itemsize if not self._text else 0)
         return facts
 
     def document(self) -> dict[str, Any]:
         """The metadata document: of Zarr v3 ``zarr.json``, of v2 ``.zarray``."""
-        return cast("dict[str, Any]", _json.load(engine_call(self._inner.document)()))
+        return cast("dict[str, Any]", _json.load(self._store._call(self._inner.document)()))
 
     def __repr__(self) -> str:
         return f"<bedform.Array {self.path!r} {self.shape} {self._facts['dtype']}>"
@@ -265,7 +266,7 @@ class Array(BasicReads):
     def _get_text(
         self, selected: _selection.Selected, out: AnyArray | None, *, scalar: bool
     ) -> Any:
-        texts = engine_call(self._inner.read_text)(selected.engine)
+        texts = self._store._call(self._inner.read_text)(selected.engine)
         if selected.scalar and scalar and out is None:
             return texts[0]
         values = np.empty(len(texts), dtype=object)
@@ -291,8 +292,8 @@ class Array(BasicReads):
         1
         """
         selected = _selection.basic(selection, self.shape)
-        plan: dict[str, Any] = _json.load(engine_call(self._inner.explain)(selected.engine))
-        return Explanation(plan | self._measured(selected))
+        plan: dict[str, Any] = _json.load(self._store._call(self._inner.explain)(selected.engine))
+        return Explanation(plan | self._measured(selected), sharded=self.shards is not None)
 
     # Writing --------------------------------------------------------------------------------------
 
@@ -312,7 +313,7 @@ class Array(BasicReads):
                 f"{self.path}: values of shape {data.shape} cannot be broadcast to the "
                 f"selection {selected.result}"
             ) from None
-        engine_call(self._inner.write)(selected.engine, self._elements(data))
+        self._store._call(self._inner.write)(selected.engine, self._elements(data))
 
     def _converted(self, value: Any) -> AnyArray:
         """``value`` as elements of this array; only conversions that NumPy's assignment makes."""
@@ -356,15 +357,15 @@ class Array(BasicReads):
         if not -self.ndim <= axis < self.ndim:
             raise InvalidArgumentError(f"{self.path} has {self.ndim} axes, none is {axis}")
         part = (self._inner, axis % self.ndim, list(data.shape), self._elements(data))
-        return engine_call(self._store._inner.append)([part])[0]
+        return self._store._call(self._store._inner.append)([part])[0]
 
     def resize(self, shape: Sequence[int]) -> None:
         """Change the shape. New elements are the fill value. Durable on return."""
-        engine_call(self._inner.resize)([int(length) for length in shape])
+        self._store._call(self._inner.resize)([int(length) for length in shape])
 
     def verify(self) -> list[str]:
         """Read everything that is stored, and give one line per damaged object or chunk."""
-        return engine_call(self._inner.verify)()
+        return self._store._call(self._inner.verify)()
 
 
 class OrthogonalIndex:

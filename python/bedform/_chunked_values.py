@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bedform._array import Array
-from bedform._errors import engine_call
 from bedform._layout import SHARD_BYTES, Regular
 
 if TYPE_CHECKING:
@@ -56,8 +55,8 @@ def _reopen_target(path: str, options: str, array: str, kind: Any) -> Target:
     if kind == "array":
         return Target(store.array(array), kind)
     if kind == "draft":
-        return Target(Array(store, engine_call(store._inner.draft)(array)), kind)
-    return Target(Array(store, engine_call(store._inner.grown)(array, list(kind))), kind)
+        return Target(Array(store, store._call(store._inner.draft)(array)), kind)
+    return Target(Array(store, store._call(store._inner.grown)(array, list(kind))), kind)
 
 
 def is_chunked(data: Any) -> bool:

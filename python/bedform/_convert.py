@@ -41,6 +41,8 @@ import numpy as np
 
 import bedform as bf
 
+from ._advise import profile_at
+from ._publish import no_directory
 from ._text import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -164,7 +166,8 @@ def convert(
     if target.is_symlink() or target.exists():
         raise FileExistsError(f"target {str(target)!r} exists: choose another name or remove it")
     with bf.open(source) as opened:
-        plan = plan_conversion(opened, source, target, layout, reads, profile, _size(memory))
+        priced = profile_at(target) if profile is None else profile
+        plan = plan_conversion(opened, source, target, layout, reads, priced, _size(memory))
         if dry_run:
             return plan
         with _workspace(target, restart) as work:
@@ -310,7 +313,7 @@ def _workspace(target: Path, restart: bool) -> Iterator[Path]:
     """Hold the hidden directory of a conversion, alone; leave it behind unless it was published."""
     parent = target.resolve().parent
     if not parent.is_dir():
-        raise FileNotFoundError(f"directory {str(parent)!r} does not exist: create it first")
+        raise no_directory(parent)
     work = parent / f".{target.name}.bedform-partial"
     work.mkdir(exist_ok=True)
     with (work / "lock").open("a") as lock:

@@ -24,6 +24,11 @@ class BedformError(Exception):
 
     kind = "Io"
 
+    @property
+    def reason(self) -> str:
+        """What happened, to which object, without what to do."""
+        return str(self).partition(";")[0]
+
     def __str__(self) -> str:
         # KeyError would show its message in quotes.
         return str(self.args[0]) if self.args else ""
@@ -127,20 +132,39 @@ BY_KIND: dict[str, type[BedformError]] = {
 }
 
 
-def translated(error: EngineError) -> BedformError:
-    """The exception of this package for one of the extension module."""
+# What to do where the engine's storage, which knows no command and no caller, cannot say it.
+_REMEDIES = {
+    "it is read-only": "choose another place",
+    "permission denied": "choose another place or ask its owner",
+}
+
+
+def translated(error: EngineError, where: str = "") -> BedformError:
+    """The exception of this package for one of the extension module.
+
+    Storage names objects as the store knows them: ``where``, the store, is put in front.
+    """
     kind, message = error.args
+    if message.startswith("cannot "):
+        phrase = message.rpartition(": ")[2]
+        if phrase in _REMEDIES:
+            message += f"; {_REMEDIES[phrase]}"
+        if where and not any(f'"{where}{end}' in message for end in '"/'):
+            message = f"{where}: {message}"
     return BY_KIND.get(kind, BedformError)(message)
 
 
-def engine_call(function: Callable[P, T]) -> Callable[P, T]:
-    """Let the errors of the engine leave ``function`` as those of this package."""
+def engine_call(function: Callable[P, T], where: str = "") -> Callable[P, T]:
+    """Let the errors of the engine leave ``function`` as those of this package.
+
+    ``where`` is the store that it is about.
+    """
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
         except EngineError as error:
-            raise translated(error) from None
+            raise translated(error, where) from None
 
     return call

@@ -16,8 +16,8 @@ class Explanation:
     3
     """
 
-    def __init__(self, facts: dict[str, Any]) -> None:
-        self._facts = facts
+    def __init__(self, facts: dict[str, Any], *, sharded: bool = False) -> None:
+        self._facts, self._sharded = facts, sharded
 
     def to_dict(self) -> dict[str, Any]:
         """All facts: counts, bytes, seconds."""
@@ -36,7 +36,18 @@ class Explanation:
                 shown = str(value)
             rows.append((label, shown))
         width = max((len(label) for label, _ in rows), default=0)
-        return "\n".join(f"{label:<{width}}  {shown}" for label, shown in rows)
+        lines = [f"{label:<{width}}  {shown}" for label, shown in rows]
+        return "\n".join(lines + [f"note: {note}" for note in self._notes()])
+
+    def _notes(self) -> list[str]:
+        """What the numbers do not say of themselves."""
+        notes = []
+        if "predicted_cold_seconds" in self._facts:
+            notes.append("predicted is the moving of bytes, without opening files and decoding")
+        # The read had to fetch what the plan then found in the cache.
+        if self._sharded and self._facts.get("measured_bytes", 0) > self._facts["bytes"]:
+            notes.append("measured includes shard indexes, which are kept since")
+        return notes
 
     def __repr__(self) -> str:
         return f"Explanation({self._facts!r})"

@@ -7,15 +7,28 @@ import ctypes
 import os
 import secrets
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from bedform._errors import ExistsError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+
+
+def file_above(path: str | os.PathLike[str]) -> Path | None:
+    """What stands where ``path`` needs a directory and is none."""
+    above = (part for part in [*Path(path).absolute().parents][::-1])
+    return next((part for part in above if part.exists() and not part.is_dir()), None)
+
+
+def no_directory(parent: Path) -> OSError:
+    """The error for a target below ``parent``, which is no directory."""
+    file = file_above(parent / "target")
+    if file is not None:
+        return NotADirectoryError(
+            f"{str(file)!r} is a file, not a directory: choose another target"
+        )
+    return FileNotFoundError(f"directory {str(parent)!r} does not exist: create it first")
 
 
 def staging_beside(target: Path) -> Path:

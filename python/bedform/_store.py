@@ -6,12 +6,12 @@ import base64
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
 from bedform import _internal, _json
-from bedform._advise import Profile
+from bedform._advise import Profile, layout_for
 from bedform._array import Array
 from bedform._errors import (
     BedformError,
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Self
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Freshness = Literal["read", "open", "never"]
 Durability = Literal["disk", "process"]
 
@@ -72,7 +74,7 @@ def create(
     _check_local(where)
     options = {"cache_bytes": _bytes(cache), "freshness": "read", "durability": durability}
     attributes_text = _json.dump_attributes(attributes)
-    inner = engine_call(_internal.Store.create)(where, attributes_text, json.dumps(options))
+    inner = engine_call(_internal.Store.create, where)(where, attributes_text, json.dumps(options))
     return Store(inner, where, {**options, "writable": True})
 
 
@@ -144,7 +146,7 @@ def open(  # noqa: A001 - the name users expect
     }
     if not Path(where).is_dir():
         return _open_foreign(where, options, allow_external=allow_external)
-    return Store(engine_call(_internal.Store.open)(where, json.dumps(options)), where, options)
+    return _reopen(where, options)
 
 
 def _open_foreign(where: str, options: dict[str, Any], *, allow_external: bool) -> Any:
@@ -169,8 +171,10 @@ def _profile(profile: Any, where: str) -> dict[str, Any] | None:
 
 
 def _check_local(path: str) -> None:
+    if not path:
+        raise InvalidArgumentError("the path is empty: give a store or file")
     if "://" in path:
-        raise UnsupportedError(f"{path}: only directories of this machine can be opened")
+        raise UnsupportedError(f"{path}: only files and directories of this machine can be opened")
 
 
 class Group:
@@ -189,7 +193,7 @@ class Group:
         """The attributes, as storage has them now. A copy: assign to change them."""
         if self._is_array():
             return {}
-        text = engine_call(self._store._inner.group_attributes)(self._path)
+        text = self._store._call(self._store._inner.group_attributes)(self._path)
         loaded: dict[str, Any] = _json.load(text)
         return loaded
 
@@ -199,7 +203,7 @@ class Group:
 
     def _below(self) -> Iterator[tuple[str, str, str]]:
         prefix = f"{self._path}/" if self._path else ""
-        for path, kind in engine_call(self._store._inner.nodes)():
+        for path, kind in self._store._call(self._store._inner.nodes)():
             if path.startswith(prefix):
                 yield path, path.removeprefix(prefix), kind
 
@@ -208,7 +212,7 @@ class Group:
 
     def _is_array(self) -> bool:
         """True for a store whose root is a single array, not a group."""
-        return not self._path and engine_call(self._store._inner.kind)("") == "array"
+        return not self._path and self._store._call(self._store._inner.kind)("") == "array"
 
     def arrays(self) -> dict[str, Array]:
         """Every array below the group, by its path from here.
@@ -236,11 +240,11 @@ class Group:
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
-        return engine_call(self._store._inner.kind)(self._join(name)) is not None
+        return self._store._call(self._store._inner.kind)(self._join(name)) is not None
 
     def __getitem__(self, name: str) -> Any:
         path = self._join(name.strip("/"))
-        kind = engine_call(self._store._inner.kind)(path)
+        kind = self._store._call(self._store._inner.kind)(path)
         if kind == "array":
             return self._store.array(path)
         if kind == "group" and path:
@@ -249,12 +253,12 @@ class Group:
         raise NotFoundError(f"no array or group {name!r} in {self._where()}: it has {known}")
 
     def __delitem__(self, name: str) -> None:
-        engine_call(self._store._inner.delete)(self._join(name))
+        self._store._call(self._store._inner.delete)(self._join(name))
 
     def create_group(self, name: str, attributes: Mapping[str, Any] | None = None) -> Group:
         """Create a group with its missing parents. Atomic, durable on return."""
         path = self._join(name)
-        engine_call(self._store._inner.create_group)(path, _json.dump_attributes(attributes))
+        self._store._call(self._store._inner.create_group)(path, _json.dump_attributes(attributes))
         return Group(self._store, path)
 
     def create_array(
@@ -295,6 +299,8 @@ class Group:
             What elements are that were never written; zero, false or the empty text without it.
         append_length
             For ``"auto"``: elements that one append brings along the axis of length 0.
+        profile
+            For ``"auto"``: as in :func:`bedform.advise`; without it that of the store.
         checksum
             ``False`` leaves the chunks without a CRC-32C: changed bits are then not noticed.
 
@@ -329,7 +335,7 @@ class Group:
 
     def _create(self, name: str, description: dict[str, Any], *, draft: bool) -> Array:
         text = json.dumps(description, allow_nan=False)
-        inner = engine_call(self._store._inner.create_array)(self._join(name), text, draft)
+        inner = self._store._call(self._store._inner.create_array)(self._join(name), text, draft)
         return Array(self._store, inner)
 
     def _describe(
@@ -352,7 +358,9 @@ class Group:
         name = _zarr_name(kind)
         item_size = kind.itemsize if name != "string" else 16
         if layout == "auto":
-            layout = _auto(lengths, item_size, dims, reads, append_length, profile)
+            profile = self._store._profile() if profile is None else profile
+            where = self._store.store_path
+            layout = layout_for(lengths, item_size, dims, reads, append_length, profile, where)
         shards = layout.shards
         if shards is None:
             shards = default_shards(lengths, layout.chunks, item_size)
@@ -400,13 +408,22 @@ class Store(Group):
         """Where the store is."""
         return self._path_of_store
 
+    def _call(self, function: Callable[P, T]) -> Callable[P, T]:
+        """A call of the engine whose errors name this store."""
+        return engine_call(function, self._path_of_store)
+
+    def _profile(self) -> Profile | None:
+        """The profile that the store was opened with."""
+        facts = self._options.get("profile")
+        return None if facts is None else Profile(facts)
+
     def array(self, path: str) -> Array:
         """The array at ``path``."""
-        return Array(self, engine_call(self._inner.array)(path))
+        return Array(self, self._call(self._inner.array)(path))
 
     def set_attributes(self, attributes: Mapping[str, Any], path: str = "") -> None:
         """Replace the attributes of an array or group. Atomic, durable on return."""
-        engine_call(self._inner.set_attributes)(path, _json.dump_attributes(attributes))
+        self._call(self._inner.set_attributes)(path, _json.dump_attributes(attributes))
 
     def append(self, values: Mapping[str, Any], dim: str) -> int:
         """Append to several arrays along one dimension; give where the new elements start.
@@ -442,14 +459,14 @@ class Store(Group):
         if len(set(ends.values())) > 1:
             lengths = ", ".join(f"{name} {end}" for name, end in ends.items())
             raise InvalidArgumentError(f"the arrays would end at different lengths: {lengths}")
-        starts = engine_call(self._inner.append)(parts)
+        starts = self._call(self._inner.append)(parts)
         return starts[0] if starts else 0
 
     def info(self) -> dict[str, Any]:
         """What the store holds, as plain values."""
         return {
             "path": self._path_of_store,
-            "format": f"zarr v{engine_call(self._inner.zarr_format)()}",
+            "format": f"zarr v{self._call(self._inner.zarr_format)()}",
             "attributes": self.attributes,
             "groups": sorted(self.groups()),
             "arrays": {name: array.info() for name, array in self.arrays().items()},
@@ -473,7 +490,8 @@ class Store(Group):
 
 
 def _reopen(path: str, options: dict[str, Any]) -> Store:
-    return Store(engine_call(_internal.Store.open)(path, json.dumps(options)), path, options)
+    inner = engine_call(_internal.Store.open, path)(path, json.dumps(options))
+    return Store(inner, path, options)
 
 
 def _zarr_name(kind: np.dtype[Any]) -> Any:
@@ -519,16 +537,3 @@ def _fill_word(element: np.ndarray[Any, Any]) -> Any:
         bits = element.view(f"u{element.dtype.itemsize}").item()
         return f"0x{bits:0{element.dtype.itemsize * 2}x}"
     return _json._plain(element.item())
-
-
-def _auto(
-    shape: list[int],
-    item_size: int,
-    dims: Sequence[str | None] | None,
-    reads: Any,
-    append_length: int | None,
-    profile: Any,
-) -> Regular:
-    from bedform._advise import layout_for
-
-    return layout_for(shape, item_size, dims, reads, append_length, profile)

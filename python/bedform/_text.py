@@ -26,7 +26,8 @@ def parse_selection(text: str, shape: Sequence[int] | None = None) -> tuple[Inde
     ----------
     text
         One entry per dimension, separated by commas: an integer, ``start:stop``,
-        ``start:stop:step`` or ``:``; one ``...`` stands for as many ``:`` as are missing.
+        ``start:stop:step`` or ``:``; one ``...`` stands for as many ``:`` as are missing, and so
+        does ``()``, NumPy's key of a scalar.
     shape
         If given, the selection is checked against it.
 
@@ -45,6 +46,8 @@ def parse_selection(text: str, shape: Sequence[int] | None = None) -> tuple[Inde
     body = text.strip()
     if body.startswith("[") and body.endswith("]"):
         body = body[1:-1].strip()
+    if body == "()":
+        return ()
     if not body:
         if shape is not None and len(shape) > 0:
             raise ValueError(f"selection {text!r} is empty: write one entry per dimension, or ...")
@@ -160,11 +163,15 @@ def parse_reads(
         try:
             weight = float(weight_text) if weight_text else 1.0
         except ValueError:
-            weight = -1.0
-        if not axes or not 0 < weight < float("inf"):
+            axes = ()
+        if not axes:
             raise ValueError(
                 f"reads {entry!r}: write the dimensions that a read spans and its weight, "
                 "such as lat,lon=0.7"
+            )
+        if not 0 < weight < float("inf"):
+            raise ValueError(
+                f"reads {entry!r}: the weight must be a positive number, such as lat,lon=0.7"
             )
         for axis in axes:
             if dims is not None and axis not in dims:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bedform import _json
-from bedform._advise import layout_for
+from bedform._advise import checked_reads, layout_for
 from bedform._array import Array
 from bedform._chunked_values import Target, align, box, fitted, is_chunked, store_chunks, values_of
 from bedform._dataset_encoding import (
@@ -37,7 +37,7 @@ from bedform._dataset_encoding import (
     split,
 )
 from bedform._dataset_region import resolve
-from bedform._errors import ExistsError, InvalidArgumentError, NotFoundError, engine_call
+from bedform._errors import BedformError, ExistsError, InvalidArgumentError, NotFoundError
 from bedform._layout import Regular
 from bedform._publish import publish_directory, staging_beside, sync_directory
 from bedform._store import Durability, Group, Store, _check_local, create
@@ -130,8 +130,8 @@ def write_dataset(
         for all of its rank, a dictionary names variables. Without it the chunks of an inherited
         encoding are taken, and else ``"auto"``. Arrays under 1 MiB are one chunk.
     reads, profile
-        For ``"auto"``: see :func:`bedform.advise`. Reads of dimensions that a variable lacks are
-        left out for it.
+        For ``"auto"``: see :func:`bedform.advise`; without a profile that of the storage. Reads of
+        dimensions that a variable lacks are left out for it.
     codecs
         As in :meth:`bedform.Store.create_array`.
     compute
@@ -173,6 +173,8 @@ def write_dataset(
     where, inner = os.fspath(path), (group or "").strip("/")
     _check_local(where)
     target = Path(where).absolute()
+    # A misspelt name would fit no variable, and so be left out for all of them.
+    reads = checked_reads(reads, [str(dim) for dim in dataset.dims]) if reads else None
     wishes = _Wishes(encoding or {}, layout, reads, codecs, profile)
     options = _Options(append_dim, {}, compute, safe_chunks)
     if not _is_store(target):
@@ -250,8 +252,11 @@ def _write_new(
         work = _Work(Group(store, inner), "w-", wishes, options)
         work.run(dataset, delay=False)
         publish_directory(staged, target, replace=replace)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(staged, ignore_errors=True)
+        if isinstance(error, BedformError):
+            # Nobody knows the hidden directory, and it is gone.
+            error.args = (str(error).replace(str(staged), str(target)),)
         raise
     if options.compute:
         return None
@@ -388,7 +393,7 @@ class _Work:
             }
             reads = there or None
         if layout == "auto" and is_chunked(variable._data):
-            layout = fitted(_advised(variable, reads, self.wishes.profile), variable._data)
+            layout = fitted(self._advised(variable, reads), variable._data)
         group = Group(self.store, self.staging) if self.staging else self.group
         description = group._describe(
             variable.shape,
@@ -406,6 +411,12 @@ class _Work:
             description["transpose"] = codecs["transpose"]
         self.drafts.append(group._join(encoded.name))
         return group._create(encoded.name, description, draft=True)
+
+    def _advised(self, variable: Variable, reads: Reads | None) -> Regular:
+        dims = [str(dim) for dim in variable.dims]
+        profile = self.store._profile() if self.wishes.profile is None else self.wishes.profile
+        size, where = _item_bytes(variable), self.store.store_path
+        return layout_for(list(variable.shape), size, dims, reads, None, profile, where)
 
     def _codecs(self, encoded: Encoded) -> dict[str, Any]:
         asked: dict[str, Any] = {}
@@ -452,7 +463,7 @@ class _Work:
             names = (part.name for part in growing)
             self._fill(parts, dict(zip(names, shapes, strict=True)))
 
-        engine_call(self.store._inner.append_with)(grow, fill)
+        self.store._call(self.store._inner.append_with)(grow, fill)
 
     def _fill(self, parts: Iterable[_Part], shapes: dict[str, list[int]]) -> None:
         """Write all values: what is in memory at once, what is computed in one computation."""
@@ -509,7 +520,7 @@ class _Work:
             if kind != "group" or self.group.attributes != attributes:
                 groups = [(self.group.path, _json.dump_attributes(attributes))]
         if drafts or groups:
-            engine_call(self.store._inner.commit_drafts)(drafts, groups)
+            self.store._call(self.store._inner.commit_drafts)(drafts, groups)
 
     def _replace_group(self) -> None:
         """Put the finished drafts in the place of the group.
@@ -530,7 +541,7 @@ class _Work:
     def _clean(self) -> None:
         """Remove what nobody can see."""
         root = Path(self.store.store_path)
-        visible = {path for path, _ in engine_call(self.store._inner.nodes)()}
+        visible = {path for path, _ in self.store._call(self.store._inner.nodes)()}
         for path in self.drafts:
             if path not in visible:
                 shutil.rmtree(root / path, ignore_errors=True)
@@ -541,11 +552,6 @@ class _Work:
 def _item_bytes(variable: Variable) -> int:
     # A text is somewhere else; this is what NumPy has of it.
     return 16 if variable.dtype.kind in "OT" else variable.dtype.itemsize
-
-
-def _advised(variable: Variable, reads: Reads | None, profile: Any) -> Regular:
-    dims = [str(dim) for dim in variable.dims]
-    return layout_for(list(variable.shape), _item_bytes(variable), dims, reads, None, profile)
 
 
 def _is_small(variable: Variable) -> bool:

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import pickle
+import resource
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorstore
+import xarray
 import zarr
 from engine import CODECS, NUMBERS, ORDERS, assert_same, random_values
 from hypothesis import given
@@ -493,6 +495,38 @@ def test_every_error_is_one_line_that_names_the_object(tmp_path: Path) -> None:
 # Other handles, processes and libraries -----------------------------------------------------------
 
 
+def test_a_full_device_is_an_error_that_names_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+    array = bedform.create(path).create_array("t", (500, 500), "float64", codecs=())
+    dataset = xarray.Dataset({"t": (("y", "x"), np.ones((500, 500)))})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # A limit on the size of files comes from the system as a full device does.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(bedform.NoSpaceError) as caught:
+            array[...] = 1
+        with pytest.raises(bedform.NoSpaceError) as hidden:
+            bedform.write_dataset(dataset, tmp_path / "d.zarr", codecs=())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    said = f'{path}: cannot write "t/c/0/0": no space left; free some and try again'
+    assert str(caught.value) == said
+    assert str(hidden.value) == said.replace("s.zarr", "d.zarr")
+
+
+def test_storage_that_refuses_says_what_to_do() -> None:
+    for kind, phrase, remedy in (
+        ("ReadOnly", "it is read-only", "choose another place"),
+        ("PermissionDenied", "permission denied", "choose another place or ask its owner"),
+    ):
+        error = _internal.EngineError(kind, f'cannot lock "t": {phrase}')
+        said = str(_errors.translated(error, "run.zarr"))
+        assert said == f'run.zarr: cannot lock "t": {phrase}; {remedy}'
+    # A path that has the store in it needs no second one.
+    inside = _internal.EngineError("Io", 'cannot open "run.zarr/t": the device or system failed')
+    assert str(_errors.translated(inside, "run.zarr")) == inside.args[1]
+
+
 def test_stores_and_arrays_pickle_as_path_and_options(store: bedform.Store) -> None:
     array = store.create_array("g/a", (3,), "i4")
     array[...] = [1, 2, 3]
@@ -666,6 +700,17 @@ def test_explain_says_what_a_read_then_does(store: bedform.Store) -> None:
     assert plan["chunks_never_written"] == 0
     assert plan["result_bytes"] == 9 * 8
     assert plan["bytes"] >= plan["index_bytes"] > 0
+
+
+def test_a_measurement_that_includes_indexes_says_so(store: bedform.Store) -> None:
+    layout = bedform.Regular((5, 5), (10, 10))
+    array = store.create_array("t", (10, 10), "float32", layout=layout)
+    array[...] = 1
+    array = bedform.open(store.store_path)["t"]
+    assert "note: measured" not in str(array.explain(np.s_[0]))
+    array = bedform.open(store.store_path)["t"]
+    array[0]
+    assert "note: measured includes shard indexes" in str(array.explain(np.s_[0]))
 
 
 def test_a_store_that_is_a_single_array_has_it_under_the_empty_name(tmp_path: Path) -> None:

@@ -9,10 +9,13 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import h5py
 import numpy as np
 import pytest
 import zarr
 from support import ENVIRONMENT, command_line
+
+from bedform.cli._output import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +85,68 @@ def test_errors_are_one_line_that_names_the_object_and_says_what_to_do(
     assert_one_line(bedform_command("advise"), 2, "--shape")
     assert_one_line(bedform_command("advise", "--shape", "3,x"), 2, "'x' is not a length")
     assert_one_line(bedform_command("convert", path, path), 2, "exists", "choose another name")
+    assert_one_line(bedform_command("info", ""), 2, "the path is empty")
+    assert_one_line(bedform_command("info", "s3://a/b"), 2, "only files and directories of this")
+
+
+def test_a_file_in_the_place_of_a_directory_is_called_a_file(
+    source: Path, tmp_path: Path, bedform_command: Bedform
+) -> None:
+    (tmp_path / "era5.nc").touch()
+    wrong = str(tmp_path / "era5.nc" / "x.zarr")
+    said = f"'{tmp_path / 'era5.nc'}' is a file"
+    assert_one_line(bedform_command("convert", str(source), wrong), 2, said)
+    assert_one_line(bedform_command("info", wrong), 2, said)
+    missing = str(tmp_path / "no" / "x.zarr")
+    assert_one_line(bedform_command("convert", str(source), missing), 2, "does not exist")
+
+
+def test_names_that_are_proposed_are_never_hidden(tmp_path: Path, bedform_command: Bedform) -> None:
+    for name in (".run.zarr.bedform-partial", ".run.zarr", "run.zarr"):
+        (tmp_path / name).mkdir()
+    assert_one_line(bedform_command("info", str(tmp_path / ".rum")), 2, "check the path")
+    done = bedform_command("info", str(tmp_path / "runs"))
+    assert done.stderr.endswith("did you mean run.zarr?\n")
+
+
+def test_without_a_command_the_help_is_shown(bedform_command: Bedform) -> None:
+    done = bedform_command()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == bedform_command("--help").stdout
+
+
+def test_an_array_that_is_refused_is_refused_with_the_reason(
+    tmp_path: Path, bedform_command: Bedform
+) -> None:
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["v"] = np.arange(3)
+    with h5py.File(tmp_path / "big.h5", "w") as file:
+        file["v"] = np.arange(3)
+        file["ext"] = h5py.ExternalLink("other.h5", "v")
+    path = str(tmp_path / "big.h5")
+    reason = json.loads(bedform_command("info", path, "--json").stdout)["refused"]["ext"]
+    assert_one_line(bedform_command("info", path, "ext"), 2, "'ext' is not read", reason)
+
+
+@pytest.mark.parametrize("selection", ["()", "..."])
+def test_a_scalar_is_selected_as_in_numpy(
+    selection: str, source: Path, bedform_command: Bedform
+) -> None:
+    done = bedform_command("explain", str(source), "scalar", selection, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result_bytes"] == 8
+
+
+def test_a_plan_says_what_its_price_is_of(source: Path, bedform_command: Bedform) -> None:
+    shown = bedform_command("explain", str(source), "t", "3").stdout
+    assert "without opening files and decoding" in words(shown)
+
+
+def test_a_missing_package_has_one_remedy() -> None:
+    plain = describe_error(ModuleNotFoundError("No module named 'dask'"))
+    assert plain.startswith("No module named 'dask': install it with pip")
+    own = "the demo's field is missing: pip install iris-sample-data"
+    assert describe_error(ModuleNotFoundError(own)) == own
 
 
 def test_debugging_adds_the_traceback(bedform_command: Bedform) -> None:
@@ -101,7 +166,8 @@ def test_every_command_speaks_json(source: Path, tmp_path: Path, bedform_command
         ("explain", target, "t", "3,:,5"),
         ("verify", target),
     ):
-        done = bedform_command(*arguments, "--json")
+        kept = str(tmp_path / "profiles")
+        done = bedform_command(*arguments, "--json", BEDFORM_PROFILES=kept)
         assert done.returncode == 0, done.stderr
         assert isinstance(json.loads(done.stdout), dict), arguments
         assert done.stderr == ""

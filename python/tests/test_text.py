@@ -77,6 +77,18 @@ def test_reads_name_dimensions_that_exist_once_each_with_a_positive_weight() -> 
             parse_reads(wrong, ("lat", "lon"))
 
 
+@pytest.mark.parametrize("weight", ["0", "-1", "inf", "nan"])
+def test_a_weight_that_is_not_positive_is_called_that(weight: str) -> None:
+    with pytest.raises(ValueError, match="the weight must be a positive number"):
+        parse_reads([f"lat={weight}"], ("lat", "lon"))
+
+
+def test_the_empty_key_of_numpy_selects_all() -> None:
+    for shape in ((), (2, 3)):
+        assert np.zeros(shape)[parse_selection("()", shape)].shape == shape
+    assert parse_selection("...", ()) == (Ellipsis,)
+
+
 @pytest.mark.parametrize("module", [_text, bedform._convert])
 def test_the_examples_in_docstrings_hold(module: object) -> None:
     outcome = doctest.testmod(module)  # type: ignore[arg-type]

@@ -313,7 +313,7 @@ def test_what_the_engine_cannot_encode_is_refused_only_if_asked_for(tmp_path: Pa
 def test_layouts_come_from_the_reads(tmp_path: Path) -> None:
     shape = (64, 64, 64)
     dataset = xr.Dataset(
-        {"maps": (("time", "y", "x"), np.zeros(shape)), "flags": ("x", np.zeros(64))}
+        {"maps": (("time", "y", "x"), np.zeros(shape)), "flags": ("depth", np.zeros(64))}
     )
     reads = {("y", "x"): 1.0, ("depth",): 1.0}
     write(dataset, tmp_path / "maps.zarr", reads=reads)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="bedform",
     add_completion=False,
-    no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -63,8 +62,10 @@ def _bedform(
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; never raises but for a broken process."""
     command = typer.main.get_command(app)
+    # Without a command the help is the answer.
+    given = list(arguments) or ["--help"]
     try:
-        outcome = command.main(list(arguments), prog_name="bedform", standalone_mode=False)
+        outcome = command.main(given, prog_name="bedform", standalone_mode=False)
         sys.stdout.flush()
     except (ReaderGone, BrokenPipeError):
         # The reader has what it wanted. Python would complain once more when it flushes at exit.

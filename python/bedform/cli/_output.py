@@ -26,6 +26,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from .._publish import file_above
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -130,19 +132,22 @@ def open_source(path: str) -> Any:
     """Open a store or a foreign file, after the checks whose answers people need most often."""
     import bedform as bf
 
-    if "://" not in path and not os.path.lexists(path):
+    if path and "://" not in path and not os.path.lexists(path):
         raise FileNotFoundError(errno.ENOENT, _advise_path(path), path)
     return bf.open(path)
 
 
 def _advise_path(path: str) -> str:
     parent = Path(path).absolute().parent
+    if (file := file_above(path)) is not None:
+        return f"no such file or store, and {str(file)!r} is a file: check the path"
     if not parent.is_dir():
         return f"no such file or store, and no directory {str(parent)!r}: check the path"
     near = sorted(
         entry.name
         for entry in parent.iterdir()
-        if entry.name.lower().startswith(Path(path).name[:3].lower())
+        # Hidden names are work in progress: nothing that somebody means.
+        if entry.name.lower().startswith(Path(path).name[:3].lower()) and entry.name[0] != "."
     )
     hint = f"did you mean {', '.join(near[:3])}?" if near else "check the path"
     return f"no such file or store: {hint}"
@@ -151,6 +156,9 @@ def _advise_path(path: str) -> str:
 def open_array(store: Any, name: str, path: str) -> Any:
     """Find one array of a store, or say which there are."""
     names = sorted(store.arrays())
+    if name in getattr(store, "refused", dict)():
+        # The store says why.
+        return store[name]
     if name not in names:
         shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         raise ValueError(f"{path!r} has no array {name!r}: it has {shown or 'no arrays'}")
@@ -175,8 +183,8 @@ def describe_error(error: Exception) -> str:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "bedform"
         text = f"{usage().strip().rstrip('.')}: see {command} --help"
-    elif isinstance(error, ModuleNotFoundError):
-        text = f"{error}: install it with pip"
+    elif isinstance(error, ModuleNotFoundError) and str(error).startswith("No module named"):
+        text = f"{error}: install it with pip, or run make setup in the checkout"
     elif isinstance(error, MemoryError):
         text = "out of memory: use a smaller selection or limit"
     elif isinstance(error, OSError) and error.errno is not None and _is_builtin(error):

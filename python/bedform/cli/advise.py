@@ -28,14 +28,26 @@ def advise(
     dims: Annotated[str | None, typer.Option(help="Dimension names, such as time,lat,lon.")] = None,
     reads: Annotated[
         list[str] | None,
-        typer.Option(help="Dimensions that a read spans, and its weight: lat,lon=0.7. Repeat it."),
+        typer.Option(
+            help="Dimensions that a read spans, and its weight: lat,lon=0.7. Repeat it. Without it "
+            "planes, series and boxes count alike."
+        ),
     ] = None,
     selections: Annotated[
         Path | None, typer.Option(help="A file of selections, one a line, such as 10,:,200:300.")
     ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="A path on the storage whose profile to take; else that of the store or file.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say which chunks, shards and order fit the reads, and what was compared.
+
+    Prices are those that bedform calibrate kept for the storage, else those of an assumed disk.
 
     Example: [bold]bedform advise era5.nc t2m --reads lat,lon=0.7 --reads time=0.3[/bold]
 
@@ -50,8 +62,17 @@ def advise(
         dims=names,
         reads=parse_reads(reads or (), names) or None,
         selections=_read_selections(selections, wanted_shape) if selections else None,
+        profile=profile or _directory_of(path),
     )
     emit(advice.to_dict(), Text(str(advice)), as_json)
+
+
+def _directory_of(path: str | None) -> str | None:
+    """The storage of a store or file, as what ``calibrate`` takes."""
+    if path is None:
+        return None
+    where = Path(path)
+    return str(where if where.is_dir() else where.parent)
 
 
 def _resolve(

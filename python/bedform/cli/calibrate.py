@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from .._text import format_bytes, format_seconds
-from ._output import JsonOption, emit, help_of, progress
+from ._output import JsonOption, emit, help_of, note, progress
+
+if TYPE_CHECKING:
+    from .._advise import Profile
 
 
 def register(app: typer.Typer) -> None:
@@ -32,23 +33,23 @@ def calibrate(
     import bedform as bf
 
     with progress("measuring", is_bytes=False) as report:
-        profile = bf.calibrate(path, progress=lambda _, done: report(round(done * 100), 100))
-    facts = profile.to_dict()
-    emit(facts, _render(path, facts), as_json)
+        profile = bf.calibrate(
+            path, keep=False, progress=lambda _, done: report(round(done * 100), 100)
+        )
+    place = _keep(profile, path)
+    table = f"profile of {profile.name}, measured {profile.measured_at}\n\n{profile}"
+    if place is not None:
+        table += f"\n\nkept in {place}"
+    emit(profile.to_dict(), Text(table), as_json)
 
 
-def _render(path: str, facts: dict[str, Any]) -> Table:
-    table = Table(title=f"profile of {path}", box=None, show_header=False, title_justify="left")
-    for key, value in facts.items():
-        table.add_row(Text(key.replace("_", " ")), Text(_show(key, value)))
-    return table
+def _keep(profile: Profile, path: str) -> str | None:
+    """Keep the profile and say where; a place that refuses it must not cost the measurement."""
+    from .._advise import not_kept
+    from .._errors import BedformError
 
-
-def _show(key: str, value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return str(value)
-    if "per_second" in key or "bandwidth" in key:
-        return f"{format_bytes(value)}/s"
-    if "second" in key or "latency" in key:
-        return format_seconds(value)
-    return format_bytes(value) if "bytes" in key or "gap" in key else f"{value:g}"
+    try:
+        return profile.keep(path)
+    except BedformError as error:
+        note(f"bedform: {not_kept(error)}")
+        return None

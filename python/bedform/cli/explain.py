@@ -26,7 +26,10 @@ def explain(
 ) -> None:
     """Show the plan of a read: what would be fetched, at what price; reads no values.
 
-    Put two dashes before a selection that begins with a minus sign.
+    The price is that of moving the bytes, without opening files and decoding.
+
+    A scalar is read whole: "()" or "...". Put two dashes before a selection that begins with a
+    minus sign.
 
     Example: [bold]bedform explain era5.zarr t2m ":,300,700"[/bold]
     """

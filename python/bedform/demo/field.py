@@ -135,7 +135,7 @@ class _Source:
         except ModuleNotFoundError:
             raise ModuleNotFoundError(
                 "the demo's field is in the package iris-sample-data, which is missing: "
-                "pip install 'bedform[demo]', or give a file of your own with --input"
+                "run make setup in the checkout, or give a file of your own with --input"
             ) from None
         folder = Path(iris_sample_data.path) / "NEMO"
         self.maps: list[npt.NDArray[np.float32]] = []
