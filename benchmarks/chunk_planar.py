@@ -1,8 +1,8 @@
 """`chunk-planar`: planes of three directions, cold, from the layouts that people have.
 
 The raw field as contiguous HDF5 (what a simulation writes), as HDF5 with the chunks that h5py
-chooses, as HDF5 in 64^3 chunks, as Zarr in 64^3 chunks and in the advised layout; that one also read
-by TensorStore: the layout alone, without the engine.
+chooses, as HDF5 in 64^3 chunks, as Zarr in 64^3 chunks and in the advised layout, which is read
+by TensorStore, too: the layout alone, without the engine.
 The issue's figure is the slowest plane of contiguous HDF5 over the slowest of the advised layout.
 """
 
