@@ -363,6 +363,14 @@ class Array(BasicReads):
         """Change the shape. New elements are the fill value. Durable on return."""
         self._store._call(self._inner.resize)([int(length) for length in shape])
 
+    def stored_objects(self) -> tuple[int, int]:
+        """How many shards (or chunks, without shards) are stored, of how many there is room for.
+
+        The others were never written, or all of them was the fill value, or they are lost: plain
+        Zarr does not tell which. They read as the fill value.
+        """
+        return self._store._call(self._inner.stored_objects)()
+
     def verify(self) -> list[str]:
         """Read everything that is stored, and give one line per damaged object or chunk."""
         return self._store._call(self._inner.verify)()

@@ -203,8 +203,12 @@ impl Array {
         py.detach(|| self.inner.explain(&selection)).map(|value| value.to_string()).map_err(raise)
     }
 
-    /// Reads everything that is stored and checks it; gives problems as JSON. `progress` is called
-    /// with the number of bytes read.
+    /// Objects that are stored, and how many the shape has room for.
+    fn stored_objects(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        py.detach(|| self.inner.stored_objects()).map_err(raise)
+    }
+
+    /// Reads everything that is stored and checks it; gives a line per problem.
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         py.detach(|| self.inner.verify(&interrupted())).map_err(|error| stopped(py, error))
     }

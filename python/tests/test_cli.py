@@ -173,6 +173,20 @@ def test_every_command_speaks_json(source: Path, tmp_path: Path, bedform_command
         assert done.stderr == ""
 
 
+def test_verify_counts_the_shards_that_are_not_there(
+    source: Path, tmp_path: Path, bedform_command: Bedform
+) -> None:
+    target = tmp_path / "target.zarr"
+    assert bedform_command("convert", str(source), str(target)).returncode == 0
+    (target / "count" / "c" / "0").unlink()
+    done = bedform_command("verify", str(target))
+    assert done.returncode == 0
+    assert "count: 1 of 1 objects are not there" in words(done.stdout)
+    assert "everything that is stored is whole" in words(done.stdout)
+    shown = json.loads(bedform_command("verify", str(target), "--json").stdout)
+    assert shown["absent"] == {"count": {"objects": 1, "of": 1}}
+
+
 def test_a_reader_that_goes_away_is_not_an_error(source: Path) -> None:
     process = subprocess.Popen(
         [*command_line(), "info", str(source)],

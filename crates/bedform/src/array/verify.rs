@@ -7,6 +7,27 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::read::locate::ChunkSource;
 
 impl Array {
+    /// How many objects (shards, or chunks of an array without them) are stored, and how many the
+    /// array's shape has room for. Those that are not there were never written, or are lost: nothing
+    /// in plain Zarr tells which.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub fn stored_objects(&self) -> Result<(u64, u64)> {
+        let state = self.state()?;
+        let source = ZarrSource { shared: &self.shared, path: &self.path, state: &state };
+        let grid: Vec<u64> = state
+            .grid
+            .grid_shape()
+            .iter()
+            .zip(&state.per_object)
+            .map(|(chunks, count)| chunks.div_ceil(*count))
+            .collect();
+        let inside = |place: &&Vec<u64>| place.iter().zip(&grid).all(|(at, count)| at < count);
+        let stored = source.existing()?.iter().filter(inside).count();
+        Ok((stored as u64, grid.iter().fold(1, |all, count| u64::saturating_mul(all, *count))))
+    }
+
     /// Reads every stored object of the array, checks its tail and decodes every chunk. Gives one
     /// line per damaged object or chunk. Memory is bounded by one chunk.
     ///
