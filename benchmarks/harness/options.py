@@ -45,7 +45,8 @@ class Options:
 
     def settings(self) -> dict[str, str]:
         """Return the settings for the report."""
-        return {"size": f"{self.size}^3 float64", "rounds": str(self.rounds)}
+        chosen = {"lines": ", ".join(self.only)} if self.only else {}
+        return {"size": f"{self.size}^3 float64", "rounds": str(self.rounds), **chosen}
 
 
 def engines() -> list[str]:

@@ -67,7 +67,7 @@ class Report:
     def to_markdown(self) -> str:
         """Return the section for the results page."""
         parts = [
-            f"## {self.name}",
+            f"## {self.name}" + (f", {lines}" if (lines := self.settings.get("lines")) else ""),
             f"`{self.command}`",
             f"Settings: {join(self.settings)}.",
         ]
@@ -114,9 +114,10 @@ def markdown_table(table: Table) -> str:
 
 
 def update_results(report: Report, path: Path = RESULTS) -> None:
-    """Replace the section of this benchmark in the results page, or add it."""
+    """Replace the section of this benchmark, and of the lines chosen, in the page, or add it."""
     page = path.read_text() if path.exists() else TITLE
-    begin, end = f"<!-- {report.name} -->\n", f"<!-- /{report.name} -->\n"
+    name = " ".join([report.name, *filter(None, [report.settings.get("lines")])])
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
     section = begin + report.to_markdown() + end
     found = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     if found.search(page):
