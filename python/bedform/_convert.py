@@ -173,9 +173,12 @@ def convert(
     if target.is_symlink() or target.exists():
         raise FileExistsError(f"target {str(target)!r} exists: choose another name or remove it")
     _check_apart(source, target)
-    with bf.open(source) as opened:
+    # A quarter is for decoded chunks of the source that the next region needs again.
+    limit = _size(memory)
+    cache = min(limit // 4, 64 << 20)
+    with bf.open(source, cache=cache) as opened:
         plan = plan_conversion(
-            opened, source, target, layout, reads, profile, _size(memory), exclude
+            opened, source, target, layout, reads, profile, limit - cache, exclude
         )
         if dry_run:
             return plan
@@ -287,8 +290,8 @@ def _plan_array(
     least = memory_needed(shape, unit, source_chunks, itemsize)
     if least > memory:
         raise ValueError(
-            f"array {name!r} cannot be converted within {format_bytes(memory)}: its blocks need "
-            f"at least {_whole_mebibytes(least)} (--memory)"
+            f"array {name!r} does not fit the memory: its blocks need at least "
+            f"{_whole_mebibytes(least * 4 // 3)} (--memory)"
         )
     return ArrayPlan(
         name=name,
@@ -305,7 +308,7 @@ def _plan_array(
 
 def _whole_mebibytes(count: int) -> str:
     # Rounded up: what the message names has to be enough.
-    return f"{-(-count // (1 << 20))} MiB"
+    return f"{count // (1 << 20) + 1} MiB"
 
 
 def memory_needed(
@@ -585,7 +588,7 @@ def _region_bytes(array: ArrayPlan, region: tuple[slice, ...]) -> int:
 def _compare_all(opened: Any, plan: Conversion, work: Path, progress: Progress | None) -> None:
     """Read both sides once more; the bytes must be the same, NaN payloads included."""
     compared = 0
-    with bf.open(work / "store") as store:
+    with bf.open(work / "store", cache=0) as store:
         for array in plan.arrays:
             source, target = opened[array.name], store[array.name]
             for region in array.regions():
