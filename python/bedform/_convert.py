@@ -5,7 +5,7 @@ Promises
 - The target appears under its name only when it is complete, durable and, if asked, verified.
 - A conversion that was stopped, by Ctrl-C, a crash or a full disk, goes on where it stopped when
   the same call is made again.
-- Memory is bounded by ``memory`` for the data in flight, whatever the size of the source.
+- Values, encoded shards and kept chunks stay within ``memory``, whatever the size of the source.
 
 How
 ---
@@ -142,7 +142,8 @@ def convert(
         The axes that typical reads span, with weights. Kinds that name a dimension which an array
         does not have are left out for that array.
     memory
-        The limit for data in flight. Where the shards that fit the reads are too large for it,
+        The limit for values, encoded shards and kept chunks; the engine's buffers for requests, of
+        the order of 100 MiB, are not counted. Where the shards that fit the reads are too large for it,
         ``"auto"`` makes smaller ones; what cannot fit is refused, with the least that would do.
     exclude
         Arrays to leave out, by name; such as those whose elements Zarr has no type for.
@@ -241,9 +242,7 @@ def plan_conversion(
     return Conversion(os.fspath(source), str(target), tuple(arrays))
 
 
-def _chosen_names(
-    opened: Any, source: str | os.PathLike[str], exclude: Sequence[str]
-) -> list[str]:
+def _chosen_names(opened: Any, source: str | os.PathLike[str], exclude: Sequence[str]) -> list[str]:
     """The arrays to convert; fails for those that no store can hold."""
     there = sorted(opened.arrays())
     if unknown := sorted(set(exclude) - set(there)):

@@ -30,7 +30,7 @@ def convert(
         typer.Option(help="Dimensions that a read spans, and its weight: lat,lon=0.7. Repeat it."),
     ] = None,
     memory: Annotated[
-        str, typer.Option(help="Limit for data in flight; small ones make smaller shards.")
+        str, typer.Option(help="Limit for blocks in flight; small ones make smaller shards.")
     ] = "512MiB",
     exclude: Annotated[
         list[str] | None, typer.Option(help="An array to leave out. Repeat it.")

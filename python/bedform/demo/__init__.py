@@ -139,9 +139,8 @@ def _named(own: Path, ending: str) -> Path:
 def _where(own: Path, store: Path, field: Field, input_file: Path | None) -> str:
     """Say what is kept and how to be rid of it."""
     size = _bytes_below(store) + (field.stored_bytes if input_file is None else 0)
-    return (
-        f"kept in {own.parent}: {format_bytes(size)}; delete it with: rm -r {shlex.quote(str(own))}.*"
-    )
+    delete = f"rm -r {shlex.quote(str(own))}.*"
+    return f"kept in {own.parent}: {format_bytes(size)}; delete it with: {delete}"
 
 
 def _layout_of(store: Path, variable: str) -> str:
@@ -226,7 +225,8 @@ def render(demonstration: Demonstration) -> Group:
         f"converted in {format_seconds(demonstration.convert_seconds)}"
     )
     how = (
-        f"h5py reads the file, the others the store; median over {ROUNDS} places, every answer equal"
+        "h5py reads the file, the others the store; "
+        f"median over {ROUNDS} places, every answer equal"
     )
     layout = f"layout: {demonstration.layout}"
     picture = f"picture: {demonstration.picture}"

@@ -110,9 +110,7 @@ def measure(
                 done += 1
                 progress(done, total)
     results = tuple(
-        Result(
-            kind, *shown[kind], {r: statistics.median(taken[kind, r]) for r in readers}, rounds
-        )
+        Result(kind, *shown[kind], {r: statistics.median(taken[kind, r]) for r in readers}, rounds)
         for kind in shown
     )
     return tuple(readers), results, cold, notes
