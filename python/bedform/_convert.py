@@ -143,8 +143,9 @@ def convert(
         does not have are left out for that array.
     memory
         The limit for values, encoded shards and kept chunks; the engine's buffers for requests, of
-        the order of 100 MiB, are not counted. Where the shards that fit the reads are too large for it,
-        ``"auto"`` makes smaller ones; what cannot fit is refused, with the least that would do.
+        the order of 100 MiB, are not counted. Where the shards that fit the reads are too
+        large for it, ``"auto"`` makes smaller ones; what cannot fit is refused,
+        with the least that would do.
     exclude
         Arrays to leave out, by name; such as those whose elements Zarr has no type for.
     verify
