@@ -340,8 +340,16 @@ class Array(BasicReads):
 
     def _elements(self, data: AnyArray) -> Any:
         if self._text:
-            return [text if isinstance(text, str) else str(text) for text in data.reshape(-1)]
+            return [self._text_of(element) for element in data.reshape(-1)]
         return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+
+    def _text_of(self, element: Any) -> str:
+        # Anything else would be stored as what it prints, which nobody can read back.
+        if isinstance(element, str):
+            return element
+        raise InvalidArgumentError(
+            f"{self.path} holds text, not {type(element).__name__}: convert the values first"
+        )
 
     def append(self, values: Any, axis: int = 0) -> int:
         """Append behind the last element along ``axis``; give where the new elements start.

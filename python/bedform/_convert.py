@@ -5,7 +5,7 @@ Promises
 - The target appears under its name only when it is complete, durable and, if asked, verified.
 - A conversion that was stopped, by Ctrl-C, a crash or a full disk, goes on where it stopped when
   the same call is made again.
-- Memory is bounded by ``memory`` for the data in flight, whatever the size of the source.
+- Values, encoded shards and kept chunks stay within ``memory``, whatever the size of the source.
 
 How
 ---
@@ -31,6 +31,7 @@ import itertools
 import json
 import math
 import os
+import shlex
 import shutil
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -42,6 +43,7 @@ import numpy as np
 import bedform as bf
 
 from ._advise import profile_at
+from ._layout import default_shards
 from ._publish import no_directory
 from ._text import format_bytes, parse_bytes
 
@@ -50,9 +52,11 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 # Under this size an array is a coordinate or a flag: its layout decides nothing.
 SMALL_ARRAY_BYTES = 1 << 20
+# A region is there as values and, shard by shard, encoded.
+BUFFERS = 2
 
 
 class VerificationError(ValueError):
@@ -120,6 +124,7 @@ def convert(
     reads: Mapping[tuple[str, ...], float] | None = None,
     profile: Any = None,
     memory: str | int = "512 MiB",
+    exclude: Sequence[str] = (),
     verify: bool = False,
     restart: bool = False,
     dry_run: bool = False,
@@ -139,7 +144,12 @@ def convert(
         The axes that typical reads span, with weights. Kinds that name a dimension which an array
         does not have are left out for that array.
     memory
-        The limit for data in flight.
+        The limit for values, encoded shards and kept chunks; what the process takes beside
+        those, of the order of 100 MiB, is not counted. Where the shards that fit the reads are too
+        large for it, ``"auto"`` makes smaller ones; what cannot fit is refused,
+        with the least that would do.
+    exclude
+        Arrays to leave out, by name; such as those whose elements Zarr has no type for.
     verify
         Read both sides again and compare every byte before the target appears.
     restart
@@ -158,16 +168,23 @@ def convert(
     VerificationError
         The copy differs from the source.
     ValueError
-        What an earlier run left was of another source or with other options.
+        What an earlier run left was of another source or with other options; the target lies in
+        the source; an array does not fit the memory or has elements that Zarr has no type for.
     OSError
         The source cannot be read or the target not written. What is done is kept.
     """
     target = Path(target)
     if target.is_symlink() or target.exists():
         raise FileExistsError(f"target {str(target)!r} exists: choose another name or remove it")
-    with bf.open(source) as opened:
+    _check_apart(source, target)
+    # A quarter is for decoded chunks of the source that the next region needs again.
+    limit = _size(memory)
+    cache = min(limit // 4, 64 << 20)
+    with bf.open(source, cache=cache) as opened:
         priced = profile_at(target) if profile is None else profile
-        plan = plan_conversion(opened, source, target, layout, reads, priced, _size(memory))
+        plan = plan_conversion(
+            opened, source, target, layout, reads, priced, limit - cache, exclude
+        )
         if dry_run:
             return plan
         with _workspace(target, restart) as work:
@@ -185,6 +202,18 @@ def _size(memory: str | int) -> int:
     return memory if isinstance(memory, int) else parse_bytes(memory)
 
 
+def _check_apart(source: str | os.PathLike[str], target: Path) -> None:
+    """Fail if the target would lie in the source, by whatever names they are given."""
+    if "://" in os.fspath(source):
+        return
+    outer = Path(source).resolve()
+    if target.resolve().is_relative_to(outer):
+        raise ValueError(
+            f"target {str(target)!r} lies in the source {os.fspath(source)!r}, which is never "
+            "changed: choose a place outside it"
+        )
+
+
 # Planning
 
 
@@ -196,23 +225,46 @@ def plan_conversion(
     reads: Mapping[tuple[str, ...], float] | None,
     profile: Any,
     memory: int,
+    exclude: Sequence[str] = (),
 ) -> Conversion:
     """Decide the layouts and regions of every array; reads no values."""
     arrays = []
     matched: set[tuple[str, ...]] = set()
-    for name in sorted(opened.arrays()):
+    names = _chosen_names(opened, source, exclude)
+    for name in names:
         array = opened[name]
         kinds = {axes: w for axes, w in (reads or {}).items() if set(axes) <= set(array.dims)}
         matched |= set(kinds)
         arrays.append(_plan_array(name, array, layout, kinds or None, profile, memory))
     if unmatched := set(reads or {}) - matched:
-        known = sorted({dim for name in opened.arrays() for dim in opened[name].dims})
+        known = sorted({dim for name in names for dim in opened[name].dims})
         raise ValueError(
             f"no array of {os.fspath(source)!r} has the dimensions of the reads "
             f"{', '.join('(' + ', '.join(axes) + ')' for axes in sorted(unmatched))}: "
             f"the dimensions are {', '.join(known) or 'none'}"
         )
     return Conversion(os.fspath(source), str(target), tuple(arrays))
+
+
+def _chosen_names(opened: Any, source: str | os.PathLike[str], exclude: Sequence[str]) -> list[str]:
+    """The arrays to convert; fails for those that no store can hold."""
+    there = sorted(opened.arrays())
+    if unknown := sorted(set(exclude) - set(there)):
+        raise ValueError(
+            f"{os.fspath(source)!r} has no array {unknown[0]!r} to leave out: it has "
+            f"{', '.join(there) or 'none'}"
+        )
+    names = [name for name in there if name not in set(exclude)]
+    reasons = {name: getattr(opened[name], "not_storable", None) for name in names}
+    refused = {name: reason for name, reason in reasons.items() if reason}
+    if refused:
+        listed = "; ".join(f"array {name!r}: {reason}" for name, reason in refused.items())
+        options = " ".join(f"--exclude {shlex.quote(name)}" for name in refused)
+        raise ValueError(
+            f"{os.fspath(source)!r}: Zarr has no type for {listed}: leave out what it cannot hold "
+            f"with exclude= ({options})"
+        )
+    return names
 
 
 def _plan_array(
@@ -232,7 +284,18 @@ def _plan_array(
         chosen = bf.advise(shape, dtype, dims=array.dims, reads=reads, profile=profile)
     chunks = _lengths(chosen.chunks) if chosen is not None else None
     shards = _lengths(chosen.shards) if chosen is not None else None
-    unit = shards or chunks or tuple(max(length, 1) for length in shape)
+    itemsize = 64 if dtype.hasobject else max(dtype.itemsize, 1)
+    if chosen is not None and layout == "auto" and chunks and shards:
+        shards = fit_shards(shape, chunks, shards, source_chunks, itemsize, memory)
+    if shards is None and chunks is not None:
+        shards = default_shards(shape, chunks, itemsize)
+    unit = shards or tuple(max(length, 1) for length in shape)
+    least = memory_needed(shape, unit, source_chunks, itemsize)
+    if least > memory:
+        raise ValueError(
+            f"array {name!r} does not fit the memory: its blocks need at least "
+            f"{_whole_mebibytes(least * 4 // 3)} (--memory)"
+        )
     return ArrayPlan(
         name=name,
         shape=shape,
@@ -242,8 +305,55 @@ def _plan_array(
         chunks=chunks,
         shards=shards,
         order=str(chosen.order) if chosen is not None and chosen.order else None,
-        region=grow_region(shape, unit, source_chunks, max(dtype.itemsize, 1), memory),
+        region=grow_region(shape, unit, source_chunks, itemsize, memory),
     )
+
+
+def _whole_mebibytes(count: int) -> str:
+    # Rounded up: what the message names has to be enough.
+    return f"{count // (1 << 20) + 1} MiB"
+
+
+def memory_needed(
+    shape: Sequence[int],
+    region: Sequence[int],
+    source_chunks: Sequence[int] | None,
+    itemsize: int,
+) -> int:
+    """The bytes in flight while a region is copied.
+
+    The values, their encoded shard, and for each thread a source chunk, encoded and decoded.
+    """
+    values = math.prod(min(e, n) for e, n in zip(region, shape, strict=True)) * itemsize
+    chunk = math.prod(source_chunks) * itemsize if source_chunks else 0
+    return BUFFERS * values + 2 * chunk * (os.cpu_count() or 1)
+
+
+def fit_shards(
+    shape: Sequence[int],
+    chunks: Sequence[int],
+    shards: Sequence[int],
+    source_chunks: Sequence[int] | None,
+    itemsize: int,
+    memory: int,
+) -> tuple[int, ...]:
+    """Halve the shards, the axis of most chunks first, until one fits the memory.
+
+    The answer is whole chunks, at least one, whatever the memory.
+
+    Examples
+    --------
+    >>> fit_shards((400, 384), (10, 32), (400, 384), None, 4, 256 << 10)
+    (100, 192)
+    """
+    counts = [shard // chunk for shard, chunk in zip(shards, chunks, strict=True)]
+    while max(counts, default=1) > 1:
+        fitted = [count * chunk for count, chunk in zip(counts, chunks, strict=True)]
+        if memory_needed(shape, fitted, source_chunks, itemsize) <= memory:
+            break
+        axis = counts.index(max(counts))
+        counts[axis] = -(-counts[axis] // 2)
+    return tuple(count * chunk for count, chunk in zip(counts, chunks, strict=True))
 
 
 def _lengths(value: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -290,8 +400,8 @@ def grow_region(
             grown = list(region)
             whole = -(-shape[axis] // unit[axis]) * unit[axis]
             grown[axis] = min(region[axis] * 2, whole)
-            elements = math.prod(min(e, n) for e, n in zip(grown, shape, strict=True))
-            if factor > 1 and elements * itemsize <= memory:
+            needed = memory_needed(shape, grown, source_chunks, itemsize)
+            if factor > 1 and needed <= memory:
                 region = grown
                 break
         else:
@@ -481,7 +591,7 @@ def _region_bytes(array: ArrayPlan, region: tuple[slice, ...]) -> int:
 def _compare_all(opened: Any, plan: Conversion, work: Path, progress: Progress | None) -> None:
     """Read both sides once more; the bytes must be the same, NaN payloads included."""
     compared = 0
-    with bf.open(work / "store") as store:
+    with bf.open(work / "store", cache=0) as store:
         for array in plan.arrays:
             source, target = opened[array.name], store[array.name]
             for region in array.regions():

@@ -132,10 +132,22 @@ def _encode_cf(variable: Variable, name: str) -> Variable:
     options: dict[str, Any] = {}
     if "zarr_format" in inspect.signature(encode_zarr_variable).parameters:
         options["zarr_format"] = 3
-    encoded: Variable = encode_zarr_variable(variable, name=name, **options)
-    if encoded.dtype.kind not in "biufcSUTO":
+    try:
+        encoded: Variable = encode_zarr_variable(variable, name=name, **options)
+    except (TypeError, ValueError) as error:
+        if name in str(error):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else InvalidArgumentError
+        message = f"{name}: its {variable.dtype} values cannot be stored in Zarr ({error})"
+        raise kind(f"{message}; leave it out with drop_vars") from error
+    if encoded.dtype.kind not in "biufcSUTO" or _is_extended(encoded.dtype):
         raise UnsupportedError(f"{name}: {encoded.dtype} cannot be stored in Zarr")
     return encoded
+
+
+def _is_extended(dtype: np.dtype[Any]) -> bool:
+    """Whether it is a float with more digits than Zarr has."""
+    return dtype.itemsize > {"f": 8, "c": 16}.get(dtype.kind, dtype.itemsize)
 
 
 def _encode_fill(value: Any, dtype: np.dtype[Any], name: str) -> Any:

@@ -3,7 +3,7 @@
 The library of the format is asked once where the bytes of every variable lie; the answer, a chunk
 map, is kept in the user's cache directory and used again for as long as the file is the same. The
 bytes are fetched and decoded by the engine. What only the library can read goes through it, and
-that is said once per file.
+that is said once per variable.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from bedform._errors import (
     BedformError,
     ConflictError,
     NotFoundError,
+    UnsupportedError,
     engine_call,
 )
 from bedform._foreign import file_kind, read_native
@@ -118,7 +119,7 @@ class ForeignStore:
     ) -> None:
         self._path, self._shown, self._options = path, shown, options
         self._allow_external = allow_external
-        self._warned = False
+        self._warned: set[str] = set()
         self._load()
 
     def _load(self) -> None:
@@ -242,8 +243,8 @@ class ForeignStore:
         return problems
 
     def _warn_native(self, path: str, reason: str) -> None:
-        if not self._warned:
-            self._warned = True
+        if path not in self._warned:
+            self._warned.add(path)
             warnings.warn(
                 f"{self._shown}: {path!r} is read through its native library: {reason}",
                 NativeReadWarning,
@@ -317,6 +318,13 @@ class ForeignArray(BasicReads):
         return self._dtype
 
     @property
+    def not_storable(self) -> str | None:
+        """Why Zarr cannot hold the elements, such as records or references; else ``None``."""
+        if self._described["data_type"] is not None:
+            return None
+        return self._native or f"elements of type {self._described['encoding']['dtype']}"
+
+    @property
     def dims(self) -> tuple[str, ...]:
         """The names of the axes."""
         group = self.path.rpartition("/")[0]
@@ -366,10 +374,11 @@ class ForeignArray(BasicReads):
         storage = next(iter(self._described["storage"]), None)
         if isinstance(self._described["storage"], str):
             storage = self._described["storage"]
+        storable = self.not_storable is None
         return {
             "path": self.path,
             "shape": list(self.shape),
-            "dtype": str(self.dtype),
+            "dtype": str(self.dtype if storable else self._described["encoding"]["dtype"]),
             "dims": list(self.dims),
             "storage": storage,
             "chunks": None if self.chunks is None else list(self.chunks),
@@ -407,20 +416,44 @@ class ForeignArray(BasicReads):
         self, selected: _selection.Selected, out: AnyArray | None, *, scalar: bool
     ) -> Any:
         self._store._warn_native(self.path, str(self._native))
-        try:
-            whole = read_native(
-                self._store._path,
-                self.path,
-                shape=self.shape,
-                allow_external=self._store._allow_external,
-            )
-        except ForeignFileError as error:
-            raise BY_KIND.get(error.kind, BedformError)(str(error)) from None
-        values = _selection.taken(np.asarray(whole), selected)
+        slices = _slices(selected)
+        whole = self._read_native(slices)
+        if slices is not None:
+            # Only what is wanted was read.
+            values = whole.reshape(selected.result)
+        else:
+            values = _selection.taken(whole, selected)
         if out is not None:
             out[...] = values
             return out
         return values[()] if selected.scalar and scalar else values
+
+    def _read_native(self, slices: tuple[slice, ...] | None) -> AnyArray:
+        wanted = self.shape
+        if slices is not None:
+            wanted = tuple(
+                len(range(*part.indices(size)))
+                for part, size in zip(slices, self.shape, strict=True)
+            )
+        try:
+            values = np.asarray(
+                read_native(
+                    self._store._path,
+                    self.path,
+                    ... if slices is None else slices,
+                    shape=self.shape,
+                    allow_external=self._store._allow_external,
+                )
+            )
+        except ForeignFileError as error:
+            raise BY_KIND.get(error.kind, BedformError)(str(error)) from None
+        if values.shape != wanted:
+            # Elements that are arrays themselves: NumPy gives them as more axes.
+            raise UnsupportedError(
+                f"{self._store._shown}: {self.path!r} has {self.not_storable}, which Bedform does "
+                "not read: read it with h5py"
+            )
+        return values
 
     def explain(self, selection: Any = ...) -> Any:
         """The plan of a read: what would be fetched, at what price. Reads nothing."""
@@ -444,6 +477,16 @@ class ForeignArray(BasicReads):
 
     def __repr__(self) -> str:
         return f"<bedform.ForeignArray {self.path!r} {self.shape} {self.dtype}>"
+
+
+def _slices(selected: _selection.Selected) -> tuple[slice, ...] | None:
+    """The selection as slices that go forward; ``None`` where it is none of such."""
+    kind, axes = selected.engine[:2]
+    if kind != "orthogonal" or not all(
+        isinstance(axis, tuple) and axis[1] > 0 and axis[2] > 0 for axis in axes
+    ):
+        return None
+    return tuple(slice(start, start + step * (count - 1) + 1, step) for start, step, count in axes)
 
 
 def _reopen(store: ForeignStore, path: str) -> Any:

@@ -8,6 +8,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 import pytest
 import zarr
@@ -93,7 +94,7 @@ def stop_after(steps: int) -> Any:
 
 def test_stopped_anywhere_it_is_invisible_and_goes_on(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.zarr"
-    arguments: dict[str, Any] = {"memory": "1MiB", "layout": LAYOUT}
+    arguments: dict[str, Any] = {"memory": "16MiB", "layout": LAYOUT}
     for steps in range(1, 5):
         with pytest.raises(StopError):
             convert(source, target, progress=stop_after(steps), **arguments)
@@ -207,3 +208,80 @@ def test_regions_tile_the_array_in_whole_shards_within_the_memory(
     for part in plan.regions():
         covered[part] += 1
     assert (covered == 1).all()
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    """A file with one ordinary array and three that Zarr has no type for."""
+    path = tmp_path / "odd.h5"
+    with h5py.File(path, "w") as file:
+        file["t"] = np.arange(12.0)
+        file["names"] = ["a", "b"]
+        file["records"] = np.zeros(2, [("a", "i4"), ("b", "f8")])
+        file["lists"] = file.create_dataset("lists_", (3,), h5py.vlen_dtype("f8"))
+        file["pointers"] = np.array([file["t"].ref], dtype=h5py.ref_dtype)
+        del file["lists_"]
+    return path
+
+
+ODD = ("lists", "pointers", "records")
+
+
+def test_elements_that_zarr_has_no_type_for_are_refused_by_name(odd: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"'records': elements of type .*--exclude records"):
+        convert(odd, tmp_path / "a.zarr", exclude=ODD[:2])
+    with pytest.raises(ValueError, match="no array 'x' to leave out"):
+        convert(odd, tmp_path / "a.zarr", exclude=["x"])
+    assert list(tmp_path.iterdir()) == [odd]
+
+
+@pytest.mark.filterwarnings("ignore::bedform.NativeReadWarning")
+def test_the_other_arrays_are_converted_without_them(odd: Path, tmp_path: Path) -> None:
+    convert(odd, tmp_path / "a.zarr", exclude=ODD, verify=True)
+    with bedform.open(tmp_path / "a.zarr") as store:
+        assert sorted(store.arrays()) == ["names", "t"]
+        assert store["names"][...].tolist() == ["a", "b"]
+
+
+def test_records_are_read_as_records(odd: Path) -> None:
+    with bedform.open(odd) as opened, pytest.warns(bedform.NativeReadWarning):
+        assert opened["records"][0].tolist() == (0, 0.0)
+
+
+def test_an_array_of_text_takes_nothing_but_text(tmp_path: Path) -> None:
+    array = bedform.create(tmp_path / "s.zarr").create_array("a", (2,), str)
+    with pytest.raises(bedform.InvalidArgumentError, match="a holds text, not tuple"):
+        array[...] = np.zeros(2, [("a", "i4")])
+
+
+def test_a_target_in_the_source_is_refused(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(source)
+    monkeypatch.chdir(source)
+    for target in (source / "sub", tmp_path / "link" / "sub", "sub"):
+        with pytest.raises(ValueError, match="lies in the source"):
+            convert(source, target)
+    assert not (source / "sub").exists()
+
+
+def test_little_memory_makes_smaller_shards_and_too_little_is_refused(
+    source: Path, tmp_path: Path
+) -> None:
+    large = convert(source, tmp_path / "a.zarr", dry_run=True)
+    small = convert(source, tmp_path / "a.zarr", memory="2MiB", dry_run=True)
+    assert math.prod(small.arrays[-1].shards or ()) < math.prod(large.arrays[-1].shards or ())
+    with pytest.raises(ValueError, match="does not fit the memory: its blocks need at least 1 MiB"):
+        convert(source, tmp_path / "a.zarr", memory=0)
+    with pytest.raises(ValueError, match="at least 5 MiB"):
+        convert(source, tmp_path / "a.zarr", memory="1MiB", layout=LAYOUT)
+
+
+def test_a_native_read_is_one_line_on_the_command_line(odd: Path, tmp_path: Path) -> None:
+    options = [word for name in ODD for word in ("--exclude", name)]
+    command = [*command_line(), "convert", str(odd), str(tmp_path / "a.zarr"), *options]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("bedform: ")
+    assert "'names' is read through its native library" in lines[0]

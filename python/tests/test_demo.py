@@ -44,9 +44,9 @@ def test_the_demo_ends_with_a_table_a_picture_and_numbers(
     assert facts["readers"][-1] == "Bedform"
     assert all(seconds > 0 for result in facts["results"] for seconds in result["seconds"].values())
     assert "cold" in facts["cold"]
-    picture = ET.fromstring((tmp_path / "demo.svg").read_text())  # noqa: S314 - our own
-    bars = [item for item in picture.iter() if item.tag.endswith("rect")]
-    assert len(bars) == 1 + len(facts["readers"]) * (1 + len(facts["results"]))
+    picture = ET.fromstring(next(tmp_path.glob("*.svg")).read_text())  # noqa: S314 - our own
+    dots = [item for item in picture.iter() if item.tag.endswith("circle")]
+    assert len(dots) == len(facts["readers"]) * (1 + len(facts["results"]))
     again = bedform_command("demo", "--size", "12MiB", "--dir", str(tmp_path))
     assert "growing" not in again.stderr
     assert "every answer equal" in again.stdout
@@ -120,4 +120,32 @@ def test_a_place_without_room_is_refused_before_anything_is_written(tmp_path: Pa
 
 
 def test_the_examples_in_docstrings_hold() -> None:
+    assert doctest.testmod(demo).failed == 0
     assert doctest.testmod(race).failed == 0
+
+
+def test_the_demo_deletes_only_what_it_made(tmp_path: Path) -> None:
+    path = tmp_path / "mine.nc"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("t", data=np.arange(6000.0).reshape(10, 20, 30))
+    own = tmp_path / "mine.zarr"
+    own.mkdir()
+    (own / "precious").write_text("data")
+    kept = demo.run(input_file=path, directory=tmp_path)
+    assert "chunks" in kept.layout
+    assert any("delete it with" in note for note in kept.notes)
+    demo.run(input_file=path, directory=tmp_path)
+    assert (own / "precious").read_text() == "data"
+    other = tmp_path / "other"
+    demo.run(input_file=path, directory=other, keep=False)
+    assert [file.name for file in other.iterdir()] == ["bedform-demo-mine.svg"]
+    assert path.exists()
+
+
+def test_an_interrupted_field_leaves_nothing(tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        demo.run(size=SMALL, directory=tmp_path, progress=interrupt)
+    assert list(tmp_path.iterdir()) == []

@@ -431,3 +431,12 @@ def test_what_cannot_be_stored_is_refused_before_anything_is(
     with pytest.raises(error, match=message):
         write(dataset, tmp_path / "s.zarr")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_values_that_zarr_has_no_type_for_are_refused_by_name(tmp_path: Path) -> None:
+    lists = np.empty(2, object)
+    lists[:] = [np.arange(2.0), np.arange(3.0)]
+    for values in (lists, np.zeros(2, "longdouble"), np.zeros(2, [("a", "i4")])):
+        with pytest.raises((bf.BedformError, TypeError, ValueError), match="odd"):
+            bf.write_dataset(xr.Dataset({"odd": ("x", values)}), tmp_path / "s.zarr")
+        assert list(tmp_path.iterdir()) == []

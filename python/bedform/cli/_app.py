@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, Annotated
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +22,7 @@ from ._output import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 app = typer.Typer(
     name="bedform",
@@ -65,7 +67,8 @@ def run(arguments: Sequence[str]) -> int:
     # Without a command the help is the answer.
     given = list(arguments) or ["--help"]
     try:
-        outcome = command.main(given, prog_name="bedform", standalone_mode=False)
+        with _warnings_as_lines():
+            outcome = command.main(given, prog_name="bedform", standalone_mode=False)
         sys.stdout.flush()
     except (ReaderGone, BrokenPipeError):
         # The reader has what it wanted. Python would complain once more when it flushes at exit.
@@ -84,6 +87,27 @@ def run(arguments: Sequence[str]) -> int:
     if outcome == EXIT_INTERRUPTED:
         return _interrupted()
     return outcome if isinstance(outcome, int) else EXIT_YES
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Print our own warnings as one line each, once, without the place in the source."""
+    from .. import NativeReadWarning
+
+    said: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if not issubclass(category, NativeReadWarning):
+            others(message, category, *place)
+        elif str(message) not in said:
+            said.add(str(message))
+            _say(f"bedform: {' '.join(str(message).split())}")
+
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+        warnings.simplefilter("always", NativeReadWarning)
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
 def _interrupted() -> int:

@@ -29,7 +29,12 @@ def convert(
         list[str] | None,
         typer.Option(help="Dimensions that a read spans, and its weight: lat,lon=0.7. Repeat it."),
     ] = None,
-    memory: Annotated[str, typer.Option(help="Limit for data in flight.")] = "512MiB",
+    memory: Annotated[
+        str, typer.Option(help="Limit for blocks in flight; small ones make smaller shards.")
+    ] = "512MiB",
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="An array to leave out. Repeat it.")
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare every byte afterwards.")
     ] = False,
@@ -60,6 +65,7 @@ def convert(
                 target,
                 reads=kinds,
                 memory=memory_bytes,
+                exclude=exclude or (),
                 verify=verify,
                 restart=restart,
                 dry_run=dry_run,

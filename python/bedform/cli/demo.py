@@ -28,7 +28,7 @@ def demo(
         Path | None, typer.Option("--dir", help="Where the data and the picture go.")
     ] = None,
     keep: Annotated[
-        bool, typer.Option(help="Keep the data, so that the next demo is quicker.")
+        bool, typer.Option(help="Keep the data for the next demo; else only the picture.")
     ] = True,
     as_json: JsonOption = False,
 ) -> None:

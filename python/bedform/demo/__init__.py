@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import time
 from dataclasses import asdict, dataclass
@@ -25,7 +26,7 @@ from rich.text import Text
 import bedform as bf
 
 from .._text import format_bytes, format_seconds, format_shape
-from .field import Field, build_field, open_input
+from .field import PREFIX, Field, build_field, facts_of, open_input
 from .picture import draw
 from .race import Result, measure, typical_reads
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Demonstration", "render", "run"]
 
 ROUNDS = 3
+# What the demo writes has names of its own, so that it never replaces data of the user.
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Demonstration:
     field: Field
     store: str
     store_bytes: int
+    layout: str
     build_seconds: float
     convert_seconds: float
     readers: tuple[str, ...]
@@ -83,42 +86,68 @@ def run(
         A reader returned something else than the file holds.
     """
     directory = directory or default_directory()
-    directory.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
+    was_there: set[Path] = set()
     if input_file is not None:
         field = open_input(input_file, variable)
+        directory.mkdir(parents=True, exist_ok=True)
     else:
+        directory.mkdir(parents=True, exist_ok=True)
         _check_room(directory, size)
+        was_there = set(directory.iterdir())
         field = build_field(directory, size, say, progress)
     build_seconds = time.monotonic() - started
     say(
         f"input: {field.path}, {field.variable} {format_shape(field.shape)}, "
         f"{format_bytes(field.byte_count)}"
     )
-    store = directory / f"{Path(field.path).stem}.zarr"
+    own = directory / (PREFIX + Path(field.path).stem.removeprefix(PREFIX))
+    store = _named(own, ".zarr")
     convert_seconds = _convert(field, store, progress)
     say(f"converted to {store} in {format_seconds(convert_seconds)}; now reading")
     readers, results, cold, notes = measure(field, store, ROUNDS, progress)
-    picture = directory / "demo.svg"
+    picture = _named(own, ".svg")
     picture.write_text(draw(field, readers, results, cold))
     demonstration = Demonstration(
         field=field,
         store=str(store),
         store_bytes=_bytes_below(store),
+        layout=_layout_of(store, field.variable),
         build_seconds=build_seconds,
         convert_seconds=convert_seconds,
         readers=readers,
         results=results,
         cold=cold,
         picture=str(picture),
-        notes=notes,
+        notes=(*notes, _where(own, store, field, input_file)) if keep else notes,
     )
-    if not keep:
-        shutil.rmtree(store)
-        if input_file is None:
-            Path(field.path).unlink()
-    (directory / "demo.json").write_text(json.dumps(demonstration.to_dict(), indent=2))
+    if keep:
+        _named(own, ".json").write_text(json.dumps(demonstration.to_dict(), indent=2))
+        return demonstration
+    shutil.rmtree(store)
+    if input_file is None:
+        for path in (Path(field.path), facts_of(Path(field.path))):
+            if path not in was_there:
+                path.unlink()
     return demonstration
+
+
+def _named(own: Path, ending: str) -> Path:
+    return own.with_name(own.name + ending)
+
+
+def _where(own: Path, store: Path, field: Field, input_file: Path | None) -> str:
+    """Say what is kept and how to be rid of it."""
+    size = _bytes_below(store) + (field.stored_bytes if input_file is None else 0)
+    delete = f"rm -r {shlex.quote(str(own))}.*"
+    return f"kept in {own.parent}: {format_bytes(size)}; delete it with: {delete}"
+
+
+def _layout_of(store: Path, variable: str) -> str:
+    with bf.open(store) as opened:
+        array = opened[variable]
+        shards = "none" if array.shards is None else format_shape(array.shards)
+        return f"chunks {format_shape(array.chunks)}, shards {shards}, order {array.order or '-'}"
 
 
 def default_directory() -> Path:
@@ -141,12 +170,15 @@ def _convert(field: Field, store: Path, progress: Callable[[int, int], None]) ->
     """Convert anew each time: it is the main job."""
     from .._convert import convert
 
+    # The name says that it is of a demo, so it is no store of anybody else's.
+    if store.is_symlink():
+        raise FileExistsError(f"{str(store)!r} is a link: remove it, or choose another --dir")
     if store.exists():
         shutil.rmtree(store)
     started = time.monotonic()
     with bf.open(field.path) as opened:
         reads = dict.fromkeys(typical_reads(opened[field.variable].dims), 1.0)
-    convert(field.path, store, reads=reads, progress=progress)
+    convert(field.path, store, reads=reads, restart=True, progress=progress)
     return time.monotonic() - started
 
 
@@ -154,12 +186,25 @@ def _bytes_below(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
+def spell_gain(gain: float) -> str:
+    """How two times compare, in words.
+
+    >>> spell_gain(547.9), spell_gain(0.125), spell_gain(1.32), spell_gain(0.99)
+    ('548 times faster', '8 times slower', '1.3 times faster', 'the same')
+    """
+    ratio = max(gain, 1 / gain)
+    if ratio < 1.05:
+        return "the same"
+    shown = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}".removesuffix(".0")
+    return f"{shown} times {'faster' if gain > 1 else 'slower'}"
+
+
 def render(demonstration: Demonstration) -> Group:
     """Draw the one table."""
     field = demonstration.field
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("read")
-    table.add_column("selection")
+    table.add_column("places")
     table.add_column("answer", justify="right")
     for reader in demonstration.readers:
         table.add_column(reader, justify="right")
@@ -169,17 +214,21 @@ def render(demonstration: Demonstration) -> Group:
         gain = result.seconds[demonstration.readers[0]] / times[-1]
         table.add_row(
             result.name,
-            Text(result.selection),
+            Text(f"{result.places}, such as {result.selection}"),
             format_bytes(result.answer_bytes),
             *(format_seconds(seconds) for seconds in times),
-            f"{gain:.1f} times",
+            spell_gain(gain),
         )
     sizes = (
         f"file {format_bytes(field.stored_bytes)}, "
         f"store {format_bytes(demonstration.store_bytes)}, "
         f"converted in {format_seconds(demonstration.convert_seconds)}"
     )
-    how = f"h5py reads the file, the others the store; median of {ROUNDS} reads, every answer equal"
+    how = (
+        "h5py reads the file, the others the store; "
+        f"median over {ROUNDS} places, every answer equal"
+    )
+    layout = f"layout: {demonstration.layout}"
     picture = f"picture: {demonstration.picture}"
-    lines = [field.origin, sizes, how, demonstration.cold, *demonstration.notes, picture]
+    lines = [layout, field.origin, sizes, how, demonstration.cold, *demonstration.notes, picture]
     return Group(table, Text(""), *(Text(line) for line in lines))

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MONTHS = ("20150101-20150201", "20150201-20150301", "20150301-20150401")
 VARIABLE = "tos"
+# Of every name that the demo writes.
+PREFIX = "bedform-demo-"
 HOURS_PER_MONTH = 30 * 24  # the run has a calendar of 360 days
 LIKENESS = 0.10
 FORMAT = 1
@@ -95,8 +97,8 @@ def build_field(
     """Return the grown field, from an earlier demo if it is there."""
     source = _Source()
     steps = max(8, round(size / source.maps[0].nbytes))
-    path = directory / f"nemo-sst-{steps}-hours.nc"
-    facts_path = path.with_suffix(".json")
+    path = directory / f"{PREFIX}nemo-sst-{steps}-hours.nc"
+    facts_path = facts_of(path)
     if path.exists() and facts_path.exists():
         facts = json.loads(facts_path.read_text())
         if facts.get("format") == FORMAT and facts.get("bytes") == path.stat().st_size:
@@ -104,7 +106,12 @@ def build_field(
     say(f"growing {steps} hourly maps from three months of {source.title}; kept for the next time")
     partial = path.with_suffix(".partial")
     amplitude = source.noise_amplitude()
-    stored = _write(source, partial, steps, amplitude, progress)
+    try:
+        stored = _write(source, partial, steps, amplitude, progress)
+    except BaseException:
+        # Nothing can go on with it.
+        partial.unlink(missing_ok=True)
+        raise
     ratio = steps * source.maps[0].nbytes / stored
     if abs(ratio / source.ratio - 1) > LIKENESS:
         raise ValueError(
@@ -124,6 +131,11 @@ def build_field(
     facts = {"format": FORMAT, "bytes": field.stored_bytes, "field": asdict(field)}
     facts_path.write_text(json.dumps(facts))
     return field
+
+
+def facts_of(path: Path) -> Path:
+    """Where it is kept what the field at ``path`` is."""
+    return path.with_suffix(".field.json")
 
 
 class _Source:

@@ -1,4 +1,4 @@
-"""The picture of the demo: bars on a logarithmic axis, as SVG text, so that nothing is needed."""
+"""The picture of the demo: dots on a logarithmic axis, as SVG text, so that nothing is needed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLOURS = ("#9aa0a6", "#d9a441", "#1f77b4")
 
 
 def draw(field: Field, readers: Sequence[str], results: Sequence[Result], cold: str) -> str:
-    """Draw one group of bars per kind of read, one bar per reader; shorter is better."""
+    """Draw one group of dots per kind of read, one dot per reader; further left is better."""
     times = [seconds for result in results for seconds in result.seconds.values()]
     low = 10 ** math.floor(math.log10(max(min(times), 1e-6)))
     high = 10 ** math.ceil(math.log10(max(*times, low * 10)))
@@ -35,7 +35,7 @@ def draw(field: Field, readers: Sequence[str], results: Sequence[Result], cold: 
         share = math.log10(max(seconds, low) / low) / math.log10(high / low)
         return LEFT + share * (WIDTH - LEFT - RIGHT)
 
-    height = bottom + 62
+    height = bottom + 78
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" {FONT}>',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
@@ -43,14 +43,14 @@ def draw(field: Field, readers: Sequence[str], results: Sequence[Result], cold: 
             16,
             26,
             f"Reading {field.variable}, {format_shape(field.shape)}, "
-            f"{format_bytes(field.byte_count)}: seconds, shorter is better",
+            f"{format_bytes(field.byte_count)}: further left is better",
             size=16,
             weight=600,
         ),
     ]
     at = 16.0
     for reader, colour in zip(readers, colours, strict=True):
-        parts.append(f'<rect x="{at}" y="44" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<circle cx="{at + 6}" cy="50" r="6" fill="{colour}"/>')
         parts.append(_text(at + 18, 55, reader))
         at += 40 + 7.2 * len(reader)
     for power in range(round(math.log10(low)), round(math.log10(high)) + 1):
@@ -64,12 +64,13 @@ def draw(field: Field, readers: Sequence[str], results: Sequence[Result], cold: 
         for at_bar, (reader, colour) in enumerate(zip(readers, colours, strict=True)):
             top = y + at_bar * (BAR + GAP)
             end = across(result.seconds[reader])
-            length = max(end - LEFT, 1)
-            parts.append(
-                f'<rect x="{LEFT}" y="{top}" width="{length:.1f}" height="{BAR}" fill="{colour}"/>'
-            )
-            parts.append(_text(LEFT + length + 6, top + 12, format_seconds(result.seconds[reader])))
-    parts.append(_text(16, bottom + 46, f"{cold}; logarithmic axis", size=12, fill="#5f6368"))
+            centre = top + BAR / 2
+            # A dot has no length that could be taken for the time: the axis has no zero.
+            parts.append(f'<circle cx="{end:.1f}" cy="{centre}" r="6" fill="{colour}"/>')
+            parts.append(_text(end + 11, top + 12, format_seconds(result.seconds[reader])))
+    axis = "time of one read, logarithmic: each line is ten times the one before"
+    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, bottom + 38, axis, anchor="middle", size=12))
+    parts.append(_text(16, bottom + 62, cold, size=12, fill="#5f6368"))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

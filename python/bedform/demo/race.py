@@ -39,6 +39,8 @@ class Result:
     selection: str
     answer_bytes: int
     seconds: dict[str, float]
+    #: How many places were read; ``selection`` is one of them.
+    places: int = 1
 
 
 def typical_reads(dims: Sequence[str]) -> list[tuple[str, ...]]:
@@ -108,7 +110,7 @@ def measure(
                 done += 1
                 progress(done, total)
     results = tuple(
-        Result(kind, *shown[kind], {r: statistics.median(taken[kind, r]) for r in readers})
+        Result(kind, *shown[kind], {r: statistics.median(taken[kind, r]) for r in readers}, rounds)
         for kind in shown
     )
     return tuple(readers), results, cold, notes
