@@ -90,7 +90,6 @@ pub struct ShardIndex {
     /// caches off pays for all of them, so nothing is made of them that is not asked for.
     bytes: Vec<u8>,
     before: usize,
-    data_end: u64,
 }
 
 impl ShardIndex {
@@ -108,9 +107,7 @@ impl ShardIndex {
             bytes.extend_from_slice(&offset.to_le_bytes());
             bytes.extend_from_slice(&length.to_le_bytes());
         }
-        let mut index = Self { bytes, before: 0, data_end: 0 };
-        index.data_end = index.end().unwrap_or(MISSING);
-        index
+        Self { bytes, before: 0 }
     }
 
     /// Reads an index of an object of `object_bytes` bytes.
@@ -141,15 +138,11 @@ impl ShardIndex {
             }
             bytes.truncate(bytes.len() - 4);
         }
-        let mut index = Self { bytes, before, data_end: 0 };
-        match index.end() {
-            Some(end) if end <= object_bytes => index.data_end = end,
-            _ => {
-                let outside = |&(_, entry): &(usize, (u64, u64))| {
-                    end_of(entry).is_none_or(|end| end > object_bytes)
-                };
-                let (chunk, (offset, length)) =
-                    index.entries().enumerate().find(outside).unwrap_or_default();
+        let index = Self { bytes, before };
+        for (chunk, (offset, length)) in index.entries().enumerate() {
+            // The common case first: a chunk that is there, and inside.
+            let (end, wraps) = offset.overflowing_add(length);
+            if (wraps || end > object_bytes) && !is_missing((offset, length)) {
                 return Err(ShardError::Entry { chunk, offset, length, size: object_bytes });
             }
         }
@@ -167,18 +160,6 @@ impl ShardIndex {
 
     fn entries(&self) -> impl Iterator<Item = (u64, u64)> {
         self.pairs().iter().map(entry_of)
-    }
-
-    /// The first byte behind all entries; nothing if one of them has no such byte. In one run
-    /// without a branch.
-    fn end(&self) -> Option<u64> {
-        let (mut last, mut none) = (0, false);
-        for entry in self.entries() {
-            let end = end_of(entry);
-            none |= end.is_none();
-            last = last.max(end.unwrap_or(0));
-        }
-        (!none).then_some(last)
     }
 
     /// The bytes of the index.
@@ -213,7 +194,8 @@ impl ShardIndex {
 
     /// The first byte behind the last chunk.
     pub fn data_end(&self) -> u64 {
-        self.data_end
+        let end = |(offset, length)| u64::saturating_add(offset, length);
+        self.entries().filter(|entry| !is_missing(*entry)).map(end).max().unwrap_or(0)
     }
 }
 
@@ -224,9 +206,8 @@ fn entry_of(pair: &[u8; 16]) -> (u64, u64) {
     (pair as u64, (pair >> 64) as u64)
 }
 
-/// The first byte behind a chunk, 0 for one that is not there; nothing if there is no such byte.
-fn end_of((offset, length): (u64, u64)) -> Option<u64> {
-    if offset == MISSING && length == MISSING { Some(0) } else { offset.checked_add(length) }
+fn is_missing(entry: (u64, u64)) -> bool {
+    entry == (MISSING, MISSING)
 }
 
 /// Whose shard an object is, and what it contains.

@@ -126,22 +126,30 @@ impl ZarrSource<'_> {
         let index = ShardIndex::decode_behind(tail, split, shard.index_checked, size);
         let index = index.map_err(damaged)?;
         if let Some(identity) = stamped {
-            let end = index.data_end();
             let index_start = size - index_bytes;
-            // A foreign writer leaves no room before the index; any other gap is damage.
-            if end != index_start {
-                if end + stamp_bytes != index_start {
-                    return Err(Error::corrupt(
-                        self.object_name_of(coordinates),
-                        format!("{} bytes before the index belong to nothing", index_start - end),
-                    ));
+            match Stamp::decode(index.before()) {
+                Ok(stamp) => {
+                    stamp.check(identity, coordinates).map_err(damaged)?;
+                    let end = stamp.data_bytes.saturating_add(stamp_bytes);
+                    self.check_gap(coordinates, index_start.saturating_sub(end))?;
                 }
-                Stamp::decode(index.before())
-                    .and_then(|stamp| stamp.check(identity, coordinates))
-                    .map_err(damaged)?;
+                // A foreign writer leaves no room before the index.
+                Err(error) => match index_start.saturating_sub(index.data_end()) {
+                    0 => {}
+                    gap if gap == stamp_bytes => return Err(damaged(error)),
+                    gap => self.check_gap(coordinates, gap)?,
+                },
             }
         }
         Ok((index, tail_bytes))
+    }
+
+    fn check_gap(&self, coordinates: &[u64], bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let reason = format!("{bytes} bytes before the index belong to nothing");
+        Err(Error::corrupt(self.object_name_of(coordinates), reason))
     }
 }
 
