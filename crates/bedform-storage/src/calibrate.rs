@@ -19,11 +19,17 @@ use rustix::fs::{Advice, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::{Coldness, GapCheck, Profile, ProfileError, StorageError, StorageErrorKind};
+use crate::{
+    Coldness, GapCheck, LargeMemory, Profile, ProfileError, StorageError, StorageErrorKind,
+};
 
 const PAGE_BYTES: usize = 4096;
 const PAGE: u64 = PAGE_BYTES as u64;
-const BLOCK: u64 = 1 << 20;
+/// A large request, as the engine makes it.
+const BLOCK: u64 = 2 << 20;
+/// A small request: a small chunk, which starts anywhere in a page. Single pages would flatter
+/// devices whose time grows with the pages of a request.
+const SMALL: u64 = 16 << 10;
 const WRITE_BYTES: usize = 8 << 20;
 /// Less than this says nothing about a device.
 const BYTES_MIN: u64 = 8 << 20;
@@ -104,19 +110,23 @@ pub fn calibrate(
 
     report("reading with one stream", 0.45);
     let blocks = sample.shuffled(BLOCK);
-    let one = sample.measure(1, &blocks, budget * STREAM_SHARE)?;
+    let one = sample.measure_streams(1, &blocks, budget * STREAM_SHARE)?;
     report("reading with many streams", 0.55);
-    let many = sample.measure(STREAMS, &blocks, budget * STREAM_SHARE)?;
-    report("asking for one page at a time", 0.65);
-    let pages = sample.shuffled(PAGE);
-    let single = sample.measure(1, &pages, budget * LATENCY_SHARE)?;
-    report("asking for many pages at once", 0.7);
-    let (in_flight, crowd) = sample.saturate(&pages, budget * IN_FLIGHT_SHARE)?;
+    let many = sample.measure_streams(STREAMS, &blocks, budget * STREAM_SHARE)?;
+    report("asking for one small chunk at a time", 0.65);
+    let chunks = sample.shuffled(SMALL);
+    let single = sample.measure(1, &chunks, budget * LATENCY_SHARE)?;
+    report("asking for many small chunks at once", 0.7);
+    let (in_flight, crowd) = sample.saturate(&chunks, budget * IN_FLIGHT_SHARE)?;
 
     report("comparing merged and separate requests", 0.9);
-    let request_seconds_many = crowd.seconds_per_request().min(single.median_seconds);
     // One stream can be the faster one where many disturb each other; the engine may use either.
     let read_many = many.bytes_per_second().max(one.bytes_per_second());
+    // What a request costs beside the time for its bytes, which is at most half of it.
+    let beside = |seconds: f64, rate: f64| (seconds - SMALL as f64 / rate).max(seconds / 2.0);
+    let request_seconds_one = beside(single.median_seconds, one.bytes_per_second());
+    let request_seconds_many =
+        beside(crowd.seconds_per_request(), read_many).min(request_seconds_one);
     let derived = round_to_page(read_many * request_seconds_many);
     let (merge_gap_bytes, merge_gap_check) =
         sample.check_gap(derived, in_flight, budget * GAP_SHARE)?;
@@ -132,7 +142,7 @@ pub fn calibrate(
         read_bytes_per_second_one: one.bytes_per_second(),
         read_bytes_per_second_many: read_many,
         write_bytes_per_second: write_rate,
-        request_seconds_one: single.median_seconds,
+        request_seconds_one,
         request_seconds_many,
         requests_in_flight: u32::try_from(in_flight).unwrap_or(1),
         request_cpu_seconds: crowd.cpu_seconds_per_request(),
@@ -315,6 +325,20 @@ impl<'a> Sample<'a> {
         pieces
     }
 
+    /// As [`Sample::measure`], for large extents: the better of reads through the page cache and past
+    /// it, since the engine reads these as local storage does.
+    fn measure_streams(
+        &self,
+        in_flight: usize,
+        pieces: &[Piece],
+        seconds_max: f64,
+    ) -> Result<Measured, StorageError> {
+        let through = self.measure(in_flight, pieces, seconds_max / 2.0)?;
+        let Some(direct) = &self.direct else { return Ok(through) };
+        let past = self.measure_from(direct, in_flight, pieces, seconds_max / 2.0)?;
+        Ok(if past.bytes_per_second() > through.bytes_per_second() { past } else { through })
+    }
+
     /// Reads `pieces` with `in_flight` readers until all are read or the time is up.
     fn measure(
         &self,
@@ -322,16 +346,26 @@ impl<'a> Sample<'a> {
         pieces: &[Piece],
         seconds_max: f64,
     ) -> Result<Measured, StorageError> {
-        self.forget();
         let file = self.direct.as_ref().filter(|_| self.past_cache).unwrap_or(&self.buffered);
+        self.measure_from(file, in_flight, pieces, seconds_max)
+    }
+
+    fn measure_from(
+        &self,
+        file: &File,
+        in_flight: usize,
+        pieces: &[Piece],
+        seconds_max: f64,
+    ) -> Result<Measured, StorageError> {
+        self.forget();
         let largest = pieces.iter().map(|piece| piece.bytes).max().unwrap_or(PAGE);
         let limit = Duration::from_secs_f64(seconds_max);
         let (next, start) = (AtomicUsize::new(0), Barrier::new(in_flight));
         let total = Mutex::new((Measured::default(), Vec::new()));
         let read_some = || -> io::Result<()> {
-            let mut memory = vec![0; usize::try_from(largest + PAGE).map_err(io::Error::other)?];
-            let aligned = memory.as_ptr().align_offset(PAGE_BYTES);
-            let buffer = &mut memory[aligned..];
+            // Large pages, and touched before the clock starts.
+            let mut buffer = LargeMemory::new(usize::try_from(largest).map_err(io::Error::other)?)?;
+            buffer.fill(1);
             let mut mine = Measured::default();
             let mut times = Vec::new();
             start.wait();
