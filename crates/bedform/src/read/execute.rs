@@ -68,7 +68,7 @@ impl Default for Tuning {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             threads: cores,
-            threads_waiting: 16.max(cores),
+            threads_waiting: 32.max(cores),
             gap_bytes: 16 << 10,
             buffer_bytes: 44 << 20,
             profile: Profile::default_local(),
@@ -169,6 +169,8 @@ struct Run<'a> {
     stopped: AtomicBool,
     waiting: AtomicBool,
     threads: AtomicUsize,
+    /// Bytes of the largest unit so far; 0 before the first.
+    largest_unit: AtomicU64,
     objects: AtomicU64,
     requests: AtomicU64,
     bytes: AtomicU64,
@@ -217,6 +219,7 @@ impl<'a> Run<'a> {
             stopped: AtomicBool::new(false),
             waiting: AtomicBool::new(false),
             threads: AtomicUsize::new(1),
+            largest_unit: AtomicU64::new(0),
             objects: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -271,8 +274,14 @@ impl<'a> Run<'a> {
             1 => chunk,
             _ => chunk.saturating_mul(2),
         };
-        let fetched = if self.codec.is_raw() { UNIT_BYTES_MAX } else { UNIT_BYTES_MAX.max(chunk) };
-        let each = scratch.saturating_add(fetched).saturating_add(ReadBlock::BYTES as u64);
+        let fetched = match self.largest_unit.load(Ordering::Relaxed) {
+            0 if self.codec.is_raw() => UNIT_BYTES_MAX,
+            0 => UNIT_BYTES_MAX.max(chunk),
+            largest => largest,
+        };
+        // Only large requests have a use for a block.
+        let block = if fetched < SMALL_UNIT_BYTES { 0 } else { ReadBlock::BYTES as u64 };
+        let each = scratch.saturating_add(fetched).saturating_add(block);
         let fit = usize::try_from(self.tuning.buffer_bytes / each.max(1)).unwrap_or(usize::MAX);
         fit.clamp(1, self.tuning.threads_waiting.max(self.tuning.threads))
     }
@@ -295,7 +304,7 @@ impl<'a> Run<'a> {
             if caller && interrupted() {
                 self.fail(Error::new(ErrorKind::Interrupted, "the read was stopped"));
             }
-            let outcome = match self.next() {
+            let outcome = match self.next(caller) {
                 Work::Done => return,
                 Work::Cell(cell) => self.plan_cell(cell, helpers),
                 Work::Unit(object, cell, unit) => {
@@ -308,10 +317,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn next(&self) -> Work {
+    fn next(&self, caller: bool) -> Work {
         let mut queue = self.lock();
         loop {
             if self.stopped.load(Ordering::Relaxed) {
+                return Work::Done;
+            }
+            // Units have turned out larger than they were when this thread was started.
+            if !caller && self.threads.load(Ordering::Relaxed) > self.thread_limit() {
                 return Work::Done;
             }
             if let Some((object, cell, unit)) = queue.units.pop_front() {
@@ -377,6 +390,8 @@ impl<'a> Run<'a> {
         }
         let units = units(self.plan, cell, tasks, &places, self.codec, self.tuning.gap_bytes)
             .map_err(|error| error.at(self.source.object_name(&coordinates)))?;
+        let largest = units.iter().map(Unit::bytes).max().unwrap_or(0);
+        self.largest_unit.fetch_max(largest, Ordering::Relaxed);
         self.lock().units.extend(units.into_iter().map(|unit| (object.clone(), cell, unit)));
         drop(planned);
         if self.waiting.load(Ordering::Relaxed) {
@@ -620,6 +635,9 @@ impl<'a> Run<'a> {
         })
     }
 }
+
+/// Units below this are never read past the page cache.
+const SMALL_UNIT_BYTES: u64 = 128 << 10;
 
 /// Pieces in which large chunks are read and checked: several fit a core's own cache.
 const PIECE_BYTES: usize = 256 << 10;
