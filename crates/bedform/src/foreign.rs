@@ -19,10 +19,11 @@ use crate::array::explain::explain_plan;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::ReadStatistics;
-use crate::read::execute::{Reading, Tuning, execute};
+use crate::read::execute::{Reading, execute};
 use crate::read::locate::{ChunkPlaces, ChunkSource, OpenObject, Places};
 use crate::read::plan::Plan;
 use crate::read::scatter::Target;
+use crate::read::tuning::Tuning;
 
 pub use bedform_format::chunk_map::SourceVersion;
 

@@ -10,10 +10,10 @@ use super::Array;
 use super::source::ZarrSource;
 use crate::codec::ChunkCodec;
 use crate::error::Result;
-use crate::read::execute::Tuning;
 use crate::read::fetch::units;
 use crate::read::locate::ChunkSource;
 use crate::read::plan::Plan;
+use crate::read::tuning::Tuning;
 
 impl Array {
     /// The plan of a read of `selection`, without reading chunks: which objects, how many requests

@@ -16,65 +16,17 @@ use std::thread::{Builder, Scope};
 
 use bedform_format::BytesCodec;
 use bedform_format::checksum::Crc32c;
-use bedform_storage::{Object, Profile, ReadBlock};
+use bedform_storage::{Object, ReadBlock};
 
+use super::buffers::{Buffers, Kept, grow};
 use super::fetch::{FetchedChunk, UNIT_BYTES_MAX, Unit, units};
 use super::locate::{ChunkSource, OpenObject};
 use super::plan::{Plan, Task};
 use super::scatter::{Axis, Copy, Target};
-use crate::codec::{ChunkCodec, CodecError, Scratch};
+use super::tuning::Tuning;
+use crate::codec::{ChunkCodec, CodecError};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{ChunkCache, ChunkKey, OpenOptions};
-
-/// How a plan is run.
-#[derive(Debug, Clone)]
-pub(crate) struct Tuning {
-    /// Threads while no request waits for the device.
-    pub(crate) threads: usize,
-    /// Threads once one does.
-    pub(crate) threads_waiting: usize,
-    /// The largest gap between two extents that is read over.
-    pub(crate) gap_bytes: u64,
-    /// Bytes that all buffers of one read may take together.
-    pub(crate) buffer_bytes: u64,
-    /// The storage's parameters, for prices.
-    pub(crate) profile: Profile,
-}
-
-impl Tuning {
-    /// The defaults, with what the options of an open say otherwise.
-    pub(crate) fn with(options: &OpenOptions) -> Self {
-        let mut tuning = Self::default();
-        if let Some(threads) = options.threads {
-            tuning.threads = threads.max(1);
-            tuning.threads_waiting = tuning.threads_waiting.min(threads.max(1) * 8);
-        }
-        if let Some(profile) = &options.profile {
-            tuning.gap_bytes = profile.merge_gap_bytes;
-            tuning.threads_waiting = usize::try_from(profile.requests_in_flight)
-                .unwrap_or(tuning.threads_waiting)
-                .clamp(tuning.threads, 64);
-            tuning.profile = profile.clone();
-        }
-        if let Some(gap) = options.gap_bytes {
-            tuning.gap_bytes = gap;
-        }
-        tuning
-    }
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            threads: cores,
-            threads_waiting: 32.max(cores),
-            gap_bytes: 16 << 10,
-            buffer_bytes: 44 << 20,
-            profile: Profile::default_local(),
-        }
-    }
-}
+use crate::store::{ChunkCache, ChunkKey};
 
 /// What a read did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -641,60 +593,6 @@ const SMALL_UNIT_BYTES: u64 = 128 << 10;
 
 /// Pieces in which large chunks are read and checked: several fit a core's own cache.
 const PIECE_BYTES: usize = 256 << 10;
-
-/// What one thread uses again from unit to unit.
-#[derive(Default)]
-struct Buffers {
-    fetched: Vec<u8>,
-    /// What storage uses to read.
-    block: ReadBlock,
-    piece: Vec<u8>,
-    elements: Vec<u8>,
-    scratch: Scratch,
-}
-
-impl Buffers {
-    fn bytes(&self) -> usize {
-        self.fetched.capacity()
-            + self.block.bytes()
-            + self.piece.capacity()
-            + self.elements.capacity()
-            + self.scratch.bytes()
-    }
-}
-
-/// Makes a buffer at least so long.
-fn grow(buffer: &mut Vec<u8>, length: usize) {
-    if buffer.len() < length {
-        buffer.resize(length, 0);
-    }
-}
-
-/// Buffers of earlier reads, a few: memory that is new costs a small read more than its bytes do.
-static KEPT: Mutex<Vec<Buffers>> = Mutex::new(Vec::new());
-const KEPT_MAX: usize = 4;
-const KEPT_BYTES_MAX: usize = 6 << 20;
-
-/// Buffers that go back to the kept ones when they are no longer used.
-struct Kept(Buffers);
-
-impl Kept {
-    fn take() -> Self {
-        // Never waits: a fork may have copied the lock as held by a thread that is not there.
-        Self(KEPT.try_lock().ok().and_then(|mut kept| kept.pop()).unwrap_or_default())
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if self.0.bytes() <= KEPT_BYTES_MAX
-            && let Ok(mut kept) = KEPT.try_lock()
-            && kept.len() < KEPT_MAX
-        {
-            kept.push(std::mem::take(&mut self.0));
-        }
-    }
-}
 
 /// Counts a thread out, also if it panics.
 struct Leave<'r>(&'r AtomicUsize);

@@ -35,7 +35,7 @@ use serde_json::{Map, Value};
 use crate::array::Array;
 use crate::cache::ByteCache;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::execute::Tuning;
+use crate::read::tuning::Tuning;
 
 pub use create::{ArrayLayout, NewArray};
 pub(crate) use create::{check_key, commit};

@@ -1,0 +1,55 @@
+//! Limits of a read: threads, gaps, memory.
+
+use bedform_storage::Profile;
+
+use crate::store::OpenOptions;
+
+/// How a plan is run.
+#[derive(Debug, Clone)]
+pub(crate) struct Tuning {
+    /// Threads while no request waits for the device.
+    pub(crate) threads: usize,
+    /// Threads once one does.
+    pub(crate) threads_waiting: usize,
+    /// The largest gap between two extents that is read over.
+    pub(crate) gap_bytes: u64,
+    /// Bytes that all buffers of one read may take together.
+    pub(crate) buffer_bytes: u64,
+    /// The storage's parameters, for prices.
+    pub(crate) profile: Profile,
+}
+
+impl Tuning {
+    /// The defaults, with what the options of an open say otherwise.
+    pub(crate) fn with(options: &OpenOptions) -> Self {
+        let mut tuning = Self::default();
+        if let Some(threads) = options.threads {
+            tuning.threads = threads.max(1);
+            tuning.threads_waiting = tuning.threads_waiting.min(threads.max(1) * 8);
+        }
+        if let Some(profile) = &options.profile {
+            tuning.gap_bytes = profile.merge_gap_bytes;
+            tuning.threads_waiting = usize::try_from(profile.requests_in_flight)
+                .unwrap_or(tuning.threads_waiting)
+                .clamp(tuning.threads, 64);
+            tuning.profile = profile.clone();
+        }
+        if let Some(gap) = options.gap_bytes {
+            tuning.gap_bytes = gap;
+        }
+        tuning
+    }
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            threads: cores,
+            threads_waiting: 32.max(cores),
+            gap_bytes: 16 << 10,
+            buffer_bytes: 44 << 20,
+            profile: Profile::default_local(),
+        }
+    }
+}
