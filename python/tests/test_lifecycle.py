@@ -25,6 +25,8 @@ PRELUDE = """
 import gc, os, pickle, signal, sys, threading, time, weakref
 import numpy as np
 import bedform as bf
+# Whoever started the tests in the background has signals of the keyboard ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 path = sys.argv[1]
 expected = np.arange(2_000_000, dtype="int32").reshape(2000, 1000)
 store = bf.open(path, "r+")
