@@ -55,7 +55,7 @@ test-style: $(STAMPS)/build ## Check formatting, lints, types, licences
 	@$(STEP) "cargo clippy" -- $(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	@$(STEP) "cargo doc" -- env RUSTDOCFLAGS="-D warnings" \
 		$(CARGO) doc --release --workspace --no-deps --quiet
-	@$(STEP) "cargo lock of fuzz" -- cargo tree --locked --quiet --manifest-path fuzz/Cargo.toml
+	@$(STEP) "cargo lock of fuzz" -- cargo tree --locked --quiet --depth 0 --manifest-path fuzz/Cargo.toml
 	@$(STEP) "licences" -- $(BIN)/python tools/licences.py
 	@$(STEP) "ruff check" -- $(BIN)/ruff check python tools benchmarks
 	@$(STEP) "ruff format" -- $(BIN)/ruff format --check python tools benchmarks
