@@ -483,7 +483,7 @@ impl<'a> Run<'a> {
             };
             let offset = chunk.extent.offset + at as u64;
             if at > 0 {
-                self.fetch(object, offset, piece, &mut buffers.block, helpers)?;
+                self.fill(object, offset, piece, &mut buffers.block, helpers)?;
             } else if object.read_resident(offset, piece)? < piece.len() {
                 return Ok(false);
             }
@@ -492,7 +492,7 @@ impl<'a> Run<'a> {
         }
         let mut stored = [0; 4];
         let end = chunk.extent.offset + payload as u64;
-        self.fetch(object, end, &mut stored, &mut buffers.block, helpers)?;
+        self.fill(object, end, &mut stored, &mut buffers.block, helpers)?;
         let (expected, found) = (u32::from_le_bytes(stored), checksum.finish());
         if expected != found {
             return Err(damaged(CodecError::Checksum { codec: "crc32c", expected, found }));
@@ -528,27 +528,23 @@ impl<'a> Run<'a> {
         let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
         grow(fetched, length);
         if let [extent] = unit.extents.as_slice() {
-            let at_hand = object.read_resident(extent.offset, &mut fetched[..length])?;
-            if at_hand < length {
-                self.waits(helpers);
-                if let Some(bytes) = object.read_past(extent.offset, length, block)? {
-                    return Ok(bytes);
-                }
-                object.read(extent.offset + at_hand as u64, &mut fetched[at_hand..length])?;
+            let buffer = &mut fetched[..length];
+            if let Some(bytes) = self.fetch(object, extent.offset, buffer, block, helpers)? {
+                return Ok(bytes);
             }
             return Ok(&fetched[..length]);
         }
         let mut start = 0;
         for extent in &unit.extents {
             let end = start + usize::try_from(extent.length).unwrap_or(usize::MAX);
-            self.fetch(object, extent.offset, &mut fetched[start..end], block, helpers)?;
+            self.fill(object, extent.offset, &mut fetched[start..end], block, helpers)?;
             start = end;
         }
         Ok(&fetched[..length])
     }
 
     /// Fills `buffer` with the bytes from `offset` on.
-    fn fetch(
+    fn fill(
         &self,
         object: &dyn Object,
         offset: u64,
@@ -556,17 +552,32 @@ impl<'a> Run<'a> {
         block: &mut ReadBlock,
         helpers: Helpers<'_>,
     ) -> Result<()> {
-        let at_hand = object.read_resident(offset, buffer)?;
-        if at_hand == buffer.len() {
-            return Ok(());
-        }
-        self.waits(helpers);
-        let (offset, rest) = (offset + at_hand as u64, &mut buffer[at_hand..]);
-        match object.read_past(offset, rest.len(), block)? {
-            Some(bytes) => rest.copy_from_slice(bytes),
-            None => object.read(offset, rest)?,
+        if let Some(bytes) = self.fetch(object, offset, buffer, block, helpers)? {
+            buffer.copy_from_slice(bytes);
         }
         Ok(())
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on; or, where the device left them in the block,
+    /// gives them as they are there.
+    fn fetch<'b>(
+        &self,
+        object: &dyn Object,
+        offset: u64,
+        buffer: &mut [u8],
+        block: &'b mut ReadBlock,
+        helpers: Helpers<'_>,
+    ) -> Result<Option<&'b [u8]>> {
+        let at_hand = object.read_resident(offset, buffer)?;
+        if at_hand == buffer.len() {
+            return Ok(None);
+        }
+        self.waits(helpers);
+        if let Some(bytes) = object.read_past(offset, buffer.len(), block)? {
+            return Ok(Some(bytes));
+        }
+        object.read(offset + at_hand as u64, &mut buffer[at_hand..])?;
+        Ok(None)
     }
 
     fn copy(&self, copy: &Copy, source: &[u8]) -> Result<()> {
