@@ -324,9 +324,7 @@ impl ChunkCodec {
         }
         Ok(())
     }
-}
 
-impl ChunkCodec {
     /// As [`ChunkCodec::encode`], for elements that are not needed afterwards: where nothing but a
     /// checksum is behind them they move to `output` without a copy, and its old memory to `decoded`.
     ///
