@@ -162,6 +162,12 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Lets the system fetch a range of bytes while the caller goes on; false if it does not.
+    fn read_ahead(&self, handle: &Self::Handle, offset: u64, length: u64) -> bool {
+        let _ = (handle, offset, length);
+        false
+    }
+
     /// Writes some of `bytes` at `offset`.
     ///
     /// # Errors

@@ -35,6 +35,7 @@ pub struct MemoryStorage {
 struct Shared {
     state: Mutex<State>,
     unlocked: Condvar,
+    cold: bool,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +57,11 @@ impl MemoryStorage {
     /// An empty storage.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty storage of which no byte is ever at hand, as on a device that was not read before.
+    pub fn cold() -> Self {
+        Self { shared: Arc::new(Shared { cold: true, ..Shared::default() }) }
     }
 }
 
@@ -117,24 +123,31 @@ struct MemoryObject {
     content: Arc<Content>,
 }
 
+impl MemoryObject {
+    /// Copies what there is to the front of `buffer` and says how many bytes that were.
+    fn copy_to(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = self.content.bytes.get(start..).unwrap_or(&[]);
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        count
+    }
+}
+
 impl Object for MemoryObject {
     fn version(&self) -> &Version {
         &self.content.version
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        if self.read_resident(offset, buffer)? < buffer.len() {
+        if self.copy_to(offset, buffer) < buffer.len() {
             return Err(StorageError::new(StorageErrorKind::Truncated, "read", &self.path));
         }
         Ok(())
     }
 
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let rest = self.content.bytes.get(start..).unwrap_or(&[]);
-        let count = rest.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&rest[..count]);
-        Ok(count)
+        Ok(if self.shared.cold { 0 } else { self.copy_to(offset, buffer) })
     }
 
     fn is_current(&self) -> Result<bool> {

@@ -7,14 +7,15 @@
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{
-    AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags,
-    ResolveFlags, Statx, StatxFlags,
+    Advice, AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RawMode,
+    RenameFlags, ResolveFlags, Statx, StatxFlags,
 };
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -242,6 +243,13 @@ impl FileSystem for OsFileSystem {
         let start = offset / PAGE_BYTES * PAGE_BYTES;
         let pages = offset.saturating_add(length).saturating_sub(start).div_ceil(PAGE_BYTES);
         Ok(cached_pages(handle, start, pages * PAGE_BYTES)? >= pages)
+    }
+
+    fn read_ahead(&self, handle: &OwnedFd, offset: u64, length: u64) -> bool {
+        // A length of 0 would mean all the rest.
+        NonZeroU64::new(length).is_some_and(|length| {
+            rustix::fs::fadvise(handle, offset, Some(length), Advice::WillNeed).is_ok()
+        })
     }
 
     fn write_at(&self, handle: &OwnedFd, offset: u64, bytes: &[u8]) -> io::Result<usize> {

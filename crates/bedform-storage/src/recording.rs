@@ -21,6 +21,7 @@ pub enum Operation {
     Stat,
     Read,
     ReadResident,
+    ReadAhead,
     IsCurrent,
     Create,
     Append,
@@ -35,11 +36,12 @@ pub enum Operation {
 
 impl Operation {
     /// All operations.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Open,
         Self::Stat,
         Self::Read,
         Self::ReadResident,
+        Self::ReadAhead,
         Self::IsCurrent,
         Self::Create,
         Self::Append,
@@ -57,7 +59,7 @@ impl Operation {
         match self {
             Self::Open => "open",
             Self::Stat | Self::IsCurrent => "stat",
-            Self::Read | Self::ReadResident => "read",
+            Self::Read | Self::ReadResident | Self::ReadAhead => "read",
             Self::Create => "create",
             Self::Append => "write",
             Self::Publish => "publish",
@@ -215,6 +217,13 @@ impl Object for RecordedObject {
         let count = self.inner.read_resident(offset, buffer)?;
         self.event(Operation::ReadResident, offset, count);
         Ok(count)
+    }
+
+    fn read_ahead(&self, offset: u64, length: u64) -> bool {
+        let range = offset..offset.saturating_add(length);
+        let identity = self.inner.version().identity;
+        record(&self.log, Operation::ReadAhead, &self.path, range, false, identity);
+        self.inner.read_ahead(offset, length)
     }
 
     fn is_current(&self) -> Result<bool> {

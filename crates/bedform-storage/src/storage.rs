@@ -189,6 +189,13 @@ pub trait Object: Send + Sync + Debug {
         Ok(None)
     }
 
+    /// Says that these bytes will be read soon, without waiting for them. True if the place fetches
+    /// them meanwhile; false if it can do nothing with such a hint.
+    fn read_ahead(&self, offset: u64, length: u64) -> bool {
+        let _ = (offset, length);
+        false
+    }
+
     /// Fills the front of `buffer` with bytes that are at hand without waiting for the device, and
     /// says how many there were: 0 where nothing is at hand or the place cannot tell.
     ///

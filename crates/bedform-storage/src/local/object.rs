@@ -114,6 +114,10 @@ impl<F: FileSystem> Object for LocalObject<F> {
         }
     }
 
+    fn read_ahead(&self, offset: u64, length: u64) -> bool {
+        self.shared.system.read_ahead(&self.file, offset, length)
+    }
+
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let reads = &self.shared.direct_reads;
         if reads.wants(buffer.len()) {

@@ -11,6 +11,7 @@ use crate::local::Scratch;
 #[test]
 fn memory_keeps_the_contract() {
     check(MemoryStorage::new);
+    check(MemoryStorage::cold);
 }
 
 #[test]

@@ -120,6 +120,8 @@ struct Run<'a> {
     changed: Condvar,
     stopped: AtomicBool,
     waiting: AtomicBool,
+    /// True once the storage fetches announced requests while nobody waits for them.
+    fetched_ahead: AtomicBool,
     threads: AtomicUsize,
     /// Bytes of the largest unit so far; 0 before the first.
     largest_unit: AtomicU64,
@@ -134,6 +136,8 @@ struct Run<'a> {
 struct Queue {
     next_cell: u64,
     units: VecDeque<(Arc<dyn Object>, u64, Unit)>,
+    /// How many of them, from the front, the storage was told of.
+    ahead: usize,
     /// Threads that are opening an object and will add units.
     planning: usize,
     error: Option<Error>,
@@ -170,6 +174,7 @@ impl<'a> Run<'a> {
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
             waiting: AtomicBool::new(false),
+            fetched_ahead: AtomicBool::new(false),
             threads: AtomicUsize::new(1),
             largest_unit: AtomicU64::new(0),
             objects: AtomicU64::new(0),
@@ -235,7 +240,12 @@ impl<'a> Run<'a> {
         let block = if fetched < SMALL_UNIT_BYTES { 0 } else { ReadBlock::BYTES as u64 };
         let each = scratch.saturating_add(fetched).saturating_add(block);
         let fit = usize::try_from(self.tuning.buffer_bytes / each.max(1)).unwrap_or(usize::MAX);
-        fit.clamp(1, self.tuning.threads_waiting.max(self.tuning.threads))
+        let useful = match self.fetched_ahead.load(Ordering::Relaxed) {
+            // Twice the cores: some wait for what was announced late.
+            true if fetched < SMALL_UNIT_BYTES => 2 * self.tuning.threads,
+            _ => self.tuning.threads_waiting,
+        };
+        fit.clamp(1, useful.max(self.tuning.threads))
     }
 
     /// Works until nothing is left.
@@ -280,6 +290,7 @@ impl<'a> Run<'a> {
                 return Work::Done;
             }
             if let Some((object, cell, unit)) = queue.units.pop_front() {
+                queue.ahead = queue.ahead.saturating_sub(1);
                 return Work::Unit(object, cell, unit);
             }
             if queue.next_cell < self.cells {
@@ -347,6 +358,7 @@ impl<'a> Run<'a> {
         self.lock().units.extend(units.into_iter().map(|unit| (object.clone(), cell, unit)));
         drop(planned);
         if self.waiting.load(Ordering::Relaxed) {
+            self.read_ahead();
             helpers();
         }
         Ok(())
@@ -356,7 +368,33 @@ impl<'a> Run<'a> {
     fn waits(&self, helpers: Helpers<'_>) {
         self.waits.fetch_add(1, Ordering::Relaxed);
         self.waiting.store(true, Ordering::Relaxed);
+        self.read_ahead();
         helpers();
+    }
+
+    /// Tells the storage which small requests come next, so that it is busy with many of them while
+    /// no thread has to wait for each.
+    fn read_ahead(&self) {
+        let ahead: Vec<_> = {
+            let mut queue = self.lock();
+            let end = queue.units.len().min(AHEAD_MAX);
+            if queue.ahead > end / 2 {
+                return;
+            }
+            let start = std::mem::replace(&mut queue.ahead, end);
+            let units = queue.units.range(start..end);
+            units
+                .filter(|(_, _, unit)| unit.bytes() < SMALL_UNIT_BYTES)
+                .map(|(object, _, unit)| (object.clone(), unit.extents.clone()))
+                .collect()
+        };
+        for (object, extents) in ahead {
+            for extent in extents {
+                if object.read_ahead(extent.offset, extent.length) {
+                    self.fetched_ahead.store(true, Ordering::Relaxed);
+                }
+            }
+        }
     }
 
     /// Fetches a unit, decodes its chunks and copies them to their places.
@@ -601,6 +639,9 @@ impl<'a> Run<'a> {
 
 /// Units below this are never read past the page cache.
 const SMALL_UNIT_BYTES: u64 = 128 << 10;
+
+/// Units of which the storage is told before they are read.
+const AHEAD_MAX: usize = 256;
 
 /// Pieces in which large chunks are read and checked: several fit a core's own cache.
 const PIECE_BYTES: usize = 256 << 10;

@@ -135,7 +135,15 @@ fn reader(storage: &Recording<MemoryStorage>, gap: u64) -> Array {
 }
 
 fn created(new: &NewArray, writes: &[u64]) -> (Recording<MemoryStorage>, super::model::Model) {
-    let storage = Recording::new(MemoryStorage::new());
+    created_in(MemoryStorage::new(), new, writes)
+}
+
+fn created_in(
+    storage: MemoryStorage,
+    new: &NewArray,
+    writes: &[u64],
+) -> (Recording<MemoryStorage>, super::model::Model) {
+    let storage = Recording::new(storage);
     let attributes = serde_json::Map::new();
     let store =
         Store::create(Arc::new(storage.clone()), &attributes, OpenOptions::default()).unwrap();
@@ -247,6 +255,43 @@ fn no_request_is_larger_than_two_mebibytes_however_much_is_read() {
         let requests = events.iter().filter(is_read).count();
         assert!((9..=11).contains(&requests), "{requests}");
         assert_eq!(storage.bytes_read_again(), []);
+    }
+}
+
+/// Small requests are bound by the device's latency: it must know of many of them at once.
+#[test]
+fn small_requests_are_told_to_the_storage_before_they_are_waited_for_and_large_ones_are_not() {
+    for (chunk, small) in [(16, true), (256, false)] {
+        let mut new = plain(vec![1024, 1024], vec![chunk, chunk], vec![1024, 1024]);
+        new.layout.checksum = true;
+        let (storage, _) = created_in(MemoryStorage::cold(), &new, &[]);
+        let mut options = OpenOptions::default();
+        options.writable = true;
+        let store = Store::open(Arc::new(storage.clone()), options).unwrap();
+        let elements = vec![1; 1024 * 1024 * 4];
+        let array = store.array(&path()).unwrap();
+        let all = Selection::all(&new.shape);
+        array.write(&all, bedform::Elements::Bytes(&elements), &|| false).unwrap();
+        let array = reader(&storage, 0);
+        storage.clear();
+        // One element of every second chunk along both axes: no two requests are one.
+        let places = || (0..1024).step_by(2 * usize::try_from(chunk).unwrap());
+        let element =
+            |row, column| bedform_geometry::Region::new(vec![row, column], vec![1, 1]).unwrap();
+        let union = places().flat_map(|row| places().map(move |column| element(row, column)));
+        read(&array, new.data_type, &Selection::Union(union.collect()));
+        let events = storage.events();
+        let of_chunks = |operation| -> BTreeSet<_> {
+            let done = events.iter().filter(|event| event.operation == operation);
+            let places = done.map(|event| (event.offset, event.bytes));
+            places.filter(|(_, bytes)| *bytes == chunk * chunk * 4 + 4).collect()
+        };
+        let (told, waited) = (of_chunks(Operation::ReadAhead), of_chunks(Operation::Read));
+        assert_eq!(waited.len() as u64, (512 / chunk) * (512 / chunk));
+        assert!(told.is_subset(&waited));
+        // The first few may be waited for before the others are known.
+        let few = if small { waited.len() - 8..waited.len() + 1 } else { 0..1 };
+        assert!(few.contains(&told.len()), "{} of {}", told.len(), waited.len());
     }
 }
 
