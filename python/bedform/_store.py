@@ -115,8 +115,9 @@ def open(  # noqa: A001 - the name users expect
         Whether a foreign file may name other files that are then read, too.
     direct_reads
         Whether large reads of what the page cache does not have may go past it, where the device
-        is faster than the page cache takes bytes in. Without them what was read once stays in the
-        page cache, for this process and others.
+        is faster than the page cache takes bytes in, when they are made for the first time; the
+        second time they go through it. Without them already what was read once stays in the page
+        cache, for this process and others.
 
     Returns
     -------

@@ -58,6 +58,17 @@ pub enum Replace {
     Refuse,
 }
 
+/// How much of a range of bytes is in the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Residency {
+    /// All of it.
+    Whole,
+    /// Some of it, beside what its first and last page have for their other bytes.
+    Part,
+    /// Nothing of its own.
+    Nothing,
+}
+
 /// How to ask for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
@@ -152,12 +163,12 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
         buffer: &mut [u8],
     ) -> io::Result<usize>;
 
-    /// True if all of a range of bytes can be read without a wait. Unlike
+    /// How much of a range of bytes can be read without a wait. Unlike
     /// [`FileSystem::read_resident`], asking brings nothing into the page cache.
     ///
     /// # Errors
     /// Where the system cannot tell.
-    fn is_resident(&self, handle: &Self::Handle, offset: u64, length: u64) -> io::Result<bool> {
+    fn residency(&self, handle: &Self::Handle, offset: u64, length: u64) -> io::Result<Residency> {
         let _ = (handle, offset, length);
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -20,7 +20,7 @@ use rustix::fs::{
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::Version;
-use crate::file_system::{FileKind, FileSystem, Links, Replace, Status, Wait};
+use crate::file_system::{FileKind, FileSystem, Links, Replace, Residency, Status, Wait};
 
 const COMMON: OFlags = OFlags::CLOEXEC.union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::DIRECTORY);
@@ -151,16 +151,17 @@ fn status_of(answer: &Statx) -> Status {
     }
 }
 
-/// How many pages of a range the page cache holds: the system call `cachestat`, of Linux 6.5.
+/// How many of the pages that hold bytes from `start` to `end` the page cache has: the system call
+/// `cachestat`, of Linux 6.5.
 #[allow(unsafe_code)]
-fn cached_pages(handle: &OwnedFd, offset: u64, length: u64) -> io::Result<u64> {
+fn cached_pages(handle: &OwnedFd, start: u64, end: u64) -> io::Result<u64> {
     /// Its number on every architecture.
     const CACHESTAT: libc::c_long = 451;
     if PAGE_BYTES != rustix::param::page_size() as u64 {
         return Err(io::ErrorKind::Unsupported.into());
     }
     // Offset and length; pages that are cached, dirty, being written, evicted, evicted of late.
-    let range = [offset, length];
+    let range = [start, end.saturating_sub(start)];
     let mut counts = [0_u64; 5];
     // SAFETY: the handle is open; the call reads two and writes five numbers of 64 bits, which are
     // there, and keeps neither address. A kernel without it does nothing.
@@ -239,10 +240,20 @@ impl FileSystem for OsFileSystem {
         }
     }
 
-    fn is_resident(&self, handle: &OwnedFd, offset: u64, length: u64) -> io::Result<bool> {
-        let start = offset / PAGE_BYTES * PAGE_BYTES;
-        let pages = offset.saturating_add(length).saturating_sub(start).div_ceil(PAGE_BYTES);
-        Ok(cached_pages(handle, start, pages * PAGE_BYTES)? >= pages)
+    fn residency(&self, handle: &OwnedFd, offset: u64, length: u64) -> io::Result<Residency> {
+        let end = offset.saturating_add(length);
+        let pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
+        let cached = cached_pages(handle, pages.start * PAGE_BYTES, end)?;
+        if cached >= pages.end - pages.start {
+            return Ok(Residency::Whole);
+        }
+        // The first page and the last may be there for what lies before and behind.
+        let inside = offset.div_ceil(PAGE_BYTES)..end / PAGE_BYTES;
+        let known = cached > 2 || inside.is_empty();
+        let some = cached > 0
+            && (known
+                || cached_pages(handle, inside.start * PAGE_BYTES, inside.end * PAGE_BYTES)? > 0);
+        Ok(if some { Residency::Part } else { Residency::Nothing })
     }
 
     fn read_ahead(&self, handle: &OwnedFd, offset: u64, length: u64) -> bool {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use bedform_format::ObjectPath;
 
 use super::{Result, Shared};
-use crate::file_system::{FileKind, FileSystem, Status, uninterrupted};
+use crate::file_system::{FileKind, FileSystem, Residency, Status, uninterrupted};
 use crate::{Object, ReadBlock, StorageError, StorageErrorKind, Version};
 
 /// An opened file. Its handle keeps the bytes, and the file number from being used again.
@@ -59,6 +59,13 @@ impl<F: FileSystem> LocalObject<F> {
         self.direct.get_or_init(open).as_ref()
     }
 
+    /// True if these bytes are read past the page cache: there are enough of them, and nobody has read
+    /// them of late.
+    fn goes_past(&self, offset: u64, length: usize) -> bool {
+        let residency = || self.shared.system.residency(&self.file, offset, length as u64);
+        self.shared.direct_reads.wants(length) && matches!(residency(), Ok(Residency::Nothing))
+    }
+
     fn fail(&self, error: io::Error) -> StorageError {
         StorageError::from_io("read", &self.path, error)
     }
@@ -94,17 +101,21 @@ impl<F: FileSystem> Object for LocalObject<F> {
         length: usize,
         block: &'b mut ReadBlock,
     ) -> Result<Option<&'b [u8]>> {
-        let reads = &self.shared.direct_reads;
-        if !reads.wants(length) {
+        let (reads, system) = (&self.shared.direct_reads, &self.shared.system);
+        if !self.goes_past(offset, length) {
             reads.passed(length);
             return Ok(None);
         }
         let Some(file) = self.direct() else { return Ok(None) };
-        let read = |at, part: &mut [u8]| {
-            uninterrupted(|| self.shared.system.read_at(file, at, &mut *part))
-        };
+        let read = |at, part: &mut [u8]| uninterrupted(|| system.read_at(file, at, &mut *part));
         match reads.read(offset, length, block, read) {
-            Ok(bytes) => Ok(bytes),
+            Ok(bytes) => {
+                if reads.marks(length) {
+                    // In a page in which no neighbour has a share.
+                    system.read_ahead(&self.file, offset + length as u64 / 2, 1);
+                }
+                Ok(bytes)
+            }
             // The system took the flag but not the read.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 reads.give_up();
@@ -115,16 +126,17 @@ impl<F: FileSystem> Object for LocalObject<F> {
     }
 
     fn read_ahead(&self, offset: u64, length: u64) -> bool {
-        self.shared.system.read_ahead(&self.file, offset, length)
+        let past = usize::try_from(length).is_ok_and(|length| self.goes_past(offset, length));
+        !past && self.shared.system.read_ahead(&self.file, offset, length)
     }
 
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let reads = &self.shared.direct_reads;
         if reads.wants(buffer.len()) {
             // Asking for the bytes would bring what is missing into the page cache.
-            match self.shared.system.is_resident(&self.file, offset, buffer.len() as u64) {
-                Ok(true) => {}
-                Ok(false) => return Ok(0),
+            match self.shared.system.residency(&self.file, offset, buffer.len() as u64) {
+                Ok(Residency::Whole) => {}
+                Ok(Residency::Part | Residency::Nothing) => return Ok(0),
                 Err(_) => reads.give_up(),
             }
         }

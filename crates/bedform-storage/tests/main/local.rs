@@ -154,3 +154,40 @@ fn large_objects_of_any_length_come_back_as_written() {
         }
     }
 }
+
+/// Empties the page cache of a file.
+fn forget(file: &std::path::Path) {
+    let file = std::fs::File::open(file).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+#[test]
+fn what_is_read_for_the_second_time_stays_in_the_page_cache() {
+    let scratch = Scratch::new();
+    let bytes: Vec<u8> = (0..8_000_000_u32).map(|i| (i % 251) as u8).collect();
+    put(&LocalStorage::open(&scratch.0, Mode::ReadWrite).unwrap(), "a", &bytes);
+    forget(&scratch.0.join("a"));
+    let (offset, length) = (1_000_001, 2_000_000);
+    let mut block = bedform_storage::ReadBlock::default();
+    // Each time as another process would.
+    let open = || LocalStorage::open(&scratch.0, Mode::ReadOnly).unwrap().open(&path("a")).unwrap();
+    let Some(first) = open().read_past(offset, length, &mut block).unwrap() else {
+        return; // This place has no reads past the page cache.
+    };
+    assert_eq!(first, &bytes[1_000_001..3_000_001]);
+    // The mark comes when the device has answered.
+    let started = std::time::Instant::now();
+    while open().read_past(offset, length, &mut block).unwrap().is_some() {
+        assert!(started.elapsed().as_secs() < 30, "it is never taken for the second time");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let mut second = vec![0; length];
+    open().read(offset, &mut second).unwrap();
+    assert_eq!(second, &bytes[1_000_001..3_000_001]);
+    second.fill(0);
+    assert_eq!(open().read_resident(offset, &mut second).unwrap(), length);
+    assert_eq!(second, &bytes[1_000_001..3_000_001]);
+    // Neighbours, which share a page with it, were not read before.
+    let mut next = |offset| open().read_past(offset, length, &mut block).unwrap().is_some();
+    assert!(next(3_000_001) && next(5_000_001));
+}

@@ -120,8 +120,10 @@ struct Run<'a> {
     changed: Condvar,
     stopped: AtomicBool,
     waiting: AtomicBool,
-    /// True once the storage fetches announced requests while nobody waits for them.
+    /// True once the storage fetches requests while nobody waits for them.
     fetched_ahead: AtomicBool,
+    /// True once there are requests that somebody must wait for.
+    fetched_late: AtomicBool,
     threads: AtomicUsize,
     /// Bytes of the largest unit so far; 0 before the first.
     largest_unit: AtomicU64,
@@ -132,10 +134,13 @@ struct Run<'a> {
     waits: AtomicU64,
 }
 
+/// A unit of the object of a cell.
+type QueuedUnit = (Arc<dyn Object>, u64, Unit);
+
 #[derive(Default)]
 struct Queue {
     next_cell: u64,
-    units: VecDeque<(Arc<dyn Object>, u64, Unit)>,
+    units: VecDeque<QueuedUnit>,
     /// How many of them, from the front, the storage was told of.
     ahead: usize,
     /// Threads that are opening an object and will add units.
@@ -175,6 +180,7 @@ impl<'a> Run<'a> {
             stopped: AtomicBool::new(false),
             waiting: AtomicBool::new(false),
             fetched_ahead: AtomicBool::new(false),
+            fetched_late: AtomicBool::new(false),
             threads: AtomicUsize::new(1),
             largest_unit: AtomicU64::new(0),
             objects: AtomicU64::new(0),
@@ -240,10 +246,11 @@ impl<'a> Run<'a> {
         let block = if fetched < SMALL_UNIT_BYTES { 0 } else { ReadBlock::BYTES as u64 };
         let each = scratch.saturating_add(fetched).saturating_add(block);
         let fit = usize::try_from(self.tuning.buffer_bytes / each.max(1)).unwrap_or(usize::MAX);
-        let useful = match self.fetched_ahead.load(Ordering::Relaxed) {
-            // Twice the cores: some wait for what was announced late.
-            true if fetched < SMALL_UNIT_BYTES => 2 * self.tuning.threads,
-            _ => self.tuning.threads_waiting,
+        let ahead = self.fetched_ahead.load(Ordering::Relaxed);
+        let useful = match ahead && !self.fetched_late.load(Ordering::Relaxed) {
+            // Twice the cores: some wait for what the storage was told of late.
+            true => 2 * self.tuning.threads,
+            false => self.tuning.threads_waiting,
         };
         fit.clamp(1, useful.max(self.tuning.threads))
     }
@@ -372,27 +379,31 @@ impl<'a> Run<'a> {
         helpers();
     }
 
-    /// Tells the storage which small requests come next, so that it is busy with many of them while
-    /// no thread has to wait for each.
+    /// Tells the storage which requests come next, so that it is busy with many of them while no
+    /// thread has to wait for each.
     fn read_ahead(&self) {
         let ahead: Vec<_> = {
             let mut queue = self.lock();
-            let end = queue.units.len().min(AHEAD_MAX);
+            let mut left = AHEAD_BYTES_MAX;
+            let within = |(_, _, unit): &&QueuedUnit| {
+                let fits = left > 0;
+                left = left.saturating_sub(unit.bytes());
+                fits
+            };
+            let end = queue.units.iter().take(AHEAD_MAX).take_while(within).count();
+            // In large steps: each goes through the queue.
             if queue.ahead > end / 2 {
                 return;
             }
             let start = std::mem::replace(&mut queue.ahead, end);
             let units = queue.units.range(start..end);
-            units
-                .filter(|(_, _, unit)| unit.bytes() < SMALL_UNIT_BYTES)
-                .map(|(object, _, unit)| (object.clone(), unit.extents.clone()))
-                .collect()
+            units.map(|(object, _, unit)| (object.clone(), unit.extents.clone())).collect()
         };
         for (object, extents) in ahead {
             for extent in extents {
-                if object.read_ahead(extent.offset, extent.length) {
-                    self.fetched_ahead.store(true, Ordering::Relaxed);
-                }
+                let fetched = object.read_ahead(extent.offset, extent.length);
+                let said = if fetched { &self.fetched_ahead } else { &self.fetched_late };
+                said.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -642,6 +653,7 @@ const SMALL_UNIT_BYTES: u64 = 128 << 10;
 
 /// Units of which the storage is told before they are read.
 const AHEAD_MAX: usize = 256;
+const AHEAD_BYTES_MAX: u64 = 64 << 20;
 
 /// Pieces in which large chunks are read and checked: several fit a core's own cache.
 const PIECE_BYTES: usize = 256 << 10;

@@ -260,8 +260,8 @@ fn no_request_is_larger_than_two_mebibytes_however_much_is_read() {
 
 /// Small requests are bound by the device's latency: it must know of many of them at once.
 #[test]
-fn small_requests_are_told_to_the_storage_before_they_are_waited_for_and_large_ones_are_not() {
-    for (chunk, small) in [(16, true), (256, false)] {
+fn requests_are_told_to_the_storage_before_they_are_waited_for() {
+    for chunk in [16, 64] {
         let mut new = plain(vec![1024, 1024], vec![chunk, chunk], vec![1024, 1024]);
         new.layout.checksum = true;
         let (storage, _) = created_in(MemoryStorage::cold(), &new, &[]);
@@ -290,8 +290,7 @@ fn small_requests_are_told_to_the_storage_before_they_are_waited_for_and_large_o
         assert_eq!(waited.len() as u64, (512 / chunk) * (512 / chunk));
         assert!(told.is_subset(&waited));
         // The first few may be waited for before the others are known.
-        let few = if small { waited.len() - 8..waited.len() + 1 } else { 0..1 };
-        assert!(few.contains(&told.len()), "{} of {}", told.len(), waited.len());
+        assert!(told.len() + 8 > waited.len(), "{} of {}", told.len(), waited.len());
     }
 }
 
