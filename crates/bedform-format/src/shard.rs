@@ -90,6 +90,8 @@ pub struct ShardIndex {
     /// caches off pays for all of them, so nothing is made of them that is not asked for.
     bytes: Vec<u8>,
     before: usize,
+    /// Bytes of the object in which the chunks lie.
+    object_bytes: u64,
 }
 
 impl ShardIndex {
@@ -107,13 +109,14 @@ impl ShardIndex {
             bytes.extend_from_slice(&offset.to_le_bytes());
             bytes.extend_from_slice(&length.to_le_bytes());
         }
-        Self { bytes, before: 0 }
+        Self { bytes, before: 0, object_bytes: u64::MAX }
     }
 
-    /// Reads an index of an object of `object_bytes` bytes.
+    /// Reads an index of an object of `object_bytes` bytes. Its entries are held against that when
+    /// they are asked for.
     ///
     /// # Errors
-    /// [`ShardError`] if the checksum does not hold or an entry lies outside the object.
+    /// [`ShardError`] if it is too short or the checksum does not hold.
     pub fn decode(bytes: &[u8], checked: bool, object_bytes: u64) -> Result<Self, ShardError> {
         Self::decode_behind(bytes.to_vec(), 0, checked, object_bytes)
     }
@@ -138,15 +141,7 @@ impl ShardIndex {
             }
             bytes.truncate(bytes.len() - 4);
         }
-        let index = Self { bytes, before };
-        for (chunk, (offset, length)) in index.entries().enumerate() {
-            // The common case first: a chunk that is there, and inside.
-            let (end, wraps) = offset.overflowing_add(length);
-            if (wraps || end > object_bytes) && !is_missing((offset, length)) {
-                return Err(ShardError::Entry { chunk, offset, length, size: object_bytes });
-            }
-        }
-        Ok(index)
+        Ok(Self { bytes, before, object_bytes })
     }
 
     /// The bytes before the index that it was read with.
@@ -172,9 +167,24 @@ impl ShardIndex {
     }
 
     /// Where the chunk at `position` (C order) lies; `None` if it is not there.
-    pub fn get(&self, position: usize) -> Option<Extent> {
-        let (offset, length) = entry_of(self.pairs().get(position)?);
-        (length != MISSING).then_some(Extent { offset, length })
+    ///
+    /// # Errors
+    /// [`ShardError::Entry`] if it is said to lie outside the object.
+    pub fn get(&self, position: usize) -> Result<Option<Extent>, ShardError> {
+        match self.pairs().get(position).map(entry_of) {
+            None | Some((MISSING, MISSING)) => Ok(None),
+            Some((offset, length)) if self.is_inside(offset, length) => {
+                Ok(Some(Extent { offset, length }))
+            }
+            Some((offset, length)) => {
+                let size = self.object_bytes;
+                Err(ShardError::Entry { chunk: position, offset, length, size })
+            }
+        }
+    }
+
+    fn is_inside(&self, offset: u64, length: u64) -> bool {
+        offset.checked_add(length).is_some_and(|end| end <= self.object_bytes)
     }
 
     /// The number of chunks that the index has room for.
@@ -192,10 +202,10 @@ impl ShardIndex {
         self.bytes.len()
     }
 
-    /// The first byte behind the last chunk.
+    /// The first byte behind the last chunk that lies in the object.
     pub fn data_end(&self) -> u64 {
-        let end = |(offset, length)| u64::saturating_add(offset, length);
-        self.entries().filter(|entry| !is_missing(*entry)).map(end).max().unwrap_or(0)
+        let inside = self.entries().filter(|&(offset, length)| self.is_inside(offset, length));
+        inside.map(|(offset, length)| offset + length).max().unwrap_or(0)
     }
 }
 
@@ -204,10 +214,6 @@ fn entry_of(pair: &[u8; 16]) -> (u64, u64) {
     let pair = u128::from_le_bytes(*pair);
     #[allow(clippy::cast_possible_truncation)]
     (pair as u64, (pair >> 64) as u64)
-}
-
-fn is_missing(entry: (u64, u64)) -> bool {
-    entry == (MISSING, MISSING)
 }
 
 /// Whose shard an object is, and what it contains.
@@ -342,18 +348,22 @@ mod tests {
     }
 
     #[test]
-    fn an_index_with_an_entry_outside_the_object_is_refused() {
+    fn an_entry_outside_the_object_is_refused_and_the_others_are_not() {
         let extent = Extent { offset: 100, length: 50 };
         let bytes = ShardIndex::new([None, Some(extent)]).encode(true);
         let index = ShardIndex::decode(&bytes, true, 150).unwrap();
-        assert_eq!((index.get(0), index.get(1), index.get(2)), (None, Some(extent), None));
+        let found = [0, 1, 2].map(|position| index.get(position));
+        assert_eq!(found, [Ok(None), Ok(Some(extent)), Ok(None)]);
         assert_eq!(index.data_end(), 150);
-        assert!(matches!(
-            ShardIndex::decode(&bytes, true, 149),
-            Err(ShardError::Entry { chunk: 1, .. })
-        ));
-        let half_missing = ShardIndex::new([Some(Extent { offset: u64::MAX, length: 1 })]);
-        assert!(ShardIndex::decode(&half_missing.encode(false), false, 10).is_err());
+        let index = ShardIndex::decode(&bytes, true, 149).unwrap();
+        assert_eq!(index.get(0), Ok(None));
+        assert!(matches!(index.get(1), Err(ShardError::Entry { chunk: 1, .. })));
+        assert_eq!(index.data_end(), 0);
+        for (offset, length) in [(u64::MAX, 1), (1, u64::MAX), (u64::MAX - 1, u64::MAX)] {
+            let half_missing = ShardIndex::new([Some(Extent { offset, length })]).encode(false);
+            let index = ShardIndex::decode(&half_missing, false, u64::MAX).unwrap();
+            assert!(index.get(0).is_err());
+        }
         let mut flipped = bytes;
         flipped[17] ^= 1;
         assert!(matches!(

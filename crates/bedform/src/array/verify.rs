@@ -52,7 +52,15 @@ impl Array {
             };
             let count: u64 = state.per_object.iter().product();
             for position in 0..count {
-                let Some((extent, skip)) = opened.places.find(position) else { continue };
+                let (extent, skip) = match opened.places.find(position) {
+                    Ok(Some(place)) => place,
+                    Ok(None) => continue,
+                    Err(problem) => {
+                        let object = source.object_name(&coordinates);
+                        problems.push(format!("{object}: {problem}"));
+                        continue;
+                    }
+                };
                 let checked = (|| {
                     if extent.length > state.codec.encoded_bytes_max() {
                         return Err("larger than a chunk can be".to_owned());

@@ -61,7 +61,8 @@ pub(crate) fn units(
     let mut found = Vec::with_capacity(tasks.len());
     let mut missing = Vec::new();
     for task in tasks {
-        match places.find(task.position) {
+        let place = places.find(task.position);
+        match place.map_err(|error| Error::corrupt(format!("chunk {}", task.position), error))? {
             Some((extent, skip)) => found.push((extent, skip, task)),
             None => missing.push(task),
         }

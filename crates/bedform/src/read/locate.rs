@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bedform_format::shard::{Extent, ShardIndex};
+use bedform_format::shard::{Extent, ShardError, ShardIndex};
 use bedform_storage::Object;
 
 use crate::error::Result;
@@ -46,11 +46,20 @@ pub(crate) trait ChunkPlaces: Send + Sync {
 impl Places {
     /// Where the chunk at `position` lies, with a bit for each codec it was written without; `None`
     /// if it was never written.
-    pub(crate) fn find(&self, position: u64) -> Option<(Extent, u32)> {
-        match self {
+    ///
+    /// # Errors
+    /// If it is said to lie outside the object.
+    pub(crate) fn find(
+        &self,
+        position: u64,
+    ) -> std::result::Result<Option<(Extent, u32)>, ShardError> {
+        Ok(match self {
             Self::Whole(length) => Some((Extent { offset: 0, length: *length }, 0)),
-            Self::Index(index) => Some((index.get(usize::try_from(position).ok()?)?, 0)),
+            Self::Index(index) => {
+                let position = usize::try_from(position).unwrap_or(usize::MAX);
+                index.get(position)?.map(|extent| (extent, 0))
+            }
             Self::Map(map) => map.find(position),
-        }
+        })
     }
 }

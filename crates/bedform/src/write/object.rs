@@ -209,9 +209,15 @@ impl ObjectWrite<'_> {
     ) -> Result<Fate> {
         let state = self.state();
         let coordinates = self.chunk_coordinates(position);
-        let stored = existing.and_then(|(object, places)| {
-            places.find(position).map(|(extent, _)| (&**object, extent))
-        });
+        let stored = match existing {
+            Some((object, places)) => {
+                let place = places.find(position).map_err(|error| {
+                    Error::corrupt(self.source.object_name_of(&self.coordinates), error)
+                })?;
+                place.map(|(extent, _)| (&**object, extent))
+            }
+            None => None,
+        };
         let outside = self.valid.is_some_and(|valid| is_outside(&state.grid, &coordinates, valid));
         let stored = stored.filter(|_| !outside);
         let crosses = self.valid.is_some_and(|valid| {

@@ -82,7 +82,7 @@ fn needed(
             .map(|(at, count)| at % count)
             .collect();
         let position = usize::try_from(linearize(&chunk, &per_shard)).unwrap();
-        let Some(extent) = index.get(position) else { continue };
+        let Some(extent) = index.get(position).unwrap() else { continue };
         if is_raw {
             let inside: Vec<u64> =
                 point.iter().zip(&layout.chunk_shape).map(|(at, length)| at % length).collect();
