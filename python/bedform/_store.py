@@ -22,6 +22,7 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._layout import Regular, default_shards
+from bedform._session import Session, buffer_bytes
 from bedform._text import parse_bytes
 
 if TYPE_CHECKING:
@@ -462,6 +463,44 @@ class Store(Group):
             raise InvalidArgumentError(f"the arrays would end at different lengths: {lengths}")
         starts = self._call(self._inner.append)(parts)
         return starts[0] if starts else 0
+
+    def session(
+        self, *, settle: Literal["exit", "later"] = "exit", buffer: int | str = "64 MiB"
+    ) -> Session:
+        """Start a writing session: many writes that become visible at once.
+
+        Parameters
+        ----------
+        settle
+            ``"exit"`` turns the commits into shards when the session ends as a context manager;
+            ``"later"`` leaves that to :meth:`settle`.
+        buffer
+            What may wait in memory to be written; a write that brings more waits.
+
+        Examples
+        --------
+        >>> import bedform as bf, numpy as np, tempfile
+        >>> store = bf.create(tempfile.mkdtemp() + "/run.zarr")
+        >>> t = store.create_array("t", shape=(4, 6), dtype="int32", dims=("time", "x"))
+        >>> with store.session() as session:
+        ...     session.write("t", np.ones((1, 3), "int32"), start=(2, 3))
+        ...     session.commit()
+        1
+        >>> t[2].tolist()
+        [0, 0, 0, 1, 1, 1]
+        """
+        if settle not in ("exit", "later"):
+            raise InvalidArgumentError(f"settle must be 'exit' or 'later', not {settle!r}")
+        inner = self._call(self._inner.session)(buffer_bytes(buffer))
+        return Session(self, inner, settle)
+
+    def settle(self) -> dict[str, int]:
+        """Turn all commits of sessions into shards; give commits, objects and bytes.
+
+        Readers and writers may go on meanwhile. It can be stopped, and called again.
+        """
+        commits, objects, count = self._call(self._inner.settle)()
+        return {"commits": commits, "objects": objects, "bytes": count}
 
     def info(self) -> dict[str, Any]:
         """What the store holds, as plain values."""

@@ -9,6 +9,7 @@ mod array;
 mod error;
 mod foreign;
 mod selection;
+mod session;
 mod store;
 
 use pyo3::prelude::*;
@@ -24,6 +25,8 @@ mod _internal {
     use crate::error::{EngineError, error_kinds};
     #[pymodule_export]
     use crate::foreign::{ForeignArray, ForeignFile};
+    #[pymodule_export]
+    use crate::session::Session;
     #[pymodule_export]
     use crate::store::Store;
 

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::advise::profile_error;
 use crate::array::{Array, Data, interrupted, stopped};
 use crate::error::raise;
+use crate::session::Session;
 
 /// An opened store.
 #[pyclass(frozen, module = "bedform._internal")]
@@ -229,6 +230,18 @@ impl Store {
     fn delete(&self, py: Python<'_>, path: &str) -> PyResult<()> {
         let path = path_of(path)?;
         py.detach(|| self.inner.delete(&path)).map_err(raise)
+    }
+
+    /// Starts a writing session of this process alone.
+    fn session(&self, py: Python<'_>, buffer_bytes: Option<usize>) -> PyResult<Session> {
+        py.detach(|| Session::alone(&self.inner, buffer_bytes)).map_err(raise)
+    }
+
+    /// Turns all commits into shards; gives (commits, objects, bytes).
+    fn settle(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
+        py.detach(|| self.inner.settle(&interrupted()))
+            .map(|done| (done.commits, done.objects, done.bytes))
+            .map_err(|error| stopped(py, error))
     }
 
     /// Appends to several arrays at once: (array, axis, shape, elements) each. Gives where the new

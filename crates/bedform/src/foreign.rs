@@ -303,6 +303,7 @@ impl ChunkSource for ForeignArray {
         };
         let places = MapPlaces { map: self.file.map.clone(), position: self.position };
         Ok(Some(OpenObject {
+            overlay: None,
             object,
             places: Places::Map(Arc::new(places)),
             index_requests: 0,

@@ -6,6 +6,8 @@
 //! | [`mod@array`] | arrays |
 //! | [`read`] | selection to plan to fetches to result |
 //! | [`mod@write`] | merge, encode, one sequential write per object |
+//! | [`mod@log`] | sessions: commits that become shards later |
+//! | [`comm`] | how the processes of a session talk to each other |
 //! | [`codec`] | chunks to bytes and back |
 //! | [`layout`] | which layout fits which reads, as numbers |
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
@@ -14,9 +16,11 @@
 pub mod array;
 mod cache;
 pub mod codec;
+pub mod comm;
 pub mod error;
 pub mod foreign;
 pub mod layout;
+pub mod log;
 pub mod read;
 pub mod store;
 pub mod write;

@@ -22,6 +22,8 @@ pub struct GroupDocument {
     pub consolidated: Option<Map<String, Value>>,
     /// The store's identity, if Bedform made the group.
     pub store: Option<[u8; 16]>,
+    /// Whether the store has a log: commits that are not settled.
+    pub pending: bool,
     /// 2 or 3.
     pub zarr_format: u8,
 }
@@ -69,12 +71,13 @@ pub fn parse_array(document: &Value, limits: &Limits) -> Result<ArrayMetadata> {
 pub fn parse_group(document: &Value) -> Result<GroupDocument> {
     let fields = Fields::new("", document)?;
     check_node(&fields, "group", GROUP_KEYS)?;
-    let mut store = None;
+    let (mut store, mut pending) = (None, false);
     let consolidated = match fields.get("consolidated_metadata") {
         None | Some(Value::Null) => None,
         Some(value) => {
             let inner = Fields::new("consolidated_metadata", value)?;
             store = identity_field(&inner, "store")?;
+            pending = is_pending(&inner)?;
             if inner.text("kind")? != "inline" {
                 return Err(unsupported("consolidated_metadata.kind", "a kind but 'inline'"));
             }
@@ -89,7 +92,18 @@ pub fn parse_group(document: &Value) -> Result<GroupDocument> {
             }
         }
     };
-    Ok(GroupDocument { attributes: attributes(&fields)?, consolidated, store, zarr_format: 3 })
+    let attributes = attributes(&fields)?;
+    Ok(GroupDocument { attributes, consolidated, store, pending, zarr_format: 3 })
+}
+
+fn is_pending(fields: &Fields<'_, '_>) -> Result<bool> {
+    match fields.get("bedform").and_then(|own| own.get("pending")) {
+        None => Ok(false),
+        Some(Value::Bool(pending)) => Ok(*pending),
+        Some(other) => {
+            Err(invalid("bedform.pending", format!("expected true or false, found {}", shown(other))))
+        }
+    }
 }
 
 const ARRAY_KEYS: &[&str] = &[

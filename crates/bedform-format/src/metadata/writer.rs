@@ -75,16 +75,25 @@ pub fn write_group(
     document.insert("zarr_format".into(), json!(3));
     document.insert("node_type".into(), json!("group"));
     if let Some(metadata) = consolidated {
-        document.insert("consolidated_metadata".into(), write_consolidated(store, metadata));
+        let consolidated = write_consolidated(store, false, metadata);
+        document.insert("consolidated_metadata".into(), consolidated);
     }
     document.insert("attributes".into(), Value::Object(attributes.clone()));
     Value::Object(document)
 }
 
-/// The consolidated metadata of a store's root, with our own key.
-pub fn write_consolidated(store: &[u8; 16], metadata: Map<String, Value>) -> Value {
+/// The consolidated metadata of a store's root, with our own key; `pending` says that it has a log.
+pub fn write_consolidated(
+    store: &[u8; 16],
+    pending: bool,
+    metadata: Map<String, Value>,
+) -> Value {
+    let mut own = own_key(store, None);
+    if pending {
+        own["pending"] = json!(true);
+    }
     json!({
-        "bedform": own_key(store, None),
+        "bedform": own,
         "kind": "inline",
         "must_understand": false,
         "metadata": metadata,

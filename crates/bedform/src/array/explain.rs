@@ -25,7 +25,7 @@ impl Array {
     pub fn explain(&self, selection: &Selection) -> Result<Value> {
         let state = self.state()?;
         let plan = super::read::plan(&state, selection).map_err(|error| error.at(&self.path))?;
-        let source = ZarrSource { shared: &self.shared, path: &self.path, state: &state };
+        let source = self.source(&state)?;
         explain_plan(&self.name(), &plan, &source, &state.codec, &self.shared.tuning)
     }
 }
@@ -49,7 +49,7 @@ pub(crate) fn explain_plan(
         objects += 1;
         index_requests += opened.index_requests;
         index_bytes += opened.index_bytes;
-        for unit in units(plan, cell, plan.tasks(cell), &opened.places, codec, tuning.gap_bytes)? {
+        for unit in units(plan, cell, plan.tasks(cell), &opened, codec, tuning.gap_bytes)? {
             requests += unit.extents.len() as u64;
             bytes += unit.bytes();
             chunks += unit.chunks.len() as u64 + u64::from(!unit.raw.is_empty());

@@ -21,6 +21,7 @@ use bedform_format::{CodecChain, DataType, ObjectPath};
 use bedform_geometry::{ChunkGrid, Order};
 use serde_json::{Map, Value};
 
+use self::source::ZarrSource;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ArrayDocument, DraftLock, Shared};
@@ -173,6 +174,12 @@ impl Array {
                 outcome => outcome,
             },
         }
+    }
+
+    /// Where the objects of the array with `state` are, as of now.
+    pub(crate) fn source<'a>(&'a self, state: &'a ArrayState) -> Result<ZarrSource<'a>> {
+        let view = self.shared.view()?;
+        Ok(ZarrSource { shared: &self.shared, path: &self.path, state, view })
     }
 
     /// Takes `state`, which was just committed; better, what storage has now.

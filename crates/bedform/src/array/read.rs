@@ -147,7 +147,7 @@ impl Array {
         target: Target<'_>,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<ReadStatistics> {
-        let source = ZarrSource { shared: &self.shared, path: &self.path, state };
+        let source = self.source(state)?;
         let reading = Reading {
             plan,
             source: &source,

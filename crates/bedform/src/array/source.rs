@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_format::shard::{ShardError, ShardIndex, Stamp};
+use bedform_geometry::Region;
 use bedform_storage::{Object, Version};
 
 use super::ArrayState;
 use crate::error::{Error, Result};
+use crate::log::overlay::Overlay;
+use crate::log::view::View;
 use crate::read::locate::{ChunkSource, OpenObject, Places};
 use crate::store::Shared;
 
@@ -16,6 +19,8 @@ pub(crate) struct ZarrSource<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) path: &'a ObjectPath,
     pub(crate) state: &'a ArrayState,
+    /// The commits that are not settled, of a store that has any.
+    pub(crate) view: Option<Arc<View>>,
 }
 
 impl ZarrSource<'_> {
@@ -73,6 +78,35 @@ impl ZarrSource<'_> {
         }
         found.sort_unstable();
         Ok((found, directories))
+    }
+
+    /// What commits that are not settled lay over the object at `coordinates`, which contains those
+    /// up to `contained`.
+    pub(crate) fn overlay(
+        &self,
+        coordinates: &[u64],
+        contained: u64,
+    ) -> Result<Option<Arc<Overlay>>> {
+        let (Some(view), Some(identity)) = (&self.view, self.state.identity()) else {
+            return Ok(None);
+        };
+        let shape = &self.state.metadata.chunk_shape;
+        let start = coordinates.iter().zip(shape).map(|(at, length)| at * length).collect();
+        let region = Region::new(start, shape.clone())?;
+        let overlay = view.overlay(&identity.array, &region, contained, self.state)?;
+        Ok(overlay.map(Arc::new))
+    }
+
+    /// True if commits of the view have something for the object at `coordinates` that it does not
+    /// contain.
+    pub(crate) fn is_pending(&self, coordinates: &[u64]) -> Result<bool> {
+        let contained = match self.open_object(coordinates)? {
+            Some(object) if self.state.shard().is_some() => {
+                contained_commit(&self.read_index(coordinates, &*object, &|| ())?.0)
+            }
+            _ => 0,
+        };
+        Ok(self.overlay(coordinates, contained)?.is_some())
     }
 
     /// The index of an opened shard, from the cache if it is there; and the bytes read for it.
@@ -153,16 +187,26 @@ impl ZarrSource<'_> {
     }
 }
 
+/// The last commit that a shard contains; 0 for none.
+pub(crate) fn contained_commit(index: &ShardIndex) -> u64 {
+    Stamp::decode(index.before()).map_or(0, |stamp| stamp.commit)
+}
+
 impl ChunkSource for ZarrSource<'_> {
     fn open(&self, coordinates: &[u64], waits: &dyn Fn()) -> Result<Option<OpenObject>> {
-        let Some(object) = self.open_object(coordinates)? else { return Ok(None) };
-        let (places, index_bytes) = if self.state.shard().is_some() {
+        let Some(object) = self.open_object(coordinates)? else {
+            let overlay = self.overlay(coordinates, 0)?;
+            return Ok(overlay.map(OpenObject::absent));
+        };
+        let (places, index_bytes, contained) = if self.state.shard().is_some() {
             let (index, bytes) = self.index(coordinates, &*object, waits)?;
-            (Places::Index(index), bytes)
+            let contained = contained_commit(&index);
+            (Places::Index(index), bytes, contained)
         } else {
-            (Places::Whole(object.version().size), None)
+            (Places::Whole(object.version().size), None, 0)
         };
         Ok(Some(OpenObject {
+            overlay: self.overlay(coordinates, contained)?,
             object,
             places,
             index_requests: u64::from(index_bytes.is_some()),

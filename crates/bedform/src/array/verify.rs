@@ -15,7 +15,7 @@ impl Array {
     /// Those of storage.
     pub fn stored_objects(&self) -> Result<(u64, u64)> {
         let state = self.state()?;
-        let source = ZarrSource { shared: &self.shared, path: &self.path, state: &state };
+        let source = self.source(&state)?;
         let grid: Vec<u64> = state
             .grid
             .grid_shape()
@@ -35,7 +35,7 @@ impl Array {
     /// `Interrupted`, and those of storage that are not about one object.
     pub fn verify(&self, interrupted: &dyn Fn() -> bool) -> Result<Vec<String>> {
         let state = self.state()?;
-        let source = ZarrSource { shared: &self.shared, path: &self.path, state: &state };
+        let source = self.source(&state)?;
         let mut problems = Vec::new();
         let mut scratch = Scratch::default();
         for coordinates in source.existing()? {

@@ -60,7 +60,7 @@ impl Array {
             ));
         }
         let plan = super::read::plan(state, selection).map_err(|error| error.at(&self.path))?;
-        let source = ZarrSource { shared: &self.shared, path: &self.path, state };
+        let source = self.source(state)?;
         let mut numbers = Vec::new();
         let input = match (elements, state.is_text()) {
             (Elements::Bytes(bytes), false) => Input::Bytes(bytes),
@@ -170,7 +170,7 @@ impl Array {
 
     /// Removes objects outside `shape`, and makes fill values of stored elements outside it.
     fn clean_outside(&self, state: &ArrayState, shape: &[u64]) -> Result<()> {
-        let source = ZarrSource { shared: &self.shared, path: &self.path, state };
+        let source = self.source(state)?;
         let object_shape = &state.metadata.chunk_shape;
         let (existing, directories) = source.walk()?;
         if self.shared.options.durability == Durability::Disk {

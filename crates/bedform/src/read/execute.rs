@@ -20,12 +20,13 @@ use bedform_storage::{Object, ReadBlock};
 
 use super::buffers::{Buffers, Kept, grow};
 use super::fetch::{FetchedChunk, UNIT_BYTES_MAX, Unit, units};
-use super::locate::{ChunkSource, OpenObject};
+use super::locate::ChunkSource;
 use super::plan::{Plan, Task};
 use super::scatter::{Axis, Copy, Target};
 use super::tuning::Tuning;
 use crate::codec::{ChunkCodec, CodecError};
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::overlay::Overlay;
 use crate::store::{ChunkCache, ChunkKey};
 
 /// What a read did.
@@ -342,12 +343,13 @@ impl<'a> Run<'a> {
             }
             return Ok(());
         };
-        let OpenObject { object, places, index_requests, index_bytes } = opened;
         self.objects.fetch_add(1, Ordering::Relaxed);
-        self.requests.fetch_add(index_requests, Ordering::Relaxed);
-        self.bytes.fetch_add(index_bytes, Ordering::Relaxed);
+        self.requests.fetch_add(opened.index_requests, Ordering::Relaxed);
+        self.bytes.fetch_add(opened.index_bytes, Ordering::Relaxed);
+        let object = &opened.object;
         let mut tasks = self.plan.tasks(cell);
-        if let Some((cache, array)) = self.cache {
+        // What is laid over chunks is not kept with them.
+        if let (Some((cache, array)), None) = (self.cache, &opened.overlay) {
             let mut left = Vec::with_capacity(tasks.len());
             for task in tasks {
                 let key = ChunkKey::new(array, object.version(), task.position);
@@ -358,7 +360,7 @@ impl<'a> Run<'a> {
             }
             tasks = left;
         }
-        let units = units(self.plan, cell, tasks, &places, self.codec, self.tuning.gap_bytes)
+        let units = units(self.plan, cell, tasks, &opened, self.codec, self.tuning.gap_bytes)
             .map_err(|error| error.at(self.source.object_name(&coordinates)))?;
         let largest = units.iter().map(Unit::bytes).max().unwrap_or(0);
         self.largest_unit.fetch_max(largest, Ordering::Relaxed);
@@ -417,6 +419,9 @@ impl<'a> Run<'a> {
         buffers: &mut Buffers,
         helpers: Helpers<'_>,
     ) -> Result<()> {
+        if let Some(overlay) = &unit.overlay {
+            return self.run_overlaid(object, cell, unit, overlay, buffers, helpers);
+        }
         for task in &unit.missing {
             self.fill_chunk(cell, *task)?;
         }
@@ -460,6 +465,40 @@ impl<'a> Run<'a> {
                 }
             };
             self.copy_chunk(cell, chunk.task, made)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Run::run_unit`], for chunks over which something is laid.
+    fn run_overlaid(
+        &self,
+        object: &dyn Object,
+        cell: u64,
+        unit: &Unit,
+        overlay: &Overlay,
+        buffers: &mut Buffers,
+        helpers: Helpers<'_>,
+    ) -> Result<()> {
+        let Buffers { fetched, block, elements, scratch, .. } = buffers;
+        let bytes = self.fetch_unit(object, unit, fetched, block, helpers)?;
+        self.requests.fetch_add(unit.extents.len() as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(unit.bytes(), Ordering::Relaxed);
+        let chunks = unit.chunks.len() + unit.missing.len();
+        self.chunks.fetch_add(chunks as u64, Ordering::Relaxed);
+        for chunk in &unit.chunks {
+            let encoded = &bytes[chunk.start..chunk.start + chunk.length];
+            let decoded = self.codec.decode(encoded, chunk.skip, scratch);
+            let decoded =
+                decoded.map_err(|error| Error::corrupt(self.place_of(cell, chunk), error))?;
+            elements.clear();
+            elements.extend_from_slice(decoded);
+            overlay.lay(&self.plan.chunk_coordinates(cell, chunk.task), elements)?;
+            self.copy_chunk(cell, chunk.task, elements)?;
+        }
+        for task in &unit.missing {
+            overlay.fill(elements);
+            overlay.lay(&self.plan.chunk_coordinates(cell, *task), elements)?;
+            self.copy_chunk(cell, *task, elements)?;
         }
         Ok(())
     }

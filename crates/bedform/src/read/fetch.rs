@@ -1,12 +1,15 @@
 //! What to fetch of one object: extents, merged where a gap is cheaper to read than to skip.
 
+use std::sync::Arc;
+
 use bedform_format::shard::Extent;
 
+use super::locate::{OpenObject, Places};
 use super::plan::{Plan, Task};
 use super::scatter::{Axis, Copy};
 use crate::codec::ChunkCodec;
 use crate::error::{Error, Result};
-use crate::read::locate::Places;
+use crate::log::overlay::Overlay;
 
 /// The most bytes that chunks are merged to. Also what a thread keeps as its buffer, unless one
 /// chunk alone is larger.
@@ -23,6 +26,8 @@ pub(crate) struct Unit {
     pub(crate) raw: Vec<Copy>,
     /// Chunks that were never written.
     pub(crate) missing: Vec<Task>,
+    /// What is laid over the chunks of this unit, the missing ones too.
+    pub(crate) overlay: Option<Arc<Overlay>>,
 }
 
 /// An encoded chunk in a unit's buffer.
@@ -53,21 +58,16 @@ impl Unit {
 pub(crate) fn units(
     plan: &Plan,
     cell: u64,
-    tasks: Vec<Task>,
-    places: &Places,
+    mut tasks: Vec<Task>,
+    opened: &OpenObject,
     codec: &ChunkCodec,
     gap_max: u64,
 ) -> Result<Vec<Unit>> {
-    let mut found = Vec::with_capacity(tasks.len());
-    let mut missing = Vec::new();
-    for task in tasks {
-        let place = places.find(task.position);
-        match place.map_err(|error| Error::corrupt(format!("chunk {}", task.position), error))? {
-            Some((extent, skip)) => found.push((extent, skip, task)),
-            None => missing.push(task),
-        }
-    }
-    let mut units = Vec::new();
+    let mut units = match &opened.overlay {
+        Some(overlay) => overlaid_units(plan, cell, &mut tasks, opened, overlay, codec, gap_max)?,
+        None => Vec::new(),
+    };
+    let (mut found, missing) = find_all(tasks, &opened.places)?;
     if !missing.is_empty() {
         units.push(Unit { missing, ..Unit::default() });
     }
@@ -82,6 +82,48 @@ pub(crate) fn units(
         merge_chunks(found, codec, gap_max, &mut units)?;
     }
     Ok(units)
+}
+
+/// Takes the chunks that something is laid over out of `tasks`: they are fetched whole, whatever is
+/// needed of them, and those that are covered not at all.
+fn overlaid_units(
+    plan: &Plan,
+    cell: u64,
+    tasks: &mut Vec<Task>,
+    opened: &OpenObject,
+    overlay: &Arc<Overlay>,
+    codec: &ChunkCodec,
+    gap_max: u64,
+) -> Result<Vec<Unit>> {
+    let place = |task: &Task| plan.chunk_coordinates(cell, *task);
+    let touched: Vec<Task> = tasks.extract_if(.., |task| overlay.touches(&place(task))).collect();
+    let (covered, touched): (Vec<_>, Vec<_>) =
+        touched.into_iter().partition(|task| overlay.covers(&place(task)));
+    let (mut found, mut missing) = find_all(touched, &opened.places)?;
+    missing.extend(covered);
+    found.sort_unstable_by_key(|(extent, ..)| *extent);
+    let mut units = Vec::new();
+    merge_chunks(found, codec, gap_max, &mut units)?;
+    // One each: to build them is work for all threads.
+    units.extend(missing.into_iter().map(|task| Unit { missing: vec![task], ..Unit::default() }));
+    units.iter_mut().for_each(|unit| unit.overlay = Some(overlay.clone()));
+    Ok(units)
+}
+
+/// Chunks with their places, and chunks without any.
+type Found = (Vec<(Extent, u32, Task)>, Vec<Task>);
+
+fn find_all(tasks: Vec<Task>, places: &Places) -> Result<Found> {
+    let mut found = Vec::with_capacity(tasks.len());
+    let mut missing = Vec::new();
+    for task in tasks {
+        let place = places.find(task.position);
+        match place.map_err(|error| Error::corrupt(format!("chunk {}", task.position), error))? {
+            Some((extent, skip)) => found.push((extent, skip, task)),
+            None => missing.push(task),
+        }
+    }
+    Ok((found, missing))
 }
 
 /// Puts neighbouring chunks into one unit.

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use bedform_format::shard::{Extent, ShardError, ShardIndex};
-use bedform_storage::Object;
+use bedform_storage::{Object, StorageError, StorageErrorKind, Version};
 
 use crate::error::Result;
+use crate::log::overlay::Overlay;
 
 /// Finds and opens the objects that hold an array's chunks.
 pub(crate) trait ChunkSource: Sync {
-    /// Opens the object at `coordinates` in the grid of objects; `None` if there is none, which
-    /// means that its chunks are fill values. `waits` is called before a wait for the device.
+    /// Opens the object at `coordinates` in the grid of objects; `None` if there is none and nothing
+    /// is laid over it either, which means that its chunks are fill values. `waits` is called before
+    /// a wait for the device.
     fn open(&self, coordinates: &[u64], waits: &dyn Fn()) -> Result<Option<OpenObject>>;
 
     /// The object's name, for messages.
@@ -25,10 +27,48 @@ pub(crate) struct OpenObject {
     pub(crate) index_requests: u64,
     /// Bytes read to find the places.
     pub(crate) index_bytes: u64,
+    /// What commits that are not settled lay over the object's chunks.
+    pub(crate) overlay: Option<Arc<Overlay>>,
+}
+
+impl OpenObject {
+    /// An object that is not there, of which commits that are not settled have something.
+    pub(crate) fn absent(overlay: Arc<Overlay>) -> Self {
+        Self {
+            object: Arc::new(Absent(Version::default())),
+            places: Places::Nowhere,
+            index_requests: 0,
+            index_bytes: 0,
+            overlay: Some(overlay),
+        }
+    }
+}
+
+/// What stands for an object that is not there. Nothing of it is ever read.
+#[derive(Debug)]
+struct Absent(Version);
+
+impl Object for Absent {
+    fn version(&self) -> &Version {
+        &self.0
+    }
+
+    fn read(&self, _offset: u64, buffer: &mut [u8]) -> std::result::Result<(), StorageError> {
+        match buffer.is_empty() {
+            true => Ok(()),
+            false => Err(StorageError::new(StorageErrorKind::Truncated, "read", "")),
+        }
+    }
+
+    fn is_current(&self) -> std::result::Result<bool, StorageError> {
+        Ok(true)
+    }
 }
 
 /// How the place of a chunk follows from its position in the object.
 pub(crate) enum Places {
+    /// The object is not there.
+    Nowhere,
     /// The object is the chunk.
     Whole(u64),
     /// An index tells.
@@ -54,6 +94,7 @@ impl Places {
         position: u64,
     ) -> std::result::Result<Option<(Extent, u32)>, ShardError> {
         Ok(match self {
+            Self::Nowhere => None,
             Self::Whole(length) => Some((Extent { offset: 0, length: *length }, 0)),
             Self::Index(index) => {
                 let position = usize::try_from(position).unwrap_or(usize::MAX);

@@ -52,7 +52,7 @@ pub struct NewArray {
 }
 
 /// A random 128-bit key.
-fn random_key() -> Result<[u8; 16]> {
+pub(crate) fn random_key() -> Result<[u8; 16]> {
     let mut key = [0; 16];
     let mut filled = 0;
     while filled < key.len() {
@@ -362,8 +362,27 @@ fn store_key(shared: &Shared) -> Result<[u8; 16]> {
         return Ok(key);
     }
     let key = random_key()?;
-    publish_root(shared, &root, &key, consolidated(shared, &root)?, None)?;
+    publish_root(shared, &root, &key, consolidated(shared, &root)?, RootChange::default())?;
     Ok(key)
+}
+
+/// Says in the store's document whether it has a log. Durable on return. The caller holds the store's
+/// lock.
+pub(crate) fn set_pending(shared: &Shared, pending: bool) -> Result<()> {
+    let key = store_key(shared)?;
+    let root = shared.documents.read_root(shared)?.ok_or_else(|| not_a_group(shared))?;
+    if root.group.pending == pending {
+        return Ok(());
+    }
+    let change = RootChange { pending: Some(pending), ..RootChange::default() };
+    publish_root(shared, &root, &key, consolidated(shared, &root)?, change)
+}
+
+/// What is to become different in the root's document, beside what it says of arrays and groups.
+#[derive(Default)]
+struct RootChange<'a> {
+    attributes: Option<&'a Map<String, Value>>,
+    pending: Option<bool>,
 }
 
 /// The documents of everything below the root; put together for a store of another tool.
@@ -385,16 +404,17 @@ fn publish_root(
     root: &GroupState,
     key: &[u8; 16],
     documents: Map<String, Value>,
-    attributes: Option<&Map<String, Value>>,
+    change: RootChange<'_>,
 ) -> Result<()> {
     let mut sorted: Vec<(String, Value)> = documents.into_iter().collect();
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
     let mut document = Map::new();
     document.insert("zarr_format".to_owned(), json!(3));
     document.insert("node_type".to_owned(), json!("group"));
-    let consolidated = write_consolidated(key, Map::from_iter(sorted));
+    let pending = change.pending.unwrap_or(root.group.pending);
+    let consolidated = write_consolidated(key, pending, Map::from_iter(sorted));
     document.insert("consolidated_metadata".to_owned(), consolidated);
-    if let Some(attributes) = attributes {
+    if let Some(attributes) = change.attributes {
         document.insert("attributes".to_owned(), Value::Object(attributes.clone()));
     }
     let Value::Object(rest) = &root.document else { return Err(not_a_group(shared)) };
@@ -457,7 +477,7 @@ fn commit_all(
             documents.insert(group.as_str().to_owned(), own_document(shared, group)?);
         }
     }
-    publish_root(shared, &root, &store, documents, attributes)
+    publish_root(shared, &root, &store, documents, RootChange { attributes, pending: None })
 }
 
 /// Fails unless `document`, at `path`, is that of the array with `key`: somebody may have deleted

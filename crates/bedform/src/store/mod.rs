@@ -35,10 +35,12 @@ use serde_json::{Map, Value};
 use crate::array::Array;
 use crate::cache::ByteCache;
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::place::LogPlace;
+use crate::log::view::{Loaded, View};
 use crate::read::tuning::Tuning;
 
 pub use create::{ArrayLayout, NewArray};
-pub(crate) use create::{check_key, commit};
+pub(crate) use create::{check_key, commit, random_key, set_pending};
 pub(crate) use documents::{ArrayDocument, Documents, publish};
 
 /// When a store looks whether another writer has changed it.
@@ -123,6 +125,9 @@ pub(crate) struct Shared {
     drafts: Mutex<HashMap<ObjectPath, Draft>>,
     /// Directories that this handle has swept.
     swept: Mutex<HashSet<ObjectPath>>,
+    /// The newest root of the log when it was last looked up, and what views have loaded.
+    view: Mutex<Option<Arc<View>>>,
+    loaded: Arc<Loaded>,
 }
 
 /// An array that is not yet committed: its key, and the lock that lives as long as its handles.
@@ -189,6 +194,8 @@ impl Shared {
             next_array: AtomicU64::new(0),
             drafts: Mutex::default(),
             swept: Mutex::default(),
+            view: Mutex::default(),
+            loaded: Arc::default(),
             storage,
             tuning,
             options,
@@ -219,6 +226,48 @@ impl Shared {
 
     pub(crate) fn drafts(&self) -> MutexGuard<'_, HashMap<ObjectPath, Draft>> {
         self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the log of this store is, or would be.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a store that Bedform has not made.
+    pub(crate) fn log_place(&self) -> Result<LogPlace> {
+        let key = self.documents.root(self)?.and_then(|root| root.group.store);
+        let key = key.ok_or_else(|| {
+            Error::invalid(format!(
+                "{} was not made by Bedform, so it has no log; convert it with 'bedform convert'",
+                self.storage.name()
+            ))
+        })?;
+        LogPlace::beside(&*self.storage, key, &self.options.limits)
+    }
+
+    /// What is committed and not settled, as of now; `None` if nothing is.
+    ///
+    /// # Errors
+    /// `Corrupt` if the log is missing or damaged; those of storage.
+    pub(crate) fn view(&self) -> Result<Option<Arc<View>>> {
+        let Some(root) = self.documents.root(self)?.filter(|root| root.group.pending) else {
+            return Ok(None);
+        };
+        drop(root);
+        let kept = || self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept().clone();
+        if let (Some(known), true) = (&known, self.options.freshness != Freshness::Read) {
+            return Ok(Some(known.clone()));
+        }
+        let place = self.log_place()?;
+        let Some(newest) = place.newest(known.as_ref().map(|view| &view.root))? else {
+            return place.check_there().map(|()| None);
+        };
+        if let Some(known) = known.filter(|known| known.root.number == newest.number) {
+            return Ok(Some(known));
+        }
+        let view = View::new(newest, place, &self.options.limits, self.loaded.clone());
+        let view = Arc::new(view);
+        *kept() = Some(view.clone());
+        Ok(Some(view))
     }
 
     /// A number that no other opened array of this store has.

@@ -10,6 +10,7 @@ use bedform_geometry::{ChunkGrid, Region};
 use crate::array::ArrayState;
 use crate::codec::{Scratch, text};
 use crate::error::{Error, Result};
+use crate::log::overlay::Overlay;
 use crate::read::scatter::{Axis, Copy, Target, swap_bytes};
 
 /// What a caller writes: elements in C order of the selection.
@@ -106,6 +107,11 @@ impl ChunkElements {
         unsafe { copy.run(input.elements(), target, state.item_size, state.codec.swap_size()) }
     }
 
+    /// Lays what was committed and is not settled over the chunk at `coordinates`.
+    pub(crate) fn lay(&mut self, coordinates: &[u64], overlay: &Overlay) -> Result<()> {
+        overlay.lay(coordinates, &mut self.elements)
+    }
+
     /// Makes the fill value of every element of the chunk at `coordinates` outside `valid`.
     pub(crate) fn trim(
         &mut self,
@@ -183,7 +189,7 @@ impl ChunkElements {
 }
 
 /// The fill value as it is stored; the number 0 for text.
-fn stored_fill(state: &ArrayState) -> Vec<u8> {
+pub(crate) fn stored_fill(state: &ArrayState) -> Vec<u8> {
     match &state.metadata.fill_value {
         FillValue::Text(_) => vec![0; state.item_size],
         FillValue::Bytes(bytes) => {

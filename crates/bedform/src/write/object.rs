@@ -11,9 +11,10 @@ use bedform_storage::{Condition, Durability, Object, ObjectWriter};
 use super::elements::{ChunkElements, Input, is_outside};
 use super::pipeline::in_order;
 use crate::array::ArrayState;
-use crate::array::source::ZarrSource;
+use crate::array::source::{ZarrSource, contained_commit};
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::overlay::Overlay;
 use crate::read::locate::Places;
 use crate::read::plan::{Plan, Task};
 
@@ -34,6 +35,21 @@ pub(crate) struct ObjectWrite<'a> {
     /// Stored elements outside this shape are not to be kept.
     pub(crate) valid: Option<&'a [u64]>,
     pub(crate) threads: usize,
+}
+
+/// What an object is before it is written.
+struct Existing<'a> {
+    stored: Option<&'a (Arc<dyn Object>, Places)>,
+    /// What commits that are not settled lay over it.
+    overlay: Option<Arc<Overlay>>,
+}
+
+/// The last commit that a stored object contains.
+fn contained(places: &Places) -> u64 {
+    match places {
+        Places::Index(index) => contained_commit(index),
+        _ => 0,
+    }
 }
 
 /// What becomes of one chunk.
@@ -62,7 +78,15 @@ impl ObjectWrite<'_> {
         let alone = self.covers_object(&tasks);
         for _ in 0..ATTEMPTS_MAX {
             let existing = if alone { None } else { self.open_existing()? };
-            match self.attempt(&tasks, existing.as_ref(), alone) {
+            let overlay = match (alone, &existing) {
+                (true, _) => None,
+                (false, None) => self.source.overlay(&self.coordinates, 0)?,
+                (false, Some((_, places))) => {
+                    self.source.overlay(&self.coordinates, contained(places))?
+                }
+            };
+            let existing = Existing { stored: existing.as_ref(), overlay };
+            match self.attempt(&tasks, &existing, alone) {
                 Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Exists) => {}
                 outcome => return outcome,
             }
@@ -78,6 +102,11 @@ impl ObjectWrite<'_> {
 
     fn state(&self) -> &ArrayState {
         self.source.state
+    }
+
+    /// The last commit that the object contains once it is written; 0 without a log.
+    fn commit(&self) -> u64 {
+        self.source.view.as_ref().map_or(0, |view| view.root.number)
     }
 
     /// True if every stored element is replaced, so that nothing has to be read.
@@ -125,7 +154,7 @@ impl ObjectWrite<'_> {
     fn attempt(
         &self,
         tasks: &HashMap<u64, Task>,
-        existing: Option<&(Arc<dyn Object>, Places)>,
+        existing: &Existing<'_>,
         alone: bool,
     ) -> Result<u64> {
         let state = self.state();
@@ -162,7 +191,8 @@ impl ObjectWrite<'_> {
                 Ok(())
             },
         )?;
-        if extents.iter().all(Option::is_none) {
+        // With a log an object without chunks still says which commits it contains.
+        if extents.iter().all(Option::is_none) && self.commit() == 0 {
             drop(writer);
             return self.remove(existing, alone);
         }
@@ -170,7 +200,7 @@ impl ObjectWrite<'_> {
             self.append_tail(&mut *writer, extents)?;
         }
         let bytes = writer.position();
-        let condition = match (alone, existing) {
+        let condition = match (alone, existing.stored) {
             (true, _) => Condition::None,
             (false, Some((object, _))) => Condition::Unchanged(&**object),
             (false, None) => Condition::Absent,
@@ -180,10 +210,10 @@ impl ObjectWrite<'_> {
     }
 
     /// An object without chunks is no object.
-    fn remove(&self, existing: Option<&(Arc<dyn Object>, Places)>, alone: bool) -> Result<u64> {
+    fn remove(&self, existing: &Existing<'_>, alone: bool) -> Result<u64> {
         let shared = self.source.shared;
         let path = self.source.object_path(&self.coordinates)?;
-        let condition = match (alone, existing) {
+        let condition = match (alone, existing.stored) {
             (true, _) => Condition::None,
             (false, Some((object, _))) => Condition::Unchanged(&**object),
             (false, None) => {
@@ -203,13 +233,13 @@ impl ObjectWrite<'_> {
         &self,
         position: u64,
         task: Option<Task>,
-        existing: Option<&(Arc<dyn Object>, Places)>,
+        existing: &Existing<'_>,
         worker: &mut Worker,
         mut output: Vec<u8>,
     ) -> Result<Fate> {
         let state = self.state();
         let coordinates = self.chunk_coordinates(position);
-        let stored = match existing {
+        let stored = match existing.stored {
             Some((object, places)) => {
                 let place = places.find(position).map_err(|error| {
                     Error::corrupt(self.source.object_name_of(&self.coordinates), error)
@@ -224,9 +254,10 @@ impl ObjectWrite<'_> {
             let region = state.grid.chunk_region(&coordinates);
             (0..valid.len()).any(|axis| region.end(axis) > valid[axis])
         });
+        let overlay = existing.overlay.as_ref().filter(|overlay| overlay.touches(&coordinates));
         match (task, stored) {
-            (None, None) => return Ok(Fate::Dropped),
-            (None, Some((object, extent))) if !crosses => {
+            (None, None) if overlay.is_none() => return Ok(Fate::Dropped),
+            (None, Some((object, extent))) if !crosses && overlay.is_none() => {
                 return Ok(Fate::Kept(self.read_stored(object, extent)?));
             }
             _ => {}
@@ -254,6 +285,9 @@ impl ObjectWrite<'_> {
                 worker.chunk.make_room(state);
             }
             _ => worker.chunk.clear(state),
+        }
+        if let (Some(overlay), false) = (overlay, covered) {
+            worker.chunk.lay(&coordinates, overlay)?;
         }
         if let (Some(task), Some((plan, cell))) = (task, self.plan) {
             plan.for_each_copy(cell, task, state.codec.strides(), |copy| {
@@ -314,7 +348,7 @@ impl ObjectWrite<'_> {
         if let Some(identity) = state.identity() {
             let stamp = Stamp {
                 identity: *identity,
-                commit: 0,
+                commit: self.commit(),
                 data_bytes: writer.position(),
                 coordinates: self.coordinates.clone(),
             };

@@ -33,11 +33,32 @@ pub(crate) fn write_plan(
     if plan.result_bytes() == 0 {
         return Ok(WriteStatistics::default());
     }
-    let cells = plan.cell_count();
+    let write = |cell, threads| ObjectWrite {
+        source,
+        plan: Some((plan, cell)),
+        input,
+        coordinates: plan.cell_coordinates(cell),
+        valid,
+        threads,
+    };
+    write_objects(source, plan.cell_count(), write, interrupted)
+}
+
+/// Makes `count` changes of objects, several at a time; `write` is called with the number of a change
+/// and the threads that it may take.
+///
+/// # Errors
+/// As [`write_plan`].
+pub(crate) fn write_objects<'a>(
+    source: &ZarrSource<'_>,
+    count: u64,
+    write: impl Fn(u64, usize) -> ObjectWrite<'a> + Sync,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<WriteStatistics> {
     let cores = source.shared.tuning.threads;
     // One more object than cores, so that something is encoded while another is synced.
     let at_once = if source.shared.options.threads == Some(1) { 1 } else { cores + 1 };
-    let outer = usize::try_from(cells).unwrap_or(usize::MAX).min(at_once);
+    let outer = usize::try_from(count).unwrap_or(usize::MAX).min(at_once);
     let threads = cores.div_ceil(outer);
     let (next, bytes, objects) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let stopped = AtomicBool::new(false);
@@ -52,19 +73,11 @@ pub(crate) fn write_plan(
             if interrupted() {
                 return fail(Error::new(ErrorKind::Interrupted, "the write was stopped"));
             }
-            let cell = next.fetch_add(1, Ordering::Relaxed);
-            if cell >= cells {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
                 return;
             }
-            let write = ObjectWrite {
-                source,
-                plan: Some((plan, cell)),
-                input,
-                coordinates: plan.cell_coordinates(cell),
-                valid,
-                threads,
-            };
-            match write.run() {
+            match write(number, threads).run() {
                 Ok(written) => {
                     objects.fetch_add(1, Ordering::Relaxed);
                     bytes.fetch_add(written, Ordering::Relaxed);

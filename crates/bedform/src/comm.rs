@@ -1,0 +1,359 @@
+//! How the processes of a session talk to each other.
+//!
+//! All parallel logic sees a [`Communicator`], never MPI: the library links none, so that one build
+//! serves every MPI. Of its implementations one is for a process alone ([`Alone`]), one for threads,
+//! which the tests use ([`threads`]); the doors add a table of C functions that the user's own MPI
+//! fills.
+//!
+//! Every call here is collective: all members make it, in the same order. A member that fails by
+//! itself says so at the next [`agree`], so that nobody waits for it.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The member that coordinates.
+pub const COORDINATOR: u32 = 0;
+
+/// The members of a session, as one of them sees them.
+pub trait Communicator: Send + Sync + Debug {
+    /// Which member this is, from 0.
+    fn rank(&self) -> u32;
+
+    /// How many members there are.
+    fn size(&self) -> u32;
+
+    /// The members on this member's node.
+    ///
+    /// # Errors
+    /// `Io` if the members cannot be reached.
+    fn split_by_node(&self) -> Result<Box<dyn Communicator>>;
+
+    /// Waits until all members are here.
+    ///
+    /// # Errors
+    /// As [`Communicator::split_by_node`].
+    fn barrier(&self) -> Result<()> {
+        self.gather(&[], COORDINATOR)?;
+        self.broadcast(Vec::new(), COORDINATOR).map(drop)
+    }
+
+    /// What `root` gave, to all.
+    ///
+    /// # Errors
+    /// As [`Communicator::split_by_node`].
+    fn broadcast(&self, bytes: Vec<u8>, root: u32) -> Result<Vec<u8>>;
+
+    /// What each member gave, by rank, to `root`; nothing to the others.
+    ///
+    /// # Errors
+    /// As [`Communicator::split_by_node`].
+    fn gather(&self, bytes: &[u8], root: u32) -> Result<Option<Vec<Vec<u8>>>>;
+
+    /// From each member what it has for this one, by rank. `parts` has one entry per member.
+    ///
+    /// # Errors
+    /// As [`Communicator::split_by_node`]; `InvalidArgument` for another number of parts.
+    fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>>;
+}
+
+/// The outcome of a step that all members took: that of this member if all went well, else on every
+/// member the first error by rank, which names its member.
+///
+/// # Errors
+/// The first error of any member.
+pub fn agree<T>(members: &dyn Communicator, mine: Result<T>) -> Result<T> {
+    if members.size() == 1 {
+        return mine;
+    }
+    let said = match &mine {
+        Ok(_) => Vec::new(),
+        Err(error) => format!("{}\0{error}", error.kind().name()).into_bytes(),
+    };
+    let worst = match members.gather(&said, COORDINATOR)? {
+        Some(all) => first_error(&all),
+        None => Vec::new(),
+    };
+    let worst = members.broadcast(worst, COORDINATOR)?;
+    match (mine, worst.is_empty()) {
+        (outcome, true) => outcome,
+        (Err(error), false) => Err(error),
+        (Ok(_), false) => Err(parse_error(&worst)),
+    }
+}
+
+fn first_error(all: &[Vec<u8>]) -> Vec<u8> {
+    let failed = all.iter().enumerate().find(|(_, said)| !said.is_empty());
+    failed.map_or_else(Vec::new, |(rank, said)| {
+        let (kind, text) = split(said);
+        format!("{kind}\0rank {rank}: {text}").into_bytes()
+    })
+}
+
+fn split(said: &[u8]) -> (String, String) {
+    let said = String::from_utf8_lossy(said);
+    let (kind, text) = said.split_once('\0').unwrap_or(("Io", &said));
+    (kind.to_owned(), text.to_owned())
+}
+
+fn parse_error(said: &[u8]) -> Error {
+    let (kind, text) = split(said);
+    let kind = ErrorKind::ALL.into_iter().find(|known| known.name() == kind);
+    Error::new(kind.unwrap_or(ErrorKind::Io), text)
+}
+
+/// A process that writes by itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Alone;
+
+impl Communicator for Alone {
+    fn rank(&self) -> u32 {
+        0
+    }
+
+    fn size(&self) -> u32 {
+        1
+    }
+
+    fn split_by_node(&self) -> Result<Box<dyn Communicator>> {
+        Ok(Box::new(Self))
+    }
+
+    fn broadcast(&self, bytes: Vec<u8>, _root: u32) -> Result<Vec<u8>> {
+        Ok(bytes)
+    }
+
+    fn gather(&self, bytes: &[u8], _root: u32) -> Result<Option<Vec<Vec<u8>>>> {
+        Ok(Some(vec![bytes.to_vec()]))
+    }
+
+    fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        check_parts(parts, 1)
+    }
+}
+
+fn check_parts(parts: Vec<Vec<u8>>, members: u32) -> Result<Vec<Vec<u8>>> {
+    if parts.len() == members as usize {
+        return Ok(parts);
+    }
+    Err(Error::invalid(format!("{} parts for {members} members", parts.len())))
+}
+
+/// What the threads of one group exchange: each gives its parts, and takes those for it when all have.
+#[derive(Debug)]
+struct Table {
+    size: u32,
+    state: Mutex<Exchange>,
+    changed: Condvar,
+    /// The table of the same members as those of a node.
+    node: OnceLock<Arc<Self>>,
+}
+
+#[derive(Debug, Default)]
+struct Exchange {
+    /// By giver, then by taker.
+    given: Vec<Option<Vec<Vec<u8>>>>,
+    taken: u32,
+    round: u64,
+    is_broken: bool,
+}
+
+impl Table {
+    fn new(size: u32) -> Arc<Self> {
+        let given = (0..size).map(|_| None).collect();
+        let state = Mutex::new(Exchange { given, ..Exchange::default() });
+        Arc::new(Self { size, state, changed: Condvar::new(), node: OnceLock::new() })
+    }
+
+    fn node(&self) -> Arc<Self> {
+        self.node.get_or_init(|| Self::new(self.size)).clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Exchange> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a part to every member, and takes one of every member.
+    fn exchange(&self, rank: u32, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let me = rank as usize;
+        let mut state = self.lock();
+        // The round before may not be over for others.
+        while !state.is_broken && state.given[me].is_some() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let round = state.round;
+        state.given[me] = Some(parts);
+        self.changed.notify_all();
+        while !state.is_broken && state.given.iter().any(Option::is_none) {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.is_broken {
+            return Err(Error::new(ErrorKind::Io, "a member of the session is gone"));
+        }
+        debug_assert_eq!(round, state.round, "nobody goes on before all have taken");
+        let mine = state.given.iter_mut().flatten().map(|parts| std::mem::take(&mut parts[me]));
+        let mine = mine.collect();
+        state.taken += 1;
+        if state.taken == self.size {
+            state.taken = 0;
+            state.round += 1;
+            state.given.iter_mut().for_each(|given| *given = None);
+            self.changed.notify_all();
+        } else {
+            // Waits for all, so that a fast member cannot give twice.
+            while !state.is_broken && state.round == round {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        Ok(mine)
+    }
+}
+
+/// A member that is a thread of this process.
+#[derive(Debug)]
+pub struct ThreadMember {
+    rank: u32,
+    table: Arc<Table>,
+}
+
+/// The members of a group of `size` threads. A member that is dropped early ends the group: the calls
+/// of the others fail.
+///
+/// ```
+/// use bedform::comm::{Communicator as _, threads};
+///
+/// let members = threads(3);
+/// std::thread::scope(|scope| {
+///     for member in members {
+///         scope.spawn(move || {
+///             let all = member.gather(&[member.rank() as u8], 0).unwrap();
+///             assert_eq!(all.is_some(), member.rank() == 0);
+///         });
+///     }
+/// });
+/// ```
+pub fn threads(size: u32) -> Vec<ThreadMember> {
+    let table = Table::new(size);
+    (0..size).map(|rank| ThreadMember { rank, table: table.clone() }).collect()
+}
+
+impl Drop for ThreadMember {
+    fn drop(&mut self) {
+        self.table.lock().is_broken = true;
+        self.table.changed.notify_all();
+    }
+}
+
+impl Communicator for ThreadMember {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.table.size
+    }
+
+    fn split_by_node(&self) -> Result<Box<dyn Communicator>> {
+        // All threads are on one node.
+        Ok(Box::new(Self { rank: self.rank, table: self.table.node() }))
+    }
+
+    fn broadcast(&self, bytes: Vec<u8>, root: u32) -> Result<Vec<u8>> {
+        let parts = match self.rank == root {
+            true => vec![bytes; self.size() as usize],
+            false => vec![Vec::new(); self.size() as usize],
+        };
+        let mut found = self.table.exchange(self.rank, parts)?;
+        Ok(std::mem::take(&mut found[root as usize]))
+    }
+
+    fn gather(&self, bytes: &[u8], root: u32) -> Result<Option<Vec<Vec<u8>>>> {
+        let mut parts = vec![Vec::new(); self.size() as usize];
+        parts[root as usize] = bytes.to_vec();
+        let found = self.table.exchange(self.rank, parts)?;
+        Ok((self.rank == root).then_some(found))
+    }
+
+    fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        self.table.exchange(self.rank, check_parts(parts, self.size())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs `act` on each member of a group of threads and gives what they returned, by rank.
+    fn on_all<T: Send>(size: u32, act: impl Fn(ThreadMember) -> T + Sync) -> Vec<T> {
+        std::thread::scope(|scope| {
+            let act = &act;
+            let all: Vec<_> = threads(size)
+                .into_iter()
+                .map(|member| scope.spawn(move || act(member)))
+                .collect();
+            all.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn every_member_gets_what_was_given_to_it_round_after_round() {
+        for size in [1, 2, 5] {
+            on_all(size, |member| {
+                for round in 0..50_u8 {
+                    let rank = u8::try_from(member.rank()).unwrap();
+                    let parts = (0..size).map(|to| vec![round, rank, u8::try_from(to).unwrap()]);
+                    let found = member.all_to_all(parts.collect()).unwrap();
+                    for (from, part) in found.iter().enumerate() {
+                        assert_eq!(part, &[round, u8::try_from(from).unwrap(), rank]);
+                    }
+                    let root = u32::from(round) % size;
+                    let gathered = member.gather(&[rank], root).unwrap();
+                    let ranks = (0..size).map(|rank| vec![u8::try_from(rank).unwrap()]).collect();
+                    assert_eq!(gathered, (member.rank() == root).then_some(ranks));
+                    let told = member.broadcast(vec![rank, round], root).unwrap();
+                    assert_eq!(told, [u8::try_from(root).unwrap(), round]);
+                    member.barrier().unwrap();
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn an_error_of_one_member_is_that_of_all() {
+        let outcomes = on_all(4, |member| {
+            let mine = match member.rank() {
+                2 => Err(Error::new(ErrorKind::NoSpace, "the disk is full")),
+                rank => Ok(rank),
+            };
+            agree(&member, mine).map_err(|error| (error.kind(), error.to_string()))
+        });
+        for (rank, outcome) in outcomes.into_iter().enumerate() {
+            let (kind, text) = outcome.unwrap_err();
+            assert_eq!(kind, ErrorKind::NoSpace);
+            assert_eq!(text.starts_with("rank 2: "), rank != 2, "{text}");
+        }
+        assert!(on_all(3, |member| agree(&member, Ok(())).is_ok()).into_iter().all(|ok| ok));
+    }
+
+    #[test]
+    fn a_member_that_is_gone_does_not_leave_the_others_waiting() {
+        let outcomes = on_all(3, |member| match member.rank() {
+            1 => None,
+            _ => Some(member.barrier().map_err(|error| error.kind())),
+        });
+        let gone = Some(Err(ErrorKind::Io));
+        assert_eq!(outcomes, [gone.clone(), None, gone]);
+    }
+
+    #[test]
+    fn the_members_of_a_node_are_those_of_the_group() {
+        on_all(3, |member| {
+            let node = member.split_by_node().unwrap();
+            assert_eq!((node.rank(), node.size()), (member.rank(), 3));
+            let told = node.broadcast(vec![7], 1).unwrap();
+            assert_eq!(told, [7]);
+            member.barrier().unwrap();
+        });
+    }
+}

@@ -1,0 +1,171 @@
+//! Where a store's log is, and its roots.
+
+use std::sync::Arc;
+
+use bedform_format::log::Root;
+use bedform_format::{Limits, ObjectPath};
+use bedform_storage::{Condition, Durability, Storage, StorageErrorKind};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// What follows the store's name in that of its log.
+const SUFFIX: &str = ".bedform-log";
+const ROOTS: &str = "roots";
+const SEGMENTS: &str = "segments";
+const README: &str = "README.txt";
+const README_TEXT: &str = "\
+This directory belongs to the Bedform store of the same name, without '.bedform-log'.
+It holds data that are committed and not yet part of that store.
+Do not delete it. 'bedform settle STORE' moves its data into the store; after that it is gone.
+If you move or copy the store, move or copy this directory with it.
+";
+
+/// The log of one store.
+#[derive(Debug, Clone)]
+pub(crate) struct LogPlace {
+    pub(crate) storage: Arc<dyn Storage>,
+    /// The store's identity.
+    pub(crate) store: [u8; 16],
+    limits: Limits,
+}
+
+impl LogPlace {
+    /// The log beside the store in `storage`, there or not.
+    ///
+    /// # Errors
+    /// Where nothing can lie beside the store.
+    pub(crate) fn beside(storage: &dyn Storage, store: [u8; 16], limits: &Limits) -> Result<Self> {
+        Ok(Self { storage: storage.beside(SUFFIX)?, store, limits: limits.clone() })
+    }
+
+    /// The place as a user knows it.
+    pub(crate) fn name(&self) -> String {
+        self.storage.name()
+    }
+
+    /// Says in the log's directory what it is. Durable on return.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        let path = ObjectPath::root().join(README)?;
+        let mut writer =
+            self.storage.create(&path, Durability::Disk, Some(README_TEXT.len() as u64))?;
+        writer.append(README_TEXT.as_bytes())?;
+        match writer.publish(Condition::Absent) {
+            Err(error) if error.kind == StorageErrorKind::Exists => Ok(()),
+            outcome => Ok(outcome.map(drop)?),
+        }
+    }
+
+    /// The path of a segment.
+    ///
+    /// # Errors
+    /// For what is no name.
+    pub(crate) fn segment_path(name: &str) -> Result<ObjectPath> {
+        Ok(ObjectPath::root().join(SEGMENTS)?.join(name)?)
+    }
+
+    /// Fails unless the log's directory is there: a store that has one must not be read without.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is missing.
+    pub(crate) fn check_there(&self) -> Result<()> {
+        match self.storage.stat(&ObjectPath::root().join(README)?) {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_not_found() => Err(Error::new(
+                ErrorKind::Corrupt,
+                format!(
+                    "{} is missing: the store has commits that are not settled, and they lie there; \
+                     put it back beside the store",
+                    self.name()
+                ),
+            )),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn root_path(number: u64) -> Result<ObjectPath> {
+        Ok(ObjectPath::root().join(ROOTS)?.join(&Root::name(number))?)
+    }
+
+    /// The numbers of the roots that are there, in order.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(crate) fn root_numbers(&self) -> Result<Vec<u64>> {
+        let entries = self.storage.list(&ObjectPath::root().join(ROOTS)?)?;
+        let mut numbers: Vec<_> =
+            entries.iter().filter_map(|entry| Root::parse_name(&entry.name)).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// The newest root; `None` without any. `known` is one that was the newest once.
+    ///
+    /// # Errors
+    /// Of storage; `Corrupt` for a damaged root, also one of another store.
+    pub(crate) fn newest(&self, known: Option<&Arc<Root>>) -> Result<Option<Arc<Root>>> {
+        if let Some(known) = known
+            && !self.exists(known.number + 1)?
+            && self.exists(known.number)?
+        {
+            return Ok(Some(known.clone()));
+        }
+        // A root may be removed between the list and its opening: then there are newer ones.
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(newest) = self.root_numbers()?.pop() else { return Ok(None) };
+            if let Some(root) = self.root(newest)? {
+                return Ok(Some(Arc::new(root)));
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, format!("the roots of {} keep going", self.name())))
+    }
+
+    fn exists(&self, number: u64) -> Result<bool> {
+        match self.storage.stat(&Self::root_path(number)?) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Root `number`; `None` if it is not there.
+    fn root(&self, number: u64) -> Result<Option<Root>> {
+        let path = Self::root_path(number)?;
+        let object = match self.storage.open(&path) {
+            Ok(object) => object,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let name = || format!("{}/{path}", self.name());
+        let size = object.version().size;
+        if size > self.limits.metadata_bytes_max {
+            let limit = self.limits.metadata_bytes_max;
+            let text = format!("{} has {size} bytes, over the limit of {limit}", name());
+            return Err(Error::new(ErrorKind::LimitExceeded, text));
+        }
+        let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
+        object.read(0, &mut bytes)?;
+        let root = Root::decode(&bytes, &self.limits).map_err(|e| Error::corrupt(name(), e))?;
+        if root.number != number {
+            return Err(Error::corrupt(name(), format!("it says that it is root {}", root.number)));
+        }
+        if root.store != self.store {
+            return Err(Error::corrupt(name(), "it is of another store"));
+        }
+        Ok(Some(root))
+    }
+
+    /// Makes `root` the newest. Atomic and durable on return.
+    ///
+    /// # Errors
+    /// `Exists` if another root has its number; those of storage.
+    pub(crate) fn publish(&self, root: &Root) -> Result<()> {
+        let bytes = root.encode();
+        let path = Self::root_path(root.number)?;
+        let mut writer = self.storage.create(&path, Durability::Disk, Some(bytes.len() as u64))?;
+        writer.append(&bytes)?;
+        writer.publish(Condition::Absent)?;
+        Ok(())
+    }
+}
+
+const ATTEMPTS_MAX: usize = 100;

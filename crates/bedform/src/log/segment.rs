@@ -1,0 +1,315 @@
+//! The file that one writer appends to, and records read back.
+//!
+//! A thread of its own checks and appends, so that computing and writing overlap: `docs/log.md`.
+
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use bedform_format::Limits;
+use bedform_format::checksum::crc32c;
+use bedform_format::log::{Block, RecordHead, RecordKind, Sealed, SealedCodec, SegmentHeader};
+use bedform_storage::{Durability, GrowingObject, Object};
+
+use super::place::LogPlace;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Bytes of a block: large enough for the device, small enough to be read and checked for a part.
+pub(super) const BLOCK_BYTES: usize = 1 << 20;
+/// Zstandard's level for sections and directories: they are small, and read often.
+const LEVEL: i32 = 3;
+
+/// What the thread is to do next.
+enum Order {
+    /// Append a block of data.
+    Block(Vec<u8>),
+    /// Append a record, and say where its head is.
+    Record(RecordKind, Vec<u8>, Sender<Result<Place>>),
+    /// Make everything durable.
+    Sync(Sender<Result<()>>),
+}
+
+/// Where a record lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Of the record's head.
+    pub(super) offset: u64,
+    /// Bytes of the record.
+    pub(super) stored_bytes: u64,
+    /// Bytes of the body when it is decompressed.
+    pub(super) bytes: u64,
+}
+
+/// A segment that is written.
+pub(super) struct Segment {
+    name: String,
+    orders: Option<SyncSender<Order>>,
+    spare: Receiver<Vec<u8>>,
+    shared: Arc<Progress>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread has done.
+#[derive(Default)]
+struct Progress {
+    blocks: Mutex<Vec<Block>>,
+    failure: Mutex<Option<Error>>,
+}
+
+impl Segment {
+    /// Creates the segment of a writer; `buffer_bytes` bounds the blocks that wait to be written.
+    ///
+    /// # Errors
+    /// Those of storage; `Io` if the system has no thread to give.
+    pub(super) fn create(
+        place: &LogPlace,
+        writer: [u8; 16],
+        number: u32,
+        durability: Durability,
+        buffer_bytes: usize,
+    ) -> Result<Self> {
+        let header = SegmentHeader { store: place.store, writer, number };
+        let name = header.name();
+        let object = place.storage.grow(&LogPlace::segment_path(&name)?, durability, None)?;
+        let waiting = (buffer_bytes / BLOCK_BYTES).max(2);
+        let (orders, todo) = sync_channel(waiting);
+        let (back, spare) = channel();
+        let shared = Arc::<Progress>::default();
+        let file = File { object, sequence: 0, shared: shared.clone(), back };
+        let thread = Builder::new()
+            .name("bedform-log".to_owned())
+            .spawn(move || file.run(&header, &todo))
+            .map_err(|error| Error::new(ErrorKind::Io, format!("cannot start a thread: {error}")))?;
+        Ok(Self { name, orders: Some(orders), spare, shared, thread: Some(thread) })
+    }
+
+    /// The name of the segment.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Memory for a block, empty.
+    pub(super) fn buffer(&self) -> Vec<u8> {
+        let mut buffer = self.spare.try_recv().unwrap_or_default();
+        buffer.clear();
+        buffer.reserve_exact(BLOCK_BYTES);
+        buffer
+    }
+
+    /// Appends a block of data, in the background: waits only while too many others do.
+    ///
+    /// # Errors
+    /// What an earlier block failed with.
+    pub(super) fn append(&self, block: Vec<u8>) -> Result<()> {
+        self.send(Order::Block(block))
+    }
+
+    /// Appends a record behind all blocks, and gives their places, too.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn record(&self, kind: RecordKind, body: Vec<u8>) -> Result<Place> {
+        let (reply, answer) = channel();
+        self.send(Order::Record(kind, body, reply))?;
+        answer.recv().unwrap_or_else(|_| Err(self.failure()))
+    }
+
+    /// Waits until all blocks are appended, and gives those since the last call.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn written(&self) -> Result<Vec<Block>> {
+        let (reply, answer) = channel();
+        // A record of no kind: the thread only answers.
+        self.send(Order::Record(RecordKind::Data, Vec::new(), reply))?;
+        answer.recv().unwrap_or_else(|_| Err(self.failure()))?;
+        let mut blocks = self.shared.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(std::mem::take(&mut *blocks))
+    }
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn sync(&self) -> Result<()> {
+        let (reply, answer) = channel();
+        self.send(Order::Sync(reply))?;
+        answer.recv().unwrap_or_else(|_| Err(self.failure()))
+    }
+
+    fn send(&self, order: Order) -> Result<()> {
+        match &self.orders {
+            Some(orders) => orders.send(order).map_err(|_| self.failure()),
+            None => Err(self.failure()),
+        }
+    }
+
+    /// Why the thread has stopped. Said in full once; the session ends with it.
+    fn failure(&self) -> Error {
+        let mut failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = || format!("the log's segment {} could not be written", self.name);
+        failure.take().unwrap_or_else(|| Error::new(ErrorKind::Io, text()))
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic there has nobody to tell: what was not committed is gone either way.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's side.
+struct File {
+    object: Box<dyn GrowingObject>,
+    sequence: u64,
+    shared: Arc<Progress>,
+    back: Sender<Vec<u8>>,
+}
+
+impl File {
+    fn run(mut self, header: &SegmentHeader, todo: &Receiver<Order>) {
+        let mut outcome = self.append_record(RecordKind::Header, &header.encode()).map(drop);
+        while let (Ok(()), Ok(order)) = (&outcome, todo.recv()) {
+            outcome = self.carry_out(order);
+        }
+        if let Err(error) = outcome {
+            // Set before the channel closes: whoever waits for an answer looks here.
+            *self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) -> Result<()> {
+        match order {
+            Order::Block(bytes) => {
+                self.append_block(&bytes)?;
+                // Nobody may want it any more.
+                let _ = self.back.send(bytes);
+            }
+            Order::Record(RecordKind::Data, _, reply) => {
+                let _ = reply.send(Ok(Place { offset: 0, stored_bytes: 0, bytes: 0 }));
+            }
+            Order::Record(kind, body, reply) => {
+                let place = self.append_sealed(kind, &body)?;
+                let _ = reply.send(Ok(place));
+            }
+            Order::Sync(reply) => {
+                self.object.sync()?;
+                let _ = reply.send(Ok(()));
+            }
+        }
+        Ok(())
+    }
+
+    fn append_block(&mut self, bytes: &[u8]) -> Result<()> {
+        let checksum = crc32c(bytes);
+        let offset = self.append_record(RecordKind::Data, bytes)? + RecordHead::BYTES as u64;
+        let length = bytes.len() as u64;
+        let block = Block { offset, stored_bytes: length, bytes: length, checksum, codec: 0 };
+        self.shared.blocks.lock().unwrap_or_else(PoisonError::into_inner).push(block);
+        Ok(())
+    }
+
+    fn append_sealed(&mut self, kind: RecordKind, body: &[u8]) -> Result<Place> {
+        let packed = zstd_safe_compress(body)?;
+        let (stored, codec) = match packed.len() < body.len() {
+            true => (packed.as_slice(), SealedCodec::Zstd),
+            false => (body, SealedCodec::None),
+        };
+        let bytes = body.len() as u64;
+        let mut whole = Sealed::new(stored, bytes, codec).encode_head().to_vec();
+        whole.extend_from_slice(stored);
+        let offset = self.append_record(kind, &whole)?;
+        Ok(Place { offset, stored_bytes: self.object.position() - offset, bytes })
+    }
+
+    /// Appends a record; gives the place of its head.
+    fn append_record(&mut self, kind: RecordKind, body: &[u8]) -> Result<u64> {
+        const ZEROS: [u8; 8] = [0; 8];
+        let head = RecordHead { kind, body_bytes: body.len() as u64, sequence: self.sequence };
+        self.sequence += 1;
+        let offset = self.object.position();
+        self.object.append(&head.encode())?;
+        self.object.append(body)?;
+        self.object.append(&ZEROS[..(8 - body.len() % 8) % 8])?;
+        Ok(offset)
+    }
+}
+
+fn zstd_safe_compress(body: &[u8]) -> Result<Vec<u8>> {
+    let mut packed = vec![0; zstd_safe::compress_bound(body.len())];
+    let count = zstd_safe::compress(packed.as_mut_slice(), body, LEVEL)
+        .map_err(|code| Error::invalid(zstd_safe::get_error_name(code)))?;
+    packed.truncate(count);
+    Ok(packed)
+}
+
+/// The body of a section or directory, checked and decompressed.
+///
+/// # Errors
+/// `Corrupt` if there is no such record at `offset`, or it is damaged; those of storage.
+pub(super) fn read_record(
+    segment: &dyn Object,
+    offset: u64,
+    kind: RecordKind,
+    limits: &Limits,
+    name: &dyn Fn() -> String,
+) -> Result<Vec<u8>> {
+    let damaged = |problem: &dyn std::fmt::Display| {
+        Error::corrupt(format!("{} at byte {offset}", name()), problem)
+    };
+    let mut head = [0; RecordHead::BYTES];
+    segment.read(offset, &mut head)?;
+    let head = RecordHead::decode(&head).map_err(|error| damaged(&error))?;
+    if head.kind != kind {
+        return Err(damaged(&format!("it is a record of kind {:?}", head.kind)));
+    }
+    if head.body_bytes > limits.index_bytes_max {
+        let text = format!("a record of {} bytes is over the limit", head.body_bytes);
+        return Err(Error::new(ErrorKind::LimitExceeded, text).at(name()));
+    }
+    let mut body = vec![0; usize::try_from(head.body_bytes).unwrap_or(usize::MAX)];
+    segment.read(offset + RecordHead::BYTES as u64, &mut body)?;
+    let (sealed, stored) = Sealed::open(&body, limits).map_err(|error| damaged(&error))?;
+    decode_body(stored.to_vec(), codec_code(sealed.codec), sealed.checksum, sealed.bytes)
+        .map_err(|problem| damaged(&problem))
+}
+
+fn codec_code(codec: SealedCodec) -> u8 {
+    u8::from(codec == SealedCodec::Zstd)
+}
+
+/// Stored bytes, checked and decompressed to exactly `bytes`.
+///
+/// # Errors
+/// What is wrong with them.
+pub(super) fn decode_body(
+    stored: Vec<u8>,
+    codec: u8,
+    checksum: u32,
+    bytes: u64,
+) -> std::result::Result<Vec<u8>, String> {
+    let found = crc32c(&stored);
+    if found != checksum {
+        return Err(format!("it has checksum {found:08x}, expected {checksum:08x}"));
+    }
+    let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let decoded = match codec {
+        0 => stored,
+        1 => {
+            let mut decoded = vec![0; length];
+            let count = zstd_safe::decompress(decoded.as_mut_slice(), &stored)
+                .map_err(|code| zstd_safe::get_error_name(code).to_owned())?;
+            decoded.truncate(count);
+            decoded
+        }
+        other => return Err(format!("codec {other} is not known")),
+    };
+    if decoded.len() != length {
+        return Err(format!("it has {} bytes, expected {length}", decoded.len()));
+    }
+    Ok(decoded)
+}
