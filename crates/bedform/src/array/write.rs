@@ -11,7 +11,7 @@ use super::source::ZarrSource;
 use super::{Array, ArrayState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::plan::Plan;
-use crate::store::{Shared, check_key, commit, publish};
+use crate::store::{Shared, Store, check_key, commit, publish};
 use crate::write::WriteStatistics;
 use crate::write::elements::Input;
 use crate::write::object::ObjectWrite;
@@ -104,6 +104,7 @@ impl Array {
     /// `InvalidArgument` for another rank; `ReadOnly`, those of storage.
     pub fn resize(&self, shape: &[u64]) -> Result<()> {
         self.shared.check_writable()?;
+        settle_first(&self.shared)?;
         let _lock = self.lock()?;
         let state = self.reload()?;
         let old = &state.metadata.shape;
@@ -291,11 +292,21 @@ pub fn append_with(
 /// What arrays have in common, and their locks.
 type Locked = (Arc<Shared>, Vec<Box<dyn Lock>>);
 
+/// Commits become shards before a shape changes, so that none of them lies outside the new one and
+/// comes to light when the array grows again.
+fn settle_first(shared: &Arc<Shared>) -> Result<()> {
+    if shared.view()?.is_some() {
+        Store { shared: shared.clone() }.settle(&|| false)?;
+    }
+    Ok(())
+}
+
 /// The locks of arrays whose shapes are to change together; `None` without arrays.
 fn lock_all(arrays: &[&Array]) -> Result<Option<Locked>> {
     let Some(first) = arrays.first() else { return Ok(None) };
     let shared = first.shared.clone();
     shared.check_writable()?;
+    settle_first(&shared)?;
     if arrays.iter().any(|array| !Arc::ptr_eq(&array.shared, &shared)) {
         return Err(Error::invalid("an append goes to arrays of one opened store"));
     }

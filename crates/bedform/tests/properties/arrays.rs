@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bedform::comm::Alone;
+use bedform::log::session::{Session, SessionOptions};
 use bedform::{Array, Elements, NewArray, OpenOptions, Store};
 use bedform_format::metadata::FillValue;
 use bedform_format::{DataType, ObjectPath};
@@ -20,6 +22,10 @@ enum Step {
     Append,
     Resize,
     Reopen,
+    /// A write of a session, not yet committed.
+    Log,
+    Commit,
+    Settle,
 }
 
 fn steps() -> impl Strategy<Value = Vec<(Step, u64)>> {
@@ -29,8 +35,11 @@ fn steps() -> impl Strategy<Value = Vec<(Step, u64)>> {
         1 => Just(Step::Append),
         1 => Just(Step::Resize),
         1 => Just(Step::Reopen),
+        4 => Just(Step::Log),
+        2 => Just(Step::Commit),
+        1 => Just(Step::Settle),
     ];
-    proptest::collection::vec((step, any::<u64>()), 1..10)
+    proptest::collection::vec((step, any::<u64>()), 1..12)
 }
 
 fn options(cache_bytes: u64) -> OpenOptions {
@@ -86,6 +95,9 @@ struct Twins {
     model: Model,
     data_type: DataType,
     cache_bytes: u64,
+    session: Option<Session>,
+    /// What the session has taken and not committed.
+    taken: Vec<(Selection, Vec<Element>)>,
 }
 
 impl Twins {
@@ -94,7 +106,8 @@ impl Twins {
         let store = Store::create(storage.clone(), &attributes, options(cache_bytes)).unwrap();
         let array = store.create_array(&path(), new).unwrap();
         let data_type = new.data_type;
-        Self { storage, store, array, model: model_of(new), data_type, cache_bytes }
+        let (session, taken) = (None, Vec::new());
+        Self { storage, store, array, model: model_of(new), data_type, cache_bytes, session, taken }
     }
 
     fn take(&mut self, step: Step, seed: u64) {
@@ -122,19 +135,55 @@ impl Twins {
                 self.check(&Selection::all(&self.model.shape));
             }
             Step::Read => self.check(&selection(&self.model.shape, numbers)),
-            Step::Append => self.append(numbers),
+            Step::Log if self.data_type == DataType::String => {}
+            Step::Log => {
+                let selection = selection(&self.model.shape, numbers);
+                let elements = numbers.elements(self.data_type, selection.len().unwrap());
+                let start = || self.store.session(Box::new(Alone), SessionOptions::default());
+                let session = self.session.get_or_insert_with(|| start().unwrap());
+                with(self.data_type, &elements, |elements| {
+                    session.write(&path(), &selection, elements).unwrap()
+                });
+                self.taken.push((selection, elements));
+                self.check(&Selection::all(&self.model.shape));
+            }
+            Step::Commit => {
+                if let Some(session) = &mut self.session {
+                    session.commit().unwrap();
+                }
+                for (selection, elements) in std::mem::take(&mut self.taken) {
+                    self.model.write(&selection, &elements);
+                }
+                self.check(&Selection::all(&self.model.shape));
+            }
+            Step::Settle => {
+                self.store.settle(&|| false).unwrap();
+                self.check(&Selection::all(&self.model.shape));
+            }
+            Step::Append => {
+                self.forget_session();
+                self.append(numbers);
+            }
             Step::Resize => {
+                self.forget_session();
                 let shape: Vec<u64> = self.model.shape.iter().map(|_| numbers.below(9)).collect();
                 self.array.resize(&shape).unwrap();
                 self.model.resize(&shape);
                 self.check(&Selection::all(&shape));
             }
             Step::Reopen => {
+                self.forget_session();
                 self.store = Store::open(self.storage.clone(), options(self.cache_bytes)).unwrap();
                 self.array = self.store.array(&path()).unwrap();
                 self.check(&Selection::all(&self.model.shape));
             }
         }
+    }
+
+    /// What was not committed is gone.
+    fn forget_session(&mut self) {
+        self.session = None;
+        self.taken.clear();
     }
 
     fn append(&mut self, numbers: &mut Numbers) {
