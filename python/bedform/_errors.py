@@ -122,6 +122,7 @@ BY_KIND: dict[str, type[BedformError]] = {
         UnsupportedError,
         CorruptError,
         ConflictError,
+        SnapshotMovedError,
         LimitExceededError,
         ReadOnlyError,
         PermissionDeniedError,

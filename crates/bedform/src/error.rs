@@ -25,6 +25,8 @@ pub enum ErrorKind {
     Corrupt,
     /// Another writer was faster: read again and retry.
     Conflict,
+    /// The data moved on while they were read: read again.
+    SnapshotMoved,
     /// The data claim more than a limit allows: raise the limit if they are to be trusted.
     LimitExceeded,
     /// The store is read-only or was opened so.
@@ -43,7 +45,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::NotFound,
         Self::Exists,
         Self::InvalidArgument,
@@ -51,6 +53,7 @@ impl ErrorKind {
         Self::Unsupported,
         Self::Corrupt,
         Self::Conflict,
+        Self::SnapshotMoved,
         Self::LimitExceeded,
         Self::ReadOnly,
         Self::PermissionDenied,
@@ -70,6 +73,7 @@ impl ErrorKind {
             Self::Unsupported => "Unsupported",
             Self::Corrupt => "Corrupt",
             Self::Conflict => "Conflict",
+            Self::SnapshotMoved => "SnapshotMoved",
             Self::LimitExceeded => "LimitExceeded",
             Self::ReadOnly => "ReadOnly",
             Self::PermissionDenied => "PermissionDenied",

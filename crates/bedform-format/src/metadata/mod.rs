@@ -19,7 +19,7 @@ use crate::{CodecChain, DataType};
 
 pub use fill::FillValue;
 pub use v2::parse_array_v2;
-pub use v3::{GroupDocument, parse_array, parse_codecs, parse_data_type, parse_group};
+pub use v3::{GroupDocument, LogState, parse_array, parse_codecs, parse_data_type, parse_group};
 pub use writer::{
     check_seal, hex, own_value, seal, write_array, write_codecs, write_consolidated,
     write_data_type, write_group,

@@ -22,8 +22,8 @@ pub struct GroupDocument {
     pub consolidated: Option<Map<String, Value>>,
     /// The store's identity, if Bedform made the group.
     pub store: Option<[u8; 16]>,
-    /// Whether the store has a log: commits that are not settled.
-    pub pending: bool,
+    /// What the store says of its log.
+    pub log: LogState,
     /// 2 or 3.
     pub zarr_format: u8,
 }
@@ -71,13 +71,13 @@ pub fn parse_array(document: &Value, limits: &Limits) -> Result<ArrayMetadata> {
 pub fn parse_group(document: &Value) -> Result<GroupDocument> {
     let fields = Fields::new("", document)?;
     check_node(&fields, "group", GROUP_KEYS)?;
-    let (mut store, mut pending) = (None, false);
+    let (mut store, mut log) = (None, LogState::default());
     let consolidated = match fields.get("consolidated_metadata") {
         None | Some(Value::Null) => None,
         Some(value) => {
             let inner = Fields::new("consolidated_metadata", value)?;
             store = identity_field(&inner, "store")?;
-            pending = is_pending(&inner)?;
+            log = log_state(&inner)?;
             if inner.text("kind")? != "inline" {
                 return Err(unsupported("consolidated_metadata.kind", "a kind but 'inline'"));
             }
@@ -93,17 +93,35 @@ pub fn parse_group(document: &Value) -> Result<GroupDocument> {
         }
     };
     let attributes = attributes(&fields)?;
-    Ok(GroupDocument { attributes, consolidated, store, pending, zarr_format: 3 })
+    Ok(GroupDocument { attributes, consolidated, store, log, zarr_format: 3 })
 }
 
-fn is_pending(fields: &Fields<'_, '_>) -> Result<bool> {
-    match fields.get("bedform").and_then(|own| own.get("pending")) {
-        None => Ok(false),
-        Some(Value::Bool(pending)) => Ok(*pending),
+/// What a store says of its log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogState {
+    /// Whether there are commits that are not settled.
+    pub pending: bool,
+    /// Commits up to this number are settled. Numbers are never used again.
+    pub settled: u64,
+}
+
+fn log_state(fields: &Fields<'_, '_>) -> Result<LogState> {
+    let Some(own) = fields.get("bedform") else { return Ok(LogState::default()) };
+    let pending = match own.get("pending") {
+        None => false,
+        Some(Value::Bool(pending)) => *pending,
         Some(other) => {
-            Err(invalid("bedform.pending", format!("expected true or false, found {}", shown(other))))
+            let found = format!("expected true or false, found {}", shown(other));
+            return Err(invalid("bedform.pending", found));
         }
-    }
+    };
+    let settled = match own.get("settled") {
+        None => 0,
+        Some(number) => number.as_u64().ok_or_else(|| {
+            invalid("bedform.settled", format!("expected a number, found {}", shown(number)))
+        })?,
+    };
+    Ok(LogState { pending, settled })
 }
 
 const ARRAY_KEYS: &[&str] = &[

@@ -75,22 +75,25 @@ pub fn write_group(
     document.insert("zarr_format".into(), json!(3));
     document.insert("node_type".into(), json!("group"));
     if let Some(metadata) = consolidated {
-        let consolidated = write_consolidated(store, false, metadata);
+        let consolidated = write_consolidated(store, LogState::default(), metadata);
         document.insert("consolidated_metadata".into(), consolidated);
     }
     document.insert("attributes".into(), Value::Object(attributes.clone()));
     Value::Object(document)
 }
 
-/// The consolidated metadata of a store's root, with our own key; `pending` says that it has a log.
+/// The consolidated metadata of a store's root, with our own key and what it says of the log.
 pub fn write_consolidated(
     store: &[u8; 16],
-    pending: bool,
+    log: LogState,
     metadata: Map<String, Value>,
 ) -> Value {
     let mut own = own_key(store, None);
-    if pending {
+    if log.pending {
         own["pending"] = json!(true);
+    }
+    if log.settled > 0 {
+        own["settled"] = json!(log.settled);
     }
     json!({
         "bedform": own,

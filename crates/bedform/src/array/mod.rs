@@ -178,8 +178,8 @@ impl Array {
 
     /// Where the objects of the array with `state` are, as of now.
     pub(crate) fn source<'a>(&'a self, state: &'a ArrayState) -> Result<ZarrSource<'a>> {
-        let view = self.shared.view()?;
-        Ok(ZarrSource { shared: &self.shared, path: &self.path, state, view })
+        let snapshot = self.shared.snapshot()?;
+        Ok(ZarrSource { shared: &self.shared, path: &self.path, state, snapshot })
     }
 
     /// Takes `state`, which was just committed; better, what storage has now.

@@ -95,7 +95,9 @@ impl Array {
         }
         let plan = plan(state, selection).map_err(|error| error.at(&self.path))?;
         let fill = state.metadata.fill_value.bytes();
-        self.run(state, &plan, None, fill, Target::new(buffer), interrupted)
+        self.shared.in_one_snapshot(|| {
+            self.run(state, &plan, None, fill, Target::new(buffer), interrupted)
+        })
     }
 
     /// Reads `selection` of an array of text.

@@ -8,19 +8,18 @@ use bedform_geometry::Region;
 use bedform_storage::{Object, Version};
 
 use super::ArrayState;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::log::overlay::Overlay;
-use crate::log::view::View;
 use crate::read::locate::{ChunkSource, OpenObject, Places};
-use crate::store::Shared;
+use crate::store::{Shared, Snapshot};
 
 /// The objects of one array, as of one state of its metadata.
 pub(crate) struct ZarrSource<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) path: &'a ObjectPath,
     pub(crate) state: &'a ArrayState,
-    /// The commits that are not settled, of a store that has any.
-    pub(crate) view: Option<Arc<View>>,
+    /// The commits that the store has.
+    pub(crate) snapshot: Snapshot,
 }
 
 impl ZarrSource<'_> {
@@ -82,12 +81,26 @@ impl ZarrSource<'_> {
 
     /// What commits that are not settled lay over the object at `coordinates`, which contains those
     /// up to `contained`.
+    ///
+    /// # Errors
+    /// `SnapshotMoved` if it contains later ones than this snapshot has; `Corrupt` for damaged records;
+    /// those of storage.
     pub(crate) fn overlay(
         &self,
         coordinates: &[u64],
         contained: u64,
     ) -> Result<Option<Arc<Overlay>>> {
-        let (Some(view), Some(identity)) = (&self.view, self.state.identity()) else {
+        if contained > self.snapshot.number {
+            return Err(Error::new(
+                ErrorKind::SnapshotMoved,
+                format!(
+                    "{} contains commit {contained}, and the snapshot ends with {}; read again",
+                    self.object_name_of(coordinates),
+                    self.snapshot.number
+                ),
+            ));
+        }
+        let (Some(view), Some(identity)) = (&self.snapshot.view, self.state.identity()) else {
             return Ok(None);
         };
         let shape = &self.state.metadata.chunk_shape;

@@ -41,8 +41,10 @@ impl Array {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<WriteStatistics> {
         self.shared.check_writable()?;
-        let state = self.state()?;
-        self.write_state(&state, selection, elements, None, interrupted)
+        self.shared.in_one_snapshot(|| {
+            let state = self.state()?;
+            self.write_state(&state, selection, elements, None, interrupted)
+        })
     }
 
     fn write_state(
@@ -295,7 +297,7 @@ type Locked = (Arc<Shared>, Vec<Box<dyn Lock>>);
 /// Commits become shards before a shape changes, so that none of them lies outside the new one and
 /// comes to light when the array grows again.
 fn settle_first(shared: &Arc<Shared>) -> Result<()> {
-    if shared.view()?.is_some() {
+    if shared.snapshot()?.view.is_some() {
         Store { shared: shared.clone() }.settle(&|| false)?;
     }
     Ok(())

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bedform_format::ObjectPath;
+use bedform_format::metadata::LogState;
 use bedform_format::log::{
     CommitRecord, Directory, RecordKind, Root, SectionBuilder, SectionPlace,
 };
@@ -19,7 +20,7 @@ use crate::array::Elements;
 use crate::comm::{COORDINATOR, Communicator, agree};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::scatter::Target;
-use crate::store::{Store, random_key, set_pending};
+use crate::store::{Store, random_key, set_log_state};
 
 /// Roots that are tried while other commits are faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -361,7 +362,8 @@ impl Session {
             return Ok(newest.map_or(0, |root| root.number));
         };
         for _ in 0..ATTEMPTS_MAX {
-            let root = successor(newest.as_deref(), &self.log, &directory);
+            let settled = self.store.shared.snapshot()?.number;
+            let root = successor(newest.as_deref(), settled, &self.log, &directory);
             let outcome = match newest.as_ref().is_none_or(|root| root.commits.is_empty()) {
                 true => self.open_log(&root),
                 false => self.log.publish(&root),
@@ -388,17 +390,24 @@ impl Session {
         let shared = &self.store.shared;
         let _lock = shared.lock(&ObjectPath::root())?;
         self.log.prepare()?;
-        set_pending(shared, true)?;
+        let settled = root.settled;
+        set_log_state(shared, LogState { pending: true, settled })?;
         self.log.publish(root)
     }
 }
 
-/// The root after `newest`, with one more commit, whose directory lies at `directory`.
-fn successor(newest: Option<&Root>, log: &LogPlace, directory: &CommitRecord) -> Root {
+/// The root after `newest`, with one more commit, whose directory lies at `directory`; the first one
+/// goes on from the last number that was `settled`.
+fn successor(
+    newest: Option<&Root>,
+    settled: u64,
+    log: &LogPlace,
+    directory: &CommitRecord,
+) -> Root {
     let mut root = newest.cloned().unwrap_or_else(|| Root {
         store: log.store,
-        number: 0,
-        settled: 0,
+        number: settled,
+        settled,
         commits: Vec::new(),
         shapes: BTreeMap::new(),
     });

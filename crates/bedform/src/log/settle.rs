@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
+use bedform_format::metadata::LogState;
 use bedform_format::log::Root;
 use bedform_geometry::{delinearize, element_count};
 
@@ -16,7 +17,7 @@ use super::view::View;
 use crate::array::Array;
 use crate::array::source::ZarrSource;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{NodeKind, Store, set_pending};
+use crate::store::{NodeKind, Snapshot, Store, set_log_state};
 use crate::write::elements::Input;
 use crate::write::object::ObjectWrite;
 use crate::write::region::write_objects;
@@ -44,7 +45,14 @@ impl Store {
     /// stays settled.
     pub fn settle(&self, interrupted: &dyn Fn() -> bool) -> Result<SettleStatistics> {
         self.shared.check_writable()?;
-        let Some(view) = self.shared.view()? else { return Ok(SettleStatistics::default()) };
+        // Who settles at the same time may be ahead of us.
+        self.shared.in_one_snapshot(|| self.settle_snapshot(interrupted))
+    }
+
+    fn settle_snapshot(&self, interrupted: &dyn Fn() -> bool) -> Result<SettleStatistics> {
+        let Snapshot { view: Some(view), .. } = self.shared.snapshot()? else {
+            return Ok(SettleStatistics::default());
+        };
         let commits = view.root.commits.len() as u64;
         let mut done = SettleStatistics { commits, ..SettleStatistics::default() };
         for (path, kind) in self.nodes()? {
@@ -66,8 +74,8 @@ impl Store {
         let array: Array = self.array(path)?;
         let state = array.state()?;
         let Some(identity) = state.identity() else { return Ok(()) };
-        let (shared, view) = (&*self.shared, Some(view.clone()));
-        let source = ZarrSource { shared, path, state: &state, view };
+        let snapshot = Snapshot { number: view.root.number, view: Some(view.clone()) };
+        let source = ZarrSource { shared: &self.shared, path, state: &state, snapshot };
         let touched = objects_touched(&source, &identity.array)?;
         let mut pending = Vec::new();
         for coordinates in touched {
@@ -132,14 +140,14 @@ impl Store {
         if !newest.commits.is_empty() {
             log.publish(root)?;
         }
-        set_pending(&self.shared, false)
+        set_log_state(&self.shared, LogState { pending: false, settled: root.number })
     }
 }
 
 /// The coordinates of all objects that commits of the source's view touch, or may.
 fn objects_touched(source: &ZarrSource<'_>, key: &[u8; 16]) -> Result<BTreeSet<Vec<u64>>> {
     let mut touched = BTreeSet::new();
-    let Some(view) = &source.view else { return Ok(touched) };
+    let Some(view) = &source.snapshot.view else { return Ok(touched) };
     let shape = &source.state.metadata.chunk_shape;
     for commit in &view.root.commits {
         let directory = view.directory(commit)?;

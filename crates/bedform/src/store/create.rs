@@ -366,15 +366,15 @@ fn store_key(shared: &Shared) -> Result<[u8; 16]> {
     Ok(key)
 }
 
-/// Says in the store's document whether it has a log. Durable on return. The caller holds the store's
+/// Says in the store's document what there is of a log. Durable on return. The caller holds the store's
 /// lock.
-pub(crate) fn set_pending(shared: &Shared, pending: bool) -> Result<()> {
+pub(crate) fn set_log_state(shared: &Shared, log: LogState) -> Result<()> {
     let key = store_key(shared)?;
     let root = shared.documents.read_root(shared)?.ok_or_else(|| not_a_group(shared))?;
-    if root.group.pending == pending {
+    if root.group.log == log {
         return Ok(());
     }
-    let change = RootChange { pending: Some(pending), ..RootChange::default() };
+    let change = RootChange { log: Some(log), ..RootChange::default() };
     publish_root(shared, &root, &key, consolidated(shared, &root)?, change)
 }
 
@@ -382,7 +382,7 @@ pub(crate) fn set_pending(shared: &Shared, pending: bool) -> Result<()> {
 #[derive(Default)]
 struct RootChange<'a> {
     attributes: Option<&'a Map<String, Value>>,
-    pending: Option<bool>,
+    log: Option<LogState>,
 }
 
 /// The documents of everything below the root; put together for a store of another tool.
@@ -411,8 +411,8 @@ fn publish_root(
     let mut document = Map::new();
     document.insert("zarr_format".to_owned(), json!(3));
     document.insert("node_type".to_owned(), json!("group"));
-    let pending = change.pending.unwrap_or(root.group.pending);
-    let consolidated = write_consolidated(key, pending, Map::from_iter(sorted));
+    let log = change.log.unwrap_or(root.group.log);
+    let consolidated = write_consolidated(key, log, Map::from_iter(sorted));
     document.insert("consolidated_metadata".to_owned(), consolidated);
     if let Some(attributes) = change.attributes {
         document.insert("attributes".to_owned(), Value::Object(attributes.clone()));
@@ -477,7 +477,7 @@ fn commit_all(
             documents.insert(group.as_str().to_owned(), own_document(shared, group)?);
         }
     }
-    publish_root(shared, &root, &store, documents, RootChange { attributes, pending: None })
+    publish_root(shared, &root, &store, documents, RootChange { attributes, log: None })
 }
 
 /// Fails unless `document`, at `path`, is that of the array with `key`: somebody may have deleted

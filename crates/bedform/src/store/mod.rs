@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use bedform_format::metadata::LogState;
 use bedform_format::shard::ShardIndex;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Durability, Lock, Profile, Storage, Version};
@@ -40,7 +41,7 @@ use crate::log::view::{Loaded, View};
 use crate::read::tuning::Tuning;
 
 pub use create::{ArrayLayout, NewArray};
-pub(crate) use create::{check_key, commit, random_key, set_pending};
+pub(crate) use create::{check_key, commit, random_key, set_log_state};
 pub(crate) use documents::{ArrayDocument, Documents, publish};
 
 /// When a store looks whether another writer has changed it.
@@ -162,6 +163,24 @@ impl std::fmt::Debug for DraftLock {
     }
 }
 
+/// The state of a store that a read or write goes by.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshot {
+    /// The last commit.
+    pub(crate) number: u64,
+    /// The commits that are not settled; nothing if all are.
+    pub(crate) view: Option<Arc<View>>,
+}
+
+impl Snapshot {
+    fn of(view: Arc<View>) -> Self {
+        Self { number: view.root.number, view: Some(view) }
+    }
+}
+
+/// Snapshots that a read or write tries while others settle.
+const ATTEMPTS_MAX: usize = 100;
+
 /// Directories that a handle remembers to have swept; beyond it forgets all.
 const SWEPT_MAX: usize = 1 << 16;
 
@@ -243,31 +262,59 @@ impl Shared {
         LogPlace::beside(&*self.storage, key, &self.options.limits)
     }
 
-    /// What is committed and not settled, as of now; `None` if nothing is.
+    /// What is committed, as of now: settled or not.
     ///
     /// # Errors
     /// `Corrupt` if the log is missing or damaged; those of storage.
-    pub(crate) fn view(&self) -> Result<Option<Arc<View>>> {
-        let Some(root) = self.documents.root(self)?.filter(|root| root.group.pending) else {
-            return Ok(None);
-        };
-        drop(root);
+    pub(crate) fn snapshot(&self) -> Result<Snapshot> {
+        let Some(root) = self.documents.root(self)? else { return Ok(Snapshot::default()) };
+        let LogState { pending, settled } = root.group.log;
+        if !pending {
+            return Ok(Snapshot { number: settled, view: None });
+        }
         let kept = || self.view.lock().unwrap_or_else(PoisonError::into_inner);
         let known = kept().clone();
         if let (Some(known), true) = (&known, self.options.freshness != Freshness::Read) {
-            return Ok(Some(known.clone()));
+            return Ok(Snapshot::of(known.clone()));
         }
+        self.newest_snapshot(known, settled)
+    }
+
+    /// As [`Shared::snapshot`], whatever was known before.
+    pub(crate) fn look_again(&self) -> Result<()> {
+        let root = self.documents.read_root(self)?;
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        drop(root);
+        Ok(())
+    }
+
+    /// Calls `act` until the data do not move on under it.
+    ///
+    /// # Errors
+    /// Those of `act`; `SnapshotMoved` if they never stop.
+    pub(crate) fn in_one_snapshot<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
+        for _ in 0..ATTEMPTS_MAX {
+            match act() {
+                Err(error) if error.kind() == ErrorKind::SnapshotMoved => self.look_again()?,
+                outcome => return outcome,
+            }
+        }
+        act()
+    }
+
+    fn newest_snapshot(&self, known: Option<Arc<View>>, settled: u64) -> Result<Snapshot> {
         let place = self.log_place()?;
         let Some(newest) = place.newest(known.as_ref().map(|view| &view.root))? else {
-            return place.check_there().map(|()| None);
+            place.check_there()?;
+            return Ok(Snapshot { number: settled, view: None });
         };
         if let Some(known) = known.filter(|known| known.root.number == newest.number) {
-            return Ok(Some(known));
+            return Ok(Snapshot::of(known));
         }
         let view = View::new(newest, place, &self.options.limits, self.loaded.clone());
         let view = Arc::new(view);
-        *kept() = Some(view.clone());
-        Ok(Some(view))
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Some(view.clone());
+        Ok(Snapshot::of(view))
     }
 
     /// A number that no other opened array of this store has.

@@ -104,9 +104,9 @@ impl ObjectWrite<'_> {
         self.source.state
     }
 
-    /// The last commit that the object contains once it is written; 0 without a log.
+    /// The last commit that the object contains once it is written; 0 before the first one of all.
     fn commit(&self) -> u64 {
-        self.source.view.as_ref().map_or(0, |view| view.root.number)
+        self.source.snapshot.number
     }
 
     /// True if every stored element is replaced, so that nothing has to be read.
@@ -191,8 +191,9 @@ impl ObjectWrite<'_> {
                 Ok(())
             },
         )?;
-        // With a log an object without chunks still says which commits it contains.
-        if extents.iter().all(Option::is_none) && self.commit() == 0 {
+        // While there are commits that are not settled, an object without chunks still says which of
+        // them it contains.
+        if extents.iter().all(Option::is_none) && self.source.snapshot.view.is_none() {
             drop(writer);
             return self.remove(existing, alone);
         }
