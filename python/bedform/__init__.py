@@ -25,12 +25,14 @@ from bedform._errors import (
     PermissionDeniedError,
     PoisonedError,
     ReadOnlyError,
+    SnapshotMovedError,
     UnsupportedError,
 )
 from bedform._explanation import Explanation
 from bedform._foreign_store import ForeignArray, ForeignStore, NativeReadWarning
 from bedform._internal import __version__
 from bedform._layout import Regular
+from bedform._session import Session
 from bedform._store import Group, Store, create, open  # noqa: A004 - the name users expect
 from bedform._write_dataset import write_dataset
 
@@ -57,6 +59,8 @@ __all__ = [
     "Profile",
     "ReadOnlyError",
     "Regular",
+    "Session",
+    "SnapshotMovedError",
     "Store",
     "UnsupportedError",
     "__version__",

@@ -76,6 +76,12 @@ class ConflictError(BedformError):
     kind = "Conflict"
 
 
+class SnapshotMovedError(BedformError):
+    """The data moved on while they were read: read again."""
+
+    kind = "SnapshotMoved"
+
+
 class LimitExceededError(BedformError, ValueError):
     """The data claim more than a limit allows: raise the limit if they are to be trusted."""
 
