@@ -243,7 +243,19 @@ def plan_conversion(
             f"{', '.join('(' + ', '.join(axes) + ')' for axes in sorted(unmatched))}: "
             f"the dimensions are {', '.join(known) or 'none'}"
         )
-    return Conversion(os.fspath(source), str(target), tuple(arrays))
+    return Conversion(
+        os.fspath(source), str(target), tuple(arrays), warnings=_left_out(opened, exclude)
+    )
+
+
+def _left_out(opened: Any, exclude: Sequence[str]) -> tuple[str, ...]:
+    """What a foreign file names and nobody has asked to leave out, yet cannot be converted."""
+    if not isinstance(opened, bf.ForeignStore):
+        return ()
+    refused = opened.refused()
+    return tuple(
+        f"{name!r} is left out: {reason}" for name, reason in refused.items() if name not in exclude
+    )
 
 
 def _chosen_names(opened: Any, source: str | os.PathLike[str], exclude: Sequence[str]) -> list[str]:
@@ -418,13 +430,18 @@ def _overread(extent: int, chunk: int, length: int) -> float:
 # The workspace
 
 
+def partial_directory(target: Path) -> Path:
+    """Where a conversion to ``target`` keeps what it has done until all is done."""
+    return target.resolve().parent / f".{target.name}.bedform-partial"
+
+
 @contextmanager
 def _workspace(target: Path, restart: bool) -> Iterator[Path]:
     """Hold the hidden directory of a conversion, alone; leave it behind unless it was published."""
     parent = target.resolve().parent
     if not parent.is_dir():
         raise no_directory(parent)
-    work = parent / f".{target.name}.bedform-partial"
+    work = partial_directory(target)
     work.mkdir(exist_ok=True)
     with (work / "lock").open("a") as lock:
         try:

@@ -285,3 +285,14 @@ def test_a_native_read_is_one_line_on_the_command_line(odd: Path, tmp_path: Path
     assert len(lines) == 1
     assert lines[0].startswith("bedform: ")
     assert "'names' is read through its native library" in lines[0]
+
+
+def test_what_a_file_names_elsewhere_is_left_out_and_said(tmp_path: Path) -> None:
+    source = tmp_path / "links.h5"
+    with h5py.File(source, "w") as file:
+        file["t"] = np.arange(6.0)
+        file["elsewhere"] = h5py.ExternalLink("other.h5", "/t")
+    done = convert(source, tmp_path / "a.zarr")
+    assert [array.name for array in done.arrays] == ["t"]
+    (warning,) = done.warnings
+    assert warning.startswith("'elsewhere' is left out: ")

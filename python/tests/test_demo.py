@@ -52,6 +52,17 @@ def test_the_demo_ends_with_a_table_a_picture_and_numbers(
     assert "every answer equal" in again.stdout
 
 
+def test_a_demo_that_is_stopped_leaves_no_half_store(tmp_path: Path) -> None:
+    def stop(done: int, total: int) -> None:
+        if any(tmp_path.glob(".*.bedform-partial")):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        demo.run(size=SMALL, directory=tmp_path, progress=stop)
+    assert not list(tmp_path.glob(".*.bedform-partial"))
+    assert not list(tmp_path.glob("*.zarr"))
+
+
 def test_the_grown_field_is_as_its_producer_would_write_it(tmp_path: Path) -> None:
     field = build_field(tmp_path, SMALL, ignore, ignore)
     with h5py.File(field.path) as file:

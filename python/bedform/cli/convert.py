@@ -105,4 +105,5 @@ def _render(done: Conversion, seconds: float) -> Group:
             )
             + (", every byte compared" if done.verified else "")
         )
-    return Group(table, Text(""), Text(verdict))
+    warnings = [Text(f"warning: {line}") for line in done.warnings]
+    return Group(table, Text(""), *warnings, Text(verdict))

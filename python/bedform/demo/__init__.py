@@ -168,7 +168,7 @@ def _check_room(directory: Path, size: int) -> None:
 
 def _convert(field: Field, store: Path, progress: Callable[[int, int], None]) -> float:
     """Convert anew each time: it is the main job."""
-    from .._convert import convert
+    from .._convert import convert, partial_directory
 
     # The name says that it is of a demo, so it is no store of anybody else's.
     if store.is_symlink():
@@ -178,7 +178,12 @@ def _convert(field: Field, store: Path, progress: Callable[[int, int], None]) ->
     started = time.monotonic()
     with bf.open(field.path) as opened:
         reads = dict.fromkeys(typical_reads(opened[field.variable].dims), 1.0)
-    convert(field.path, store, reads=reads, restart=True, progress=progress)
+    try:
+        convert(field.path, store, reads=reads, restart=True, progress=progress)
+    except BaseException:
+        # The next demo begins anew: nothing here is worth keeping.
+        shutil.rmtree(partial_directory(store), ignore_errors=True)
+        raise
     return time.monotonic() - started
 
 

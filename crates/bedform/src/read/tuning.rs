@@ -37,6 +37,11 @@ impl Tuning {
         if let Some(gap) = options.gap_bytes {
             tuning.gap_bytes = gap;
         }
+        // A thread works on one object at a time, and opens another only when no work is left: each
+        // keeps at most the one that it reads and one that it has opened for all.
+        let objects = (options.limits.objects_open_max / 2).max(1);
+        tuning.threads = tuning.threads.min(objects);
+        tuning.threads_waiting = tuning.threads_waiting.min(objects);
         tuning
     }
 }
@@ -50,6 +55,23 @@ impl Default for Tuning {
             gap_bytes: 16 << 10,
             buffer_bytes: 44 << 20,
             profile: Profile::default_local(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bedform_format::Limits;
+
+    #[test]
+    fn no_read_holds_more_objects_open_than_the_limit() {
+        for (limit, threads) in [(1, 1), (2, 1), (3, 1), (8, 4)] {
+            let mut limits = Limits::default();
+            limits.objects_open_max = limit;
+            let options = OpenOptions { limits, threads: Some(16), ..OpenOptions::default() };
+            let tuning = Tuning::with(&options);
+            assert_eq!((tuning.threads, tuning.threads_waiting), (threads, threads), "{limit}");
         }
     }
 }
