@@ -159,7 +159,7 @@ impl LogPlace {
     /// # Errors
     /// `Exists` if another root has its number; those of storage.
     pub(crate) fn publish(&self, root: &Root) -> Result<()> {
-        let bytes = root.encode();
+        let bytes = root.encode(&self.limits).map_err(|e| Error::invalid(e.to_string()))?;
         let path = Self::root_path(root.number)?;
         let mut writer = self.storage.create(&path, Durability::Disk, Some(bytes.len() as u64))?;
         writer.append(&bytes)?;

@@ -38,6 +38,7 @@ pub(super) struct Place {
     pub(super) stored_bytes: u64,
     /// Bytes of the body when it is decompressed.
     pub(super) bytes: u64,
+    pub(super) codec: SealedCodec,
 }
 
 /// A segment that is written.
@@ -190,7 +191,8 @@ impl File {
                 let _ = self.back.send(bytes);
             }
             Order::Record(RecordKind::Data, _, reply) => {
-                let _ = reply.send(Ok(Place { offset: 0, stored_bytes: 0, bytes: 0 }));
+                let codec = SealedCodec::None;
+                let _ = reply.send(Ok(Place { offset: 0, stored_bytes: 0, bytes: 0, codec }));
             }
             Order::Record(kind, body, reply) => {
                 let place = self.append_sealed(kind, &body)?;
@@ -223,7 +225,7 @@ impl File {
         let mut whole = Sealed::new(stored, bytes, codec).encode_head().to_vec();
         whole.extend_from_slice(stored);
         let offset = self.append_record(kind, &whole)?;
-        Ok(Place { offset, stored_bytes: self.object.position() - offset, bytes })
+        Ok(Place { offset, stored_bytes: self.object.position() - offset, bytes, codec })
     }
 
     /// Appends a record; gives the place of its head.
@@ -274,12 +276,9 @@ pub(super) fn read_record(
     let mut body = vec![0; usize::try_from(head.body_bytes).unwrap_or(usize::MAX)];
     segment.read(offset + RecordHead::BYTES as u64, &mut body)?;
     let (sealed, stored) = Sealed::open(&body, limits).map_err(|error| damaged(&error))?;
-    decode_body(stored.to_vec(), codec_code(sealed.codec), sealed.checksum, sealed.bytes)
+    let codec = u8::from(sealed.codec == SealedCodec::Zstd);
+    decode_body(stored.to_vec(), codec, sealed.checksum, sealed.bytes)
         .map_err(|problem| damaged(&problem))
-}
-
-fn codec_code(codec: SealedCodec) -> u8 {
-    u8::from(codec == SealedCodec::Zstd)
 }
 
 /// Stored bytes, checked and decompressed to exactly `bytes`.

@@ -131,7 +131,7 @@ impl Store {
             writer: random_key()?,
             segment: None,
             block: Vec::new(),
-            builder: SectionBuilder::new(),
+            builder: SectionBuilder::default(),
             arrays: HashMap::new(),
             epoch: 0,
             is_sound: true,
@@ -311,10 +311,11 @@ impl Session {
         self.arrays.clear();
         let mut builder = std::mem::take(&mut self.builder);
         let rank_first = self.members.rank();
+        let limits = self.store.options().limits.clone();
         let segment = self.segment()?;
         segment.written()?.into_iter().for_each(|block| builder.block(block));
-        let section = builder.finish().map_err(to_error)?;
-        let body = section.encode().map_err(to_error)?;
+        let section = builder.finish();
+        let body = section.encode(&limits).map_err(to_error)?;
         let place = segment.record(RecordKind::Section, body)?;
         let (offset, stored_bytes, bytes) = (place.offset, place.stored_bytes, place.bytes);
         let arrays = section.touched().map_err(to_error)?;
@@ -323,15 +324,15 @@ impl Session {
             segments: vec![segment.name().to_owned()],
             sections: vec![section],
         };
-        alone.encode().map_err(to_error)
+        alone.encode(&limits).map_err(to_error)
     }
 
     /// Writes the directory of this commit, of what the members said of their sections.
     fn write_directory(&mut self, parts: &[Vec<u8>]) -> Result<Option<CommitRecord>> {
-        let limits = &self.store.options().limits;
+        let limits = self.store.options().limits.clone();
         let mut all = Directory::default();
         for part in parts.iter().filter(|part| !part.is_empty()) {
-            let one = Directory::decode(part, limits).map_err(to_error)?;
+            let one = Directory::decode(part, &limits).map_err(to_error)?;
             let first = u32::try_from(all.segments.len()).unwrap_or(u32::MAX);
             all.segments.extend(one.segments);
             all.sections.extend(one.sections.into_iter().map(|mut section| {
@@ -342,7 +343,7 @@ impl Session {
         if all.sections.is_empty() {
             return Ok(None);
         }
-        let body = all.encode().map_err(to_error)?;
+        let body = all.encode(&limits).map_err(to_error)?;
         let segment = self.segment()?;
         let place = segment.record(RecordKind::Directory, body)?;
         Ok(Some(CommitRecord {
@@ -351,7 +352,7 @@ impl Session {
             offset: place.offset,
             stored_bytes: place.stored_bytes,
             bytes: place.bytes,
-            codec: 1,
+            codec: place.codec,
         }))
     }
 

@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::Limits;
-use bedform_format::log::{Block, CommitRecord, Directory, RecordKind, Root, Section};
+use bedform_format::log::{
+    Block, Boxes, CommitRecord, Directory, LogError, RecordKind, Root, Section,
+};
 use bedform_geometry::Region;
 use bedform_storage::Object;
 
@@ -147,9 +149,9 @@ impl View {
         let body = read_record(&*segment, offset, RecordKind::Section, &self.limits, &shown)?;
         let section = Section::decode(&body, &self.limits)
             .map_err(|error| Error::corrupt(shown(), error))?;
-        let bytes = section.memory_bytes() as u64;
+        let bytes = 4 * body.len() as u64 + 256;
         let loaded = LoadedSection::new(section, segment, name, self.loaded.clone());
-        let section = Arc::new(loaded.map_err(|error| error.at(shown()))?);
+        let section = Arc::new(loaded.map_err(|error| Error::corrupt(shown(), error))?);
         self.loaded.sections.put(key, section.clone(), bytes);
         Ok(section)
     }
@@ -161,12 +163,15 @@ impl LoadedSection {
         segment: Arc<dyn Object>,
         name: &str,
         loaded: Arc<Loaded>,
-    ) -> Result<Self> {
+    ) -> std::result::Result<Self, LogError> {
+        let counts: Vec<u64> =
+            section.selections.iter().map(Boxes::elements).collect::<std::result::Result<_, _>>()?;
         let mut starts = Vec::with_capacity(section.entries.len());
         let mut start = 0_u64;
         for entry in &section.entries {
             starts.push(start);
-            start += section.entry_bytes(entry);
+            let item = section.arrays[entry.array as usize].item_size;
+            start += counts[entry.selection as usize] * u64::from(item);
         }
         let ends = section.blocks.iter().scan(0_u64, |end, block| {
             *end += block.bytes;
