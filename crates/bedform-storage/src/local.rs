@@ -212,9 +212,14 @@ impl<F: FileSystem> Shared<F> {
             (self.make_directories(&path.parent())?, path.name())
         };
         match uninterrupted(|| self.system.make_directory(&parent, name)) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(fail(error)),
-            _ => uninterrupted(open).map_err(fail),
+            // It may get the file number of one that is known and gone.
+            Ok(()) => {
+                self.durable.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(fail(error)),
         }
+        uninterrupted(open).map_err(fail)
     }
 
     /// The directory that has the name of the directory `path`, and the name; nothing for a root that

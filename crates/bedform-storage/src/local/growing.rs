@@ -115,8 +115,8 @@ mod tests {
         let path = ObjectPath::parse("a").unwrap();
         let mut growing =
             LocalGrowing::create(&storage.shared, &path, Durability::Disk, None).unwrap();
-        let has_thread = |growing: &LocalGrowing<_>| {
-            growing.stream.as_ref().is_some_and(|stream: &Stream<_>| stream.has_thread())
+        let has_thread = |growing: &LocalGrowing<SimulatedFileSystem>| {
+            growing.stream.as_ref().is_some_and(Stream::has_thread)
         };
         for _ in 0..3 {
             growing.append(&vec![1; 9 << 20]).unwrap();

@@ -33,11 +33,11 @@ fn what_lies_beside_a_store_has_its_real_name_and_is_made_by_the_first_write() {
     let scratch = Scratch::new();
     std::fs::create_dir_all(scratch.0.join("data/run42.zarr")).unwrap();
     symlink("data/run42.zarr", scratch.0.join("link.zarr")).unwrap();
-    let place = scratch.0.join("data/run42.zarr.bedform-log");
+    let place = scratch.0.canonicalize().unwrap().join("data/run42.zarr.bedform-log");
 
     let storage = LocalStorage::open(&scratch.0.join("link.zarr"), Mode::ReadWrite).unwrap();
     let beside = storage.beside(SUFFIX).unwrap();
-    assert_eq!(Path::new(&beside.name()), place.canonicalize().as_ref().unwrap_or(&place));
+    assert_eq!(Path::new(&beside.name()), place);
     assert_eq!(beside.list(&path("")).unwrap(), []);
     assert!(!place.exists());
     put(&*beside, "roots/1", b"1");
