@@ -44,6 +44,6 @@ pub use profile::{Coldness, GapCheck, Profile, ProfileError, profile_directory};
 pub use recording::{Event, Operation, Recording};
 pub use simulated::{CallKind, Failure, SimulatedFileSystem};
 pub use storage::{
-    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, SYNC_ALIGNMENT, Storage,
-    Version,
+    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, SYNC_ALIGNMENT,
+    Storage, Version,
 };

@@ -36,11 +36,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bedform_format::ObjectPath;
 
 use crate::file_system::{FileKind, FileSystem, Links, Wait, uninterrupted};
+use crate::storage::checked_suffix;
 use crate::{
     Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, OsFileSystem, Storage,
     StorageError, StorageErrorKind, Version,
 };
-use crate::storage::checked_suffix;
 use direct::DirectReads;
 use growing::LocalGrowing;
 use names::{LOCK_NAME, is_own_name, is_temporary_name};

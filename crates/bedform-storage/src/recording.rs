@@ -178,7 +178,10 @@ impl<S> Recording<S> {
         let mut reads = BTreeMap::<_, Vec<Range<u64>>>::new();
         for event in self.log.events().iter().filter(|event| is_read(event)) {
             let range = event.offset..event.offset + event.bytes;
-            reads.entry((event.path.clone(), event.place.clone(), event.identity)).or_default().push(range);
+            reads
+                .entry((event.path.clone(), event.place.clone(), event.identity))
+                .or_default()
+                .push(range);
         }
         let mut again = Vec::new();
         for ((path, ..), mut ranges) in reads {

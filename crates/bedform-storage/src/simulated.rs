@@ -330,7 +330,9 @@ impl FileSystem for SimulatedFileSystem {
     }
 
     fn stat(&self, path: &str) -> io::Result<Status> {
-        self.call(CallKind::Stat, |world, _| world.state.status(world.state.resolve(&self.place, path)?))
+        self.call(CallKind::Stat, |world, _| {
+            world.state.status(world.state.resolve(&self.place, path)?)
+        })
     }
 
     fn peek(&self, path: &str) -> io::Result<Status> {

@@ -116,7 +116,11 @@ impl Trial<'_> {
             }
         }
         let is_excused = matches!(self.kind, CallKind::Unlink | CallKind::Create | CallKind::Lock);
-        assert!(is_excused || !has_temporary(old.system()), "{}: a temporary name is left", self.story());
+        assert!(
+            is_excused || !has_temporary(old.system()),
+            "{}: a temporary name is left",
+            self.story()
+        );
         sweep_all(&storage(old.system()));
         counts
     }

@@ -74,7 +74,8 @@ pub(super) fn exists(storage: &dyn Storage) {
 fn sizes(seed: u64) -> impl Iterator<Item = usize> {
     let mut state = seed;
     std::iter::repeat_with(move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let scale = 1 << ((state >> 59) % 23);
         1 + (state >> 33) as usize % scale
     })

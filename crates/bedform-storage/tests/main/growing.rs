@@ -71,7 +71,11 @@ fn a_read_only_store_and_its_place_beside_take_no_writes() {
 
 #[test]
 fn where_nothing_can_lie_beside_a_store_the_error_says_why() {
-    assert!(refusal(Path::new("/")).contains("nothing lies beside it"), "{}", refusal("/".as_ref()));
+    assert!(
+        refusal(Path::new("/")).contains("nothing lies beside it"),
+        "{}",
+        refusal("/".as_ref())
+    );
     let mounted = refusal(Path::new("/proc"));
     assert!(mounted.contains("mounted"), "{mounted}");
     let scratch = Scratch::new();
