@@ -9,9 +9,11 @@
 //! to be compared with a floor, so that a test that no longer tests anything is noticed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation)]
 
+mod beside;
 mod contract;
 mod crash;
 mod failures;
+mod growing;
 mod script;
 
 use bedform_format::ObjectPath;

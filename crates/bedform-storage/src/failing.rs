@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bedform_format::ObjectPath;
 
 use crate::{
-    Condition, Durability, Entry, Lock, Object, ObjectWriter, Operation, Storage, StorageError,
-    StorageErrorKind, Version,
+    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Operation, Storage,
+    StorageError, StorageErrorKind, Version,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -21,7 +21,7 @@ pub enum Fault {
     ErrorAfter(StorageErrorKind),
 }
 
-/// A storage with faults; clones of it share them.
+/// A storage with faults; clones of it share them, and so do the places beside it.
 ///
 /// ```
 /// use bedform_format::ObjectPath;
@@ -144,6 +144,44 @@ impl ObjectWriter for FailingWriter<'_> {
     }
 }
 
+struct FailingGrowing {
+    inner: Box<dyn GrowingObject>,
+    path: ObjectPath,
+    faults: Arc<Faults>,
+    failed: Option<StorageErrorKind>,
+}
+
+impl FailingGrowing {
+    /// Calls `work`; once something has failed, everything does.
+    fn call(
+        &mut self,
+        operation: Operation,
+        work: impl FnOnce(&mut dyn GrowingObject) -> Result<()>,
+    ) -> Result<()> {
+        if let Some(kind) = self.failed {
+            return Err(StorageError::new(kind, operation.verb(), &self.path));
+        }
+        let inner = &mut *self.inner;
+        let outcome = self.faults.call(operation, &self.path, || work(inner));
+        self.failed = outcome.as_ref().err().map(|error| error.kind);
+        outcome
+    }
+}
+
+impl GrowingObject for FailingGrowing {
+    fn position(&self) -> u64 {
+        self.inner.position()
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.call(Operation::AppendGrowing, |inner| inner.append(bytes))
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.call(Operation::SyncGrowing, |inner| inner.sync())
+    }
+}
+
 impl<S: Storage> Storage for Failing<S> {
     fn name(&self) -> String {
         self.inner.name()
@@ -169,6 +207,23 @@ impl<S: Storage> Storage for Failing<S> {
         let inner = self.faults.call(Operation::Create, path, create)?;
         let faults = Arc::clone(&self.faults);
         Ok(Box::new(FailingWriter { inner, path: path.clone(), faults }))
+    }
+
+    fn grow(
+        &self,
+        path: &ObjectPath,
+        durability: Durability,
+        size_hint: Option<u64>,
+    ) -> Result<Box<dyn GrowingObject>> {
+        let grow = || self.inner.grow(path, durability, size_hint);
+        let inner = self.faults.call(Operation::Grow, path, grow)?;
+        let faults = Arc::clone(&self.faults);
+        Ok(Box::new(FailingGrowing { inner, path: path.clone(), faults, failed: None }))
+    }
+
+    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+        let inner = self.inner.beside(suffix)?;
+        Ok(Arc::new(Failing { inner, faults: Arc::clone(&self.faults) }))
     }
 
     fn delete(

@@ -86,6 +86,25 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// The root as a user knows it.
     fn name(&self) -> String;
 
+    /// The calls below the directory that lies beside the root and has its real name, links resolved,
+    /// with `suffix` behind. It may be missing, and may be made and deleted by anyone: as long as it
+    /// is missing, paths, the empty one too, fail with `ENOENT`.
+    ///
+    /// # Errors
+    /// Of the system; where nothing lies beside the root, one that says why.
+    fn beside(&self, suffix: &str) -> io::Result<Self>
+    where
+        Self: Sized;
+
+    /// Of a place [beside](FileSystem::beside) another: the directory in which the root has its name,
+    /// and that name. Else nothing.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn above(&self) -> io::Result<Option<(Self::Handle, &str)>> {
+        Ok(None)
+    }
+
     /// Opens the file `path` for reading, following links inside the root, and says what it is.
     /// Returns at once also for a FIFO or device.
     ///

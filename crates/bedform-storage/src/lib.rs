@@ -28,6 +28,7 @@ pub mod memory;
 pub mod os_file_system;
 pub mod profile;
 pub mod recording;
+mod shared;
 pub mod simulated;
 pub mod storage;
 
@@ -42,4 +43,7 @@ pub use os_file_system::OsFileSystem;
 pub use profile::{Coldness, GapCheck, Profile, ProfileError, profile_directory};
 pub use recording::{Event, Operation, Recording};
 pub use simulated::{CallKind, Failure, SimulatedFileSystem};
-pub use storage::{Condition, Durability, Entry, Lock, Object, ObjectWriter, Storage, Version};
+pub use storage::{
+    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, SYNC_ALIGNMENT,
+    Storage, Version,
+};

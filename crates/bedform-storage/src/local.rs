@@ -10,6 +10,10 @@
 //!   single call that excludes everybody everywhere.
 //! - A failed sync leaves it unknown what is on the device. It is never tried again: the handle
 //!   refuses further writes and says `Poisoned`; reads go on.
+//! - An object that grows has its name from the start. A sync costs one of the file; the first one, one
+//!   of the directory, too.
+//! - The root of a place beside another is looked up at every call, for others make and delete it. Who
+//!   finds it missing when something is to be written makes it; it is durable as other directories are.
 //! - The writer of a temporary name holds its lock, so that [`Storage::sweep`] can tell what a
 //!   crashed writer left from what a live one is writing.
 //!
@@ -17,6 +21,7 @@
 //! do not appear in listings.
 
 mod direct;
+mod growing;
 mod names;
 mod object;
 mod publish;
@@ -31,11 +36,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bedform_format::ObjectPath;
 
 use crate::file_system::{FileKind, FileSystem, Links, Wait, uninterrupted};
+use crate::storage::checked_suffix;
 use crate::{
-    Condition, Durability, Entry, Lock, Object, ObjectWriter, OsFileSystem, Storage, StorageError,
-    StorageErrorKind, Version,
+    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, OsFileSystem, Storage,
+    StorageError, StorageErrorKind, Version,
 };
 use direct::DirectReads;
+use growing::LocalGrowing;
 use names::{LOCK_NAME, is_own_name, is_temporary_name};
 use object::LocalObject;
 pub use staging::Staging;
@@ -96,9 +103,9 @@ pub(crate) struct Shared<F: FileSystem> {
     system: F,
     mode: Mode,
     staging: Staging,
-    direct_reads: DirectReads,
-    /// What failed, once a sync has.
-    poison: OnceLock<String>,
+    direct_reads: Arc<DirectReads>,
+    /// What failed, once a sync has, here or in a place beside.
+    poison: Arc<OnceLock<String>>,
     /// Directories whose names, up to the root, are known to be durable, with their file numbers.
     durable: Mutex<HashMap<ObjectPath, (u64, u64)>>,
 }
@@ -127,8 +134,8 @@ impl<F: FileSystem> LocalStorage<F> {
             system,
             mode,
             staging,
-            direct_reads: DirectReads::default(),
-            poison: OnceLock::new(),
+            direct_reads: Arc::default(),
+            poison: Arc::default(),
             durable: Mutex::new(HashMap::new()),
         };
         Self { shared: Arc::new(shared) }
@@ -195,34 +202,55 @@ impl<F: FileSystem> Shared<F> {
         let fail = |error| directory_error("create", path, error);
         let open = || self.system.open_directory(path.as_str(), Links::Refuse);
         match uninterrupted(open) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_root() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             outcome => return outcome.map_err(fail),
         }
-        let parent = self.make_directories(&path.parent())?;
-        match uninterrupted(|| self.system.make_directory(&parent, path.name())) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(fail(error)),
-            _ => uninterrupted(open).map_err(fail),
+        let (parent, name) = if path.is_root() {
+            let above = uninterrupted(|| self.system.above()).map_err(fail)?;
+            above.ok_or_else(|| fail(io::ErrorKind::NotFound.into()))?
+        } else {
+            (self.make_directories(&path.parent())?, path.name())
+        };
+        match uninterrupted(|| self.system.make_directory(&parent, name)) {
+            // It may get the file number of one that is known and gone.
+            Ok(()) => {
+                self.durable.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(fail(error)),
         }
+        uninterrupted(open).map_err(fail)
+    }
+
+    /// The directory that has the name of the directory `path`, and the name; nothing for a root that
+    /// was there from the start.
+    fn holder<'a>(&'a self, path: &'a ObjectPath) -> io::Result<Option<(F::Handle, &'a str)>> {
+        if path.is_root() {
+            return uninterrupted(|| self.system.above());
+        }
+        let parent = path.parent();
+        let open = || self.system.open_directory(parent.as_str(), Links::Refuse);
+        Ok(Some((uninterrupted(open)?, path.name())))
     }
 
     /// Makes the names of the directory `path` and of all above it durable, unless this handle has
     /// done so before: somebody may have made them without, or be about to sync them.
     fn make_path_durable(&self, path: &ObjectPath, directory: &F::Handle) -> Result<()> {
-        if path.is_root() {
+        let fail = |error| directory_error("create", path, error);
+        if path.is_root() && uninterrupted(|| self.system.above()).map_err(fail)?.is_none() {
             return Ok(());
         }
-        let fail = |error| directory_error("create", path, error);
         let identity =
             uninterrupted(|| self.system.status(directory)).map_err(fail)?.version.identity;
         let durable = || self.durable.lock().unwrap_or_else(PoisonError::into_inner);
         if durable().get(path) == Some(&identity) {
             return Ok(());
         }
-        let above = path.parent();
-        let parent = uninterrupted(|| self.system.open_directory(above.as_str(), Links::Refuse))
-            .map_err(fail)?;
-        self.make_path_durable(&above, &parent)?;
-        self.system.sync_directory(&parent).map_err(|error| self.poison(&above, error))?;
+        let Some((parent, _)) = self.holder(path).map_err(fail)? else { return Ok(()) };
+        if !path.is_root() {
+            self.make_path_durable(&path.parent(), &parent)?;
+        }
+        self.system.sync_directory(&parent).map_err(|error| self.poison(path, error))?;
         let mut known = durable();
         if known.len() >= DURABLE_MAX {
             known.clear();
@@ -328,6 +356,34 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         Ok(Box::new(LocalWriter::create(&self.shared, path, durability, size_hint)?))
     }
 
+    fn grow(
+        &self,
+        path: &ObjectPath,
+        durability: Durability,
+        size_hint: Option<u64>,
+    ) -> Result<Box<dyn GrowingObject>> {
+        check_name("create", path)?;
+        self.shared.check_writable("create", path)?;
+        Ok(Box::new(LocalGrowing::create(&self.shared, path, durability, size_hint)?))
+    }
+
+    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+        let shared = &*self.shared;
+        let suffix = checked_suffix(suffix)?;
+        let system = uninterrupted(|| shared.system.beside(suffix)).map_err(|error| {
+            StorageError::from_io("open", format!("{}{suffix}", self.name()), error)
+        })?;
+        let shared = Shared {
+            system,
+            mode: shared.mode,
+            staging: shared.staging.clone(),
+            direct_reads: Arc::clone(&shared.direct_reads),
+            poison: Arc::clone(&shared.poison),
+            durable: Mutex::default(),
+        };
+        Ok(Arc::new(Self { shared: Arc::new(shared) }))
+    }
+
     fn delete(
         &self,
         path: &ObjectPath,
@@ -347,18 +403,19 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         };
         shared.forget_durable(path);
         shared.empty(&directory, path, 0)?;
-        drop(directory);
-        let Some(parent) = shared.find_directory("delete", &path.parent(), Links::Refuse)? else {
-            return Ok(());
-        };
-        if !path.is_root() {
-            match uninterrupted(|| shared.system.remove_directory(&parent, path.name())) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(StorageError::from_io("delete", path, error));
+        let parent = match shared.holder(path) {
+            Ok(None) => directory,
+            Ok(Some((parent, name))) => {
+                match uninterrupted(|| shared.system.remove_directory(&parent, name)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(StorageError::from_io("delete", path, error));
+                    }
+                    _ => parent,
                 }
-                _ => {}
             }
-        }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(StorageError::from_io("delete", path, error)),
+        };
         if durability == Durability::Disk {
             shared.system.sync_directory(&parent).map_err(|error| shared.poison(path, error))?;
         }

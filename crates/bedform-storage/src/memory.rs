@@ -1,12 +1,13 @@
 //! Objects in memory: the plainest storage, and the model that others are compared with.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bedform_format::ObjectPath;
 
+use crate::storage::{checked_suffix, padding};
 use crate::{
-    Condition, Durability, Entry, Lock, Object, ObjectWriter, Storage, StorageError,
+    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
     StorageErrorKind, Version,
 };
 
@@ -29,6 +30,10 @@ type Result<T> = std::result::Result<T, StorageError>;
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStorage {
     shared: Arc<Shared>,
+    /// What this place's name has behind that of the first.
+    suffix: String,
+    /// The other places, by their suffixes.
+    places: Arc<Mutex<BTreeMap<String, Arc<Shared>>>>,
 }
 
 #[derive(Debug, Default)]
@@ -49,7 +54,8 @@ struct State {
 
 #[derive(Debug)]
 struct Content {
-    bytes: Vec<u8>,
+    /// The bytes, and of an object that grows perhaps more.
+    bytes: Arc<RwLock<Vec<u8>>>,
     version: Version,
 }
 
@@ -61,7 +67,8 @@ impl MemoryStorage {
 
     /// An empty storage of which no byte is ever at hand, as on a device that was not read before.
     pub fn cold() -> Self {
-        Self { shared: Arc::new(Shared { cold: true, ..Shared::default() }) }
+        let shared = Arc::new(Shared { cold: true, ..Shared::default() });
+        Self { shared, ..Self::default() }
     }
 }
 
@@ -97,6 +104,26 @@ impl State {
         Ok(())
     }
 
+    /// Puts `bytes` under `path`: as a new object, or as what `identity` has become.
+    fn insert(
+        &mut self,
+        path: &ObjectPath,
+        bytes: Arc<RwLock<Vec<u8>>>,
+        identity: Option<(u64, u64)>,
+    ) -> Version {
+        self.published += 1;
+        let time = i64::try_from(self.published).unwrap_or(i64::MAX);
+        let version = Version {
+            size: bytes.read().unwrap_or_else(PoisonError::into_inner).len() as u64,
+            modified_ns: time,
+            changed_ns: time,
+            identity: identity.unwrap_or((0, self.published)),
+        };
+        let content = Content { bytes, version: version.clone() };
+        self.objects.insert(path.clone(), Arc::new(content));
+        version
+    }
+
     fn check(
         &self,
         operation: &'static str,
@@ -127,7 +154,9 @@ impl MemoryObject {
     /// Copies what there is to the front of `buffer` and says how many bytes that were.
     fn copy_to(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let rest = self.content.bytes.get(start..).unwrap_or(&[]);
+        let end = usize::try_from(self.content.version.size).unwrap_or(usize::MAX);
+        let bytes = self.content.bytes.read().unwrap_or_else(PoisonError::into_inner);
+        let rest = bytes.get(start..end).unwrap_or(&[]);
         let count = rest.len().min(buffer.len());
         buffer[..count].copy_from_slice(&rest[..count]);
         count
@@ -177,18 +206,38 @@ impl ObjectWriter for MemoryWriter {
         let mut state = shared.state();
         state.check("publish", &path, condition)?;
         state.make_directories(&path.parent())?;
-        state.published += 1;
-        let number = state.published;
-        let time = i64::try_from(number).unwrap_or(i64::MAX);
-        let version = Version {
-            size: bytes.len() as u64,
-            modified_ns: time,
-            changed_ns: time,
-            identity: (0, number),
-        };
-        let content = Content { bytes, version: version.clone() };
-        state.objects.insert(path, Arc::new(content));
-        Ok(version)
+        Ok(state.insert(&path, Arc::new(RwLock::new(bytes)), None))
+    }
+}
+
+/// An object that grows: what is appended is seen at once.
+struct MemoryGrowing {
+    shared: Arc<Shared>,
+    path: ObjectPath,
+    bytes: Arc<RwLock<Vec<u8>>>,
+    position: u64,
+    identity: (u64, u64),
+}
+
+impl GrowingObject for MemoryGrowing {
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut state = self.shared.state();
+        self.bytes.write().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        self.position += bytes.len() as u64;
+        // The name may be gone by now, or stand for another object.
+        let is_named = |found: &Arc<Content>| found.version.identity == self.identity;
+        if state.objects.get(&self.path).is_some_and(is_named) {
+            state.insert(&self.path, Arc::clone(&self.bytes), Some(self.identity));
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.append(padding(self.position))
     }
 }
 
@@ -208,7 +257,7 @@ impl Drop for MemoryLock {
 
 impl Storage for MemoryStorage {
     fn name(&self) -> String {
-        "memory".to_owned()
+        format!("memory{}", self.suffix)
     }
 
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
@@ -232,6 +281,34 @@ impl Storage for MemoryStorage {
         self.shared.state().make_directories(&path.parent())?;
         let shared = Arc::clone(&self.shared);
         Ok(Box::new(MemoryWriter { shared, path: path.clone(), bytes: Vec::new() }))
+    }
+
+    fn grow(
+        &self,
+        path: &ObjectPath,
+        _durability: Durability,
+        _size_hint: Option<u64>,
+    ) -> Result<Box<dyn GrowingObject>> {
+        if path.is_root() {
+            return Err(StorageError::new(StorageErrorKind::NotAnObject, "create", path));
+        }
+        let mut state = self.shared.state();
+        state.make_directories(&path.parent())?;
+        if state.objects.contains_key(path) || state.is_directory(path) {
+            return Err(StorageError::new(StorageErrorKind::Exists, "create", path));
+        }
+        let bytes = Arc::<RwLock<_>>::default();
+        let identity = state.insert(path, Arc::clone(&bytes), None).identity;
+        let (shared, path) = (Arc::clone(&self.shared), path.clone());
+        Ok(Box::new(MemoryGrowing { shared, path, bytes, position: 0, identity }))
+    }
+
+    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+        let suffix = format!("{}{}", self.suffix, checked_suffix(suffix)?);
+        let mut known = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(Shared { cold: self.shared.cold, ..Shared::default() });
+        let shared = Arc::clone(known.entry(suffix.clone()).or_insert_with(new));
+        Ok(Arc::new(Self { shared, suffix, places: Arc::clone(&self.places) }))
     }
 
     fn delete(

@@ -3,19 +3,22 @@
 //! The root is held as a directory handle. Every path is resolved below it by `openat2`, so that
 //! neither a link in the data nor a rename while we look leads out of it; where a kernel or sandbox
 //! refuses `openat2`, path segments are opened one by one and no link is followed at all.
+//!
+//! Of a place beside another the directory above is held, and the root is looked up at every call: it
+//! may be made and deleted while we look.
 
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::num::NonZeroU64;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{
     Advice, AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RawMode,
-    RenameFlags, ResolveFlags, Statx, StatxFlags,
+    RenameFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags,
 };
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -31,11 +34,42 @@ const ASKED: StatxFlags = StatxFlags::BASIC_STATS;
 /// The system's own files below one directory.
 #[derive(Debug)]
 pub struct OsFileSystem {
-    root: OwnedFd,
+    root: Root,
     path: PathBuf,
     /// False once the system has refused `openat2`.
     resolves: AtomicBool,
     tokens: AtomicU64,
+}
+
+/// The directory that all paths lie below.
+#[derive(Debug)]
+enum Root {
+    /// The one that was there from the start.
+    Held(OwnedFd),
+    /// The one that has this name, if there is one.
+    Named { parent: OwnedFd, name: String },
+}
+
+/// Says where the directory `root`, once opened as `path`, is now: the directory that has its name,
+/// and its real path.
+fn find(root: &OwnedFd, path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
+    let refuse = |reason| Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+    let link = format!("/proc/self/fd/{}", root.as_raw_fd());
+    let path = std::fs::read_link(link).or_else(|_| path.canonicalize())?;
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return refuse("it is the root of the system, and nothing lies beside it");
+    };
+    let status = rustix::fs::statx(root, "", AtFlags::EMPTY_PATH, ASKED)?;
+    if status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        return refuse("a file system is mounted there, and what lies beside it is on another");
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = rustix::fs::open(above, flags, Mode::empty())?;
+    let named = rustix::fs::statx(&parent, name, AtFlags::SYMLINK_NOFOLLOW, ASKED)?;
+    if status_of(&named).version.identity != status_of(&status).version.identity {
+        return Err(Errno::NOENT.into());
+    }
+    Ok((parent, path))
 }
 
 impl OsFileSystem {
@@ -47,7 +81,7 @@ impl OsFileSystem {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = rustix::fs::open(root, flags, Mode::empty())?;
         Ok(Self {
-            root: handle,
+            root: Root::Held(handle),
             path: root.to_owned(),
             resolves: AtomicBool::new(true),
             tokens: AtomicU64::new(0),
@@ -80,40 +114,67 @@ impl OsFileSystem {
         self
     }
 
+    /// Does `work` with the root.
+    fn in_root<T>(
+        &self,
+        work: impl FnOnce(BorrowedFd<'_>) -> rustix::io::Result<T>,
+    ) -> rustix::io::Result<T> {
+        let (parent, name) = match &self.root {
+            Root::Held(root) => return work(root.as_fd()),
+            Root::Named { parent, name } => (parent, name.as_str()),
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match rustix::fs::openat(parent, name, flags, Mode::empty()) {
+            // A link or a file: it is there, and not to be taken for an empty place.
+            Err(Errno::NOTDIR) => Err(Errno::LOOP),
+            root => work(root?.as_fd()),
+        }
+    }
+
     fn resolve(&self, path: &str, flags: OFlags, links: Links) -> rustix::io::Result<OwnedFd> {
+        self.in_root(|root| self.resolve_in(root, path, flags, links))
+    }
+
+    fn resolve_in(
+        &self,
+        root: BorrowedFd<'_>,
+        path: &str,
+        flags: OFlags,
+        links: Links,
+    ) -> rustix::io::Result<OwnedFd> {
         let path = if path.is_empty() { "." } else { path };
         if self.resolves.load(Ordering::Relaxed) {
             let mut rule = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
             if links == Links::Refuse {
                 rule |= ResolveFlags::NO_SYMLINKS;
             }
-            match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), rule) {
+            match rustix::fs::openat2(root, path, flags, Mode::empty(), rule) {
                 // EPERM is what sandboxes answer to calls that they do not know.
                 Err(Errno::NOSYS | Errno::PERM) => self.resolves.store(false, Ordering::Relaxed),
                 // A rename somewhere on the way was seen: the kernel asks to look again.
-                Err(Errno::AGAIN) => return self.walk(path, flags),
+                Err(Errno::AGAIN) => return walk(root, path, flags),
                 outcome => return outcome,
             }
         }
-        self.walk(path, flags)
+        walk(root, path, flags)
     }
+}
 
-    /// Opens `path` segment by segment, following no link.
-    fn walk(&self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let (head, last) = path.rsplit_once('/').unwrap_or(("", path));
-        let mut directory: Option<OwnedFd> = None;
-        for segment in head.split('/').filter(|segment| !segment.is_empty()) {
-            let from = directory.as_ref().unwrap_or(&self.root);
-            directory = Some(rustix::fs::openat(from, segment, step, Mode::empty())?);
-        }
-        let from = directory.as_ref().unwrap_or(&self.root);
-        let opened = rustix::fs::openat(from, last, flags | OFlags::NOFOLLOW, Mode::empty())?;
-        if flags.contains(OFlags::PATH) && is_link(&opened)? {
-            return Err(Errno::LOOP);
-        }
-        Ok(opened)
+/// Opens `path` segment by segment, following no link.
+fn walk(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let (head, last) = path.rsplit_once('/').unwrap_or(("", path));
+    let mut directory: Option<OwnedFd> = None;
+    for segment in head.split('/').filter(|segment| !segment.is_empty()) {
+        let from = directory.as_ref().map_or(root, AsFd::as_fd);
+        directory = Some(rustix::fs::openat(from, segment, step, Mode::empty())?);
     }
+    let from = directory.as_ref().map_or(root, AsFd::as_fd);
+    let opened = rustix::fs::openat(from, last, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    if flags.contains(OFlags::PATH) && is_link(&opened)? {
+        return Err(Errno::LOOP);
+    }
+    Ok(opened)
 }
 
 fn is_link(handle: &OwnedFd) -> rustix::io::Result<bool> {
@@ -184,6 +245,32 @@ impl FileSystem for OsFileSystem {
         self.path.display().to_string()
     }
 
+    fn beside(&self, suffix: &str) -> io::Result<Self> {
+        let (parent, path) = match &self.root {
+            Root::Held(root) => find(root, &self.path)?,
+            Root::Named { parent, .. } => (parent.try_clone()?, self.path.clone()),
+        };
+        let Some(name) = path.file_name().and_then(OsStr::to_str) else {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "its name is not UTF-8"));
+        };
+        let name = format!("{name}{suffix}");
+        Ok(Self {
+            path: path.with_file_name(&name),
+            root: Root::Named { parent, name },
+            resolves: AtomicBool::new(self.resolves.load(Ordering::Relaxed)),
+            tokens: AtomicU64::new(0),
+        })
+    }
+
+    fn above(&self) -> io::Result<Option<(OwnedFd, &str)>> {
+        match &self.root {
+            Root::Held(_) => Ok(None),
+            Root::Named { parent, name } => {
+                Ok(Some((rustix::fs::openat(parent, ".", DIRECTORY, Mode::empty())?, name)))
+            }
+        }
+    }
+
     fn open_file(&self, path: &str) -> io::Result<(OwnedFd, Status)> {
         let handle = self.resolve(path, OFlags::RDONLY | COMMON, Links::Inside)?;
         let status = self.status(&handle)?;
@@ -203,7 +290,8 @@ impl FileSystem for OsFileSystem {
     }
 
     fn peek(&self, path: &str) -> io::Result<Status> {
-        Ok(status_of(&rustix::fs::statx(&self.root, path, AtFlags::empty(), ASKED)?))
+        let peek = |root: BorrowedFd<'_>| rustix::fs::statx(root, path, AtFlags::empty(), ASKED);
+        Ok(status_of(&self.in_root(peek)?))
     }
 
     fn open_directory(&self, path: &str, links: Links) -> io::Result<OwnedFd> {

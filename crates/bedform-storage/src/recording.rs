@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bedform_format::ObjectPath;
 
 use crate::{
-    Condition, Durability, Entry, Lock, Object, ObjectWriter, Storage, StorageError, Version,
+    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
+    Version,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -26,6 +27,9 @@ pub enum Operation {
     Create,
     Append,
     Publish,
+    Grow,
+    AppendGrowing,
+    SyncGrowing,
     Delete,
     DeleteTree,
     List,
@@ -36,7 +40,7 @@ pub enum Operation {
 
 impl Operation {
     /// All operations.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::Open,
         Self::Stat,
         Self::Read,
@@ -46,6 +50,9 @@ impl Operation {
         Self::Create,
         Self::Append,
         Self::Publish,
+        Self::Grow,
+        Self::AppendGrowing,
+        Self::SyncGrowing,
         Self::Delete,
         Self::DeleteTree,
         Self::List,
@@ -60,12 +67,12 @@ impl Operation {
             Self::Open => "open",
             Self::Stat | Self::IsCurrent => "stat",
             Self::Read | Self::ReadResident | Self::ReadAhead => "read",
-            Self::Create => "create",
-            Self::Append => "write",
+            Self::Create | Self::Grow => "create",
+            Self::Append | Self::AppendGrowing => "write",
             Self::Publish => "publish",
             Self::Delete | Self::DeleteTree => "delete",
             Self::List => "list",
-            Self::Sync => "sync",
+            Self::Sync | Self::SyncGrowing => "sync",
             Self::Lock => "lock",
             Self::Sweep => "sweep",
         }
@@ -77,11 +84,13 @@ impl Operation {
 pub struct Event {
     /// What was done.
     pub operation: Operation,
+    /// In which place: what its name has behind that of the storage that is recorded.
+    pub place: Arc<str>,
     /// To which object or directory.
     pub path: ObjectPath,
-    /// From which byte on, for reads and appends.
+    /// From which byte on, for reads, appends and what a sync made durable of a growing object.
     pub offset: u64,
-    /// How many bytes, for reads, appends and published objects.
+    /// How many bytes, for these and published objects.
     pub bytes: u64,
     /// True if the operation was to survive a power cut.
     pub is_durable: bool,
@@ -89,7 +98,7 @@ pub struct Event {
     pub identity: (u64, u64),
 }
 
-/// A storage that keeps a log; clones of it share the log.
+/// A storage that keeps a log; clones of it, and the places beside it, share the log.
 ///
 /// ```
 /// use bedform_format::ObjectPath;
@@ -104,13 +113,39 @@ pub struct Event {
 #[derive(Debug, Clone)]
 pub struct Recording<S> {
     inner: S,
-    log: Arc<Mutex<Vec<Event>>>,
+    log: Log,
+}
+
+/// The log, as the objects of one place write to it.
+#[derive(Debug, Clone)]
+struct Log {
+    events: Arc<Mutex<Vec<Event>>>,
+    place: Arc<str>,
+}
+
+impl Log {
+    fn events(&self) -> MutexGuard<'_, Vec<Event>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(
+        &self,
+        operation: Operation,
+        path: &ObjectPath,
+        range: Range<u64>,
+        is_durable: bool,
+        identity: (u64, u64),
+    ) {
+        let (offset, bytes) = (range.start, range.end - range.start);
+        let (path, place) = (path.clone(), Arc::clone(&self.place));
+        self.events().push(Event { operation, place, path, offset, bytes, is_durable, identity });
+    }
 }
 
 impl<S> Recording<S> {
     /// Records what is done to `inner` through this value.
     pub fn new(inner: S) -> Self {
-        Self { inner, log: Arc::default() }
+        Self { inner, log: Log { events: Arc::default(), place: Arc::from("") } }
     }
 
     /// The storage below.
@@ -120,33 +155,36 @@ impl<S> Recording<S> {
 
     /// The log so far, in the order in which operations ended.
     pub fn events(&self) -> Vec<Event> {
-        locked(&self.log).clone()
+        self.log.events().clone()
     }
 
     /// Empties the log.
     pub fn clear(&self) {
-        locked(&self.log).clear();
+        self.log.events().clear();
     }
 
     /// How often `operation` was done.
     pub fn count(&self, operation: Operation) -> usize {
-        locked(&self.log).iter().filter(|event| event.operation == operation).count()
+        self.log.events().iter().filter(|event| event.operation == operation).count()
     }
 
     /// Bytes that were read, each as often as it was.
     pub fn bytes_read(&self) -> u64 {
-        locked(&self.log).iter().filter(|event| is_read(event)).map(|event| event.bytes).sum()
+        self.log.events().iter().filter(|event| is_read(event)).map(|event| event.bytes).sum()
     }
 
     /// The byte ranges that were read more than once, by object.
     pub fn bytes_read_again(&self) -> Vec<(ObjectPath, Range<u64>)> {
         let mut reads = BTreeMap::<_, Vec<Range<u64>>>::new();
-        for event in locked(&self.log).iter().filter(|event| is_read(event)) {
+        for event in self.log.events().iter().filter(|event| is_read(event)) {
             let range = event.offset..event.offset + event.bytes;
-            reads.entry((event.path.clone(), event.identity)).or_default().push(range);
+            reads
+                .entry((event.path.clone(), event.place.clone(), event.identity))
+                .or_default()
+                .push(range);
         }
         let mut again = Vec::new();
-        for ((path, _), mut ranges) in reads {
+        for ((path, ..), mut ranges) in reads {
             ranges.sort_unstable_by_key(|range| range.start);
             let mut end = 0;
             for range in ranges {
@@ -162,7 +200,7 @@ impl<S> Recording<S> {
 
     fn event(&self, operation: Operation, path: &ObjectPath, durability: Option<Durability>) {
         let is_durable = durability == Some(Durability::Disk);
-        record(&self.log, operation, path, 0..0, is_durable, (0, 0));
+        self.log.record(operation, path, 0..0, is_durable, (0, 0));
     }
 }
 
@@ -170,35 +208,18 @@ fn is_read(event: &Event) -> bool {
     matches!(event.operation, Operation::Read | Operation::ReadResident)
 }
 
-fn locked(log: &Mutex<Vec<Event>>) -> MutexGuard<'_, Vec<Event>> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn record(
-    log: &Mutex<Vec<Event>>,
-    operation: Operation,
-    path: &ObjectPath,
-    range: Range<u64>,
-    is_durable: bool,
-    identity: (u64, u64),
-) {
-    let (offset, bytes) = (range.start, range.end - range.start);
-    let path = path.clone();
-    locked(log).push(Event { operation, path, offset, bytes, is_durable, identity });
-}
-
 #[derive(Debug)]
 struct RecordedObject {
     inner: Box<dyn Object>,
     path: ObjectPath,
-    log: Arc<Mutex<Vec<Event>>>,
+    log: Log,
 }
 
 impl RecordedObject {
     fn event(&self, operation: Operation, offset: u64, bytes: usize) {
         let range = offset..offset + bytes as u64;
         let identity = self.inner.version().identity;
-        record(&self.log, operation, &self.path, range, false, identity);
+        self.log.record(operation, &self.path, range, false, identity);
     }
 }
 
@@ -222,7 +243,7 @@ impl Object for RecordedObject {
     fn read_ahead(&self, offset: u64, length: u64) -> bool {
         let range = offset..offset.saturating_add(length);
         let identity = self.inner.version().identity;
-        record(&self.log, Operation::ReadAhead, &self.path, range, false, identity);
+        self.log.record(Operation::ReadAhead, &self.path, range, false, identity);
         self.inner.read_ahead(offset, length)
     }
 
@@ -237,7 +258,7 @@ struct RecordedWriter<'a> {
     inner: Box<dyn ObjectWriter + 'a>,
     path: ObjectPath,
     is_durable: bool,
-    log: Arc<Mutex<Vec<Event>>>,
+    log: Log,
 }
 
 impl ObjectWriter for RecordedWriter<'_> {
@@ -249,7 +270,7 @@ impl ObjectWriter for RecordedWriter<'_> {
         let start = self.inner.position();
         self.inner.append(bytes)?;
         let range = start..self.inner.position();
-        record(&self.log, Operation::Append, &self.path, range, false, (0, 0));
+        self.log.record(Operation::Append, &self.path, range, false, (0, 0));
         Ok(())
     }
 
@@ -257,8 +278,38 @@ impl ObjectWriter for RecordedWriter<'_> {
         let Self { inner, path, is_durable, log } = *self;
         let version = inner.publish(condition)?;
         let range = 0..version.size;
-        record(&log, Operation::Publish, &path, range, is_durable, version.identity);
+        log.record(Operation::Publish, &path, range, is_durable, version.identity);
         Ok(version)
+    }
+}
+
+struct RecordedGrowing {
+    inner: Box<dyn GrowingObject>,
+    path: ObjectPath,
+    is_durable: bool,
+    synced: u64,
+    log: Log,
+}
+
+impl GrowingObject for RecordedGrowing {
+    fn position(&self) -> u64 {
+        self.inner.position()
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let start = self.inner.position();
+        self.inner.append(bytes)?;
+        let range = start..self.inner.position();
+        self.log.record(Operation::AppendGrowing, &self.path, range, false, (0, 0));
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.inner.sync()?;
+        let range = self.synced..self.inner.position();
+        self.synced = range.end;
+        self.log.record(Operation::SyncGrowing, &self.path, range, self.is_durable, (0, 0));
+        Ok(())
     }
 }
 
@@ -270,7 +321,7 @@ impl<S: Storage> Storage for Recording<S> {
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
         let inner = self.inner.open(path)?;
         self.event(Operation::Open, path, None);
-        Ok(Box::new(RecordedObject { inner, path: path.clone(), log: Arc::clone(&self.log) }))
+        Ok(Box::new(RecordedObject { inner, path: path.clone(), log: self.log.clone() }))
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
@@ -288,8 +339,28 @@ impl<S: Storage> Storage for Recording<S> {
         let inner = self.inner.create(path, durability, size_hint)?;
         self.event(Operation::Create, path, Some(durability));
         let is_durable = durability == Durability::Disk;
-        let log = Arc::clone(&self.log);
+        let log = self.log.clone();
         Ok(Box::new(RecordedWriter { inner, path: path.clone(), is_durable, log }))
+    }
+
+    fn grow(
+        &self,
+        path: &ObjectPath,
+        durability: Durability,
+        size_hint: Option<u64>,
+    ) -> Result<Box<dyn GrowingObject>> {
+        let inner = self.inner.grow(path, durability, size_hint)?;
+        self.event(Operation::Grow, path, Some(durability));
+        let is_durable = durability == Durability::Disk;
+        let (path, log) = (path.clone(), self.log.clone());
+        Ok(Box::new(RecordedGrowing { inner, path, is_durable, synced: 0, log }))
+    }
+
+    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+        let inner = self.inner.beside(suffix)?;
+        let place = format!("{}{suffix}", self.log.place).into();
+        let log = Log { events: Arc::clone(&self.log.events), place };
+        Ok(Arc::new(Recording { inner, log }))
     }
 
     fn delete(

@@ -4,6 +4,9 @@
 //! moment it says what a power cut may leave: see [`SimulatedFileSystem::crash_images`]. Calls can be
 //! made to fail, one by one or all from a certain one on. The same calls and seeds give the same
 //! bytes: there is no clock, no thread and no random source inside.
+//!
+//! A place beside another lies on the same disk, so that one power cut hits both: each is a further
+//! directory at the top of it, and a crash image has them all.
 
 mod crash;
 mod faults;
@@ -41,7 +44,7 @@ impl Machine {
     }
 }
 
-/// A simulated file system; clones are further views of the same one.
+/// A simulated file system, as seen from one place on it; clones are further views of the same one.
 ///
 /// ```
 /// use bedform_format::ObjectPath;
@@ -62,6 +65,8 @@ impl Machine {
 #[derive(Debug, Clone)]
 pub struct SimulatedFileSystem {
     machine: Arc<Machine>,
+    /// The name of the root, in the top directory.
+    place: Arc<str>,
 }
 
 /// An open file or directory of a [`SimulatedFileSystem`].
@@ -94,7 +99,7 @@ impl Default for SimulatedFileSystem {
 impl SimulatedFileSystem {
     /// An empty file system.
     pub fn new() -> Self {
-        Self::from_state(State::new())
+        Self::from_state(State::new(), &Arc::from(state::FIRST))
     }
 
     /// The same system, for which writers use threads as on the real one. The calls of each kind keep
@@ -105,14 +110,14 @@ impl SimulatedFileSystem {
         self
     }
 
-    fn from_state(state: State) -> Self {
+    fn from_state(state: State, place: &Arc<str>) -> Self {
         let world = World { state, faults: Faults::default(), next_handle: 1 };
         let machine = Machine {
             world: Mutex::new(world),
             unlocked: Condvar::new(),
             has_threads: AtomicBool::new(false),
         };
-        Self { machine: Arc::new(machine) }
+        Self { machine: Arc::new(machine), place: Arc::clone(place) }
     }
 
     /// `count` states in which the system may come up if the power failed now, by `seed`.
@@ -132,10 +137,11 @@ impl SimulatedFileSystem {
         count: u64,
         is_torn: bool,
     ) -> impl Iterator<Item = Self> + use<> {
-        let state = self.machine.world().state.clone();
+        let (state, place) = (self.machine.world().state.clone(), Arc::clone(&self.place));
         (0..count).map(move |number| {
             let seed = crash::Random(seed ^ number.wrapping_mul(0xd134_2543_de82_ef95)).next();
-            Self::from_state(crash::image(&state, &mut crash::Sampled::new(seed, is_torn)))
+            let fate = &mut crash::Sampled::new(seed, is_torn);
+            Self::from_state(crash::image(&state, fate), &place)
         })
     }
 
@@ -145,13 +151,14 @@ impl SimulatedFileSystem {
         &self,
         pending_max: u32,
     ) -> Option<impl Iterator<Item = Self> + use<>> {
-        let state = self.machine.world().state.clone();
+        let (state, place) = (self.machine.world().state.clone(), Arc::clone(&self.place));
         let questions = crash::questions(&state);
         if questions > pending_max.min(32) {
             return None;
         }
         Some((0..1u64 << questions).map(move |bits| {
-            Self::from_state(crash::image(&state, &mut crash::Enumerated { bits, asked: 0 }))
+            let fate = &mut crash::Enumerated { bits, asked: 0 };
+            Self::from_state(crash::image(&state, fate), &place)
         }))
     }
 
@@ -163,13 +170,13 @@ impl SimulatedFileSystem {
         let mut state = world.state.clone();
         state.inodes.values_mut().for_each(|inode| inode.lock = None);
         world.faults.power_fails_at = Some(0);
-        Self::from_state(state)
+        Self::from_state(state, &self.place)
     }
 
     /// A copy of this file system as it is, nothing lost; the two then go their own ways.
     #[must_use]
     pub fn fork(&self) -> Self {
-        Self::from_state(self.machine.world().state.clone())
+        Self::from_state(self.machine.world().state.clone(), &self.place)
     }
 
     /// Makes the `k`-th call from now of one kind (0 is the next) fail.
@@ -224,11 +231,12 @@ impl SimulatedFileSystem {
         self.machine.world().faults.calls
     }
 
-    /// Every file that can be reached, hidden ones too, with its bytes.
+    /// Every file of this place that can be reached, hidden ones too, with its bytes.
     pub fn tree(&self) -> BTreeMap<String, Vec<u8>> {
         let world = self.machine.world();
         let mut files = BTreeMap::new();
-        let mut open = vec![(String::new(), state::ROOT)];
+        let root = world.state.resolve(&self.place, "").ok();
+        let mut open: Vec<_> = root.map(|root| (String::new(), root)).into_iter().collect();
         while let Some((path, number)) = open.pop() {
             match world.state.inodes.get(&number).map(|inode| &inode.body) {
                 Some(Body::File(file)) => {
@@ -297,19 +305,34 @@ impl FileSystem for SimulatedFileSystem {
     type Handle = SimulatedHandle;
 
     fn name(&self) -> String {
-        "simulated".to_owned()
+        self.place.to_string()
+    }
+
+    fn beside(&self, suffix: &str) -> io::Result<Self> {
+        let place = format!("{}{suffix}", self.place).into();
+        Ok(Self { machine: Arc::clone(&self.machine), place })
+    }
+
+    fn above(&self) -> io::Result<Option<(SimulatedHandle, &str)>> {
+        if &*self.place == state::FIRST {
+            return Ok(None);
+        }
+        self.call(CallKind::OpenDirectory, |world, _| Ok(self.handle(world, state::TOP)))
+            .map(|top| Some((top, &*self.place)))
     }
 
     fn open_file(&self, path: &str) -> io::Result<(SimulatedHandle, Status)> {
         self.call(CallKind::Open, |world, _| {
-            let number = world.state.resolve(path)?;
+            let number = world.state.resolve(&self.place, path)?;
             let status = world.state.status(number)?;
             Ok((self.handle(world, number), status))
         })
     }
 
     fn stat(&self, path: &str) -> io::Result<Status> {
-        self.call(CallKind::Stat, |world, _| world.state.status(world.state.resolve(path)?))
+        self.call(CallKind::Stat, |world, _| {
+            world.state.status(world.state.resolve(&self.place, path)?)
+        })
     }
 
     fn peek(&self, path: &str) -> io::Result<Status> {
@@ -318,7 +341,7 @@ impl FileSystem for SimulatedFileSystem {
 
     fn open_directory(&self, path: &str, _links: Links) -> io::Result<SimulatedHandle> {
         self.call(CallKind::OpenDirectory, |world, _| {
-            let number = world.state.resolve(path)?;
+            let number = world.state.resolve(&self.place, path)?;
             world.state.directory(number)?;
             Ok(self.handle(world, number))
         })

@@ -8,18 +8,25 @@
 //!   given to a newer version or deleted.
 //! - What [`ObjectWriter::publish`] returned for at [`Durability::Disk`] is there after a power cut.
 //! - An error leaves the previous version in place, or says [`StorageErrorKind::Poisoned`].
+//! - Only a [`GrowingObject`] is seen before it is whole. What one of its syncs returned for never
+//!   changes, and is what others may be told of.
 //!
 //! Calls block. Many extents are in flight because many threads call; see the engine's `read::fetch`.
 //!
 //! [`StorageErrorKind::Poisoned`]: crate::StorageErrorKind::Poisoned
 
 use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 
 use crate::{ReadBlock, StorageError};
 
 type Result<T> = std::result::Result<T, StorageError>;
+
+/// What [`GrowingObject::sync`] pads to: the next bytes then begin where a device's blocks do.
+pub const SYNC_ALIGNMENT: u64 = 4096;
 
 /// What an acknowledged write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -108,6 +115,27 @@ pub trait Storage: Send + Sync + Debug {
         size_hint: Option<u64>,
     ) -> Result<Box<dyn ObjectWriter + '_>>;
 
+    /// Creates an object under its own name, empty, to be appended to for as long as one likes: it is
+    /// seen at once, and grows. `size_hint` is as in [`Storage::create`].
+    ///
+    /// # Errors
+    /// `Exists`; as [`Storage::create`].
+    fn grow(
+        &self,
+        path: &ObjectPath,
+        durability: Durability,
+        size_hint: Option<u64>,
+    ) -> Result<Box<dyn GrowingObject>>;
+
+    /// The place whose name is this one's with `suffix` behind it, in the same mode and with the same
+    /// options; of a directory that is its sibling. Nothing is made until something is written there,
+    /// and until then it is as an empty one. What poisons one of the two poisons both.
+    ///
+    /// # Errors
+    /// `Io` where nothing can lie beside this place, or if `suffix` is not a part of one name;
+    /// `NotFound` if this place was moved or deleted; `PermissionDenied`.
+    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>>;
+
     /// Deletes an object. Atomic; durable when the call returns at [`Durability::Disk`]. A missing
     /// object is no error: deleting twice is deleting. `condition` must not be `Absent`.
     ///
@@ -121,7 +149,8 @@ pub trait Storage: Send + Sync + Debug {
     ) -> Result<()>;
 
     /// Deletes a directory with all below it: not atomic, links are not followed, a missing one is
-    /// no error. An error leaves some of it deleted; calling again goes on.
+    /// no error. The root stays, unless it is that of a place [beside](Storage::beside) another. An
+    /// error leaves some of it deleted; calling again goes on.
     ///
     /// # Errors
     /// `PermissionDenied`, `ReadOnly`, `Io`.
@@ -233,5 +262,55 @@ pub trait ObjectWriter: Send {
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version>;
 }
 
+/// An object that is seen while it grows, appended to by one writer.
+///
+/// Readers open it at any time. They may read what was synced, and should be told elsewhere how much
+/// that is: behind it there may be anything, zeros or nothing, and the size of the object says nothing.
+/// What was appended after an [`Object`] was opened may be missing from that one.
+///
+/// Dropping it leaves the object as it is, and no thread behind.
+pub trait GrowingObject: Send {
+    /// Bytes appended so far, padding included.
+    fn position(&self) -> u64;
+
+    /// Appends `bytes` behind what is there.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`, perhaps for earlier bytes: what was synced stays, and nothing more can be
+    /// appended or synced. `Poisoned`.
+    fn append(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Hands everything appended to the system, where readers find it, and at [`Durability::Disk`]
+    /// makes it and the object's name survive a power cut before it returns. Pads with zeros to a
+    /// multiple of [`SYNC_ALIGNMENT`], which is then the object's size and the position; appending
+    /// goes on from there. Without anything new it does nothing.
+    ///
+    /// # Errors
+    /// As [`GrowingObject::append`]; `Poisoned` if what was appended since the last sync may be there
+    /// or not after a crash.
+    fn sync(&mut self) -> Result<()>;
+}
+
 /// Holds an advisory lock until dropped.
 pub trait Lock: Send + Sync {}
+
+/// The zeros that an object of `position` bytes is padded with.
+pub(crate) fn padding(position: u64) -> &'static [u8] {
+    static ZEROS: [u8; 4096] = [0; 4096];
+    let missing = position.next_multiple_of(SYNC_ALIGNMENT) - position;
+    usize::try_from(missing).map_or(&[], |missing| &ZEROS[..missing])
+}
+
+/// `suffix`, if a name stays a single segment with it behind.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn checked_suffix(suffix: &str) -> Result<&str> {
+    match ObjectPath::parse(suffix) {
+        Ok(path) if !path.is_root() && path.parent().is_root() => Ok(suffix),
+        _ => {
+            let reason = io::Error::other("what lies beside a place has its name and more");
+            Err(StorageError::from_io("open", suffix, reason))
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{get, kind_of, path, put, put_at, read_all};
+use super::{beside, get, growing, kind_of, path, put, put_at, read_all};
 use crate::{Condition, Durability, Entry, ReadBlock, Storage, StorageErrorKind};
 
 /// One promise.
@@ -39,6 +39,18 @@ pub const CASES: &[Case] = &[
     Case { name: "a lock excludes other threads, and not its holder's writes", run: lock },
     Case { name: "a lock that is held is not waited for", run: try_lock },
     Case { name: "a sweep leaves living writers alone", run: sweep },
+    Case { name: "growing: what was synced is seen", run: growing::seen },
+    Case { name: "growing: a name that exists is kept", run: growing::exists },
+    Case { name: "growing: appends of any size and syncs equal a model", run: growing::model },
+    Case { name: "growing: a sync of nothing does nothing", run: growing::sync_of_nothing },
+    Case { name: "growing: a dropped one leaves what was synced", run: growing::dropped },
+    Case { name: "growing: it is deleted as any other", run: growing::deleted },
+    Case { name: "growing: what was synced never changes", run: growing::race_readers },
+    Case { name: "beside: empty until something is written", run: beside::empty },
+    Case { name: "beside: two places have nothing in common", run: beside::apart },
+    Case { name: "beside: it is deleted and made again", run: beside::deleted },
+    Case { name: "beside: a lock is of one place", run: beside::locks },
+    Case { name: "beside: a suffix is a part of one name", run: beside::suffixes },
 ];
 
 fn reads_back(storage: &dyn Storage) {

@@ -1,6 +1,6 @@
 //! The power fails after every call, and again while the system recovers.
 
-use super::script::{SCRIPTS, Script, View, storage, sweep_all, view};
+use super::script::{Progress, SCRIPTS, Script, View, storage, sweep_all, view};
 use crate::{SimulatedFileSystem, Storage, StorageErrorKind};
 
 /// How much to try.
@@ -53,14 +53,14 @@ pub fn cut_power(budget: Budget) -> Counts {
     for script in SCRIPTS {
         let (before, after) = script.views();
         for cut in 0.. {
-            let (system, is_done) = run_until(script, cut);
+            let (system, progress) = run_until(script, cut);
             counts.cuts += 1;
             for_images(&system, budget, &mut counts, |image, number| {
                 let story = || format!("power cut after call {cut}, image {number}, {budget:?}");
                 let seen = view(&storage(&image));
-                script.judge(&seen, &before, &after, is_done, &story);
+                script.judge(&seen, (&before, &after), &progress, &story);
             });
-            if is_done {
+            if progress.is_done {
                 break;
             }
         }
@@ -78,14 +78,14 @@ pub fn cut_power_again(budget: Budget, depth: u32) -> Counts {
     for script in SCRIPTS {
         let (before, after) = script.views();
         for cut in 0.. {
-            let (system, is_done) = run_until(script, cut);
+            let (system, progress) = run_until(script, cut);
             counts.cuts += 1;
             let recovery = Recovery { script, before: &before, after: &after, budget };
             for (number, image) in system.crash_images(budget.seed ^ cut, 4).enumerate() {
                 let story = format!("power cut after call {cut}, image {number}");
-                recovery.run(&image, is_done, depth.saturating_sub(1), &story, &mut counts);
+                recovery.run(&image, &progress, depth.saturating_sub(1), &story, &mut counts);
             }
-            if is_done {
+            if progress.is_done {
                 break;
             }
         }
@@ -93,13 +93,14 @@ pub fn cut_power_again(budget: Budget, depth: u32) -> Counts {
     counts
 }
 
-/// Runs a prepared workload with `cut` calls before the power fails: the system, and whether the
-/// workload was acknowledged.
-fn run_until(script: &Script, cut: u64) -> (SimulatedFileSystem, bool) {
+/// Runs a prepared workload with `cut` calls before the power fails: the system, and what was
+/// acknowledged.
+fn run_until(script: &Script, cut: u64) -> (SimulatedFileSystem, Progress) {
     let storage = script.prepared();
     storage.system().fail_power_after(cut);
-    let is_done = (script.act)(&storage).is_ok();
-    (storage.system().clone(), is_done)
+    let mut progress = Progress::default();
+    progress.is_done = (script.act)(&storage, &mut progress.synced).is_ok();
+    (storage.system().clone(), progress)
 }
 
 fn for_images(
@@ -134,13 +135,13 @@ impl Recovery<'_> {
     fn run(
         &self,
         system: &SimulatedFileSystem,
-        is_done: bool,
+        progress: &Progress,
         depth: u32,
         story: &str,
         counts: &mut Counts,
     ) {
         let seen = view(&storage(system));
-        self.script.judge(&seen, self.before, self.after, is_done, &|| story.to_owned());
+        self.script.judge(&seen, (self.before, self.after), progress, &|| story.to_owned());
         counts.images += 1;
         if depth == 0 {
             return;
@@ -150,13 +151,14 @@ impl Recovery<'_> {
             again.fail_power_after(cut);
             let storage = storage(&again);
             let swept = storage.sweep(&super::path("")).is_ok();
-            let outcome = (self.script.act)(&storage);
-            let is_done = is_done || outcome.is_ok();
+            let mut progress = progress.clone();
+            let outcome = (self.script.act)(&storage, &mut progress.synced);
+            progress.is_done |= outcome.is_ok();
             counts.cuts += 1;
             let seed = self.budget.seed ^ (u64::from(depth) << 32) ^ cut;
             for (number, image) in again.crash_images(seed, 2).enumerate() {
                 let story = format!("{story}; in recovery after call {cut}, image {number}");
-                self.run(&image, is_done, depth - 1, &story, counts);
+                self.run(&image, &progress, depth - 1, &story, counts);
             }
             if swept && outcome.is_ok() {
                 again.heal();

@@ -3,7 +3,9 @@
 use rustix::io::Errno;
 
 use super::crash::Counts;
-use super::script::{Local, SCRIPTS, Script, View, storage, sweep_all, view};
+use super::script::{
+    Local, Progress, SCRIPTS, Script, View, has_temporary, storage, sweep_all, view,
+};
 use super::{kind_of, put};
 use crate::{CallKind, Condition, Failure, SimulatedFileSystem, StorageErrorKind};
 
@@ -62,9 +64,11 @@ impl Trial<'_> {
     fn run(&self, system: &SimulatedFileSystem) -> Counts {
         let storage = self.script.prepared_on(system);
         storage.system().fail_at(self.kind, self.k, self.failure);
-        let outcome = (self.script.act)(&storage);
+        let mut progress = Progress::default();
+        let outcome = (self.script.act)(&storage, &mut progress.synced);
         storage.system().heal();
         let is_done = outcome.is_ok();
+        progress.is_done = is_done;
         let kind = kind_of(outcome);
         let is_sync = matches!(self.kind, CallKind::SyncFile | CallKind::SyncDirectory);
         let is_poisoned = kind == Some(StorageErrorKind::Poisoned);
@@ -74,44 +78,49 @@ impl Trial<'_> {
         assert!(is_sync || is_done || !is_harmless, "{}: got {kind:?}", self.story());
 
         let seen = view(&storage);
-        self.script.judge(&seen, self.before, self.after, is_done, &|| self.story());
+        self.script.judge(&seen, (self.before, self.after), &progress, &|| self.story());
         if is_poisoned {
             let write = put(&storage, "other", b"", Condition::None);
             assert_eq!(kind_of(write), Some(StorageErrorKind::Poisoned), "{}", self.story());
         } else if !is_done {
             self.check_old_and_repeat(&storage, &seen);
         }
-        self.reopen(&storage, is_done || (!is_poisoned && view(&storage) == *self.after))
+        progress.is_done |= !is_poisoned && self.script.is_same(&view(&storage), self.after);
+        self.reopen(&storage, progress)
     }
 
     /// After an error whose outcome is known, the old state is there, and work goes on.
     fn check_old_and_repeat(&self, storage: &Local, seen: &View) {
         let is_lost_answer = matches!(self.failure, Failure::ErrorAfter(_));
         if self.script.order.is_none() && !is_lost_answer {
-            assert_eq!(seen, self.before, "{}: an error, and not the old state", self.story());
+            let is_old = self.script.is_same(seen, self.before);
+            assert!(is_old, "{}: an error, and not the old state", self.story());
         }
-        if seen == self.before {
-            let again = (self.script.act)(storage);
+        if self.script.is_same(seen, self.before) {
+            let again = (self.script.act)(storage, &mut View::new());
             assert_eq!(kind_of(again), None, "{}: work does not go on", self.story());
-            assert_eq!(view(storage), *self.after, "{}", self.story());
+            assert!(self.script.is_same(&view(storage), self.after), "{}", self.story());
         }
     }
 
     /// Opens the store anew, as it is and after a power cut.
-    fn reopen(&self, old: &Local, is_done: bool) -> Counts {
+    fn reopen(&self, old: &Local, mut progress: Progress) -> Counts {
         let mut counts = Counts { failures: 1, ..Counts::default() };
-        let is_durable = is_done && !matches!(self.failure, Failure::ErrorAfter(_));
+        progress.is_done &= !matches!(self.failure, Failure::ErrorAfter(_));
         if let Some(images) = old.system().exhaustive_crash_images(8) {
             for image in images {
                 let seen = view(&storage(&image));
-                self.script.judge(&seen, self.before, self.after, is_durable, &|| self.story());
+                self.script.judge(&seen, (self.before, self.after), &progress, &|| self.story());
                 counts.images += 1;
                 counts.exhaustive_images += 1;
             }
         }
-        let left_behind = old.system().tree().into_keys().any(|name| name.contains("-temp-"));
         let is_excused = matches!(self.kind, CallKind::Unlink | CallKind::Create | CallKind::Lock);
-        assert!(!left_behind || is_excused, "{}: a temporary name is left", self.story());
+        assert!(
+            is_excused || !has_temporary(old.system()),
+            "{}: a temporary name is left",
+            self.story()
+        );
         sweep_all(&storage(old.system()));
         counts
     }

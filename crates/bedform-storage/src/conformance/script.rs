@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{get, path, put, put_at};
 use crate::{
-    CallKind, Condition, Durability, LocalStorage, Mode, SimulatedFileSystem, Staging, Storage,
-    StorageError,
+    CallKind, Condition, Durability, FileSystem, GrowingObject, LocalStorage, Mode,
+    SimulatedFileSystem, Staging, Storage, StorageError, StorageErrorKind,
 };
 
 pub(super) type Local = LocalStorage<SimulatedFileSystem>;
@@ -16,9 +16,12 @@ pub(super) type View = BTreeMap<String, Vec<u8>>;
 pub(super) struct Script {
     pub(super) name: &'static str,
     pub(super) prepare: fn(&Local) -> Result<(), StorageError>,
-    pub(super) act: fn(&Local) -> Result<(), StorageError>,
+    /// Notes what it was told to be durable of the objects that it grows.
+    pub(super) act: fn(&Local, &mut View) -> Result<(), StorageError>,
     /// Where the second object is in its new state, the first one is, too.
     pub(super) order: Option<(&'static str, &'static str)>,
+    /// It grows segments, of which only what was synced is judged.
+    pub(super) grows: bool,
 }
 
 const OLD: &[u8] = b"old";
@@ -41,14 +44,16 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "create",
         prepare: nothing,
-        act: |storage| put(storage, "a", NEW, Condition::Absent).map(drop),
+        act: |storage, _| put(storage, "a", NEW, Condition::Absent).map(drop),
         order: None,
+        grows: false,
     },
     Script {
         name: "create below new directories",
         prepare: nothing,
-        act: |storage| put(storage, "x/y/z/a", NEW, Condition::Absent).map(drop),
+        act: |storage, _| put(storage, "x/y/z/a", NEW, Condition::Absent).map(drop),
         order: None,
+        grows: false,
     },
     Script {
         name: "create where renaming replaces",
@@ -56,46 +61,52 @@ pub(super) const SCRIPTS: &[Script] = &[
             storage.system().remove_feature(CallKind::Rename);
             Ok(())
         },
-        act: |storage| put(storage, "a", NEW, Condition::Absent).map(drop),
+        act: |storage, _| put(storage, "a", NEW, Condition::Absent).map(drop),
         order: None,
+        grows: false,
     },
     Script {
         name: "write what is not there",
         prepare: nothing,
-        act: |storage| put(storage, "x/a", NEW, Condition::None).map(drop),
+        act: |storage, _| put(storage, "x/a", NEW, Condition::None).map(drop),
         order: None,
+        grows: false,
     },
     Script {
         name: "replace",
         prepare: old,
-        act: |storage| put(storage, "a", NEW, Condition::None).map(drop),
+        act: |storage, _| put(storage, "a", NEW, Condition::None).map(drop),
         order: None,
+        grows: false,
     },
     Script {
         name: "replace what is unchanged",
         prepare: old,
-        act: |storage| {
+        act: |storage, _| {
             let object = storage.open(&path("a"))?;
             put(storage, "a", NEW, Condition::Unchanged(&*object)).map(drop)
         },
         order: None,
+        grows: false,
     },
     Script {
         name: "read and replace with more",
         prepare: old,
-        act: |storage| {
+        act: |storage, _| {
             let mut bytes = get(storage, "a")?;
             bytes.resize(3, 0);
             bytes.extend_from_slice(&large());
             put(storage, "a", &bytes, Condition::None).map(drop)
         },
         order: None,
+        grows: false,
     },
     Script {
         name: "create a large object",
         prepare: nothing,
-        act: |storage| put(storage, "x/a", &large(), Condition::Absent).map(drop),
+        act: |storage, _| put(storage, "x/a", &large(), Condition::Absent).map(drop),
         order: None,
+        grows: false,
     },
     Script {
         name: "create in a directory that was not synced",
@@ -103,34 +114,142 @@ pub(super) const SCRIPTS: &[Script] = &[
             put_at(storage, "x/y/b", OLD, Condition::None, Durability::Process)?;
             storage.delete(&path("x/y/b"), Durability::Disk, Condition::None)
         },
-        act: |storage| put(storage, "x/y/a", NEW, Condition::Absent).map(drop),
+        act: |storage, _| put(storage, "x/y/a", NEW, Condition::Absent).map(drop),
         order: None,
+        grows: false,
     },
     Script {
         name: "delete",
         prepare: old,
-        act: |storage| storage.delete(&path("a"), Durability::Disk, Condition::None),
+        act: |storage, _| storage.delete(&path("a"), Durability::Disk, Condition::None),
         order: None,
+        grows: false,
     },
     Script {
         name: "delete what is unchanged",
         prepare: old,
-        act: |storage| {
+        act: |storage, _| {
             let object = storage.open(&path("a"))?;
             storage.delete(&path("a"), Durability::Disk, Condition::Unchanged(&*object))
         },
         order: None,
+        grows: false,
     },
     Script {
         name: "a segment, then the root that names it",
         prepare: |storage| put(storage, "roots/1", OLD, Condition::Absent).map(drop),
-        act: |storage| {
+        act: |storage, _| {
             put(storage, "segments/1", &large(), Condition::None)?;
             put(storage, "roots/2", NEW, Condition::Absent).map(drop)
         },
         order: Some(("segments/1", "roots/2")),
+        grows: false,
+    },
+    Script {
+        name: "a segment that grows, then the root that names it",
+        prepare: nothing,
+        act: |storage, synced| {
+            let mut segment = Segment::grow(storage, "")?;
+            segment.append(NEW)?;
+            segment.sync(synced)?;
+            segment.append(&large())?;
+            segment.sync(synced)?;
+            segment.append(OLD)?;
+            segment.append(&large()[..5000])?;
+            segment.sync(synced)?;
+            put(storage, "roots/1", NEW, Condition::Absent).map(drop)
+        },
+        order: None,
+        grows: true,
+    },
+    Script {
+        name: "a segment and its root beside the store, then the store",
+        prepare: old,
+        act: |storage, synced| {
+            let beside = storage.beside(SUFFIX)?;
+            let mut segment = Segment::grow(&*beside, BESIDE)?;
+            segment.append(&large()[..20_000])?;
+            segment.sync(synced)?;
+            segment.append(&large())?;
+            put(&*beside, "roots/1", NEW, Condition::None)?;
+            put(storage, "a", NEW, Condition::None).map(drop)
+        },
+        order: Some(("beside: roots/1", "a")),
+        grows: true,
+    },
+    Script {
+        name: "write beside the store",
+        prepare: nothing,
+        act: |storage, _| put(&*storage.beside(SUFFIX)?, "a", NEW, Condition::Absent).map(drop),
+        order: None,
+        grows: false,
+    },
+    Script {
+        name: "delete what has grown",
+        prepare: |storage| {
+            let mut segment = Segment::grow(storage, "")?;
+            segment.append(&large())?;
+            segment.sync(&mut View::new())
+        },
+        act: |storage, _| storage.delete(&path("segments/1"), Durability::Disk, Condition::None),
+        order: None,
+        grows: false,
+    },
+    Script {
+        name: "delete what lies beside the store, then write to it",
+        prepare: |storage| {
+            let beside = storage.beside(SUFFIX)?;
+            put(&*beside, "roots/1", OLD, Condition::None)?;
+            put(&*beside, "a", OLD, Condition::None).map(drop)
+        },
+        act: |storage, _| {
+            storage.beside(SUFFIX)?.delete_tree(&path(""), Durability::Disk)?;
+            put(storage, "a", NEW, Condition::None).map(drop)
+        },
+        order: Some(("beside: roots/1", "a")),
+        grows: false,
     },
 ];
+
+const SUFFIX: &str = ".bedform-log";
+/// What objects of the place beside have before their names in a view.
+const BESIDE: &str = "beside: ";
+
+/// An object that a workload grows, and what it is to hold.
+struct Segment {
+    object: Box<dyn GrowingObject>,
+    name: String,
+    bytes: Vec<u8>,
+}
+
+impl Segment {
+    /// Grows the first segment that is free in `storage`, whose objects have `prefix` in a view.
+    fn grow(storage: &dyn Storage, prefix: &str) -> Result<Self, StorageError> {
+        let mut number = 1;
+        loop {
+            let name = format!("segments/{number}");
+            match storage.grow(&path(&name), Durability::Disk, None) {
+                Err(error) if error.kind == StorageErrorKind::Exists => number += 1,
+                outcome => {
+                    let (object, name) = (outcome?, format!("{prefix}{name}"));
+                    return Ok(Self { object, name, bytes: Vec::new() });
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        self.bytes.extend_from_slice(bytes);
+        self.object.append(bytes)
+    }
+
+    fn sync(&mut self, synced: &mut View) -> Result<(), StorageError> {
+        self.object.sync()?;
+        self.bytes.resize(usize::try_from(self.object.position()).unwrap(), 0);
+        synced.insert(self.name.clone(), self.bytes.clone());
+        Ok(())
+    }
+}
 
 /// Storage on `system` whose objects are large from 8,192 bytes on.
 pub(super) fn storage(system: &SimulatedFileSystem) -> Local {
@@ -160,7 +279,7 @@ impl Script {
     pub(super) fn views(&self) -> (View, View) {
         let storage = self.prepared();
         let before = view(&storage);
-        (self.act)(&storage).expect("nothing fails yet");
+        (self.act)(&storage, &mut View::new()).expect("nothing fails yet");
         let after = view(&storage);
         assert_ne!(before, after, "{}: the workload does nothing", self.name);
         (before, after)
@@ -171,21 +290,43 @@ impl Script {
         let storage = self.prepared();
         let count = |kind| storage.system().count(kind);
         let before = CallKind::ALL.map(count);
-        (self.act)(&storage).expect("nothing fails yet");
+        (self.act)(&storage, &mut View::new()).expect("nothing fails yet");
         let made = |(kind, before): (CallKind, u64)| (kind, count(kind) - before);
         CallKind::ALL.into_iter().zip(before).map(made).collect()
     }
 
-    /// Panics unless each object of `seen` is in its old or new state, or new if `is_done`.
+    /// True if `name` is that of an object that the workload grows.
+    fn is_grown(&self, name: &str) -> bool {
+        self.grows && name.contains("segments/")
+    }
+
+    /// True if the two views are the same, apart from what grows.
+    pub(super) fn is_same(&self, one: &View, other: &View) -> bool {
+        let settled = |name: &&String| !self.is_grown(name);
+        one.keys().chain(other.keys()).filter(settled).all(|name| one.get(name) == other.get(name))
+    }
+
+    /// Panics unless each object of `seen` is in its old or new state, or new if the workload is
+    /// done, and each that grew begins with what was synced.
     pub(super) fn judge(
         &self,
         seen: &View,
-        before: &View,
-        after: &View,
-        is_done: bool,
+        (before, after): (&View, &View),
+        progress: &Progress,
         story: &dyn Fn() -> String,
     ) {
-        for name in seen.keys().chain(before.keys()).chain(after.keys()) {
+        for (name, bytes) in &progress.synced {
+            assert!(
+                seen.get(name).is_some_and(|now| now.starts_with(bytes)),
+                "{}, {}: of {name:?} {} bytes were synced, and are not there",
+                self.name,
+                story(),
+                bytes.len(),
+            );
+        }
+        let is_done = progress.is_done;
+        let names = seen.keys().chain(before.keys()).chain(after.keys());
+        for name in names.filter(|name| !self.is_grown(name)) {
             let now = seen.get(name);
             let is_new = now == after.get(name);
             let is_old = now == before.get(name) && !is_done;
@@ -204,9 +345,24 @@ impl Script {
     }
 }
 
-/// Everything that a reader finds.
+/// What a workload was told.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Progress {
+    /// That it is done.
+    pub(super) is_done: bool,
+    /// That this is durable, of objects that grow.
+    pub(super) synced: View,
+}
+
+/// Everything that a reader finds, in the store and beside it.
 pub(super) fn view(storage: &Local) -> View {
     let mut seen = View::new();
+    look(storage, "", &mut seen);
+    look(&*storage.beside(SUFFIX).expect("the place beside"), BESIDE, &mut seen);
+    seen
+}
+
+fn look(storage: &dyn Storage, prefix: &str, seen: &mut View) {
     let mut open = vec![path("")];
     while let Some(directory) = open.pop() {
         for entry in storage.list(&directory).expect("a listing") {
@@ -215,21 +371,32 @@ pub(super) fn view(storage: &Local) -> View {
             if entry.is_directory {
                 open.push(name);
             } else {
-                seen.insert(name.to_string(), get(storage, name.as_str()).expect("an object"));
+                let bytes = get(storage, name.as_str()).expect("an object");
+                seen.insert(format!("{prefix}{name}"), bytes);
             }
         }
     }
-    seen
+}
+
+/// True if a temporary name is left, in the store or beside it.
+pub(super) fn has_temporary(system: &SimulatedFileSystem) -> bool {
+    let beside = system.beside(SUFFIX).expect("the place beside");
+    let mut names = system.tree().into_keys().chain(beside.tree().into_keys());
+    names.any(|name| name.contains(".bedform-temp-"))
 }
 
 /// Sweeps every directory and panics if a temporary name is left.
 pub(super) fn sweep_all(storage: &Local) {
+    sweep(storage);
+    sweep(&*storage.beside(SUFFIX).expect("the place beside"));
+    assert!(!has_temporary(storage.system()), "a sweep leaves a temporary name");
+}
+
+fn sweep(storage: &dyn Storage) {
     let mut open = vec![path("")];
     while let Some(directory) = open.pop() {
         storage.sweep(&directory).expect("a sweep");
         let entries = storage.list(&directory).expect("a listing").into_iter();
         open.extend(entries.filter(|e| e.is_directory).map(|e| directory.join(&e.name).unwrap()));
     }
-    let left = storage.system().tree().into_keys().find(|name| name.contains(".bedform-temp-"));
-    assert_eq!(left, None, "a sweep leaves a temporary name");
 }

@@ -1,11 +1,12 @@
 //! Bytes on their way to a file: collected into large aligned blocks, written past the page cache by
 //! a thread of their own while the caller makes more.
 //!
-//! Small objects never get that far: they are one buffered write.
+//! Small objects never get that far: they are one buffered write. Nor does the little that a growing
+//! object gains between two syncs: each flush is a new start.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::Shared;
@@ -74,11 +75,14 @@ impl Block {
     }
 }
 
-/// Writes blocks to a file, one after the other.
+/// Writes to a file, one piece behind the other.
 struct Sink<F: FileSystem> {
     shared: Arc<Shared<F>>,
     file: Arc<F::Handle>,
     position: u64,
+    /// Large pieces are to go past the page cache.
+    wants_direct: bool,
+    /// Writes go past it now.
     direct: bool,
     /// Bytes of the whole object as far as known, 0 if not.
     size_hint: u64,
@@ -111,23 +115,31 @@ impl<F: FileSystem> Sink<F> {
     }
 
     /// Cuts off what was reserved and not written.
-    fn finish(self) -> io::Result<()> {
+    fn cut(&mut self) -> io::Result<()> {
         if self.longest <= self.position {
             return Ok(());
         }
-        uninterrupted(|| self.shared.system.set_size(&self.file, self.position))
+        uninterrupted(|| self.shared.system.set_size(&self.file, self.position))?;
+        self.longest = self.position;
+        self.reserved = self.reserved.map(|_| self.position);
+        Ok(())
+    }
+
+    /// Writes one of many blocks.
+    fn write_block(&mut self, block: &Block) -> io::Result<()> {
+        self.reserve(block.length);
+        self.write(block.bytes())
     }
 
     /// Writes `bytes` behind what was written before.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
-        self.reserve(bytes.len());
         let mut done = 0;
         while done < bytes.len() {
             // The end of the object is rarely aligned: it takes the way through the page cache.
             let aligned = done + (bytes.len() - done) / ALIGNMENT * ALIGNMENT;
-            if self.direct && aligned == done {
-                self.leave_direct()?;
+            if aligned == done {
+                self.set_direct(false)?;
             }
             let rest = if self.direct { &bytes[done..aligned] } else { &bytes[done..] };
             match uninterrupted(|| shared.system.write_at(&self.file, self.position, rest)) {
@@ -135,13 +147,14 @@ impl<F: FileSystem> Sink<F> {
                 Ok(count) => {
                     done += count;
                     self.position += count as u64;
-                    if self.direct && !count.is_multiple_of(ALIGNMENT) {
-                        self.leave_direct()?;
+                    if !count.is_multiple_of(ALIGNMENT) {
+                        self.set_direct(false)?;
                     }
                 }
                 // The system took the flag but not the write.
                 Err(error) if self.direct && error.kind() == io::ErrorKind::InvalidInput => {
-                    self.leave_direct()?;
+                    self.wants_direct = false;
+                    self.set_direct(false)?;
                 }
                 Err(error) => return Err(error),
             }
@@ -149,34 +162,94 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    fn leave_direct(&mut self) -> io::Result<()> {
+    fn set_direct(&mut self, direct: bool) -> io::Result<()> {
+        if self.direct == direct {
+            return Ok(());
+        }
         self.direct = false;
-        uninterrupted(|| self.shared.system.set_direct(&self.file, false))
+        uninterrupted(|| self.shared.system.set_direct(&self.file, direct))?;
+        self.direct = direct;
+        Ok(())
     }
 }
 
-/// Where full blocks go.
-enum Outlet<F: FileSystem> {
-    /// Written before the caller goes on.
-    Inline(Sink<F>),
-    /// Handed to a thread, which hands them back empty, or its first failure.
-    Thread {
-        full: SyncSender<Block>,
-        empty: Receiver<io::Result<Block>>,
-        thread: JoinHandle<()>,
-        made: usize,
-        blocks_max: usize,
-    },
+fn locked<F: FileSystem>(sink: &Mutex<Sink<F>>) -> MutexGuard<'_, Sink<F>> {
+    sink.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The bytes of one object, in order.
+/// A thread that writes full blocks and hands them back empty, or its first failure.
+struct WritingThread {
+    full: SyncSender<Block>,
+    empty: Receiver<io::Result<Block>>,
+    thread: JoinHandle<()>,
+}
+
+impl WritingThread {
+    /// A thread that writes to `sink`, or none if the system has no more.
+    fn start<F: FileSystem>(sink: &Arc<Mutex<Sink<F>>>, blocks_max: usize) -> Option<Self> {
+        let (full, incoming) = sync_channel::<Block>(blocks_max);
+        let (outgoing, empty): (Sender<io::Result<Block>>, _) = channel();
+        let sink = Arc::clone(sink);
+        let work = move || {
+            for mut block in incoming {
+                let outcome = locked(&sink).write_block(&block);
+                let is_over = outcome.is_err();
+                block.length = 0;
+                if outgoing.send(outcome.map(|()| block)).is_err() || is_over {
+                    return;
+                }
+            }
+        };
+        let name = "bedform-write".to_owned();
+        let thread = std::thread::Builder::new().name(name).spawn(work).ok()?;
+        Some(Self { full, empty, thread })
+    }
+
+    /// An empty block, when there is one.
+    fn receive(&self) -> io::Result<Block> {
+        self.empty.recv().unwrap_or_else(|_| Err(stopped()))
+    }
+
+    fn send(&self, block: Block) -> io::Result<()> {
+        let failure = || self.empty.iter().find_map(Result::err).unwrap_or_else(stopped);
+        self.full.send(block).map_err(|_| failure())
+    }
+
+    /// Waits until all blocks are written, adds them to `spare`, and ends the thread.
+    fn finish(self, spare: &mut Vec<Block>) -> io::Result<()> {
+        let Self { full, empty, thread } = self;
+        drop(full);
+        let mut outcome = Ok(());
+        for written in empty {
+            match written {
+                Ok(block) => spare.push(block),
+                Err(error) => outcome = Err(error),
+            }
+        }
+        let joined = thread.join();
+        outcome.and_then(|()| joined.map_err(|_| stopped()))
+    }
+}
+
+fn stopped() -> io::Error {
+    io::Error::other("the writing thread has stopped")
+}
+
+/// The bytes of one object, in order. Between flushes it has no thread.
 pub(super) struct Stream<F: FileSystem> {
     shared: Arc<Shared<F>>,
     file: Arc<F::Handle>,
+    sink: Arc<Mutex<Sink<F>>>,
+    /// What was appended since the last flush, while it is little.
     small: Vec<u8>,
-    large: Option<(Block, Outlet<F>)>,
-    direct: bool,
-    size_hint: u64,
+    /// The block that is being filled, once it is more.
+    block: Option<Block>,
+    thread: Option<WritingThread>,
+    /// Blocks that are empty, out of `blocks` in all.
+    spare: Vec<Block>,
+    blocks: usize,
+    /// The process whose thread and file these are.
+    process: u32,
 }
 
 impl<F: FileSystem> Stream<F> {
@@ -191,144 +264,144 @@ impl<F: FileSystem> Stream<F> {
         let hint = usize::try_from(size_hint.unwrap_or(0)).unwrap_or(usize::MAX);
         // An object that is known to be large goes to a block at once.
         let small = Vec::with_capacity(if hint > small_max { 0 } else { hint });
-        let direct = direct && shared.staging.direct;
+        let file = Arc::new(file);
+        let sink = Sink {
+            shared: Arc::clone(shared),
+            file: Arc::clone(&file),
+            position: 0,
+            wants_direct: direct && shared.staging.direct,
+            direct: false,
+            size_hint: size_hint.unwrap_or(0),
+            reserved: Some(0),
+            longest: 0,
+        };
         Self {
             shared: Arc::clone(shared),
-            file: Arc::new(file),
+            file,
+            sink: Arc::new(Mutex::new(sink)),
             small,
-            large: None,
-            direct,
-            size_hint: size_hint.unwrap_or(0),
+            block: None,
+            thread: None,
+            spare: Vec::new(),
+            blocks: 0,
+            process: std::process::id(),
         }
+    }
+
+    /// The file, which has the bytes up to the last flush.
+    pub(super) fn file(&self) -> &F::Handle {
+        &self.file
     }
 
     /// Takes `bytes` over; a failure may be that of earlier ones.
     pub(super) fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        if self.large.is_none() {
+        if self.block.is_none() {
             if self.small.len() + bytes.len() <= self.shared.staging.small_bytes_max {
                 self.small.extend_from_slice(bytes);
                 return Ok(());
             }
-            self.large = Some(self.grow()?);
+            self.start_blocks()?;
             let small = std::mem::take(&mut self.small);
             self.append(&small)?;
         }
-        let Some((block, outlet)) = &mut self.large else { return Ok(()) };
         while !bytes.is_empty() {
-            if block.is_full() {
-                outlet.exchange(block)?;
-            }
-            let count = block.fill(bytes);
-            bytes = &bytes[count..];
+            let mut block = match self.block.take() {
+                Some(block) if block.is_full() => self.exchange(block)?,
+                Some(block) => block,
+                None => self.empty_block()?,
+            };
+            bytes = &bytes[block.fill(bytes)..];
+            self.block = Some(block);
         }
         Ok(())
     }
 
-    /// Writes what is staged and waits for it; returns the file, of which no other handle is left.
-    pub(super) fn finish(self) -> io::Result<F::Handle> {
-        let sink = self.large.is_none().then(|| self.sink(false, None));
-        let Self { file, small, large, .. } = self;
-        if let Some(mut sink) = sink {
-            sink.write(&small)?;
+    /// Writes what is staged, waits for it, and cuts off what was set aside. More may then be
+    /// appended; after a failure, not.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        if let Some(thread) = self.thread.take() {
+            thread.finish(&mut self.spare)?;
         }
-        if let Some((block, outlet)) = large {
-            outlet.finish(block)?;
+        let mut sink = locked(&self.sink);
+        if let Some(mut block) = self.block.take() {
+            sink.write_block(&block)?;
+            block.length = 0;
+            self.spare.push(block);
+        } else {
+            // Memory of any alignment.
+            sink.set_direct(false)?;
+            sink.write(&self.small)?;
+            self.small.clear();
         }
+        sink.cut()
+    }
+
+    /// As [`Stream::flush`]; returns the file, of which no other handle is left.
+    pub(super) fn finish(mut self) -> io::Result<F::Handle> {
+        self.flush()?;
+        let file = Arc::clone(&self.file);
+        drop(self);
         Arc::into_inner(file).ok_or_else(|| io::Error::other("the file is still in use"))
     }
 
-    fn sink(&self, direct: bool, reserved: Option<u64>) -> Sink<F> {
-        Sink {
-            shared: Arc::clone(&self.shared),
-            file: Arc::clone(&self.file),
-            position: 0,
-            direct,
-            size_hint: self.size_hint,
-            reserved,
-            longest: 0,
-        }
+    #[cfg(test)]
+    pub(super) fn has_thread(&self) -> bool {
+        self.thread.is_some()
     }
 
-    /// The first block and the outlet of an object that turns out to be large.
-    fn grow(&self) -> io::Result<(Block, Outlet<F>)> {
-        let staging = &self.shared.staging;
-        let capacity = staging.block_bytes.next_multiple_of(ALIGNMENT);
-        let direct = self.direct && self.shared.system.set_direct(&self.file, true).is_ok();
-        let sink = || self.sink(direct, Some(0));
-        let is_threaded = direct && staging.blocks_max > 1 && self.shared.system.is_overlapped();
-        let outlet = if is_threaded { Outlet::thread(sink(), staging.blocks_max) } else { None };
-        Ok((Block::new(capacity)?, outlet.unwrap_or_else(|| Outlet::Inline(sink()))))
-    }
-}
-
-impl<F: FileSystem> Outlet<F> {
-    /// An outlet with a thread of its own, or none if the system has no more.
-    fn thread(mut sink: Sink<F>, blocks_max: usize) -> Option<Self> {
-        let (full, incoming) = sync_channel::<Block>(blocks_max);
-        let (outgoing, empty): (Sender<io::Result<Block>>, _) = channel();
-        let work = move || {
-            for mut block in incoming {
-                let outcome = sink.write(block.bytes());
-                let is_over = outcome.is_err();
-                block.length = 0;
-                if outgoing.send(outcome.map(|()| block)).is_err() || is_over {
-                    return;
-                }
-            }
-            if let Err(error) = sink.finish() {
-                let _ = outgoing.send(Err(error));
-            }
+    /// Takes the first block of what turns out to be much, and a thread if that is worth while.
+    fn start_blocks(&mut self) -> io::Result<()> {
+        self.block = Some(self.empty_block()?);
+        let blocks_max = self.shared.staging.blocks_max;
+        let direct = {
+            let mut sink = locked(&self.sink);
+            sink.wants_direct && sink.set_direct(true).is_ok()
         };
-        let name = "bedform-write".to_owned();
-        let thread = std::thread::Builder::new().name(name).spawn(work).ok()?;
-        Some(Self::Thread { full, empty, thread, made: 1, blocks_max })
-    }
-
-    /// Takes the full `block` and leaves an empty one in its place.
-    fn exchange(&mut self, block: &mut Block) -> io::Result<()> {
-        match self {
-            Self::Inline(sink) => {
-                sink.write(block.bytes())?;
-                block.length = 0;
-            }
-            Self::Thread { full, empty, made, blocks_max, .. } => {
-                let next = if *made < *blocks_max {
-                    *made += 1;
-                    Block::new(block.memory.len())?
-                } else {
-                    empty.recv().map_err(|_| stopped())??
-                };
-                let filled = std::mem::replace(block, next);
-                if full.send(filled).is_err() {
-                    return Err(empty.iter().find_map(Result::err).unwrap_or_else(stopped));
-                }
-            }
+        if direct && blocks_max > 1 && self.shared.system.is_overlapped() {
+            self.thread = WritingThread::start(&self.sink, blocks_max);
         }
         Ok(())
     }
 
-    /// Writes the last `block` and waits until all are written.
-    fn finish(self, block: Block) -> io::Result<()> {
-        match self {
-            Self::Inline(mut sink) => {
-                sink.write(block.bytes())?;
-                sink.finish()
-            }
-            Self::Thread { full, empty, thread, .. } => {
-                let sent = full.send(block);
-                drop(full);
-                let failure = empty.iter().find_map(Result::err);
-                let joined = thread.join();
-                match failure {
-                    Some(error) => Err(error),
-                    None if sent.is_err() || joined.is_err() => Err(stopped()),
-                    None => Ok(()),
-                }
+    /// Gives the full `block` on and returns an empty one.
+    fn exchange(&mut self, mut block: Block) -> io::Result<Block> {
+        if self.thread.is_none() {
+            locked(&self.sink).write_block(&block)?;
+            block.length = 0;
+            return Ok(block);
+        }
+        let next = self.empty_block()?;
+        if let Some(thread) = &self.thread {
+            thread.send(block)?;
+        }
+        Ok(next)
+    }
+
+    fn empty_block(&mut self) -> io::Result<Block> {
+        let staging = &self.shared.staging;
+        match (self.spare.pop(), &self.thread) {
+            (Some(block), _) => Ok(block),
+            (None, Some(thread)) if self.blocks >= staging.blocks_max => thread.receive(),
+            (None, _) => {
+                self.blocks += 1;
+                Block::new(staging.block_bytes.next_multiple_of(ALIGNMENT))
             }
         }
     }
 }
 
-fn stopped() -> io::Error {
-    io::Error::other("the writing thread has stopped")
+impl<F: FileSystem> Drop for Stream<F> {
+    fn drop(&mut self) {
+        let thread = self.thread.take();
+        if self.process != std::process::id() {
+            // A fork has copied the value, but not the thread; and the file is the parent's.
+            std::mem::forget(thread);
+            return;
+        }
+        if let Some(thread) = thread {
+            let _ = thread.finish(&mut self.spare);
+        }
+        // What is set aside would be lost to everybody for as long as the file has a name.
+        let _ = locked(&self.sink).cut();
+    }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::state::{
-    Body, Directory, File, FileChange, Inode, Pending, ROOT, State, apply_names, index, overlay,
+    Body, Directory, File, FileChange, Inode, Pending, State, TOP, apply_names, index, overlay,
 };
 
 /// Answers the questions of one crash.
@@ -102,7 +102,7 @@ impl Fate for Enumerated {
 /// The state in which a system comes up again when the power fails now.
 pub(super) fn image(state: &State, fate: &mut dyn Fate) -> State {
     let mut inodes: BTreeMap<u64, Inode> = BTreeMap::new();
-    let mut open = vec![ROOT];
+    let mut open = vec![TOP];
     while let Some(number) = open.pop() {
         if let Some(inode) = inodes.get_mut(&number) {
             inode.names += 1;

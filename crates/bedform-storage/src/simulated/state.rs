@@ -9,7 +9,10 @@ use rustix::io::Errno;
 use crate::Version;
 use crate::file_system::{FileKind, Replace, Status};
 
-pub(super) const ROOT: u64 = 1;
+/// The directory that has the roots of all places.
+pub(super) const TOP: u64 = 1;
+/// The place that is there from the start.
+pub(super) const FIRST: &str = "simulated";
 /// Any number: there is one device.
 const DEVICE: u64 = 7;
 
@@ -94,10 +97,13 @@ impl Inode {
 
 impl State {
     pub(super) fn new() -> Self {
-        let root = Inode::new(Body::Directory(Directory::default()), 1);
+        let root = TOP + 1;
+        let names = BTreeMap::from([(FIRST.to_owned(), root)]);
+        let top = Directory { entries: names.clone(), durable: names, pending: Vec::new() };
+        let inode = |directory| Inode::new(Body::Directory(directory), 1);
         Self {
-            inodes: BTreeMap::from([(ROOT, root)]),
-            next_inode: ROOT + 1,
+            inodes: BTreeMap::from([(TOP, inode(top)), (root, inode(Directory::default()))]),
+            next_inode: root + 1,
             next_token: 1,
             clock: 1,
         }
@@ -144,8 +150,9 @@ impl State {
         }
     }
 
-    pub(super) fn resolve(&self, path: &str) -> io::Result<u64> {
-        let mut at = ROOT;
+    /// What `path` stands for in `place`.
+    pub(super) fn resolve(&self, place: &str, path: &str) -> io::Result<u64> {
+        let mut at = self.child(TOP, place)?;
         for segment in path.split('/').filter(|segment| !segment.is_empty()) {
             at = self.child(at, segment)?;
         }

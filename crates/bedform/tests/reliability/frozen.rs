@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
-    Condition, Durability, Entry, Lock, Object, ObjectWriter, Storage, StorageError,
+    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
     StorageErrorKind, Version,
 };
 
@@ -95,6 +95,19 @@ impl Storage for Frozen {
         _: Option<u64>,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
         refuse("create", path)
+    }
+
+    fn grow(
+        &self,
+        path: &ObjectPath,
+        _: Durability,
+        _: Option<u64>,
+    ) -> Result<Box<dyn GrowingObject>> {
+        refuse("create", path)
+    }
+
+    fn beside(&self, _: &str) -> Result<Arc<dyn Storage>> {
+        Ok(Arc::new(Self(Files::new())))
     }
 
     fn delete(&self, path: &ObjectPath, _: Durability, _: Condition<'_>) -> Result<()> {

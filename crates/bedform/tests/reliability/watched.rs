@@ -67,6 +67,10 @@ impl FileSystem for Watched {
         self.inner.name()
     }
 
+    fn beside(&self, _: &str) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn open_file(&self, path: &str) -> io::Result<(OwnedFd, Status)> {
         let (handle, status) = self.inner.open_file(path)?;
         self.check(&handle, "open");

@@ -1,0 +1,79 @@
+//! The contract of places beside each other, case by case.
+
+use super::{get, kind_of, path, put};
+use crate::{Condition, Durability, Storage, StorageErrorKind};
+
+const SUFFIX: &str = ".bedform-log";
+
+pub(super) fn empty(storage: &dyn Storage) {
+    let beside = storage.beside(SUFFIX).unwrap();
+    assert!(beside.name().ends_with(SUFFIX), "{}", beside.name());
+    for name in ["", "roots"] {
+        assert_eq!(beside.list(&path(name)).unwrap(), []);
+        assert_eq!(beside.sweep(&path(name)).unwrap(), 0);
+        beside.sync(&path(name)).unwrap();
+        beside.delete_tree(&path(name), Durability::Disk).unwrap();
+    }
+    for name in ["a", "roots/1"] {
+        assert_eq!(kind_of(beside.open(&path(name))), Some(StorageErrorKind::NotFound));
+        assert_eq!(kind_of(beside.stat(&path(name))), Some(StorageErrorKind::NotFound));
+        beside.delete(&path(name), Durability::Disk, Condition::None).unwrap();
+    }
+    let version = put(storage, "a", b"x", Condition::None).unwrap();
+    assert!(!beside.is_current(&path("a"), &version).unwrap());
+    assert_eq!(beside.list(&path("")).unwrap(), []);
+}
+
+pub(super) fn apart(storage: &dyn Storage) {
+    let beside = storage.beside(SUFFIX).unwrap();
+    put(storage, "a", b"here", Condition::Absent).unwrap();
+    put(&*beside, "roots/a", b"there", Condition::Absent).unwrap();
+    put(&*beside, "a", b"there, too", Condition::Absent).unwrap();
+    assert_eq!(get(storage, "a").unwrap(), b"here");
+    assert_eq!(get(&*beside, "a").unwrap(), b"there, too");
+    assert_eq!(storage.list(&path("")).unwrap().len(), 1);
+    // All who ask for it get the same place, and another suffix is another place.
+    assert_eq!(get(&*storage.beside(SUFFIX).unwrap(), "roots/a").unwrap(), b"there");
+    let other = storage.beside(".other").unwrap();
+    assert_eq!(other.list(&path("")).unwrap(), []);
+    let further = beside.beside(".old").unwrap();
+    put(&*further, "a", b"further", Condition::Absent).unwrap();
+    let further = storage.beside(&format!("{SUFFIX}.old")).unwrap();
+    assert_eq!(get(&*further, "a").unwrap(), b"further");
+}
+
+pub(super) fn deleted(storage: &dyn Storage) {
+    let beside = storage.beside(SUFFIX).unwrap();
+    put(storage, "a", b"here", Condition::None).unwrap();
+    for round in 0..3 {
+        let mut growing = beside.grow(&path("segments/1"), Durability::Disk, None).unwrap();
+        growing.append(b"there").unwrap();
+        growing.sync().unwrap();
+        put(&*beside, "roots/1", &[round], Condition::Absent).unwrap();
+        let other = storage.beside(SUFFIX).unwrap();
+        assert_eq!(get(&*other, "roots/1").unwrap(), [round]);
+        // Also by another handle than the one that wrote.
+        other.delete_tree(&path(""), Durability::Disk).unwrap();
+        assert_eq!(beside.list(&path("")).unwrap(), []);
+        assert_eq!(kind_of(beside.stat(&path("roots/1"))), Some(StorageErrorKind::NotFound));
+    }
+    assert_eq!(get(storage, "a").unwrap(), b"here");
+}
+
+pub(super) fn locks(storage: &dyn Storage) {
+    let beside = storage.beside(SUFFIX).unwrap();
+    put(&*beside, "roots/1", b"x", Condition::Absent).unwrap();
+    put(storage, "roots/1", b"x", Condition::Absent).unwrap();
+    let held = beside.lock(&path("roots")).unwrap();
+    let again = storage.beside(SUFFIX).unwrap();
+    assert!(again.try_lock(&path("roots")).unwrap().is_none());
+    assert!(storage.try_lock(&path("roots")).unwrap().is_some());
+    drop(held);
+    assert!(again.try_lock(&path("roots")).unwrap().is_some());
+}
+
+pub(super) fn suffixes(storage: &dyn Storage) {
+    for suffix in ["", "/a", "a/b", "..", "\0", "\n"] {
+        assert_eq!(kind_of(storage.beside(suffix)), Some(StorageErrorKind::Io), "{suffix:?}");
+    }
+}

@@ -1,0 +1,85 @@
+//! A storage that several own is a storage, so that wrappers take it as they take any other.
+
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+
+use crate::{
+    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
+    Version,
+};
+
+type Result<T> = std::result::Result<T, StorageError>;
+
+impl<S: Storage + ?Sized> Storage for Arc<S> {
+    fn name(&self) -> String {
+        (**self).name()
+    }
+
+    fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
+        (**self).open(path)
+    }
+
+    fn stat(&self, path: &ObjectPath) -> Result<Version> {
+        (**self).stat(path)
+    }
+
+    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
+        (**self).is_current(path, version)
+    }
+
+    fn create(
+        &self,
+        path: &ObjectPath,
+        durability: Durability,
+        size_hint: Option<u64>,
+    ) -> Result<Box<dyn ObjectWriter + '_>> {
+        (**self).create(path, durability, size_hint)
+    }
+
+    fn grow(
+        &self,
+        path: &ObjectPath,
+        durability: Durability,
+        size_hint: Option<u64>,
+    ) -> Result<Box<dyn GrowingObject>> {
+        (**self).grow(path, durability, size_hint)
+    }
+
+    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+        (**self).beside(suffix)
+    }
+
+    fn delete(
+        &self,
+        path: &ObjectPath,
+        durability: Durability,
+        condition: Condition<'_>,
+    ) -> Result<()> {
+        (**self).delete(path, durability, condition)
+    }
+
+    fn delete_tree(&self, path: &ObjectPath, durability: Durability) -> Result<()> {
+        (**self).delete_tree(path, durability)
+    }
+
+    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
+        (**self).list(path)
+    }
+
+    fn sync(&self, path: &ObjectPath) -> Result<()> {
+        (**self).sync(path)
+    }
+
+    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
+        (**self).lock(path)
+    }
+
+    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        (**self).try_lock(path)
+    }
+
+    fn sweep(&self, path: &ObjectPath) -> Result<u64> {
+        (**self).sweep(path)
+    }
+}
