@@ -1,14 +1,14 @@
 //! A selection: boxes, and how they become bytes.
 //!
-//! One box is its starts and its lengths, each a number. Several are two columns of one number a box,
-//! as if the shape in which they lie were flattened: the place of the first element in C order, and
-//! how far behind it the last element lies. That is unique. Let a box begin at `s` and have lengths
-//! `l`, and let `place` be the place in C order, the sum of `x[k] * stride[k]`. Then
-//! `place(s + l - 1) - place(s) = place(l - 1)`, for `place` is linear. As the box is not empty and
-//! lies in the shape, `0 <= l[k] - 1 < shape[k]`: `l - 1` is itself a point of the shape, and points
-//! and places correspond one to one. So both numbers are below the number of elements, and `s` and
-//! `l - 1` are their points. Lengths that boxes share are equal numbers, wherever the boxes lie.
-//!
+//! One box is its starts and its lengths, each a number; boxes without axes are nothing but their
+//! count. Several are two columns of one number a box, as if the shape in which they lie were
+//! flattened: the place of the first element in C order, and how far behind it the last element
+//! lies. That is unique. Let a box begin at `s` and have lengths `l`, and let `place` be the place in
+//! C order, the sum of `x[k] * stride[k]`. Then `place(s + l - 1) - place(s) = place(l - 1)`, for
+//! `place` is linear. As the box is not empty and lies in the shape, `0 <= l[k] - 1 < shape[k]`:
+//! `l - 1` is itself a point of the shape, and points and places correspond one to one. So both
+//! numbers are below the number of elements, and `s` and `l - 1` are their points. Lengths that boxes
+//! share are equal numbers, wherever the boxes lie.
 //! Where 64 bits cannot count the elements of the shape, there is a column for each axis instead.
 
 use super::varint::{Reader, write_column, write_varint};
@@ -69,10 +69,10 @@ enum Form {
 impl Form {
     fn of(count: usize, shape: &[u64]) -> Self {
         let is_countable = shape.iter().try_fold(1_u64, |all, &length| all.checked_mul(length));
-        match (count, is_countable) {
-            (1, _) => Self::One,
-            (_, Some(_)) => Self::Flattened,
-            (_, None) => Self::ByAxis,
+        match is_countable {
+            _ if count == 1 || shape.is_empty() => Self::One,
+            Some(_) => Self::Flattened,
+            None => Self::ByAxis,
         }
     }
 }
@@ -158,6 +158,9 @@ impl Boxes {
     /// The smallest box around all: its start, and its end, exclusive. `None` if there are no boxes.
     /// An end that 64 bits do not hold, which [`Boxes::validate`] refuses, is cut off there.
     pub fn bounds(&self) -> Option<(Vec<u64>, Vec<u64>)> {
+        if self.rank == 0 {
+            return (self.count > 0).then(Default::default);
+        }
         let mut boxes = self.iter();
         let (start, shape) = boxes.next()?;
         let end_of = |start: u64, length: u64| start.saturating_add(length);
@@ -183,6 +186,10 @@ impl Boxes {
         }
         if self.count == 0 {
             return Err(invalid(WHAT, "no boxes"));
+        }
+        if self.rank == 0 {
+            // All are the same element, and there may be very many.
+            return Ok(());
         }
         let is_inside = |((&at, &length), &of): ((&u64, &u64), &u64)| {
             length > 0 && at.checked_add(length).is_some_and(|end| end <= of)

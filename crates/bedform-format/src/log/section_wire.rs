@@ -1,4 +1,8 @@
-//! A section as bytes, and from bytes.
+            let frame = frames.get_mut(entry.selection as usize);
+            let Some(frame) = frame.filter(|frame| frame.is_none()) else { continue };
+            let array = self.arrays.get(entry.array as usize);
+            let array = array.ok_or_else(|| invalid(ENTRIES, "an array that is not there"))?;
+            *frame = Some(array.inner_shape(entry.record)?.to_vec());//! A section as bytes, and from bytes.
 //!
 //! Numbers are varints, columns have their length in bytes before them ([`varint`](super::varint)).
 //!
@@ -18,7 +22,7 @@ use std::collections::HashMap;
 use super::boxes::Summary;
 use super::varint::{Reader, write_column, write_varint};
 use super::{
-    Block, Boxes, Budget, Entry, LogError, Result, Section, SectionArray, check_limit,
+    Block, Boxes, Budget, Entry, Result, Section, SectionArray, check_limit,
     check_version, invalid, list_bytes, size_of,
 };
 use crate::Limits;
@@ -35,7 +39,7 @@ impl Section {
     /// This section as bytes; `section_wire.rs` says how.
     ///
     /// # Errors
-    /// As [`Section::check`], and [`LogError::Limit`] if a reader would refuse it for its size.
+    /// As [`Section::check`], and [`LogError::Limit`](super::LogError::Limit) if a reader would refuse it for its size.
     pub fn encode(&self, limits: &Limits) -> Result<Vec<u8>> {
         self.check(limits)?;
         let mut shapes = Shapes::default();
@@ -72,7 +76,7 @@ impl Section {
     /// The section that `bytes` hold.
     ///
     /// # Errors
-    /// [`LogError`] if they are damaged, of a newer version, over the limits, or do not hold what
+    /// [`LogError`](super::LogError) if they are damaged, of a newer version, over the limits, or do not hold what
     /// [`Section::check`] checks.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self> {
         let mut reader = Reader::new(bytes);
@@ -104,11 +108,11 @@ impl Section {
     fn frames(&self) -> Result<Vec<Vec<u64>>> {
         let mut frames = vec![None; self.selections.len()];
         for entry in &self.entries {
-            if let Some(frame @ None) = frames.get_mut(entry.selection as usize) {
-                let array = self.arrays.get(entry.array as usize);
-                let array = array.ok_or_else(|| invalid(ENTRIES, "an array that is not there"))?;
-                *frame = Some(array.inner_shape(entry.record)?.to_vec());
-            }
+            let frame = frames.get_mut(entry.selection as usize);
+            let Some(frame) = frame.filter(|frame| frame.is_none()) else { continue };
+            let array = self.arrays.get(entry.array as usize);
+            let array = array.ok_or_else(|| invalid(ENTRIES, "an array that is not there"))?;
+            *frame = Some(array.inner_shape(entry.record)?.to_vec());
         }
         let bounds = |boxes: &Boxes| boxes.bounds().unwrap_or_default().1;
         let known = frames.into_iter().zip(&self.selections);
@@ -250,15 +254,9 @@ fn read_selections(
 }
 
 fn read_entries(reader: &mut Reader<'_>, count: u64) -> Result<Vec<Entry>> {
-    let mut columns = [const { None }; 5];
-    for column in &mut columns {
-        *column = Some(reader.column(count, ENTRIES)?);
-    }
-    let [Some(mut array), Some(mut record), Some(mut selection), Some(mut epoch), Some(mut rank)] =
-        columns
-    else {
-        return Err(LogError::CutShort { what: ENTRIES });
-    };
+    let mut column = || reader.column(count, ENTRIES);
+    let (mut array, mut record, mut selection) = (column()?, column()?, column()?);
+    let (mut epoch, mut rank) = (column()?, column()?);
     let mut entries = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
     for _ in 0..count {
         entries.push(Entry {
