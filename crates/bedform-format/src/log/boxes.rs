@@ -9,6 +9,7 @@
 //! `l - 1` is itself a point of the shape, and points and places correspond one to one. So both
 //! numbers are below the number of elements, and `s` and `l - 1` are their points. Lengths that boxes
 //! share are equal numbers, wherever the boxes lie.
+//!
 //! Where 64 bits cannot count the elements of the shape, there is a column for each axis instead.
 
 use super::varint::{Reader, write_column, write_varint};
