@@ -13,7 +13,9 @@
 //! Where 64 bits cannot count the elements of the shape, there is a column for each axis instead.
 
 use super::varint::{Reader, write_column, write_varint};
-use super::{ALLOCATION_BYTES, Budget, LogError, Result, check_limit, invalid, list_bytes, size_of};
+use super::{
+    ALLOCATION_BYTES, Budget, LogError, Result, check_limit, invalid, list_bytes, size_of,
+};
 use crate::Limits;
 
 const WHAT: &str = "a selection";
@@ -242,11 +244,10 @@ impl Boxes {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let mix = |hash: u64, value: u64| (hash.rotate_left(5) ^ value).wrapping_mul(ODD);
         let seed = (self.rank as u64, self.count as u64);
-        let (starts, shapes) = self
-            .starts
-            .iter()
-            .zip(&self.shapes)
-            .fold(seed, |(left, right), (&start, &length)| (mix(left, start), mix(right, length)));
+        let (starts, shapes) =
+            self.starts.iter().zip(&self.shapes).fold(seed, |(left, right), (&start, &length)| {
+                (mix(left, start), mix(right, length))
+            });
         mix(starts, shapes)
     }
 
@@ -316,9 +317,8 @@ impl Boxes {
         }
         let (starts, shapes) = match form {
             Form::One => {
-                let mut numbers = || -> Result<Vec<u64>> {
-                    shape.iter().map(|_| reader.number(WHAT)).collect()
-                };
+                let mut numbers =
+                    || -> Result<Vec<u64>> { shape.iter().map(|_| reader.number(WHAT)).collect() };
                 (numbers()?, numbers()?)
             }
             Form::Flattened => {

@@ -82,7 +82,8 @@ impl SectionBuilder {
     pub fn declare(&mut self, boxes: Boxes) -> Result<u32> {
         let fingerprint = boxes.fingerprint();
         let known = self.selections.get(&fingerprint).map_or(&[][..], Vec::as_slice);
-        let is_same = |number: &&u32| self.section.selections.get(**number as usize) == Some(&boxes);
+        let is_same =
+            |number: &&u32| self.section.selections.get(**number as usize) == Some(&boxes);
         if let Some(number) = known.iter().find(is_same) {
             return Ok(*number);
         }

@@ -99,9 +99,8 @@ impl Touched {
             return true;
         }
         let own = self.start.iter().zip(&self.end);
-        own.zip(start.iter().zip(end)).all(|((own_start, own_end), (start, end))| {
-            own_start.max(start) < own_end.min(end)
-        })
+        own.zip(start.iter().zip(end))
+            .all(|((own_start, own_end), (start, end))| own_start.max(start) < own_end.min(end))
     }
 
     fn check(&self, limits: &Limits) -> Result<()> {

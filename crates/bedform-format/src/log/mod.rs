@@ -139,8 +139,7 @@ impl Budget {
     /// Takes memory for `count` things of `each` bytes, and gives the count as one of this machine.
     fn charge(&mut self, count: u64, each: u64) -> Result<usize> {
         self.used = count.saturating_mul(each).saturating_add(self.used);
-        let over =
-            LogError::Limit { what: "bytes of memory", found: self.used, limit: self.limit };
+        let over = LogError::Limit { what: "bytes of memory", found: self.used, limit: self.limit };
         if self.used > self.limit {
             return Err(over);
         }

@@ -159,7 +159,10 @@ impl Root {
             ObjectPath::parse(path).map_err(|error| invalid(WHAT, error.to_string()))?;
             check_limit("axes", shape.len() as u64, limits.rank_max as u64)?;
             if let Some(length) = shape.iter().find(|length| i64::try_from(**length).is_err()) {
-                return Err(invalid(WHAT, format!("the shape of {path:?} has the length {length}")));
+                return Err(invalid(
+                    WHAT,
+                    format!("the shape of {path:?} has the length {length}"),
+                ));
             }
         }
         self.commits.iter().try_for_each(|commit| commit.check(limits))

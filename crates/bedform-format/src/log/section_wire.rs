@@ -1,8 +1,4 @@
-            let frame = frames.get_mut(entry.selection as usize);
-            let Some(frame) = frame.filter(|frame| frame.is_none()) else { continue };
-            let array = self.arrays.get(entry.array as usize);
-            let array = array.ok_or_else(|| invalid(ENTRIES, "an array that is not there"))?;
-            *frame = Some(array.inner_shape(entry.record)?.to_vec());//! A section as bytes, and from bytes.
+//! A section as bytes, and from bytes.
 //!
 //! Numbers are varints, columns have their length in bytes before them ([`varint`](super::varint)).
 //!
@@ -22,8 +18,8 @@ use std::collections::HashMap;
 use super::boxes::Summary;
 use super::varint::{Reader, write_column, write_varint};
 use super::{
-    Block, Boxes, Budget, Entry, Result, Section, SectionArray, check_limit,
-    check_version, invalid, list_bytes, size_of,
+    Block, Boxes, Budget, Entry, Result, Section, SectionArray, check_limit, check_version,
+    invalid, list_bytes, size_of,
 };
 use crate::Limits;
 

@@ -78,7 +78,8 @@ fn every_changed_bit_of_a_root_is_noticed_and_no_part_is_taken_for_it() {
 
 #[test]
 fn names_of_other_things_are_no_roots() {
-    for name in ["42.json", "00000000042.json", "+000000042.json", "0000000042", "000000004a.json"] {
+    for name in ["42.json", "00000000042.json", "+000000042.json", "0000000042", "000000004a.json"]
+    {
         assert_eq!(Root::parse_name(name), None, "{name}");
     }
     // Roots of such numbers are not written.

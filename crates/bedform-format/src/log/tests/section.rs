@@ -262,7 +262,7 @@ fn sections_that_do_not_hold_are_neither_written_nor_believed() {
         ("an array of too many axes", |section| section.arrays[0].shape = vec![1; 33]),
         ("elements of no bytes", |section| section.arrays[0].item_size = 0),
         ("more data than the entries have", |section| section.blocks.push(section.blocks[0])),
-        ("less data than the entries have", |section| drop(section.blocks.pop())),
+        ("less data than the entries have", |section| section.blocks.truncate(1)),
         ("a block behind the end of all files", |section| section.blocks[0].offset = u64::MAX),
         ("a block of another length uncompressed", |section| section.blocks[0].stored_bytes = 1),
         ("a block over the limit", |section| section.blocks[0].bytes = u64::MAX),
