@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::*;
-use super::{assert_exact, body_of_counts, limits};
+use super::{Change, assert_exact, body_of_counts, limits};
 
 fn part(key: u8, start: &[u64], end: &[u64]) -> Touched {
     let (start, end) = (start.to_vec(), end.to_vec());
@@ -141,7 +141,7 @@ fn counts_that_nothing_stands_behind_are_refused_before_memory_is_taken() {
 
 #[test]
 fn directories_that_do_not_hold_are_neither_written_nor_believed() {
-    let changes: [(&str, fn(&mut Directory)); 10] = [
+    let changes: [Change<Directory>; 10] = [
         ("a name that leaves its place", |d| d.segments[0] = "..".into()),
         ("a name of two segments", |d| d.segments[0] = "a/b".into()),
         ("an empty name", |d| d.segments[0] = String::new()),

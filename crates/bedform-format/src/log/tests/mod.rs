@@ -75,3 +75,6 @@ fn pairs() -> impl Strategy<Value = Vec<(u64, u64)>> {
     let number = || prop_oneof![0_u64..4, any::<u64>()];
     prop::collection::vec((number(), number()), 0..60)
 }
+
+/// What makes something wrong, and in which way.
+type Change<T> = (&'static str, fn(&mut T));

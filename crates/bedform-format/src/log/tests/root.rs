@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::*;
-use super::{assert_every_bit_counts, assert_exact, limits};
+use super::{Change, assert_every_bit_counts, assert_exact, limits};
 use crate::Limits;
 use crate::metadata::seal;
 
@@ -89,7 +89,7 @@ fn names_of_other_things_are_no_roots() {
 
 #[test]
 fn roots_that_do_not_hold_are_neither_written_nor_believed() {
-    let changes: [(&str, fn(&mut Root)); 10] = [
+    let changes: [Change<Root>; 10] = [
         ("a commit that is settled", |root| root.settled = 40),
         ("a commit newer than the root", |root| root.number = 41),
         ("settled commits newer than the root", |root| {
