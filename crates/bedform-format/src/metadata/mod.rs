@@ -18,8 +18,11 @@ use crate::json::JsonError;
 use crate::{CodecChain, DataType};
 
 pub use fill::FillValue;
+pub(crate) use reader::{Fields, invalid};
 pub use v2::parse_array_v2;
+pub(crate) use v3::identity_field;
 pub use v3::{GroupDocument, parse_array, parse_codecs, parse_data_type, parse_group};
+pub(crate) use writer::check_seal_in_form;
 pub use writer::{
     check_seal, hex, own_value, seal, write_array, write_codecs, write_consolidated,
     write_data_type, write_group,
@@ -139,7 +142,7 @@ pub struct Identity {
 }
 
 /// Why a metadata document was refused: which field, and what is wrong with it.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetadataError {
     /// Not a document at all.

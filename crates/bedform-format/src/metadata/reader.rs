@@ -8,12 +8,12 @@ type Result<T> = std::result::Result<T, MetadataError>;
 
 /// An object of a document and where it lies.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fields<'p, 'a> {
+pub(crate) struct Fields<'p, 'a> {
     path: &'p str,
     map: &'a Map<String, Value>,
 }
 
-pub(super) fn invalid(field: impl Into<String>, problem: impl Into<String>) -> MetadataError {
+pub(crate) fn invalid(field: impl Into<String>, problem: impl Into<String>) -> MetadataError {
     MetadataError::Field { field: field.into(), problem: problem.into() }
 }
 
@@ -31,7 +31,7 @@ pub(super) fn shown(value: &Value) -> String {
 }
 
 impl<'p, 'a> Fields<'p, 'a> {
-    pub(super) fn new(path: &'p str, value: &'a Value) -> Result<Self> {
+    pub(crate) fn new(path: &'p str, value: &'a Value) -> Result<Self> {
         match value {
             Value::Object(map) => Ok(Self { path, map }),
             other => Err(invalid(path, format!("expected an object, found {}", shown(other)))),
@@ -39,11 +39,11 @@ impl<'p, 'a> Fields<'p, 'a> {
     }
 
     /// The path of a field of this object.
-    pub(super) fn at(&self, key: &str) -> String {
+    pub(crate) fn at(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
+    pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key)
     }
 
@@ -51,11 +51,11 @@ impl<'p, 'a> Fields<'p, 'a> {
         self.map.keys()
     }
 
-    pub(super) fn need(&self, key: &str) -> Result<&'a Value> {
+    pub(crate) fn need(&self, key: &str) -> Result<&'a Value> {
         self.get(key).ok_or_else(|| invalid(self.at(key), "missing"))
     }
 
-    pub(super) fn text(&self, key: &str) -> Result<&'a str> {
+    pub(crate) fn text(&self, key: &str) -> Result<&'a str> {
         let value = self.need(key)?;
         value.as_str().ok_or_else(|| {
             invalid(self.at(key), format!("expected a string, found {}", shown(value)))
@@ -63,7 +63,7 @@ impl<'p, 'a> Fields<'p, 'a> {
     }
 
     /// An integer in `range`, or `default` if the key is missing.
-    pub(super) fn integer(
+    pub(crate) fn integer(
         &self,
         key: &str,
         range: std::ops::RangeInclusive<i64>,
@@ -97,7 +97,7 @@ impl<'p, 'a> Fields<'p, 'a> {
         }
     }
 
-    pub(super) fn list(&self, key: &str) -> Result<&'a [Value]> {
+    pub(crate) fn list(&self, key: &str) -> Result<&'a [Value]> {
         match self.need(key)? {
             Value::Array(list) => Ok(list),
             other => Err(invalid(self.at(key), format!("expected a list, found {}", shown(other)))),
@@ -105,7 +105,7 @@ impl<'p, 'a> Fields<'p, 'a> {
     }
 
     /// A list of lengths, none below `least`, no more than `rank_max` of them.
-    pub(super) fn lengths(&self, key: &str, rank_max: usize, least: u64) -> Result<Vec<u64>> {
+    pub(crate) fn lengths(&self, key: &str, rank_max: usize, least: u64) -> Result<Vec<u64>> {
         let list = self.list(key)?;
         if list.len() > rank_max {
             return Err(invalid(

@@ -246,7 +246,8 @@ fn order(fields: &Fields<'_, '_>) -> Result<Option<String>> {
     }
 }
 
-fn identity_field(fields: &Fields<'_, '_>, key: &str) -> Result<Option<[u8; 16]>> {
+/// The identity under `key` of our own key in a document of a version that is known.
+pub(crate) fn identity_field(fields: &Fields<'_, '_>, key: &str) -> Result<Option<[u8; 16]>> {
     let Some(value) = fields.get("bedform") else { return Ok(None) };
     let own = Fields::new("bedform", value)?;
     let version = own.integer("version", 1..=i64::from(u32::MAX), Some(1))?;

@@ -232,13 +232,18 @@ fn seal_position(bytes: &[u8], seal: &str) -> Option<usize> {
 /// # Errors
 /// [`MetadataError::Checksum`] if bytes have changed.
 pub fn check_seal(bytes: &[u8], document: &Value) -> Result<bool, MetadataError> {
+    if bytes.starts_with(FORM) { check_seal_in_form(bytes, document) } else { Ok(false) }
+}
+
+/// As [`check_seal`], of a document that is known to be in our form.
+pub(crate) fn check_seal_in_form(bytes: &[u8], document: &Value) -> Result<bool, MetadataError> {
     let seal = own_value(document).and_then(|own| own.get("seal")).and_then(Value::as_str);
     let Some((seal, (length, checksum))) =
         seal.and_then(|seal| Some((seal, seal.split_once(':')?)))
     else {
         return Ok(false);
     };
-    if !bytes.starts_with(FORM) || length.parse() != Ok(bytes.len()) {
+    if length.parse() != Ok(bytes.len()) {
         return Ok(false);
     }
     let Ok(expected) = u32::from_str_radix(checksum, 16) else { return Ok(false) };
