@@ -14,6 +14,7 @@
 //! | [`shard`] | the tail of a shard: index and stamp |
 //! | [`metadata`] | arrays and groups: Zarr v3 and v2 documents |
 //! | [`chunk_map`] | where the bytes of a foreign file's variables lie |
+//! | [`log`] | segments, sections, directories and roots of the log |
 //! | [`netcdf_classic`] | the header of NetCDF classic files, as a chunk map |
 
 pub mod checksum;
@@ -22,6 +23,7 @@ pub mod codec;
 pub mod dtype;
 pub mod json;
 pub mod limits;
+pub mod log;
 pub mod metadata;
 pub mod netcdf_classic;
 pub mod path;

@@ -26,8 +26,12 @@ pub struct Limits {
     pub metadata_depth_max: usize,
     /// Bytes of all attributes of one array or group.
     pub attributes_bytes_max: u64,
-    /// Bytes of one shard index, or of one chunk map.
+    /// Bytes of one shard index, of one chunk map, or of a section or directory of a log.
     pub index_bytes_max: u64,
+    /// Entries of one section of a log, and arrays that one directory says are touched.
+    pub section_entries_max: u64,
+    /// Boxes of all selections of one section of a log.
+    pub section_boxes_max: u64,
     /// Objects open at once in one read.
     pub objects_open_max: usize,
 }
@@ -43,6 +47,8 @@ impl Default for Limits {
             metadata_depth_max: 64,
             attributes_bytes_max: 16 << 20,
             index_bytes_max: 256 << 20,
+            section_entries_max: 16 << 20,
+            section_boxes_max: 64 << 20,
             objects_open_max: 1024,
         }
     }
@@ -63,7 +69,8 @@ impl Limits {
         self
     }
 
-    /// The same limits with another bound on the bytes of a shard index or chunk map.
+    /// The same limits with another bound on the bytes of a shard index, of a chunk map, or of a
+    /// section or directory of a log.
     #[must_use]
     pub fn with_index_bytes_max(mut self, bytes: u64) -> Self {
         self.index_bytes_max = bytes;

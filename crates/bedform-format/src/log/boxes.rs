@@ -1,0 +1,383 @@
+//! A selection: boxes, and how they become bytes.
+//!
+//! One box is its starts and its lengths, each a number; boxes without axes are nothing but their
+//! count. Several are two columns of one number a box, as if the shape in which they lie were
+//! flattened: the place of the first element in C order, and how far behind it the last element
+//! lies. That is unique. Let a box begin at `s` and have lengths `l`, and let `place` be the place in
+//! C order, the sum of `x[k] * stride[k]`. Then `place(s + l - 1) - place(s) = place(l - 1)`, for
+//! `place` is linear. As the box is not empty and lies in the shape, `0 <= l[k] - 1 < shape[k]`:
+//! `l - 1` is itself a point of the shape, and points and places correspond one to one. So both
+//! numbers are below the number of elements, and `s` and `l - 1` are their points. Lengths that boxes
+//! share are equal numbers, wherever the boxes lie.
+//!
+//! Where 64 bits cannot count the elements of the shape, there is a column for each axis instead.
+
+use super::varint::{Reader, write_column, write_varint};
+use super::{
+    ALLOCATION_BYTES, Budget, LogError, Result, check_limit, invalid, list_bytes, size_of,
+};
+use crate::Limits;
+
+const WHAT: &str = "a selection";
+
+/// A number of boxes of the same rank, in the order in which their data follow each other.
+///
+/// ```
+/// use bedform_format::{Limits, log::Boxes};
+/// let boxes = Boxes::new(2, vec![0, 0, 4, 6], vec![2, 3, 1, 1])?;
+/// assert_eq!((boxes.count(), boxes.elements()?), (2, 7));
+/// assert_eq!(boxes.get(1), Some((&[4, 6][..], &[1, 1][..])));
+/// let bytes = boxes.encode(&[10, 10])?;
+/// assert_eq!(Boxes::decode(&bytes, &[10, 10], &Limits::default())?, boxes);
+/// # Ok::<(), bedform_format::log::LogError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Boxes {
+    rank: usize,
+    /// Kept apart, since boxes without axes have no numbers.
+    count: usize,
+    starts: Vec<u64>,
+    shapes: Vec<u64>,
+}
+
+/// What is checked of boxes again and again: kept, since there may be many.
+#[derive(Debug, Clone)]
+pub(super) struct Summary {
+    /// Of all boxes.
+    pub(super) elements: u64,
+    /// Behind the last box along each axis.
+    ends: Box<[u64]>,
+}
+
+impl Summary {
+    pub(super) fn memory_bytes(rank: usize) -> u64 {
+        size_of::<Self>() + list_bytes(rank)
+    }
+
+    /// True if all boxes lie in `shape`.
+    pub(super) fn fits(&self, shape: &[u64]) -> bool {
+        self.ends.len() == shape.len()
+            && self.ends.iter().zip(shape).all(|(end, length)| end <= length)
+    }
+}
+
+/// How boxes are encoded, which follows from their number and the shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    One = 0,
+    Flattened = 1,
+    ByAxis = 2,
+}
+
+impl Form {
+    fn of(count: usize, shape: &[u64]) -> Self {
+        let is_countable = shape.iter().try_fold(1_u64, |all, &length| all.checked_mul(length));
+        match is_countable {
+            _ if count == 1 || shape.is_empty() => Self::One,
+            Some(_) => Self::Flattened,
+            None => Self::ByAxis,
+        }
+    }
+}
+
+impl Boxes {
+    /// Boxes of `rank` axes, at least one: `rank` numbers a box in both lists.
+    ///
+    /// # Errors
+    /// [`LogError::Invalid`] if the lists do not fit each other and the rank.
+    pub fn new(rank: usize, starts: Vec<u64>, shapes: Vec<u64>) -> Result<Self> {
+        if rank == 0 || starts.len() != shapes.len() || !starts.len().is_multiple_of(rank) {
+            let lengths = (starts.len(), shapes.len());
+            return Err(invalid(WHAT, format!("{lengths:?} numbers for boxes of rank {rank}")));
+        }
+        Ok(Self { rank, count: starts.len() / rank, starts, shapes })
+    }
+
+    /// One box, of any rank.
+    ///
+    /// # Errors
+    /// [`LogError::Invalid`] if the ranks differ.
+    pub fn one(start: &[u64], shape: &[u64]) -> Result<Self> {
+        match start.len() {
+            0 if shape.is_empty() => Ok(Self::without_axes(1)),
+            rank => Self::new(rank, start.to_vec(), shape.to_vec()),
+        }
+    }
+
+    /// `count` boxes without axes, of one element each.
+    pub fn without_axes(count: usize) -> Self {
+        Self { rank: 0, count, starts: Vec::new(), shapes: Vec::new() }
+    }
+
+    /// Axes of every box.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// The number of boxes.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The first coordinates of the boxes, box by box.
+    pub fn starts(&self) -> &[u64] {
+        &self.starts
+    }
+
+    /// The lengths of the boxes, box by box.
+    pub fn shapes(&self) -> &[u64] {
+        &self.shapes
+    }
+
+    /// Start and shape of box `index`.
+    pub fn get(&self, index: usize) -> Option<(&[u64], &[u64])> {
+        if index >= self.count {
+            return None;
+        }
+        let numbers = index * self.rank..(index + 1) * self.rank;
+        Some((self.starts.get(numbers.clone())?, self.shapes.get(numbers)?))
+    }
+
+    /// Start and shape of every box.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u64], &[u64])> {
+        (0..self.count).filter_map(|index| self.get(index))
+    }
+
+    /// The elements of all boxes together; what two of them share counts twice.
+    ///
+    /// # Errors
+    /// [`LogError::Invalid`] if 64 bits cannot count them.
+    pub fn elements(&self) -> Result<u64> {
+        let over = || invalid(WHAT, "more elements than 64 bits count");
+        if self.rank == 0 {
+            return Ok(self.count as u64);
+        }
+        self.shapes.chunks_exact(self.rank).try_fold(0_u64, |sum, shape| {
+            let elements = shape.iter().try_fold(1_u64, |all, &length| all.checked_mul(length));
+            elements.and_then(|elements| sum.checked_add(elements)).ok_or_else(over)
+        })
+    }
+
+    /// The smallest box around all: its start, and its end, exclusive. `None` if there are no boxes.
+    /// An end that 64 bits do not hold, which [`Boxes::validate`] refuses, is cut off there.
+    pub fn bounds(&self) -> Option<(Vec<u64>, Vec<u64>)> {
+        if self.rank == 0 {
+            return (self.count > 0).then(Default::default);
+        }
+        let mut boxes = self.iter();
+        let (start, shape) = boxes.next()?;
+        let end_of = |start: u64, length: u64| start.saturating_add(length);
+        let mut low = start.to_vec();
+        let mut high: Vec<u64> = start.iter().zip(shape).map(|(&at, &by)| end_of(at, by)).collect();
+        for (start, shape) in boxes {
+            for axis in 0..self.rank {
+                low[axis] = low[axis].min(start[axis]);
+                high[axis] = high[axis].max(end_of(start[axis], shape[axis]));
+            }
+        }
+        Some((low, high))
+    }
+
+    /// Checks that there are boxes, that none is empty, and that all lie in `shape`.
+    ///
+    /// # Errors
+    /// [`LogError::Invalid`] says which does not.
+    pub fn validate(&self, shape: &[u64]) -> Result<()> {
+        if self.rank != shape.len() {
+            let (rank, found) = (shape.len(), self.rank);
+            return Err(invalid(WHAT, format!("boxes of rank {found} in a shape of {rank}")));
+        }
+        if self.count == 0 {
+            return Err(invalid(WHAT, "no boxes"));
+        }
+        if self.rank == 0 {
+            // All are the same element, and there may be very many.
+            return Ok(());
+        }
+        let is_inside = |((&at, &length), &of): ((&u64, &u64), &u64)| {
+            length > 0 && at.checked_add(length).is_some_and(|end| end <= of)
+        };
+        for (index, (start, lengths)) in self.iter().enumerate() {
+            if !start.iter().zip(lengths).zip(shape).all(is_inside) {
+                let found = format!("{start:?} + {lengths:?}");
+                let problem = format!("box {index}, {found}, is empty or not inside {shape:?}");
+                return Err(invalid(WHAT, problem));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn summary(&self) -> Result<Summary> {
+        self.validate(&vec![u64::MAX; self.rank])?;
+        let (_, ends) = self.bounds().unwrap_or_default();
+        Ok(Summary { elements: self.elements()?, ends: ends.into() })
+    }
+
+    /// Memory of `count` boxes of `rank` axes.
+    pub(super) fn memory_bytes(rank: usize, count: u64) -> u64 {
+        let numbers = count.saturating_mul(16).saturating_mul(rank as u64);
+        numbers.saturating_add(size_of::<Self>() + 2 * ALLOCATION_BYTES)
+    }
+
+    /// Takes the first axis away if all boxes lie at one index of it, and gives that.
+    pub(super) fn split_record(&mut self) -> Option<u64> {
+        let (rank, record) = (self.rank, *self.starts.first()?);
+        let is_record = |start: &[u64], shape: &[u64]| start[0] == record && shape[0] == 1;
+        if rank < 2 || !self.iter().all(|(start, shape)| is_record(start, shape)) {
+            return None;
+        }
+        for numbers in [&mut self.starts, &mut self.shapes] {
+            let mut at = 0;
+            numbers.retain(|_| {
+                at += 1;
+                (at - 1) % rank != 0
+            });
+        }
+        self.rank -= 1;
+        Some(record)
+    }
+
+    /// A number that equal boxes have in common, and others hardly.
+    pub(super) fn fingerprint(&self) -> u64 {
+        // Two chains of multiplications beside each other; nobody gains by making them collide,
+        // since boxes are compared, too.
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mix = |hash: u64, value: u64| (hash.rotate_left(5) ^ value).wrapping_mul(ODD);
+        let seed = (self.rank as u64, self.count as u64);
+        let (starts, shapes) =
+            self.starts.iter().zip(&self.shapes).fold(seed, |(left, right), (&start, &length)| {
+                (mix(left, start), mix(right, length))
+            });
+        mix(starts, shapes)
+    }
+
+    /// The boxes as bytes; the module says how.
+    ///
+    /// # Errors
+    /// As [`Boxes::validate`].
+    pub fn encode(&self, shape: &[u64]) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        write_varint(self.count as u64, &mut bytes);
+        self.write(shape, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The boxes that `bytes` hold, which were encoded in `shape`.
+    ///
+    /// # Errors
+    /// [`LogError`] if they are damaged, over the limits, or do not lie in `shape`.
+    pub fn decode(bytes: &[u8], shape: &[u64], limits: &Limits) -> Result<Self> {
+        let mut reader = Reader::new(bytes);
+        let count = reader.number(WHAT)?;
+        check_limit("axes", shape.len() as u64, limits.rank_max as u64)?;
+        check_limit("boxes", count, limits.section_boxes_max)?;
+        Budget::new(bytes.len()).charge(1, Self::memory_bytes(shape.len(), count))?;
+        let boxes = Self::read(&mut reader, shape, count)?;
+        reader.finish(WHAT)?;
+        Ok(boxes)
+    }
+
+    /// Puts everything but the number of boxes behind `bytes`.
+    pub(super) fn write(&self, shape: &[u64], bytes: &mut Vec<u8>) -> Result<()> {
+        self.validate(shape)?;
+        let form = Form::of(self.count, shape);
+        bytes.push(form as u8);
+        let axis = |numbers: &'_ [u64], axis: usize| -> Vec<u64> {
+            numbers.iter().skip(axis).step_by(self.rank).copied().collect()
+        };
+        match form {
+            Form::One => {
+                let numbers = self.starts.iter().chain(&self.shapes);
+                numbers.for_each(|&number| write_varint(number, bytes));
+            }
+            Form::Flattened => {
+                write_column(self.iter().map(|(start, _)| place(start, shape, 0)), bytes);
+                // One is taken from every length, since a length is no point of the shape.
+                write_column(self.iter().map(|(_, lengths)| place(lengths, shape, 1)), bytes);
+            }
+            Form::ByAxis => {
+                for numbers in [&self.starts, &self.shapes] {
+                    (0..self.rank)
+                        .for_each(|at| write_column(axis(numbers, at).into_iter(), bytes));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads `count` boxes, for which [`Boxes::memory_bytes`] has been allowed.
+    pub(super) fn read(reader: &mut Reader<'_>, shape: &[u64], count: u64) -> Result<Self> {
+        let short = LogError::CutShort { what: WHAT };
+        let rank = shape.len();
+        let boxes_count = usize::try_from(count).map_err(|_| short.clone())?;
+        let form = Form::of(boxes_count, shape);
+        let found = reader.take(1, WHAT)?.first().ok_or(short)?;
+        if *found != form as u8 {
+            return Err(invalid(WHAT, format!("form {found} where it must be {}", form as u8)));
+        }
+        let (starts, shapes) = match form {
+            Form::One => {
+                let mut numbers =
+                    || -> Result<Vec<u64>> { shape.iter().map(|_| reader.number(WHAT)).collect() };
+                (numbers()?, numbers()?)
+            }
+            Form::Flattened => {
+                (read_places(reader, shape, count, 0)?, read_places(reader, shape, count, 1)?)
+            }
+            Form::ByAxis => (read_axes(reader, rank, count)?, read_axes(reader, rank, count)?),
+        };
+        let boxes = Self { rank, count: boxes_count, starts, shapes };
+        boxes.validate(shape)?;
+        Ok(boxes)
+    }
+}
+
+/// The place in C order of a point of `shape`, of which `less` is taken from each coordinate.
+fn place(point: &[u64], shape: &[u64], less: u64) -> u64 {
+    point.iter().zip(shape).fold(0, |place, (&at, &length)| place * length + (at - less))
+}
+
+/// The points of a column of places, `more` added to each coordinate.
+fn read_places(reader: &mut Reader<'_>, shape: &[u64], count: u64, more: u64) -> Result<Vec<u64>> {
+    let mut column = reader.column(count, WHAT)?;
+    let elements: u64 = shape.iter().product();
+    let mut points = Vec::new();
+    for _ in 0..count {
+        let mut rest = column.next()?;
+        if rest >= elements {
+            return Err(invalid(WHAT, format!("place {rest} of {elements}")));
+        }
+        reserve_once(&mut points, shape.len(), count);
+        let from = points.len();
+        points.resize(from + shape.len(), 0);
+        for (at, &length) in points[from..].iter_mut().zip(shape).rev() {
+            (rest, *at) = (rest / length, rest % length + more);
+        }
+    }
+    column.finish()?;
+    Ok(points)
+}
+
+/// Takes the memory for `count` points: once it is known that there is one at all. It was allowed for.
+fn reserve_once(points: &mut Vec<u64>, rank: usize, count: u64) {
+    if points.is_empty() {
+        points.reserve_exact(usize::try_from(count).unwrap_or(0).saturating_mul(rank));
+    }
+}
+
+/// A column for each axis, put together box by box.
+fn read_axes(reader: &mut Reader<'_>, rank: usize, count: u64) -> Result<Vec<u64>> {
+    let mut columns = Vec::with_capacity(rank);
+    for _ in 0..rank {
+        columns.push(reader.column(count, WHAT)?);
+    }
+    let mut points = Vec::new();
+    for _ in 0..count {
+        reserve_once(&mut points, rank, count);
+        for column in &mut columns {
+            points.push(column.next()?);
+        }
+    }
+    columns.into_iter().try_for_each(super::varint::Column::finish)?;
+    Ok(points)
+}

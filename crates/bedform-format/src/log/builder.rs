@@ -1,0 +1,166 @@
+//! A section that is being written.
+
+use std::collections::HashMap;
+
+use super::boxes::Summary;
+use super::{
+    Block, Boxes, Entry, LogError, MEMORY_FREE, Result, Section, SectionArray, invalid, size_of,
+};
+use crate::Limits;
+
+const WHAT: &str = "a write";
+/// What arrays, selections and entries may take in a reader's memory. The rest of what it may take
+/// whatever the section's size is for the blocks: enough for 64 GiB of them, and more where they are
+/// large.
+const MEMORY_MAX: u64 = MEMORY_FREE / 4 * 3;
+
+/// Puts a [`Section`] together: arrays and selections once, the record apart from the box.
+#[derive(Debug, Default)]
+pub struct SectionBuilder {
+    section: Section,
+    /// The arrays of a key.
+    arrays: HashMap<[u8; 16], Vec<u32>>,
+    /// The selections of a fingerprint.
+    selections: HashMap<u64, Vec<u32>>,
+    /// Of every selection.
+    summaries: Vec<Summary>,
+    /// What a reader will need, without blocks.
+    memory: u64,
+}
+
+impl SectionBuilder {
+    /// The number of the array with this key, item size and shape in this section.
+    ///
+    /// # Errors
+    /// [`LogError::Invalid`] or [`LogError::Limit`] for an item size or rank that cannot be, and
+    /// [`LogError::SectionFull`].
+    pub fn array(&mut self, key: [u8; 16], item_size: u32, shape: &[u64]) -> Result<u32> {
+        let known = self.arrays.get(&key).map_or(&[][..], Vec::as_slice);
+        let is_same = |number: &&u32| {
+            let array = self.section.arrays.get(**number as usize);
+            array.is_some_and(|array| array.item_size == item_size && array.shape == shape)
+        };
+        if let Some(number) = known.iter().find(is_same) {
+            return Ok(*number);
+        }
+        let array = SectionArray { key, item_size, shape: shape.to_vec() };
+        array.check(&Limits::default())?;
+        // A shape is kept twice at most: in the list of shapes, and by its array.
+        self.take(2 * SectionArray::memory_bytes(shape.len()))?;
+        let number = next_number(self.section.arrays.len())?;
+        self.section.arrays.push(array);
+        self.arrays.entry(key).or_default().push(number);
+        Ok(number)
+    }
+
+    /// Notes a write of `boxes` over all axes of an array of [`SectionBuilder::array`], and gives the
+    /// bytes that its data must have.
+    ///
+    /// `epoch` and `rank` say which of two overlapping writes of a commit counts: the later epoch,
+    /// then the higher rank, then the later in this section.
+    ///
+    /// # Errors
+    /// [`LogError::Invalid`] if there are no boxes, or one is empty or lies outside the array;
+    /// [`LogError::SectionFull`] if it must go to another section. Nothing has been noted then.
+    pub fn write(&mut self, array: u32, mut boxes: Boxes, epoch: u32, rank: u32) -> Result<u64> {
+        let shape = &self.array_of(array)?.shape;
+        boxes.validate(shape)?;
+        let record = boxes.split_record();
+        let before = self.section.selections.len();
+        let selection = self.declare(boxes)?;
+        let written = self.write_declared(Entry { array, record, selection, epoch, rank });
+        if written.is_err() && self.section.selections.len() > before {
+            self.forget_last_selection();
+        }
+        written
+    }
+
+    /// The number of a selection of this section, for [`SectionBuilder::write_declared`].
+    ///
+    /// # Errors
+    /// As [`SectionBuilder::write`], but for the array, of which nothing is known.
+    pub fn declare(&mut self, boxes: Boxes) -> Result<u32> {
+        let fingerprint = boxes.fingerprint();
+        let known = self.selections.get(&fingerprint).map_or(&[][..], Vec::as_slice);
+        let is_same =
+            |number: &&u32| self.section.selections.get(**number as usize) == Some(&boxes);
+        if let Some(number) = known.iter().find(is_same) {
+            return Ok(*number);
+        }
+        let summary = boxes.summary()?;
+        self.take(selection_memory_bytes(&boxes))?;
+        let number = next_number(self.section.selections.len())?;
+        self.summaries.push(summary);
+        self.section.selections.push(boxes);
+        self.selections.entry(fingerprint).or_default().push(number);
+        Ok(number)
+    }
+
+    /// Notes a write of a declared selection, without a look at its boxes, and gives the bytes that
+    /// its data must have. With a record, the selection has one axis less than the array.
+    ///
+    /// # Errors
+    /// As [`SectionBuilder::write`].
+    pub fn write_declared(&mut self, entry: Entry) -> Result<u64> {
+        let array = self.array_of(entry.array)?;
+        let summary = self.summaries.get(entry.selection as usize);
+        let summary = summary.ok_or_else(|| {
+            invalid(WHAT, format!("selection {} has not been declared", entry.selection))
+        })?;
+        let bytes = array.bytes_of(entry.record, summary)?;
+        if self.section.entries.len() as u64 >= Limits::default().section_entries_max {
+            return Err(LogError::SectionFull);
+        }
+        self.take(size_of::<Entry>())?;
+        self.section.entries.push(entry);
+        Ok(bytes)
+    }
+
+    /// Notes where the next piece of the data lies.
+    pub fn block(&mut self, block: Block) {
+        self.section.blocks.push(block);
+    }
+
+    /// True if nothing has been written.
+    pub fn is_empty(&self) -> bool {
+        self.section.entries.is_empty()
+    }
+
+    /// The section. That its blocks have the bytes of its entries is checked when it is encoded.
+    pub fn finish(self) -> Section {
+        self.section
+    }
+
+    fn array_of(&self, number: u32) -> Result<&SectionArray> {
+        let array = self.section.arrays.get(number as usize);
+        array.ok_or_else(|| invalid(WHAT, format!("the section has no array {number}")))
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<()> {
+        let memory = self.memory.saturating_add(bytes);
+        if memory > MEMORY_MAX {
+            return Err(LogError::SectionFull);
+        }
+        self.memory = memory;
+        Ok(())
+    }
+
+    fn forget_last_selection(&mut self) {
+        let Some(boxes) = self.section.selections.pop() else { return };
+        self.summaries.pop();
+        self.memory = self.memory.saturating_sub(selection_memory_bytes(&boxes));
+        if let Some(numbers) = self.selections.get_mut(&boxes.fingerprint()) {
+            numbers.pop();
+        }
+    }
+}
+
+/// What a selection takes in a reader: itself, and a shape for itself alone.
+fn selection_memory_bytes(boxes: &Boxes) -> u64 {
+    let boxes_bytes = Boxes::memory_bytes(boxes.rank(), boxes.count() as u64);
+    boxes_bytes.saturating_add(2 * Summary::memory_bytes(boxes.rank()))
+}
+
+fn next_number(length: usize) -> Result<u32> {
+    u32::try_from(length).map_err(|_| LogError::SectionFull)
+}

@@ -1,0 +1,373 @@
+//! A directory: the sections of one commit, and which part of which array each of them touches.
+//!
+//! Numbers are varints, columns have their length in bytes before them ([`varint`](super::varint)).
+//!
+//! ```text
+//! version 1
+//! counts: segments, sections, arrays, touched
+//! segments  column of lengths; the names
+//! arrays    16 bytes each: key; column of ranks         each key once, whichever section has it
+//! sections  columns: segment, offset, stored bytes, bytes, first rank, number of arrays touched
+//! touched   columns: array, entries, bytes; for each axis two columns: start, length,
+//!           of those that have the axis
+//! ```
+
+use std::collections::HashMap;
+
+use super::varint::{Column, Reader, write_column, write_varint};
+use super::{
+    Budget, LogError, Result, check_limit, check_place, check_segment_name, check_version, invalid,
+    list_bytes, size_of,
+};
+use crate::Limits;
+use crate::shard::Extent;
+
+const VERSION: u64 = 1;
+const WHAT: &str = "a directory";
+const SECTION: &str = "a section of a directory";
+const TOUCHED: &str = "the part of an array in a directory";
+
+/// What a commit consists of.
+///
+/// ```
+/// use bedform_format::{Limits, log::{Directory, SectionPlace, Touched}};
+/// let part = Touched { key: [1; 16], start: vec![0, 4], end: vec![2, 8], entries: 2, bytes: 64 };
+/// let place = SectionPlace {
+///     segment: 0,
+///     offset: 4096,
+///     stored_bytes: 50,
+///     bytes: 80,
+///     rank_first: 0,
+///     arrays: vec![part],
+/// };
+/// let directory = Directory { segments: vec!["a-0".into()], sections: vec![place] };
+/// let limits = Limits::default();
+/// assert_eq!(Directory::decode(&directory.encode(&limits)?, &limits)?, directory);
+/// assert_eq!(directory.sections_of(&[1; 16], &[1, 0], &[9, 5]).count(), 1);
+/// assert_eq!(directory.sections_of(&[1; 16], &[1, 0], &[9, 4]).count(), 0);
+/// # Ok::<(), bedform_format::log::LogError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Directory {
+    /// Names of the segments in which the sections lie.
+    pub segments: Vec<String>,
+    /// The sections.
+    pub sections: Vec<SectionPlace>,
+}
+
+/// Where a section lies, and what it touches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SectionPlace {
+    /// Which of the directory's segments.
+    pub segment: u32,
+    /// Of the section in the segment.
+    pub offset: u64,
+    /// Bytes in the segment.
+    pub stored_bytes: u64,
+    /// Bytes when decompressed.
+    pub bytes: u64,
+    /// The lowest rank whose writes it has.
+    pub rank_first: u32,
+    /// What it touches, an array at a time.
+    pub arrays: Vec<Touched>,
+}
+
+/// The part of an array that a section touches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Touched {
+    /// Identity of the array.
+    pub key: [u8; 16],
+    /// First coordinates of the box around all writes.
+    pub start: Vec<u64>,
+    /// The same box's end, exclusive.
+    pub end: Vec<u64>,
+    /// The number of writes.
+    pub entries: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Touched {
+    /// Memory of a part of rank 0; each axis takes 16 bytes more.
+    const MEMORY_BYTES: u64 = 2 * 16 + size_of::<Self>();
+
+    /// True if the box has elements in common with the one from `start` to `end`. Of another rank it
+    /// always has: then the array is not what somebody believes, which who reads the section finds
+    /// out, and who skips it does not.
+    pub fn intersects(&self, start: &[u64], end: &[u64]) -> bool {
+        if self.start.len() != start.len() || self.end.len() != end.len() {
+            return true;
+        }
+        let own = self.start.iter().zip(&self.end);
+        own.zip(start.iter().zip(end))
+            .all(|((own_start, own_end), (start, end))| own_start.max(start) < own_end.min(end))
+    }
+
+    fn check(&self, limits: &Limits) -> Result<()> {
+        check_limit("axes", self.start.len() as u64, limits.rank_max as u64)?;
+        let is_box = self.start.iter().zip(&self.end).all(|(start, end)| start < end);
+        if !is_box || self.start.len() != self.end.len() {
+            let problem = format!("from {:?} to {:?}", self.start, self.end);
+            return Err(invalid(TOUCHED, problem));
+        }
+        Ok(())
+    }
+}
+
+impl SectionPlace {
+    fn check(&self, segments: usize, limits: &Limits) -> Result<()> {
+        if self.segment as usize >= segments {
+            let problem = format!("in segment {} of {segments}", self.segment);
+            return Err(invalid(SECTION, problem));
+        }
+        check_place(SECTION, Extent { offset: self.offset, length: self.stored_bytes })?;
+        check_limit("stored bytes in a section", self.stored_bytes, limits.index_bytes_max)?;
+        check_limit("bytes in a section", self.bytes, limits.index_bytes_max)?;
+        self.arrays.iter().try_for_each(|touched| touched.check(limits))
+    }
+}
+
+impl Directory {
+    /// The sections that touch the box from `start` to `end`, exclusive, of the array `key`.
+    pub fn sections_of<'a>(
+        &'a self,
+        key: &[u8; 16],
+        start: &[u64],
+        end: &[u64],
+    ) -> impl Iterator<Item = &'a SectionPlace> {
+        self.sections.iter().filter(move |section| {
+            let mut arrays = section.arrays.iter();
+            arrays.any(|touched| touched.key == *key && touched.intersects(start, end))
+        })
+    }
+
+    /// Checks what [`Directory::decode`] promises of what it gives: names of segments are safe, and
+    /// indexes, places and boxes are valid.
+    ///
+    /// # Errors
+    /// [`LogError`] says what does not hold.
+    pub fn check(&self, limits: &Limits) -> Result<()> {
+        self.segments.iter().try_for_each(|name| check_segment_name(name))?;
+        let touched = self.sections.iter().map(|section| section.arrays.len() as u64).sum();
+        check_limit("arrays touched", touched, limits.section_entries_max)?;
+        self.sections.iter().try_for_each(|section| section.check(self.segments.len(), limits))
+    }
+
+    /// This directory as bytes; the module says how.
+    ///
+    /// # Errors
+    /// As [`Directory::check`], and [`LogError::Limit`] if a reader would refuse it for its size.
+    pub fn encode(&self, limits: &Limits) -> Result<Vec<u8>> {
+        self.check(limits)?;
+        let touched: Vec<&Touched> =
+            self.sections.iter().flat_map(|section| &section.arrays).collect();
+        let (arrays, numbers) = distinct_arrays(&touched);
+        let mut bytes = Vec::new();
+        write_varint(VERSION, &mut bytes);
+        for count in [self.segments.len(), self.sections.len(), arrays.len(), touched.len()] {
+            write_varint(count as u64, &mut bytes);
+        }
+        write_column(self.segments.iter().map(|name| name.len() as u64), &mut bytes);
+        self.segments.iter().for_each(|name| bytes.extend_from_slice(name.as_bytes()));
+        arrays.iter().for_each(|(key, _)| bytes.extend_from_slice(key));
+        write_column(arrays.iter().map(|(_, rank)| *rank as u64), &mut bytes);
+        self.write_places(&mut bytes);
+        write_column(numbers.into_iter(), &mut bytes);
+        write_column(touched.iter().map(|touched| touched.entries), &mut bytes);
+        write_column(touched.iter().map(|touched| touched.bytes), &mut bytes);
+        for axis in 0..rank_max(&arrays) {
+            let sides = touched.iter().filter_map(|touched| {
+                let (start, end) = (touched.start.get(axis)?, touched.end.get(axis)?);
+                Some((*start, end - start))
+            });
+            write_column(sides.clone().map(|(start, _)| start), &mut bytes);
+            write_column(sides.map(|(_, length)| length), &mut bytes);
+        }
+        check_limit("bytes in a directory", bytes.len() as u64, limits.index_bytes_max)?;
+        Budget::new(bytes.len()).charge(1, self.memory_bytes(&arrays))?;
+        Ok(bytes)
+    }
+
+    fn write_places(&self, bytes: &mut Vec<u8>) {
+        let columns: [&dyn Fn(&SectionPlace) -> u64; 6] = [
+            &|section| u64::from(section.segment),
+            &|section| section.offset,
+            &|section| section.stored_bytes,
+            &|section| section.bytes,
+            &|section| u64::from(section.rank_first),
+            &|section| section.arrays.len() as u64,
+        ];
+        columns.iter().for_each(|column| write_column(self.sections.iter().map(column), bytes));
+    }
+
+    /// The memory that decoding takes, as it is counted there.
+    fn memory_bytes(&self, arrays: &[([u8; 16], usize)]) -> u64 {
+        let names = self.segments.iter().map(|name| name_bytes() + name.len() as u64);
+        let touched = self.sections.iter().flat_map(|section| &section.arrays);
+        let touched = touched.map(|part| Touched::MEMORY_BYTES + 16 * part.start.len() as u64);
+        names.chain(touched).fold(0, u64::saturating_add)
+            + self.sections.len() as u64 * (size_of::<SectionPlace>() + list_bytes(0))
+            + size_of_val(arrays) as u64
+    }
+
+    /// The directory that `bytes` hold.
+    ///
+    /// # Errors
+    /// [`LogError`] if they are damaged, of a newer version, over the limits, or do not hold what
+    /// [`Directory::check`] checks.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self> {
+        let mut reader = Reader::new(bytes);
+        check_version(WHAT, reader.number(WHAT)?, VERSION)?;
+        check_limit("bytes in a directory", bytes.len() as u64, limits.index_bytes_max)?;
+        let mut counts = [0; 4];
+        for count in &mut counts {
+            *count = reader.number(WHAT)?;
+        }
+        let [segments, sections, arrays, touched] = counts;
+        check_limit("arrays touched", touched, limits.section_entries_max)?;
+        let mut budget = Budget::new(bytes.len());
+        let segments = read_names(&mut reader, segments, &mut budget)?;
+        let arrays = read_arrays(&mut reader, arrays, limits, &mut budget)?;
+        let (mut sections, of_sections) = read_places(&mut reader, sections, &mut budget)?;
+        read_touched(&mut reader, touched, &arrays, &mut sections, of_sections, &mut budget)?;
+        reader.finish(WHAT)?;
+        let directory = Self { segments, sections };
+        directory.check(limits)?;
+        Ok(directory)
+    }
+}
+
+/// The keys, each once (more often only with different ranks), and the number of each part's.
+fn distinct_arrays(touched: &[&Touched]) -> (Vec<([u8; 16], usize)>, Vec<u64>) {
+    let mut arrays = Vec::new();
+    let mut known = HashMap::new();
+    let numbers = touched.iter().map(|touched| {
+        let array = (touched.key, touched.start.len());
+        *known.entry(array).or_insert_with(|| {
+            arrays.push(array);
+            arrays.len() as u64 - 1
+        })
+    });
+    let numbers = numbers.collect();
+    (arrays, numbers)
+}
+
+fn rank_max(arrays: &[([u8; 16], usize)]) -> usize {
+    arrays.iter().map(|(_, rank)| *rank).max().unwrap_or(0)
+}
+
+fn name_bytes() -> u64 {
+    size_of::<String>() + list_bytes(0)
+}
+
+fn read_names(reader: &mut Reader<'_>, count: u64, budget: &mut Budget) -> Result<Vec<String>> {
+    let capacity = budget.charge(count, name_bytes())?;
+    let mut lengths = reader.column(count, WHAT)?;
+    let mut names = Vec::with_capacity(capacity);
+    for _ in 0..count {
+        let name = reader.take(lengths.next()?, WHAT)?;
+        budget.charge(name.len() as u64, 1)?;
+        let name = std::str::from_utf8(name).map_err(|error| invalid(WHAT, error.to_string()))?;
+        names.push(name.to_owned());
+    }
+    lengths.finish()?;
+    Ok(names)
+}
+
+/// Keys and ranks.
+fn read_arrays(
+    reader: &mut Reader<'_>,
+    count: u64,
+    limits: &Limits,
+    budget: &mut Budget,
+) -> Result<Vec<([u8; 16], usize)>> {
+    let capacity = budget.charge(count, size_of::<([u8; 16], usize)>())?;
+    let keys = reader.pieces::<16>(count, WHAT)?;
+    let mut ranks = reader.column(count, WHAT)?;
+    let mut arrays = Vec::with_capacity(capacity);
+    for key in keys {
+        let rank = ranks.next()?;
+        check_limit("axes", rank, limits.rank_max as u64)?;
+        let rank = usize::try_from(rank).map_err(|_| invalid(WHAT, "a rank of many digits"))?;
+        arrays.push((*key, rank));
+    }
+    ranks.finish()?;
+    Ok(arrays)
+}
+
+/// The sections, without what they touch, and the column that says of how many arrays.
+fn read_places<'a>(
+    reader: &mut Reader<'a>,
+    count: u64,
+    budget: &mut Budget,
+) -> Result<(Vec<SectionPlace>, Column<'a>)> {
+    let capacity = budget.charge(count, size_of::<SectionPlace>() + list_bytes(0))?;
+    let mut segments = reader.column(count, SECTION)?;
+    let mut offsets = reader.column(count, SECTION)?;
+    let mut stored = reader.column(count, SECTION)?;
+    let mut decoded = reader.column(count, SECTION)?;
+    let mut ranks = reader.column(count, SECTION)?;
+    let touched = reader.column(count, SECTION)?;
+    let mut places = Vec::with_capacity(capacity);
+    for _ in 0..count {
+        places.push(SectionPlace {
+            segment: segments.next_u32()?,
+            offset: offsets.next()?,
+            stored_bytes: stored.next()?,
+            bytes: decoded.next()?,
+            rank_first: ranks.next_u32()?,
+            arrays: Vec::new(),
+        });
+    }
+    for column in [segments, offsets, stored, decoded, ranks] {
+        column.finish()?;
+    }
+    Ok((places, touched))
+}
+
+fn read_touched(
+    reader: &mut Reader<'_>,
+    count: u64,
+    arrays: &[([u8; 16], usize)],
+    sections: &mut [SectionPlace],
+    mut of_sections: Column<'_>,
+    budget: &mut Budget,
+) -> Result<()> {
+    budget.charge(count, Touched::MEMORY_BYTES)?;
+    let mut numbers = reader.column(count, TOUCHED)?;
+    let mut entries = reader.column(count, TOUCHED)?;
+    let mut bytes = reader.column(count, TOUCHED)?;
+    // How many have each axis.
+    let mut with_axis = vec![0_u64; rank_max(arrays)];
+    let mut left = count;
+    for section in sections.iter_mut() {
+        let own = of_sections.next()?;
+        left = left.checked_sub(own).ok_or(LogError::CutShort { what: TOUCHED })?;
+        section.arrays.reserve_exact(usize::try_from(own).unwrap_or(0));
+        for _ in 0..own {
+            let (key, rank) = *numbers.next_of(arrays)?;
+            budget.charge(rank as u64, 16)?;
+            with_axis[..rank].iter_mut().for_each(|count| *count += 1);
+            let (start, end) = (vec![0; rank], vec![0; rank]);
+            let (entries, bytes) = (entries.next()?, bytes.next()?);
+            section.arrays.push(Touched { key, start, end, entries, bytes });
+        }
+    }
+    for column in [of_sections, numbers, entries, bytes] {
+        column.finish()?;
+    }
+    for (axis, count) in with_axis.into_iter().enumerate() {
+        let mut starts = reader.column(count, TOUCHED)?;
+        let mut lengths = reader.column(count, TOUCHED)?;
+        for part in sections.iter_mut().flat_map(|section| &mut section.arrays) {
+            if let (Some(start), Some(end)) = (part.start.get_mut(axis), part.end.get_mut(axis)) {
+                *start = starts.next()?;
+                let behind = start.checked_add(lengths.next()?);
+                *end = behind.ok_or_else(|| invalid(TOUCHED, "an end of more than 64 bits"))?;
+            }
+        }
+        starts.finish()?;
+        lengths.finish()?;
+    }
+    Ok(())
+}

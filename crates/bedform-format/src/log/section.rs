@@ -1,0 +1,219 @@
+//! A section: what one writer wrote in one commit, readable alone.
+//!
+//! The data of a section are one stream of bytes: entry after entry, of an entry box after box, of a
+//! box its elements in C order. The stream is cut into blocks without regard to entries; so neither
+//! an entry nor a box says where its data lie. `section_wire.rs` has the bytes.
+
+use std::collections::BTreeMap;
+
+use super::boxes::Summary;
+use super::{
+    ALLOCATION_BYTES, Boxes, Result, Touched, check_limit, check_place, invalid, list_bytes,
+    size_of,
+};
+use crate::Limits;
+use crate::shard::Extent;
+
+const ARRAY: &str = "an array of a section";
+const ENTRY: &str = "an entry of a section";
+const BLOCK: &str = "a block of a section";
+const SECTION: &str = "a section";
+
+/// An array as it was when a section was written.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SectionArray {
+    /// Identity of the array.
+    pub key: [u8; 16],
+    /// Bytes of an element.
+    pub item_size: u32,
+    /// Elements along each axis.
+    pub shape: Vec<u64>,
+}
+
+/// A piece of the data of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Block {
+    /// Of its first byte in the segment.
+    pub offset: u64,
+    /// Bytes in the segment.
+    pub stored_bytes: u64,
+    /// Bytes when decoded.
+    pub bytes: u64,
+    /// CRC-32C of the stored bytes.
+    pub checksum: u32,
+    /// How it is compressed; 0 for not at all.
+    pub codec: u8,
+}
+
+/// One write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// Which of the section's arrays.
+    pub array: u32,
+    /// The index along the first axis, where the selection lacks that axis.
+    pub record: Option<u64>,
+    /// Which of the section's selections.
+    pub selection: u32,
+    /// Of two overlapping writes the one of the later epoch counts.
+    pub epoch: u32,
+    /// Of two overlapping writes of one epoch that of the higher rank counts.
+    pub rank: u32,
+}
+
+/// What one writer wrote in one commit.
+///
+/// ```
+/// use bedform_format::Limits;
+/// use bedform_format::log::{Block, Boxes, Section, SectionBuilder};
+/// let mut builder = SectionBuilder::default();
+/// let array = builder.array([1; 16], 4, &[10, 6, 8])?;
+/// for step in 0..10 {
+///     let bytes = builder.write(array, Boxes::one(&[step, 0, 4], &[1, 3, 4])?, 0, 0)?;
+///     assert_eq!(bytes, 3 * 4 * 4);
+/// }
+/// builder.block(Block { offset: 96, stored_bytes: 480, bytes: 480, checksum: 7, codec: 0 });
+/// let section = builder.finish();
+/// // All ten write the same box of another record.
+/// assert_eq!((section.entries.len(), section.selections.len()), (10, 1));
+/// let limits = Limits::default();
+/// assert_eq!(Section::decode(&section.encode(&limits)?, &limits)?, section);
+/// # Ok::<(), bedform_format::log::LogError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Section {
+    /// The arrays that entries name.
+    pub arrays: Vec<SectionArray>,
+    /// The selections that entries name, each once.
+    pub selections: Vec<Boxes>,
+    /// The writes, in their order.
+    pub entries: Vec<Entry>,
+    /// The data, in the same order.
+    pub blocks: Vec<Block>,
+}
+
+impl SectionArray {
+    pub(super) fn memory_bytes(rank: usize) -> u64 {
+        size_of::<Self>() + list_bytes(rank)
+    }
+
+    pub(super) fn check(&self, limits: &Limits) -> Result<()> {
+        if self.item_size == 0 {
+            return Err(invalid(ARRAY, "elements of no bytes"));
+        }
+        check_limit("axes of an array", self.shape.len() as u64, limits.rank_max as u64)
+    }
+
+    /// The shape in which the boxes of an entry with this `record` lie.
+    pub(super) fn inner_shape(&self, record: Option<u64>) -> Result<&[u64]> {
+        let Some(record) = record else { return Ok(&self.shape) };
+        match self.shape.split_first() {
+            Some((&records, inner)) if record < records => Ok(inner),
+            _ => Err(invalid(ENTRY, format!("record {record} of an array of {:?}", self.shape))),
+        }
+    }
+
+    /// The bytes of a write of the selection that `summary` is of.
+    pub(super) fn bytes_of(&self, record: Option<u64>, summary: &Summary) -> Result<u64> {
+        let shape = self.inner_shape(record)?;
+        if !summary.fits(shape) {
+            return Err(invalid(ENTRY, format!("its selection does not lie in {shape:?}")));
+        }
+        let bytes = summary.elements.checked_mul(u64::from(self.item_size));
+        bytes.ok_or_else(|| invalid(ENTRY, "more bytes than 64 bits count"))
+    }
+}
+
+impl Section {
+    /// Checks what [`Section::decode`] promises of what it gives.
+    ///
+    /// # Errors
+    /// [`LogError`](super::LogError) if an index points nowhere, a box is empty or lies outside its
+    /// array, the entries have not exactly the bytes of the blocks, or anything is over the limits.
+    pub fn check(&self, limits: &Limits) -> Result<()> {
+        check_limit("entries", self.entries.len() as u64, limits.section_entries_max)?;
+        let boxes = self.selections.iter().map(|boxes| boxes.count() as u64);
+        check_limit("boxes", boxes.fold(0, u64::saturating_add), limits.section_boxes_max)?;
+        let ranks = self.selections.iter().map(|boxes| boxes.rank() as u64);
+        check_limit("axes of a selection", ranks.max().unwrap_or(0), limits.rank_max as u64)?;
+        self.arrays.iter().try_for_each(|array| array.check(limits))?;
+        self.blocks.iter().try_for_each(|block| block.check(limits))?;
+        let summaries: Vec<Summary> =
+            self.selections.iter().map(Boxes::summary).collect::<Result<_>>()?;
+        let mut data_bytes = 0_u64;
+        for entry in &self.entries {
+            let (array, summary) = self.parts(&summaries, entry)?;
+            data_bytes = data_bytes.saturating_add(array.bytes_of(entry.record, summary)?);
+        }
+        let block_bytes = self.blocks.iter().map(|block| block.bytes);
+        let block_bytes = block_bytes.fold(0, u64::saturating_add);
+        if data_bytes != block_bytes || data_bytes == u64::MAX {
+            let problem = format!("entries of {data_bytes} bytes, blocks of {block_bytes}");
+            return Err(invalid(SECTION, problem));
+        }
+        Ok(())
+    }
+
+    fn parts<'a, T>(&'a self, list: &'a [T], entry: &Entry) -> Result<(&'a SectionArray, &'a T)> {
+        let array = self.arrays.get(entry.array as usize);
+        let selection = list.get(entry.selection as usize);
+        array.zip(selection).ok_or_else(|| {
+            let Entry { array, selection, .. } = entry;
+            invalid(ENTRY, format!("array {array} or selection {selection} is not there"))
+        })
+    }
+
+    /// What a directory says of this section: for each array the bounding box of its writes, their
+    /// number and bytes, by key.
+    ///
+    /// # Errors
+    /// As [`Section::check`], where an index points nowhere or bytes cannot be counted.
+    pub fn touched(&self) -> Result<Vec<Touched>> {
+        let summaries: Vec<Summary> =
+            self.selections.iter().map(Boxes::summary).collect::<Result<_>>()?;
+        let bounds: Vec<_> =
+            self.selections.iter().map(|boxes| boxes.bounds().unwrap_or_default()).collect();
+        // By key, and by rank: of an array that was made anew nothing must be lost.
+        let mut touched = BTreeMap::<([u8; 16], usize), Touched>::new();
+        for entry in &self.entries {
+            let (array, summary) = self.parts(&summaries, entry)?;
+            let bytes = array.bytes_of(entry.record, summary)?;
+            let (_, (low, high)) = self.parts(&bounds, entry)?;
+            let start = || entry.record.iter().chain(low).copied();
+            let end = || entry.record.iter().map(|&record| record + 1).chain(high.iter().copied());
+            let of_array = touched.entry((array.key, array.shape.len())).or_insert_with(|| {
+                let (start, end) = (start().collect(), end().collect());
+                Touched { key: array.key, start, end, entries: 0, bytes: 0 }
+            });
+            of_array.start.iter_mut().zip(start()).for_each(|(old, new)| *old = new.min(*old));
+            of_array.end.iter_mut().zip(end()).for_each(|(old, new)| *old = new.max(*old));
+            of_array.entries += 1;
+            of_array.bytes = of_array.bytes.saturating_add(bytes);
+        }
+        Ok(touched.into_values().collect())
+    }
+
+    /// The memory that this takes when it is decoded, as [`Section::decode`] counts it.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let arrays = self.arrays.iter().map(|array| SectionArray::memory_bytes(array.shape.len()));
+        let selections = self.selections.iter().map(|boxes| {
+            Boxes::memory_bytes(boxes.rank(), boxes.count() as u64)
+                + Summary::memory_bytes(boxes.rank())
+        });
+        arrays.chain(selections).fold(0, u64::saturating_add)
+            + self.entries.len() as u64 * size_of::<Entry>()
+            + self.blocks.len() as u64 * size_of::<Block>()
+            + 4 * ALLOCATION_BYTES
+    }
+}
+
+impl Block {
+    pub(super) fn check(&self, limits: &Limits) -> Result<()> {
+        check_place(BLOCK, Extent { offset: self.offset, length: self.stored_bytes })?;
+        check_limit("bytes in a block", self.bytes, limits.chunk_bytes_max)?;
+        check_limit("stored bytes in a block", self.stored_bytes, limits.chunk_bytes_max)?;
+        if self.codec == 0 && self.bytes != self.stored_bytes {
+            return Err(invalid(BLOCK, "another length than is stored, uncompressed"));
+        }
+        Ok(())
+    }
+}

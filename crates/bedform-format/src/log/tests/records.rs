@@ -1,0 +1,69 @@
+//! Heads of records, headers of segments, sealed bodies.
+
+use super::super::*;
+use super::{assert_every_bit_counts, assert_exact, limits};
+use crate::checksum::crc32c;
+
+#[test]
+fn every_changed_bit_of_a_head_is_noticed() {
+    let kinds = [RecordKind::Header, RecordKind::Data, RecordKind::Section, RecordKind::Directory];
+    for (sequence, kind) in (0_u64..).zip(kinds) {
+        let head = RecordHead { kind, body_bytes: 0x1234_5678_9abc, sequence };
+        assert_eq!(RecordHead::decode(&head.encode()), Ok(head));
+        assert_every_bit_counts(&head.encode(), RecordHead::decode);
+        assert_exact(&head.encode(), RecordHead::decode);
+    }
+}
+
+#[test]
+fn every_changed_bit_of_a_header_is_noticed() {
+    let header = SegmentHeader { store: [1; 16], writer: [2; 16], number: 7 };
+    assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
+    assert_every_bit_counts(&header.encode(), SegmentHeader::decode);
+    assert_exact(&header.encode(), SegmentHeader::decode);
+    assert!(super::super::check_segment_name(&header.name()).is_ok());
+}
+
+#[test]
+fn a_head_that_is_whole_and_cannot_be_is_refused() {
+    let head = RecordHead { kind: RecordKind::Data, body_bytes: 9, sequence: 0 };
+    let changed = |at: usize, value: u8| {
+        let mut bytes = head.encode();
+        bytes[at] = value;
+        let checksum = crc32c(&bytes[..28]);
+        bytes[28..].copy_from_slice(&checksum.to_le_bytes());
+        RecordHead::decode(&bytes)
+    };
+    assert!(matches!(changed(0, b'X'), Err(LogError::Foreign { .. })));
+    assert!(matches!(changed(4, 9), Err(LogError::Invalid { .. })), "an unknown kind");
+    let newer = changed(6, 2).unwrap_err();
+    assert!(matches!(newer, LogError::NewerVersion { found: 2, supported: 1, .. }));
+    assert!(newer.to_string().contains("newer"), "{newer}");
+    assert!(changed(6, 0).is_err(), "version 0");
+    assert!(changed(15, 0x80).is_err(), "a body larger than any file");
+    assert!(changed(24, 1).is_err(), "reserved bytes");
+    assert!(changed(16, 5).is_ok());
+    assert_eq!(padded_bytes(u64::MAX), u64::MAX);
+}
+
+#[test]
+fn a_sealed_body_is_held_against_its_checksum_length_and_limit() {
+    let stored = b"as it is stored";
+    let body = |sealed: &Sealed| [&sealed.encode_head()[..], stored].concat();
+    let sealed = Sealed::new(stored, 4096, SealedCodec::Zstd);
+    assert_eq!(Sealed::open(&body(&sealed), &limits()), Ok((sealed, &stored[..])));
+    assert_exact(&body(&sealed), |bytes| Sealed::open(bytes, &limits()).map(drop));
+    // The checksum covers itself and what follows; the length is what decompressing must give.
+    for bit in 12 * 8..body(&sealed).len() * 8 {
+        let mut flipped = body(&sealed);
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(Sealed::open(&flipped, &limits()).is_err(), "bit {bit}");
+    }
+    let mut unknown = body(&sealed);
+    unknown[8] = 2;
+    assert!(matches!(Sealed::open(&unknown, &limits()), Err(LogError::Invalid { .. })));
+    let bomb = Sealed { bytes: limits().index_bytes_max + 1, ..sealed };
+    assert!(matches!(Sealed::open(&body(&bomb), &limits()), Err(LogError::Limit { .. })));
+    let longer = Sealed::new(stored, stored.len() as u64 + 1, SealedCodec::None);
+    assert!(Sealed::open(&body(&longer), &limits()).is_err());
+}

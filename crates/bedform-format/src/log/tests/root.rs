@@ -1,0 +1,152 @@
+//! Roots.
+
+use proptest::prelude::*;
+
+use super::super::*;
+use super::{Change, assert_every_bit_counts, assert_exact, limits};
+use crate::Limits;
+use crate::metadata::seal;
+
+fn commit(number: u64) -> CommitRecord {
+    CommitRecord {
+        number,
+        segment: format!("0123456789abcdef-{number}"),
+        offset: 4096,
+        stored_bytes: 90,
+        bytes: 200,
+        codec: SealedCodec::Zstd,
+    }
+}
+
+fn small() -> Root {
+    Root {
+        store: [0xab; 16],
+        number: 42,
+        settled: 39,
+        commits: vec![commit(40), commit(42)],
+        shapes: [("a/b".to_owned(), vec![3, 4]), (String::new(), vec![])].into(),
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Root> {
+    Root::decode(bytes, &limits())
+}
+
+fn roots() -> impl Strategy<Value = Root> {
+    let lengths = prop::collection::vec(0..=i64::MAX as u64, 0..4);
+    let shapes = prop::collection::btree_map("[a-z\"{}: ]{1,8}", lengths, 0..4);
+    let commit = (1_u64..9, "[a-z0-9\"-]{1,9}", 0_u64..1 << 62, 0_u64..1 << 20, any::<bool>());
+    let commits = prop::collection::vec(commit, 0..5);
+    (any::<[u8; 16]>(), 0_u64..1 << 30, commits, 0_u64..5, shapes).prop_map(
+        |(store, settled, steps, more, shapes)| {
+            let mut number = settled;
+            let mut commits = Vec::new();
+            for (step, segment, offset, bytes, is_packed) in steps {
+                number += step;
+                let codec = if is_packed { SealedCodec::Zstd } else { SealedCodec::None };
+                let (stored_bytes, bytes) = (bytes, bytes);
+                commits.push(CommitRecord { number, segment, offset, stored_bytes, bytes, codec });
+            }
+            Root { store, number: number + more, settled, commits, shapes }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_root_comes_back(root in roots()) {
+        let bytes = root.encode(&limits()).unwrap();
+        prop_assert_eq!(decode(&bytes), Ok(root));
+    }
+
+    #[test]
+    fn names_are_ten_digits_and_nothing_else(number in 0_u64..10_000_000_000, other: String) {
+        prop_assert_eq!(Root::parse_name(&Root::name(number)), Some(number));
+        if let Some(number) = Root::parse_name(&other) {
+            prop_assert_eq!(Root::name(number), other);
+        }
+    }
+}
+
+#[test]
+fn every_changed_bit_of_a_root_is_noticed_and_no_part_is_taken_for_it() {
+    let bytes = small().encode(&limits()).unwrap();
+    assert_eq!(decode(&bytes), Ok(small()));
+    assert_every_bit_counts(&bytes, decode);
+    assert_exact(&bytes, decode);
+}
+
+#[test]
+fn names_of_other_things_are_no_roots() {
+    for name in ["42.json", "00000000042.json", "+000000042.json", "0000000042", "000000004a.json"]
+    {
+        assert_eq!(Root::parse_name(name), None, "{name}");
+    }
+    // Roots of such numbers are not written.
+    let far = Root { number: 10_000_000_000, ..small() };
+    assert!(matches!(far.encode(&limits()), Err(LogError::Limit { .. })));
+}
+
+#[test]
+fn roots_that_do_not_hold_are_neither_written_nor_believed() {
+    let changes: [Change<Root>; 10] = [
+        ("a commit that is settled", |root| root.settled = 40),
+        ("a commit newer than the root", |root| root.number = 41),
+        ("settled commits newer than the root", |root| {
+            (root.settled, root.commits) = (43, vec![]);
+        }),
+        ("commits out of order", |root| root.commits.reverse()),
+        ("a commit twice", |root| root.commits[0].number = 42),
+        ("a name of two segments", |root| root.commits[0].segment = "a/b".into()),
+        ("a place that no file has", |root| root.commits[0].offset = i64::MAX as u64),
+        ("a directory over the limit", |root| root.commits[0].bytes = 1 << 40),
+        ("a path that leaves the store", |root| drop(root.shapes.insert("../a".into(), vec![]))),
+        ("too many axes", |root| drop(root.shapes.insert("a".into(), vec![1; 33]))),
+    ];
+    for (what, change) in changes {
+        let mut root = small();
+        change(&mut root);
+        assert!(root.encode(&limits()).is_err(), "{what}");
+    }
+}
+
+/// With a right seal, so that it is not the only defence.
+#[test]
+fn a_sealed_document_that_is_no_root_is_refused_with_the_field_at_fault() {
+    let bytes = small().encode(&limits()).unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let refused = |pointer: &str, value: serde_json::Value| {
+        let mut changed = document.clone();
+        *changed.pointer_mut(pointer).unwrap() = value;
+        decode(&seal(&changed)).unwrap_err().to_string()
+    };
+    let newer = refused("/bedform/version", 2.into());
+    assert!(newer.contains("version 2 (a newer Bedform)"), "{newer}");
+    for (pointer, value, said) in [
+        ("/number", "42".into(), "number: expected an integer"),
+        ("/settled", (-1).into(), "settled: expected an integer"),
+        ("/commits/1/offset", 1.5.into(), "commits[1].offset"),
+        ("/commits/1/number", u64::MAX.into(), "commits[1].number"),
+        ("/commits/1/codec", 7.into(), "unknown codec 7"),
+        ("/commits/1/segment", "../x".into(), "the name of a segment"),
+        ("/commits/0", 3.into(), "commits[0]: expected an object"),
+        ("/commits", 3.into(), "commits: expected a list"),
+        ("/shapes/a~1b", vec![-3].into(), "shapes.a/b[0]"),
+        ("/shapes", vec![3].into(), "shapes: expected an object"),
+        ("/bedform/store", "ab".into(), "bedform.store: expected 32"),
+        ("/commits/0/number", 43.into(), "do not ascend"),
+    ] {
+        let message = refused(pointer, value);
+        assert!(message.contains(said), "{pointer}: {message}");
+    }
+    let mut unknown = document.clone();
+    unknown["more"] = 1.into();
+    assert!(decode(&seal(&unknown)).is_err(), "a key that this version does not know");
+    let unsealed = serde_json::to_vec_pretty(&document).unwrap();
+    assert!(decode(&unsealed).is_err());
+    assert!(decode(b"{}").is_err());
+    assert!(decode(b"[]").is_err());
+    assert!(decode(b"").is_err());
+    let tight = Limits::default().with_metadata_bytes_max(100);
+    assert!(Root::decode(&bytes, &tight).is_err());
+}
