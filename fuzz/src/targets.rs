@@ -6,6 +6,9 @@ use std::cell::RefCell;
 use bedform::codec::{ChunkCodec, Scratch, text};
 use bedform_format::chunk_map::{ChunkMap, SourceVersion};
 use bedform_format::codec::{BloscCompressor, BloscConfiguration, BloscShuffle};
+use bedform_format::log::{
+    Boxes, Directory, LogError, RecordHead, Root, Sealed, Section, SegmentHeader, varint,
+};
 use bedform_format::metadata::{
     ChunkKeys, Identity, check_seal, parse_array, parse_array_v2, parse_group, seal, write_array,
 };
@@ -25,6 +28,7 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("codecs", codecs),
     ("netcdf_classic", netcdf_header),
     ("chunk_map", chunk_map),
+    ("log", log),
     ("names", names),
 ];
 
@@ -185,6 +189,89 @@ fn chunk_map(data: &[u8]) {
     for bytes in [data, &sealed] {
         if let Ok(map) = ChunkMap::decode(bytes, &limits) {
             map.check(&limits).expect("a decoded map holds");
+        }
+    }
+}
+
+/// The first byte chooses the decoder.
+fn log(data: &[u8]) {
+    let Some((choice, data)) = data.split_first() else { return };
+    let mut limits = Limits::default();
+    // So that a run of a few bytes costs milliseconds and not the second that an input may take.
+    (limits.section_entries_max, limits.section_boxes_max) = (1 << 16, 1 << 18);
+    match choice % 5 {
+        0 => log_records(data, &limits),
+        1 => {
+            let Some((shape, bytes)) = data.split_first_chunk::<3>() else { return };
+            let shape = shape.map(|byte| if byte == 0xff { u64::MAX } else { u64::from(byte) });
+            if let Ok(boxes) = Boxes::decode(bytes, &shape, &limits) {
+                boxes.validate(&shape).expect("decoded boxes lie in their shape");
+                assert_eq!(boxes.encode(&shape).expect("decoded boxes have a form"), bytes);
+            }
+        }
+        2 => {
+            let Ok(section) = Section::decode(data, &limits) else { return };
+            section.check(&limits).expect("a decoded section holds");
+            let touched = section.touched().expect("a decoded section can be described");
+            let entries: u64 = touched.iter().map(|part| part.entries).sum();
+            assert_eq!(entries, section.entries.len() as u64);
+            if let Some(bytes) = unless_too_large(section.encode(&limits)) {
+                assert_eq!(Section::decode(&bytes, &limits), Ok(section));
+            }
+        }
+        3 => {
+            let Ok(directory) = Directory::decode(data, &limits) else { return };
+            directory.check(&limits).expect("a decoded directory holds");
+            for part in directory.sections.iter().flat_map(|section| &section.arrays).take(8) {
+                assert!(directory.sections_of(&part.key, &part.start, &part.end).count() > 0);
+            }
+            if let Some(bytes) = unless_too_large(directory.encode(&limits)) {
+                assert_eq!(Directory::decode(&bytes, &limits), Ok(directory));
+            }
+        }
+        _ => {
+            let _ = Root::decode(data, &limits);
+            // With the seal made right, so that it is not the only defence.
+            let Ok(document) = json::parse(data, &limits) else { return };
+            let sealed = seal(&document);
+            if let Ok(root) = Root::decode(&sealed, &limits) {
+                assert_eq!(root.encode(&limits), Ok(sealed));
+            }
+        }
+    }
+}
+
+/// What was decoded can be encoded, unless it lost so much that nobody needs that its memory is no
+/// longer allowed for.
+fn unless_too_large(encoded: Result<Vec<u8>, LogError>) -> Option<Vec<u8>> {
+    match encoded {
+        Ok(bytes) => Some(bytes),
+        Err(LogError::Limit { .. }) => None,
+        Err(other) => panic!("what was decoded cannot be encoded: {other}"),
+    }
+}
+
+/// Heads, as they are and with their checksums made right; columns.
+fn log_records(data: &[u8], limits: &Limits) {
+    let mut sealed = data.to_vec();
+    if let Some((body, checksum)) = sealed.split_last_chunk_mut::<4>() {
+        *checksum = bedform_format::checksum::crc32c(body).to_le_bytes();
+    }
+    for bytes in [data, &sealed] {
+        if let Ok(head) = RecordHead::decode(bytes) {
+            assert!(head.record_bytes() >= head.body_bytes);
+            assert_eq!(head.encode(), bytes);
+        }
+        if let Ok(header) = SegmentHeader::decode(bytes) {
+            assert_eq!(header.encode(), bytes);
+        }
+    }
+    if let Ok((sealed, stored)) = Sealed::open(data, limits) {
+        assert_eq!([&sealed.encode_head()[..], stored].concat(), data);
+    }
+    for count in [1, 3, data.len(), 1000] {
+        if let Ok(column) = varint::decode_column(data, count) {
+            assert_eq!(varint::encode_column(&column), data);
         }
     }
 }
