@@ -288,10 +288,8 @@ mod tests {
     fn on_all<T: Send>(size: u32, act: impl Fn(ThreadMember) -> T + Sync) -> Vec<T> {
         std::thread::scope(|scope| {
             let act = &act;
-            let all: Vec<_> = threads(size)
-                .into_iter()
-                .map(|member| scope.spawn(move || act(member)))
-                .collect();
+            let all: Vec<_> =
+                threads(size).into_iter().map(|member| scope.spawn(move || act(member))).collect();
             all.into_iter().map(|thread| thread.join().unwrap()).collect()
         })
     }

@@ -4,7 +4,7 @@
 //! does the I/O compresses them and wraps them up as [`Sealed`]. What a decoder accepts holds: indexes
 //! point at something, boxes lie in their arrays, sums do not overflow. Nothing that is decoded takes
 //! more memory than 4 x the bytes that it was given as + 64 MiB, whatever these say; nor is anything
-//! encoded that would.
+//! encoded that would. Roots are JSON, and bounded as all such documents are.
 //!
 //! | type | is |
 //! |---|---|

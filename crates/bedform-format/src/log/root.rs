@@ -145,7 +145,7 @@ impl Root {
     /// settled or newer than the root, and names are safe.
     ///
     /// # Errors
-    /// [`LogError`] says what does not hold.
+    /// [`LogError`](super::LogError) says what does not hold.
     pub fn check(&self, limits: &Limits) -> Result<()> {
         check_limit("as the number of a root", self.number, NUMBER_MAX)?;
         let numbers = self.commits.iter().map(|commit| commit.number);
@@ -171,7 +171,7 @@ impl Root {
     /// This root as bytes, sealed.
     ///
     /// # Errors
-    /// As [`Root::check`], and [`LogError::Limit`] if the document becomes too large.
+    /// As [`Root::check`], and [`LogError::Limit`](super::LogError::Limit) if it becomes too large.
     pub fn encode(&self, limits: &Limits) -> Result<Vec<u8>> {
         self.check(limits)?;
         let bytes = seal(&json!({
@@ -188,8 +188,8 @@ impl Root {
     /// The root that `bytes` hold.
     ///
     /// # Errors
-    /// [`LogError`] if a bit of them has changed, they are of a newer version, over the limits, or do
-    /// not hold what [`Root::check`] checks.
+    /// [`LogError`](super::LogError) if a bit of them has changed, they are of a newer version, over
+    /// the limits, or do not hold what [`Root::check`] checks.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self> {
         let document = json::parse(bytes, limits).map_err(metadata::MetadataError::from)?;
         if !check_seal_in_form(bytes, &document)? {

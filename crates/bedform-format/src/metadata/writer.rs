@@ -10,7 +10,7 @@ use serde::Serialize as _;
 use serde_json::{Map, Value, json};
 
 use super::v3::{FIXED_BYTES, FIXED_UNICODE};
-use super::{ArrayMetadata, Encoding, Identity, MetadataError, ShardEncoding};
+use super::{ArrayMetadata, Encoding, Identity, LogState, MetadataError, ShardEncoding};
 use crate::checksum::crc32c;
 use crate::codec::{BloscShuffle, BytesCodec, CodecChain, Serializer};
 use crate::{DataType, Endian};
@@ -83,11 +83,7 @@ pub fn write_group(
 }
 
 /// The consolidated metadata of a store's root, with our own key and what it says of the log.
-pub fn write_consolidated(
-    store: &[u8; 16],
-    log: LogState,
-    metadata: Map<String, Value>,
-) -> Value {
+pub fn write_consolidated(store: &[u8; 16], log: LogState, metadata: Map<String, Value>) -> Value {
     let mut own = own_key(store, None);
     if log.pending {
         own["pending"] = json!(true);

@@ -7,7 +7,6 @@ use bedform_storage::Profile;
 use serde_json::{Value, json};
 
 use super::Array;
-use super::source::ZarrSource;
 use crate::codec::ChunkCodec;
 use crate::error::Result;
 use crate::read::fetch::units;

@@ -5,7 +5,6 @@ use std::sync::{Mutex, PoisonError};
 use bedform_format::metadata::FillValue;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
 
-use super::source::ZarrSource;
 use super::{Array, ArrayState};
 use crate::codec::text;
 use crate::error::{Error, ErrorKind, Result};

@@ -104,7 +104,8 @@ impl ZarrSource<'_> {
             return Ok(None);
         };
         let shape = &self.state.metadata.chunk_shape;
-        let start = coordinates.iter().zip(shape).map(|(at, length)| at * length).collect();
+        let start: Vec<u64> =
+            coordinates.iter().zip(shape).map(|(at, length)| at * length).collect();
         let region = Region::new(start, shape.clone())?;
         let overlay = view.overlay(&identity.array, &region, contained, self.state)?;
         Ok(overlay.map(Arc::new))

@@ -1,7 +1,6 @@
 //! Reads everything that is stored and checks it.
 
 use super::Array;
-use super::source::ZarrSource;
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::locate::ChunkSource;

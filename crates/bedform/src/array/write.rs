@@ -7,7 +7,6 @@ use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_storage::{Durability, Lock};
 use serde_json::json;
 
-use super::source::ZarrSource;
 use super::{Array, ArrayState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::plan::Plan;

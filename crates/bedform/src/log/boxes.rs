@@ -58,8 +58,10 @@ fn check_count(count: u64) -> Result<()> {
     }
     Err(Error::new(
         ErrorKind::LimitExceeded,
-        format!("the selection has {count} separate boxes, over the limit of {BOXES_MAX} of one \
-                 write; write it in parts"),
+        format!(
+            "the selection has {count} separate boxes, over the limit of {BOXES_MAX} of one \
+                 write; write it in parts"
+        ),
     ))
 }
 

@@ -80,7 +80,9 @@ impl Segment {
         let thread = Builder::new()
             .name("bedform-log".to_owned())
             .spawn(move || file.run(&header, &todo))
-            .map_err(|error| Error::new(ErrorKind::Io, format!("cannot start a thread: {error}")))?;
+            .map_err(|error| {
+                Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
+            })?;
         Ok(Self { name, orders: Some(orders), spare, shared, thread: Some(thread) })
     }
 

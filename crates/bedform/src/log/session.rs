@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bedform_format::ObjectPath;
-use bedform_format::metadata::LogState;
 use bedform_format::log::{
     CommitRecord, Directory, RecordKind, Root, SectionBuilder, SectionPlace,
 };
+use bedform_format::metadata::LogState;
 use bedform_geometry::Selection;
 
 use super::boxes::parts_of;
@@ -169,7 +169,8 @@ impl Session {
             return Err(Error::invalid(format!(
                 "{} bytes were given for {path}, the selection needs {}",
                 bytes.len(),
-                needed.map_or_else(|| "more than there can be".to_owned(), |bytes| bytes.to_string())
+                needed
+                    .map_or_else(|| "more than there can be".to_owned(), |bytes| bytes.to_string())
             )));
         }
         if bytes.is_empty() {
@@ -320,10 +321,8 @@ impl Session {
         let (offset, stored_bytes, bytes) = (place.offset, place.stored_bytes, place.bytes);
         let arrays = section.touched().map_err(to_error)?;
         let section = SectionPlace { segment: 0, offset, stored_bytes, bytes, rank_first, arrays };
-        let alone = Directory {
-            segments: vec![segment.name().to_owned()],
-            sections: vec![section],
-        };
+        let alone =
+            Directory { segments: vec![segment.name().to_owned()], sections: vec![section] };
         alone.encode(&limits).map_err(to_error)
     }
 
@@ -420,4 +419,3 @@ fn successor(
 fn to_error(error: bedform_format::log::LogError) -> Error {
     Error::invalid(error.to_string())
 }
-

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_format::metadata::LogState;
 use bedform_format::log::Root;
+use bedform_format::metadata::LogState;
 use bedform_geometry::{delinearize, element_count};
 
 use super::place::LogPlace;

@@ -124,8 +124,7 @@ impl View {
     }
 
     fn segment(&self, name: &str) -> Result<Arc<dyn Object>> {
-        let segments =
-            || self.loaded.segments.lock().unwrap_or_else(PoisonError::into_inner);
+        let segments = || self.loaded.segments.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(segment) = segments().get(name) {
             return Ok(segment.clone());
         }
@@ -147,8 +146,8 @@ impl View {
         let segment = self.segment(name)?;
         let shown = || format!("{}/segments/{name}", self.place.name());
         let body = read_record(&*segment, offset, RecordKind::Section, &self.limits, &shown)?;
-        let section = Section::decode(&body, &self.limits)
-            .map_err(|error| Error::corrupt(shown(), error))?;
+        let section =
+            Section::decode(&body, &self.limits).map_err(|error| Error::corrupt(shown(), error))?;
         let bytes = 4 * body.len() as u64 + 256;
         let loaded = LoadedSection::new(section, segment, name, self.loaded.clone());
         let section = Arc::new(loaded.map_err(|error| Error::corrupt(shown(), error))?);
@@ -164,8 +163,11 @@ impl LoadedSection {
         name: &str,
         loaded: Arc<Loaded>,
     ) -> std::result::Result<Self, LogError> {
-        let counts: Vec<u64> =
-            section.selections.iter().map(Boxes::elements).collect::<std::result::Result<_, _>>()?;
+        let counts: Vec<u64> = section
+            .selections
+            .iter()
+            .map(Boxes::elements)
+            .collect::<std::result::Result<_, _>>()?;
         let mut starts = Vec::with_capacity(section.entries.len());
         let mut start = 0_u64;
         for entry in &section.entries {
@@ -188,8 +190,7 @@ impl LoadedSection {
         region: &Region,
         pieces: &mut Vec<Piece>,
     ) -> Result<()> {
-        let arrays: Vec<bool> =
-            self.section.arrays.iter().map(|array| array.key == *key).collect();
+        let arrays: Vec<bool> = self.section.arrays.iter().map(|array| array.key == *key).collect();
         for (entry, start) in self.section.entries.iter().zip(&self.starts) {
             if !arrays[entry.array as usize] {
                 continue;

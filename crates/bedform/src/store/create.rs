@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bedform_format::metadata::{
-    ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, ShardEncoding, hex, parse_array,
-    write_array, write_consolidated, write_group,
+    ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, LogState, ShardEncoding, hex,
+    parse_array, write_array, write_consolidated, write_group,
 };
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, ObjectPath, Serializer};
 use bedform_geometry::Order;
