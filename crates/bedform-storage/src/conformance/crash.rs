@@ -77,10 +77,11 @@ pub fn cut_power_again(budget: Budget, depth: u32) -> Counts {
     let mut counts = Counts::default();
     for script in SCRIPTS {
         let (before, after) = script.views();
+        let calls = script.calls().into_iter().map(|(_, calls)| calls).sum();
         for cut in 0.. {
             let (system, progress) = run_until(script, cut);
             counts.cuts += 1;
-            let recovery = Recovery { script, before: &before, after: &after, budget };
+            let recovery = Recovery { script, before: &before, after: &after, calls, budget };
             for (number, image) in system.crash_images(budget.seed ^ cut, 4).enumerate() {
                 let story = format!("power cut after call {cut}, image {number}");
                 recovery.run(&image, &progress, depth.saturating_sub(1), &story, &mut counts);
@@ -126,6 +127,8 @@ struct Recovery<'a> {
     script: &'a Script,
     before: &'a View,
     after: &'a View,
+    /// How many the workload makes.
+    calls: u64,
     budget: Budget,
 }
 
@@ -146,7 +149,8 @@ impl Recovery<'_> {
         if depth == 0 {
             return;
         }
-        for cut in (0..40).step_by(3) {
+        let step = usize::try_from(self.calls / 5).unwrap().max(3);
+        for cut in (0..self.calls + 40).step_by(step) {
             let again = system.fork();
             again.fail_power_after(cut);
             let storage = storage(&again);
