@@ -29,9 +29,10 @@ pub(super) fn parts_of(selection: &Selection, rank: usize, item: usize) -> Resul
     match selection {
         Selection::Union(regions) => {
             check_count(regions.len() as u64)?;
-            let starts = regions.iter().flat_map(|region| region.start().iter().copied());
-            let shapes = regions.iter().flat_map(|region| region.shape().iter().copied());
-            boxes(rank, regions.len(), starts.collect(), shapes.collect())
+            let regions = || regions.iter().filter(|region| !region.is_empty());
+            let starts = regions().flat_map(|region| region.start().iter().copied());
+            let shapes = regions().flat_map(|region| region.shape().iter().copied());
+            boxes(rank, regions().count(), starts.collect(), shapes.collect())
         }
         Selection::Points(points) => {
             check_count(points.count())?;

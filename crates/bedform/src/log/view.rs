@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::Limits;
 use bedform_format::log::{
-    Block, Boxes, CommitRecord, Directory, LogError, RecordKind, Root, Section,
+    Block, Boxes, CommitRecord, Directory, LogError, RecordKind, Root, Section, SectionPlace,
 };
 use bedform_geometry::Region;
 use bedform_storage::Object;
@@ -98,7 +98,7 @@ impl View {
                 let name = directory.segments.get(place.segment as usize).ok_or_else(|| {
                     Error::corrupt(self.place.name(), "a directory names no segment")
                 })?;
-                let section = self.section(name, place.offset)?;
+                let section = self.section(name, place)?;
                 section.add_pieces(key, region, &mut pieces)?;
             }
             // Sections are those of different writers; within one the order is that of writing.
@@ -112,7 +112,8 @@ impl View {
         if let Some(directory) = self.loaded.directories.get(&commit.number, |_| true) {
             return Ok(directory);
         }
-        let segment = self.segment(&commit.segment)?;
+        let end = commit.offset.saturating_add(commit.stored_bytes);
+        let segment = self.segment(&commit.segment, end)?;
         let name = || format!("{}/segments/{}", self.place.name(), commit.segment);
         let kind = RecordKind::Directory;
         let body = read_record(&*segment, commit.offset, kind, &self.limits, &name)?;
@@ -123,9 +124,11 @@ impl View {
         Ok(directory)
     }
 
-    fn segment(&self, name: &str) -> Result<Arc<dyn Object>> {
+    /// A segment as it was when it had `bytes` bytes, or later: what was opened earlier may not have
+    /// what came after.
+    fn segment(&self, name: &str, bytes: u64) -> Result<Arc<dyn Object>> {
         let segments = || self.loaded.segments.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(segment) = segments().get(name) {
+        if let Some(segment) = segments().get(name).filter(|known| known.version().size >= bytes) {
             return Ok(segment.clone());
         }
         let object = self.place.storage.open(&LogPlace::segment_path(name)?)?;
@@ -138,12 +141,13 @@ impl View {
         Ok(object)
     }
 
-    fn section(&self, name: &str, offset: u64) -> Result<Arc<LoadedSection>> {
+    fn section(&self, name: &str, place: &SectionPlace) -> Result<Arc<LoadedSection>> {
+        let offset = place.offset;
         let key = (name.to_owned(), offset);
         if let Some(section) = self.loaded.sections.get(&key, |_| true) {
             return Ok(section);
         }
-        let segment = self.segment(name)?;
+        let segment = self.segment(name, offset.saturating_add(place.stored_bytes))?;
         let shown = || format!("{}/segments/{name}", self.place.name());
         let body = read_record(&*segment, offset, RecordKind::Section, &self.limits, &shown)?;
         let section =

@@ -30,9 +30,7 @@ pub(crate) fn write_plan(
     valid: Option<&[u64]>,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
-    if plan.result_bytes() == 0 {
-        return Ok(WriteStatistics::default());
-    }
+    let cells = if plan.result_bytes() == 0 { 0 } else { plan.cell_count() };
     let write = |cell, threads| ObjectWrite {
         source,
         plan: Some((plan, cell)),
@@ -41,7 +39,7 @@ pub(crate) fn write_plan(
         valid,
         threads,
     };
-    write_objects(source, plan.cell_count(), write, interrupted)
+    write_objects(source, cells, write, interrupted)
 }
 
 /// Makes `count` changes of objects, several at a time; `write` is called with the number of a change
@@ -55,6 +53,9 @@ pub(crate) fn write_objects<'a>(
     write: impl Fn(u64, usize) -> ObjectWrite<'a> + Sync,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
+    if count == 0 {
+        return Ok(WriteStatistics::default());
+    }
     let cores = source.shared.tuning.threads;
     // One more object than cores, so that something is encoded while another is synced.
     let at_once = if source.shared.options.threads == Some(1) { 1 } else { cores + 1 };
