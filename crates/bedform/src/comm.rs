@@ -341,7 +341,7 @@ mod tests {
             _ => Some(member.barrier().map_err(|error| error.kind())),
         });
         let gone = Some(Err(ErrorKind::Io));
-        assert_eq!(outcomes, [gone.clone(), None, gone]);
+        assert_eq!(outcomes, [gone, None, gone]);
     }
 
     #[test]

@@ -23,6 +23,8 @@ const LEVEL: i32 = 3;
 enum Order {
     /// Append a block of data.
     Block(Vec<u8>),
+    /// Say when everything before is appended.
+    Wait(Sender<Result<()>>),
     /// Append a record, and say where its head is.
     Record(RecordKind, Vec<u8>, Sender<Result<Place>>),
     /// Make everything durable.
@@ -123,8 +125,7 @@ impl Segment {
     /// As [`Segment::append`].
     pub(super) fn written(&self) -> Result<Vec<Block>> {
         let (reply, answer) = channel();
-        // A record of no kind: the thread only answers.
-        self.send(Order::Record(RecordKind::Data, Vec::new(), reply))?;
+        self.send(Order::Wait(reply))?;
         answer.recv().unwrap_or_else(|_| Err(self.failure()))?;
         let mut blocks = self.shared.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(std::mem::take(&mut *blocks))
@@ -147,11 +148,10 @@ impl Segment {
         }
     }
 
-    /// Why the thread has stopped. Said in full once; the session ends with it.
+    /// Why the thread has stopped: said in full once.
     fn failure(&self) -> Error {
         let mut failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = || format!("the log's segment {} could not be written", self.name);
-        failure.take().unwrap_or_else(|| Error::new(ErrorKind::Io, text()))
+        failure.take().unwrap_or_else(ended)
     }
 }
 
@@ -180,32 +180,25 @@ impl File {
             outcome = self.carry_out(order);
         }
         if let Err(error) = outcome {
-            // Set before the channel closes: whoever waits for an answer looks here.
+            // Set before the channel closes: whoever waits for an answer then looks here.
             *self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
     }
 
+    /// Does what is asked. An error goes to whoever asked, if somebody waits for an answer, and ends
+    /// the thread.
     fn carry_out(&mut self, order: Order) -> Result<()> {
         match order {
             Order::Block(bytes) => {
                 self.append_block(&bytes)?;
                 // Nobody may want it any more.
                 let _ = self.back.send(bytes);
+                Ok(())
             }
-            Order::Record(RecordKind::Data, _, reply) => {
-                let codec = SealedCodec::None;
-                let _ = reply.send(Ok(Place { offset: 0, stored_bytes: 0, bytes: 0, codec }));
-            }
-            Order::Record(kind, body, reply) => {
-                let place = self.append_sealed(kind, &body)?;
-                let _ = reply.send(Ok(place));
-            }
-            Order::Sync(reply) => {
-                self.object.sync()?;
-                let _ = reply.send(Ok(()));
-            }
+            Order::Wait(reply) => answer(&reply, Ok(())),
+            Order::Record(kind, body, reply) => answer(&reply, self.append_sealed(kind, &body)),
+            Order::Sync(reply) => answer(&reply, self.object.sync().map_err(Error::from)),
         }
-        Ok(())
     }
 
     fn append_block(&mut self, bytes: &[u8]) -> Result<()> {
@@ -241,6 +234,21 @@ impl File {
         self.object.append(&ZEROS[..(8 - body.len() % 8) % 8])?;
         Ok(offset)
     }
+}
+
+/// Gives an answer, and says whether to go on.
+fn answer<T>(reply: &Sender<Result<T>>, outcome: Result<T>) -> Result<()> {
+    let failed = outcome.is_err();
+    let _ = reply.send(outcome);
+    if failed { Err(ended()) } else { Ok(()) }
+}
+
+/// What everybody but the first hears of a failure.
+fn ended() -> Error {
+    Error::new(
+        ErrorKind::Poisoned,
+        "an earlier write to the log failed; what was committed before stands: start a new session",
+    )
 }
 
 fn zstd_safe_compress(body: &[u8]) -> Result<Vec<u8>> {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bedform::comm::Alone;
+use bedform::log::session::SessionOptions;
 use bedform::{Append, Array, Elements, ErrorKind, NewArray, NodeKind, OpenOptions, Store, append};
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_storage::Storage;
@@ -44,6 +46,13 @@ pub(crate) enum Operation {
         shape: Vec<u64>,
         seed: u64,
     },
+    /// Boxes that one commit of a session makes visible.
+    Session {
+        boxes: Vec<(String, Vec<u64>, Vec<u64>)>,
+        seed: u64,
+    },
+    /// Commits become shards, which nobody sees.
+    Settle,
     Append {
         parts: Vec<(String, usize, u64)>,
         seed: u64,
@@ -194,6 +203,15 @@ impl Operation {
                 let array = store.array(&path(name))?;
                 array.write(&region(start, shape), Elements::Bytes(&new), &|| false).map(drop)
             }
+            Self::Session { boxes, seed } => {
+                let mut session = store.session(Box::new(Alone), SessionOptions::default())?;
+                for (name, start, shape) in boxes {
+                    let new = bytes(&values(*seed, product(shape)));
+                    session.write(&path(name), &region(start, shape), Elements::Bytes(&new))?;
+                }
+                session.commit().map(drop)
+            }
+            Self::Settle => store.settle(&|| false).map(drop),
             Self::Append { parts, seed } => {
                 let mut prepared = Vec::new();
                 for (name, axis, count) in parts {
@@ -239,6 +257,13 @@ impl Operation {
                 let new = values(*seed, product(shape));
                 model.get_mut(name).unwrap().write(start, shape, &new);
             }
+            Self::Session { boxes, seed } => {
+                for (name, start, shape) in boxes {
+                    let new = values(*seed, product(shape));
+                    model.get_mut(name).unwrap().write(start, shape, &new);
+                }
+            }
+            Self::Settle => {}
             Self::Append { parts, seed } => {
                 for (name, axis, count) in parts {
                     let old = &model[name];

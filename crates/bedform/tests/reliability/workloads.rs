@@ -1,4 +1,4 @@
-//! Twelve workloads of the engine whose every call is cut off or made to fail.
+//! Fifteen workloads of the engine whose every call is cut off or made to fail.
 
 use std::sync::Arc;
 
@@ -124,7 +124,32 @@ pub(crate) fn workloads() -> Vec<Workload> {
             }]),
             vec![write("t", &[10, 10], &[30, 20], 17), append(&[("t", 0, 20)], 18)],
         ),
+        workload(
+            "commits of sessions",
+            Some(vec![two()]),
+            vec![
+                commit(&[("t", &[1, 1], &[6, 4]), ("g/u", &[2], &[3])], 19),
+                commit(&[("t", &[4, 0], &[3, 7])], 20),
+            ],
+        ),
+        workload(
+            "settle, and commit again",
+            Some(vec![filled(), commit(&[("t", &[1, 1], &[6, 4])], 21)]),
+            vec![Operation::Settle, commit(&[("t", &[3, 2], &[7, 5])], 22)],
+        ),
+        workload(
+            "write into what is not settled",
+            Some(vec![filled(), commit(&[("t", &[1, 1], &[6, 4])], 23)]),
+            vec![write("t", &[2, 0], &[3, 3], 24), append(&[("t", 0, 2)], 25)],
+        ),
     ]
+}
+
+fn commit(boxes: &[(&str, &[u64], &[u64])], seed: u64) -> Operation {
+    let own = |(name, start, shape): &(&str, &[u64], &[u64])| {
+        ((*name).to_owned(), start.to_vec(), shape.to_vec())
+    };
+    Operation::Session { boxes: boxes.iter().map(own).collect(), seed }
 }
 
 fn line() -> crate::model::ArrayModel {
