@@ -1,5 +1,6 @@
 //! Where a store's log is, and its roots.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bedform_format::log::Root;
@@ -12,6 +13,8 @@ use crate::error::{Error, ErrorKind, Result};
 const SUFFIX: &str = ".bedform-log";
 const ROOTS: &str = "roots";
 const SEGMENTS: &str = "segments";
+/// The name of a segment in its directory.
+const DATA: &str = "data";
 const README: &str = "README.txt";
 const README_TEXT: &str = "\
 This directory belongs to the Bedform store of the same name, without '.bedform-log'.
@@ -55,12 +58,52 @@ impl LogPlace {
         }
     }
 
+    /// The directory of a segment, whose lock its writer holds.
+    ///
+    /// # Errors
+    /// For what is no name.
+    pub(crate) fn segment_directory(name: &str) -> Result<ObjectPath> {
+        Ok(ObjectPath::root().join(SEGMENTS)?.join(name)?)
+    }
+
     /// The path of a segment.
     ///
     /// # Errors
     /// For what is no name.
     pub(crate) fn segment_path(name: &str) -> Result<ObjectPath> {
-        Ok(ObjectPath::root().join(SEGMENTS)?.join(name)?)
+        Ok(Self::segment_directory(name)?.join(DATA)?)
+    }
+
+    /// Removes segments that `newest` does not refer to and whose writers are gone, and all roots but
+    /// the newest two; the whole log if it has no commits and nobody writes to it. The caller holds the
+    /// store's lock. Gives the segments that went.
+    ///
+    /// # Errors
+    /// Of storage. What is removed is not needed by anybody; going on is always possible.
+    pub(crate) fn collect(&self, newest: &Root, needed: &BTreeSet<String>) -> Result<u64> {
+        let mut gone = 0;
+        let mut stay = 0_u64;
+        for entry in self.storage.list(&ObjectPath::root().join(SEGMENTS)?)? {
+            let directory = Self::segment_directory(&entry.name)?;
+            let free = !needed.contains(&entry.name)
+                && self.storage.try_lock(&directory).is_ok_and(|lock| lock.is_some());
+            if free {
+                self.storage.delete_tree(&directory, Durability::Process)?;
+                gone += 1;
+            } else {
+                stay += 1;
+            }
+        }
+        if stay == 0 && newest.commits.is_empty() {
+            self.storage.delete_tree(&ObjectPath::root(), Durability::Disk)?;
+            return Ok(gone);
+        }
+        let numbers = self.root_numbers()?;
+        for number in numbers.iter().rev().skip(2) {
+            let path = Self::root_path(*number)?;
+            self.storage.delete(&path, Durability::Process, Condition::None)?;
+        }
+        Ok(gone)
     }
 
     /// Fails unless the log's directory is there: a store that has one must not be read without.

@@ -9,7 +9,7 @@ use std::thread::{Builder, JoinHandle};
 use bedform_format::Limits;
 use bedform_format::checksum::crc32c;
 use bedform_format::log::{Block, RecordHead, RecordKind, Sealed, SealedCodec, SegmentHeader};
-use bedform_storage::{Durability, GrowingObject, Object};
+use bedform_storage::{Durability, GrowingObject, Lock, Object};
 
 use super::place::LogPlace;
 use crate::error::{Error, ErrorKind, Result};
@@ -50,6 +50,8 @@ pub(super) struct Segment {
     spare: Receiver<Vec<u8>>,
     shared: Arc<Progress>,
     thread: Option<JoinHandle<()>>,
+    /// Tells others that somebody still writes here.
+    _lock: Box<dyn Lock>,
 }
 
 /// What the thread has done.
@@ -74,6 +76,9 @@ impl Segment {
         let header = SegmentHeader { store: place.store, writer, number };
         let name = header.name();
         let object = place.storage.grow(&LogPlace::segment_path(&name)?, durability, None)?;
+        let lock = place.storage.lock(&LogPlace::segment_directory(&name)?)?;
+        // Between these two calls it may have been taken for a segment that nobody writes.
+        place.storage.stat(&LogPlace::segment_path(&name)?)?;
         let waiting = (buffer_bytes / BLOCK_BYTES).max(2);
         let (orders, todo) = sync_channel(waiting);
         let (back, spare) = channel();
@@ -85,7 +90,7 @@ impl Segment {
             .map_err(|error| {
                 Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
             })?;
-        Ok(Self { name, orders: Some(orders), spare, shared, thread: Some(thread) })
+        Ok(Self { name, orders: Some(orders), spare, shared, thread: Some(thread), _lock: lock })
     }
 
     /// The name of the segment.

@@ -61,6 +61,7 @@ impl Store {
             }
         }
         self.drop_commits(&view.root)?;
+        self.collect_log()?;
         Ok(done)
     }
 
@@ -131,6 +132,17 @@ impl Store {
             ErrorKind::Conflict,
             format!("writers of {} were faster {ATTEMPTS_MAX} times; settle again", log.name()),
         ))
+    }
+
+    /// Removes what no commit needs any more. Readers that still go by an older root notice and take the
+    /// newest.
+    fn collect_log(&self) -> Result<()> {
+        let shared = &*self.shared;
+        let _lock = shared.lock(&ObjectPath::root())?;
+        let place = shared.log_place()?;
+        let Some(newest) = place.newest(None)? else { return Ok(()) };
+        let view = View::new(newest.clone(), place.clone(), &shared.options.limits, Arc::default());
+        place.collect(&newest, &view.segments()?).map(drop)
     }
 
     /// Publishes a root without commits and clears `pending`. Who adds the next commit takes the same

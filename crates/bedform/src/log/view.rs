@@ -4,7 +4,7 @@
 //! touch what is read, of these the blocks that hold it. All of it is kept within bounds and shared by
 //! the readers of a store.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::Limits;
@@ -19,7 +19,7 @@ use super::place::LogPlace;
 use super::segment::{decode_body, read_record};
 use crate::array::ArrayState;
 use crate::cache::ByteCache;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of decoded sections and directories that a store's readers keep.
 const SECTIONS_BYTES: u64 = 64 << 20;
@@ -107,6 +107,19 @@ impl View {
         Ok((!pieces.is_empty()).then(|| Overlay::new(pieces, state)))
     }
 
+    /// The names of all segments that the commits refer to.
+    ///
+    /// # Errors
+    /// As [`View::overlay`].
+    pub(crate) fn segments(&self) -> Result<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        for commit in &self.root.commits {
+            names.insert(commit.segment.clone());
+            names.extend(self.directory(commit)?.segments.iter().cloned());
+        }
+        Ok(names)
+    }
+
     /// The directory of a commit.
     pub(crate) fn directory(&self, commit: &CommitRecord) -> Result<Arc<Directory>> {
         if let Some(directory) = self.loaded.directories.get(&commit.number, |_| true) {
@@ -131,7 +144,16 @@ impl View {
         if let Some(segment) = segments().get(name).filter(|known| known.version().size >= bytes) {
             return Ok(segment.clone());
         }
-        let object = self.place.storage.open(&LogPlace::segment_path(name)?)?;
+        let object = self.place.storage.open(&LogPlace::segment_path(name)?).map_err(|error| {
+            match error.is_not_found() {
+                // Settled and removed since this root was read; or lost, which the next look says.
+                true => Error::new(
+                    ErrorKind::SnapshotMoved,
+                    format!("segment {name} of {} is gone", self.place.name()),
+                ),
+                false => error.into(),
+            }
+        })?;
         let object: Arc<dyn Object> = Arc::from(object);
         let mut all = segments();
         if all.len() >= self.limits.objects_open_max {

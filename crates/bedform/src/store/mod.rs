@@ -305,7 +305,12 @@ impl Shared {
     fn newest_snapshot(&self, known: Option<Arc<View>>, settled: u64) -> Result<Snapshot> {
         let place = self.log_place()?;
         let Some(newest) = place.newest(known.as_ref().map(|view| &view.root))? else {
-            place.check_there()?;
+            // Settled and removed since the document was read?
+            let log = self.documents.read_root(self)?.map(|root| root.group.log);
+            let settled = log.map_or(settled, |log| log.settled.max(settled));
+            if log.is_some_and(|log| log.pending) {
+                place.check_there()?;
+            }
             return Ok(Snapshot { number: settled, view: None });
         };
         if let Some(known) = known.filter(|known| known.root.number == newest.number) {
