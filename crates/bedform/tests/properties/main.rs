@@ -9,6 +9,8 @@ mod pieces;
 #[cfg(test)]
 mod reads;
 #[cfg(test)]
+mod sessions;
+#[cfg(test)]
 mod strategies;
 
 /// How many cases a property is tried on, by `BEDFORM_TESTS` (default, ci, nightly), as the Python

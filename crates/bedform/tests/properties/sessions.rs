@@ -1,0 +1,190 @@
+//! Sessions of several members: each commit shows all of them or none, overlaps in the order of ranks.
+
+use std::sync::{Arc, Barrier};
+
+use bedform::comm::{Communicator as _, ThreadMember, threads};
+use bedform::log::session::SessionOptions;
+use bedform::{Elements, ErrorKind, NewArray, OpenOptions, Store};
+use bedform_format::DataType;
+use bedform_geometry::Selection;
+use bedform_storage::{MemoryStorage, Storage};
+use proptest::prelude::*;
+
+use super::arrays::{model_of, path, read, with};
+use super::cases;
+use super::model::{Element, Numbers};
+use super::strategies::{new_array, selection};
+
+const TYPES: [DataType; 3] = [DataType::UInt8, DataType::Int16, DataType::Float64];
+
+fn open(storage: &Arc<dyn Storage>, writable: bool) -> Store {
+    let mut options = OpenOptions::default();
+    options.writable = writable;
+    options.threads = Some(1);
+    Store::open(storage.clone(), options).unwrap()
+}
+
+fn create(storage: &Arc<dyn Storage>, new: &NewArray) {
+    let mut options = OpenOptions::default();
+    options.writable = true;
+    let store = Store::create(storage.clone(), &serde_json::Map::new(), options).unwrap();
+    store.create_array(&path(), new).unwrap();
+}
+
+/// What one member writes for one commit.
+type Writes = Vec<(Selection, Vec<Element>)>;
+
+/// Every member writes its part of each commit, and commits.
+fn write_all(storage: &Arc<dyn Storage>, data_type: DataType, parts: &[Vec<Writes>]) {
+    let members = threads(u32::try_from(parts.len()).unwrap());
+    std::thread::scope(|scope| {
+        for (member, part) in members.into_iter().zip(parts) {
+            scope.spawn(move || {
+                let store = open(storage, true);
+                let mut session =
+                    store.session(Box::new(member), SessionOptions::default()).unwrap();
+                for writes in part {
+                    for (selection, elements) in writes {
+                        with(data_type, elements, |elements| {
+                            session.write(&path(), selection, elements).unwrap()
+                        });
+                    }
+                    session.commit().unwrap();
+                }
+            });
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    #[test]
+    fn what_members_write_together_is_what_a_list_holds_in_the_order_of_their_ranks(
+        new in new_array(&TYPES),
+        members in 1_usize..5,
+        commits in 1_usize..4,
+        seed in any::<u64>(),
+    ) {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        create(&storage, &new);
+        let mut model = model_of(&new);
+        let numbers = &mut Numbers(seed);
+        let mut draw = || -> Writes {
+            (0..numbers.below(4))
+                .map(|_| {
+                    let selection = selection(&new.shape, numbers);
+                    let count = selection.len().unwrap();
+                    let elements = numbers.elements(new.data_type, count);
+                    (selection, elements)
+                })
+                .collect()
+        };
+        let parts: Vec<Vec<Writes>> =
+            (0..members).map(|_| (0..commits).map(|_| draw()).collect()).collect();
+        write_all(&storage, new.data_type, &parts);
+        for commit in 0..commits {
+            for (selection, elements) in parts.iter().flat_map(|part| &part[commit]) {
+                model.write(selection, elements);
+            }
+        }
+        let all = Selection::all(&new.shape);
+        let array = open(&storage, false).array(&path()).unwrap();
+        prop_assert_eq!(&read(&array, new.data_type, &all), &model.elements);
+        open(&storage, true).settle(&|| false).unwrap();
+        prop_assert_eq!(&read(&array, new.data_type, &all), &model.elements);
+        prop_assert!(storage.beside(".bedform-log").unwrap().list(&root()).unwrap().is_empty());
+    }
+}
+
+fn root() -> bedform_format::ObjectPath {
+    bedform_format::ObjectPath::root()
+}
+
+fn bytes_array() -> NewArray {
+    NewArray {
+        shape: vec![64],
+        data_type: DataType::UInt8,
+        layout: bedform::ArrayLayout {
+            chunk_shape: vec![4],
+            shard_shape: vec![16],
+            order: bedform_geometry::Order::RowMajor,
+            codecs: vec![],
+            transpose: None,
+            checksum: true,
+        },
+        fill_value: bedform_format::metadata::FillValue::zero(DataType::UInt8),
+        dimension_names: None,
+        attributes: serde_json::Map::new(),
+    }
+}
+
+#[test]
+fn a_member_that_fails_before_the_commit_leaves_nothing_visible_and_nobody_waiting() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    create(&storage, &bytes_array());
+    let all = Selection::all(&[64]);
+    let run = |member: ThreadMember| {
+        let rank = member.rank();
+        let store = open(&storage, true);
+        let mut session = store.session(Box::new(member), SessionOptions::default()).unwrap();
+        session.write(&path(), &all, Elements::Bytes(&[7; 64])).unwrap();
+        // One is gone before the others commit.
+        (rank != 1).then(|| session.commit().map_err(|error| error.kind()))
+    };
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let run = &run;
+        let all: Vec<_> =
+            threads(3).into_iter().map(|member| scope.spawn(move || run(member))).collect();
+        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(outcomes, [Some(Err(ErrorKind::Io)), None, Some(Err(ErrorKind::Io))]);
+    let array = open(&storage, false).array(&path()).unwrap();
+    assert_eq!(read(&array, DataType::UInt8, &all).concat(), [0; 64]);
+}
+
+/// Sessions that know nothing of each other, a reader and one who settles: a reader sees whole commits.
+#[test]
+fn readers_see_whole_commits_while_others_commit_and_settle() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    create(&storage, &bytes_array());
+    let all = Selection::all(&[64]);
+    let start = Barrier::new(4);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..2_u8)
+            .map(|writer| {
+                let (storage, all, start) = (&storage, &all, &start);
+                scope.spawn(move || {
+                    let store = open(storage, true);
+                    start.wait();
+                    for round in 0..20_u8 {
+                        let member = threads(1).pop().unwrap();
+                        let mut session =
+                            store.session(Box::new(member), SessionOptions::default()).unwrap();
+                        let value = 1 + 2 * round + writer;
+                        session.write(&path(), all, Elements::Bytes(&[value; 64])).unwrap();
+                        session.commit().unwrap();
+                    }
+                })
+            })
+            .collect();
+        let done = || writers.iter().all(std::thread::ScopedJoinHandle::is_finished);
+        let settler = scope.spawn(|| {
+            let store = open(&storage, true);
+            start.wait();
+            for _ in 0..15 {
+                store.settle(&|| false).unwrap();
+            }
+        });
+        let array = open(&storage, false).array(&path()).unwrap();
+        start.wait();
+        while !done() || !settler.is_finished() {
+            let found = read(&array, DataType::UInt8, &all).concat();
+            assert!(found.iter().all(|value| *value == found[0]), "{found:?}");
+        }
+    });
+    open(&storage, true).settle(&|| false).unwrap();
+    let array = open(&storage, false).array(&path()).unwrap();
+    let found = read(&array, DataType::UInt8, &all).concat();
+    assert!(found[0] >= 39 && found.iter().all(|value| *value == found[0]), "{found:?}");
+}
