@@ -71,9 +71,7 @@ class Session:
             )
         if min(corner, default=0) < 0:
             raise InvalidArgumentError(f"{name}: start {corner} must not be negative")
-        box = tuple(
-            slice(at, at + length) for at, length in zip(corner, data.shape, strict=True)
-        )
+        box = tuple(slice(at, at + length) for at, length in zip(corner, data.shape, strict=True))
         shape = tuple(max(end.stop, n) for end, n in zip(box, array.shape, strict=True))
         selected = _selection.basic(box, shape)
         self._write(name, selected.engine, array._elements(data))

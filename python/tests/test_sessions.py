@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bedform as bf
@@ -74,11 +74,12 @@ def test_a_session_settles_on_exit_and_commits_nothing_after_an_error(store: bf.
     assert store["t"][...].all()
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_commits_lie_over_each_other_as_assignments_to_a_list_do(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    store = bf.create(tmp_path_factory.mktemp("s") / "run.zarr")
+    store = bf.create(tmp_path_factory.mktemp("s") / "run.zarr", durability="process")
     layout = bf.Regular(chunks=(2, 3), shards=(4, 6))
     array = store.create_array("t", shape=(9, 10), dtype=">i2", dims=("y", "x"), layout=layout)
     model = np.zeros((9, 10), "int16")
@@ -147,14 +148,14 @@ for number in range(1, 1000):
     session.write("t", np.full((8, 12), number, "int32"))
     print(session.commit(), flush=True)
 """
-    writer = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    assert writer.stdout is not None
-    for line in writer.stdout:
-        if int(line) >= 20:
-            break
-    os.kill(writer.pid, signal.SIGKILL)
-    last = int((writer.stdout.read().split() or [line])[-1])
-    writer.wait()
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        for line in writer.stdout:
+            if int(line) >= 20:
+                break
+        os.kill(writer.pid, signal.SIGKILL)
+        last = int((writer.stdout.read().split() or [line])[-1])
     found = np.unique(bf.open(place_of(store))["t"][...])
     assert len(found) == 1
     assert last <= found[0] <= last + 1
