@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from bedform import _json, _selection
+from bedform import _fork, _json, _selection
 from bedform._errors import InvalidArgumentError, ReadOnlyError
 from bedform._explanation import Explanation
 
@@ -162,14 +162,29 @@ class Array(BasicReads):
 
     def __init__(self, store: Store, inner: _internal.Array) -> None:
         self._store = store
-        self._inner = inner
         self.path = inner.path
-        self._read = store._call(inner.read)
-        self._element = store._call(inner.element)
+        self._bind(inner)
         self._facts: dict[str, Any] = _json.load(store._call(inner.describe)())
         self._dtype = np.dtype(self._facts["numpy"])
         self._text = self._dtype.hasobject
         super().__init__()
+
+    def _bind(self, inner: _internal.Array) -> None:
+        self._opened, self._process = inner, _fork.current
+        self._read = self._store._call(inner.read)
+        self._element = self._store._call(inner.element)
+
+    def _enter_process(self) -> None:
+        """In a child process, take a handle of its own."""
+        if self._process is not _fork.current:
+            inner = self._store._call(self._store._inner.array)(self.path)
+            _fork.leave_behind((self._opened, self._read, self._element))
+            self._bind(inner)
+
+    @property
+    def _inner(self) -> _internal.Array:
+        self._enter_process()
+        return self._opened
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_reopen, (self._store, self.path))
@@ -244,6 +259,7 @@ class Array(BasicReads):
     def __getitem__(self, key: Any) -> Any:
         # One element has a way of its own: who asks for it asks in a loop.
         if type(key) is tuple:
+            self._enter_process()
             began = time.perf_counter()
             found = self._element(key)
             if found is not None:
@@ -261,6 +277,7 @@ class Array(BasicReads):
         return super()._get(selected, out, scalar=scalar)
 
     def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
+        self._enter_process()
         self._fill_by(self._read, selected, buffer)
 
     def _get_text(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from bedform import _foreign_encoding, _internal, _selection
+from bedform import _foreign_encoding, _fork, _internal, _selection
 from bedform._array import AnyArray, BasicReads
 from bedform._errors import (
     BY_KIND,
@@ -124,11 +124,20 @@ class ForeignStore:
 
     def _load(self) -> None:
         opening = json.dumps(self._options)
-        self._inner = _open_file(self._path, opening, allow_external=self._allow_external)
-        self._description: dict[str, Any] = json.loads(self._inner.description())
+        self._opened = _open_file(self._path, opening, allow_external=self._allow_external)
+        self._process = _fork.current
+        self._description: dict[str, Any] = json.loads(self._opened.description())
         self._arrays = {array["path"]: array for array in self._description["arrays"]}
         self._groups = {group["path"]: group for group in self._description["groups"]}
         self.style = _foreign_encoding.style_of(self._description)
+
+    @property
+    def _inner(self) -> _internal.ForeignFile:
+        """The engine's handle; in a child process one of its own."""
+        if self._process is not _fork.current:
+            _fork.leave_behind(self._opened)
+            self._load()
+        return self._opened
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (ForeignStore, (self._path, self._shown, self._options, self._allow_external))
@@ -299,10 +308,20 @@ class ForeignArray(BasicReads):
         self._dtype = _foreign_encoding.variable_dtype(described, store.style)
         storage = described["storage"]
         self._native = storage["native"]["reason"] if "native" in storage else None
-        self._inner: _internal.ForeignArray | None = None
+        self._opened: _internal.ForeignArray | None = None
         if self._native is None:
-            self._inner = engine_call(store._inner.array)(self.path)
+            self._opened = engine_call(store._inner.array)(self.path)
+        self._process = _fork.current
         super().__init__()
+
+    @property
+    def _inner(self) -> _internal.ForeignArray | None:
+        """The engine's handle, if it reads the variable; in a child process one of its own."""
+        if self._process is not _fork.current and self._opened is not None:
+            _fork.leave_behind(self._opened)
+            self._opened = engine_call(self._store._inner.array)(self.path)
+        self._process = _fork.current
+        return self._opened
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_reopen, (self._store, self.path))
@@ -399,7 +418,7 @@ class ForeignArray(BasicReads):
             again = self._store[self.path]
             if again.shape != self.shape or again._inner is None:
                 raise
-            self._described, self._inner = again._described, again._inner
+            self._described, self._opened = again._described, again._inner
             self._fill_by(engine_call(self._inner.read), selected, buffer)
         if not self._dtype.isnative:
             # The engine gives the machine's order; the variable's type says the file's.

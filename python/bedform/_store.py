@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from bedform import _internal, _json
+from bedform import _fork, _internal, _json
 from bedform._advise import Profile, layout_for
 from bedform._array import Array
 from bedform._errors import (
@@ -390,8 +390,19 @@ class Store(Group):
     """A store, opened; also its root group. A context manager; pickles as path and options."""
 
     def __init__(self, inner: _internal.Store, path: str, options: dict[str, Any]) -> None:
-        self._inner, self._path_of_store, self._options = inner, path, options
+        self._opened, self._process = inner, _fork.current
+        self._path_of_store, self._options = path, options
         super().__init__(self, "")
+
+    @property
+    def _inner(self) -> _internal.Store:
+        """The engine's handle; in a child process one of its own."""
+        if self._process is not _fork.current:
+            _fork.leave_behind(self._opened)
+            opening = json.dumps(self._options)
+            self._opened = self._call(_internal.Store.open)(self._path_of_store, opening)
+            self._process = _fork.current
+        return self._opened
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_reopen, (self._path_of_store, self._options))

@@ -99,6 +99,22 @@ CASES = {
             wait_for_child(pid)
         print("five children")
     """,
+    "fork again and again while threads read regions and elements": """
+        def elements():
+            for number in range(10**9):
+                array[number % 2000, number % 1000]
+        for _ in range(2):
+            threading.Thread(target=forever, args=(lambda: array[:],), daemon=True).start()
+            threading.Thread(target=elements, daemon=True).start()
+        for _ in range(60):
+            time.sleep(0.002)
+            pid = os.fork()
+            if pid == 0:
+                right = (array[100:300] == expected[100:300]).all() and array[5, 5] == 5005
+                os._exit(int(not right))
+            wait_for_child(pid)
+        print("sixty children")
+    """,
     "a child that leaves without cleaning up": """
         pid = os.fork()
         if pid == 0:
