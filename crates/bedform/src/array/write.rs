@@ -105,7 +105,14 @@ impl Array {
     /// `InvalidArgument` for another rank; `ReadOnly`, those of storage.
     pub fn resize(&self, shape: &[u64]) -> Result<()> {
         self.shared.check_writable()?;
-        settle_first(&self.shared)?;
+        self.shared.in_one_snapshot(|| {
+            settle_first(&self.shared)?;
+            self.resize_settled(shape)
+        })
+    }
+
+    /// As [`Array::resize`]; `SnapshotMoved` if somebody has committed meanwhile.
+    fn resize_settled(&self, shape: &[u64]) -> Result<()> {
         let _lock = self.lock()?;
         let state = self.reload()?;
         let old = &state.metadata.shape;
@@ -302,6 +309,19 @@ fn settle_first(shared: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
+/// Fails if there are commits that are not settled: they may lie where the array will end. While the
+/// caller holds the store's lock nobody makes the first one.
+fn check_no_commits(shared: &Shared) -> Result<()> {
+    shared.look_again()?;
+    match shared.snapshot()?.view {
+        Some(view) if !view.root.commits.is_empty() => Err(Error::new(
+            ErrorKind::SnapshotMoved,
+            format!("{} was written to while an array was made smaller", shared.storage.name()),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// The locks of arrays whose shapes are to change together; `None` without arrays.
 fn lock_all(arrays: &[&Array]) -> Result<Option<Locked>> {
     let Some(first) = arrays.first() else { return Ok(None) };
@@ -361,7 +381,12 @@ fn commit_shapes(shared: &Shared, changes: &[(&ObjectPath, &ArrayState)]) -> Res
     // the shapes are ours to say.
     let mut documents = Vec::with_capacity(changes.len());
     for (path, state) in changes {
-        let mut document = shared.documents.array(shared, path)?.document;
+        let known = shared.documents.array(shared, path)?;
+        let mut document = known.document;
+        let old = known.metadata.shape.iter();
+        if old.zip(&state.metadata.shape).any(|(old, new)| new < old) {
+            check_no_commits(shared)?;
+        }
         if let Some(identity) = state.identity() {
             check_key(shared, path, &document, &identity.array)?;
         }

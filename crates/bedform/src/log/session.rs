@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use bedform_format::ObjectPath;
 use bedform_format::log::{
-    CommitRecord, Directory, RecordKind, Root, SectionBuilder, SectionPlace,
+    CommitRecord, Directory, RecordKind, Root, SectionBuilder, SectionPlace, Touched,
 };
 use bedform_format::metadata::LogState;
 use bedform_geometry::Selection;
@@ -327,7 +327,7 @@ impl Session {
     }
 
     /// Writes the directory of this commit, of what the members said of their sections.
-    fn write_directory(&mut self, parts: &[Vec<u8>]) -> Result<Option<CommitRecord>> {
+    fn write_directory(&mut self, parts: &[Vec<u8>]) -> Result<Option<Written>> {
         let limits = self.store.options().limits.clone();
         let mut all = Directory::default();
         for part in parts.iter().filter(|part| !part.is_empty()) {
@@ -345,28 +345,33 @@ impl Session {
         let body = all.encode(&limits).map_err(to_error)?;
         let segment = self.segment()?;
         let place = segment.record(RecordKind::Directory, body)?;
-        Ok(Some(CommitRecord {
+        let record = CommitRecord {
             number: 0,
             segment: segment.name().to_owned(),
             offset: place.offset,
             stored_bytes: place.stored_bytes,
             bytes: place.bytes,
             codec: place.codec,
-        }))
+        };
+        let arrays = all.sections.into_iter().flat_map(|section| section.arrays).collect();
+        Ok(Some(Written { record, arrays }))
     }
 
     /// Publishes the root that has the commit.
-    fn publish(&self, directory: Option<CommitRecord>) -> Result<u64> {
+    fn publish(&self, directory: Option<Written>) -> Result<u64> {
         let mut newest = self.log.newest(None)?;
         let Some(directory) = directory else {
             return Ok(newest.map_or(0, |root| root.number));
         };
         for _ in 0..ATTEMPTS_MAX {
             let settled = self.store.shared.snapshot()?.number;
-            let root = successor(newest.as_deref(), settled, &self.log, &directory);
+            let root = successor(newest.as_deref(), settled, &self.log, &directory.record);
+            // While there are commits nobody makes an array smaller or deletes it: see `open_log`.
             let outcome = match newest.as_ref().is_none_or(|root| root.commits.is_empty()) {
-                true => self.open_log(&root),
-                false => self.log.publish(&root),
+                true => self.open_log(&root, &directory.arrays),
+                false => {
+                    self.check_arrays(&directory.arrays).and_then(|()| self.log.publish(&root))
+                }
             };
             match outcome {
                 Ok(()) => return Ok(root.number),
@@ -386,13 +391,38 @@ impl Session {
 impl Session {
     /// Publishes the first root with a commit, or the first after all were settled. The lock is that
     /// of whoever settles: see `Store::close_log`.
-    fn open_log(&self, root: &Root) -> Result<()> {
+    fn open_log(&self, root: &Root, arrays: &[Touched]) -> Result<()> {
         let shared = &self.store.shared;
         let _lock = shared.lock(&ObjectPath::root())?;
+        self.check_arrays(arrays)?;
         self.log.prepare()?;
         let settled = root.settled;
         set_log_state(shared, LogState { pending: true, settled })?;
         self.log.publish(root)
+    }
+}
+
+impl Session {
+    /// Fails if an array that the commit touches is gone, or has become too small for it.
+    fn check_arrays(&self, touched: &[Touched]) -> Result<()> {
+        let shapes = self.store.shared.shapes_by_key()?;
+        for part in touched {
+            let shape = shapes.get(&part.key);
+            let fits = shape.is_some_and(|shape| {
+                shape.len() == part.end.len() && part.end.iter().zip(shape).all(|(e, n)| e <= n)
+            });
+            if !fits {
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    format!(
+                        "an array of {} was deleted or made smaller since it was written to; \
+                         nothing of this commit is visible: start a new session",
+                        self.store.storage().name()
+                    ),
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -414,6 +444,13 @@ fn successor(
     root.number += 1;
     root.commits.push(CommitRecord { number: root.number, ..directory.clone() });
     root
+}
+
+/// The directory of a commit that is on its way.
+struct Written {
+    record: CommitRecord,
+    /// What the commit touches.
+    arrays: Vec<Touched>,
 }
 
 fn to_error(error: bedform_format::log::LogError) -> Error {

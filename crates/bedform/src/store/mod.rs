@@ -247,6 +247,24 @@ impl Shared {
         self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The shapes of all arrays that Bedform made, by their keys, as storage has them now.
+    ///
+    /// # Errors
+    /// Of reading the documents.
+    pub(crate) fn shapes_by_key(&self) -> Result<HashMap<[u8; 16], Vec<u64>>> {
+        self.documents.read_root(self)?;
+        let mut shapes = HashMap::new();
+        for (path, kind) in self.documents.nodes(self)? {
+            if kind == NodeKind::Array {
+                let metadata = self.documents.array(self, &path)?.metadata;
+                if let Some(identity) = metadata.identity {
+                    shapes.insert(identity.array, metadata.shape);
+                }
+            }
+        }
+        Ok(shapes)
+    }
+
     /// Where the log of this store is, or would be.
     ///
     /// # Errors

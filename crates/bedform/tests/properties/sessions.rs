@@ -143,6 +143,47 @@ fn a_member_that_fails_before_the_commit_leaves_nothing_visible_and_nobody_waiti
     assert_eq!(read(&array, DataType::UInt8, &all).concat(), [0; 64]);
 }
 
+#[test]
+fn a_commit_to_an_array_that_was_made_smaller_or_deleted_is_a_conflict() {
+    for delete in [false, true] {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        create(&storage, &bytes_array());
+        let store = open(&storage, true);
+        let all = Selection::all(&[64]);
+        for commits in [false, true] {
+            let member = threads(1).pop().unwrap();
+            let mut session = store.session(Box::new(member), SessionOptions::default()).unwrap();
+            session.write(&path(), &all, Elements::Bytes(&[7; 64])).unwrap();
+            if commits {
+                assert!(session.commit().is_ok());
+                session.write(&path(), &all, Elements::Bytes(&[8; 64])).unwrap();
+            }
+            let other = open(&storage, true);
+            match delete {
+                true => other.delete(&path()).unwrap(),
+                false => other.array(&path()).unwrap().resize(&[20]).unwrap(),
+            }
+            let error = session.commit().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+            drop(session);
+            store.settle(&|| false).unwrap();
+            if delete {
+                other.create_array(&path(), &bytes_array()).unwrap();
+            } else {
+                other.array(&path()).unwrap().resize(&[64]).unwrap();
+            }
+            let found = read(&store.array(&path()).unwrap(), DataType::UInt8, &all).concat();
+            let kept = if commits && !delete { 20 } else { 0 };
+            assert_eq!(found, [vec![7; kept], vec![0; 64 - kept]].concat());
+            store
+                .array(&path())
+                .unwrap()
+                .write(&all, Elements::Bytes(&[0; 64]), &|| false)
+                .unwrap();
+        }
+    }
+}
+
 /// Sessions that know nothing of each other, a reader and one who settles: a reader sees whole commits.
 #[test]
 fn readers_see_whole_commits_while_others_commit_and_settle() {
