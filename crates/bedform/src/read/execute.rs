@@ -3,7 +3,8 @@
 //! There is one kind of thread, and it does all of these in turn for one unit at a time, so that a
 //! chunk is decoded while it is still in the core's cache and no queue of fetched bytes can grow. The
 //! caller's thread is the first. While the data are in the page cache, there are as many threads as
-//! cores; the first request that would wait for the device brings more, as many as keep it busy.
+//! cores; the first request that would wait for the device brings more, as many as keep it busy, or
+//! a few where the storage fetches ahead what it is told of.
 //! Threads live for one read: starting one costs less than a hundredth of the smallest read that
 //! gets one, nothing is left behind for a fork or for the interpreter's exit, and dropping a read
 //! joins all of them.
@@ -249,8 +250,7 @@ impl<'a> Run<'a> {
         let fit = usize::try_from(self.tuning.buffer_bytes / each.max(1)).unwrap_or(usize::MAX);
         let ahead = self.fetched_ahead.load(Ordering::Relaxed);
         let useful = match ahead && !self.fetched_late.load(Ordering::Relaxed) {
-            // Twice the cores: some wait for what the storage was told of late.
-            true => 2 * self.tuning.threads,
+            true => self.tuning.threads_ahead(),
             false => self.tuning.threads_waiting,
         };
         fit.clamp(1, useful.max(self.tuning.threads))
@@ -692,6 +692,7 @@ const SMALL_UNIT_BYTES: u64 = 128 << 10;
 
 /// Units of which the storage is told before they are read.
 const AHEAD_MAX: usize = 256;
+/// Bytes of these units together.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
 
 /// Pieces in which large chunks are read and checked: several fit a core's own cache.

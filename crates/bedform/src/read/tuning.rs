@@ -44,6 +44,12 @@ impl Tuning {
         tuning.threads_waiting = tuning.threads_waiting.min(objects);
         tuning
     }
+
+    /// Threads while the storage fetches ahead what it is told of: twice the cores, since some wait
+    /// for what it was told of late.
+    pub(crate) fn threads_ahead(&self) -> usize {
+        (2 * self.threads).min(self.threads_waiting)
+    }
 }
 
 impl Default for Tuning {
@@ -72,6 +78,7 @@ mod tests {
             let options = OpenOptions { limits, threads: Some(16), ..OpenOptions::default() };
             let tuning = Tuning::with(&options);
             assert_eq!((tuning.threads, tuning.threads_waiting), (threads, threads), "{limit}");
+            assert!(tuning.threads_ahead() <= threads, "{limit}");
         }
     }
 }
