@@ -8,6 +8,7 @@
 //! | `view` | one root and what it refers to: what readers pin |
 //! | `overlay` | the pieces that lie over an object's chunks |
 //! | `boxes` | selections as boxes |
+//! | [`burst`], `staged` | the fast tier that takes segments first, and how they are drained |
 //! | `segment` | the file that one writer appends to |
 //! | `stream` | what one writer writes: data, and sections that say what they mean |
 //! | [`session`] | writing: what the members of a job take and declare |
@@ -15,10 +16,12 @@
 //! | [`mod@settle`] | commits become shards |
 
 mod boxes;
+pub mod burst;
 pub(crate) mod commit;
 pub(crate) mod overlay;
 pub(crate) mod place;
 mod segment;
+mod staged;
 pub mod session;
 pub mod settle;
 mod stream;
