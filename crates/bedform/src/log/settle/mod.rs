@@ -11,29 +11,26 @@
 //! | `stream` | the data of a round, in the order of the log |
 //! | `lay` | boxes into chunks |
 //! | `round` | which objects a round has; building one while the last is written |
+//! | `collect` | what is settled leaves the log |
 //! | `write` | the objects of a round: encoded, written, their stamps read back |
 
+mod collect;
 mod lay;
 mod plan;
 mod round;
 mod stream;
 mod write;
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use bedform_format::ObjectPath;
-use bedform_format::log::Root;
-use bedform_format::metadata::LogState;
 
 use self::round::Rounds;
 use self::write::Counts;
-use super::place::LogPlace;
-use super::view::View;
-use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Snapshot, Store, set_log_state};
+use crate::error::Result;
+use crate::store::{Snapshot, Store};
 
-/// Roots that are tried while commits are faster.
-const ATTEMPTS_MAX: usize = 1000;
+pub use self::collect::{CollectOptions, CollectStatistics, LogSummary};
 
 /// How commits become shards.
 ///
@@ -54,11 +51,14 @@ pub struct SettleOptions {
     /// Only the share of this number, from 0, of so many: for many processes, one share each. Who
     /// settles everything afterwards finds it done, and drops the commits.
     pub part: (u64, u64),
+    /// As in [`CollectOptions`]. Without it what was settled leaves the log at once: readers that
+    /// still need it notice, take the newest root and start again.
+    pub grace: Duration,
 }
 
 impl Default for SettleOptions {
     fn default() -> Self {
-        Self { memory_bytes: 512 << 20, arrays: None, part: (0, 1) }
+        Self { memory_bytes: 512 << 20, arrays: None, part: (0, 1), grace: Duration::ZERO }
     }
 }
 
@@ -122,7 +122,7 @@ impl Store {
         watch: &SettleWatch<'_>,
         counts: &Counts,
     ) -> Result<u64> {
-        let SettleOptions { memory_bytes, arrays, part } = options;
+        let SettleOptions { memory_bytes, arrays, part, grace } = options;
         let Snapshot { view: Some(view), .. } = self.shared.snapshot()? else { return Ok(0) };
         let plans = plan::plan(self, &view, arrays.as_deref())?;
         let sources: Vec<_> = plans.iter().map(|plan| plan.source(self, &view)).collect();
@@ -143,52 +143,7 @@ impl Store {
             return Ok(0);
         }
         self.drop_commits(&view.root)?;
-        self.collect_log()?;
+        self.collect_log(&CollectOptions { grace: *grace, dry_run: false })?;
         Ok(view.root.commits.len() as u64)
-    }
-
-    /// Publishes a root without the commits of `settled`.
-    fn drop_commits(&self, settled: &Root) -> Result<()> {
-        let log = self.shared.log_place()?;
-        for _ in 0..ATTEMPTS_MAX {
-            let Some(newest) = log.newest(None)? else { return Ok(()) };
-            let mut root = Root::clone(&newest);
-            root.commits.retain(|commit| commit.number > settled.number);
-            root.settled = root.settled.max(settled.number);
-            root.number += 1;
-            let outcome = match root.commits.is_empty() {
-                true => self.close_log(&log, &newest, &root),
-                false => log.publish(&root),
-            };
-            match outcome {
-                Err(error) if error.kind() == ErrorKind::Exists => {}
-                outcome => return outcome,
-            }
-        }
-        Err(Error::new(
-            ErrorKind::Conflict,
-            format!("writers of {} were faster {ATTEMPTS_MAX} times; settle again", log.name()),
-        ))
-    }
-
-    /// Removes what no commit needs any more. Readers that still go by an older root notice and take the
-    /// newest.
-    fn collect_log(&self) -> Result<()> {
-        let shared = &*self.shared;
-        let _lock = shared.lock(&ObjectPath::root())?;
-        let place = shared.log_place()?;
-        let Some(newest) = place.newest(None)? else { return Ok(()) };
-        let view = View::new(newest.clone(), place.clone(), &shared.options.limits, Arc::default());
-        place.collect(&newest, &view.segments()?).map(drop)
-    }
-
-    /// Publishes a root without commits and clears `pending`. Who adds the next commit takes the same
-    /// lock and sets it again first, so that no commit is ever acknowledged while it is clear.
-    fn close_log(&self, log: &LogPlace, newest: &Root, root: &Root) -> Result<()> {
-        let _lock = self.shared.lock(&ObjectPath::root())?;
-        if !newest.commits.is_empty() {
-            log.publish(root)?;
-        }
-        set_log_state(&self.shared, LogState { pending: false, settled: root.number })
     }
 }
