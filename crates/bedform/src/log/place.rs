@@ -1,8 +1,9 @@
 //! Where a store's log is, and its roots.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bedform_format::log::Root;
+use bedform_format::log::{Root, SegmentHeader};
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Storage, StorageErrorKind};
 
@@ -71,6 +72,16 @@ impl LogPlace {
     /// For what is no name.
     pub(crate) fn segment_path(name: &str) -> Result<ObjectPath> {
         Ok(Self::segment_directory(name)?.join(DATA)?)
+    }
+
+    /// The sessions of all segments that are there.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(crate) fn sessions(&self) -> Result<BTreeSet<[u8; 16]>> {
+        let names = self.segment_names()?;
+        let headers = names.iter().filter_map(|name| SegmentHeader::parse_name(name));
+        Ok(headers.map(|(session, _)| session).collect())
     }
 
     /// The names of all segments that are there.

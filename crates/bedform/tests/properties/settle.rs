@@ -1,16 +1,20 @@
 //! Settling: in rounds of whatever size, by whatever shares, the store stays what it was.
 
 use std::cell::Cell;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bedform::comm::threads;
 use bedform::log::session::SessionOptions;
-use bedform::log::settle::{SettleOptions, SettleStatistics, SettleWatch};
+use bedform::log::settle::{
+    CollectOptions, LogSummary, SettleOptions, SettleStatistics, SettleWatch,
+};
 use bedform::{ArrayLayout, Elements, ErrorKind, NewArray, OpenOptions, Result, Store};
 use bedform_format::metadata::FillValue;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisRange, AxisSelection, Order, Selection};
-use bedform_storage::{MemoryStorage, Storage};
+use bedform_storage::{LocalStorage, MemoryStorage, Mode, Storage};
 use proptest::prelude::*;
 
 use super::arrays::{model_of, path, read, with};
@@ -243,4 +247,98 @@ fn one_array_can_be_settled_and_the_others_wait() {
     assert_eq!(all_of(&store, "t"), [1; 8]);
     assert_eq!(all_of(&store, "g/u"), [0, 0, 2, 2, 2, 2, 0, 0]);
     assert!(log_is_gone(&storage));
+}
+
+/// A directory that goes with its test: times of files are those of the system.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("bedform-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(path.join("s.zarr")).unwrap();
+        Self(path)
+    }
+
+    fn storage(&self) -> Arc<dyn Storage> {
+        Arc::new(LocalStorage::open(&self.0.join("s.zarr"), Mode::ReadWrite).unwrap())
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// How many segments the log has.
+fn segments(storage: &Arc<dyn Storage>) -> usize {
+    let log = storage.beside(".bedform-log").unwrap();
+    log.list(&named("segments")).unwrap().len()
+}
+
+#[test]
+fn what_readers_may_still_need_stays_for_the_grace_period() {
+    let directory = Directory::new("grace");
+    let storage = directory.storage();
+    let store = create(&storage);
+    store.create_array(&named("t"), &plain(DataType::UInt8, &[8], &[4], &[4])).unwrap();
+    commit(&store, &[("t", Selection::all(&[8]), &[1; 8])]);
+    let mut later = SettleOptions::default();
+    later.grace = Duration::from_secs(3600);
+    settle(&store, &later).unwrap();
+    assert_eq!((segments(&storage), all_of(&store, "t")), (1, vec![1; 8]));
+    let mut options = CollectOptions::default();
+    (options.grace, options.dry_run) = (Duration::from_secs(3600), true);
+    assert_eq!(store.collect_log(&options).unwrap().segments_kept, 1);
+    options.grace = Duration::ZERO;
+    let found = store.collect_log(&options).unwrap();
+    assert_eq!((found.segments, found.segments_kept, found.is_gone), (1, 0, true));
+    assert!(found.bytes >= 4096, "{found:?}");
+    assert_eq!(segments(&storage), 1, "nothing goes in a dry run");
+    options.dry_run = false;
+    assert_eq!(store.collect_log(&options).unwrap(), found);
+    assert!(log_is_gone(&storage));
+    assert_eq!(all_of(&store, "t"), [1; 8]);
+}
+
+/// Roots whose times say that they were made tomorrow, or long ago.
+#[test]
+fn a_clock_that_jumps_delays_what_is_removed_and_changes_no_data() {
+    let directory = Directory::new("clock");
+    let storage = directory.storage();
+    let store = create(&storage);
+    store.create_array(&named("t"), &plain(DataType::UInt8, &[8], &[4], &[4])).unwrap();
+    let mut later = SettleOptions::default();
+    later.grace = Duration::from_secs(60);
+    let day = Duration::from_secs(86_400);
+    let times = [(SystemTime::now() + day, 1), (SystemTime::now() - day, 0)];
+    for (value, (time, stay)) in (1_u8..).zip(times) {
+        commit(&store, &[("t", Selection::all(&[8]), &[value; 8])]);
+        settle(&store, &later).unwrap();
+        let roots = directory.0.join("s.zarr.bedform-log/roots");
+        for root in std::fs::read_dir(&roots).unwrap() {
+            let file = std::fs::File::options().write(true).open(root.unwrap().path()).unwrap();
+            file.set_modified(time).unwrap();
+        }
+        let mut options = CollectOptions::default();
+        options.grace = Duration::from_secs(60);
+        let found = store.collect_log(&options).unwrap();
+        assert_eq!((found.segments_kept, found.is_gone), (stay, stay == 0));
+        assert_eq!(all_of(&open(&storage, None), "t"), [value; 8]);
+    }
+}
+
+#[test]
+fn the_summary_of_a_log_counts_what_is_not_settled() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let store = create(&storage);
+    store.create_array(&named("t"), &plain(DataType::UInt8, &[8], &[4], &[4])).unwrap();
+    assert_eq!(store.log_summary().unwrap(), LogSummary::default());
+    for _ in 0..3 {
+        commit(&store, &[("t", Selection::all(&[8]), &[1; 8])]);
+    }
+    let found = store.log_summary().unwrap();
+    assert_eq!((found.commits, found.segments), (3, 3));
+    settle(&store, &SettleOptions::default()).unwrap();
+    assert_eq!(store.log_summary().unwrap(), LogSummary::default());
 }

@@ -141,6 +141,10 @@ impl Store {
             let mut root = Root::clone(&newest);
             root.commits.retain(|commit| commit.number > settled.number);
             root.settled = root.settled.max(settled.number);
+            // The metadata say so now; a shape that has grown since stays.
+            root.shapes.retain(|key, shape| settled.shapes.get(key) != Some(shape));
+            let writers = log.sessions()?;
+            root.sessions.retain(|session, _| writers.contains(session));
             root.number += 1;
             let outcome = match root.commits.is_empty() {
                 true => self.close_log(&log, &newest, &root),

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bedform_geometry::delinearize;
 use bedform_storage::Object;
 
 use super::plan::ArrayPlan;
@@ -14,7 +15,7 @@ use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::locate::Places;
 use crate::read::scatter::{Axis, Copy, Target};
-use crate::write::elements::{ChunkElements, Input};
+use crate::write::elements::{ChunkElements, Input, is_outside};
 
 /// The chunks of one array's objects that a round builds.
 pub(super) struct Building<'a> {
@@ -189,7 +190,14 @@ impl<'a> Building<'a> {
         }
         let mut chunk = ChunkElements::default();
         let name = || self.source.object_name_of(&object.coordinates);
+        let at = delinearize(position, &state.per_object);
+        let coordinates: Vec<u64> = (0..at.len())
+            .map(|axis| object.coordinates[axis] * state.per_object[axis] + at[axis])
+            .collect();
+        let valid = self.plan.valid(object.contained);
+        let is_outside = valid.is_some_and(|valid| is_outside(&state.grid, &coordinates, valid));
         let stored = match &object.stored {
+            _ if is_outside => None,
             Some((stored, places)) if !is_replaced => {
                 let extent = places.find(position).map_err(|error| Error::corrupt(name(), error))?;
                 extent.map(|(extent, _)| (stored, extent))
@@ -206,6 +214,9 @@ impl<'a> Building<'a> {
                 stored.read(extent.offset, &mut encoded)?;
                 let loaded = chunk.load(state, &encoded, &mut self.scratch, &Input::Bytes(&[]));
                 loaded.map_err(|error| error.at(format!("{}, chunk {position}", name())))?;
+                if let Some(valid) = valid {
+                    chunk.trim(state, &coordinates, valid)?;
+                }
             }
             None if is_replaced => chunk.make_room(state),
             None => chunk.clear(state),

@@ -27,6 +27,7 @@ use bedform_format::ObjectPath;
 
 use self::round::Rounds;
 use self::write::Counts;
+use crate::array::publish_grown;
 use crate::error::Result;
 use crate::store::{Snapshot, Store};
 
@@ -142,6 +143,7 @@ impl Store {
         if arrays.is_some() || *part != (0, 1) {
             return Ok(0);
         }
+        publish_grown(self, &view.root.shapes)?;
         self.drop_commits(&view.root)?;
         self.collect_log(&CollectOptions { grace: *grace, dry_run: false })?;
         Ok(view.root.commits.len() as u64)

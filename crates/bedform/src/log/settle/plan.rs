@@ -25,6 +25,8 @@ pub(super) struct ArrayPlan {
     pub(super) grid: Vec<u64>,
     /// In the C order of the grid.
     pub(super) objects: Vec<ObjectPlan>,
+    /// The shapes that the array had before the commits that made it larger, in their order.
+    growths: Vec<(u64, Vec<u64>)>,
 }
 
 /// An object that commits touch, or may.
@@ -42,6 +44,13 @@ impl ArrayPlan {
         delinearize(number, &self.grid)
     }
 
+    /// The shape outside of which elements of an object that contains the commits up to `contained` do
+    /// not count: what an append that was cut off has left there. Nothing if all count.
+    pub(super) fn valid(&self, contained: u64) -> Option<&[u64]> {
+        let growth = self.growths.iter().find(|(commit, _)| *commit > contained);
+        growth.map(|(_, base)| base.as_slice())
+    }
+
     /// Where the objects are, as of the snapshot that ends with `view`.
     pub(super) fn source<'a>(&'a self, store: &'a Store, view: &Arc<View>) -> ZarrSource<'a> {
         let snapshot = Snapshot { number: view.root.number, view: Some(view.clone()) };
@@ -55,7 +64,7 @@ impl ArrayPlan {
 /// `NotFound` for a name that is no array; `Corrupt` for damaged records; those of storage.
 pub(super) fn plan(
     store: &Store,
-    view: &View,
+    view: &Arc<View>,
     arrays: Option<&[ObjectPath]>,
 ) -> Result<Vec<ArrayPlan>> {
     let nodes = store.nodes()?;
@@ -74,9 +83,11 @@ pub(super) fn plan(
         let state = store.array(path)?.state()?;
         let Some(identity) = state.identity() else { continue };
         let key = identity.array;
-        let grid = grid_of(view, path, &state);
-        let mut plan = ArrayPlan { path: path.clone(), key, state, grid, objects: Vec::new() };
-        plan.objects = objects(view, &plan)?;
+        let grid = grid_of(view, &key, &state);
+        let growths = growths(view, &key, grid.len())?;
+        let path = path.clone();
+        let mut plan = ArrayPlan { path, key, state, grid, objects: Vec::new(), growths };
+        plan.objects = objects(store, view, &plan)?;
         if !plan.objects.is_empty() {
             plans.push(plan);
         }
@@ -85,17 +96,48 @@ pub(super) fn plan(
 }
 
 /// Objects along each axis: of the array as it is, or as the last commit leaves it.
-fn grid_of(view: &View, path: &ObjectPath, state: &ArrayState) -> Vec<u64> {
+fn grid_of(view: &View, key: &[u8; 16], state: &ArrayState) -> Vec<u64> {
     let own = &state.metadata.shape;
-    let later = view.root.shapes.get(path.as_str()).filter(|shape| shape.len() == own.len());
+    let later = view.root.shapes.get(key).filter(|shape| shape.len() == own.len());
     let lengths = own.iter().enumerate().map(|(axis, length)| {
         later.map_or(*length, |shape| shape[axis].max(*length))
     });
     lengths.zip(&state.metadata.chunk_shape).map(|(length, object)| length.div_ceil(*object)).collect()
 }
 
+/// Which commits make the array larger, and its shape before each.
+fn growths(view: &View, key: &[u8; 16], rank: usize) -> Result<Vec<(u64, Vec<u64>)>> {
+    let mut growths = Vec::new();
+    for commit in &view.root.commits {
+        let directory = view.directory(commit)?;
+        let ours = directory.grown.iter().filter(|array| array.key == *key);
+        let bases = ours.map(|array| &array.base).filter(|base| base.len() == rank);
+        growths.extend(bases.map(|base| (commit.number, base.clone())));
+    }
+    Ok(growths)
+}
+
+/// Adds the stored objects with elements outside the shape that the array had before it became
+/// larger.
+fn add_left_behind(
+    store: &Store,
+    view: &Arc<View>,
+    plan: &ArrayPlan,
+    chunks: &mut BTreeMap<u64, u64>,
+) -> Result<()> {
+    let Some((_, base)) = plan.growths.first() else { return Ok(()) };
+    let shape = &plan.state.metadata.chunk_shape;
+    for at in plan.source(store, view).existing()? {
+        let is_inside = (0..at.len()).all(|axis| at[axis] < plan.grid[axis]);
+        if is_inside && (0..at.len()).any(|axis| (at[axis] + 1) * shape[axis] > base[axis]) {
+            chunks.entry(linearize(&at, &plan.grid)).or_default();
+        }
+    }
+    Ok(())
+}
+
 /// The objects of an array that commits touch, with the chunks that they may touch.
-fn objects(view: &View, plan: &ArrayPlan) -> Result<Vec<ObjectPlan>> {
+fn objects(store: &Store, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec<ObjectPlan>> {
     let rank = plan.grid.len();
     let mut chunks: BTreeMap<u64, u64> = BTreeMap::new();
     for commit in &view.root.commits {
@@ -115,6 +157,7 @@ fn objects(view: &View, plan: &ArrayPlan) -> Result<Vec<ObjectPlan>> {
             }
         }
     }
+    add_left_behind(store, view, plan, &mut chunks)?;
     let per_object: u64 = plan.state.per_object.iter().product();
     let chunk_bytes = plan.state.codec.decoded_bytes() as u64;
     let planned = chunks.into_iter().map(|(number, chunks)| ObjectPlan {

@@ -54,7 +54,7 @@ struct Position {
 enum Next<'a> {
     Round(Vec<Building<'a>>),
     /// An object that is larger than a round: chunk by chunk, each with what lies over it.
-    Large { plan: usize, coordinates: Vec<u64>, bytes: u64 },
+    Large { plan: usize, object: BuildingObject },
 }
 
 impl<'a> Rounds<'a> {
@@ -184,8 +184,7 @@ impl<'a> Rounds<'a> {
                 continue;
             };
             if !fits {
-                let (coordinates, bytes) = (found.coordinates, object.bytes);
-                return Ok(Some(Next::Large { plan: at, coordinates, bytes }));
+                return Ok(Some(Next::Large { plan: at, object: found }));
             }
             bytes += object.bytes;
             count += 1;
@@ -238,8 +237,11 @@ impl<'a> Rounds<'a> {
                 fill(&mut round)?;
                 Ok(round)
             }
-            Next::Large { plan, coordinates, bytes } => {
-                self.writer().write_large(&self.sources[plan], &coordinates, bytes)?;
+            Next::Large { plan, object } => {
+                let BuildingObject { coordinates, contained, bytes, .. } = object;
+                let valid = self.plans[plan].valid(contained);
+                let source = &self.sources[plan];
+                self.writer().write_large(source, &coordinates, valid, bytes)?;
                 Ok(Vec::new())
             }
         }

@@ -55,19 +55,21 @@ impl Writer<'_> {
         let mut objects = Vec::new();
         for building in round {
             for object in building.objects {
-                let BuildingObject { coordinates, stored, bytes, chunks, .. } = object;
-                if chunks.is_empty() {
+                let BuildingObject { coordinates, stored, bytes, chunks, contained, .. } = object;
+                let valid = building.plan.valid(contained);
+                let is_cut = stored.is_some() && valid.is_some();
+                if chunks.is_empty() && !is_cut {
                     Counts::add(&self.counts.done, bytes);
                     continue;
                 }
                 let built = BuiltObject { stored, chunks: chunks.into() };
-                objects.push((building.source, coordinates, built, bytes));
+                objects.push((building.source, coordinates, valid, built, bytes));
             }
         }
         let act = |number: u64, threads| {
             let at = usize::try_from(number).unwrap_or(usize::MAX);
-            let (source, coordinates, built, planned) = &objects[at];
-            let written = object(source, coordinates, threads).run_built(built)?;
+            let (source, coordinates, valid, built, planned) = &objects[at];
+            let written = object(source, coordinates, *valid, threads).run_built(built)?;
             self.check_settled(source, coordinates)?;
             Counts::add(&self.counts.objects, 1);
             Counts::add(&self.counts.bytes, written);
@@ -85,11 +87,12 @@ impl Writer<'_> {
         &self,
         source: &ZarrSource<'_>,
         coordinates: &[u64],
+        valid: Option<&[u64]>,
         planned: u64,
     ) -> Result<()> {
-        if source.is_pending(coordinates)? {
+        if valid.is_some() || source.is_pending(coordinates)? {
             let threads = self.store.shared.tuning.threads;
-            let written = object(source, coordinates, threads).run()?;
+            let written = object(source, coordinates, valid, threads).run()?;
             self.check_settled(source, coordinates)?;
             Counts::add(&self.counts.objects, 1);
             Counts::add(&self.counts.bytes, written);
@@ -118,6 +121,7 @@ impl Writer<'_> {
 fn object<'b>(
     source: &'b ZarrSource<'b>,
     coordinates: &[u64],
+    valid: Option<&'b [u64]>,
     threads: usize,
 ) -> ObjectWrite<'b> {
     ObjectWrite {
@@ -125,7 +129,7 @@ fn object<'b>(
         plan: None,
         input: Input::Bytes(&[]),
         coordinates: coordinates.to_vec(),
-        valid: None,
+        valid,
         threads,
     }
 }
