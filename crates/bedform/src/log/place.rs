@@ -79,41 +79,18 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(crate) fn sessions(&self) -> Result<BTreeSet<[u8; 16]>> {
-        let entries = self.storage.list(&ObjectPath::root().join(SEGMENTS)?)?;
-        let headers = entries.iter().filter_map(|entry| SegmentHeader::parse_name(&entry.name));
+        let names = self.segment_names()?;
+        let headers = names.iter().filter_map(|name| SegmentHeader::parse_name(name));
         Ok(headers.map(|(session, _)| session).collect())
     }
 
-    /// Removes segments that `newest` does not refer to and whose writers are gone, and all roots but
-    /// the newest two; the whole log if it has no commits and nobody writes to it. The caller holds the
-    /// store's lock. Gives the segments that went.
+    /// The names of all segments that are there.
     ///
     /// # Errors
-    /// Of storage. What is removed is not needed by anybody; going on is always possible.
-    pub(crate) fn collect(&self, newest: &Root, needed: &BTreeSet<String>) -> Result<u64> {
-        let mut gone = 0;
-        let mut stay = 0_u64;
-        for entry in self.storage.list(&ObjectPath::root().join(SEGMENTS)?)? {
-            let directory = Self::segment_directory(&entry.name)?;
-            let free = !needed.contains(&entry.name)
-                && self.storage.try_lock(&directory).is_ok_and(|lock| lock.is_some());
-            if free {
-                self.storage.delete_tree(&directory, Durability::Process)?;
-                gone += 1;
-            } else {
-                stay += 1;
-            }
-        }
-        if stay == 0 && newest.commits.is_empty() {
-            self.storage.delete_tree(&ObjectPath::root(), Durability::Disk)?;
-            return Ok(gone);
-        }
-        let numbers = self.root_numbers()?;
-        for number in numbers.iter().rev().skip(2) {
-            let path = Self::root_path(*number)?;
-            self.storage.delete(&path, Durability::Process, Condition::None)?;
-        }
-        Ok(gone)
+    /// Of storage.
+    pub(super) fn segment_names(&self) -> Result<Vec<String>> {
+        let entries = self.storage.list(&ObjectPath::root().join(SEGMENTS)?)?;
+        Ok(entries.into_iter().map(|entry| entry.name).collect())
     }
 
     /// Fails unless the log's directory is there: a store that has one must not be read without.
@@ -135,7 +112,11 @@ impl LogPlace {
         }
     }
 
-    fn root_path(number: u64) -> Result<ObjectPath> {
+    /// The path of root `number`.
+    ///
+    /// # Errors
+    /// None for numbers that roots have.
+    pub(super) fn root_path(number: u64) -> Result<ObjectPath> {
         Ok(ObjectPath::root().join(ROOTS)?.join(&Root::name(number))?)
     }
 
@@ -181,7 +162,10 @@ impl LogPlace {
     }
 
     /// Root `number`; `None` if it is not there.
-    fn root(&self, number: u64) -> Result<Option<Root>> {
+    ///
+    /// # Errors
+    /// Of storage; `Corrupt` for a damaged root, also one of another store.
+    pub(super) fn root(&self, number: u64) -> Result<Option<Root>> {
         let path = Self::root_path(number)?;
         let object = match self.storage.open(&path) {
             Ok(object) => object,

@@ -58,14 +58,14 @@ impl Default for Loaded {
 /// A section, and where the data of its entries lie.
 #[derive(Debug)]
 pub(crate) struct LoadedSection {
-    section: Section,
-    segment: Arc<dyn Object>,
-    name: String,
+    pub(super) section: Section,
+    pub(super) segment: Arc<dyn Object>,
+    pub(super) name: String,
     loaded: Arc<Loaded>,
     /// Of each entry the first byte in the section's data.
-    starts: Vec<u64>,
+    pub(super) starts: Vec<u64>,
     /// Of each block the first byte behind it in the section's data.
-    ends: Vec<u64>,
+    pub(super) ends: Vec<u64>,
 }
 
 impl View {
@@ -95,11 +95,7 @@ impl View {
             let first = pieces.len();
             let end: Vec<u64> = (0..region.rank()).map(|axis| region.end(axis)).collect();
             for place in directory.sections_of(key, region.start(), &end) {
-                let name = directory.segments.get(place.segment as usize).ok_or_else(|| {
-                    Error::corrupt(self.place.name(), "a directory names no segment")
-                })?;
-                let section = self.section(name, place)?;
-                section.add_pieces(key, region, &mut pieces)?;
+                self.section(&directory, place)?.add_pieces(key, region, &mut pieces)?;
             }
             // Sections are those of different writers; within one the order is that of writing.
             pieces[first..].sort_by_key(|piece: &Piece| (piece.epoch, piece.rank));
@@ -163,9 +159,21 @@ impl View {
         Ok(object)
     }
 
-    fn section(&self, name: &str, place: &SectionPlace) -> Result<Arc<LoadedSection>> {
+    /// The section of a directory at `place`.
+    ///
+    /// # Errors
+    /// As [`View::overlay`].
+    pub(super) fn section(
+        &self,
+        directory: &Directory,
+        place: &SectionPlace,
+    ) -> Result<Arc<LoadedSection>> {
+        let name = directory
+            .segments
+            .get(place.segment as usize)
+            .ok_or_else(|| Error::corrupt(self.place.name(), "a directory names no segment"))?;
         let offset = place.offset;
-        let key = (name.to_owned(), offset);
+        let key = (name.clone(), offset);
         if let Some(section) = self.loaded.sections.get(&key, |_| true) {
             return Ok(section);
         }

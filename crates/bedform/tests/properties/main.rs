@@ -12,6 +12,8 @@ mod reads;
 mod session_steps;
 mod sessions;
 #[cfg(test)]
+mod settle;
+#[cfg(test)]
 mod strategies;
 
 /// How many cases a property is tried on, by `BEDFORM_TESTS` (default, ci, nightly), as the Python
