@@ -21,6 +21,8 @@ use crate::error::{Error, ErrorKind, Result};
 const VARIABLE: &str = "BEDFORM_BURST";
 /// The bytes that one writer may have there.
 const CAPACITY_VARIABLE: &str = "BEDFORM_BURST_CAPACITY";
+/// See [`Burst::part_bytes`].
+const PART_BYTES: u64 = 32 << 20;
 /// Bytes that a writer may have in the tier where nothing else is said.
 const CAPACITY_BYTES: u64 = 4 << 30;
 const NAME: &str = "STORE.txt";
@@ -33,17 +35,24 @@ pub struct Burst {
     pub storage: Arc<dyn Storage>,
     /// Bytes that a writer may have there: beyond it, writing waits for draining.
     pub capacity_bytes: u64,
+    /// Bytes of a part: large enough for the slow tier, small enough that draining begins early.
+    pub part_bytes: u64,
 }
 
 impl Burst {
+    /// The tier in `storage`, with parts of 32 MiB.
+    pub fn new(storage: Arc<dyn Storage>, capacity_bytes: Option<u64>) -> Self {
+        let capacity_bytes = capacity_bytes.unwrap_or(CAPACITY_BYTES);
+        Self { storage, capacity_bytes, part_bytes: PART_BYTES }
+    }
+
     /// The tier in the directory `path`, which is made if it is not there.
     ///
     /// # Errors
     /// Those of storage.
     pub fn in_directory(path: &Path, capacity_bytes: Option<u64>) -> Result<Self> {
         let storage = LocalStorage::open(path, Mode::Create)?;
-        let capacity_bytes = capacity_bytes.unwrap_or(CAPACITY_BYTES);
-        Ok(Self { storage: Arc::new(storage), capacity_bytes })
+        Ok(Self::new(Arc::new(storage), capacity_bytes))
     }
 
     /// The tier that `BEDFORM_BURST` names; `BEDFORM_BURST_CAPACITY` is in bytes. `None` without it.
@@ -145,7 +154,7 @@ impl BurstPlace {
 }
 
 fn store_directory(log: &LogPlace) -> Result<ObjectPath> {
-    ObjectPath::root().join(&hex(&log.store)).map_err(|error| {
-        Error::new(ErrorKind::InvalidArgument, error.to_string())
-    })
+    ObjectPath::root()
+        .join(&hex(&log.store))
+        .map_err(|error| Error::new(ErrorKind::InvalidArgument, error.to_string()))
 }

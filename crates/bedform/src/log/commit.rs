@@ -62,6 +62,7 @@ impl Session {
     /// has appended to an array that this session appends to, has made one smaller, or deleted it.
     pub fn commit(&mut self) -> Result<u64> {
         let mine = self.check_sound().and_then(|()| self.finish());
+        self.has_promises |= self.options.reach == Reach::Node;
         self.commit_together(mine)
     }
 
@@ -73,19 +74,23 @@ impl Session {
     /// `bedform recover`.
     pub fn drain(&mut self) -> Result<u64> {
         let mine = self.check_sound().and_then(|()| self.finish_draining());
-        self.commit_together(mine)
+        let number = self.commit_together(mine)?;
+        self.has_promises = false;
+        self.promised_shapes.clear();
+        Ok(number)
     }
 
     fn commit_together(&mut self, mine: Result<Vec<u8>>) -> Result<u64> {
         let members = self.members.clone();
-        let told = decide(&*members, mine, |parts| {
-            Ok(self.commit_all(&parts)?.to_le_bytes().to_vec())
-        });
+        let told =
+            decide(&*members, mine, |parts| Ok(self.commit_all(&parts)?.to_le_bytes().to_vec()));
         self.count_epoch();
         self.appended.clear();
-        if told.is_err() && self.options.reach == Reach::Node {
-            // A later commit would hide that an earlier one was promised.
-            self.poison();
+        if let Err(error) = &told {
+            // A later commit would hide that an earlier one was promised, or left behind.
+            if self.options.reach == Reach::Node || error.kind() != ErrorKind::Conflict {
+                self.poison();
+            }
         }
         let number = told?.try_into().map_err(|_| Error::invalid("the coordinator erred"))?;
         Ok(u64::from_le_bytes(number))
@@ -97,8 +102,7 @@ impl Session {
         let commit = self.commit_id();
         // The next commit looks the arrays up again.
         let arrays = std::mem::take(&mut self.arrays);
-        let grown: Vec<GrownArray> =
-            arrays.into_values().filter_map(Known::into_grown).collect();
+        let grown: Vec<GrownArray> = arrays.into_values().filter_map(Known::into_grown).collect();
         let reach = self.options.reach;
         if reach == Reach::Node {
             for GrownArray { key, shape, .. } in &grown {
@@ -195,6 +199,21 @@ impl Session {
             bytes: place.bytes,
             codec: place.codec,
         })
+    }
+
+    /// Publishes a commit of another session, of which everything but the root is there.
+    pub(super) fn complete_of(
+        &mut self,
+        directory: Directory,
+        record: CommitRecord,
+    ) -> Result<u64> {
+        self.complete(Prepared { directory, record, appended: BTreeMap::new() })
+    }
+
+    /// Writes and publishes a commit of sections that another session has left.
+    pub(super) fn commit_directory(&mut self, directory: Directory) -> Result<u64> {
+        let record = self.write_directory(&directory)?;
+        self.complete_of(directory, record)
     }
 
     /// Publishes a commit that everybody has drained.

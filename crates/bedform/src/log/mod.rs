@@ -13,6 +13,7 @@
 //! | `stream` | what one writer writes: data, and sections that say what they mean |
 //! | [`session`] | writing: what the members of a job take and declare |
 //! | `commit` | what the members do together to commit |
+//! | [`recover`] | what writers that died left behind |
 //! | [`mod@settle`] | commits become shards |
 
 mod boxes;
@@ -20,9 +21,10 @@ pub mod burst;
 pub(crate) mod commit;
 pub(crate) mod overlay;
 pub(crate) mod place;
+pub mod recover;
 mod segment;
-mod staged;
 pub mod session;
 pub mod settle;
+mod staged;
 mod stream;
 pub(crate) mod view;

@@ -313,7 +313,7 @@ impl File {
             }
             Order::Section(builder, commit) => self.append_section(*builder, commit),
             Order::Finish(reach, reply) => {
-                let outcome = self.object.sync(reach);
+                let outcome = self.object.check().and_then(|()| self.object.sync(reach));
                 let sections = std::mem::take(&mut self.sections);
                 let position = self.object.position();
                 answer(&reply, outcome.map(|()| Finished { sections, position }))
@@ -415,6 +415,20 @@ pub(super) fn read_record(
     limits: &Limits,
     name: &dyn Fn() -> String,
 ) -> Result<Vec<u8>> {
+    read_sealed(segment, offset, kind, limits, name).map(|(body, _)| body)
+}
+
+/// As [`read_record`], and how the body is compressed.
+///
+/// # Errors
+/// As [`read_record`].
+pub(super) fn read_sealed(
+    segment: &dyn Object,
+    offset: u64,
+    kind: RecordKind,
+    limits: &Limits,
+    name: &dyn Fn() -> String,
+) -> Result<(Vec<u8>, SealedCodec)> {
     let damaged = |problem: &dyn std::fmt::Display| {
         Error::corrupt(format!("{} at byte {offset}", name()), problem)
     };
@@ -432,8 +446,9 @@ pub(super) fn read_record(
     segment.read(offset + RecordHead::BYTES as u64, &mut body)?;
     let (sealed, stored) = Sealed::open(&body, limits).map_err(|error| damaged(&error))?;
     let codec = u8::from(sealed.codec == SealedCodec::Zstd);
-    decode_body(stored.to_vec(), codec, sealed.checksum, sealed.bytes)
-        .map_err(|problem| damaged(&problem))
+    let body = decode_body(stored.to_vec(), codec, sealed.checksum, sealed.bytes)
+        .map_err(|problem| damaged(&problem))?;
+    Ok((body, sealed.codec))
 }
 
 /// Stored bytes, checked and decompressed to exactly `bytes`.

@@ -130,6 +130,8 @@ pub struct Session {
     pub(super) promised_shapes: BTreeMap<[u8; 16], Vec<u64>>,
     /// Where this member's commits end in its segment: those that may not have been drained.
     pub(super) ends: VecDeque<(u32, u64)>,
+    /// True if a commit may have been promised that is not visible.
+    pub(super) has_promises: bool,
     /// On the coordinator: commits that wait for being drained, in order.
     pub(super) prepared: VecDeque<Prepared>,
     /// Collective calls so far.
@@ -197,10 +199,27 @@ impl Store {
             shapes: Shapes::default(),
             promised_shapes: BTreeMap::new(),
             ends: VecDeque::new(),
+            has_promises: false,
             prepared: VecDeque::new(),
             epoch: 0,
             is_sound: true,
         })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.has_promises && self.is_sound && self.members.size() == 1 {
+            // What cannot be kept now is there for `bedform recover`.
+            let _ = self.drain();
+        }
+        if let Some(stream) = &mut self.stream
+            && self.is_sound
+            && !self.has_promises
+        {
+            // Without it the segment is looked through before it is removed, which costs time only.
+            let _ = self.log.mark_closed(stream.segment().name());
+        }
     }
 }
 

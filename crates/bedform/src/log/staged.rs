@@ -14,8 +14,6 @@ use bedform_storage::{Condition, Durability, GrowingObject, Lock, StorageErrorKi
 use super::burst::{Burst, BurstPlace};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes of a part: large enough for the slow tier, small enough that draining begins early.
-const PART_BYTES: u64 = 32 << 20;
 /// Bytes that are moved at a time.
 const COPY_BYTES: usize = 8 << 20;
 
@@ -63,6 +61,15 @@ impl Sink {
         }
     }
 
+    /// Fails if what was appended before cannot become visible any more. What a sync makes durable
+    /// after that is as good as promised, whatever happens meanwhile.
+    pub(super) fn check(&self) -> Result<()> {
+        match self {
+            Self::Direct(_) => Ok(()),
+            Self::Staged(staged) => staged.check(),
+        }
+    }
+
     /// What says how much has been drained; nothing without a burst tier.
     pub(super) fn drain(&self) -> Option<Arc<Drain>> {
         match self {
@@ -82,6 +89,7 @@ pub(super) struct Staged {
     /// The first byte that the drain has not been told of.
     told: u64,
     shared: Arc<Drain>,
+    part_bytes: u64,
     capacity: u64,
     thread: Option<JoinHandle<()>>,
     _lock: Box<dyn Lock>,
@@ -156,12 +164,10 @@ impl Staged {
         });
         let (told, moved) = (shared.clone(), Vec::new());
         let drainer = Drainer { place: place.clone(), object, shared: told, moved };
-        let thread = Builder::new()
-            .name("bedform-drain".to_owned())
-            .spawn(move || drainer.run())
-            .map_err(|error| {
-                Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
-            })?;
+        let thread =
+            Builder::new().name("bedform-drain".to_owned()).spawn(move || drainer.run()).map_err(
+                |error| Error::new(ErrorKind::Io, format!("cannot start a thread: {error}")),
+            )?;
         // What counts only when it is drained need not survive a power cut here.
         let durability = match reach {
             Reach::Node => Durability::Disk,
@@ -174,7 +180,8 @@ impl Staged {
             start: 0,
             told: 0,
             shared,
-            capacity: burst.capacity_bytes.max(2 * PART_BYTES),
+            part_bytes: burst.part_bytes,
+            capacity: burst.capacity_bytes.max(2 * burst.part_bytes),
             thread: Some(thread),
             _lock: lock,
         })
@@ -186,12 +193,12 @@ impl Staged {
 
     fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let room = PART_BYTES - (self.position() - self.start);
+            let room = self.part_bytes - (self.position() - self.start);
             let length = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
             let (now, later) = bytes.split_at(length);
             self.part()?.append(now)?;
             bytes = later;
-            if self.position() - self.start >= PART_BYTES {
+            if self.position() - self.start >= self.part_bytes {
                 self.end_part()?;
             }
         }
@@ -204,11 +211,11 @@ impl Staged {
             self.make_room()?;
             let path = self.place.part(self.start)?;
             let storage = self.place.storage.clone();
-            let part = match storage.grow(&path, self.durability, Some(PART_BYTES)) {
+            let part = match storage.grow(&path, self.durability, Some(self.part_bytes)) {
                 Err(error) if error.kind == StorageErrorKind::NoSpace => {
                     // Others may have filled it; our own share comes free when it is drained.
                     self.drained(self.start)?;
-                    storage.grow(&path, self.durability, Some(PART_BYTES))?
+                    storage.grow(&path, self.durability, Some(self.part_bytes))?
                 }
                 outcome => outcome?,
             };
@@ -219,7 +226,7 @@ impl Staged {
 
     /// Waits until the tier has room for another part.
     fn make_room(&self) -> Result<()> {
-        let free = self.capacity.saturating_sub(PART_BYTES);
+        let free = self.capacity.saturating_sub(self.part_bytes);
         if self.start > free {
             self.drained(self.start - free)?;
         }
@@ -237,11 +244,11 @@ impl Staged {
 
     /// Hands what was appended to the system, durably where that counts, and to the drain.
     fn sync_part(&mut self) -> Result<()> {
-        let Some(part) = &mut self.part else { return self.check() };
+        let Some(part) = &mut self.part else { return Ok(()) };
         part.sync()?;
         let end = self.position();
         self.tell(end, false);
-        self.check()
+        Ok(())
     }
 
     fn tell(&mut self, end: u64, is_last: bool) {
@@ -251,6 +258,7 @@ impl Staged {
         self.shared.changed.notify_all();
     }
 
+    /// Fails if draining has failed.
     fn check(&self) -> Result<()> {
         failed(&mut self.shared.lock())
     }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bedform::comm::{Alone, Communicator as _, threads};
-use bedform::log::session::{Decomposition, Session, SessionOptions};
+use bedform::log::recover::{Leftover, Recovered};
+use bedform::log::session::{Burst, Decomposition, Reach, Session, SessionOptions};
 use bedform::{Elements, ErrorKind, Growth, NewArray, Store, append_with};
-use bedform_format::DataType;
 use bedform_format::log::Boxes;
+use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{Region, Selection};
-use bedform_storage::{MemoryStorage, Storage};
+use bedform_storage::{Failing, Fault, MemoryStorage, Operation, Storage, StorageErrorKind};
 use proptest::prelude::*;
 
 use super::arrays::{model_of, path, read};
@@ -30,12 +31,13 @@ enum Step {
     Wait,
     Flush,
     Commit,
+    Drain,
     Forget,
     Settle,
     LeftBehind,
 }
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step::Write,
     Step::Held,
     Step::Boxes,
@@ -45,6 +47,7 @@ const STEPS: [Step; 12] = [
     Step::Wait,
     Step::Flush,
     Step::Commit,
+    Step::Drain,
     Step::Forget,
     Step::Settle,
     Step::LeftBehind,
@@ -58,15 +61,19 @@ struct Twins {
     /// What is committed, and what will be.
     committed: Model,
     next: Model,
+    burst: Option<(Burst, Reach)>,
+    /// False while a promised commit may or may not be visible.
+    is_known: bool,
 }
 
 impl Twins {
-    fn new(storage: &Arc<dyn Storage>, new: &NewArray) -> Self {
+    fn new(storage: &Arc<dyn Storage>, new: &NewArray, burst: Option<(Burst, Reach)>) -> Self {
         create(storage, new);
         let store = open(storage, true);
-        let session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+        let session = store.session(Box::new(Alone), options(burst.as_ref())).unwrap();
         let (data_type, committed) = (new.data_type, model_of(new));
-        Self { store, session, declared: Vec::new(), data_type, next: committed.clone(), committed }
+        let (declared, next, is_known) = (Vec::new(), committed.clone(), true);
+        Self { store, session, declared, data_type, committed, next, burst, is_known }
     }
 
     fn take(&mut self, step: Step, numbers: &mut Numbers) {
@@ -107,12 +114,16 @@ impl Twins {
             Step::Commit => {
                 self.session.commit().unwrap();
                 self.committed = self.next.clone();
+                self.is_known = !matches!(self.burst, Some((_, Reach::Node)));
             }
+            Step::Drain => self.drain(),
             Step::Forget => {
                 self.next = self.committed.clone();
                 self.declared.clear();
-                let options = SessionOptions::default();
+                let options = options(self.burst.as_ref());
+                // The old one keeps what it has promised.
                 self.session = self.store.session(Box::new(Alone), options).unwrap();
+                self.is_known = true;
             }
             Step::Settle => drop(self.store.settle(&|| false).unwrap()),
             Step::LeftBehind => self.leave_behind(),
@@ -163,11 +174,17 @@ impl Twins {
         self.next.write(&Selection::from(Region::new(corner, part).unwrap()), &elements);
     }
 
+    fn drain(&mut self) {
+        self.session.drain().unwrap();
+        self.is_known = true;
+    }
+
     /// Somebody else begins to append, and fails: elements behind the end that nobody may ever see.
     fn leave_behind(&mut self) {
         if self.committed.shape.is_empty() {
             return;
         }
+        self.drain();
         let array = self.store.array(&path()).unwrap();
         let growth = Growth { array: &array, axis: 0, length: 3 };
         let outcome = append_with(&[growth], &mut |shapes| {
@@ -186,11 +203,29 @@ impl Twins {
     }
 
     fn check(&self) {
+        if !self.is_known {
+            return;
+        }
         let array = self.store.array(&path()).unwrap();
         assert_eq!(array.shape().unwrap(), self.committed.shape);
         let all = Selection::all(&self.committed.shape);
         assert_eq!(read(&array, self.data_type, &all), self.committed.elements);
     }
+}
+
+fn options(burst: Option<&(Burst, Reach)>) -> SessionOptions {
+    let mut options = SessionOptions::default();
+    if let Some((burst, reach)) = burst {
+        (options.burst, options.reach) = (Some(burst.clone()), *reach);
+    }
+    options
+}
+
+/// A burst tier with parts of 4 KiB and room for two.
+fn burst(storage: &Arc<dyn Storage>) -> Burst {
+    let mut burst = Burst::new(storage.clone(), Some(8192));
+    burst.part_bytes = 4096;
+    burst
 }
 
 fn bytes_of(elements: &[Element]) -> Elements<'static> {
@@ -227,20 +262,148 @@ proptest! {
     fn whatever_a_session_takes_is_what_a_list_holds_after_each_commit_and_not_before(
         new in new_array(&TYPES),
         steps in prop::collection::vec((prop::sample::select(&STEPS[..]), any::<u64>()), 0..16),
+        reach in prop::option::of(prop::sample::select(&[Reach::Shared, Reach::Node][..])),
     ) {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-        let mut twins = Twins::new(&storage, &new);
+        let fast: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let mut twins = Twins::new(&storage, &new, reach.map(|reach| (burst(&fast), reach)));
         for (step, seed) in steps {
             twins.take(step, &mut Numbers(seed));
         }
         twins.take(Step::Commit, &mut Numbers(0));
+        twins.take(Step::Drain, &mut Numbers(0));
         twins.take(Step::Settle, &mut Numbers(0));
         let array = twins.store.array(&path()).unwrap();
         prop_assert_eq!(array.verify(&|| false).unwrap(), Vec::<String>::new());
         drop(twins.session);
         twins.store.settle(&|| false).unwrap();
-        prop_assert!(storage.beside(".bedform-log").unwrap().list(&bedform_format::ObjectPath::root()).unwrap().is_empty());
+        let root = ObjectPath::root();
+        prop_assert!(storage.beside(".bedform-log").unwrap().list(&root).unwrap().is_empty());
+        for store in fast.list(&root).unwrap() {
+            let directory = root.join(&store.name).unwrap();
+            prop_assert!(fast.list(&directory).unwrap().is_empty());
+        }
     }
+}
+
+/// A storage with faults, and the burst tier before it, which has none.
+fn with_faults() -> (Arc<Failing<MemoryStorage>>, Store, Burst) {
+    let storage = Arc::new(Failing::new(MemoryStorage::new()));
+    let shared: Arc<dyn Storage> = storage.clone();
+    create(&shared, &bytes_array());
+    let fast: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let store = open(&shared, true);
+    (storage, store, burst(&fast))
+}
+
+fn contents(store: &Store) -> Vec<u8> {
+    let array = store.array(&path()).unwrap();
+    let shape = array.shape().unwrap();
+    read(&array, DataType::UInt8, &Selection::all(&shape)).concat()
+}
+
+#[test]
+fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
+    for fault in [Operation::AppendGrowing, Operation::SyncGrowing] {
+        for promises in [1_u8, 3] {
+            let (storage, store, burst) = with_faults();
+            let node = (burst.clone(), Reach::Node);
+            let mut session = store.session(Box::new(Alone), options(Some(&node))).unwrap();
+            // The log cannot be reached any more.
+            storage.fail_at(fault, 0, Fault::Error(StorageErrorKind::Io));
+            for value in 1..=promises {
+                session.resize(&path(), &[64 + u64::from(value)]).unwrap();
+                let all = Selection::all(&[64 + u64::from(value)]);
+                let bytes = vec![value; 64 + usize::from(value)];
+                let written = session.write(&path(), &all, Elements::Bytes(&bytes));
+                // It may hear that draining has failed; then it has promised no more.
+                if written.and_then(|_| session.commit()).is_err() {
+                    break;
+                }
+                if value == 1 {
+                    assert_eq!(contents(&store), [0; 64]);
+                }
+            }
+            // More that was never committed.
+            let _ = session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[9; 64]));
+            drop(session);
+            let found = store.recover(Some(&burst), Leftover::Keep, &|| false).unwrap();
+            assert!(found.completed >= 1 && found.drained_bytes > 0, "{found:?}");
+            let kept = u8::try_from(found.completed).unwrap();
+            assert_eq!(contents(&store), vec![kept; 64 + usize::from(kept)]);
+            let again = store.recover(Some(&burst), Leftover::Discard, &|| false).unwrap();
+            assert_eq!((again.completed, again.drained_bytes), (0, 0));
+            store.settle(&|| false).unwrap();
+            assert_eq!(contents(&store), vec![kept; 64 + usize::from(kept)]);
+        }
+    }
+}
+
+#[test]
+fn what_a_writer_leaves_that_fails_stays_until_somebody_decides() {
+    for leftover in [Leftover::Commit, Leftover::Discard] {
+        let (storage, store, _) = with_faults();
+        let start = || store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+        let mut session = start();
+        let all = Selection::all(&[64]);
+        session.write(&path(), &all, Elements::Bytes(&[1; 64])).unwrap();
+        session.commit().unwrap();
+        session.write(&path(), &all, Elements::Bytes(&[2; 64])).unwrap();
+        session.flush().unwrap();
+        storage.fail_at(Operation::AppendGrowing, 0, Fault::Error(StorageErrorKind::NoSpace));
+        session.write(&path(), &all, Elements::Bytes(&[3; 64])).unwrap();
+        let error = session.commit().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        drop(session);
+        assert_eq!(contents(&store), [1; 64]);
+        // Neither settling nor another session takes it away.
+        let mut other = start();
+        other.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[4; 64])).unwrap();
+        other.commit().unwrap();
+        drop(other);
+        store.settle(&|| false).unwrap();
+        assert_eq!(contents(&store), [4; 64]);
+        let found = store.recover(None, Leftover::Keep, &|| false).unwrap();
+        let [one] = &found.found[..] else { panic!("{found:?}") };
+        assert_eq!((one.rank, one.writes, one.bytes), (0, 1, 64));
+        assert_eq!(one.arrays, [path().to_string()]);
+        let done = store.recover(None, leftover, &|| false).unwrap();
+        let expected = if leftover == Leftover::Commit { (1, 2) } else { (0, 4) };
+        assert_eq!(done.committed, expected.0);
+        assert_eq!(contents(&store), [expected.1; 64]);
+        let nothing = store.recover(None, Leftover::Keep, &|| false).unwrap();
+        assert_eq!(nothing.found, []);
+        store.settle(&|| false).unwrap();
+        assert_eq!(contents(&store), [expected.1; 64]);
+        let log = storage.beside(".bedform-log").unwrap();
+        assert!(log.list(&ObjectPath::root()).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn what_a_session_that_ends_in_good_order_did_not_commit_is_gone() {
+    let (_, store, _) = with_faults();
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
+    session.flush().unwrap();
+    drop(session);
+    let found = store.recover(None, Leftover::Keep, &|| false).unwrap();
+    assert_eq!(found, Recovered::default());
+    assert_eq!(contents(&store), [0; 64]);
+}
+
+#[test]
+fn a_writer_that_lives_is_not_recovered() {
+    let (_, store, burst) = with_faults();
+    let node = (burst.clone(), Reach::Node);
+    let mut session = store.session(Box::new(Alone), options(Some(&node))).unwrap();
+    session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
+    session.flush().unwrap();
+    let found = store.recover(Some(&burst), Leftover::Commit, &|| false).unwrap();
+    assert!(found.live > 0 && found.found.is_empty(), "{found:?}");
+    session.commit().unwrap();
+    session.drain().unwrap();
+    assert_eq!(contents(&store), [2; 64]);
 }
 
 #[test]
@@ -258,8 +421,7 @@ fn what_members_append_together_follows_each_other_by_rank() {
                 for step in 0..2_u8 {
                     let mine = vec![10 * (step + 1) + rank; usize::from(rank)];
                     let shape = [u64::from(rank)];
-                    let start =
-                        session.append(&path(), 0, &shape, Elements::Bytes(&mine)).unwrap();
+                    let start = session.append(&path(), 0, &shape, Elements::Bytes(&mine)).unwrap();
                     let before = [0, 0, 1][usize::from(rank)];
                     assert_eq!(start, 64 + 3 * u64::from(step) + before);
                 }

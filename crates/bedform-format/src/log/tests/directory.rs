@@ -148,7 +148,10 @@ fn counts_that_nothing_stands_behind_are_refused_before_memory_is_taken() {
         for position in 0..4 {
             let mut counts = [0; 4];
             counts[position] = huge;
-            assert!(decode(&body_of_counts(&[&[0], &counts[..]].concat())).is_err(), "{huge} at {position}");
+            assert!(
+                decode(&body_of_counts(&[&[0], &counts[..]].concat())).is_err(),
+                "{huge} at {position}"
+            );
         }
     }
     let mut many = small();

@@ -15,6 +15,7 @@ use bedform_storage::{Condition, Durability};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::place::LogPlace;
+use crate::log::recover::has_leftover;
 use crate::log::view::View;
 use crate::store::{Snapshot, Store, set_log_state};
 
@@ -108,9 +109,9 @@ impl Store {
                 segments => needed.extend(segments?.unwrap_or_default()),
             }
         }
-        let mut done = remove_segments(&place, &needed, options.dry_run)?;
-        done.is_gone =
-            done.segments_kept == 0 && newest.commits.is_empty() && recent.is_empty();
+        let is_leftover = |name: &str| has_leftover(&place, name, &newest, &shared.options.limits);
+        let mut done = remove_segments(&place, &needed, &is_leftover, options.dry_run)?;
+        done.is_gone = done.segments_kept == 0 && newest.commits.is_empty() && recent.is_empty();
         if done.is_gone {
             done.roots = numbers.len() as u64;
             if !options.dry_run {
@@ -197,6 +198,7 @@ fn recent_roots(place: &LogPlace, numbers: &[u64], grace: Duration) -> Result<BT
 fn remove_segments(
     place: &LogPlace,
     needed: &BTreeSet<String>,
+    is_leftover: &dyn Fn(&str) -> Result<bool>,
     dry_run: bool,
 ) -> Result<CollectStatistics> {
     let mut done = CollectStatistics::default();
@@ -207,7 +209,8 @@ fn remove_segments(
             true => None,
             false => place.storage.try_lock(&directory).unwrap_or(None),
         };
-        if lock.is_none() {
+        // What a writer that died has left is for `Store::recover` to look at.
+        if lock.is_none() || is_leftover(&name)? {
             done.segments_kept += 1;
             continue;
         }

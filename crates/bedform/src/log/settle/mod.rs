@@ -124,7 +124,13 @@ impl Store {
         counts: &Counts,
     ) -> Result<u64> {
         let SettleOptions { memory_bytes, arrays, part, grace } = options;
-        let Snapshot { view: Some(view), .. } = self.shared.snapshot()? else { return Ok(0) };
+        let Snapshot { view: Some(view), .. } = self.shared.snapshot()? else {
+            // Writers that have ended since the last time may have left something.
+            if self.shared.log_place().is_ok() {
+                self.collect_log(&CollectOptions { grace: *grace, dry_run: false })?;
+            }
+            return Ok(0);
+        };
         let plans = plan::plan(self, &view, arrays.as_deref())?;
         let sources: Vec<_> = plans.iter().map(|plan| plan.source(self, &view)).collect();
         let objects = || plans.iter().flat_map(|plan| &plan.objects);

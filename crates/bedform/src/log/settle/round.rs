@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::time::Duration;
 
+use super::SettleWatch;
 use super::lay::{Building, BuildingObject, Reach};
 use super::plan::{ArrayPlan, ObjectPlan, last_commit};
 use super::stream::{Layer, Window, read_round};
-use super::SettleWatch;
 use super::write::{Counts, Writer};
 use crate::array::source::ZarrSource;
 use crate::error::{Error, ErrorKind, Result};
@@ -54,7 +54,10 @@ struct Position {
 enum Next<'a> {
     Round(Vec<Building<'a>>),
     /// An object that is larger than a round: chunk by chunk, each with what lies over it.
-    Large { plan: usize, object: BuildingObject },
+    Large {
+        plan: usize,
+        object: BuildingObject,
+    },
 }
 
 impl<'a> Rounds<'a> {
@@ -290,12 +293,7 @@ impl<'a> Rounds<'a> {
         })
     }
 
-    fn lay(
-        &self,
-        layer: &mut Layer,
-        window: &Window,
-        round: &mut [Building<'a>],
-    ) -> Result<()> {
+    fn lay(&self, layer: &mut Layer, window: &Window, round: &mut [Building<'a>]) -> Result<()> {
         self.check()?;
         Counts::add(&self.counts.read_bytes, window.length());
         layer.lay(window, round)

@@ -291,7 +291,8 @@ impl Layer {
     pub(super) fn lay(&mut self, window: &Window, round: &mut [Building<'_>]) -> Result<()> {
         if !self.job.as_ref().is_some_and(|job| Arc::ptr_eq(job, &window.job)) {
             *self = Self { job: Some(window.job.clone()), ..Self::default() };
-            self.at = window.job.entries.first().map_or(0, |entry| window.job.section.starts[*entry]);
+            self.at =
+                window.job.entries.first().map_or(0, |entry| window.job.section.starts[*entry]);
         }
         let job = &*window.job;
         let section = &job.section.section;

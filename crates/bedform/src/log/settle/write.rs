@@ -51,7 +51,11 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// The first error of any object; `Conflict` if another program has written one.
-    pub(super) fn write(&self, round: Vec<Building<'_>>, interrupted: &dyn Fn() -> bool) -> Result<()> {
+    pub(super) fn write(
+        &self,
+        round: Vec<Building<'_>>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<()> {
         let mut objects = Vec::new();
         for building in round {
             for object in building.objects {
