@@ -16,6 +16,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of a block: large enough for the device, small enough to be read and checked for a part.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
+/// Bytes that have a checksum of their own: what a reader of a few bytes fetches and checks.
+const CHECKED_BYTES: usize = 32 << 10;
 /// Zstandard's level for sections and directories: they are small, and read often.
 const LEVEL: i32 = 3;
 
@@ -207,11 +209,15 @@ impl File {
     }
 
     fn append_block(&mut self, bytes: &[u8]) -> Result<()> {
-        let checksum = crc32c(bytes);
-        let offset = self.append_record(RecordKind::Data, bytes)? + RecordHead::BYTES as u64;
-        let length = bytes.len() as u64;
-        let block = Block { offset, stored_bytes: length, bytes: length, checksum, codec: 0 };
-        self.shared.blocks.lock().unwrap_or_else(PoisonError::into_inner).push(block);
+        let mut offset = self.append_record(RecordKind::Data, bytes)? + RecordHead::BYTES as u64;
+        let parts = bytes.chunks(CHECKED_BYTES).map(|part| {
+            let (length, checksum) = (part.len() as u64, crc32c(part));
+            let block = Block { offset, stored_bytes: length, bytes: length, checksum, codec: 0 };
+            offset += length;
+            block
+        });
+        let parts: Vec<Block> = parts.collect();
+        self.shared.blocks.lock().unwrap_or_else(PoisonError::into_inner).extend(parts);
         Ok(())
     }
 
