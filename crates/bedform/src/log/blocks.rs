@@ -5,6 +5,7 @@
 //! fetched together. So a read fetches every block that it needs once, checks it once, and moves
 //! elements from it straight to their places, whatever chunks they belong to.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,20 +34,26 @@ const GAP_BYTES: u64 = 4 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct LogCopies {
     segments: Vec<Arc<LogSegment>>,
-    copies: Vec<BlockCopy>,
+    blocks: Vec<BlockCopies>,
+    /// Which of these it is, by the number of the segment and the block's offset in it.
+    numbers: HashMap<(u32, u64), usize>,
+    /// The one that was added to last.
+    last: usize,
+    copies: usize,
     /// Where decoded blocks are kept.
     loaded: Option<Arc<Loaded>>,
 }
 
+/// What is taken of a block.
 #[derive(Debug)]
-struct BlockCopy {
+struct BlockCopies {
     /// Which of the segments.
     segment: u32,
     block: Block,
-    /// The blocks that follow it in the data, if one element lies in several.
+    /// The blocks that follow it in the data, for one element that lies in several.
     more: Vec<Block>,
     /// From the bytes of the blocks, one behind the other.
-    what: Move,
+    moves: Vec<Move>,
 }
 
 /// Elements on their way.
@@ -65,7 +72,6 @@ pub(crate) struct LogFetch {
     /// Byte ranges to read; they follow each other in the buffer.
     pub(crate) extents: Vec<Extent>,
     blocks: Vec<FetchedBlock>,
-    moves: Vec<Move>,
 }
 
 #[derive(Debug)]
@@ -73,9 +79,9 @@ struct FetchedBlock {
     block: Block,
     /// Where it starts in the buffer.
     start: usize,
-    /// Behind it those that are decoded together with it.
+    /// True if it is decoded together with the next one.
     joins_next: bool,
-    moves: Range<usize>,
+    moves: Vec<Move>,
 }
 
 impl LogCopies {
@@ -86,26 +92,77 @@ impl LogCopies {
 
     /// The number of copies.
     pub(crate) fn len(&self) -> usize {
-        self.copies.len()
+        self.copies
     }
 
     /// Adds a copy from the data of `section`, of elements of `item` bytes.
     ///
     /// # Errors
     /// `Corrupt` if it leaves the data, which decoding rules out.
-    pub(super) fn add(
+    pub(super) fn add(&mut self, section: &LoadedSection, copy: Copy, item: usize) -> Result<()> {
+        let copy = ascending(copy);
+        let mut source = BlockSource { section, item, copies: self };
+        source
+            .cut(copy.source_start, copy.target_start, &copy.axes)
+            .ok_or_else(|| outside(section))
+    }
+
+    /// As [`LogCopies::add`], for `count` elements that lie in one run in the data and the target.
+    ///
+    /// # Errors
+    /// As [`LogCopies::add`].
+    pub(super) fn add_run(
         &mut self,
         section: &LoadedSection,
-        copy: Copy,
+        (source, target): (i64, i64),
+        count: u64,
         item: usize,
     ) -> Result<()> {
-        let segment = self.segment_number(&section.segment);
-        let (blocks, ends) = section.blocks();
-        let copy = ascending(copy);
-        let mut source = BlockSource { segment, blocks, ends, item, copies: &mut self.copies };
-        source.cut(copy.source_start, copy.target_start, &copy.axes).ok_or_else(|| {
-            Error::corrupt(&*section.segment.name, "a box lies outside the data of its section")
-        })
+        let mut cut = || {
+            let (mut from, to) = (u64::try_from(source).ok()?, usize::try_from(target).ok()?);
+            let (mut to, mut left, each) = (to, count, item as u64);
+            let (blocks, ends) = section.blocks();
+            let mut at = ends.partition_point(|end| *end <= from);
+            while left > 0 {
+                let end = *ends.get(at)?;
+                let before = at.checked_sub(1).map_or(0, |before| ends[before]);
+                let now = left.min((end - from) / each);
+                if now == 0 {
+                    let mut source = BlockSource { section, item, copies: self };
+                    source.add(at, from.cast_signed(), i64::try_from(to).ok()?, &[])?;
+                } else {
+                    let run = Run::new(index(from - before), to, index(now) * item);
+                    self.add_move(&section.segment, blocks.get(at)?, Move::Run(run));
+                }
+                let done = now.max(1);
+                (from, to, left) = (from + done * each, to + index(done) * item, left - done);
+                at += ends.get(at..)?.partition_point(|end| *end <= from);
+            }
+            Some(())
+        };
+        cut().ok_or_else(|| outside(section))
+    }
+
+    fn add_move(&mut self, segment: &Arc<LogSegment>, block: &Block, what: Move) {
+        self.copies += 1;
+        let last = self.blocks.get_mut(self.last);
+        if let Some(last) = last.filter(|last| {
+            last.block.offset == block.offset
+                && last.more.is_empty()
+                && Arc::ptr_eq(&self.segments[last.segment as usize], segment)
+        }) {
+            return last.moves.push(what);
+        }
+        let segment = self.segment_number(segment);
+        let next = self.blocks.len();
+        self.last = *self.numbers.entry((segment, block.offset)).or_insert(next);
+        match self.blocks.get_mut(self.last) {
+            Some(known) => known.moves.push(what),
+            None => {
+                let (more, moves) = (Vec::new(), vec![what]);
+                self.blocks.push(BlockCopies { segment, block: *block, more, moves });
+            }
+        }
     }
 
     fn segment_number(&mut self, segment: &Arc<LogSegment>) -> u32 {
@@ -121,12 +178,21 @@ impl LogCopies {
     /// Adds the copies of another.
     pub(crate) fn append(&mut self, other: Self) {
         self.loaded = self.loaded.take().or(other.loaded);
-        let numbers: Vec<u32> =
-            other.segments.iter().map(|segment| self.segment_number(segment)).collect();
-        self.copies.extend(other.copies.into_iter().map(|mut copy| {
-            copy.segment = numbers[copy.segment as usize];
-            copy
-        }));
+        for mut blocks in other.blocks {
+            let segment = self.segment_number(&other.segments[blocks.segment as usize]);
+            blocks.segment = segment;
+            self.copies += blocks.moves.len();
+            let next = self.blocks.len();
+            let key = (segment, blocks.block.offset);
+            let number = match blocks.more.is_empty() {
+                true => *self.numbers.entry(key).or_insert(next),
+                false => next,
+            };
+            match self.blocks.get_mut(number) {
+                Some(known) => known.moves.append(&mut blocks.moves),
+                None => self.blocks.push(blocks),
+            }
+        }
     }
 
     /// What to fetch, in the order of the segments' bytes.
@@ -134,39 +200,25 @@ impl LogCopies {
     /// # Errors
     /// `Corrupt` if a block lies outside its segment.
     pub(crate) fn into_fetches(mut self) -> Result<Vec<LogFetch>> {
-        self.copies.sort_by_key(|copy| (copy.segment, copy.block.offset, copy.more.len()));
+        self.blocks.sort_by_key(|own| (own.segment, own.block.offset, own.more.len()));
         let mut fetches: Vec<LogFetch> = Vec::new();
         let mut last = None;
-        for copy in self.copies {
-            let segment = &self.segments[copy.segment as usize];
-            let is_same_segment = last.is_some_and(|(last, _)| last == copy.segment);
-            let key = (copy.segment, copy.block);
-            if let (true, true, Some(fetch)) =
-                (copy.more.is_empty(), last == Some(key), fetches.last_mut())
-            {
-                fetch.add_move(copy.what);
-                continue;
-            }
-            for block in [&copy.block].into_iter().chain(&copy.more) {
+        for own in self.blocks {
+            let segment = &self.segments[own.segment as usize];
+            for block in [&own.block].into_iter().chain(&own.more) {
                 check_place(segment, block)?;
             }
             // What lies in several blocks is fetched for itself: there is hardly any.
-            let follows = is_same_segment && copy.more.is_empty();
-            let fetch = fetches.last_mut().filter(|fetch| follows && fetch.has_room(&copy.block));
-            let fetch = match fetch {
-                Some(fetch) => fetch,
+            let follows = own.more.is_empty() && last == Some(own.segment);
+            last = own.more.is_empty().then_some(own.segment);
+            match fetches.last_mut().filter(|fetch| follows && fetch.has_room(&own.block)) {
+                Some(fetch) => fetch.add_blocks(own),
                 None => {
-                    fetches.push(LogFetch::new(segment.clone()));
-                    let Some(fetch) = fetches.last_mut() else { continue };
-                    fetch
+                    let mut fetch = LogFetch::new(segment.clone());
+                    fetch.add_blocks(own);
+                    fetches.push(fetch);
                 }
-            };
-            fetch.add_block(copy.block);
-            for block in &copy.more {
-                fetch.join_block(*block);
             }
-            fetch.add_move(copy.what);
-            last = copy.more.is_empty().then_some(key);
         }
         // A read that would push most others out is not kept.
         let decoded: u64 = fetches.iter().map(LogFetch::decoded_bytes).sum();
@@ -223,14 +275,15 @@ fn place(segment: &LogSegment, block: &Block) -> String {
     format!("segment {} at byte {}", segment.name, block.offset)
 }
 
-/// The blocks that the copies of one box are cut at.
+fn outside(section: &LoadedSection) -> Error {
+    Error::corrupt(&*section.segment.name, "a box lies outside the data of its section")
+}
+
+/// The data of a section, at whose blocks the copies of a box are cut.
 struct BlockSource<'a> {
-    segment: u32,
-    blocks: &'a [Block],
-    /// Of each block the first byte behind it in the data.
-    ends: &'a [u64],
+    section: &'a LoadedSection,
     item: usize,
-    copies: &'a mut Vec<BlockCopy>,
+    copies: &'a mut LogCopies,
 }
 
 impl BlockSource<'_> {
@@ -239,14 +292,15 @@ impl BlockSource<'_> {
     fn cut(&mut self, source: i64, target: i64, axes: &[Axis]) -> Option<()> {
         let (mut source, mut target) = (source, target);
         let place = u64::try_from(source).ok()?;
-        let mut at = self.ends.partition_point(|end| *end <= place);
+        let ends = self.section.blocks().1;
+        let mut at = ends.partition_point(|end| *end <= place);
         let Some((first, rest)) = axes.split_first() else {
             return self.add(at, source, target, axes);
         };
         let mut left = first.clone();
         let below = span(rest) + i64::try_from(self.item).ok()?;
         loop {
-            let end = i64::try_from(*self.ends.get(at)?).ok()?;
+            let end = i64::try_from(*ends.get(at)?).ok()?;
             let fits = fitting(&left, end - source - below);
             if fits == count(&left) {
                 return match fits {
@@ -278,25 +332,30 @@ impl BlockSource<'_> {
             };
             (source, target) = (source + from, target + to);
             let place = u64::try_from(source).ok()?;
-            at += self.ends.get(at..)?.partition_point(|end| *end <= place);
+            at += ends.get(at..)?.partition_point(|end| *end <= place);
         }
     }
 
     /// Adds a copy that starts in block `at` and leaves it at most with a single element.
     fn add(&mut self, at: usize, source: i64, target: i64, axes: &[Axis]) -> Option<()> {
-        let block = *self.blocks.get(at)?;
-        let before = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let (blocks, ends) = self.section.blocks();
+        let block = blocks.get(at)?;
+        let before = at.checked_sub(1).map_or(0, |before| ends[before]);
         let start = source - i64::try_from(before).ok()?;
         let end = u64::try_from(source).ok()? + self.item as u64;
-        let last = match axes.is_empty() {
-            true => self.ends.partition_point(|block_end| *block_end < end),
-            false => at,
-        };
-        let more = self.blocks.get(at + 1..last + 1)?.to_vec();
         let mut copy = Copy { source_start: start, target_start: target, axes: axes.to_vec() };
         copy.tidy();
         let what = copy.as_run(self.item).map_or_else(|| Move::Copy(copy), Move::Run);
-        self.copies.push(BlockCopy { segment: self.segment, block, more, what });
+        if !axes.is_empty() || end <= ends[at] {
+            self.copies.add_move(&self.section.segment, block, what);
+            return Some(());
+        }
+        let last = ends.partition_point(|block_end| *block_end < end);
+        let more = blocks.get(at + 1..last + 1)?.to_vec();
+        let segment = self.copies.segment_number(&self.section.segment);
+        self.copies.copies += 1;
+        let joined = BlockCopies { segment, block: *block, more, moves: vec![what] };
+        self.copies.blocks.push(joined);
         Some(())
     }
 }
@@ -384,8 +443,7 @@ fn with_first(first: Axis, rest: &[Axis]) -> Vec<Axis> {
 
 impl LogFetch {
     fn new(segment: Arc<LogSegment>) -> Self {
-        let (extents, blocks, moves) = (Vec::new(), Vec::new(), Vec::new());
-        Self { segment, loaded: None, extents, blocks, moves }
+        Self { segment, loaded: None, extents: Vec::new(), blocks: Vec::new() }
     }
 
     /// The segment.
@@ -414,6 +472,19 @@ impl LogFetch {
             && self.blocks.last().is_none_or(|last| last.block.offset < block.offset)
     }
 
+    fn add_blocks(&mut self, own: BlockCopies) {
+        self.add_block(own.block);
+        for block in own.more {
+            if let Some(last) = self.blocks.last_mut() {
+                last.joins_next = true;
+            }
+            self.add_block(block);
+        }
+        if let Some(last) = self.blocks.last_mut() {
+            last.moves = own.moves;
+        }
+    }
+
     fn add_block(&mut self, block: Block) {
         let before = self.bytes() as u64;
         let end = block.offset + block.stored_bytes;
@@ -431,23 +502,8 @@ impl LogFetch {
                 before
             }
         };
-        let moves = self.moves.len()..self.moves.len();
-        self.blocks.push(FetchedBlock { block, start: index(start), joins_next: false, moves });
-    }
-
-    /// Adds a block that is decoded behind the last one.
-    fn join_block(&mut self, block: Block) {
-        if let Some(last) = self.blocks.last_mut() {
-            last.joins_next = true;
-        }
-        self.add_block(block);
-    }
-
-    fn add_move(&mut self, what: Move) {
-        self.moves.push(what);
-        if let Some(block) = self.blocks.last_mut() {
-            block.moves.end = self.moves.len();
-        }
+        let (start, moves) = (index(start), Vec::new());
+        self.blocks.push(FetchedBlock { block, start, joins_next: false, moves });
     }
 
     /// Makes the moves from blocks that are kept; true if that were all.
@@ -466,7 +522,7 @@ impl LogFetch {
             }
         }
         for (fetched, bytes) in self.blocks.iter().zip(kept) {
-            self.move_all(fetched, &bytes, to)?;
+            fetched.move_all(&bytes, to)?;
         }
         Ok(true)
     }
@@ -490,7 +546,7 @@ impl LogFetch {
             if fetched.joins_next || !joined.is_empty() {
                 joined.extend_from_slice(decoded);
                 if !fetched.joins_next {
-                    self.move_all(fetched, &joined, to)?;
+                    fetched.move_all(&joined, to)?;
                     joined.clear();
                 }
                 continue;
@@ -499,13 +555,15 @@ impl LogFetch {
                 let key = (self.segment.name.clone(), block.offset);
                 loaded.blocks.put(key, Arc::from(decoded), block.bytes + 128);
             }
-            self.move_all(fetched, decoded, to)?;
+            fetched.move_all(decoded, to)?;
         }
         Ok(())
     }
+}
 
-    fn move_all(&self, fetched: &FetchedBlock, bytes: &[u8], to: &Destination<'_>) -> Result<()> {
-        for one in &self.moves[fetched.moves.clone()] {
+impl FetchedBlock {
+    fn move_all(&self, bytes: &[u8], to: &Destination<'_>) -> Result<()> {
+        for one in &self.moves {
             // SAFETY: no element of a target is in two copies: what lies over a chunk is taken from one
             // box alone, and the parts of a plan go to different elements.
             unsafe {

@@ -7,15 +7,15 @@
 
 use std::sync::Arc;
 
-use bedform_geometry::{AxisRange, ChunkGrid, Positions};
+use bedform_geometry::{AxisRange, ChunkGrid, Positions, Region};
 
 use super::blocks::{Destination, LogCopies};
-use super::section::LoadedSection;
+use super::section::{LoadedSection, Piece};
 use super::view::View;
 use crate::array::ArrayState;
 use crate::error::{Error, Result};
 use crate::read::mask::Mask;
-use crate::read::part::{Part, PartAxis, Ranges};
+use crate::read::part::{Part, PartAxis, Ranges, RegularAxis, range_within};
 use crate::read::plan::{Plan, Task};
 use crate::read::scatter::Target;
 
@@ -122,7 +122,7 @@ impl Overlay {
             low[axis] += start;
             high[axis] += start;
         }
-        let mut found = Vec::new();
+        let (regular, mut found) = (part.regular(), Vec::new());
         for commit in &self.commits {
             if mask.is_full() {
                 break;
@@ -141,37 +141,95 @@ impl Overlay {
                 if mask.is_full() {
                     break;
                 }
-                self.take_box(&sections[one.section], one, (&chunk, part), mask, copies)?;
+                let section = &sections[one.section];
+                let Some(piece) = section.piece(one.entry, one.number, self.form.item_size) else {
+                    continue;
+                };
+                let is_done = match &regular {
+                    Some((axes, target)) => {
+                        self.take_run(section, piece, (&chunk, axes, *target), mask, copies)?
+                    }
+                    None => false,
+                };
+                if !is_done {
+                    self.take_box(section, piece, (&chunk, part), mask, copies)?;
+                }
             }
         }
         Ok(())
     }
 
-    /// Takes what one box has of the elements that are still free.
+    /// Takes what a box has of the elements that are still free, if that is one run of elements in
+    /// the box, the part and the result: the short way, for logs of very many small boxes. False, and
+    /// nothing done, if it is not.
+    fn take_run(
+        &self,
+        section: &LoadedSection,
+        piece: Piece<'_>,
+        (chunk, axes, target): (&Region, &[RegularAxis], i64),
+        mask: &mut Mask,
+        copies: &mut LogCopies,
+    ) -> Result<bool> {
+        let item = self.form.item_size;
+        let Ok(mut stride) = i64::try_from(item) else { return Ok(false) };
+        let (each, mut target) = (stride, target);
+        let Ok(mut source) = i64::try_from(piece.data_start) else { return Ok(false) };
+        let (mut start, mut step, mut count) = (0, 1, 1);
+        for (at, axis) in axes.iter().enumerate().rev() {
+            let (low, high) = piece.within(chunk, at);
+            let Some((first, found)) = range_within(&axis.inside, low, high) else {
+                return Ok(true);
+            };
+            let (inside, result) = (axis.inside.get(first), axis.result.get(first));
+            let (Some(inside), Some(result)) = (inside, result) else { return Ok(false) };
+            let (begin, length) = piece.axis(at);
+            // What the box has before this element: less than its length.
+            let before = (chunk.start()[at] + inside).wrapping_sub(begin).cast_signed();
+            source += before * stride;
+            target += result.cast_signed() * axis.target_stride;
+            if found > 1 {
+                let is_run = count == 1
+                    && step == 1
+                    && axis.inside.step() * stride == each
+                    && axis.result.step() * axis.target_stride == each;
+                if !is_run {
+                    return Ok(false);
+                }
+                count = found;
+            }
+            start += first * step;
+            step *= axis.inside.len();
+            let longer = i64::try_from(length).ok().and_then(|length| stride.checked_mul(length));
+            let Some(longer) = longer else { return Ok(false) };
+            stride = longer;
+        }
+        let mut outcome = Ok(());
+        mask.take_run(start, count, &mut |at, count| {
+            if outcome.is_ok() {
+                let ahead = (at - start).cast_signed() * each;
+                outcome = copies.add_run(section, (source + ahead, target + ahead), count, item);
+            }
+        });
+        outcome.map(|()| true)
+    }
+
+    /// As [`Overlay::take_run`], for any box and any part.
     fn take_box(
         &self,
         section: &LoadedSection,
-        one: &Found,
-        (chunk, part): (&bedform_geometry::Region, &Part<'_>),
+        piece: Piece<'_>,
+        (chunk, part): (&Region, &Part<'_>),
         mask: &mut Mask,
         copies: &mut LogCopies,
     ) -> Result<()> {
         let item = self.form.item_size;
-        let Some(piece) = section.piece(one.entry, one.number, item) else { return Ok(()) };
         let strides = piece.strides();
-        let origin = strides
-            .as_ref()
-            .and_then(|strides| piece.origin(chunk.start(), chunk.shape(), strides))
-            .ok_or_else(|| {
-                Error::corrupt(&*section.segment.name, "a box of more bytes than can be counted")
-            })?;
-        let mut low = piece.start;
-        let mut high = piece.shape;
-        for axis in 0..low.len() {
-            let start = chunk.start()[axis];
-            high[axis] = (low[axis] + high[axis]).min(chunk.end(axis)) - start;
-            low[axis] = low[axis].saturating_sub(start);
-        }
+        let origin = strides.as_ref().and_then(|strides| piece.origin(chunk, strides));
+        let origin = origin.ok_or_else(|| {
+            Error::corrupt(&*section.segment.name, "a box of more bytes than can be counted")
+        })?;
+        let (low, high): (Vec<u64>, Vec<u64>) =
+            (0..chunk.rank()).map(|axis| piece.within(chunk, axis)).unzip();
         let mut outcome = Ok(());
         part.clip(&low, &high, |ranges| {
             mask.take(ranges, &mut |free: &Ranges| {

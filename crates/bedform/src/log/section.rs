@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bedform_format::log::{Block, Boxes, Entry, LogError, Section, SectionArray};
-use bedform_geometry::strides;
+use bedform_geometry::{Region, strides};
 
 use super::tree::BoxTree;
 use super::view::LogSegment;
@@ -46,12 +46,14 @@ struct EntriesOf {
 }
 
 /// One box that was written.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    pub(crate) start: Vec<u64>,
-    pub(crate) shape: Vec<u64>,
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece<'s> {
+    /// The index along the first axis, where the box itself lacks that axis.
+    record: Option<u64>,
+    corner: &'s [u64],
+    lengths: &'s [u64],
     /// The first byte of its elements, which are in C order, in the section's data.
-    data_start: u64,
+    pub(super) data_start: u64,
     item_size: u32,
 }
 
@@ -179,7 +181,7 @@ impl LoadedSection {
     }
 
     /// A box of an entry; nothing if its elements have not `item_size` bytes.
-    pub(super) fn piece(&self, entry: u32, number: usize, item_size: usize) -> Option<Piece> {
+    pub(super) fn piece(&self, entry: u32, number: usize, item_size: usize) -> Option<Piece<'_>> {
         let start_of_entry = self.starts[entry as usize];
         let entry = &self.section.entries[entry as usize];
         let SectionArray { item_size: item, .. } = &self.section.arrays[entry.array as usize];
@@ -191,8 +193,9 @@ impl LoadedSection {
         let before = &self.selections[entry.selection as usize].before;
         let before = before.get(number).copied().unwrap_or(0);
         Some(Piece {
-            start: entry.record.iter().chain(corner).copied().collect(),
-            shape: entry.record.iter().map(|_| &1).chain(lengths).copied().collect(),
+            record: entry.record,
+            corner,
+            lengths,
             data_start: start_of_entry + before * u64::from(*item),
             item_size: *item,
         })
@@ -216,30 +219,43 @@ fn entry_bounds<'s>(
     }
 }
 
-impl Piece {
+impl Piece<'_> {
+    /// Start and length along an axis.
+    pub(super) fn axis(&self, axis: usize) -> (u64, u64) {
+        match (self.record, axis) {
+            (Some(record), 0) => (record, 1),
+            (Some(_), axis) => (self.corner[axis - 1], self.lengths[axis - 1]),
+            (None, axis) => (self.corner[axis], self.lengths[axis]),
+        }
+    }
+
     /// For each axis the bytes from an element to the next.
     pub(super) fn strides(&self) -> Option<Vec<i64>> {
+        let shape: Vec<u64> = self.record.iter().map(|_| &1).chain(self.lengths).copied().collect();
         let item = i64::from(self.item_size);
-        let steps = strides(&self.shape);
+        let steps = strides(&shape);
         steps.iter().map(|step| i64::try_from(*step).ok()?.checked_mul(item)).collect()
     }
 
-    /// Where the elements lie in the section's data, by their positions in a chunk of `chunk_shape`
-    /// that starts at `chunk_start`. Nothing if that cannot be counted.
-    pub(super) fn origin<'s>(
-        &self,
-        chunk_start: &[u64],
-        chunk_shape: &[u64],
-        strides: &'s [i64],
-    ) -> Option<Origin<'s>> {
+    /// Where the elements lie in the section's data, by their positions in `chunk`. Nothing if that
+    /// cannot be counted.
+    pub(super) fn origin<'s>(&self, chunk: &Region, strides: &'s [i64]) -> Option<Origin<'s>> {
         let mut start = i64::try_from(self.data_start).ok()?;
         for (axis, stride) in strides.iter().enumerate() {
             // No position in the chunk leads further than this.
-            i64::try_from(chunk_shape[axis]).ok()?.checked_mul(*stride)?;
-            let ahead = i64::try_from(self.start[axis]).ok()?;
-            let ahead = ahead.checked_sub(i64::try_from(chunk_start[axis]).ok()?)?;
+            i64::try_from(chunk.shape()[axis]).ok()?.checked_mul(*stride)?;
+            let ahead = i64::try_from(self.axis(axis).0).ok()?;
+            let ahead = ahead.checked_sub(i64::try_from(chunk.start()[axis]).ok()?)?;
             start = start.checked_sub(ahead.checked_mul(*stride)?)?;
         }
         Some(Origin { start, strides })
+    }
+
+    /// The part of the box in `chunk` along an axis, from the chunk's start: start and end.
+    pub(super) fn within(&self, chunk: &Region, axis: usize) -> (u64, u64) {
+        let (start, length) = self.axis(axis);
+        let from = chunk.start()[axis];
+        let end = start.saturating_add(length).min(chunk.end(axis));
+        (start.saturating_sub(from), end.saturating_sub(from))
     }
 }

@@ -146,7 +146,7 @@ struct LogWork {
 }
 
 /// Copies that wait for those of other objects: some MiB of memory.
-const LOG_COPIES_MAX: usize = 1 << 15;
+const LOG_COPIES_MAX: usize = 1 << 17;
 
 /// A unit of the object of a cell.
 type QueuedUnit = (Arc<dyn Object>, u64, Unit);

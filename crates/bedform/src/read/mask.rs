@@ -62,6 +62,29 @@ impl Mask {
         self.free -= count - taken;
     }
 
+    /// Takes `count` elements from the one at `start` on in C order, and visits those that were free,
+    /// as runs.
+    pub(crate) fn take_run(&mut self, start: u64, count: u64, visit: &mut impl FnMut(u64, u64)) {
+        if self.free == 0 || count == 0 {
+            return;
+        }
+        if self.words.is_empty() {
+            if count == self.free {
+                self.free = 0;
+                return visit(start, count);
+            }
+            self.words = vec![0; index(self.free.div_ceil(64))];
+        }
+        let taken = count_ones(&self.words, start, count);
+        match taken {
+            0 => visit(start, count),
+            _ if taken == count => return,
+            _ => for_each_free_run(&self.words, start, count, visit),
+        }
+        set(&mut self.words, start, count);
+        self.free -= count - taken;
+    }
+
     /// Visits the free elements, as ranges, each element once.
     pub(crate) fn for_each_free(&self, visit: &mut impl FnMut(&Ranges)) {
         let all: Ranges = self.shape.iter().map(|length| (0, *length)).collect();
@@ -84,17 +107,10 @@ impl Mask {
         loop {
             row[axis].0 = 0;
             let start = row.iter().zip(&self.shape).fold(0, |at, (range, n)| at * n + range.0);
-            let mut at = low;
-            while at < low + count {
-                let is_free = !is_set(&self.words, start + at);
-                let same = |at: &u64| is_set(&self.words, start + at) == is_free;
-                let end = (at..low + count).find(same).unwrap_or(low + count);
-                if is_free {
-                    row[axis] = (at, end - at);
-                    visit(&row);
-                }
-                at = end;
-            }
+            for_each_free_run(&self.words, start + low, count, &mut |at, count| {
+                row[axis] = (at - start, count);
+                visit(&row);
+            });
             row[axis] = (0, 1);
             let mut outer = axis;
             loop {
@@ -159,8 +175,30 @@ fn set(words: &mut [u64], start: u64, length: u64) {
     for_each_word(start, length, |word, bits| words[word] |= bits);
 }
 
-fn is_set(words: &[u64], at: u64) -> bool {
-    words[index(at / 64)] >> (at % 64) & 1 == 1
+/// Visits the runs of bits that are not set: first bit and count.
+fn for_each_free_run(words: &[u64], start: u64, length: u64, visit: &mut impl FnMut(u64, u64)) {
+    // The bits from one on, as far as its word goes, with those that are looked for as ones.
+    let run = |at: u64, flip: u64| {
+        let bits = (words[index(at / 64)] ^ flip) >> (at % 64);
+        u64::from(bits.trailing_ones()).min(64 - at % 64)
+    };
+    let (mut at, end) = (start, start + length);
+    let skip = |mut at: u64, flip: u64| {
+        while at < end {
+            match run(at, flip) {
+                0 => break,
+                bits => at += bits,
+            }
+        }
+        at.min(end)
+    };
+    while at < end {
+        let first = skip(at, 0);
+        at = skip(first, u64::MAX);
+        if at > first {
+            visit(first, at - first);
+        }
+    }
 }
 
 #[allow(clippy::cast_possible_truncation)]
@@ -204,7 +242,14 @@ mod tests {
                         })
                         .collect();
                     let mut found = Vec::new();
-                    mask.take(&ranges, &mut |ranges| found.extend(points(ranges)));
+                    if shape.len() == 1 {
+                        let (first, count) = ranges[0];
+                        mask.take_run(first, count, &mut |at, count| {
+                            found.extend(points(&vec![(at, count)]));
+                        });
+                    } else {
+                        mask.take(&ranges, &mut |ranges| found.extend(points(ranges)));
+                    }
                     let expected: Vec<_> =
                         points(&ranges).into_iter().filter(|point| free.remove(point)).collect();
                     found.sort();

@@ -41,6 +41,14 @@ pub(crate) struct PartAxis<'p> {
     pub(crate) target_stride: i64,
 }
 
+/// Positions along one axis of a chunk that are evenly spaced, as they are in the result.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RegularAxis {
+    pub(crate) inside: AxisRange,
+    pub(crate) result: AxisRange,
+    pub(crate) target_stride: i64,
+}
+
 /// Where the elements of a part lie in a source: position `p` of an axis lies `p * stride` bytes
 /// behind `start`, which may itself lie outside.
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +85,19 @@ impl Part<'_> {
             Self::Points { targets, .. } if targets.is_empty() => None,
             Self::Points { inside, .. } => inside.iter().map(|list| of_list(list)).collect(),
         }
+    }
+
+    /// The axes and the first offset in the result, if all positions are evenly spaced.
+    pub(crate) fn regular(&self) -> Option<(Vec<RegularAxis>, i64)> {
+        let Self::Box { axes, target_start } = self else { return None };
+        let of_axis = |axis: &PartAxis<'_>| match (axis.inside, axis.result) {
+            (Positions::Range(inside), Positions::Range(result)) => {
+                let target_stride = axis.target_stride;
+                Some(RegularAxis { inside: *inside, result: *result, target_stride })
+            }
+            _ => None,
+        };
+        Some((axes.iter().map(of_axis).collect::<Option<_>>()?, *target_start))
     }
 
     /// Visits the elements that lie in the box of the chunk from `low` to `high`, exclusive, as
@@ -174,7 +195,8 @@ fn runs_within(positions: &Positions, low: u64, high: u64) -> Vec<(u64, u64)> {
     }
 }
 
-fn range_within(range: &AxisRange, low: u64, high: u64) -> Option<(u64, u64)> {
+/// The indexes whose positions are at least `low` and less than `high`: the first, and the count.
+pub(crate) fn range_within(range: &AxisRange, low: u64, high: u64) -> Option<(u64, u64)> {
     let (start, step) = (range.start(), range.step().unsigned_abs().max(1));
     // The first index that is far enough, and the first that is too far.
     let (first, end) = match range.step() < 0 {

@@ -105,6 +105,11 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// `bytes` bytes from `source` on, to `target` on.
+    pub(crate) fn new(source: usize, target: usize, bytes: usize) -> Self {
+        Self { source, target, bytes }
+    }
+
     /// Copies. `swap` is the size of the numbers whose bytes to reverse, 1 for none.
     ///
     /// # Safety
