@@ -210,6 +210,7 @@ impl ChunkSource for ZarrSource<'_> {
     fn open(&self, coordinates: &[u64], waits: &dyn Fn()) -> Result<Option<OpenObject>> {
         let Some(object) = self.open_object(coordinates)? else {
             let overlay = self.overlay(coordinates, 0)?;
+            let overlay = overlay.filter(|overlay| overlay.has_data());
             return Ok(overlay.map(OpenObject::absent));
         };
         let (places, index_bytes, contained) = if self.state.shard().is_some() {

@@ -6,7 +6,10 @@
 //! |---|---|
 //! | `place` | where a store's log is, and its roots |
 //! | `view` | one root and what it refers to: what readers pin |
-//! | `overlay` | the pieces that lie over an object's chunks |
+//! | `section` | a section, and where the boxes of an array lie in it |
+//! | `tree` | which of many boxes have a share in a region |
+//! | `overlay` | what lies over an object's chunks |
+//! | `blocks` | copies from the blocks of segments |
 //! | `boxes` | selections as boxes |
 //! | [`burst`], `staged` | the fast tier that takes segments first, and how they are drained |
 //! | `segment` | the file that one writer appends to |
@@ -16,15 +19,18 @@
 //! | [`recover`] | what writers that died left behind |
 //! | [`mod@settle`] | commits become shards |
 
+pub(crate) mod blocks;
 mod boxes;
 pub mod burst;
 pub(crate) mod commit;
 pub(crate) mod overlay;
 pub(crate) mod place;
 pub mod recover;
+mod section;
 mod segment;
 pub mod session;
 pub mod settle;
 mod staged;
 mod stream;
+mod tree;
 pub(crate) mod view;

@@ -113,7 +113,15 @@ impl ChunkElements {
     }
 
     /// Lays what was committed and is not settled over the chunk at `coordinates`.
-    pub(crate) fn lay(&mut self, coordinates: &[u64], overlay: &Overlay) -> Result<()> {
+    pub(crate) fn lay(
+        &mut self,
+        state: &ArrayState,
+        coordinates: &[u64],
+        overlay: &Overlay,
+    ) -> Result<()> {
+        if let Some(base) = overlay.base() {
+            self.trim(state, coordinates, base)?;
+        }
         overlay.lay(coordinates, &mut self.elements)
     }
 

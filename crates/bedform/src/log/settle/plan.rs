@@ -154,7 +154,7 @@ fn objects(store: &Store, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec<Obje
                     add(plan, start, end, &mut chunks);
                     continue;
                 }
-                let section = view.section(&directory, place)?;
+                let section = view.section_of(&directory, place)?;
                 each_box(&section.section, plan, &mut |start, end| {
                     add(plan, start, end, &mut chunks);
                 });

@@ -12,8 +12,9 @@ use bedform_format::log::{Directory, Entry, SectionPlace, Touched};
 
 use super::lay::{Building, Reach, split};
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::section::LoadedSection;
 use crate::log::segment::decode_body;
-use crate::log::view::{LoadedSection, View};
+use crate::log::view::View;
 
 /// Entries of one writer that follow each other, of one epoch and rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +62,7 @@ pub(super) fn read_round(
     for commit in view.root.commits.iter().filter(|commit| commit.number > after) {
         let directory = view.directory(commit)?;
         for group in groups(view, &directory, round)? {
-            let section = view.section(&directory, &directory.sections[group.section])?;
+            let section = view.section_of(&directory, &directory.sections[group.section])?;
             let job = Job::new(section, commit.number, group.first..group.end, round);
             reader.read(Arc::new(job), round, deliver)?;
         }
@@ -76,7 +77,7 @@ fn groups(view: &View, directory: &Directory, round: &[Reach]) -> Result<Vec<Gro
         if !has_part(place, round) {
             continue;
         }
-        let section = view.section(directory, place)?;
+        let section = view.section_of(directory, place)?;
         let entries = &section.section.entries;
         let key = |entry: &Entry| (entry.epoch, entry.rank);
         let mut first = 0;
@@ -192,8 +193,8 @@ fn read_block(
     length: usize,
 ) -> Result<usize> {
     let block = &section.section.blocks[number];
-    let name = || format!("segment {} at byte {}", section.name, block.offset);
-    let size = section.segment.version().size;
+    let name = || format!("segment {} at byte {}", section.segment.name, block.offset);
+    let size = section.segment.object.version().size;
     if block.offset.checked_add(block.stored_bytes).is_none_or(|end| end > size) {
         return Err(Error::corrupt(name(), "it ends behind the segment"));
     }
@@ -203,7 +204,7 @@ fn read_block(
             bytes.resize(end, 0);
         }
         let target = &mut bytes[length..end];
-        section.segment.read(block.offset, target)?;
+        section.segment.object.read(block.offset, target)?;
         let found = bedform_format::checksum::crc32c(target);
         if found != block.checksum {
             let expected = block.checksum;
@@ -213,7 +214,7 @@ fn read_block(
         return Ok(end);
     }
     let mut stored = vec![0; usize::try_from(block.stored_bytes).unwrap_or(usize::MAX)];
-    section.segment.read(block.offset, &mut stored)?;
+    section.segment.object.read(block.offset, &mut stored)?;
     let decoded = decode_body(stored, block.codec, block.checksum, block.bytes)
         .map_err(|problem| Error::corrupt(name(), problem))?;
     bytes.truncate(length);
