@@ -113,7 +113,8 @@ impl Session {
         if let Some(stream) = &mut self.stream {
             let finished = stream.finish(commit, reach)?;
             mine.segments.push(stream.segment().name().to_owned());
-            mine.sections = finished.sections;
+            self.sections.extend(finished.sections);
+            mine.sections = std::mem::take(&mut self.sections);
             self.ends.push_back((commit.epoch, finished.position));
         }
         let drained = self.drained_epoch();
@@ -127,7 +128,8 @@ impl Session {
     /// Waits until this member's part of all commits is drained, and says so.
     fn finish_draining(&mut self) -> Result<Vec<u8>> {
         if let Some(stream) = &mut self.stream {
-            stream.segment().finish(Reach::Shared).map(drop)?;
+            // Those that were flushed and not yet committed are for the next commit.
+            self.sections.extend(stream.segment().finish(Reach::Shared)?.sections);
         }
         self.ends.clear();
         Ok(self.drained_epoch().to_le_bytes().to_vec())
@@ -398,7 +400,7 @@ fn shape_in(by_key: &ByKey, root: Option<&Root>, key: &[u8; 16]) -> Option<Vec<u
 }
 
 /// The root of a log without commits.
-fn first_root(log: &LogPlace, settled: u64) -> Root {
+pub(super) fn first_root(log: &LogPlace, settled: u64) -> Root {
     Root {
         store: log.store,
         number: settled,

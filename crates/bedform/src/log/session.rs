@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_format::log::{Boxes, CommitId, GrownArray, SegmentHeader};
+use bedform_format::log::{Boxes, CommitId, GrownArray, SectionPlace, SegmentHeader};
 use bedform_geometry::{Selection, element_count};
 
 use super::boxes::parts_of;
@@ -121,6 +121,8 @@ pub struct Session {
     /// Identity of the session, the same on all members.
     pub(super) id: [u8; 16],
     pub(super) stream: Option<Stream>,
+    /// Sections that are written, and part of no commit yet.
+    pub(super) sections: Vec<SectionPlace>,
     declared: Vec<Declared>,
     pub(super) arrays: HashMap<ObjectPath, Known>,
     /// The arrays that the next commit appends to: the axis, and its length before.
@@ -193,6 +195,7 @@ impl Store {
             log,
             id,
             stream: None,
+            sections: Vec::new(),
             declared: Vec::new(),
             arrays: HashMap::new(),
             appended: BTreeMap::new(),

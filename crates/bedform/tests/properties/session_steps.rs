@@ -485,3 +485,22 @@ fn what_does_not_fit_is_refused_and_the_session_goes_on() {
     let found = read(&array, DataType::UInt8, &Selection::all(&[68])).concat();
     assert_eq!(found, [vec![0; 60], vec![1; 8]].concat());
 }
+
+#[test]
+fn what_a_failed_append_left_behind_is_never_seen_in_a_session_that_grows() {
+    let mut new = bytes_array();
+    new.shape = vec![4];
+    for (chunk, shard) in [(1, 1), (2, 4), (4, 16), (3, 3)] {
+        (new.layout.chunk_shape, new.layout.shard_shape) = (vec![chunk], vec![shard]);
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let mut twins = Twins::new(&storage, &new, None);
+        twins.leave_behind();
+        let mut session = twins.store.session(Box::new(Alone), options(None)).unwrap();
+        session.resize(&path(), &[6]).unwrap();
+        session.write_boxes(&path(), Boxes::one(&[4], &[1]).unwrap(), &[7]).unwrap();
+        session.commit().unwrap();
+        assert_eq!(contents(&twins.store), [0, 0, 0, 0, 7, 0], "{chunk} {shard}: committed");
+        twins.store.settle(&|| false).unwrap();
+        assert_eq!(contents(&twins.store), [0, 0, 0, 0, 7, 0], "{chunk} {shard}: settled");
+    }
+}

@@ -14,6 +14,7 @@ use bedform_format::metadata::LogState;
 use bedform_storage::{Condition, Durability};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::commit::first_root;
 use crate::log::place::LogPlace;
 use crate::log::recover::has_leftover;
 use crate::log::view::View;
@@ -94,8 +95,13 @@ impl Store {
         shared.check_writable()?;
         let _lock = shared.lock(&ObjectPath::root())?;
         let place = shared.log_place()?;
-        let Some(newest) = place.newest(None)? else {
-            return Ok(CollectStatistics { is_gone: true, ..CollectStatistics::default() });
+        let newest = match place.newest(None)? {
+            Some(newest) => newest,
+            None if place.segment_names()?.is_empty() => {
+                return Ok(CollectStatistics { is_gone: true, ..CollectStatistics::default() });
+            }
+            // Writers began, and nobody has committed.
+            None => Arc::new(first_root(&place, 0)),
         };
         let mut needed = self.segments_of(&newest, &place)?;
         let numbers = place.root_numbers()?;
