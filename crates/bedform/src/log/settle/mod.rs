@@ -28,6 +28,7 @@ use bedform_format::ObjectPath;
 use self::round::Rounds;
 use self::write::Counts;
 use crate::array::publish_grown;
+use crate::comm::{COORDINATOR, Communicator, agree};
 use crate::error::Result;
 use crate::store::{Snapshot, Store};
 
@@ -114,6 +115,33 @@ impl Store {
         // Who settles at the same time may be ahead of us.
         let commits = self.shared.in_one_snapshot(|| self.settle_once(options, watch, &counts))?;
         Ok(SettleStatistics { commits, ..counts.statistics() })
+    }
+
+    /// As [`Store::settle_with`] everything, by all members: each settles a share of the objects, and
+    /// the coordinator drops the commits when all have. Collective; gives what this member did.
+    ///
+    /// # Errors
+    /// As [`Store::settle_with`]: the first error of any member, on all.
+    pub fn settle_together(
+        &self,
+        members: &dyn Communicator,
+        options: &SettleOptions,
+        watch: &SettleWatch<'_>,
+    ) -> Result<SettleStatistics> {
+        let part = (u64::from(members.rank()), u64::from(members.size()));
+        let share = SettleOptions { part, ..options.clone() };
+        let mut done = agree(members, self.settle_with(&share, watch))?;
+        let rest = match members.rank() {
+            COORDINATOR => self.settle_with(options, watch),
+            _ => Ok(SettleStatistics::default()),
+        };
+        let rest = agree(members, rest)?;
+        done.commits += rest.commits;
+        done.objects += rest.objects;
+        done.bytes += rest.bytes;
+        done.read_bytes += rest.read_bytes;
+        done.rounds += rest.rounds;
+        Ok(done)
     }
 
     /// Settles the commits of the newest root; gives how many need nothing any more.

@@ -64,6 +64,13 @@ impl<'a> Rounds<'a> {
     /// The first error; what was written before stays. `Interrupted`, `SnapshotMoved` if others
     /// settled more than the view has.
     pub(super) fn run(&self) -> Result<()> {
+        self.counts.done.store(0, Ordering::Relaxed);
+        let outcome = self.run_rounds();
+        self.tell();
+        outcome
+    }
+
+    fn run_rounds(&self) -> Result<()> {
         if self.store.shared.options.threads == Some(1) {
             let mut position = Position::default();
             while let Some(next) = self.next(&mut position)? {
