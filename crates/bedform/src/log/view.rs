@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bedform_format::Limits;
 use bedform_format::log::{
     Block, Boxes, CommitRecord, Directory, LogError, RecordKind, Root, Section, SectionPlace,
+    SettledRecord, SettledShards,
 };
 use bedform_geometry::Region;
 use bedform_storage::Object;
@@ -30,14 +31,16 @@ const BLOCKS_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) root: Arc<Root>,
-    place: LogPlace,
+    pub(super) place: LogPlace,
     limits: Limits,
-    loaded: Arc<Loaded>,
+    pub(super) loaded: Arc<Loaded>,
 }
 
 /// What views of one store share: all of it is immutable.
 #[derive(Debug)]
 pub(crate) struct Loaded {
+    /// The list of settled shards of the last root that was asked.
+    pub(super) settled: Mutex<Option<(SettledRecord, Arc<SettledShards>)>>,
     segments: Mutex<HashMap<String, Arc<dyn Object>>>,
     directories: ByteCache<u64, Arc<Directory>>,
     sections: ByteCache<(String, u64), Arc<LoadedSection>>,
@@ -47,6 +50,7 @@ pub(crate) struct Loaded {
 impl Default for Loaded {
     fn default() -> Self {
         Self {
+            settled: Mutex::default(),
             segments: Mutex::default(),
             directories: ByteCache::new(SECTIONS_BYTES),
             sections: ByteCache::new(SECTIONS_BYTES),

@@ -11,6 +11,7 @@
 //! | `stream` | the data of a round, in the order of the log |
 //! | `lay` | boxes into chunks |
 //! | `round` | which objects a round has; building one while the last is written |
+//! | `shards` | the list of settled shards, while a log has commits |
 //! | `collect` | what is settled leaves the log |
 //! | `write` | the objects of a round: encoded, written, their stamps read back |
 
@@ -18,6 +19,7 @@ mod collect;
 mod lay;
 mod plan;
 mod round;
+mod shards;
 mod stream;
 mod write;
 
@@ -172,7 +174,8 @@ impl Store {
             return Ok(0);
         }
         publish_grown(self, &view.root.shapes)?;
-        self.drop_commits(&view.root)?;
+        let settled = shards::list(&plans, &mut counts.take_settled());
+        self.drop_commits(&view.root, &settled)?;
         self.collect_log(&CollectOptions { grace: *grace, dry_run: false })?;
         Ok(view.root.commits.len() as u64)
     }
