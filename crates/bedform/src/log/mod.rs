@@ -12,16 +12,20 @@
 //! | `blocks` | copies from the blocks of segments |
 //! | `boxes` | selections as boxes |
 //! | `segment` | the file that one writer appends to |
-//! | [`session`] | writing: buffers, sections, commits |
+//! | `stream` | what one writer writes: data, and sections that say what they mean |
+//! | [`session`] | writing: what the members of a job take and declare |
+//! | `commit` | what the members do together to commit |
 //! | [`mod@settle`] | commits become shards |
 
 pub(crate) mod blocks;
 mod boxes;
+pub(crate) mod commit;
 pub(crate) mod overlay;
 pub(crate) mod place;
 mod section;
 mod segment;
 pub mod session;
 pub mod settle;
+mod stream;
 mod tree;
 pub(crate) mod view;

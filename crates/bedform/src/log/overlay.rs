@@ -18,6 +18,7 @@ use crate::read::mask::Mask;
 use crate::read::part::{Part, PartAxis, Ranges, RegularAxis, range_within};
 use crate::read::plan::{Plan, Task};
 use crate::read::scatter::Target;
+use crate::write::elements::{fill_outside, stored_fill};
 
 /// A section, or where it lies if too many are held already.
 #[derive(Debug)]
@@ -32,6 +33,9 @@ pub(crate) struct Overlay {
     view: Arc<View>,
     key: [u8; 16],
     commits: Vec<Vec<Held>>,
+    /// The shape from which the first of these commits made the array larger. What is stored outside
+    /// was never part of the array.
+    base: Option<Vec<u64>>,
     form: Form,
 }
 
@@ -42,17 +46,35 @@ struct Form {
     strides: Vec<i64>,
     item_size: usize,
     swap_size: usize,
+    fill: Vec<u8>,
 }
 
-/// What a read still needs of a chunk as it is stored.
+/// Some of the elements that a read takes of a chunk.
 #[derive(Debug)]
-pub(crate) enum Rest {
-    /// Everything: nothing is laid over it.
+pub(crate) enum Share {
     All,
     /// The free elements of each part.
     Some(Vec<Mask>),
-    /// Nothing.
     None,
+}
+
+impl Share {
+    fn of(masks: Vec<Mask>) -> Self {
+        match () {
+            () if masks.iter().all(Mask::is_full) => Self::None,
+            () if masks.iter().all(Mask::is_free) => Self::All,
+            () => Self::Some(masks),
+        }
+    }
+}
+
+/// What a read still needs of a chunk beyond what commits have of it.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// What counts as it is stored.
+    pub(crate) stored: Share,
+    /// What is the fill value, whatever is stored.
+    pub(crate) fill: Share,
 }
 
 /// A box that has a share in what is read, with what decides which of two counts, in that order.
@@ -71,6 +93,7 @@ impl Overlay {
         view: Arc<View>,
         key: [u8; 16],
         commits: Vec<Vec<Held>>,
+        base: Option<Vec<u64>>,
         state: &ArrayState,
     ) -> Self {
         let form = Form {
@@ -78,8 +101,9 @@ impl Overlay {
             strides: state.codec.strides().to_vec(),
             item_size: state.item_size,
             swap_size: state.codec.swap_size(),
+            fill: stored_fill(state),
         };
-        Self { view, key, commits, form }
+        Self { view, key, commits, base, form }
     }
 
     /// Finds what lies over the elements that the plan takes of a task's chunk: adds its copies to
@@ -95,18 +119,29 @@ impl Overlay {
         copies: &mut LogCopies,
     ) -> Result<Rest> {
         let coordinates = plan.chunk_coordinates(cell, task);
-        let mut masks = Vec::new();
+        let (mut stored, mut fill) = (Vec::new(), Vec::new());
         plan.for_each_part(cell, task, |part| {
             let mut mask = Mask::new(part.shape());
             self.take_part(&coordinates, &part, &mut mask, copies)?;
-            masks.push(mask);
+            fill.push(self.take_outside(&coordinates, &part, &mut mask));
+            stored.push(mask);
             Ok(())
         })?;
-        Ok(match () {
-            () if masks.iter().all(Mask::is_full) => Rest::None,
-            () if masks.iter().all(Mask::is_free) => Rest::All,
-            () => Rest::Some(masks),
-        })
+        Ok(Rest { stored: Share::of(stored), fill: Share::of(fill) })
+    }
+
+    /// Takes the elements outside the array as it was before it grew, and gives them as the free ones.
+    fn take_outside(&self, coordinates: &[u64], part: &Part<'_>, mask: &mut Mask) -> Mask {
+        let chunk = self.form.grid.chunk_region(coordinates);
+        let Some(base) = self.base.as_ref().filter(|base| !is_inside(&chunk, base)) else {
+            return Mask::full(part.shape());
+        };
+        let high: Vec<u64> =
+            base.iter().zip(chunk.start()).map(|(base, start)| base.saturating_sub(*start)).collect();
+        let mut outside = mask.clone();
+        part.clip(&vec![0; high.len()], &high, |inside| outside.take(inside, &mut |_| ()));
+        outside.for_each_free(&mut |ranges| mask.take(ranges, &mut |_| ()));
+        outside
     }
 
     fn take_part(
@@ -254,6 +289,9 @@ impl Overlay {
     /// [`Overlay::lay`] then says.
     pub(crate) fn touches(&self, coordinates: &[u64]) -> bool {
         let chunk = self.form.grid.chunk_region(coordinates);
+        if self.base.as_ref().is_some_and(|base| !is_inside(&chunk, base)) {
+            return true;
+        }
         let end: Vec<u64> = (0..chunk.rank()).map(|axis| chunk.end(axis)).collect();
         self.commits.iter().flatten().any(|held| {
             let mut is_hit = false;
@@ -284,6 +322,10 @@ impl Overlay {
             target_stride: *stride,
         });
         let part = Part::Box { axes: axes.collect(), target_start: 0 };
+        if let Some(base) = &self.base {
+            let Form { grid, strides, item_size, fill, .. } = &self.form;
+            fill_outside(&grid.chunk_region(coordinates), base, strides, *item_size, fill, elements)?;
+        }
         let mut copies = self.copies();
         self.take_part(coordinates, &part, &mut Mask::new(part.shape()), &mut copies)?;
         let Form { item_size: item, swap_size: swap, .. } = self.form;
@@ -294,4 +336,8 @@ impl Overlay {
     pub(crate) fn copies(&self) -> LogCopies {
         LogCopies::new(self.view.loaded().clone())
     }
+}
+
+fn is_inside(chunk: &Region, shape: &[u64]) -> bool {
+    (0..chunk.rank()).all(|axis| chunk.end(axis) <= shape[axis])
 }

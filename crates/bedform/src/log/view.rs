@@ -147,10 +147,14 @@ impl View {
             return Ok(None);
         }
         let end: Vec<u64> = (0..region.rank()).map(|axis| region.end(axis)).collect();
-        let mut bytes = 0;
+        let (mut bytes, mut base) = (0, None);
         let mut commits = Vec::new();
         for commit in self.root.commits.iter().rev().filter(|commit| commit.number > after) {
             let directory = self.directory_of(commit)?;
+            let grown = directory.directory.grown.iter().rev().find(|grown| grown.key == *key);
+            if let Some(grown) = grown.filter(|grown| grown.base.len() == end.len()) {
+                base = Some(grown.base.clone());
+            }
             let mut sections = Vec::new();
             for place in directory.sections_of(key, region.start(), &end) {
                 let segments = &directory.directory.segments;
@@ -180,10 +184,11 @@ impl View {
                 commits.push(sections);
             }
         }
-        if commits.is_empty() {
+        let base = base.filter(|base| end.iter().zip(base).any(|(end, base)| end > base));
+        if commits.is_empty() && base.is_none() {
             return Ok(None);
         }
-        Ok(Some(Overlay::new(self.clone(), *key, commits, state)))
+        Ok(Some(Overlay::new(self.clone(), *key, commits, base, state)))
     }
 
     /// The names of all segments that the commits refer to.

@@ -8,7 +8,7 @@
 use super::part::Ranges;
 
 /// Elements of a part, each taken or free.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Mask {
     shape: Vec<u64>,
     /// A bit for each element in C order; none before the first is taken, or if all were at once.
@@ -21,6 +21,11 @@ impl Mask {
     pub(crate) fn new(shape: Vec<u64>) -> Self {
         let free = shape.iter().product();
         Self { shape, words: Vec::new(), free }
+    }
+
+    /// All elements of an index space, taken.
+    pub(crate) fn full(shape: Vec<u64>) -> Self {
+        Self { shape, words: Vec::new(), free: 0 }
     }
 
     /// True if every element is taken.
