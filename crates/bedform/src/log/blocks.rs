@@ -102,9 +102,7 @@ impl LogCopies {
     pub(super) fn add(&mut self, section: &LoadedSection, copy: Copy, item: usize) -> Result<()> {
         let copy = ascending(copy);
         let mut source = BlockSource { section, item, copies: self };
-        source
-            .cut(copy.source_start, copy.target_start, &copy.axes)
-            .ok_or_else(|| outside(section))
+        source.cut(copy.source_start, copy.target_start, &copy.axes).ok_or_else(|| outside(section))
     }
 
     /// As [`LogCopies::add`], for `count` elements that lie in one run in the data and the target.
@@ -489,9 +487,7 @@ impl LogFetch {
         let before = self.bytes() as u64;
         let end = block.offset + block.stored_bytes;
         let start = match self.extents.last_mut() {
-            Some(last)
-                if block.offset >= last.end() && block.offset <= last.end() + GAP_BYTES =>
-            {
+            Some(last) if block.offset >= last.end() && block.offset <= last.end() + GAP_BYTES => {
                 let start = before + (block.offset - last.end());
                 last.length = end - last.offset;
                 start

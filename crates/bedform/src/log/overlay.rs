@@ -136,8 +136,11 @@ impl Overlay {
         let Some(base) = self.base.as_ref().filter(|base| !is_inside(&chunk, base)) else {
             return Mask::full(part.shape());
         };
-        let high: Vec<u64> =
-            base.iter().zip(chunk.start()).map(|(base, start)| base.saturating_sub(*start)).collect();
+        let high: Vec<u64> = base
+            .iter()
+            .zip(chunk.start())
+            .map(|(base, start)| base.saturating_sub(*start))
+            .collect();
         let mut outside = mask.clone();
         part.clip(&vec![0; high.len()], &high, |inside| outside.take(inside, &mut |_| ()));
         outside.for_each_free(&mut |ranges| mask.take(ranges, &mut |_| ()));
@@ -324,7 +327,14 @@ impl Overlay {
         let part = Part::Box { axes: axes.collect(), target_start: 0 };
         if let Some(base) = &self.base {
             let Form { grid, strides, item_size, fill, .. } = &self.form;
-            fill_outside(&grid.chunk_region(coordinates), base, strides, *item_size, fill, elements)?;
+            fill_outside(
+                &grid.chunk_region(coordinates),
+                base,
+                strides,
+                *item_size,
+                fill,
+                elements,
+            )?;
         }
         let mut copies = self.copies();
         self.take_part(coordinates, &part, &mut Mask::new(part.shape()), &mut copies)?;

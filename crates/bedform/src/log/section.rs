@@ -125,13 +125,16 @@ impl LoadedSection {
 
     /// Bytes in memory.
     pub(super) fn memory_bytes(&self) -> u64 {
-        let selections = self.section.selections.iter().zip(&self.selections).map(|(boxes, own)| {
-            let numbers = 16 * (boxes.rank() * (boxes.count() + 1)) as u64;
-            numbers + 8 * own.before.len() as u64 + own.tree.memory_bytes() + 256
-        });
-        let entries = self.entries.values().flatten().map(|own| {
-            4 * own.entries.len() as u64 + own.tree.memory_bytes() + 256
-        });
+        let selections =
+            self.section.selections.iter().zip(&self.selections).map(|(boxes, own)| {
+                let numbers = 16 * (boxes.rank() * (boxes.count() + 1)) as u64;
+                numbers + 8 * own.before.len() as u64 + own.tree.memory_bytes() + 256
+            });
+        let entries = self
+            .entries
+            .values()
+            .flatten()
+            .map(|own| 4 * own.entries.len() as u64 + own.tree.memory_bytes() + 256);
         let each = (size_of::<Entry>() + size_of::<u64>()) as u64;
         let each_block = (size_of::<Block>() + size_of::<u64>()) as u64;
         selections.chain(entries).sum::<u64>()

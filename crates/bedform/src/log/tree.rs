@@ -106,7 +106,8 @@ impl BoxTree {
         visit: &mut impl FnMut(usize) -> bool,
     ) -> bool {
         for at in nodes {
-            let meets = |(start, end): (u64, u64), axis: usize| start < high[axis] && end > low[axis];
+            let meets =
+                |(start, end): (u64, u64), axis: usize| start < high[axis] && end > low[axis];
             let Some(under) = level.checked_sub(1) else {
                 let number = self.number(at);
                 let is_hit = (0..self.rank).all(|axis| meets(bounds(number, axis), axis));

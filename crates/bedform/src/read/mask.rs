@@ -172,7 +172,9 @@ fn for_each_word(start: u64, length: u64, mut visit: impl FnMut(usize, u64)) {
 
 fn count_ones(words: &[u64], start: u64, length: u64) -> u64 {
     let mut count = 0;
-    for_each_word(start, length, |word, bits| count += u64::from((words[word] & bits).count_ones()));
+    for_each_word(start, length, |word, bits| {
+        count += u64::from((words[word] & bits).count_ones())
+    });
     count
 }
 
@@ -220,7 +222,9 @@ mod tests {
     fn points(ranges: &Ranges) -> Vec<Vec<u64>> {
         ranges.iter().fold(vec![vec![]], |points, (first, count)| {
             let longer = |point: &Vec<u64>| {
-                (*first..first + count).map(|at| [point.as_slice(), &[at]].concat()).collect::<Vec<_>>()
+                (*first..first + count)
+                    .map(|at| [point.as_slice(), &[at]].concat())
+                    .collect::<Vec<_>>()
             };
             points.iter().flat_map(longer).collect()
         })

@@ -200,10 +200,13 @@ pub(crate) fn range_within(range: &AxisRange, low: u64, high: u64) -> Option<(u6
     let (start, step) = (range.start(), range.step().unsigned_abs().max(1));
     // The first index that is far enough, and the first that is too far.
     let (first, end) = match range.step() < 0 {
-        false => (low.saturating_sub(start).div_ceil(step), match high > start {
-            true => (high - start).div_ceil(step),
-            false => 0,
-        }),
+        false => (
+            low.saturating_sub(start).div_ceil(step),
+            match high > start {
+                true => (high - start).div_ceil(step),
+                false => 0,
+            },
+        ),
         true => (
             match start >= high {
                 true => (start - high) / step + 1,
@@ -275,7 +278,8 @@ mod tests {
 
     #[test]
     fn the_indexes_within_a_box_are_those_whose_positions_are() {
-        for (start, step, len) in [(0, 1, 9), (2, 3, 3), (8, -1, 9), (7, -3, 3), (4, 1, 1), (5, -2, 1)]
+        for (start, step, len) in
+            [(0, 1, 9), (2, 3, 3), (8, -1, 9), (7, -3, 3), (4, 1, 1), (5, -2, 1)]
         {
             let range = AxisRange::new(start, step, len).unwrap();
             for low in 0..10 {
