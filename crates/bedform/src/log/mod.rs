@@ -10,6 +10,7 @@
 //! | `tree` | which of many boxes have a share in a region |
 //! | `overlay` | what lies over an object's chunks |
 //! | `blocks` | copies from the blocks of segments |
+//! | `fetch` | blocks that are fetched together |
 //! | `boxes` | selections as boxes |
 //! | `segment` | the file that one writer appends to |
 //! | `stream` | what one writer writes: data, and sections that say what they mean |
@@ -20,6 +21,7 @@
 pub(crate) mod blocks;
 mod boxes;
 pub(crate) mod commit;
+pub(crate) mod fetch;
 pub(crate) mod overlay;
 pub(crate) mod place;
 mod section;

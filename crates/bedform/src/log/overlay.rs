@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use bedform_geometry::{AxisRange, ChunkGrid, Positions, Region};
 
-use super::blocks::{Destination, LogCopies};
+use super::blocks::LogCopies;
+use super::fetch::Destination;
 use super::section::{LoadedSection, Piece};
 use super::view::View;
 use crate::array::ArrayState;

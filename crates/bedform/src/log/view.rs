@@ -12,7 +12,7 @@ use bedform_format::log::{CommitRecord, Directory, RecordKind, Root, Section, Se
 use bedform_geometry::Region;
 use bedform_storage::Object;
 
-use super::blocks::BlockCache;
+use super::fetch::BlockCache;
 use super::overlay::{Held, Overlay};
 use super::place::LogPlace;
 use super::section::LoadedSection;

@@ -12,7 +12,8 @@ use super::plan::{Plan, Task};
 use super::scatter::{Axis, Copy};
 use crate::codec::ChunkCodec;
 use crate::error::{Error, Result};
-use crate::log::blocks::{LogCopies, LogFetch};
+use crate::log::blocks::LogCopies;
+use crate::log::fetch::LogFetch;
 use crate::log::overlay::{Overlay, Share};
 
 /// The most bytes that chunks are merged to. Also what a thread keeps as its buffer, unless one

@@ -195,7 +195,7 @@ fn elements_that_lie_in_two_blocks_of_the_log_are_whole() {
     new.fill_value = FillValue::zero(DataType::UInt64);
     open(&storage, 0).create_array(&numbers_path, &new).unwrap();
     let bytes: Vec<u8> =
-        (0..count as u64).flat_map(|at| (at * 0x0101_0101).to_ne_bytes()).collect();
+        (0..count as u64).flat_map(|at| (at * 0x0101_0101).to_le_bytes()).collect();
     let all = Selection::all(&[count as u64]);
     let first = (path(), Selection::all(&[3]), vec![1, 2, 3]);
     commit(&storage, &[first, (numbers_path.clone(), all.clone(), bytes.clone())]);
