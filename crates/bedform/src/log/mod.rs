@@ -6,7 +6,11 @@
 //! |---|---|
 //! | `place` | where a store's log is, and its roots |
 //! | `view` | one root and what it refers to: what readers pin |
-//! | `overlay` | the pieces that lie over an object's chunks |
+//! | `section` | a section, and where the boxes of an array lie in it |
+//! | `tree` | which of many boxes have a share in a region |
+//! | `overlay` | what lies over an object's chunks |
+//! | `blocks` | copies from the blocks of segments |
+//! | `fetch` | blocks that are fetched together |
 //! | `boxes` | selections as boxes |
 //! | `segment` | the file that one writer appends to |
 //! | `stream` | what one writer writes: data, and sections that say what they mean |
@@ -14,12 +18,16 @@
 //! | `commit` | what the members do together to commit |
 //! | [`mod@settle`] | commits become shards |
 
+pub(crate) mod blocks;
 mod boxes;
 pub(crate) mod commit;
+pub(crate) mod fetch;
 pub(crate) mod overlay;
 pub(crate) mod place;
+mod section;
 mod segment;
 pub mod session;
 pub mod settle;
 mod stream;
+mod tree;
 pub(crate) mod view;

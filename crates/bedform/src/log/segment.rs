@@ -19,6 +19,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of a block: large enough for the device, small enough to be read and checked for a part.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
+/// Bytes that have a checksum of their own: what a reader of a few bytes fetches and checks.
+const CHECKED_BYTES: usize = 32 << 10;
 /// Zstandard's level for sections and directories: they are small, and read often.
 const LEVEL: i32 = 3;
 
@@ -301,10 +303,13 @@ impl File {
     }
 
     fn append_block(&mut self, bytes: &[u8]) -> Result<()> {
-        let checksum = crc32c(bytes);
-        let offset = self.append_record(RecordKind::Data, bytes)? + RecordHead::BYTES as u64;
-        let length = bytes.len() as u64;
-        self.blocks.push(Block { offset, stored_bytes: length, bytes: length, checksum, codec: 0 });
+        let mut offset = self.append_record(RecordKind::Data, bytes)? + RecordHead::BYTES as u64;
+        for part in bytes.chunks(CHECKED_BYTES) {
+            let (length, checksum) = (part.len() as u64, crc32c(part));
+            let block = Block { offset, stored_bytes: length, bytes: length, checksum, codec: 0 };
+            self.blocks.push(block);
+            offset += length;
+        }
         Ok(())
     }
 

@@ -390,10 +390,8 @@ fn while_there_is_a_log_a_shard_that_is_lost_or_older_is_damage_and_not_data() {
         let array = open(&storage, None).array(&named("t")).unwrap();
         let mut bytes = [0; 4];
         let outcome = array.read(&region(&[2], &[4]), &mut bytes, &|| false).map(drop);
-        let outcomes = [
-            outcome,
-            array.write(&region(&[2], &[1]), Elements::Bytes(&[9]), &|| false).map(drop),
-        ];
+        let outcomes =
+            [outcome, array.write(&region(&[2], &[1]), Elements::Bytes(&[9]), &|| false).map(drop)];
         for outcome in outcomes {
             let error = outcome.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
@@ -408,8 +406,10 @@ fn while_there_is_a_log_a_shard_that_is_lost_or_older_is_damage_and_not_data() {
     damaged("an older version of itself");
     storage.delete(&named("t/c/0"), Durability::Process, Condition::None).unwrap();
     damaged("it is lost");
-    assert!(open(&storage, None).array(&named("t")).unwrap().verify(&|| false).unwrap()[0]
-        .contains("it is lost"));
+    assert!(
+        open(&storage, None).array(&named("t")).unwrap().verify(&|| false).unwrap()[0]
+            .contains("it is lost")
+    );
     put(&storage, "t/c/0", &whole);
     assert_eq!(all_of(&store, "t"), expected);
     // Written anew, all of it.

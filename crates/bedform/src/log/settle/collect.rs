@@ -110,8 +110,7 @@ impl Store {
         }
         let lists = recent_lists(&place, &newest, &recent)?;
         let mut done = remove_segments(&place, &needed, options.dry_run)?;
-        done.is_gone =
-            done.segments_kept == 0 && newest.commits.is_empty() && recent.is_empty();
+        done.is_gone = done.segments_kept == 0 && newest.commits.is_empty() && recent.is_empty();
         if done.is_gone {
             done.roots = numbers.len() as u64;
             if !options.dry_run {
@@ -207,11 +206,7 @@ fn recent_roots(place: &LogPlace, numbers: &[u64], grace: Duration) -> Result<BT
 }
 
 /// The numbers of the lists of settled shards that roots name.
-fn recent_lists(
-    place: &LogPlace,
-    newest: &Root,
-    recent: &BTreeSet<u64>,
-) -> Result<BTreeSet<u64>> {
+fn recent_lists(place: &LogPlace, newest: &Root, recent: &BTreeSet<u64>) -> Result<BTreeSet<u64>> {
     let mut lists: BTreeSet<u64> =
         newest.settled_shards.iter().map(|record| record.number).collect();
     for number in recent {

@@ -201,7 +201,8 @@ impl<'a> Building<'a> {
         let stored = match &object.stored {
             _ if is_outside => None,
             Some((stored, places)) if !is_replaced => {
-                let extent = places.find(position).map_err(|error| Error::corrupt(name(), error))?;
+                let extent =
+                    places.find(position).map_err(|error| Error::corrupt(name(), error))?;
                 extent.map(|(extent, _)| (stored, extent))
             }
             _ => None,
@@ -421,8 +422,11 @@ mod tests {
                 for end in first..=all {
                     let mut found = Vec::new();
                     split(&start, &lengths, (first, end), &mut |corner, count| {
-                        let inside: Vec<u64> =
-                            corner.iter().zip(&start).map(|(corner, start)| corner - start).collect();
+                        let inside: Vec<u64> = corner
+                            .iter()
+                            .zip(&start)
+                            .map(|(corner, start)| corner - start)
+                            .collect();
                         let from = linearize(&inside, &lengths);
                         found.extend(from..from + count.iter().product::<u64>());
                         Ok(())

@@ -99,10 +99,14 @@ pub(super) fn plan(
 fn grid_of(view: &View, key: &[u8; 16], state: &ArrayState) -> Vec<u64> {
     let own = &state.metadata.shape;
     let later = view.root.shapes.get(key).filter(|shape| shape.len() == own.len());
-    let lengths = own.iter().enumerate().map(|(axis, length)| {
-        later.map_or(*length, |shape| shape[axis].max(*length))
-    });
-    lengths.zip(&state.metadata.chunk_shape).map(|(length, object)| length.div_ceil(*object)).collect()
+    let lengths = own
+        .iter()
+        .enumerate()
+        .map(|(axis, length)| later.map_or(*length, |shape| shape[axis].max(*length)));
+    lengths
+        .zip(&state.metadata.chunk_shape)
+        .map(|(length, object)| length.div_ceil(*object))
+        .collect()
 }
 
 /// Which commits make the array larger, and its shape before each.
@@ -150,7 +154,7 @@ fn objects(store: &Store, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec<Obje
                     add(plan, start, end, &mut chunks);
                     continue;
                 }
-                let section = view.section(&directory, place)?;
+                let section = view.section_of(&directory, place)?;
                 each_box(&section.section, plan, &mut |start, end| {
                     add(plan, start, end, &mut chunks);
                 });
@@ -209,7 +213,8 @@ fn add(plan: &ArrayPlan, start: &[u64], end: &[u64], chunks: &mut BTreeMap<u64, 
         .collect();
     for number in 0..element_count(&counts).unwrap_or(0) {
         let inside = delinearize(number, &counts);
-        let at: Vec<u64> = inside.iter().zip(&first).map(|(inside, first)| inside + first).collect();
+        let at: Vec<u64> =
+            inside.iter().zip(&first).map(|(inside, first)| inside + first).collect();
         let touched = (0..shape.len()).map(|axis| {
             let low = start[axis].max(at[axis] * shape[axis]);
             let high = end[axis].min((at[axis] + 1) * shape[axis]);

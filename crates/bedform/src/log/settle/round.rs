@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::time::Duration;
 
+use super::SettleWatch;
 use super::lay::{Building, BuildingObject, Reach};
 use super::plan::{ArrayPlan, ObjectPlan, last_commit};
 use super::stream::{Layer, Window, read_round};
-use super::SettleWatch;
 use super::write::{Counts, Writer};
 use crate::array::source::ZarrSource;
 use crate::error::{Error, ErrorKind, Result};
@@ -308,12 +308,7 @@ impl<'a> Rounds<'a> {
         })
     }
 
-    fn lay(
-        &self,
-        layer: &mut Layer,
-        window: &Window,
-        round: &mut [Building<'a>],
-    ) -> Result<()> {
+    fn lay(&self, layer: &mut Layer, window: &Window, round: &mut [Building<'a>]) -> Result<()> {
         self.check()?;
         Counts::add(&self.counts.read_bytes, window.length());
         layer.lay(window, round)

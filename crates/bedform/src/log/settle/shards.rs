@@ -63,7 +63,7 @@ impl View {
     }
 
     fn settled_shards(&self, record: SettledRecord) -> Result<Arc<SettledShards>> {
-        let mut known = self.loaded.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.loaded().settled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, shards)) = known.as_ref().filter(|(known, _)| *known == record) {
             return Ok(shards.clone());
         }
@@ -133,8 +133,9 @@ pub(super) fn list(plans: &[ArrayPlan], settled: &mut Vec<(usize, u64, u64)>) ->
     let mut arrays = BTreeMap::new();
     for (plan, number, commit) in settled.iter() {
         let plan = &plans[*plan];
-        let array =
-            arrays.entry(plan.key).or_insert_with(|| SettledArray::new(plan.key, plan.grid.clone()));
+        let array = arrays
+            .entry(plan.key)
+            .or_insert_with(|| SettledArray::new(plan.key, plan.grid.clone()));
         array.add(&plan.coordinates(*number), *commit);
     }
     SettledShards { arrays: arrays.into_values().collect() }
