@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use super::Array;
 use crate::codec::ChunkCodec;
 use crate::error::Result;
-use crate::log::blocks::{LogCopies, LogFetch};
-use crate::read::fetch::{Unit, log_units, units, wanted};
+use crate::log::blocks::LogCopies;
+use crate::log::fetch::LogFetch;
+use crate::read::fetch::{Unit, WantedChunks, log_units, units};
 use crate::read::locate::ChunkSource;
 use crate::read::plan::Plan;
 use crate::read::tuning::Tuning;
@@ -51,12 +52,11 @@ pub(crate) fn explain_plan(
         objects += 1;
         index_requests += opened.index_requests;
         index_bytes += opened.index_bytes;
-        let mut left = Vec::new();
-        let overlay = opened.overlay.as_deref();
+        let mut wanted = WantedChunks::default();
         for task in tasks {
-            left.extend(wanted(plan, cell, task, overlay, &mut copies, &mut Vec::new())?);
+            wanted.add(plan, cell, task, opened.overlay.as_deref(), &mut copies)?;
         }
-        let units = units(plan, cell, left, &opened.places, codec, tuning.gap_bytes)?;
+        let units = units(plan, cell, wanted, &opened.places, codec, tuning.gap_bytes)?;
         units.iter().for_each(|unit| work.add(unit));
     }
     log_units(copies)?.iter().for_each(|(_, unit)| work.add(unit));

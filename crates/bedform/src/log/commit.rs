@@ -408,6 +408,7 @@ pub(super) fn first_root(log: &LogPlace, settled: u64) -> Root {
         commits: Vec::new(),
         shapes: BTreeMap::new(),
         sessions: BTreeMap::new(),
+        settled_shards: None,
     }
 }
 

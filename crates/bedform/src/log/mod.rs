@@ -10,6 +10,7 @@
 //! | `tree` | which of many boxes have a share in a region |
 //! | `overlay` | what lies over an object's chunks |
 //! | `blocks` | copies from the blocks of segments |
+//! | `fetch` | blocks that are fetched together |
 //! | `boxes` | selections as boxes |
 //! | [`burst`], `staged` | the fast tier that takes segments first, and how they are drained |
 //! | `segment` | the file that one writer appends to |
@@ -23,6 +24,7 @@ pub(crate) mod blocks;
 mod boxes;
 pub mod burst;
 pub(crate) mod commit;
+pub(crate) mod fetch;
 pub(crate) mod overlay;
 pub(crate) mod place;
 pub mod recover;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use bedform_geometry::{AxisRange, ChunkGrid, Positions, Region};
 
-use super::blocks::{Destination, LogCopies};
+use super::blocks::LogCopies;
+use super::fetch::Destination;
 use super::section::{LoadedSection, Piece};
 use super::view::View;
 use crate::array::ArrayState;
@@ -18,12 +19,13 @@ use crate::read::mask::Mask;
 use crate::read::part::{Part, PartAxis, Ranges, RegularAxis, range_within};
 use crate::read::plan::{Plan, Task};
 use crate::read::scatter::Target;
+use crate::write::elements::{fill_outside, stored_fill};
 
 /// A section, or where it lies if too many are held already.
 #[derive(Debug)]
 pub(super) enum Held {
     Section(Arc<LoadedSection>),
-    Place { segment: Arc<str>, offset: u64, stored_bytes: u64 },
+    Place { segment: String, offset: u64, stored_bytes: u64 },
 }
 
 /// What is laid over an object: by commit, the newest first, the sections that touch it.
@@ -32,8 +34,8 @@ pub(crate) struct Overlay {
     view: Arc<View>,
     key: [u8; 16],
     commits: Vec<Vec<Held>>,
-    /// The shape before the first commit that made the array larger: outside it the object has nothing
-    /// that counts.
+    /// The shape from which the first of these commits made the array larger. What is stored outside
+    /// was never part of the array.
     base: Option<Vec<u64>>,
     form: Form,
 }
@@ -45,29 +47,19 @@ struct Form {
     strides: Vec<i64>,
     item_size: usize,
     swap_size: usize,
+    fill: Vec<u8>,
 }
 
-/// What a read still needs, when it has what is laid over a chunk.
+/// Some of the elements that a read takes of a chunk.
 #[derive(Debug)]
-pub(crate) struct Rest {
-    /// Of the chunk as it is stored.
-    pub(crate) stored: Needed,
-    /// Elements that are the fill value.
-    pub(crate) fill: Needed,
-}
-
-/// Elements of a chunk.
-#[derive(Debug)]
-pub(crate) enum Needed {
-    /// Everything that the plan takes of it.
+pub(crate) enum Share {
     All,
     /// The free elements of each part.
     Some(Vec<Mask>),
-    /// Nothing.
     None,
 }
 
-impl Needed {
+impl Share {
     fn of(masks: Vec<Mask>) -> Self {
         match () {
             () if masks.iter().all(Mask::is_full) => Self::None,
@@ -75,6 +67,15 @@ impl Needed {
             () => Self::Some(masks),
         }
     }
+}
+
+/// What a read still needs of a chunk beyond what commits have of it.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// What counts as it is stored.
+    pub(crate) stored: Share,
+    /// What is the fill value, whatever is stored.
+    pub(crate) fill: Share,
 }
 
 /// A box that has a share in what is read, with what decides which of two counts, in that order.
@@ -101,18 +102,9 @@ impl Overlay {
             strides: state.codec.strides().to_vec(),
             item_size: state.item_size,
             swap_size: state.codec.swap_size(),
+            fill: stored_fill(state),
         };
         Self { view, key, commits, base, form }
-    }
-
-    /// True if commits have elements of the object.
-    pub(crate) fn has_data(&self) -> bool {
-        !self.commits.is_empty()
-    }
-
-    /// The shape outside which the object as it is stored has nothing that counts.
-    pub(crate) fn base(&self) -> Option<&[u64]> {
-        self.base.as_deref()
     }
 
     /// Finds what lies over the elements that the plan takes of a task's chunk: adds its copies to
@@ -132,27 +124,28 @@ impl Overlay {
         plan.for_each_part(cell, task, |part| {
             let mut mask = Mask::new(part.shape());
             self.take_part(&coordinates, &part, &mut mask, copies)?;
-            if let Some(outside) = self.outside_base(&coordinates, &part, &mask) {
-                outside.for_each_free(&mut |ranges| mask.take(ranges, &mut |_| ()));
-                fill.push(outside);
-            }
+            fill.push(self.take_outside(&coordinates, &part, &mut mask));
             stored.push(mask);
             Ok(())
         })?;
-        let fill = if fill.is_empty() { Needed::None } else { Needed::of(fill) };
-        Ok(Rest { stored: Needed::of(stored), fill })
+        Ok(Rest { stored: Share::of(stored), fill: Share::of(fill) })
     }
 
-    /// Of the free elements of `mask` those outside the base, as the free ones of another; nothing
-    /// without a base.
-    fn outside_base(&self, coordinates: &[u64], part: &Part<'_>, mask: &Mask) -> Option<Mask> {
-        let base = self.base.as_ref()?;
+    /// Takes the elements outside the array as it was before it grew, and gives them as the free ones.
+    fn take_outside(&self, coordinates: &[u64], part: &Part<'_>, mask: &mut Mask) -> Mask {
         let chunk = self.form.grid.chunk_region(coordinates);
-        let high: Vec<u64> =
-            base.iter().zip(chunk.start()).map(|(end, start)| end.saturating_sub(*start)).collect();
+        let Some(base) = self.base.as_ref().filter(|base| !is_inside(&chunk, base)) else {
+            return Mask::full(part.shape());
+        };
+        let high: Vec<u64> = base
+            .iter()
+            .zip(chunk.start())
+            .map(|(base, start)| base.saturating_sub(*start))
+            .collect();
         let mut outside = mask.clone();
-        part.clip(&vec![0; high.len()], &high, |ranges| outside.take(ranges, &mut |_| ()));
-        Some(outside)
+        part.clip(&vec![0; high.len()], &high, |inside| outside.take(inside, &mut |_| ()));
+        outside.for_each_free(&mut |ranges| mask.take(ranges, &mut |_| ()));
+        outside
     }
 
     fn take_part(
@@ -300,10 +293,10 @@ impl Overlay {
     /// [`Overlay::lay`] then says.
     pub(crate) fn touches(&self, coordinates: &[u64]) -> bool {
         let chunk = self.form.grid.chunk_region(coordinates);
-        let end: Vec<u64> = (0..chunk.rank()).map(|axis| chunk.end(axis)).collect();
-        if self.base.iter().any(|base| base.iter().zip(&end).any(|(base, end)| base < end)) {
+        if self.base.as_ref().is_some_and(|base| !is_inside(&chunk, base)) {
             return true;
         }
+        let end: Vec<u64> = (0..chunk.rank()).map(|axis| chunk.end(axis)).collect();
         self.commits.iter().flatten().any(|held| {
             let mut is_hit = false;
             match self.load(held) {
@@ -333,6 +326,17 @@ impl Overlay {
             target_stride: *stride,
         });
         let part = Part::Box { axes: axes.collect(), target_start: 0 };
+        if let Some(base) = &self.base {
+            let Form { grid, strides, item_size, fill, .. } = &self.form;
+            fill_outside(
+                &grid.chunk_region(coordinates),
+                base,
+                strides,
+                *item_size,
+                fill,
+                elements,
+            )?;
+        }
         let mut copies = self.copies();
         self.take_part(coordinates, &part, &mut Mask::new(part.shape()), &mut copies)?;
         let Form { item_size: item, swap_size: swap, .. } = self.form;
@@ -343,4 +347,8 @@ impl Overlay {
     pub(crate) fn copies(&self) -> LogCopies {
         LogCopies::new(self.view.loaded().clone())
     }
+}
+
+fn is_inside(chunk: &Region, shape: &[u64]) -> bool {
+    (0..chunk.rank()).all(|axis| chunk.end(axis) <= shape[axis])
 }

@@ -31,7 +31,7 @@ pub(crate) struct LogPlace {
     pub(crate) storage: Arc<dyn Storage>,
     /// The store's identity.
     pub(crate) store: [u8; 16],
-    limits: Limits,
+    pub(super) limits: Limits,
 }
 
 impl LogPlace {

@@ -333,12 +333,12 @@ impl File {
 
     fn append_block(&mut self, bytes: &[u8]) -> Result<()> {
         let mut offset = self.append_record(RecordKind::Data, bytes)? + RecordHead::BYTES as u64;
-        self.blocks.extend(bytes.chunks(CHECKED_BYTES).map(|part| {
+        for part in bytes.chunks(CHECKED_BYTES) {
             let (length, checksum) = (part.len() as u64, crc32c(part));
             let block = Block { offset, stored_bytes: length, bytes: length, checksum, codec: 0 };
+            self.blocks.push(block);
             offset += length;
-            block
-        }));
+        }
         Ok(())
     }
 

@@ -8,11 +8,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::Limits;
-use bedform_format::log::{CommitRecord, Directory, RecordKind, Root, Section, SectionPlace};
+use bedform_format::log::{
+    CommitRecord, Directory, RecordKind, Root, Section, SectionPlace, SettledRecord, SettledShards,
+};
 use bedform_geometry::Region;
 use bedform_storage::Object;
 
-use super::blocks::BlockCache;
+use super::fetch::BlockCache;
 use super::overlay::{Held, Overlay};
 use super::place::LogPlace;
 use super::section::LoadedSection;
@@ -31,7 +33,7 @@ const BLOCKS_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) root: Arc<Root>,
-    place: LogPlace,
+    pub(super) place: LogPlace,
     limits: Limits,
     loaded: Arc<Loaded>,
 }
@@ -39,6 +41,8 @@ pub(crate) struct View {
 /// What views of one store share: all of it is immutable.
 #[derive(Debug)]
 pub(crate) struct Loaded {
+    /// The list of settled shards of the root that was asked last.
+    pub(super) settled: Mutex<Option<(SettledRecord, Arc<SettledShards>)>>,
     segments: Mutex<HashMap<String, Arc<LogSegment>>>,
     directories: ByteCache<u64, Arc<LoadedDirectory>>,
     sections: ByteCache<(String, u64), Arc<LoadedSection>>,
@@ -64,6 +68,7 @@ impl Loaded {
     /// Nothing yet; `cache_bytes` is what the store's caches may take.
     pub(crate) fn new(cache_bytes: u64) -> Self {
         Self {
+            settled: Mutex::default(),
             segments: Mutex::default(),
             directories: ByteCache::new(SECTIONS_BYTES),
             sections: ByteCache::new(SECTIONS_BYTES),
@@ -107,12 +112,6 @@ impl LoadedDirectory {
         })
     }
 
-    /// The shape before the commit of the array with `key`, if that makes it larger.
-    fn base_of(&self, key: &[u8; 16]) -> Option<&Vec<u64>> {
-        let mut grown = self.directory.grown.iter();
-        grown.find(|array| array.key == *key).map(|array| &array.base)
-    }
-
     fn memory_bytes(&self) -> u64 {
         let touched = |section: &SectionPlace| {
             let arrays = section.arrays.iter();
@@ -153,13 +152,14 @@ impl View {
             return Ok(None);
         }
         let end: Vec<u64> = (0..region.rank()).map(|axis| region.end(axis)).collect();
-        let mut bytes = 0;
+        let (mut bytes, mut base) = (0, None);
         let mut commits = Vec::new();
-        let mut base = None;
         for commit in self.root.commits.iter().rev().filter(|commit| commit.number > after) {
             let directory = self.directory_of(commit)?;
-            // That of the first commit stays: what later ones have lies inside the shapes before them.
-            base = directory.base_of(key).cloned().or(base);
+            let grown = directory.directory.grown.iter().rev().find(|grown| grown.key == *key);
+            if let Some(grown) = grown.filter(|grown| grown.base.len() == end.len()) {
+                base = Some(grown.base.clone());
+            }
             let mut sections = Vec::new();
             for place in directory.sections_of(key, region.start(), &end) {
                 let section = self.section_of(&directory.directory, place)?;
@@ -177,7 +177,8 @@ impl View {
                     true => Held::Section(section),
                     false => {
                         let (offset, stored_bytes) = (place.offset, place.stored_bytes);
-                        Held::Place { segment: section.segment.name.clone(), offset, stored_bytes }
+                        let segment = section.segment.name.to_string();
+                        Held::Place { segment, offset, stored_bytes }
                     }
                 });
             }
@@ -185,9 +186,7 @@ impl View {
                 commits.push(sections);
             }
         }
-        let base = base.filter(|base| {
-            base.len() == end.len() && base.iter().zip(&end).any(|(base, end)| base < end)
-        });
+        let base = base.filter(|base| end.iter().zip(base).any(|(end, base)| end > base));
         if commits.is_empty() && base.is_none() {
             return Ok(None);
         }

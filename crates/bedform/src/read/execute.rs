@@ -17,7 +17,7 @@ use std::thread::{Builder, Scope};
 use bedform_storage::{Object, ReadBlock};
 
 use super::buffers::Kept;
-use super::fetch::{UNIT_BYTES_MAX, Unit, Wanted, log_units, units, wanted};
+use super::fetch::{UNIT_BYTES_MAX, Unit, Wanted, WantedChunks, log_units, units};
 use super::locate::{ChunkSource, OpenObject};
 use super::plan::Plan;
 use super::scatter::Target;
@@ -360,23 +360,18 @@ impl<'a> Run<'a> {
         self.requests.fetch_add(opened.index_requests, Ordering::Relaxed);
         self.bytes.fetch_add(opened.index_bytes, Ordering::Relaxed);
         let object = &opened.object;
-        let wanted = self.take_from_log(cell, &opened)?;
-        let left = match self.cache {
-            Some((cache, array)) => {
-                let mut left = Vec::with_capacity(wanted.len());
-                for wanted in wanted {
-                    let key = ChunkKey::new(array, object.version(), wanted.task.position);
-                    match cache.get(&key, |_| true) {
-                        Some(elements) => self.copy_chunk(cell, &wanted, &elements)?,
-                        None => left.push(wanted),
-                    }
+        let mut wanted = self.take_from_log(cell, &opened)?;
+        if let Some((cache, array)) = self.cache {
+            for one in std::mem::take(&mut wanted.stored) {
+                let key = ChunkKey::new(array, object.version(), one.task.position);
+                match cache.get(&key, |_| true) {
+                    Some(elements) => self.copy_chunk(cell, &one, &elements)?,
+                    None => wanted.stored.push(one),
                 }
-                left
             }
-            None => wanted,
-        };
+        }
         let gap = self.tuning.gap_bytes;
-        let units = units(self.plan, cell, left, &opened.places, self.codec, gap)
+        let units = units(self.plan, cell, wanted, &opened.places, self.codec, gap)
             .map_err(|error| error.at(self.source.object_name(&coordinates)))?;
         self.add_units(units.into_iter().map(|unit| (object.clone(), cell, unit)).collect());
         drop(planned);
@@ -395,25 +390,20 @@ impl<'a> Run<'a> {
     }
 
     /// Takes what a log has of an object's chunks, and gives what is needed beyond that.
-    fn take_from_log(&self, cell: u64, opened: &OpenObject) -> Result<Vec<Wanted>> {
+    fn take_from_log(&self, cell: u64, opened: &OpenObject) -> Result<WantedChunks> {
         let overlay = opened.overlay.as_deref();
         let tasks = self.plan.tasks(cell);
         let new = || overlay.map(Overlay::copies).unwrap_or_default();
         let mut copies = new();
-        let mut left = Vec::with_capacity(tasks.len());
-        let mut missing = Vec::new();
+        let mut wanted = WantedChunks::default();
         for task in tasks {
-            left.extend(wanted(self.plan, cell, task, overlay, &mut copies, &mut missing)?);
+            wanted.add(self.plan, cell, task, overlay, &mut copies)?;
             if copies.len() >= LOG_COPIES_MAX {
                 self.add_log(std::mem::replace(&mut copies, new()), 0)?;
             }
         }
-        if !missing.is_empty() {
-            let unit = Unit { missing, ..Unit::default() };
-            self.add_units(vec![(opened.object.clone(), cell, unit)]);
-        }
         self.add_log(copies, 1)?;
-        Ok(left)
+        Ok(wanted)
     }
 
     /// Adds copies from a log, with which those of `cells` objects are complete. With the last of all

@@ -12,8 +12,9 @@ use super::plan::{Plan, Task};
 use super::scatter::{Axis, Copy};
 use crate::codec::ChunkCodec;
 use crate::error::{Error, Result};
-use crate::log::blocks::{LogCopies, LogFetch};
-use crate::log::overlay::{Needed, Overlay, Rest};
+use crate::log::blocks::LogCopies;
+use crate::log::fetch::LogFetch;
+use crate::log::overlay::{Overlay, Share};
 
 /// The most bytes that chunks are merged to. Also what a thread keeps as its buffer, unless one
 /// chunk alone is larger.
@@ -96,28 +97,43 @@ impl Wanted {
     }
 }
 
-/// What a read needs of the chunk of `task`; nothing if a log has all of it. Copies from the log go to
-/// `copies`, elements that are the fill value whatever is stored to `fills`.
-///
-/// # Errors
-/// `Corrupt` for damaged records of the log; those of storage.
-pub(crate) fn wanted(
-    plan: &Plan,
-    cell: u64,
-    task: Task,
-    overlay: Option<&Overlay>,
-    copies: &mut LogCopies,
-    fills: &mut Vec<Wanted>,
-) -> Result<Option<Wanted>> {
-    let Some(overlay) = overlay else { return Ok(Some(Wanted::all(task))) };
-    let Rest { stored, fill } = overlay.take(plan, cell, task, copies)?;
-    let wanted = |needed| match needed {
-        Needed::All => Some(Wanted::all(task)),
-        Needed::Some(masks) => Some(Wanted { task, free: Some(masks) }),
-        Needed::None => None,
-    };
-    fills.extend(wanted(fill));
-    Ok(wanted(stored))
+/// The chunks of an object that a read needs.
+#[derive(Debug, Default)]
+pub(crate) struct WantedChunks {
+    /// As they are stored.
+    pub(crate) stored: Vec<Wanted>,
+    /// As fill values.
+    pub(crate) fill: Vec<Wanted>,
+}
+
+impl WantedChunks {
+    /// Adds what a read needs of the chunk of `task` beyond what a log has of it, whose copies go to
+    /// `copies`.
+    ///
+    /// # Errors
+    /// `Corrupt` for damaged records of the log; those of storage.
+    pub(crate) fn add(
+        &mut self,
+        plan: &Plan,
+        cell: u64,
+        task: Task,
+        overlay: Option<&Overlay>,
+        copies: &mut LogCopies,
+    ) -> Result<()> {
+        let Some(overlay) = overlay else {
+            self.stored.push(Wanted::all(task));
+            return Ok(());
+        };
+        let wanted = |share| match share {
+            Share::All => Some(Wanted::all(task)),
+            Share::Some(masks) => Some(Wanted { task, free: Some(masks) }),
+            Share::None => None,
+        };
+        let rest = overlay.take(plan, cell, task, copies)?;
+        self.stored.extend(wanted(rest.stored));
+        self.fill.extend(wanted(rest.fill));
+        Ok(())
+    }
 }
 
 /// The units of a log's copies, with the segments that they read.
@@ -143,13 +159,14 @@ pub(crate) fn log_units(copies: LogCopies) -> Result<Vec<(Arc<dyn Object>, Unit)
 pub(crate) fn units(
     plan: &Plan,
     cell: u64,
-    wanted: Vec<Wanted>,
+    wanted: WantedChunks,
     places: &Places,
     codec: &ChunkCodec,
     gap_max: u64,
 ) -> Result<Vec<Unit>> {
     let mut units = Vec::new();
-    let (mut found, missing) = find_all(wanted, places)?;
+    let (mut found, mut missing) = find_all(wanted.stored, places)?;
+    missing.extend(wanted.fill);
     if !missing.is_empty() {
         units.push(Unit { missing, ..Unit::default() });
     }

@@ -23,6 +23,11 @@ impl Mask {
         Self { shape, words: Vec::new(), free }
     }
 
+    /// All elements of an index space, taken.
+    pub(crate) fn full(shape: Vec<u64>) -> Self {
+        Self { shape, words: Vec::new(), free: 0 }
+    }
+
     /// True if every element is taken.
     pub(crate) fn is_full(&self) -> bool {
         self.free == 0

@@ -14,7 +14,7 @@ use super::fetch::{FetchedChunk, Unit, Wanted};
 use super::scatter::{Axis, Copy};
 use crate::codec::CodecError;
 use crate::error::{Error, Result};
-use crate::log::blocks::{Destination, LogFetch};
+use crate::log::fetch::{Destination, LogFetch};
 use crate::store::ChunkKey;
 
 /// Pieces in which large chunks are read and checked: several fit a core's own cache.

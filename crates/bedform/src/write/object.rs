@@ -342,7 +342,7 @@ impl ObjectWrite<'_> {
             _ => worker.chunk.clear(state),
         }
         if let (Some(overlay), false) = (overlay, covered) {
-            worker.chunk.lay(state, &coordinates, overlay)?;
+            worker.chunk.lay(&coordinates, overlay)?;
         }
         if let (Some(task), Some((plan, cell))) = (task, self.plan) {
             plan.for_each_copy(cell, task, state.codec.strides(), |copy| {

@@ -195,7 +195,7 @@ fn elements_that_lie_in_two_blocks_of_the_log_are_whole() {
     new.fill_value = FillValue::zero(DataType::UInt64);
     open(&storage, 0).create_array(&numbers_path, &new).unwrap();
     let bytes: Vec<u8> =
-        (0..count as u64).flat_map(|at| (at * 0x0101_0101).to_ne_bytes()).collect();
+        (0..count as u64).flat_map(|at| (at * 0x0101_0101).to_le_bytes()).collect();
     let all = Selection::all(&[count as u64]);
     let first = (path(), Selection::all(&[3]), vec![1, 2, 3]);
     commit(&storage, &[first, (numbers_path.clone(), all.clone(), bytes.clone())]);
@@ -313,4 +313,55 @@ fn a_changed_bit_or_a_cut_segment_is_an_error_for_those_who_need_it_and_never_da
     replace(&*log, &name, &good);
     let array = open(&storage, 0).array(&path()).unwrap();
     assert_eq!(read(&array, DataType::UInt8, &Selection::all(&[300_000])).concat(), bytes);
+}
+
+/// An append that was cut off leaves elements behind the array's end. A commit that makes the array
+/// larger does not bring them to light.
+#[test]
+fn what_lies_behind_the_end_when_a_commit_makes_an_array_larger_is_the_fill_value() {
+    for shape in [vec![20_u64], vec![5, 7]] {
+        let rank = shape.len();
+        let new = layout(&shape, &vec![4; rank], &vec![8; rank]);
+        let storage = create(&new);
+        let larger: Vec<u64> = shape.iter().map(|size| 2 * size + 3).collect();
+        let store = open(&storage, 0);
+        let all = |shape: &[u64]| Selection::all(shape);
+        let bytes = |shape: &[u64], value: u8| {
+            vec![value; usize::try_from(shape.iter().product::<u64>()).unwrap()]
+        };
+        let cut_off = store.grown(&path(), &larger).unwrap();
+        cut_off.write(&all(&larger), Elements::Bytes(&bytes(&larger, 9)), &|| false).unwrap();
+        let array = store.array(&path()).unwrap();
+        array.write(&all(&shape), Elements::Bytes(&bytes(&shape, 1)), &|| false).unwrap();
+        let mut model = Model::new(&shape, &vec![0]);
+        model.write(&all(&shape), &vec![vec![1]; bytes(&shape, 1).len()]);
+
+        let member = threads(1).pop().unwrap();
+        let mut session = store.session(Box::new(member), SessionOptions::default()).unwrap();
+        session.resize(&path(), &larger).unwrap();
+        let (start, lengths) = (vec![3; rank], vec![larger[0] - 4; rank]);
+        let lengths: Vec<u64> =
+            lengths.iter().zip(&larger).map(|(n, size)| *n.min(&(size - 3))).collect();
+        let some = part(&start, &lengths);
+        session.write(&path(), &some, Elements::Bytes(&bytes(&lengths, 2))).unwrap();
+        session.commit().unwrap();
+        model.resize(&larger);
+        model.write(&some, &vec![vec![2]; bytes(&lengths, 2).len()]);
+        let found = |selection: &Selection| {
+            let array = open(&storage, 0).array(&path()).unwrap();
+            read(&array, DataType::UInt8, selection)
+        };
+        assert_eq!(found(&all(&larger)), model.elements, "over the log");
+        let numbers = &mut Numbers(3);
+        for _ in 0..40 {
+            let selection = selection(&larger, numbers);
+            assert_eq!(found(&selection), model.read(&selection));
+        }
+        let last: Vec<u64> = larger.iter().map(|size| size - 1).collect();
+        let one = part(&last, &vec![1; rank]);
+        let array = open(&storage, 0).array(&path()).unwrap();
+        array.write(&one, Elements::Bytes(&[5]), &|| false).unwrap();
+        model.write(&one, &[vec![5]]);
+        assert_eq!(found(&all(&larger)), model.elements, "after a direct write");
+    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bedform::comm::threads;
+use bedform::comm::{Communicator as _, threads};
 use bedform::log::session::SessionOptions;
 use bedform::log::settle::{
     CollectOptions, LogSummary, SettleOptions, SettleStatistics, SettleWatch,
@@ -14,7 +14,7 @@ use bedform::{ArrayLayout, Elements, ErrorKind, NewArray, OpenOptions, Result, S
 use bedform_format::metadata::FillValue;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisRange, AxisSelection, Order, Selection};
-use bedform_storage::{LocalStorage, MemoryStorage, Mode, Storage};
+use bedform_storage::{Condition, Durability, LocalStorage, MemoryStorage, Mode, Storage};
 use proptest::prelude::*;
 
 use super::arrays::{model_of, path, read, with};
@@ -341,4 +341,135 @@ fn the_summary_of_a_log_counts_what_is_not_settled() {
     assert_eq!((found.commits, found.segments), (3, 3));
     settle(&store, &SettleOptions::default()).unwrap();
     assert_eq!(store.log_summary().unwrap(), LogSummary::default());
+}
+
+/// Every byte of an object, and the object that has exactly these.
+fn bytes_of(storage: &Arc<dyn Storage>, name: &str) -> Vec<u8> {
+    let object = storage.open(&named(name)).unwrap();
+    let mut bytes = vec![0; usize::try_from(object.version().size).unwrap()];
+    object.read(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn put(storage: &Arc<dyn Storage>, name: &str, bytes: &[u8]) {
+    let mut writer = storage.create(&named(name), Durability::Process, None).unwrap();
+    writer.append(bytes).unwrap();
+    writer.publish(Condition::None).unwrap();
+}
+
+/// A store with commits that came while others were settled, and the shard of the first settling.
+fn settled_under_commits() -> (Arc<dyn Storage>, Store, Vec<u8>) {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let store = create(&storage);
+    store.create_array(&named("t"), &plain(DataType::UInt8, &[12], &[4], &[4])).unwrap();
+    commit(&store, &[("t", region(&[0], &[8]), &[1; 8])]);
+    settle(&store, &SettleOptions::default()).unwrap();
+    let old = bytes_of(&storage, "t/c/0");
+    for value in [2, 3] {
+        commit(&store, &[("t", region(&[0], &[8]), &[value; 8])]);
+        let late = Cell::new(false);
+        let progress = |_, _| {
+            if !late.replace(true) {
+                commit(&store, &[("t", region(&[8], &[4]), &[value + 10; 4])]);
+            }
+        };
+        let watch = SettleWatch { interrupted: &|| false, progress: &progress };
+        let done = store.settle_with(&SettleOptions::default(), &watch).unwrap();
+        assert_eq!(store.log_summary().unwrap().commits, 1, "{done:?}");
+    }
+    (storage, store, old)
+}
+
+#[test]
+fn while_there_is_a_log_a_shard_that_is_lost_or_older_is_damage_and_not_data() {
+    let (storage, store, old) = settled_under_commits();
+    let expected = [[3; 4], [3; 4], [13; 4]].concat();
+    assert_eq!(all_of(&store, "t"), expected);
+    let whole = bytes_of(&storage, "t/c/0");
+    let damaged = |what: &str| {
+        let array = open(&storage, None).array(&named("t")).unwrap();
+        let mut bytes = [0; 4];
+        let outcome = array.read(&region(&[2], &[4]), &mut bytes, &|| false).map(drop);
+        let outcomes =
+            [outcome, array.write(&region(&[2], &[1]), Elements::Bytes(&[9]), &|| false).map(drop)];
+        for outcome in outcomes {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            assert!(error.to_string().contains(what), "{error}");
+            assert!(error.to_string().contains("t/c/0"), "{error}");
+        }
+        // Others are not touched by it.
+        array.read(&region(&[4], &[4]), &mut bytes, &|| false).unwrap();
+        assert_eq!(bytes, [3; 4]);
+    };
+    put(&storage, "t/c/0", &old);
+    damaged("an older version of itself");
+    storage.delete(&named("t/c/0"), Durability::Process, Condition::None).unwrap();
+    damaged("it is lost");
+    assert!(
+        open(&storage, None).array(&named("t")).unwrap().verify(&|| false).unwrap()[0]
+            .contains("it is lost")
+    );
+    put(&storage, "t/c/0", &whole);
+    assert_eq!(all_of(&store, "t"), expected);
+    // Written anew, all of it.
+    storage.delete(&named("t/c/0"), Durability::Process, Condition::None).unwrap();
+    let array = store.array(&named("t")).unwrap();
+    array.write(&region(&[0], &[4]), Elements::Bytes(&[7; 4]), &|| false).unwrap();
+    settle(&store, &SettleOptions::default()).unwrap();
+    assert_eq!(all_of(&store, "t"), [[7; 4], [3; 4], [13; 4]].concat());
+    assert!(log_is_gone(&storage));
+}
+
+#[test]
+fn a_list_of_settled_shards_that_is_damaged_or_another_is_said_and_old_ones_go() {
+    let (storage, store, _) = settled_under_commits();
+    let log = storage.beside(".bedform-log").unwrap();
+    let lists = log.list(&named("settled")).unwrap();
+    assert_eq!(lists.len(), 1, "{lists:?}");
+    let name = format!("settled/{}", lists[0].name);
+    let whole = bytes_of(&log, &name);
+    for bit in 0..whole.len() * 8 {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        put(&log, &name, &bytes);
+        let array = open(&storage, None).array(&named("t")).unwrap();
+        let error = array.read(&region(&[0], &[1]), &mut [0], &|| false).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    }
+    put(&log, &name, &whole);
+    assert_eq!(all_of(&open(&storage, None), "t"), [[3; 4], [3; 4], [13; 4]].concat());
+    drop(store);
+}
+
+#[test]
+fn members_settle_together_and_an_error_of_one_is_that_of_all() {
+    for fails in [false, true] {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let store = create(&storage);
+        store.create_array(&named("t"), &plain(DataType::UInt8, &[96], &[2], &[4])).unwrap();
+        commit(&store, &[("t", Selection::all(&[96]), &[5; 96])]);
+        let done: Vec<_> = std::thread::scope(|scope| {
+            let storage = &storage;
+            let run = move |member: bedform::comm::ThreadMember| {
+                let store = open(storage, None);
+                let stops = || fails && member.rank() == 1;
+                let watch = SettleWatch { interrupted: &stops, progress: &|_, _| () };
+                store.settle_together(&member, &options(64, (0, 1)), &watch)
+            };
+            let all: Vec<_> =
+                threads(3).into_iter().map(|member| scope.spawn(move || run(member))).collect();
+            all.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(all_of(&store, "t"), [5; 96]);
+        assert_eq!(log_is_gone(&storage), !fails);
+        for outcome in &done {
+            match outcome {
+                Err(error) => assert!(fails && error.kind() == ErrorKind::Interrupted, "{error}"),
+                Ok(_) => assert!(!fails),
+            }
+        }
+        let objects: Vec<u64> = done.iter().flatten().map(|done| done.objects).collect();
+        assert!(fails || objects == [8, 8, 8], "{objects:?}");
+    }
 }

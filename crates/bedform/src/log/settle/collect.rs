@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bedform_format::ObjectPath;
-use bedform_format::log::Root;
+use bedform_format::log::{Root, SettledShards};
 use bedform_format::metadata::LogState;
 use bedform_storage::{Condition, Durability};
 
@@ -116,6 +116,7 @@ impl Store {
             }
         }
         let is_leftover = |name: &str| has_leftover(&place, name, &newest, &shared.options.limits);
+        let lists = recent_lists(&place, &newest, &recent)?;
         let mut done = remove_segments(&place, &needed, &is_leftover, options.dry_run)?;
         done.is_gone = done.segments_kept == 0 && newest.commits.is_empty() && recent.is_empty();
         if done.is_gone {
@@ -132,6 +133,14 @@ impl Store {
                 place.storage.delete(&path, Durability::Process, Condition::None)?;
             }
         }
+        // Later ones may be those of roots that are about to come.
+        let is_old = |number: &u64| *number <= newest.number && !lists.contains(number);
+        for number in place.settled_numbers()?.into_iter().filter(is_old) {
+            if !options.dry_run {
+                let path = LogPlace::settled_path(number)?;
+                place.storage.delete(&path, Durability::Process, Condition::None)?;
+            }
+        }
         Ok(done)
     }
 
@@ -140,8 +149,8 @@ impl Store {
         View::new(root.clone(), place.clone(), limits, Arc::default()).segments()
     }
 
-    /// Publishes a root without the commits of `settled`.
-    pub(super) fn drop_commits(&self, settled: &Root) -> Result<()> {
+    /// Publishes a root without the commits of `settled`, which lie in `shards` now.
+    pub(super) fn drop_commits(&self, settled: &Root, shards: &SettledShards) -> Result<()> {
         let log = self.shared.log_place()?;
         for _ in 0..ATTEMPTS_MAX {
             let Some(newest) = log.newest(None)? else { return Ok(()) };
@@ -153,9 +162,13 @@ impl Store {
             let writers = log.sessions()?;
             root.sessions.retain(|session, _| writers.contains(session));
             root.number += 1;
+            root.settled_shards = None;
             let outcome = match root.commits.is_empty() {
                 true => self.close_log(&log, &newest, &root),
-                false => log.publish(&root),
+                false => {
+                    root.settled_shards = Some(log.write_settled(&newest, &root, shards)?);
+                    log.publish(&root)
+                }
             };
             match outcome {
                 Err(error) if error.kind() == ErrorKind::Exists => {}
@@ -198,6 +211,17 @@ fn recent_roots(place: &LogPlace, numbers: &[u64], grace: Duration) -> Result<BT
         }
     }
     Ok(recent)
+}
+
+/// The numbers of the lists of settled shards that roots name.
+fn recent_lists(place: &LogPlace, newest: &Root, recent: &BTreeSet<u64>) -> Result<BTreeSet<u64>> {
+    let mut lists: BTreeSet<u64> =
+        newest.settled_shards.iter().map(|record| record.number).collect();
+    for number in recent {
+        let record = place.root(*number)?.and_then(|root| root.settled_shards);
+        lists.extend(record.map(|record| record.number));
+    }
+    Ok(lists)
 }
 
 /// Removes the segments that are not `needed` and whose writers are gone.

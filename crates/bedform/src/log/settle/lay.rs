@@ -46,6 +46,8 @@ pub(super) struct Reach {
 
 /// One object on its way.
 pub(super) struct BuildingObject {
+    /// Which of the plans it is of, and its number there.
+    pub(super) plan: usize,
     pub(super) number: u64,
     pub(super) coordinates: Vec<u64>,
     pub(super) stored: Option<(Arc<dyn Object>, Places)>,

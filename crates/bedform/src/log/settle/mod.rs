@@ -11,6 +11,7 @@
 //! | `stream` | the data of a round, in the order of the log |
 //! | `lay` | boxes into chunks |
 //! | `round` | which objects a round has; building one while the last is written |
+//! | `shards` | the list of settled shards, while a log has commits |
 //! | `collect` | what is settled leaves the log |
 //! | `write` | the objects of a round: encoded, written, their stamps read back |
 
@@ -18,6 +19,7 @@ mod collect;
 mod lay;
 mod plan;
 mod round;
+mod shards;
 mod stream;
 mod write;
 
@@ -28,6 +30,7 @@ use bedform_format::ObjectPath;
 use self::round::Rounds;
 use self::write::Counts;
 use crate::array::publish_grown;
+use crate::comm::{COORDINATOR, Communicator, agree};
 use crate::error::Result;
 use crate::store::{Snapshot, Store};
 
@@ -116,6 +119,33 @@ impl Store {
         Ok(SettleStatistics { commits, ..counts.statistics() })
     }
 
+    /// As [`Store::settle_with`] everything, by all members: each settles a share of the objects, and
+    /// the coordinator drops the commits when all have. Collective; gives what this member did.
+    ///
+    /// # Errors
+    /// As [`Store::settle_with`]: the first error of any member, on all.
+    pub fn settle_together(
+        &self,
+        members: &dyn Communicator,
+        options: &SettleOptions,
+        watch: &SettleWatch<'_>,
+    ) -> Result<SettleStatistics> {
+        let part = (u64::from(members.rank()), u64::from(members.size()));
+        let share = SettleOptions { part, ..options.clone() };
+        let mut done = agree(members, self.settle_with(&share, watch))?;
+        let rest = match members.rank() {
+            COORDINATOR => self.settle_with(options, watch),
+            _ => Ok(SettleStatistics::default()),
+        };
+        let rest = agree(members, rest)?;
+        done.commits += rest.commits;
+        done.objects += rest.objects;
+        done.bytes += rest.bytes;
+        done.read_bytes += rest.read_bytes;
+        done.rounds += rest.rounds;
+        Ok(done)
+    }
+
     /// Settles the commits of the newest root; gives how many need nothing any more.
     fn settle_once(
         &self,
@@ -150,7 +180,8 @@ impl Store {
             return Ok(0);
         }
         publish_grown(self, &view.root.shapes)?;
-        self.drop_commits(&view.root)?;
+        let settled = shards::list(&plans, &mut counts.take_settled());
+        self.drop_commits(&view.root, &settled)?;
         self.collect_log(&CollectOptions { grace: *grace, dry_run: false })?;
         Ok(view.root.commits.len() as u64)
     }

@@ -4,6 +4,7 @@
 //! cores are both busy; each may take half of the memory. A store of one thread does one after the
 //! other, in the same order every time.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::time::Duration;
@@ -54,10 +55,7 @@ struct Position {
 enum Next<'a> {
     Round(Vec<Building<'a>>),
     /// An object that is larger than a round: chunk by chunk, each with what lies over it.
-    Large {
-        plan: usize,
-        object: BuildingObject,
-    },
+    Large(BuildingObject),
 }
 
 impl<'a> Rounds<'a> {
@@ -67,6 +65,13 @@ impl<'a> Rounds<'a> {
     /// The first error; what was written before stays. `Interrupted`, `SnapshotMoved` if others
     /// settled more than the view has.
     pub(super) fn run(&self) -> Result<()> {
+        self.counts.begin();
+        let outcome = self.run_rounds();
+        self.tell();
+        outcome
+    }
+
+    fn run_rounds(&self) -> Result<()> {
         if self.store.shared.options.threads == Some(1) {
             let mut position = Position::default();
             while let Some(next) = self.next(&mut position)? {
@@ -187,7 +192,7 @@ impl<'a> Rounds<'a> {
                 continue;
             };
             if !fits {
-                return Ok(Some(Next::Large { plan: at, object: found }));
+                return Ok(Some(Next::Large(found)));
             }
             bytes += object.bytes;
             count += 1;
@@ -223,10 +228,22 @@ impl<'a> Rounds<'a> {
             let text = format!("{name} contains commit {contained}, which others have settled");
             return Err(Error::new(ErrorKind::SnapshotMoved, text));
         }
-        let is_pending = contained < last_commit(&self.view.root.commits);
-        let chunks = Default::default();
-        let object = BuildingObject { number, coordinates, stored, contained, bytes, chunks };
-        Ok(is_pending.then_some(object))
+        let key = &self.plans[at].key;
+        let name = || source.object_name_of(&coordinates);
+        self.view.check_contained(key, &coordinates, contained, &name)?;
+        if contained >= last_commit(&self.view.root.commits) {
+            self.counts.settled(at, number, contained);
+            return Ok(None);
+        }
+        Ok(Some(BuildingObject {
+            plan: at,
+            number,
+            coordinates,
+            stored,
+            contained,
+            bytes,
+            chunks: HashMap::new(),
+        }))
     }
 
     /// Builds the chunks of a round; writes an object that is larger than one at once.
@@ -241,11 +258,9 @@ impl<'a> Rounds<'a> {
                 fill(&mut round)?;
                 Ok(round)
             }
-            Next::Large { plan, object } => {
-                let BuildingObject { coordinates, contained, bytes, .. } = object;
-                let valid = self.plans[plan].valid(contained);
-                let source = &self.sources[plan];
-                self.writer().write_large(source, &coordinates, valid, bytes)?;
+            Next::Large(object) => {
+                let valid = self.plans[object.plan].valid(object.contained);
+                self.writer().write_large(&self.sources[object.plan], &object, valid)?;
                 Ok(Vec::new())
             }
         }

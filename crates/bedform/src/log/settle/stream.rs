@@ -8,7 +8,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bedform_format::log::{Directory, Entry, SectionPlace, Touched};
+use bedform_format::checksum::crc32c;
+use bedform_format::log::{Block, Directory, Entry, SectionPlace, Touched};
 
 use super::lay::{Building, Reach, split};
 use crate::error::{Error, ErrorKind, Result};
@@ -171,12 +172,15 @@ impl Reader {
         let section = &job.section;
         let mut start = if blocks.start == 0 { 0 } else { section.ends[blocks.start - 1] };
         let mut bytes = std::mem::take(&mut self.buffer);
-        let mut length = 0;
-        for number in blocks.clone() {
-            length = read_block(section, number, &mut bytes, length)?;
-            if length >= self.window_bytes || number + 1 == blocks.end {
+        let (mut length, mut next) = (0, blocks.start);
+        while next < blocks.end {
+            let room = self.window_bytes.saturating_sub(length) as u64;
+            let end = end_of_request(&section.section.blocks[..blocks.end], next, room);
+            length = read_blocks(section, next..end, &mut bytes, length)?;
+            next = end;
+            if length >= self.window_bytes || next == blocks.end {
                 bytes = deliver(Window { job: job.clone(), start, bytes, length })?;
-                start = section.ends[number];
+                start = section.ends[next - 1];
                 length = 0;
             }
         }
@@ -185,38 +189,64 @@ impl Reader {
     }
 }
 
-/// Reads a block behind the first `length` bytes of `bytes` and checks it; gives the new length.
-fn read_block(
+/// The end of the blocks from `first` on that one request gives as they are stored, of at most `room`
+/// bytes but at least one block.
+fn end_of_request(blocks: &[Block], first: usize, room: u64) -> usize {
+    let mut end = first + 1;
+    let mut bytes = blocks[first].stored_bytes;
+    while let Some(next) = blocks.get(end) {
+        let last = &blocks[end - 1];
+        let follows = last.offset.checked_add(last.stored_bytes) == Some(next.offset);
+        bytes = bytes.saturating_add(next.stored_bytes);
+        if last.codec != 0 || next.codec != 0 || !follows || bytes > room {
+            break;
+        }
+        end += 1;
+    }
+    end
+}
+
+/// Reads blocks, more than one only if they lie in the segment as in the data, behind the first `length`
+/// bytes of `bytes`, and checks them; gives the new length.
+fn read_blocks(
     section: &LoadedSection,
-    number: usize,
+    numbers: Range<usize>,
     bytes: &mut Vec<u8>,
     length: usize,
 ) -> Result<usize> {
-    let block = &section.section.blocks[number];
-    let name = || format!("segment {} at byte {}", section.segment.name, block.offset);
-    let size = section.segment.object.version().size;
-    if block.offset.checked_add(block.stored_bytes).is_none_or(|end| end > size) {
-        return Err(Error::corrupt(name(), "it ends behind the segment"));
+    let blocks = &section.section.blocks[numbers];
+    let object = &*section.segment.object;
+    let name = |block: &Block| format!("segment {} at byte {}", section.segment.name, block.offset);
+    let size = object.version().size;
+    for block in blocks {
+        if block.offset.checked_add(block.stored_bytes).is_none_or(|end| end > size) {
+            return Err(Error::corrupt(name(block), "it ends behind the segment"));
+        }
     }
-    let end = length.saturating_add(usize::try_from(block.bytes).unwrap_or(usize::MAX));
-    if block.codec == 0 {
+    let Some(first) = blocks.first() else { return Ok(length) };
+    let decoded = |block: &Block| usize::try_from(block.bytes).unwrap_or(usize::MAX);
+    let end = blocks.iter().fold(length, |end, block| end.saturating_add(decoded(block)));
+    if first.codec == 0 {
         if bytes.len() < end {
             bytes.resize(end, 0);
         }
-        let target = &mut bytes[length..end];
-        section.segment.object.read(block.offset, target)?;
-        let found = bedform_format::checksum::crc32c(target);
-        if found != block.checksum {
-            let expected = block.checksum;
-            let text = format!("it has checksum {found:08x}, expected {expected:08x}");
-            return Err(Error::corrupt(name(), text));
+        let mut rest = &mut bytes[length..end];
+        object.read(first.offset, rest)?;
+        for block in blocks {
+            let (own, more) = rest.split_at_mut(decoded(block));
+            let (found, expected) = (crc32c(own), block.checksum);
+            if found != expected {
+                let text = format!("it has checksum {found:08x}, expected {expected:08x}");
+                return Err(Error::corrupt(name(block), text));
+            }
+            rest = more;
         }
         return Ok(end);
     }
-    let mut stored = vec![0; usize::try_from(block.stored_bytes).unwrap_or(usize::MAX)];
-    section.segment.object.read(block.offset, &mut stored)?;
-    let decoded = decode_body(stored, block.codec, block.checksum, block.bytes)
-        .map_err(|problem| Error::corrupt(name(), problem))?;
+    let mut stored = vec![0; usize::try_from(first.stored_bytes).unwrap_or(usize::MAX)];
+    object.read(first.offset, &mut stored)?;
+    let decoded = decode_body(stored, first.codec, first.checksum, first.bytes)
+        .map_err(|problem| Error::corrupt(name(first), problem))?;
     bytes.truncate(length);
     bytes.extend_from_slice(&decoded);
     Ok(end)

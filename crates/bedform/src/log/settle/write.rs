@@ -1,6 +1,7 @@
 //! The objects of a round are encoded and written, and their stamps read back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::SettleStatistics;
 use super::lay::{Building, BuildingObject};
@@ -18,6 +19,8 @@ pub(super) struct Counts {
     bytes: AtomicU64,
     pub(super) read_bytes: AtomicU64,
     pub(super) rounds: AtomicU64,
+    /// What is settled: plan, number of the object, the last commit that it contains.
+    settled: Mutex<Vec<(usize, u64, u64)>>,
     /// Bytes of the plan that need nothing any more.
     pub(super) done: AtomicU64,
 }
@@ -31,6 +34,22 @@ impl Counts {
             read_bytes: self.read_bytes.load(Ordering::Relaxed),
             rounds: self.rounds.load(Ordering::Relaxed),
         }
+    }
+
+    /// Begins anew with what is settled.
+    pub(super) fn begin(&self) {
+        self.done.store(0, Ordering::Relaxed);
+        self.take_settled();
+    }
+
+    /// Says that an object contains the commits up to `commit`.
+    pub(super) fn settled(&self, plan: usize, number: u64, commit: u64) {
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        settled.push((plan, number, commit));
+    }
+
+    pub(super) fn take_settled(&self) -> Vec<(usize, u64, u64)> {
+        std::mem::take(&mut *self.settled.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn add(counter: &AtomicU64, count: u64) {
@@ -58,26 +77,22 @@ impl Writer<'_> {
     ) -> Result<()> {
         let mut objects = Vec::new();
         for building in round {
-            for object in building.objects {
-                let BuildingObject { coordinates, stored, bytes, chunks, contained, .. } = object;
-                let valid = building.plan.valid(contained);
-                let is_cut = stored.is_some() && valid.is_some();
-                if chunks.is_empty() && !is_cut {
-                    Counts::add(&self.counts.done, bytes);
+            for mut object in building.objects {
+                let valid = building.plan.valid(object.contained);
+                let stored = object.stored.take();
+                if object.chunks.is_empty() && (stored.is_none() || valid.is_none()) {
+                    Counts::add(&self.counts.done, object.bytes);
                     continue;
                 }
-                let built = BuiltObject { stored, chunks: chunks.into() };
-                objects.push((building.source, coordinates, valid, built, bytes));
+                let chunks = std::mem::take(&mut object.chunks).into();
+                objects.push((building.source, object, valid, BuiltObject { stored, chunks }));
             }
         }
         let act = |number: u64, threads| {
             let at = usize::try_from(number).unwrap_or(usize::MAX);
-            let (source, coordinates, valid, built, planned) = &objects[at];
-            let written = object(source, coordinates, *valid, threads).run_built(built)?;
-            self.check_settled(source, coordinates)?;
-            Counts::add(&self.counts.objects, 1);
-            Counts::add(&self.counts.bytes, written);
-            Counts::add(&self.counts.done, *planned);
+            let (source, object, valid, built) = &objects[at];
+            let written = change(source, &object.coordinates, *valid, threads).run_built(built)?;
+            self.wrote(source, object, written)?;
             Ok(written)
         };
         each_object(&self.store.shared, objects.len() as u64, act, interrupted).map(drop)
@@ -90,18 +105,25 @@ impl Writer<'_> {
     pub(super) fn write_large(
         &self,
         source: &ZarrSource<'_>,
-        coordinates: &[u64],
+        object: &BuildingObject,
         valid: Option<&[u64]>,
-        planned: u64,
     ) -> Result<()> {
-        if valid.is_some() || source.is_pending(coordinates)? {
+        if valid.is_some() || source.is_pending(&object.coordinates)? {
             let threads = self.store.shared.tuning.threads;
-            let written = object(source, coordinates, valid, threads).run()?;
-            self.check_settled(source, coordinates)?;
-            Counts::add(&self.counts.objects, 1);
-            Counts::add(&self.counts.bytes, written);
+            let written = change(source, &object.coordinates, valid, threads).run()?;
+            return self.wrote(source, object, written);
         }
-        Counts::add(&self.counts.done, planned);
+        Counts::add(&self.counts.done, object.bytes);
+        Ok(())
+    }
+
+    /// Counts an object that was written, if its stamp says so when it is read back.
+    fn wrote(&self, source: &ZarrSource<'_>, object: &BuildingObject, written: u64) -> Result<()> {
+        self.check_settled(source, &object.coordinates)?;
+        self.counts.settled(object.plan, object.number, self.root);
+        Counts::add(&self.counts.objects, 1);
+        Counts::add(&self.counts.bytes, written);
+        Counts::add(&self.counts.done, object.bytes);
         Ok(())
     }
 
@@ -122,7 +144,7 @@ impl Writer<'_> {
     }
 }
 
-fn object<'b>(
+fn change<'b>(
     source: &'b ZarrSource<'b>,
     coordinates: &[u64],
     valid: Option<&'b [u64]>,
