@@ -4,6 +4,8 @@
 //! before [`Session::commit`], and then all of it at once; `docs/log.md` says how, and why that holds
 //! when something fails.
 
+mod end;
+
 use std::collections::{BTreeMap, HashMap};
 
 use bedform_format::ObjectPath;
@@ -17,10 +19,12 @@ use super::boxes::parts_of;
 use super::place::LogPlace;
 use super::segment::{BLOCK_BYTES, Segment};
 use crate::array::Elements;
-use crate::comm::{COORDINATOR, Communicator, agree};
+use crate::comm::{COORDINATOR, Communicator, Group, agree};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::scatter::Target;
 use crate::store::{Store, random_key, set_log_state};
+
+pub use end::AtEnd;
 
 /// Roots that are tried while other commits are faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -121,6 +125,8 @@ impl Store {
         members: Box<dyn Communicator>,
         options: SessionOptions,
     ) -> Result<Session> {
+        // Whose program fails between two commits leaves, and nobody waits for it.
+        let members: Box<dyn Communicator> = Box::new(Group::new(members));
         let outcome = self.shared.check_writable().and_then(|()| self.shared.log_place());
         let log = agree(&*members, outcome)?;
         Ok(Session {

@@ -1,0 +1,46 @@
+//! How a session ends: with its last commit, or without.
+
+use super::Session;
+use crate::comm::{COORDINATOR, agree};
+use crate::error::Result;
+
+/// What becomes of the commits when a session ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtEnd {
+    /// They become shards.
+    Settle,
+    /// They stay in the log until somebody settles.
+    Leave,
+}
+
+impl Session {
+    /// Commits what is left, settles if told to, and ends the session. Collective.
+    ///
+    /// # Errors
+    /// As [`Session::commit`] and [`Store::settle`](crate::Store::settle), on all members. The session
+    /// has ended all the same, and what was committed stands.
+    pub fn end(mut self, at_end: AtEnd, interrupted: &dyn Fn() -> bool) -> Result<()> {
+        let committed = self.commit().and_then(|_| match at_end {
+            AtEnd::Settle => self.settle_together(interrupted),
+            AtEnd::Leave => Ok(()),
+        });
+        self.leave();
+        committed
+    }
+
+    /// Ends the session without another commit: what was not committed is gone. A member may do that by
+    /// itself, when its program fails: the next collective call of the others then fails, and nobody
+    /// waits. Dropping a session of several members is not enough.
+    pub fn leave(self) {
+        self.members.leave();
+    }
+
+    /// Settles, once for all members.
+    fn settle_together(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
+        let outcome = match self.members.rank() {
+            COORDINATOR => self.store.settle(interrupted).map(drop),
+            _ => Ok(()),
+        };
+        agree(&*self.members, outcome)
+    }
+}
