@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::read::scatter::Target;
 use crate::store::{Store, random_key, set_log_state};
 
-pub use end::AtEnd;
+pub use end::{AtEnd, decline};
 
 /// Roots that are tried while other commits are faster.
 const ATTEMPTS_MAX: usize = 1000;

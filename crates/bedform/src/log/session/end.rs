@@ -1,8 +1,8 @@
 //! How a session ends: with its last commit, or without.
 
 use super::Session;
-use crate::comm::{COORDINATOR, agree};
-use crate::error::Result;
+use crate::comm::{COORDINATOR, Communicator, Group, agree};
+use crate::error::{Error, Result};
 
 /// What becomes of the commits when a session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +11,15 @@ pub enum AtEnd {
     Settle,
     /// They stay in the log until somebody settles.
     Leave,
+}
+
+/// What a member does that cannot begin a session, in place of
+/// [`Store::session`](crate::Store::session): the others learn of its error. Gives it back.
+pub fn decline(members: Box<dyn Communicator>, error: Error) -> Error {
+    match agree(&Group::new(members), Err::<(), _>(error)) {
+        Err(error) => error,
+        Ok(()) => Error::invalid("the session did not begin"),
+    }
 }
 
 impl Session {
