@@ -30,7 +30,7 @@ pub struct ArrayFacts {
     /// Elements of a shard along each axis; those of a chunk for arrays without shards.
     pub shards: [u64; RANK_MAX],
     /// Zarr's name of the type.
-    pub dtype: [c_char; DTYPE_BYTES],
+    pub dtype: [u8; DTYPE_BYTES],
 }
 
 /// Bytes of a type's name, with the NUL.
@@ -180,7 +180,7 @@ fn facts_of(array: ArrayHandle) -> Result<ArrayFacts> {
     };
     let name = metadata.data_type.to_string();
     for (to, from) in facts.dtype[..DTYPE_BYTES - 1].iter_mut().zip(name.bytes()) {
-        *to = c_char::from_ne_bytes([from]);
+        *to = from;
     }
     Ok(facts)
 }

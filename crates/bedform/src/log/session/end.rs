@@ -45,7 +45,10 @@ impl Session {
     }
 
     /// Settles, once for all members.
-    fn settle_together(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
+    fn settle_together(&mut self, interrupted: &dyn Fn() -> bool) -> Result<()> {
+        // Nobody holds a segment any more when the log is removed.
+        self.segment = None;
+        agree(&*self.members, Ok(()))?;
         let outcome = match self.members.rank() {
             COORDINATOR => self.store.settle(interrupted).map(drop),
             _ => Ok(()),
