@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
 use crate::array::{Array, Data, interrupted, stopped};
+use crate::comm::PythonMessages;
 use crate::error::raise;
 use crate::session::Session;
 
@@ -203,9 +204,16 @@ impl Store {
         py.detach(|| self.inner.delete(&path)).map_err(raise)
     }
 
-    /// Starts a writing session of this process alone.
-    fn session(&self, py: Python<'_>, buffer_bytes: Option<usize>) -> PyResult<Session> {
-        py.detach(|| Session::alone(&self.inner, buffer_bytes)).map_err(raise)
+    /// Starts a writing session of the processes of `comm`, or of this process alone.
+    #[pyo3(signature = (buffer_bytes, comm=None))]
+    fn session(
+        &self,
+        py: Python<'_>,
+        buffer_bytes: Option<usize>,
+        comm: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Session> {
+        let messages = comm.map(PythonMessages::of).transpose()?;
+        py.detach(|| Session::begin(&self.inner, buffer_bytes, messages)).map_err(raise)
     }
 
     /// Turns all commits into shards; gives (commits, objects, bytes).
