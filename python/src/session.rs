@@ -72,7 +72,9 @@ impl Session {
         let selection = parse(selection)?;
         let data = Data::of(buffer)?;
         py.detach(|| {
-            self.with(|session| data.with(|elements| session.write(&path, &selection, elements)))
+            self.with(|session| {
+                data.with(|elements| session.write(&path, &selection, elements).map(drop))
+            })
         })
         .map_err(raise)
     }
@@ -86,7 +88,7 @@ impl Session {
     fn end(&self, py: Python<'_>, settle: bool) -> PyResult<()> {
         let Some(session) = self.take() else { return Ok(()) };
         let at_end = if settle { AtEnd::Settle } else { AtEnd::Leave };
-        py.detach(|| session.end(at_end, &interrupted())).map_err(|error| stopped(py, error))
+        py.detach(|| session.close(at_end, &interrupted())).map_err(|error| stopped(py, error))
     }
 
     /// Ends the session. What was not committed is gone.

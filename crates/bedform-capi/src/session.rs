@@ -230,7 +230,7 @@ pub unsafe extern "C" fn bf_session_commit(session: SessionHandle, number: *mut 
 pub extern "C" fn bf_session_end(session: SessionHandle) -> Status {
     call(|| {
         let open = take(session)?;
-        open.session.end(open.at_end, &|| false)
+        open.session.close(open.at_end, &|| false)
     })
 }
 

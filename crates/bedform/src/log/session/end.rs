@@ -1,7 +1,7 @@
 //! How a session ends: with its last commit, or without.
 
 use super::Session;
-use crate::comm::{COORDINATOR, Communicator, Group, agree};
+use crate::comm::{COORDINATOR, Communicator, Group, agree, decide};
 use crate::error::{Error, Result};
 
 /// What becomes of the commits when a session ends.
@@ -16,9 +16,9 @@ pub enum AtEnd {
 /// What a member does that cannot begin a session, in place of
 /// [`Store::session`](crate::Store::session): the others learn of its error. Gives it back.
 pub fn decline(members: Box<dyn Communicator>, error: Error) -> Error {
-    match agree(&Group::new(members), Err::<(), _>(error)) {
+    match decide(&Group::new(members), Err(error), |_| Ok(Vec::new())) {
         Err(error) => error,
-        Ok(()) => Error::invalid("the session did not begin"),
+        Ok(_) => Error::invalid("the session did not begin"),
     }
 }
 
@@ -28,7 +28,7 @@ impl Session {
     /// # Errors
     /// As [`Session::commit`] and [`Store::settle`](crate::Store::settle), on all members. The session
     /// has ended all the same, and what was committed stands.
-    pub fn end(mut self, at_end: AtEnd, interrupted: &dyn Fn() -> bool) -> Result<()> {
+    pub fn close(mut self, at_end: AtEnd, interrupted: &dyn Fn() -> bool) -> Result<()> {
         let committed = self.commit().and_then(|_| match at_end {
             AtEnd::Settle => self.settle_together(interrupted),
             AtEnd::Leave => Ok(()),
@@ -47,7 +47,7 @@ impl Session {
     /// Settles, once for all members.
     fn settle_together(&mut self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         // Nobody holds a segment any more when the log is removed.
-        self.segment = None;
+        self.stream = None;
         agree(&*self.members, Ok(()))?;
         let outcome = match self.members.rank() {
             COORDINATOR => self.store.settle(interrupted).map(drop),
