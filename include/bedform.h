@@ -210,6 +210,17 @@ bf_status bf_session_begin(bf_store store, const bf_comm *comm, const char *opti
 bf_status bf_session_write(bf_session session, const char *path, uint32_t rank, const uint64_t *start,
                            const uint64_t *shape, const void *data, uint64_t bytes);
 
+/* As bf_session_write, without a copy where that helps: the data must stay as they are until bf_session_wait
+ * for the token, the next commit, or the session's end has returned. */
+bf_status bf_session_write_borrowed(bf_session session, const char *path, uint32_t rank,
+                                    const uint64_t *start, const uint64_t *shape, const void *data,
+                                    uint64_t bytes, uint64_t *token);
+bf_status bf_session_wait(bf_session session, uint64_t token);
+
+/* Hands everything that was written so far to the system, described, so that it can be recovered if this
+ * process dies. Not collective; durable and visible only with a commit. */
+bf_status bf_session_flush(bf_session session);
+
 /* Takes boxes, or points, of an array: arguments as in bf_read_boxes and bf_read_points. */
 bf_status bf_session_write_boxes(bf_session session, const char *path, uint32_t rank, uint64_t count,
                                  const uint64_t *starts, const uint64_t *shapes, const void *data,
@@ -226,6 +237,16 @@ bf_status bf_decomposition_free(bf_decomposition decomposition);
  * first axis of an array with one axis more. */
 bf_status bf_session_write_decomposed(bf_session session, const char *path, int64_t record,
                                       bf_decomposition decomposition, const void *data, uint64_t bytes);
+
+/* Makes an array larger, from the next commit on. Not collective: of several shapes the largest of each axis
+ * counts. */
+bf_status bf_session_resize(bf_session session, const char *path, uint32_t rank, const uint64_t *shape);
+
+/* Appends elements of `shape` behind the end of an array along `axis`, those of the processes by rank;
+ * collective. `start` (may be NULL) gets where those of this process begin. If another session appends before
+ * the commit, that fails with BF_CONFLICT. */
+bf_status bf_session_append(bf_session session, const char *path, uint32_t axis, uint32_t rank,
+                            const uint64_t *shape, const void *data, uint64_t bytes, uint64_t *start);
 
 /* Makes what all processes wrote visible, all at once, durably; collective. If one fails, all get its error
  * and nothing is visible. `number` (may be NULL) gets the number of the commit. */

@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_char};
 
 use bedform::{Error, ErrorKind, Result};
 use bedform_format::ObjectPath;
+use bedform_format::log::Boxes;
 use bedform_geometry::{AxisRange, AxisSelection, Points, RANK_MAX, Region, Selection};
 use serde_json::{Map, Value};
 
@@ -180,6 +181,25 @@ pub(crate) unsafe fn boxes(
     }
     let pairs = starts.chunks_exact(rank).zip(shapes.chunks_exact(rank));
     pairs.map(|(start, shape)| Ok(Region::new(start, shape)?)).collect()
+}
+
+/// As [`boxes`], for a session: those that have elements, whose data follow each other all the same.
+pub(crate) unsafe fn boxes_to_write(
+    rank: u32,
+    count: u64,
+    starts: *const u64,
+    shapes: *const u64,
+) -> Result<Option<Boxes>> {
+    // SAFETY: the caller's contract.
+    let mut boxes = unsafe { boxes(rank, count, starts, shapes) }?;
+    boxes.retain(|part| !part.is_empty());
+    if boxes.is_empty() {
+        return Ok(None);
+    }
+    let starts = boxes.iter().flat_map(Region::start).copied().collect();
+    let shapes = boxes.iter().flat_map(Region::shape).copied().collect();
+    let boxes = Boxes::new(rank as usize, starts, shapes);
+    boxes.map(Some).map_err(|error| misuse(error.to_string()))
 }
 
 /// `count` points: the coordinates of one after those of the other.

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bedform::{Array, Result, Store};
-use bedform_geometry::Region;
+use bedform_format::log::Boxes;
 
 use crate::session::OpenSession;
 use crate::status::misuse;
@@ -24,10 +24,9 @@ pub(crate) enum Object {
     Decomposition(Arc<Decomposition>),
 }
 
-/// The boxes of one process, declared once.
+/// The boxes of one process, declared once; nothing if it has no element.
 pub(crate) struct Decomposition {
-    pub(crate) rank: usize,
-    pub(crate) boxes: Vec<Region>,
+    pub(crate) boxes: Option<Boxes>,
 }
 
 const STORE: u64 = 1;
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
 
     fn decomposition() -> DecompositionHandle {
-        DecompositionHandle::new(Arc::new(Decomposition { rank: 1, boxes: Vec::new() }))
+        DecompositionHandle::new(Arc::new(Decomposition { boxes: None }))
     }
 
     #[test]

@@ -1,14 +1,21 @@
 //! Writing sessions, of one process or of many.
 
+use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bedform::comm::{Alone, CMembers, Communicator, Members};
-use bedform::log::session::{AtEnd, Session, SessionOptions, decline};
+use bedform::log::session::{
+    AtEnd, Decomposition as Declared, Session, SessionOptions, Token, decline,
+};
 use bedform::{Elements, Error, ErrorKind, Result};
-use bedform_geometry::{Region, Selection};
+use bedform_format::ObjectPath;
+use bedform_format::log::Boxes;
+use bedform_geometry::Selection;
 
-use crate::arguments::{boxes, data as elements, give, give_if, object, path, points, region};
+use crate::arguments::{
+    axes, boxes_to_write, data as elements, give, give_if, object, path, points, region,
+};
 use crate::handles::{Decomposition, DecompositionHandle, SessionHandle, StoreHandle};
 use crate::status::{Status, call, misuse};
 
@@ -16,6 +23,8 @@ use crate::status::{Status, call, misuse};
 pub(crate) struct OpenSession {
     session: Session,
     at_end: AtEnd,
+    /// What the session calls the decompositions that it was given, by their handles.
+    declared: HashMap<u64, Declared>,
 }
 
 type Shared = Arc<Mutex<Option<OpenSession>>>;
@@ -28,20 +37,24 @@ fn lock(session: &Shared) -> Result<MutexGuard<'_, Option<OpenSession>>> {
 }
 
 /// Does `act` with the session behind a handle.
-fn with<T>(handle: SessionHandle, act: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
+fn with_open<T>(
+    handle: SessionHandle,
+    act: impl FnOnce(&mut OpenSession) -> Result<T>,
+) -> Result<T> {
     let shared = handle.get()?;
     let mut open = lock(&shared)?;
-    match open.as_mut() {
-        Some(open) => act(&mut open.session),
-        None => Err(misuse("the session was ended before")),
-    }
+    act(open.as_mut().ok_or_else(|| misuse("the session was closed before"))?)
+}
+
+fn with<T>(handle: SessionHandle, act: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
+    with_open(handle, |open| act(&mut open.session))
 }
 
 /// Ends what a handle stands for, whatever comes of it.
 fn take(handle: SessionHandle) -> Result<OpenSession> {
     let shared = handle.take()?;
     let open = lock(&shared)?.take();
-    open.ok_or_else(|| misuse("the session was ended before"))
+    open.ok_or_else(|| misuse("the session was closed before"))
 }
 
 /// The options of a session: `buffer_bytes`, `settle` (`"end"` or `"later"`).
@@ -85,7 +98,8 @@ pub unsafe extern "C" fn bf_session_begin(
                 // The others are waiting in this call.
                 Err(error) => return Err(decline(members, error)),
             };
-        let begun = OpenSession { session: store.session(members, options)?, at_end };
+        let session_of_all = store.session(members, options)?;
+        let begun = OpenSession { session: session_of_all, at_end, declared: HashMap::new() };
         give("the session", session, SessionHandle::new(Arc::new(Mutex::new(Some(begun)))))
     })
 }
@@ -120,6 +134,55 @@ pub unsafe extern "C" fn bf_session_write(
     })
 }
 
+/// Data of the caller's that stay where they are until they are written.
+struct Borrowed(&'static [u8]);
+
+impl AsRef<[u8]> for Borrowed {
+    fn as_ref(&self) -> &[u8] {
+        self.0
+    }
+}
+
+/// `bf_session_write_borrowed`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_write_borrowed(
+    session: SessionHandle,
+    name: *const c_char,
+    rank: u32,
+    start: *const u64,
+    shape: *const u64,
+    data: *const c_void,
+    bytes: u64,
+    token: *mut u64,
+) -> Status {
+    // SAFETY: the contract of the call: the data stay until `bf_session_wait`, the next commit or the
+    // session's end, and the session lets go of them by then.
+    call(|| unsafe {
+        give("the token", token, 0)?;
+        let selection = region(rank, start, shape, std::ptr::null())?;
+        let (path, data) = (path(name)?, Borrowed(elements(data, bytes)?));
+        let taken = with(session, |session| session.write_held(&path, &selection, Box::new(data)))?;
+        give("the token", token, taken.number())
+    })
+}
+
+/// `bf_session_wait`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_session_wait(session: SessionHandle, token: u64) -> Status {
+    call(|| with(session, |session| session.wait(Token::from_number(token))))
+}
+
+/// `bf_session_flush`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_session_flush(session: SessionHandle) -> Status {
+    call(|| with(session, Session::flush))
+}
+
+/// Writes no element, so that what is wrong is found all the same.
+fn write_nothing(session: &mut Session, path: &ObjectPath, data: &[u8]) -> Result<()> {
+    session.write(path, &Selection::Union(Vec::new()), Elements::Bytes(data)).map(drop)
+}
+
 /// `bf_session_write_boxes`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bf_session_write_boxes(
@@ -134,8 +197,12 @@ pub unsafe extern "C" fn bf_session_write_boxes(
 ) -> Status {
     // SAFETY: the contract of the call.
     call(|| unsafe {
-        let selection = Selection::Union(boxes(rank, count, starts, shapes)?);
-        write(session, name, &selection, data, bytes)
+        let boxes: Option<Boxes> = boxes_to_write(rank, count, starts, shapes)?;
+        let (path, data) = (path(name)?, elements(data, bytes)?);
+        with(session, |session| match boxes {
+            Some(boxes) => session.write_boxes(&path, boxes, data).map(drop),
+            None => write_nothing(session, &path, data),
+        })
     })
 }
 
@@ -166,8 +233,8 @@ pub unsafe extern "C" fn bf_decomposition_declare(
     // SAFETY: the contract of the call.
     call(|| unsafe {
         give("the decomposition", decomposition, DecompositionHandle::NULL)?;
-        let boxes = boxes(rank, count, starts, shapes)?;
-        let declared = Arc::new(Decomposition { rank: rank as usize, boxes });
+        let boxes = boxes_to_write(rank, count, starts, shapes)?;
+        let declared = Arc::new(Decomposition { boxes });
         give("the decomposition", decomposition, DecompositionHandle::new(declared))
     })
 }
@@ -190,29 +257,64 @@ pub unsafe extern "C" fn bf_session_write_decomposed(
 ) -> Status {
     // SAFETY: the contract of the call.
     call(|| unsafe {
-        let selection = selection_of(&*decomposition.get()?, record)?;
-        write(session, name, &selection, data, bytes)
+        let record = match record {
+            -1 => None,
+            record => Some(
+                u64::try_from(record)
+                    .map_err(|_| misuse(format!("the record is {record}; -1 stands for none")))?,
+            ),
+        };
+        let parts = decomposition.get()?;
+        let (path, data) = (path(name)?, elements(data, bytes)?);
+        with_open(session, |open| {
+            let Some(boxes) = &parts.boxes else {
+                return write_nothing(&mut open.session, &path, data);
+            };
+            let known = open.declared.get(&decomposition.id).copied();
+            let declared = match known {
+                Some(declared) => declared,
+                None => open.session.declare(boxes.clone())?,
+            };
+            open.declared.insert(decomposition.id, declared);
+            open.session.write_declared(&path, record, declared, data).map(drop)
+        })
     })
 }
 
-/// The boxes of a decomposition in an array that has them as they are (record -1), or at one place of an
-/// axis in front.
-fn selection_of(decomposition: &Decomposition, record: i64) -> Result<Selection> {
-    let Ok(record) = u64::try_from(record) else {
-        return match record {
-            -1 => Ok(Selection::Union(decomposition.boxes.clone())),
-            _ => Err(misuse(format!("the record is {record}; -1 stands for none"))),
-        };
-    };
-    let axes = |first: u64, rest: &[u64]| {
-        let mut all = Vec::with_capacity(decomposition.rank + 1);
-        all.push(first);
-        all.extend_from_slice(rest);
-        all
-    };
-    let boxes = decomposition.boxes.iter();
-    let boxes = boxes.map(|part| Region::new(axes(record, part.start()), axes(1, part.shape())));
-    Ok(Selection::Union(boxes.collect::<std::result::Result<_, _>>()?))
+/// `bf_session_resize`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_resize(
+    session: SessionHandle,
+    name: *const c_char,
+    rank: u32,
+    shape: *const u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let (path, shape) = (path(name)?, axes("shape", shape, rank)?);
+        with(session, |session| session.resize(&path, shape))
+    })
+}
+
+/// `bf_session_append`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_append(
+    session: SessionHandle,
+    name: *const c_char,
+    axis: u32,
+    rank: u32,
+    shape: *const u64,
+    data: *const c_void,
+    bytes: u64,
+    start: *mut u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let (path, shape) = (path(name)?, axes("shape", shape, rank)?);
+        let data = Elements::Bytes(elements(data, bytes)?);
+        let at = with(session, |session| session.append(&path, axis as usize, shape, data))?;
+        give_if("the start", start, at)
+    })
 }
 
 /// `bf_session_commit`.

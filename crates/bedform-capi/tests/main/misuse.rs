@@ -465,8 +465,8 @@ fn lengths_numbers_and_texts_that_do_not_fit_are_named() {
         c.check(
             "record 9",
             bf_session_write_decomposed(session, name, 9, parts, data, 24),
-            OUT_OF_BOUNDS,
-            "",
+            INVALID,
+            "record 9",
         );
         c.check(
             "no record",

@@ -181,6 +181,40 @@ fn a_session_shows_boxes_points_and_decompositions_when_it_commits() {
 }
 
 #[test]
+fn a_session_borrows_data_grows_arrays_and_takes_what_has_no_element() {
+    let place = Place::new();
+    let array = place.array();
+    let session = begin(place.store, c"");
+    let name = c"t".as_ptr();
+    let values: Vec<i32> = (100..124).collect();
+    unsafe {
+        let (start, shape) = ([0_u64, 0], [4_u64, 6]);
+        let (at, whole, data) = (start.as_ptr(), shape.as_ptr(), values.as_ptr().cast());
+        let mut token = 0;
+        let token = &raw mut token;
+        let status = bf_session_write_borrowed(session, name, 2, at, whole, data, 96, token);
+        assert_eq!((status, bf_session_wait(session, *token)), (OK, OK), "{}", last_error());
+        assert_eq!(bf_session_write_boxes(session, name, 2, 1, at, at, null(), 0), OK);
+        let mut parts = DecompositionHandle::NULL;
+        assert_eq!(bf_decomposition_declare(1, 0, null(), null(), &raw mut parts), OK);
+        assert_eq!(bf_session_write_decomposed(session, name, 1, parts, null(), 0), OK);
+        assert_eq!(bf_session_flush(session), OK);
+        let (row, mut first) = ([1_u64, 6], 0);
+        let row = row.as_ptr();
+        assert_eq!(bf_session_append(session, name, 0, 2, row, data, 24, &raw mut first), OK);
+        assert_eq!(first, 4);
+        assert_eq!(bf_session_resize(session, name, 2, [7_u64, 6].as_ptr()), OK);
+        assert_eq!(bf_session_commit(session, null_mut()), OK, "{}", last_error());
+        let mut facts: ArrayFacts = zeroed();
+        assert_eq!(bf_array_info(array, &raw mut facts, size_of::<ArrayFacts>() as u64), OK);
+        assert_eq!(facts.shape[..2], [7, 6]);
+    }
+    assert_eq!(whole(array), values);
+    assert_eq!(bf_session_end(session), OK, "{}", last_error());
+    assert_eq!(whole(array), values);
+}
+
+#[test]
 fn a_session_that_is_aborted_leaves_nothing_and_one_that_ends_commits() {
     let place = Place::new();
     let array = place.array();
