@@ -23,8 +23,10 @@
 
 #include "bedform.h"
 
-/* A message has at most so many bytes; longer ones are sent in pieces. */
+/* A message has at most so many bytes, which an int holds; longer ones are sent in pieces. */
+#ifndef BF_MPI_PIECE
 #define BF_MPI_PIECE (1 << 30)
+#endif
 /* A wait yields so often before it sleeps, then sleeps from the first number of nanoseconds to the second,
  * half as long again each time. */
 #define BF_MPI_YIELDS 64
@@ -32,13 +34,15 @@
 #define BF_MPI_SLEEP_MAX 1000000L
 
 static inline int bf_mpi_wait(int count, MPI_Request *requests) {
-  int tries = 0, done = 0;
+  int tries = 0, first = 0;
   long pause = BF_MPI_SLEEP_MIN;
-  for (;;) {
-    int code = MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE);
+  while (first < count) {
+    int done = 0;
+    int code = MPI_Test(requests + first, &done, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS) return code;
-    if (done) return 0;
-    if (tries < BF_MPI_YIELDS) {
+    if (done) {
+      first += 1;
+    } else if (tries < BF_MPI_YIELDS) {
       tries += 1;
       sched_yield();
     } else {
@@ -50,6 +54,7 @@ static inline int bf_mpi_wait(int count, MPI_Request *requests) {
       if (pause > BF_MPI_SLEEP_MAX) pause = BF_MPI_SLEEP_MAX;
     }
   }
+  return 0;
 }
 
 /* What is the matter if a call of MPI gave `code`; else waits for what it began. */
@@ -183,11 +188,11 @@ static inline int bf_mpi_split(void *context, bf_comm *node) {
 static inline int bf_comm_from_mpi(MPI_Comm mpi, bf_comm *comm) {
   MPI_Comm copy;
   MPI_Request request;
-  int is_initialized = 0;
+  int is_initialized = 0, code;
   MPI_Initialized(&is_initialized);
   if (!is_initialized || comm == NULL) return MPI_ERR_OTHER;
   if (mpi == MPI_COMM_NULL) return MPI_ERR_COMM;
-  int code = bf_mpi_finish(MPI_Comm_idup(mpi, &copy, &request), &request);
+  code = bf_mpi_finish(MPI_Comm_idup(mpi, &copy, &request), &request);
   return code == 0 ? bf_mpi_fill(copy, comm) : code;
 }
 

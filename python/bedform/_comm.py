@@ -16,7 +16,17 @@ from bedform._errors import InvalidArgumentError
 
 __all__ = ["Messages"]
 
-_NEEDED = ("Get_rank", "Get_size", "Idup", "Ibarrier", "Ibcast", "Igather", "Ialltoall", "Isend", "Irecv")
+_NEEDED = (
+    "Get_rank",
+    "Get_size",
+    "Idup",
+    "Ibarrier",
+    "Ibcast",
+    "Igather",
+    "Ialltoall",
+    "Isend",
+    "Irecv",
+)
 # A message has at most so many bytes; longer ones go in pieces.
 _PIECE = 1 << 30
 _YIELDS = 64

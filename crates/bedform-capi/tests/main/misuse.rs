@@ -472,7 +472,7 @@ fn lengths_numbers_and_texts_that_do_not_fit_are_named() {
             "no record",
             bf_session_write_decomposed(session, name, -1, parts, data, 24),
             INVALID,
-            "rank",
+            "does not lie in",
         );
         c.check(
             "no array",
