@@ -52,7 +52,7 @@ program heat
   top = height*at(2)/dims(2) + 1
   bottom = height*(at(2) + 1)/dims(2)
   allocate (block(left - 1:right + 1, top - 1:bottom + 1))
-  call heat_up(block, left - 1, top - 1)
+  call heat_up(block, left - 2, top - 2)
 
   call bf_comm_from_mpi(grid, comm)
   call bf_session_begin(store, session, comm)
@@ -72,7 +72,8 @@ program heat
 
 contains
 
-  ! The values before the first step: a hot square, cold borders. The first cell of the block is (x, y).
+  ! The values before the first step: a hot square, cold borders. The first cell of the block is (x, y), counted
+  ! from 0.
   subroutine heat_up(block, x, y)
     real(real64), intent(out) :: block(:, :)
     integer, intent(in) :: x, y
@@ -135,7 +136,7 @@ contains
     call bf_read(t, int([1, 1, steps], bf_index), found)
     call bf_close_array(t)
     call bf_close(store)
-    call heat_up(expected, 0, 0)
+    call heat_up(expected, -1, -1)
     do step = 2, steps
       call advance(expected)
     end do

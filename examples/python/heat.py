@@ -2,8 +2,8 @@
 
     mpiexec -n 4 python heat.py heat.zarr
 
-Each process writes its strip of a step into the array t(step, y, x), and a commit makes the step visible
-as a whole. In the end process 0 reads the last plane and compares it with what it computes alone.
+Each process writes its strip of a step into the array t(step, y, x), and a commit makes the step
+visible as a whole. In the end process 0 reads the last plane and compares it with its own.
 """
 
 import sys
@@ -19,7 +19,7 @@ HEIGHT, WIDTH, STEPS = 48, 64, 6
 def initial() -> np.ndarray:
     """The plane before the first step, with a border: a hot square, all else cold."""
     plane = np.zeros((HEIGHT + 2, WIDTH + 2))
-    plane[HEIGHT // 4 : HEIGHT // 2, WIDTH // 4 : WIDTH // 2] = 100
+    plane[1:-1, 1:-1][HEIGHT // 4 + 1 : HEIGHT // 2, WIDTH // 4 + 1 : WIDTH // 2] = 100
     return plane
 
 

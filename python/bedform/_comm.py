@@ -1,8 +1,8 @@
 """The processes of a session: messages of known lengths, through mpi4py.
 
-The engine asks for such messages (`bedform::comm::Messages`); an object with the methods of mpi4py's
-communicators carries them. Waits do not spin: with more processes than cores one that waits would keep
-one that works from its core.
+The engine asks for such messages (`bedform::comm::Messages`); an object with the methods of
+mpi4py's communicators carries them. Waits do not spin: with more processes than cores one that
+waits would keep one that works from its core.
 """
 
 from __future__ import annotations

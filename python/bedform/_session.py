@@ -98,7 +98,8 @@ class Session:
     def commit(self) -> int:
         """Make everything written so far visible, at once; give the number of the commit.
 
-        Durable on return. All processes of the session make the call. Without anything new it gives the number of the last commit.
+        Durable on return. All processes of the session make the call. Without anything new it
+        gives the number of the last commit.
 
         Raises
         ------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +31,7 @@ def programs_of_the_guide(language: str) -> list[str]:
 def heat(steps: int = 6, height: int = 48, width: int = 64) -> np.ndarray:
     """What the examples compute, step by step."""
     cells = np.zeros((height + 2, width + 2))
-    cells[height // 4 + 2 : height // 2 + 1, width // 4 + 2 : width // 2 + 1] = 100
+    cells[1:-1, 1:-1][height // 4 + 1 : height // 2, width // 4 + 1 : width // 2] = 100
     planes = []
     for _ in range(steps):
         planes.append(cells[1:-1, 1:-1].copy())
@@ -123,6 +124,13 @@ def test_the_example_in_fortran_is_built_and_run_by_four(prefix: Path, tmp_path:
     example = ROOT / "examples" / "fortran" / "heat.f90"
     run(fortran, *options, *modules, example, shim, *flags(prefix), "-o", program)
     assert "the last plane is right" in run(launch, "-n", "4", program, place)
+    check_heat(place)
+
+
+def test_the_example_in_python_runs_in_four_processes(tmp_path: Path) -> None:
+    place = tmp_path / "heat.zarr"
+    example = ROOT / "examples" / "python" / "heat.py"
+    assert "the last plane is right" in mpiexec(4, sys.executable, example, place)
     check_heat(place)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from native import ROOT, mpiexec
+from native import mpiexec
 
 import bedform as bf
 
@@ -38,13 +38,6 @@ def place(tmp_path: Path) -> Path:
 
 def run(place: Path, body: str, *, processes: int = 4, check: bool = True) -> str:
     return mpiexec(processes, sys.executable, "-c", PREAMBLE + body, place, check=check)
-
-
-def test_the_example_in_python_runs_in_four_processes(tmp_path: Path) -> None:
-    example = ROOT / "examples" / "python" / "heat.py"
-    said = mpiexec(4, sys.executable, example, tmp_path / "heat.zarr")
-    assert "the last plane is right" in said
-    assert not (tmp_path / "heat.zarr.bedform-log").exists(), "settled at the end"
 
 
 def test_what_all_write_is_visible_at_once_and_higher_ranks_win(place: Path) -> None:
