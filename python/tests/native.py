@@ -37,7 +37,12 @@ def run(*command: str | Path, check: bool = True, **environment: str) -> str:
 
 def mpiexec(processes: int, *command: str | Path, check: bool = True) -> str:
     """Run a command in so many processes of the MPI in the environment of the tests."""
-    return run(needed(BIN / "mpiexec"), "-n", str(processes), *command, check=check)
+    return run(*launched(processes), *command, check=check)
+
+
+def launched(processes: int) -> list[str]:
+    """What starts a command in so many processes."""
+    return [needed(BIN / "mpiexec"), "-n", str(processes)]
 
 
 def needed(tool: str | Path, how: str = "pip install mpich") -> str:

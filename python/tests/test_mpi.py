@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import random
+import signal
+import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from native import mpiexec
+from native import TIMEOUT, launched, mpiexec
 
 import bedform as bf
 
@@ -27,13 +32,17 @@ def full(value, *shape):
 """
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
+def new_store(directory: Path) -> Path:
     """A store with the array t of shape (6, 8)."""
-    place = tmp_path / "s.zarr"
+    place = directory / "s.zarr"
     layout = bf.Regular(chunks=(1, 3), shards=(2, 6))
     bf.create(place).create_array("t", (6, 8), "int32", ("step", "x"), layout=layout)
     return place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return new_store(tmp_path)
 
 
 def run(place: Path, body: str, *, processes: int = 4, check: bool = True) -> str:
@@ -126,26 +135,97 @@ except bf.ReadOnlyError as error:
     assert said == "read-only for all\n"
 
 
+KILLED = """
+from pathlib import Path
+place = Path(sys.argv[1])
+place.with_name(f"pid{comm.rank}").write_text(str(os.getpid()))
+acknowledged = os.open(place.with_name("acknowledged"), os.O_CREAT | os.O_WRONLY)
+comm.Barrier()
+session = store.session(comm=comm, settle="later")
+for number in range(1, 100_000):
+    session.write("t", full(number, 6, 2), start=(0, 2 * comm.rank))
+    session.commit()
+    if comm.rank == 0:
+        os.write(acknowledged, b"%d\\n" % number)
+        if number == 1:
+            print("begun", flush=True)
+"""
+
+
+def killed_at_random(place: Path, chance: random.Random) -> None:
+    """A process of four is killed while they commit; then what is visible is looked at."""
+    command = [*launched(4), sys.executable, "-c", PREAMBLE + KILLED, str(place)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "begun\n"
+        time.sleep(chance.random() * 0.3)
+        victim = int(place.with_name(f"pid{chance.randrange(4)}").read_text())
+        os.kill(victim, signal.SIGKILL)
+        job.communicate(timeout=TIMEOUT)
+    assert job.returncode != 0
+    acknowledged = int(place.with_name("acknowledged").read_text().split()[-1])
+    store = bf.open(place, mode="r+")
+    found = store["t"][...]
+    assert found.min() == found.max(), "one commit or another, whole"
+    assert found[0, 0] in (acknowledged, acknowledged + 1)
+    with store.session() as session:
+        session.write("t", np.full((6, 8), -1, "int32"))
+    assert (store["t"][...] == -1).all()
+    assert store.verify() == []
+    assert not place.with_name("s.zarr.bedform-log").exists()
+
+
 def test_a_process_that_is_killed_leaves_nothing_half_visible(place: Path) -> None:
+    killed_at_random(place, random.Random(1))
+
+
+@pytest.mark.reliability
+@pytest.mark.timeout(1000)
+def test_processes_that_are_killed_at_random(tmp_path: Path) -> None:
+    count = 50
+    seed = int(os.environ.get("BEDFORM_SEED", time.time_ns()))
+    sys.stdout.write(f"BEDFORM_SEED={seed}\n")
+    chance = random.Random(seed)
+    for number in range(count):
+        (tmp_path / str(number)).mkdir()
+        killed_at_random(new_store(tmp_path / str(number)), chance)
+    sys.stdout.write(f"COUNT mpi-kills {count}\n")
+
+
+def test_a_process_whose_disk_is_full_fails_the_commit_of_all(place: Path) -> None:
     said = run(
         place,
         """
+import resource
+limit = resource.getrlimit(resource.RLIMIT_FSIZE)
 session = store.session(comm=comm, settle="later")
-for step in range(6):
-    session.write("t", full(step + 1, 1, 2), start=(step, 2 * comm.rank))
-    if step == 3 and comm.rank == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
+session.write("t", full(1, 1, 2), start=(0, 2 * comm.rank))
+session.commit()
+if comm.rank == 1:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limit[1]))
+try:
+    for _ in range(4000):
+        session.write("t", full(2, 6, 2), start=(0, 2 * comm.rank))
     session.commit()
+except bf.BedformError as error:
+    said = str(error)
+else:
+    said = "committed"
+session.close()
+resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+said = comm.gather(said)
+if comm.rank == 0:
+    print("committed" in said, sum("rank 1" in text for text in said))
+comm.Barrier()
+assert (store["t"][0] == 1).all() and not store["t"][1:].any()
+with store.session(comm=comm) as session:
+    session.write("t", full(3, 6, 2), start=(0, 2 * comm.rank))
 """,
-        check=False,
     )
-    assert not said.startswith("0\n")
-    store = bf.open(place, mode="r+")
-    assert store["t"][...].tolist() == [[step + 1 if step < 3 else 0] * 8 for step in range(6)]
-    with store.session() as session:
-        session.write("t", np.full((6, 8), 9, "int32"))
-    assert (store["t"][...] == 9).all()
-    assert store.verify() == []
+    assert said == "False 3\n"
+    assert (bf.open(place)["t"][...] == 3).all()
 
 
 def test_a_process_alone_and_many_on_few_cores_do_the_same(place: Path) -> None:

@@ -38,6 +38,12 @@ impl Handles {
 /// Checks each call as soon as it was made, since the next one changes the text.
 struct Cases(u32);
 
+impl Drop for Cases {
+    fn drop(&mut self) {
+        println!("COUNT misuses {}", self.0);
+    }
+}
+
 impl Cases {
     fn check(&mut self, what: &str, status: Status, expected: Status, says: &str) {
         let text = last_error();
