@@ -4,6 +4,8 @@
 //! before [`Session::commit`], and then all of it at once; `docs/log.md` says how, and why that holds
 //! when something fails. `stream` has what one member writes, `commit` what all do together.
 
+mod end;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -20,10 +22,12 @@ use super::segment::{Segment, SegmentOptions, to_error};
 pub use super::staged::Reach;
 use super::stream::{Data, Declared, Stream, Target, Turn, held};
 use crate::array::Elements;
-use crate::comm::{Communicator, decide};
+use crate::comm::{Communicator, Group, decide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::scatter;
 use crate::store::{Store, random_key};
+
+pub use end::{AtEnd, decline};
 
 /// How a session writes.
 #[derive(Debug, Clone)]
@@ -178,7 +182,8 @@ impl Store {
         members: Box<dyn Communicator>,
         options: SessionOptions,
     ) -> Result<Session> {
-        let members: Arc<dyn Communicator> = Arc::from(members);
+        // Whose program fails between two commits leaves, and nobody waits for it.
+        let members: Arc<dyn Communicator> = Arc::new(Group::new(members));
         let log = self.shared.check_writable().and_then(|()| self.shared.log_place());
         let (mine, log) = match log {
             Ok(log) => (Ok(Vec::new()), Some(log)),
@@ -216,13 +221,7 @@ impl Drop for Session {
             // What cannot be kept now is there for `bedform recover`.
             let _ = self.drain();
         }
-        if let Some(stream) = &mut self.stream
-            && self.is_sound
-            && !self.has_promises
-        {
-            // Without it the segment is looked through before it is removed, which costs time only.
-            let _ = self.log.mark_closed(stream.segment().name());
-        }
+        self.end_stream();
     }
 }
 
