@@ -5,6 +5,7 @@
 //! when something fails. `stream` has what one member writes, `commit` what all do together.
 
 mod end;
+mod options;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use bedform_format::ObjectPath;
 use bedform_format::log::{Boxes, CommitId, GrownArray, SectionPlace, SegmentHeader};
 use bedform_geometry::{Selection, element_count};
 
+pub use self::options::SessionOptions;
 use super::boxes::parts_of;
 pub use super::burst::Burst;
 use super::commit::{Prepared, Shapes, enlarge};
@@ -28,24 +30,6 @@ use crate::read::scatter;
 use crate::store::{Store, random_key};
 
 pub use end::{AtEnd, decline};
-
-/// How a session writes.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct SessionOptions {
-    /// Bytes that wait in memory to be written; what is more makes [`Session::write`] wait.
-    pub buffer_bytes: usize,
-    /// The burst tier that takes the writes first; nothing to write to the log itself.
-    pub burst: Option<Burst>,
-    /// How far data have to get before a commit returns.
-    pub reach: Reach,
-}
-
-impl Default for SessionOptions {
-    fn default() -> Self {
-        Self { buffer_bytes: 64 << 20, burst: None, reach: Reach::Shared }
-    }
-}
 
 /// Says what [`Session::wait`] is to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
