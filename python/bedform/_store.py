@@ -13,6 +13,7 @@ import numpy as np
 from bedform import _fork, _internal, _json, _settle
 from bedform._advise import Profile, layout_for
 from bedform._array import Array
+from bedform._comm import Messages
 from bedform._errors import (
     BedformError,
     InvalidArgumentError,
@@ -478,12 +479,19 @@ class Store(Group):
         return starts[0] if starts else 0
 
     def session(
-        self, *, settle: Literal["exit", "later"] = "exit", buffer: int | str = "64 MiB"
+        self,
+        *,
+        comm: Any = None,
+        settle: Literal["exit", "later"] = "exit",
+        buffer: int | str = "64 MiB",
     ) -> Session:
         """Start a writing session: many writes that become visible at once.
 
         Parameters
         ----------
+        comm
+            The processes that write together, as a communicator of mpi4py (``MPI.COMM_WORLD``); all
+            of them make this call. Without it this process alone.
         settle
             ``"exit"`` turns the commits into shards when the session ends as a context manager;
             ``"later"`` leaves that to :meth:`settle`.
@@ -504,8 +512,9 @@ class Store(Group):
         """
         if settle not in ("exit", "later"):
             raise InvalidArgumentError(f"settle must be 'exit' or 'later', not {settle!r}")
-        inner = self._call(self._inner.session)(buffer_bytes(buffer))
-        return Session(self, inner, settle)
+        members = None if comm is None else Messages(comm)
+        inner = self._call(self._inner.session)(buffer_bytes(buffer), members)
+        return Session(self, inner, settle, members)
 
     def settle(
         self,

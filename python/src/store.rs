@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
-use bedform::{Append, Elements, Freshness, Growth, NewArray, NodeKind, OpenOptions};
+use bedform::{Append, Elements, Growth, NewArray, NodeKind, OpenOptions};
 use bedform_format::ObjectPath;
-use bedform_storage::{Durability, LocalStorage, Mode, Profile};
+use bedform_storage::{LocalStorage, Mode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
-use crate::advise::profile_error;
 use crate::array::{Array, Data, interrupted, stopped};
+use crate::comm::PythonMessages;
 use crate::error::raise;
 use crate::session::Session;
 
@@ -32,37 +32,9 @@ fn json_of(text: &str) -> PyResult<Map<String, Value>> {
     serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// How a store is opened, from JSON: `writable`, `cache_bytes`, `freshness`, `durability`, `threads`,
-/// `gap_bytes`, `profile`, `direct_reads`, each optional.
+/// How a store is opened, from JSON: see `OpenOptions::from_json`.
 pub(crate) fn options(text: &str) -> PyResult<OpenOptions> {
-    let given = json_of(text)?;
-    let bad = |key: &str| PyValueError::new_err(format!("not a value of {key}: {}", given[key]));
-    let mut options = OpenOptions::default();
-    for (key, value) in given.iter().filter(|(_, value)| !value.is_null()) {
-        let number = || value.as_u64().ok_or_else(|| bad(key));
-        match (key.as_str(), value.as_str()) {
-            ("writable", _) => options.writable = value.as_bool().ok_or_else(|| bad(key))?,
-            ("direct_reads", _) => {
-                options.direct_reads = value.as_bool().ok_or_else(|| bad(key))?
-            }
-            ("cache_bytes", _) => options.cache_bytes = number()?,
-            ("gap_bytes", _) => options.gap_bytes = Some(number()?),
-            ("threads", _) => {
-                options.threads = Some(usize::try_from(number()?).map_err(|_| bad(key))?);
-            }
-            ("profile", _) => {
-                let profile = Profile::from_json("the profile", &value.to_string());
-                options.profile = Some(profile.map_err(profile_error)?);
-            }
-            ("freshness", Some("read")) => options.freshness = Freshness::Read,
-            ("freshness", Some("open")) => options.freshness = Freshness::Open,
-            ("freshness", Some("never")) => options.freshness = Freshness::Never,
-            ("durability", Some("disk")) => options.durability = Durability::Disk,
-            ("durability", Some("process")) => options.durability = Durability::Process,
-            _ => return Err(bad(key)),
-        }
-    }
-    Ok(options)
+    OpenOptions::from_json(&json_of(text)?).map_err(raise)
 }
 
 /// A directory as storage.
@@ -235,9 +207,16 @@ impl Store {
         py.detach(|| self.inner.delete(&path)).map_err(raise)
     }
 
-    /// Starts a writing session of this process alone.
-    fn session(&self, py: Python<'_>, buffer_bytes: Option<usize>) -> PyResult<Session> {
-        py.detach(|| Session::alone(&self.inner, buffer_bytes)).map_err(raise)
+    /// Starts a writing session of the processes of `comm`, or of this process alone.
+    #[pyo3(signature = (buffer_bytes, comm=None))]
+    fn session(
+        &self,
+        py: Python<'_>,
+        buffer_bytes: Option<usize>,
+        comm: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Session> {
+        let messages = comm.map(PythonMessages::of).transpose()?;
+        py.detach(|| Session::begin(&self.inner, buffer_bytes, messages)).map_err(raise)
     }
 
     /// Turns commits into shards, of all arrays or those named, or only a share of the objects; tells

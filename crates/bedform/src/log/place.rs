@@ -15,6 +15,8 @@ const ROOTS: &str = "roots";
 const SEGMENTS: &str = "segments";
 /// The name of a segment in its directory.
 const DATA: &str = "data";
+/// What a writer leaves beside its data when it ends in good order.
+const CLOSED: &str = "closed";
 const README: &str = "README.txt";
 const README_TEXT: &str = "\
 This directory belongs to the Bedform store of the same name, without '.bedform-log'.
@@ -82,6 +84,30 @@ impl LogPlace {
         let names = self.segment_names()?;
         let headers = names.iter().filter_map(|name| SegmentHeader::parse_name(name));
         Ok(headers.map(|(session, _)| session).collect())
+    }
+
+    /// Notes that the writer of a segment has ended and wants nothing more of it: what no commit has is
+    /// nobody's.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn mark_closed(&self, name: &str) -> Result<()> {
+        let path = Self::segment_directory(name)?.join(CLOSED)?;
+        let writer = self.storage.create(&path, Durability::Process, Some(0))?;
+        writer.publish(Condition::None)?;
+        Ok(())
+    }
+
+    /// True if the segment was marked so.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn is_closed(&self, name: &str) -> Result<bool> {
+        match self.storage.stat(&Self::segment_directory(name)?.join(CLOSED)?) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The names of all segments that are there.

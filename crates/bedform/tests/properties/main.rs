@@ -11,6 +11,7 @@ mod pieces;
 #[cfg(test)]
 mod reads;
 #[cfg(test)]
+mod session_steps;
 mod sessions;
 #[cfg(test)]
 mod settle;

@@ -14,7 +14,9 @@ use bedform_format::metadata::LogState;
 use bedform_storage::{Condition, Durability};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::commit::first_root;
 use crate::log::place::LogPlace;
+use crate::log::recover::has_leftover;
 use crate::log::view::View;
 use crate::store::{Snapshot, Store, set_log_state};
 
@@ -93,8 +95,13 @@ impl Store {
         shared.check_writable()?;
         let _lock = shared.lock(&ObjectPath::root())?;
         let place = shared.log_place()?;
-        let Some(newest) = place.newest(None)? else {
-            return Ok(CollectStatistics { is_gone: true, ..CollectStatistics::default() });
+        let newest = match place.newest(None)? {
+            Some(newest) => newest,
+            None if place.segment_names()?.is_empty() => {
+                return Ok(CollectStatistics { is_gone: true, ..CollectStatistics::default() });
+            }
+            // Writers began, and nobody has committed.
+            None => Arc::new(first_root(&place, 0)),
         };
         let mut needed = self.segments_of(&newest, &place)?;
         let numbers = place.root_numbers()?;
@@ -108,8 +115,9 @@ impl Store {
                 segments => needed.extend(segments?.unwrap_or_default()),
             }
         }
+        let is_leftover = |name: &str| has_leftover(&place, name, &newest, &shared.options.limits);
         let lists = recent_lists(&place, &newest, &recent)?;
-        let mut done = remove_segments(&place, &needed, options.dry_run)?;
+        let mut done = remove_segments(&place, &needed, &is_leftover, options.dry_run)?;
         done.is_gone = done.segments_kept == 0 && newest.commits.is_empty() && recent.is_empty();
         if done.is_gone {
             done.roots = numbers.len() as u64;
@@ -220,6 +228,7 @@ fn recent_lists(place: &LogPlace, newest: &Root, recent: &BTreeSet<u64>) -> Resu
 fn remove_segments(
     place: &LogPlace,
     needed: &BTreeSet<String>,
+    is_leftover: &dyn Fn(&str) -> Result<bool>,
     dry_run: bool,
 ) -> Result<CollectStatistics> {
     let mut done = CollectStatistics::default();
@@ -230,7 +239,8 @@ fn remove_segments(
             true => None,
             false => place.storage.try_lock(&directory).unwrap_or(None),
         };
-        if lock.is_none() {
+        // What a writer that died has left is for `Store::recover` to look at.
+        if lock.is_none() || is_leftover(&name)? {
             done.segments_kept += 1;
             continue;
         }
