@@ -15,6 +15,7 @@ NAMES = {
     "element": "benchmarks.element",
     "log-read": "benchmarks.log_read",
     "memory": "benchmarks.memory",
+    "settle": "benchmarks.settle",
 }
 
 

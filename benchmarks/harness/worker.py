@@ -145,6 +145,26 @@ class Worker:
         sync_tree(path)
         return time.perf_counter() - start
 
+    def read_like(self, path: Path, variant: str) -> float:
+        """Time the device's own read of all files of a tree, in seconds."""
+        if not isinstance(self.engine, Device):
+            raise TypeError("only the device reads like another")
+        start = time.perf_counter()
+        self.engine.read_tree(path, variant)
+        return time.perf_counter() - start
+
+    def settle(self, path: Path, memory: int) -> dict[str, float]:
+        """Settle a store: seconds until all is durable, how far the peak of memory rose, counts."""
+        import bedform as bf
+
+        store = bf.open(str(path), "r+")
+        Path("/proc/self/clear_refs").write_text("5")
+        before = resident("VmRSS")
+        start = time.perf_counter()
+        done = store.settle(memory=memory)
+        seconds = time.perf_counter() - start
+        return {"seconds": seconds, "growth": resident("VmHWM") - before, **done}
+
     def memory_growth(self, selection: Selection, variant: str) -> int:
         """Return how far the peak of resident memory rises in one read, in bytes."""
         Path("/proc/self/clear_refs").write_text("5")

@@ -93,6 +93,9 @@ pub(crate) struct BuiltObject {
     pub(crate) chunks: Mutex<HashMap<u64, ChunkElements>>,
 }
 
+/// What becomes of the chunk at a position; takes memory for the encoded chunk.
+type FateOf<'a> = dyn Fn(u64, &mut Worker, Vec<u8>) -> Result<Fate> + Sync + 'a;
+
 impl ObjectWrite<'_> {
     /// As [`ObjectWrite::run`], with chunks that were built from what `built` says is stored. If that
     /// has changed meanwhile they are built again.
@@ -206,12 +209,7 @@ impl ObjectWrite<'_> {
     }
 
     /// Writes the object; `fate` says what becomes of the chunk at a position.
-    fn attempt(
-        &self,
-        existing: &Existing<'_>,
-        alone: bool,
-        fate: &(dyn Fn(u64, &mut Worker, Vec<u8>) -> Result<Fate> + Sync),
-    ) -> Result<u64> {
+    fn attempt(&self, existing: &Existing<'_>, alone: bool, fate: &FateOf<'_>) -> Result<u64> {
         let state = self.state();
         let shared = self.source.shared;
         let order = state.order.sequence(&state.per_object)?;

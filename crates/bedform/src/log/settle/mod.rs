@@ -31,7 +31,7 @@ use self::round::Rounds;
 use self::write::Counts;
 use crate::array::publish_grown;
 use crate::comm::{COORDINATOR, Communicator, agree};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::{Snapshot, Store};
 
 pub use self::collect::{CollectOptions, CollectStatistics, LogSummary};
@@ -105,7 +105,7 @@ impl Store {
     /// meanwhile stays in the log. Can be stopped and called again.
     ///
     /// # Errors
-    /// `ReadOnly`; `NotFound` for an array that is not there; `Corrupt` for damaged records;
+    /// `ReadOnly`; `InvalidArgument` for a share that is none; `NotFound` for an array that is not there; `Corrupt` for damaged records;
     /// `Interrupted`; those of storage. What was settled before the error stays settled.
     pub fn settle_with(
         &self,
@@ -113,6 +113,10 @@ impl Store {
         watch: &SettleWatch<'_>,
     ) -> Result<SettleStatistics> {
         self.shared.check_writable()?;
+        let (number, of) = options.part;
+        if number >= of {
+            return Err(Error::invalid(format!("there is no share {number} of {of}")));
+        }
         let counts = Counts::default();
         // Who settles at the same time may be ahead of us.
         let commits = self.shared.in_one_snapshot(|| self.settle_once(options, watch, &counts))?;
