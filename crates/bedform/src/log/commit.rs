@@ -87,6 +87,7 @@ impl Session {
         self.count_epoch();
         self.appended.clear();
         if let Err(error) = &told {
+            self.arrays.clear();
             // A later commit would hide that an earlier one was promised, or left behind.
             if self.options.reach == Reach::Node || error.kind() != ErrorKind::Conflict {
                 self.poison();
@@ -100,9 +101,9 @@ impl Session {
     /// it is.
     fn finish(&mut self) -> Result<Vec<u8>> {
         let commit = self.commit_id();
-        // The next commit looks the arrays up again.
-        let arrays = std::mem::take(&mut self.arrays);
-        let grown: Vec<GrownArray> = arrays.into_values().filter_map(Known::into_grown).collect();
+        let grown: Vec<GrownArray> = self.arrays.values().filter_map(Known::grown).collect();
+        // The next commit looks up again what becomes of them.
+        self.arrays.retain(|_, known| known.grown().is_none());
         let reach = self.options.reach;
         if reach == Reach::Node {
             for GrownArray { key, shape, .. } in &grown {
