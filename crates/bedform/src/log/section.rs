@@ -16,12 +16,12 @@ use crate::read::part::Origin;
 /// A section, and where the data of its entries lie.
 #[derive(Debug)]
 pub(crate) struct LoadedSection {
-    section: Section,
+    pub(super) section: Section,
     pub(super) segment: Arc<LogSegment>,
     /// Of each entry the first byte in the section's data.
-    starts: Vec<u64>,
+    pub(super) starts: Vec<u64>,
     /// Of each block the first byte behind it in the section's data.
-    ends: Vec<u64>,
+    pub(super) ends: Vec<u64>,
     selections: Vec<Selected>,
     /// By the keys of arrays; an array may have been written under several shapes.
     entries: HashMap<[u8; 16], Vec<EntriesOf>>,

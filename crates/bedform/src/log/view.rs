@@ -8,7 +8,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::Limits;
-use bedform_format::log::{CommitRecord, Directory, RecordKind, Root, Section, SectionPlace};
+use bedform_format::log::{
+    CommitRecord, Directory, RecordKind, Root, Section, SectionPlace, SettledRecord, SettledShards,
+};
 use bedform_geometry::Region;
 use bedform_storage::Object;
 
@@ -31,7 +33,7 @@ const BLOCKS_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) root: Arc<Root>,
-    place: LogPlace,
+    pub(super) place: LogPlace,
     limits: Limits,
     loaded: Arc<Loaded>,
 }
@@ -39,6 +41,8 @@ pub(crate) struct View {
 /// What views of one store share: all of it is immutable.
 #[derive(Debug)]
 pub(crate) struct Loaded {
+    /// The list of settled shards of the root that was asked last.
+    pub(super) settled: Mutex<Option<(SettledRecord, Arc<SettledShards>)>>,
     segments: Mutex<HashMap<String, Arc<LogSegment>>>,
     directories: ByteCache<u64, Arc<LoadedDirectory>>,
     sections: ByteCache<(String, u64), Arc<LoadedSection>>,
@@ -64,6 +68,7 @@ impl Loaded {
     /// Nothing yet; `cache_bytes` is what the store's caches may take.
     pub(crate) fn new(cache_bytes: u64) -> Self {
         Self {
+            settled: Mutex::default(),
             segments: Mutex::default(),
             directories: ByteCache::new(SECTIONS_BYTES),
             sections: ByteCache::new(SECTIONS_BYTES),
@@ -157,11 +162,7 @@ impl View {
             }
             let mut sections = Vec::new();
             for place in directory.sections_of(key, region.start(), &end) {
-                let segments = &directory.directory.segments;
-                let name = segments.get(place.segment as usize).ok_or_else(|| {
-                    Error::corrupt(self.place.name(), "a directory names no segment")
-                })?;
-                let section = self.section(name, place.offset, place.stored_bytes)?;
+                let section = self.section_of(&directory.directory, place)?;
                 // The box that the directory gives may have holes.
                 let mut is_hit = false;
                 section.visit(key, region.start(), &end, &mut |_, _| {
@@ -176,7 +177,8 @@ impl View {
                     true => Held::Section(section),
                     false => {
                         let (offset, stored_bytes) = (place.offset, place.stored_bytes);
-                        Held::Place { segment: name.clone(), offset, stored_bytes }
+                        let segment = section.segment.name.to_string();
+                        Held::Place { segment, offset, stored_bytes }
                     }
                 });
             }
@@ -254,6 +256,22 @@ impl View {
         }
         all.insert(name.to_owned(), segment.clone());
         Ok(segment)
+    }
+
+    /// The section of a directory at `place`.
+    ///
+    /// # Errors
+    /// As [`View::overlay`].
+    pub(super) fn section_of(
+        &self,
+        directory: &Directory,
+        place: &SectionPlace,
+    ) -> Result<Arc<LoadedSection>> {
+        let name = directory
+            .segments
+            .get(place.segment as usize)
+            .ok_or_else(|| Error::corrupt(self.place.name(), "a directory names no segment"))?;
+        self.section(name, place.offset, place.stored_bytes)
     }
 
     /// The section at `offset` of a segment.

@@ -18,10 +18,12 @@
 //! | `documents` | metadata documents: reading, trust, publication |
 //! | `create` | new stores, groups and arrays |
 //! | `description` | new arrays from JSON |
+//! | `opening` | stores in directories, options from JSON |
 
 mod create;
 mod description;
 mod documents;
+mod opening;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -107,6 +107,11 @@ impl ChunkElements {
         unsafe { copy.run(input.elements(), target, state.item_size, state.codec.swap_size()) }
     }
 
+    /// The elements, as they are stored.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.elements
+    }
+
     /// Lays what was committed and is not settled over the chunk at `coordinates`.
     pub(crate) fn lay(&mut self, coordinates: &[u64], overlay: &Overlay) -> Result<()> {
         overlay.lay(coordinates, &mut self.elements)

@@ -11,7 +11,10 @@ mod pieces;
 #[cfg(test)]
 mod reads;
 #[cfg(test)]
+mod session_steps;
 mod sessions;
+#[cfg(test)]
+mod settle;
 #[cfg(test)]
 mod strategies;
 
