@@ -553,7 +553,7 @@ class Store(Group):
         -------
         dict
             ``commits`` that are in shards now, ``objects`` and ``bytes`` written, ``read_bytes`` of
-            the log, ``rounds``; with ``comm``, of this process.
+            the log, ``rounds``; with ``comm``, of this process, and the commits of the first.
 
         Raises
         ------
@@ -591,7 +591,7 @@ class Store(Group):
         arrays: Sequence[str] | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
-        """Write what is committed, settled or not, as one NetCDF-4 (``.nc``) or HDF5 (``.h5``) file.
+        """Write what is committed, settled or not, as a NetCDF-4 (``.nc``) or HDF5 (``.h5``) file.
 
         The file appears when it is whole and durable; the store stays as it is.
 

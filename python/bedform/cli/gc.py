@@ -40,7 +40,9 @@ def gc(
     segments = "1 segment" if done["segments"] == 1 else f"{done['segments']} segments"
     line = f"{store}: {segments} of {format_bytes(done['bytes'])} {verb}"
     if done["segments_kept"]:
-        line += f"; {done['segments_kept']} stay: they are needed, or somebody writes or has died there"
+        line += (
+            f"; {done['segments_kept']} stay: they are needed, or somebody writes or has died there"
+        )
     elif done["is_gone"]:
         line += "; nothing is left of the log"
     emit({"path": store, "dry_run": dry_run, **done}, Text(line), as_json)
