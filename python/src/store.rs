@@ -1,8 +1,11 @@
 //! Stores.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
 use bedform::{Append, Elements, Growth, NewArray, NodeKind, OpenOptions};
 use bedform_format::ObjectPath;
 use bedform_storage::{LocalStorage, Mode};
@@ -216,11 +219,65 @@ impl Store {
         py.detach(|| Session::begin(&self.inner, buffer_bytes, messages)).map_err(raise)
     }
 
-    /// Turns all commits into shards; gives (commits, objects, bytes).
-    fn settle(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
-        py.detach(|| self.inner.settle(&interrupted()))
-            .map(|done| (done.commits, done.objects, done.bytes))
-            .map_err(|error| stopped(py, error))
+    /// Turns commits into shards, of all arrays or those named, or only a share of the objects; tells
+    /// `progress` how many bytes of how many are done. Gives what was done, by name.
+    #[pyo3(signature = (memory_bytes, arrays, part, grace_seconds, progress))]
+    fn settle(
+        &self,
+        py: Python<'_>,
+        memory_bytes: u64,
+        arrays: Option<Vec<String>>,
+        part: (u64, u64),
+        grace_seconds: f64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Vec<(&'static str, u64)>> {
+        let mut options = SettleOptions::default();
+        options.memory_bytes = memory_bytes;
+        let paths = arrays.map(|all| all.iter().map(|name| path_of(name)).collect());
+        options.arrays = paths.transpose()?;
+        options.part = part;
+        options.grace = seconds(grace_seconds)?;
+        let outcome = py.detach(|| {
+            let (raised, stop) = (Cell::new(false), interrupted());
+            let tell = telling(progress.as_ref(), &raised);
+            let interrupted = || raised.get() || stop();
+            let watch = SettleWatch { interrupted: &interrupted, progress: &tell };
+            self.inner.settle_with(&options, &watch)
+        });
+        let done = outcome.map_err(|error| stopped(py, error))?;
+        Ok(vec![
+            ("commits", done.commits),
+            ("objects", done.objects),
+            ("bytes", done.bytes),
+            ("read_bytes", done.read_bytes),
+            ("rounds", done.rounds),
+        ])
+    }
+
+    /// What is committed and not settled, by name.
+    fn log_summary(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, u64)>> {
+        let found = py.detach(|| self.inner.log_summary()).map_err(raise)?;
+        Ok(vec![("commits", found.commits), ("segments", found.segments), ("bytes", found.bytes)])
+    }
+
+    /// Removes what nobody needs any more from the log, or says what that is; by name.
+    fn collect_log(
+        &self,
+        py: Python<'_>,
+        grace_seconds: f64,
+        dry_run: bool,
+    ) -> PyResult<Vec<(&'static str, u64)>> {
+        let mut options = CollectOptions::default();
+        options.grace = seconds(grace_seconds)?;
+        options.dry_run = dry_run;
+        let done = py.detach(|| self.inner.collect_log(&options)).map_err(raise)?;
+        Ok(vec![
+            ("segments", done.segments),
+            ("bytes", done.bytes),
+            ("segments_kept", done.segments_kept),
+            ("roots", done.roots),
+            ("is_gone", u64::from(done.is_gone)),
+        ])
     }
 
     /// Appends to several arrays at once: (array, axis, shape, elements) each. Gives where the new
@@ -232,6 +289,33 @@ impl Store {
         let shapes: Vec<(usize, &Vec<u64>)> = parts.iter().map(|part| (part.1, &part.2)).collect();
         let outcome = py.detach(|| append(&arrays, &shapes, &data));
         outcome.map_err(|error| stopped(py, error))
+    }
+}
+
+fn seconds(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| PyValueError::new_err(format!("not a number of seconds: {seconds}")))
+}
+
+/// Calls a Python function, a few times a second; what it raises is raised again later.
+fn telling<'a>(
+    progress: Option<&'a Py<PyAny>>,
+    raised: &'a Cell<bool>,
+) -> impl Fn(u64, u64) + use<'a> {
+    let last = Cell::new(None::<Instant>);
+    move |done, total| {
+        let Some(progress) = progress else { return };
+        let is_soon = last.get().is_some_and(|last| last.elapsed() < Duration::from_millis(50));
+        if raised.get() || (is_soon && done < total) {
+            return;
+        }
+        last.set(Some(Instant::now()));
+        Python::attach(|py| {
+            if let Err(error) = progress.call1(py, (done, total)) {
+                error.restore(py);
+                raised.set(true);
+            }
+        });
     }
 }
 

@@ -216,7 +216,7 @@ impl Shared {
             drafts: Mutex::default(),
             swept: Mutex::default(),
             view: Mutex::default(),
-            loaded: Arc::default(),
+            loaded: Arc::new(Loaded::new(options.cache_bytes)),
             storage,
             tuning,
             options,

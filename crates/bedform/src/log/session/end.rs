@@ -1,6 +1,6 @@
 //! How a session ends: with its last commit, or without.
 
-use super::Session;
+use super::{Reach, Session};
 use crate::comm::{COORDINATOR, Communicator, Group, agree, decide};
 use crate::error::{Error, Result};
 
@@ -29,10 +29,11 @@ impl Session {
     /// As [`Session::commit`] and [`Store::settle`](crate::Store::settle), on all members. The session
     /// has ended all the same, and what was committed stands.
     pub fn close(mut self, at_end: AtEnd, interrupted: &dyn Fn() -> bool) -> Result<()> {
-        let committed = self.commit().and_then(|_| match at_end {
-            AtEnd::Settle => self.settle_together(interrupted),
-            AtEnd::Leave => Ok(()),
-        });
+        let committed =
+            self.commit().and_then(|_| self.keep_promises()).and_then(|()| match at_end {
+                AtEnd::Settle => self.settle_together(interrupted),
+                AtEnd::Leave => Ok(()),
+            });
         self.leave();
         committed
     }
@@ -44,10 +45,30 @@ impl Session {
         self.members.leave();
     }
 
+    /// Waits until everything that was promised is visible.
+    fn keep_promises(&mut self) -> Result<()> {
+        match self.options.reach {
+            Reach::Node => self.drain().map(drop),
+            Reach::Shared => Ok(()),
+        }
+    }
+
+    /// Lets go of the segment: what no commit has of it is nobody's, unless something failed or was
+    /// promised.
+    pub(super) fn end_stream(&mut self) {
+        if let Some(mut stream) = self.stream.take()
+            && self.is_sound
+            && !self.has_promises
+        {
+            // Without it the segment is looked through before it is removed, which costs time only.
+            let _ = self.log.mark_closed(stream.segment().name());
+        }
+    }
+
     /// Settles, once for all members.
     fn settle_together(&mut self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         // Nobody holds a segment any more when the log is removed.
-        self.stream = None;
+        self.end_stream();
         agree(&*self.members, Ok(()))?;
         let outcome = match self.members.rank() {
             COORDINATOR => self.store.settle(interrupted).map(drop),
