@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -28,8 +28,8 @@ class Session:
 
     Writes are appended to a log beside the store as fast as the device takes them, whatever their
     shape and order; a commit makes all of them visible at once, durably. Where writes overlap the
-    later one counts. Used as a context manager a session commits what is left, and settles, unless it
-    was told to leave that for later; after an exception nothing more is committed.
+    later one counts. Used as a context manager a session commits what is left, and settles, unless
+    it was told to leave that for later; after an exception nothing more is committed.
     """
 
     def __init__(
@@ -67,7 +67,8 @@ class Session:
         corner = (0,) * array.ndim if start is None else tuple(int(at) for at in start)
         if data.ndim != array.ndim or len(corner) != array.ndim:
             raise InvalidArgumentError(
-                f"{name} has {array.ndim} axes; the values have {data.ndim}, start has {len(corner)}"
+                f"{name} has {array.ndim} axes; the values have {data.ndim}, "
+                f"start has {len(corner)}"
             )
         if min(corner, default=0) < 0:
             raise InvalidArgumentError(f"{name}: start {corner} must not be negative")
@@ -108,7 +109,7 @@ class Session:
         """End the session. What was not committed is gone."""
         self._inner.close()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -62,7 +62,9 @@ impl Session {
         let selection = parse(selection)?;
         let data = Data::of(buffer)?;
         py.detach(|| {
-            self.with(|session| data.with(|elements| session.write(&path, &selection, elements)))
+            self.with(|session| {
+                data.with(|elements| session.write(&path, &selection, elements).map(drop))
+            })
         })
         .map_err(raise)
     }

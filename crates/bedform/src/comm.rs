@@ -69,7 +69,7 @@ pub fn agree<T>(members: &dyn Communicator, mine: Result<T>) -> Result<T> {
     }
     let said = match &mine {
         Ok(_) => Vec::new(),
-        Err(error) => format!("{}\0{error}", error.kind().name()).into_bytes(),
+        Err(error) => describe(error),
     };
     let worst = match members.gather(&said, COORDINATOR)? {
         Some(all) => first_error(&all),
@@ -81,6 +81,65 @@ pub fn agree<T>(members: &dyn Communicator, mine: Result<T>) -> Result<T> {
         (Err(error), false) => Err(error),
         (Ok(_), false) => Err(parse_error(&worst)),
     }
+}
+
+/// What `decide`, called on the coordinator, makes of what every member has, by rank: to all. Two steps
+/// for everything, whatever fails.
+///
+/// # Errors
+/// The first error of any member, on all; else that of `decide`.
+pub fn decide(
+    members: &dyn Communicator,
+    mine: Result<Vec<u8>>,
+    decide: impl FnOnce(Vec<Vec<u8>>) -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    if members.size() == 1 {
+        return decide(vec![mine?]);
+    }
+    let said = match &mine {
+        Ok(bytes) => [&[FINE], &bytes[..]].concat(),
+        Err(error) => [&[FAILED], &describe(error)[..]].concat(),
+    };
+    let decided = match members.gather(&said, COORDINATOR)? {
+        None => Ok(Vec::new()),
+        Some(all) => decide_of_all(all, decide),
+    };
+    let told = match &decided {
+        Ok(bytes) => [&[FINE], &bytes[..]].concat(),
+        Err(error) => [&[FAILED], &describe(error)[..]].concat(),
+    };
+    let told = members.broadcast(told, COORDINATOR)?;
+    // Whoever failed knows best why.
+    match (mine, decided, told.split_first()) {
+        (Err(error), ..) | (Ok(_), Err(error), _) => Err(error),
+        (.., Some((&FINE, bytes))) => Ok(bytes.to_vec()),
+        (.., Some((_, error))) => Err(parse_error(error)),
+        (.., None) => Err(Error::new(ErrorKind::Io, "the members' coordinator said nothing")),
+    }
+}
+
+const FINE: u8 = 0;
+const FAILED: u8 = 1;
+
+fn decide_of_all(
+    mut all: Vec<Vec<u8>>,
+    decide: impl FnOnce(Vec<Vec<u8>>) -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    for (rank, said) in all.iter_mut().enumerate() {
+        match said.first() {
+            Some(&FINE) => drop(said.drain(..1)),
+            Some(_) => {
+                let (kind, text) = split(&said[1..]);
+                return Err(parse_error(format!("{kind}\0rank {rank}: {text}").as_bytes()));
+            }
+            None => return Err(Error::new(ErrorKind::Io, format!("rank {rank} said nothing"))),
+        }
+    }
+    decide(all)
+}
+
+fn describe(error: &Error) -> Vec<u8> {
+    format!("{}\0{error}", error.kind().name()).into_bytes()
 }
 
 fn first_error(all: &[Vec<u8>]) -> Vec<u8> {
@@ -332,6 +391,30 @@ mod tests {
             assert_eq!(text.starts_with("rank 2: "), rank != 2, "{text}");
         }
         assert!(on_all(3, |member| agree(&member, Ok(())).is_ok()).into_iter().all(|ok| ok));
+    }
+
+    #[test]
+    fn the_coordinator_decides_for_all_and_errors_are_those_of_all() {
+        for size in [1, 4] {
+            let sum = |parts: Vec<Vec<u8>>| Ok(vec![parts.iter().flatten().sum()]);
+            let told = on_all(size, |member| {
+                decide(&member, Ok(vec![u8::try_from(member.rank()).unwrap() + 1]), sum).unwrap()
+            });
+            let expected = u8::try_from(size * (size + 1) / 2).unwrap();
+            assert!(told.iter().all(|told| *told == [expected]), "{told:?}");
+        }
+        let full = || Error::new(ErrorKind::NoSpace, "the disk is full");
+        let outcomes = on_all(3, |member| {
+            let mine = if member.rank() == 1 { Err(full()) } else { Ok(vec![]) };
+            let error = decide(&member, mine, |_| Ok(vec![])).unwrap_err();
+            // Nobody is out of step afterwards.
+            decide(&member, Ok(vec![]), |_| Ok(vec![])).unwrap();
+            let late = decide(&member, Ok(vec![]), |_| Err(full())).unwrap_err();
+            assert_eq!(late.to_string(), full().to_string());
+            (error.kind(), error.to_string().starts_with("rank 1: "))
+        });
+        let kind = ErrorKind::NoSpace;
+        assert_eq!(outcomes, [(kind, true), (kind, false), (kind, true)]);
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use super::boxes::Summary;
 use super::{
-    Block, Boxes, Entry, LogError, MEMORY_FREE, Result, Section, SectionArray, invalid, size_of,
+    Block, Boxes, CommitId, Entry, LogError, MEMORY_FREE, Result, Section, SectionArray, invalid,
+    size_of,
 };
 use crate::Limits;
 
@@ -116,6 +117,16 @@ impl SectionBuilder {
         Ok(bytes)
     }
 
+    /// True if a write of `boxes`, to an array of its own, still has room. Where it has none even in an
+    /// empty section, it must be cut into several.
+    pub fn has_room_for(&self, boxes: &Boxes) -> bool {
+        let array = 2 * SectionArray::memory_bytes(boxes.rank() + 1);
+        let needed = selection_memory_bytes(boxes).saturating_add(array + size_of::<Entry>());
+        let entries = self.section.entries.len() as u64;
+        self.memory.saturating_add(needed) <= MEMORY_MAX
+            && entries < Limits::default().section_entries_max
+    }
+
     /// Notes where the next piece of the data lies.
     pub fn block(&mut self, block: Block) {
         self.section.blocks.push(block);
@@ -126,9 +137,10 @@ impl SectionBuilder {
         self.section.entries.is_empty()
     }
 
-    /// The section. That its blocks have the bytes of its entries is checked when it is encoded.
-    pub fn finish(self) -> Section {
-        self.section
+    /// The section, a part of `commit`. That its blocks have the bytes of its entries is checked when
+    /// it is encoded.
+    pub fn finish(self, commit: CommitId) -> Section {
+        Section { commit, ..self.section }
     }
 
     fn array_of(&self, number: u32) -> Result<&SectionArray> {

@@ -4,20 +4,22 @@
 //!
 //! ```text
 //! version 1
-//! counts: segments, sections, arrays, touched
+//! 16 bytes: session; epoch
+//! counts: segments, sections, arrays, touched, grown
 //! segments  column of lengths; the names
 //! arrays    16 bytes each: key; column of ranks         each key once, whichever section has it
 //! sections  columns: segment, offset, stored bytes, bytes, first rank, number of arrays touched
 //! touched   columns: array, entries, bytes; for each axis two columns: start, length,
 //!           of those that have the axis
+//! grown     16 bytes each: key; column of ranks; columns of all lengths before and after
 //! ```
 
 use std::collections::HashMap;
 
 use super::varint::{Column, Reader, write_column, write_varint};
 use super::{
-    Budget, LogError, Result, check_limit, check_place, check_segment_name, check_version, invalid,
-    list_bytes, size_of,
+    Budget, CommitId, LogError, Result, check_limit, check_place, check_segment_name,
+    check_version, invalid, list_bytes, size_of,
 };
 use crate::Limits;
 use crate::shard::Extent;
@@ -26,11 +28,12 @@ const VERSION: u64 = 1;
 const WHAT: &str = "a directory";
 const SECTION: &str = "a section of a directory";
 const TOUCHED: &str = "the part of an array in a directory";
+const GROWN: &str = "an array that a commit makes larger";
 
 /// What a commit consists of.
 ///
 /// ```
-/// use bedform_format::{Limits, log::{Directory, SectionPlace, Touched}};
+/// use bedform_format::{Limits, log::{CommitId, Directory, SectionPlace, Touched}};
 /// let part = Touched { key: [1; 16], start: vec![0, 4], end: vec![2, 8], entries: 2, bytes: 64 };
 /// let place = SectionPlace {
 ///     segment: 0,
@@ -40,7 +43,12 @@ const TOUCHED: &str = "the part of an array in a directory";
 ///     rank_first: 0,
 ///     arrays: vec![part],
 /// };
-/// let directory = Directory { segments: vec!["a-0".into()], sections: vec![place] };
+/// let directory = Directory {
+///     commit: CommitId { session: [2; 16], epoch: 1 },
+///     segments: vec!["a-0".into()],
+///     sections: vec![place],
+///     grown: Vec::new(),
+/// };
 /// let limits = Limits::default();
 /// assert_eq!(Directory::decode(&directory.encode(&limits)?, &limits)?, directory);
 /// assert_eq!(directory.sections_of(&[1; 16], &[1, 0], &[9, 5]).count(), 1);
@@ -49,10 +57,26 @@ const TOUCHED: &str = "the part of an array in a directory";
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Directory {
+    /// Which commit it is.
+    pub commit: CommitId,
     /// Names of the segments in which the sections lie.
     pub segments: Vec<String>,
     /// The sections.
     pub sections: Vec<SectionPlace>,
+    /// The arrays that the commit makes larger.
+    pub grown: Vec<GrownArray>,
+}
+
+/// An array that a commit makes larger. Elements that it did not have before are the fill value where
+/// the commit writes nothing, whatever shards of earlier commits have there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrownArray {
+    /// Identity of the array.
+    pub key: [u8; 16],
+    /// The shape before the commit.
+    pub base: Vec<u64>,
+    /// The shape after it.
+    pub shape: Vec<u64>,
 }
 
 /// Where a section lies, and what it touches.
@@ -150,7 +174,8 @@ impl Directory {
         self.segments.iter().try_for_each(|name| check_segment_name(name))?;
         let touched = self.sections.iter().map(|section| section.arrays.len() as u64).sum();
         check_limit("arrays touched", touched, limits.section_entries_max)?;
-        self.sections.iter().try_for_each(|section| section.check(self.segments.len(), limits))
+        self.sections.iter().try_for_each(|section| section.check(self.segments.len(), limits))?;
+        self.grown.iter().try_for_each(|array| array.check(limits))
     }
 
     /// This directory as bytes; the module says how.
@@ -164,7 +189,9 @@ impl Directory {
         let (arrays, numbers) = distinct_arrays(&touched);
         let mut bytes = Vec::new();
         write_varint(VERSION, &mut bytes);
-        for count in [self.segments.len(), self.sections.len(), arrays.len(), touched.len()] {
+        self.commit.write(&mut bytes);
+        let counts = [self.segments.len(), self.sections.len(), arrays.len(), touched.len()];
+        for count in counts.into_iter().chain([self.grown.len()]) {
             write_varint(count as u64, &mut bytes);
         }
         write_column(self.segments.iter().map(|name| name.len() as u64), &mut bytes);
@@ -183,6 +210,10 @@ impl Directory {
             write_column(sides.clone().map(|(start, _)| start), &mut bytes);
             write_column(sides.map(|(_, length)| length), &mut bytes);
         }
+        self.grown.iter().for_each(|array| bytes.extend_from_slice(&array.key));
+        write_column(self.grown.iter().map(|array| array.shape.len() as u64), &mut bytes);
+        write_column(self.grown.iter().flat_map(|array| array.base.iter().copied()), &mut bytes);
+        write_column(self.grown.iter().flat_map(|array| array.shape.iter().copied()), &mut bytes);
         check_limit("bytes in a directory", bytes.len() as u64, limits.index_bytes_max)?;
         Budget::new(bytes.len()).charge(1, self.memory_bytes(&arrays))?;
         Ok(bytes)
@@ -205,7 +236,8 @@ impl Directory {
         let names = self.segments.iter().map(|name| name_bytes() + name.len() as u64);
         let touched = self.sections.iter().flat_map(|section| &section.arrays);
         let touched = touched.map(|part| Touched::MEMORY_BYTES + 16 * part.start.len() as u64);
-        names.chain(touched).fold(0, u64::saturating_add)
+        let grown = self.grown.iter().map(|array| GrownArray::memory_bytes(array.shape.len()));
+        names.chain(touched).chain(grown).fold(0, u64::saturating_add)
             + self.sections.len() as u64 * (size_of::<SectionPlace>() + list_bytes(0))
             + size_of_val(arrays) as u64
     }
@@ -219,19 +251,21 @@ impl Directory {
         let mut reader = Reader::new(bytes);
         check_version(WHAT, reader.number(WHAT)?, VERSION)?;
         check_limit("bytes in a directory", bytes.len() as u64, limits.index_bytes_max)?;
-        let mut counts = [0; 4];
+        let commit = CommitId::read(&mut reader)?;
+        let mut counts = [0; 5];
         for count in &mut counts {
             *count = reader.number(WHAT)?;
         }
-        let [segments, sections, arrays, touched] = counts;
+        let [segments, sections, arrays, touched, grown] = counts;
         check_limit("arrays touched", touched, limits.section_entries_max)?;
         let mut budget = Budget::new(bytes.len());
         let segments = read_names(&mut reader, segments, &mut budget)?;
         let arrays = read_arrays(&mut reader, arrays, limits, &mut budget)?;
         let (mut sections, of_sections) = read_places(&mut reader, sections, &mut budget)?;
         read_touched(&mut reader, touched, &arrays, &mut sections, of_sections, &mut budget)?;
+        let grown = read_grown(&mut reader, grown, limits, &mut budget)?;
         reader.finish(WHAT)?;
-        let directory = Self { segments, sections };
+        let directory = Self { commit, segments, sections, grown };
         directory.check(limits)?;
         Ok(directory)
     }
@@ -370,4 +404,52 @@ fn read_touched(
         lengths.finish()?;
     }
     Ok(())
+}
+
+impl GrownArray {
+    fn memory_bytes(rank: usize) -> u64 {
+        size_of::<Self>() + 2 * list_bytes(rank)
+    }
+
+    fn check(&self, limits: &Limits) -> Result<()> {
+        check_limit("axes", self.shape.len() as u64, limits.rank_max as u64)?;
+        let grows = self.base.len() == self.shape.len()
+            && self.base.iter().zip(&self.shape).all(|(base, length)| base <= length);
+        let is_counted = self.shape.iter().all(|length| i64::try_from(*length).is_ok());
+        if grows && is_counted {
+            return Ok(());
+        }
+        Err(invalid(GROWN, format!("from {:?} to {:?}", self.base, self.shape)))
+    }
+}
+
+fn read_grown(
+    reader: &mut Reader<'_>,
+    count: u64,
+    limits: &Limits,
+    budget: &mut Budget,
+) -> Result<Vec<GrownArray>> {
+    let capacity = budget.charge(count, GrownArray::memory_bytes(0))?;
+    let keys = reader.pieces::<16>(count, GROWN)?;
+    let mut ranks = reader.column(count, GROWN)?;
+    let mut grown = Vec::with_capacity(capacity);
+    let mut lengths_count = 0;
+    for key in keys {
+        let rank = ranks.next()?;
+        check_limit("axes", rank, limits.rank_max as u64)?;
+        let axes = budget.charge(rank, 16)?;
+        grown.push(GrownArray { key: *key, base: vec![0; axes], shape: vec![0; axes] });
+        lengths_count += rank;
+    }
+    ranks.finish()?;
+    let shapes: [fn(&mut GrownArray) -> &mut Vec<u64>; 2] =
+        [|array| &mut array.base, |array| &mut array.shape];
+    for shape in shapes {
+        let mut lengths = reader.column(lengths_count, GROWN)?;
+        for length in grown.iter_mut().flat_map(shape) {
+            *length = lengths.next()?;
+        }
+        lengths.finish()?;
+    }
+    Ok(grown)
 }

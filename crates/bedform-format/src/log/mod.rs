@@ -14,11 +14,13 @@
 //! | [`Section`], [`SectionBuilder`] | what the data of one writer mean |
 //! | [`Boxes`] | a selection of a section |
 //! | [`Directory`] | the sections of a commit, and what they touch |
+//! | [`CommitId`] | what tells commits apart before they have a number |
 //! | [`Root`] | the commits that count |
 //! | [`varint`] | numbers and columns of numbers |
 
 mod boxes;
 mod builder;
+mod commit_id;
 mod directory;
 mod root;
 mod section;
@@ -30,7 +32,8 @@ pub mod varint;
 
 pub use boxes::Boxes;
 pub use builder::SectionBuilder;
-pub use directory::{Directory, SectionPlace, Touched};
+pub use commit_id::CommitId;
+pub use directory::{Directory, GrownArray, SectionPlace, Touched};
 pub use root::{CommitRecord, Root};
 pub use section::{Block, Entry, Section, SectionArray};
 pub use segment::{

@@ -14,7 +14,8 @@
 //!  "commits": [
 //!   {"number": 41, "segment": "...-0", "offset": 4096, "stored_bytes": 90, "bytes": 200, "codec": 1}
 //!  ],
-//!  "shapes": {"temperature": [40, 96, 192]}
+//!  "shapes": {"0f1e2d3c4b5a69788796a5b4c3d2e1f0": [40, 96, 192]},
+//!  "sessions": {"ffeeddccbbaa99887766554433221100": 2}
 //! }
 //! ```
 //!
@@ -26,8 +27,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{Result, SealedCodec, check_limit, check_segment_name, invalid};
-use crate::metadata::{self, Fields, check_seal_in_form, hex, identity_field, seal};
-use crate::{Limits, ObjectPath, json};
+use crate::metadata::{self, Fields, check_seal_in_form, hex, identity_field, parse_hex, seal};
+use crate::{Limits, json};
 
 const WHAT: &str = "a root";
 const COMMIT: &str = "a commit of a root";
@@ -52,7 +53,8 @@ const NUMBER_DIGITS: usize = 10;
 ///     number: 42,
 ///     settled: 40,
 ///     commits: vec![commit],
-///     shapes: [("temperature".to_owned(), vec![40, 96, 192])].into(),
+///     shapes: [([3; 16], vec![40, 96, 192])].into(),
+///     sessions: [([4; 16], 2)].into(),
 /// };
 /// let limits = Limits::default();
 /// assert_eq!(Root::decode(&root.encode(&limits)?, &limits)?, root);
@@ -70,8 +72,11 @@ pub struct Root {
     pub settled: u64,
     /// The commits after it, in order.
     pub commits: Vec<CommitRecord>,
-    /// The shapes of arrays after the last commit, by their paths.
-    pub shapes: BTreeMap<String, Vec<u64>>,
+    /// The shapes of the arrays that commits have made larger, by their keys, after the last commit.
+    pub shapes: BTreeMap<[u8; 16], Vec<u64>>,
+    /// The last epoch of each session that was committed: what tells the records of a commit from
+    /// those that a writer left behind when it died.
+    pub sessions: BTreeMap<[u8; 16], u32>,
 }
 
 /// A commit: where its directory lies.
@@ -155,13 +160,12 @@ impl Root {
             let problem = "its commits do not ascend from what is settled to its number";
             return Err(invalid(WHAT, problem));
         }
-        for (path, shape) in &self.shapes {
-            ObjectPath::parse(path).map_err(|error| invalid(WHAT, error.to_string()))?;
+        for (key, shape) in &self.shapes {
             check_limit("axes", shape.len() as u64, limits.rank_max as u64)?;
             if let Some(length) = shape.iter().find(|length| i64::try_from(**length).is_err()) {
                 return Err(invalid(
                     WHAT,
-                    format!("the shape of {path:?} has the length {length}"),
+                    format!("the shape of {} has the length {length}", hex(key)),
                 ));
             }
         }
@@ -179,7 +183,8 @@ impl Root {
             "number": self.number,
             "settled": self.settled,
             "commits": self.commits.iter().map(CommitRecord::to_json).collect::<Vec<_>>(),
-            "shapes": self.shapes,
+            "shapes": by_hex(&self.shapes),
+            "sessions": by_hex(&self.sessions),
         }));
         check_limit("bytes in a root", bytes.len() as u64, limits.metadata_bytes_max)?;
         Ok(bytes)
@@ -210,14 +215,15 @@ impl Root {
         for (index, value) in fields.list("commits")?.iter().enumerate() {
             commits.push(CommitRecord::parse(&format!("commits[{index}]"), value)?);
         }
-        let mut shapes = BTreeMap::new();
-        let document = fields.need("shapes")?;
-        let by_path = Fields::new("shapes", document)?;
-        for path in document.as_object().map(Map::keys).into_iter().flatten() {
-            shapes.insert(path.clone(), by_path.lengths(path, limits.rank_max, 0)?);
-        }
+        let shapes = by_key(&fields, "shapes", |fields, key| {
+            Ok(fields.lengths(key, limits.rank_max, 0)?)
+        })?;
+        let sessions = by_key(&fields, "sessions", |fields, key| {
+            let epoch = number(fields, key)?;
+            u32::try_from(epoch).map_err(|_| invalid(WHAT, format!("epoch {epoch}")))
+        })?;
         let (number, settled) = (number(&fields, "number")?, number(&fields, "settled")?);
-        Ok(Self { store, number, settled, commits, shapes })
+        Ok(Self { store, number, settled, commits, shapes, sessions })
     }
 }
 
@@ -225,4 +231,24 @@ impl Root {
 fn number(fields: &Fields<'_, '_>, key: &str) -> Result<u64> {
     let value = fields.integer(key, 0..=i64::MAX, None)?;
     Ok(value.cast_unsigned())
+}
+
+fn by_hex<T>(values: &BTreeMap<[u8; 16], T>) -> BTreeMap<String, &T> {
+    values.iter().map(|(key, value)| (hex(key), value)).collect()
+}
+
+/// An object whose names are identities.
+fn by_key<T>(
+    fields: &Fields<'_, '_>,
+    name: &str,
+    value: impl Fn(&Fields<'_, '_>, &str) -> Result<T>,
+) -> Result<BTreeMap<[u8; 16], T>> {
+    let document = fields.need(name)?;
+    let inner = Fields::new(name, document)?;
+    let mut values = BTreeMap::new();
+    for key in document.as_object().map(Map::keys).into_iter().flatten() {
+        let identity = parse_hex(key).ok_or_else(|| invalid(WHAT, format!("{name}: {key:?}")))?;
+        values.insert(identity, value(&inner, key)?);
+    }
+    Ok(values)
 }

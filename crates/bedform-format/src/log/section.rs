@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use super::boxes::Summary;
 use super::{
-    ALLOCATION_BYTES, Boxes, Result, Touched, check_limit, check_place, invalid, list_bytes,
-    size_of,
+    ALLOCATION_BYTES, Boxes, CommitId, Result, Touched, check_limit, check_place, invalid,
+    list_bytes, size_of,
 };
 use crate::Limits;
 use crate::shard::Extent;
@@ -64,7 +64,7 @@ pub struct Entry {
 ///
 /// ```
 /// use bedform_format::Limits;
-/// use bedform_format::log::{Block, Boxes, Section, SectionBuilder};
+/// use bedform_format::log::{Block, Boxes, CommitId, Section, SectionBuilder};
 /// let mut builder = SectionBuilder::default();
 /// let array = builder.array([1; 16], 4, &[10, 6, 8])?;
 /// for step in 0..10 {
@@ -72,7 +72,7 @@ pub struct Entry {
 ///     assert_eq!(bytes, 3 * 4 * 4);
 /// }
 /// builder.block(Block { offset: 96, stored_bytes: 480, bytes: 480, checksum: 7, codec: 0 });
-/// let section = builder.finish();
+/// let section = builder.finish(CommitId { session: [2; 16], epoch: 1 });
 /// // All ten write the same box of another record.
 /// assert_eq!((section.entries.len(), section.selections.len()), (10, 1));
 /// let limits = Limits::default();
@@ -81,6 +81,8 @@ pub struct Entry {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Section {
+    /// The commit that it is part of.
+    pub commit: CommitId,
     /// The arrays that entries name.
     pub arrays: Vec<SectionArray>,
     /// The selections that entries name, each once.

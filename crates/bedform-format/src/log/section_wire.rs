@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! version 1
+//! 16 bytes: session; epoch                               the commit that it is part of
 //! counts: arrays, shapes, selections, entries, blocks
 //! shapes      column of ranks, column of all lengths     each shape once, whoever has it
 //! arrays      16 bytes each: key; columns: item size, shape
@@ -18,8 +19,8 @@ use std::collections::HashMap;
 use super::boxes::Summary;
 use super::varint::{Reader, write_column, write_varint};
 use super::{
-    Block, Boxes, Budget, Entry, Result, Section, SectionArray, check_limit, check_version,
-    invalid, list_bytes, size_of,
+    Block, Boxes, Budget, CommitId, Entry, Result, Section, SectionArray, check_limit,
+    check_version, invalid, list_bytes, size_of,
 };
 use crate::Limits;
 
@@ -44,6 +45,7 @@ impl Section {
         let of_selections: Vec<u64> = frames.iter().map(|shape| shapes.number(shape)).collect();
         let mut bytes = Vec::new();
         write_varint(VERSION, &mut bytes);
+        self.commit.write(&mut bytes);
         for count in [
             self.arrays.len(),
             shapes.list.len(),
@@ -78,6 +80,7 @@ impl Section {
         let mut reader = Reader::new(bytes);
         check_version(WHAT, reader.number(WHAT)?, VERSION)?;
         check_limit("bytes in a section", bytes.len() as u64, limits.index_bytes_max)?;
+        let commit = CommitId::read(&mut reader)?;
         let mut counts = [0; 5];
         for count in &mut counts {
             *count = reader.number(WHAT)?;
@@ -89,6 +92,7 @@ impl Section {
         budget.charge(blocks, size_of::<Block>())?;
         let shapes = read_shapes(&mut reader, shapes, limits, &mut budget)?;
         let section = Self {
+            commit,
             arrays: read_arrays(&mut reader, arrays, &shapes, &mut budget)?,
             selections: read_selections(&mut reader, selections, &shapes, limits, &mut budget)?,
             entries: read_entries(&mut reader, entries)?,

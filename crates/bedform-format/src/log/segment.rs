@@ -19,7 +19,7 @@
 use super::{LogError, Result, check_limit, check_version, invalid};
 use crate::Limits;
 use crate::checksum::crc32c;
-use crate::metadata::hex;
+use crate::metadata::{hex, parse_hex};
 
 /// What the size of a segment is a multiple of after every sync.
 pub const SEGMENT_ALIGNMENT: u64 = 4096;
@@ -141,10 +141,10 @@ impl RecordHead {
 pub struct SegmentHeader {
     /// Identity of the store.
     pub store: [u8; 16],
-    /// Identity of the writer: random, made anew by every process that writes.
-    pub writer: [u8; 16],
-    /// Number of the segment among those of its writer.
-    pub number: u32,
+    /// Identity of the session that writes it: random.
+    pub session: [u8; 16],
+    /// Rank of the writer in the session.
+    pub rank: u32,
 }
 
 impl SegmentHeader {
@@ -155,19 +155,29 @@ impl SegmentHeader {
     ///
     /// ```
     /// use bedform_format::log::SegmentHeader;
-    /// let header = SegmentHeader { store: [0; 16], writer: [0xab; 16], number: 3 };
-    /// assert_eq!(header.name(), "abababababababababababababababab-3");
+    /// let header = SegmentHeader { store: [0; 16], session: [0xab; 16], rank: 3 };
+    /// let name = header.name();
+    /// assert_eq!(name, "abababababababababababababababab-3");
+    /// assert_eq!(SegmentHeader::parse_name(&name), Some(([0xab; 16], 3)));
     /// ```
     pub fn name(&self) -> String {
-        format!("{}-{}", hex(&self.writer), self.number)
+        format!("{}-{}", hex(&self.session), self.rank)
+    }
+
+    /// The session and rank of the segment of this name; `None` for names of anything else.
+    pub fn parse_name(name: &str) -> Option<([u8; 16], u32)> {
+        let (session, rank) = name.split_once('-')?;
+        let (session, number) = (parse_hex(session)?, rank.parse().ok()?);
+        // Other ways to write the number are names of nothing.
+        (u32::to_string(&number) == rank).then_some((session, number))
     }
 
     /// The bytes of the header.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..16].copy_from_slice(&self.store);
-        bytes[16..32].copy_from_slice(&self.writer);
-        bytes[32..36].copy_from_slice(&self.number.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.session);
+        bytes[32..36].copy_from_slice(&self.rank.to_le_bytes());
         seal_in_place(&mut bytes);
         bytes
     }
@@ -180,7 +190,7 @@ impl SegmentHeader {
         let bytes: &[u8; Self::BYTES] = exactly(bytes, HEADER)?;
         check_seal_in_place(bytes, HEADER)?;
         let key = |from: usize| std::array::from_fn(|at| bytes[from + at]);
-        Ok(Self { store: key(0), writer: key(16), number: word(bytes, 32) })
+        Ok(Self { store: key(0), session: key(16), rank: word(bytes, 32) })
     }
 }
 

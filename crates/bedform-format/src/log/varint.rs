@@ -244,6 +244,11 @@ impl<'a> Reader<'a> {
         Ok(number)
     }
 
+    pub(super) fn number_u32(&mut self, what: &'static str) -> Result<u32> {
+        let number = self.number(what)?;
+        u32::try_from(number).map_err(|_| invalid(what, format!("{number} is over 32 bits")))
+    }
+
     pub(super) fn take(&mut self, count: u64, what: &'static str) -> Result<&'a [u8]> {
         let short = LogError::CutShort { what };
         let Ok(count) = usize::try_from(count) else { return Err(short) };

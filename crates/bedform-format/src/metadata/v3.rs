@@ -290,16 +290,21 @@ pub(crate) fn identity_field(fields: &Fields<'_, '_>, key: &str) -> Result<Optio
         return Ok(None);
     }
     let text = own.text(key)?;
-    let parsed = (text.len() == 32 && text.is_ascii())
-        .then(|| {
-            let mut bytes = [0; 16];
-            for (index, byte) in bytes.iter_mut().enumerate() {
-                *byte = u8::from_str_radix(text.get(index * 2..index * 2 + 2)?, 16).ok()?;
-            }
-            Some(bytes)
-        })
-        .flatten();
+    let parsed = parse_hex(text);
     parsed.map(Some).ok_or_else(|| invalid(own.at(key), "expected 32 hexadecimal digits"))
+}
+
+/// The identity whose hexadecimal digits, all in lower case, `text` is.
+pub(crate) fn parse_hex(text: &str) -> Option<[u8; 16]> {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if text.len() != 32 || !text.bytes().all(is_digit) {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(index * 2..index * 2 + 2)?, 16).ok()?;
+    }
+    Some(bytes)
 }
 
 /// Reads a list of codecs for chunks of `chunk_shape`.

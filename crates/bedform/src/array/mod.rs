@@ -24,8 +24,10 @@ use serde_json::{Map, Value};
 use self::source::ZarrSource;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{ArrayDocument, DraftLock, Shared};
+use crate::log::commit::enlarge;
+use crate::store::{ArrayDocument, DraftLock, Shared, Snapshot};
 
+pub(crate) use write::publish_grown;
 pub use write::{Append, Elements, Growth, append, append_with};
 
 /// An array of a store. Cheap to clone; safe to share between threads.
@@ -34,9 +36,18 @@ pub struct Array {
     pub(crate) shared: Arc<Shared>,
     pub(crate) path: ObjectPath,
     state: Arc<RwLock<Arc<ArrayState>>>,
+    /// The state with the shape that commits which are not settled have given the array.
+    larger: Arc<RwLock<Option<Larger>>>,
     draft: Option<Arc<DraftLock>>,
     /// A handle on a growth that is under way: what is known stays as it is.
     growing: bool,
+}
+
+/// The larger state of an array, and which of its states it was made from.
+#[derive(Debug)]
+struct Larger {
+    of: u64,
+    state: Arc<ArrayState>,
 }
 
 /// What is known of an array, as of one version of its documents.
@@ -130,6 +141,7 @@ impl Array {
             shared,
             path,
             state: Arc::new(RwLock::new(Arc::new(state))),
+            larger: Arc::default(),
             draft: None,
             growing: false,
         })
@@ -145,7 +157,7 @@ impl Array {
     ) -> Result<Self> {
         let state = ArrayState::new(&shared, metadata, document, None)?;
         let state = Arc::new(RwLock::new(Arc::new(state)));
-        Ok(Self { shared, path, state, draft: lock, growing: false })
+        Ok(Self { shared, path, state, larger: Arc::default(), draft: lock, growing: false })
     }
 
     /// The array's path in its store.
@@ -160,7 +172,39 @@ impl Array {
 
     /// What is known of the array, looked up again if the store's freshness asks for it and another
     /// writer (or another handle) has changed it.
+    /// Commits that are not settled may have made the array larger than its metadata say.
     pub(crate) fn state(&self) -> Result<Arc<ArrayState>> {
+        let state = self.stored_state()?;
+        if self.growing || !self.shared.documents.is_log_pending() {
+            return Ok(state);
+        }
+        let Snapshot { view: Some(view), .. } = self.shared.snapshot()? else { return Ok(state) };
+        match state.identity().and_then(|identity| view.root.shapes.get(&identity.array)) {
+            Some(shape) => self.enlarged(state, shape),
+            None => Ok(state),
+        }
+    }
+
+    fn enlarged(&self, state: Arc<ArrayState>, shape: &[u64]) -> Result<Arc<ArrayState>> {
+        let mut larger = state.metadata.shape.clone();
+        enlarge(&mut larger, shape);
+        if larger == state.metadata.shape {
+            return Ok(state);
+        }
+        if let Some(known) = &*self.larger.read().unwrap_or_else(PoisonError::into_inner)
+            && known.of == state.number
+            && known.state.metadata.shape == larger
+        {
+            return Ok(known.state.clone());
+        }
+        let enlarged = Arc::new(self.with_shape(&state, &larger)?);
+        let known = Larger { of: state.number, state: enlarged.clone() };
+        *self.larger.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        Ok(enlarged)
+    }
+
+    /// As [`Array::state`], as the metadata have it.
+    fn stored_state(&self) -> Result<Arc<ArrayState>> {
         let state = self.known();
         if self.growing {
             return Ok(state);

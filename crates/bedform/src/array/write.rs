@@ -1,5 +1,6 @@
 //! Writes to a selection, appends and changes of shape.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use bedform_format::ObjectPath;
@@ -9,6 +10,7 @@ use serde_json::json;
 
 use super::{Array, ArrayState};
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::commit::enlarge;
 use crate::read::plan::Plan;
 use crate::store::{Shared, Store, check_key, commit, publish};
 use crate::write::WriteStatistics;
@@ -114,6 +116,7 @@ impl Array {
     /// As [`Array::resize`]; `SnapshotMoved` if somebody has committed meanwhile.
     fn resize_settled(&self, shape: &[u64]) -> Result<()> {
         let _lock = self.lock()?;
+        check_not_grown(&self.shared, &[self])?;
         let state = self.reload()?;
         let old = &state.metadata.shape;
         if shape.len() != old.len() {
@@ -152,8 +155,8 @@ impl Array {
         }
         let grown = Arc::new(self.with_shape(&state, shape)?);
         let state = Arc::new(RwLock::new(grown));
-        let Self { shared, path, draft, .. } = self.clone();
-        Ok(Self { shared, path, state, draft, growing: true })
+        let Self { shared, path, larger, draft, .. } = self.clone();
+        Ok(Self { shared, path, state, larger, draft, growing: true })
     }
 
     /// The lock under which the array's shape changes.
@@ -168,7 +171,7 @@ impl Array {
     }
 
     /// The array as it would be with another shape.
-    fn with_shape(&self, state: &ArrayState, shape: &[u64]) -> Result<ArrayState> {
+    pub(super) fn with_shape(&self, state: &ArrayState, shape: &[u64]) -> Result<ArrayState> {
         let mut document = state.document.clone();
         document["shape"] = json!(shape);
         let metadata =
@@ -327,7 +330,6 @@ fn lock_all(arrays: &[&Array]) -> Result<Option<Locked>> {
     let Some(first) = arrays.first() else { return Ok(None) };
     let shared = first.shared.clone();
     shared.check_writable()?;
-    settle_first(&shared)?;
     if arrays.iter().any(|array| !Arc::ptr_eq(&array.shared, &shared)) {
         return Err(Error::invalid("an append goes to arrays of one opened store"));
     }
@@ -336,9 +338,64 @@ fn lock_all(arrays: &[&Array]) -> Result<Option<Locked>> {
     if let Some(twice) = sorted.windows(2).find(|pair| pair[0].path == pair[1].path) {
         return Err(Error::invalid(format!("{} is given twice", twice[0].name())));
     }
-    // Always in the order of paths, so that two appends cannot wait for each other.
-    let locks = sorted.iter().map(|array| array.lock()).collect::<Result<_>>()?;
-    Ok(Some((shared, locks)))
+    shared.in_one_snapshot(|| {
+        settle_first(&shared)?;
+        // Always in the order of paths, so that two appends cannot wait for each other.
+        let locks = sorted.iter().map(|array| array.lock()).collect::<Result<_>>()?;
+        check_not_grown(&shared, &sorted)?;
+        Ok(Some((shared.clone(), locks)))
+    })
+}
+
+/// Fails if commits that are not settled have made an array larger than its metadata say. The caller
+/// holds the locks of the arrays: nobody makes them larger now.
+fn check_not_grown(shared: &Shared, arrays: &[&Array]) -> Result<()> {
+    shared.look_again()?;
+    let Some(view) = shared.snapshot()?.view else { return Ok(()) };
+    for array in arrays {
+        let state = array.reload()?;
+        let grown = state.identity().and_then(|identity| view.root.shapes.get(&identity.array));
+        let is_larger = grown.is_some_and(|grown| {
+            grown.iter().zip(&state.metadata.shape).any(|(grown, stored)| grown > stored)
+        });
+        if is_larger {
+            return Err(Error::new(
+                ErrorKind::SnapshotMoved,
+                format!("a commit has made {} larger meanwhile", array.name()),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the metadata of arrays say the shapes that commits gave them; by keys. To be called when
+/// these commits are in the shards.
+///
+/// # Errors
+/// Those of storage. What was published stays.
+pub(crate) fn publish_grown(store: &Store, shapes: &BTreeMap<[u8; 16], Vec<u64>>) -> Result<()> {
+    if shapes.is_empty() {
+        return Ok(());
+    }
+    let shared = &store.shared;
+    let by_key = shared.shapes_by_key()?;
+    let mut arrays = BTreeMap::new();
+    for (key, shape) in shapes {
+        let Some((path, stored)) = by_key.get(key) else { continue };
+        if stored.iter().zip(shape).any(|(stored, shape)| stored < shape) {
+            arrays.insert(path.clone(), (store.array(path)?, shape));
+        }
+    }
+    let _locks = arrays.values().map(|(array, _)| array.lock()).collect::<Result<Vec<_>>>()?;
+    let mut changes = Vec::with_capacity(arrays.len());
+    for (path, (array, shape)) in &arrays {
+        let state = array.reload()?;
+        let mut larger = state.metadata.shape.clone();
+        enlarge(&mut larger, shape);
+        changes.push((path, array.with_shape(&state, &larger)?));
+    }
+    let changes: Vec<_> = changes.iter().map(|(path, state)| (*path, state)).collect();
+    if changes.is_empty() { Ok(()) } else { commit_shapes(shared, &changes) }
 }
 
 /// Writes the elements of an append behind the array's end, where no reader looks yet.

@@ -9,13 +9,17 @@
 //! | `overlay` | the pieces that lie over an object's chunks |
 //! | `boxes` | selections as boxes |
 //! | `segment` | the file that one writer appends to |
-//! | [`session`] | writing: buffers, sections, commits |
+//! | `stream` | what one writer writes: data, and sections that say what they mean |
+//! | [`session`] | writing: what the members of a job take and declare |
+//! | `commit` | what the members do together to commit |
 //! | [`mod@settle`] | commits become shards |
 
 mod boxes;
+pub(crate) mod commit;
 pub(crate) mod overlay;
 pub(crate) mod place;
 mod segment;
 pub mod session;
 pub mod settle;
+mod stream;
 pub(crate) mod view;

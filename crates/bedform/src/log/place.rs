@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bedform_format::log::Root;
+use bedform_format::log::{Root, SegmentHeader};
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Storage, StorageErrorKind};
 
@@ -72,6 +72,16 @@ impl LogPlace {
     /// For what is no name.
     pub(crate) fn segment_path(name: &str) -> Result<ObjectPath> {
         Ok(Self::segment_directory(name)?.join(DATA)?)
+    }
+
+    /// The sessions of all segments that are there.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(crate) fn sessions(&self) -> Result<BTreeSet<[u8; 16]>> {
+        let entries = self.storage.list(&ObjectPath::root().join(SEGMENTS)?)?;
+        let headers = entries.iter().filter_map(|entry| SegmentHeader::parse_name(&entry.name));
+        Ok(headers.map(|(session, _)| session).collect())
     }
 
     /// Removes segments that `newest` does not refer to and whose writers are gone, and all roots but

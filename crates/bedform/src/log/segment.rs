@@ -3,12 +3,15 @@
 //! A thread of its own checks and appends, so that computing and writing overlap: `docs/log.md`.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use bedform_format::Limits;
 use bedform_format::checksum::crc32c;
-use bedform_format::log::{Block, RecordHead, RecordKind, Sealed, SealedCodec, SegmentHeader};
+use bedform_format::log::{
+    Block, CommitId, RecordHead, RecordKind, Sealed, SealedCodec, SectionBuilder, SectionPlace,
+    SegmentHeader,
+};
 use bedform_storage::{Durability, GrowingObject, Lock, Object};
 
 use super::place::LogPlace;
@@ -19,16 +22,21 @@ pub(super) const BLOCK_BYTES: usize = 1 << 20;
 /// Zstandard's level for sections and directories: they are small, and read often.
 const LEVEL: i32 = 3;
 
+/// Data that somebody holds until they are written.
+pub type Held = Box<dyn AsRef<[u8]> + Send>;
+
 /// What the thread is to do next.
 enum Order {
     /// Append a block of data.
     Block(Vec<u8>),
-    /// Say when everything before is appended.
-    Wait(Sender<Result<()>>),
-    /// Append a record, and say where its head is.
-    Record(RecordKind, Vec<u8>, Sender<Result<Place>>),
-    /// Make everything durable.
-    Sync(Sender<Result<()>>),
+    /// Append data as blocks, and let go of them.
+    Held(Held),
+    /// Say what the blocks since the last section mean.
+    Section(Box<SectionBuilder>, CommitId),
+    /// Say where the sections since the last such order are; durably, if so asked.
+    Finish { sync: bool, reply: Sender<Result<Vec<SectionPlace>>> },
+    /// Append a directory, durably, and say where its head is.
+    Directory(Vec<u8>, Sender<Result<Place>>),
 }
 
 /// Where a record lies.
@@ -47,8 +55,10 @@ pub(super) struct Place {
 pub(super) struct Segment {
     name: String,
     orders: Option<SyncSender<Order>>,
+    /// Orders given so far.
+    given: u64,
     spare: Receiver<Vec<u8>>,
-    shared: Arc<Progress>,
+    progress: Arc<Progress>,
     thread: Option<JoinHandle<()>>,
     /// Tells others that somebody still writes here.
     _lock: Box<dyn Lock>,
@@ -57,45 +67,86 @@ pub(super) struct Segment {
 /// What the thread has done.
 #[derive(Default)]
 struct Progress {
-    blocks: Mutex<Vec<Block>>,
-    failure: Mutex<Option<Error>>,
+    state: Mutex<Done>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Done {
+    orders: u64,
+    ended: bool,
+    failure: Option<Error>,
+}
+
+impl Progress {
+    fn lock(&self) -> MutexGuard<'_, Done> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self) {
+        self.lock().orders += 1;
+        self.changed.notify_all();
+    }
+
+    fn end(&self, failure: Option<Error>) {
+        let mut done = self.lock();
+        (done.ended, done.failure) = (true, failure);
+        self.changed.notify_all();
+    }
+}
+
+/// What a segment is, and how it is written.
+pub(super) struct SegmentOptions {
+    pub(super) header: SegmentHeader,
+    pub(super) durability: Durability,
+    /// Bounds the blocks that wait to be written.
+    pub(super) buffer_bytes: usize,
+    pub(super) limits: Limits,
 }
 
 impl Segment {
-    /// Creates the segment of a writer; `buffer_bytes` bounds the blocks that wait to be written.
+    /// Creates the segment of a writer.
     ///
     /// # Errors
     /// Those of storage; `Io` if the system has no thread to give.
-    pub(super) fn create(
-        place: &LogPlace,
-        writer: [u8; 16],
-        number: u32,
-        durability: Durability,
-        buffer_bytes: usize,
-    ) -> Result<Self> {
-        let header = SegmentHeader { store: place.store, writer, number };
-        let name = header.name();
-        let object = place.storage.grow(&LogPlace::segment_path(&name)?, durability, None)?;
+    pub(super) fn create(place: &LogPlace, options: SegmentOptions) -> Result<Self> {
+        let name = options.header.name();
+        let path = LogPlace::segment_path(&name)?;
+        let object = place.storage.grow(&path, options.durability, None)?;
         let lock = place.storage.lock(&LogPlace::segment_directory(&name)?)?;
         // Between these two calls it may have been taken for a segment that nobody writes.
-        place.storage.stat(&LogPlace::segment_path(&name)?)?;
-        let waiting = (buffer_bytes / BLOCK_BYTES).max(2);
-        let (orders, todo) = sync_channel(waiting);
+        place.storage.stat(&path)?;
+        let (orders, todo) = sync_channel((options.buffer_bytes / BLOCK_BYTES).max(2));
         let (back, spare) = channel();
-        let shared = Arc::<Progress>::default();
-        let file = File { object, sequence: 0, shared: shared.clone(), back };
+        let progress = Arc::<Progress>::default();
+        let file = File {
+            object,
+            sequence: 0,
+            rank: options.header.rank,
+            limits: options.limits,
+            blocks: Vec::new(),
+            sections: Vec::new(),
+            back,
+        };
+        let (header, done) = (options.header, progress.clone());
         let thread = Builder::new()
             .name("bedform-log".to_owned())
-            .spawn(move || file.run(&header, &todo))
+            .spawn(move || file.run(&header, &todo, &done))
             .map_err(|error| {
                 Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
             })?;
-        Ok(Self { name, orders: Some(orders), spare, shared, thread: Some(thread), _lock: lock })
+        let (orders, thread) = (Some(orders), Some(thread));
+        Ok(Self { name, orders, given: 0, spare, progress, thread, _lock: lock })
     }
 
     /// The name of the segment.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Orders given so far: what [`Segment::wait`] counts in.
+    pub(super) fn given(&self) -> u64 {
+        self.given
     }
 
     /// Memory for a block, empty.
@@ -109,54 +160,75 @@ impl Segment {
     /// Appends a block of data, in the background: waits only while too many others do.
     ///
     /// # Errors
-    /// What an earlier block failed with.
-    pub(super) fn append(&self, block: Vec<u8>) -> Result<()> {
+    /// What an earlier order failed with.
+    pub(super) fn append(&mut self, block: Vec<u8>) -> Result<()> {
         self.send(Order::Block(block))
     }
 
-    /// Appends a record behind all blocks, and gives their places, too.
+    /// As [`Segment::append`], for data of any size that are let go when they are written.
     ///
     /// # Errors
     /// As [`Segment::append`].
-    pub(super) fn record(&self, kind: RecordKind, body: Vec<u8>) -> Result<Place> {
+    pub(super) fn append_held(&mut self, data: Held) -> Result<()> {
+        self.send(Order::Held(data))
+    }
+
+    /// Appends what the blocks since the last section mean, in the background.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn section(&mut self, builder: SectionBuilder, commit: CommitId) -> Result<()> {
+        self.send(Order::Section(Box::new(builder), commit))
+    }
+
+    /// Waits until everything is appended, and durable if so asked; gives the sections since the last
+    /// call.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn finish(&mut self, sync: bool) -> Result<Vec<SectionPlace>> {
         let (reply, answer) = channel();
-        self.send(Order::Record(kind, body, reply))?;
+        self.send(Order::Finish { sync, reply })?;
         answer.recv().unwrap_or_else(|_| Err(self.failure()))
     }
 
-    /// Waits until all blocks are appended, and gives those since the last call.
+    /// Appends a directory. Durable on return.
     ///
     /// # Errors
     /// As [`Segment::append`].
-    pub(super) fn written(&self) -> Result<Vec<Block>> {
+    pub(super) fn directory(&mut self, body: Vec<u8>) -> Result<Place> {
         let (reply, answer) = channel();
-        self.send(Order::Wait(reply))?;
-        answer.recv().unwrap_or_else(|_| Err(self.failure()))?;
-        let mut blocks = self.shared.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(std::mem::take(&mut *blocks))
-    }
-
-    /// Makes everything durable.
-    ///
-    /// # Errors
-    /// As [`Segment::append`].
-    pub(super) fn sync(&self) -> Result<()> {
-        let (reply, answer) = channel();
-        self.send(Order::Sync(reply))?;
+        self.send(Order::Directory(body, reply))?;
         answer.recv().unwrap_or_else(|_| Err(self.failure()))
     }
 
-    fn send(&self, order: Order) -> Result<()> {
-        match &self.orders {
-            Some(orders) => orders.send(order).map_err(|_| self.failure()),
-            None => Err(self.failure()),
+    /// Waits until the first `count` orders are carried out.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn wait(&self, count: u64) -> Result<()> {
+        let mut done = self.progress.lock();
+        while done.orders < count {
+            if done.ended {
+                return Err(done.failure.take().unwrap_or_else(ended));
+            }
+            done = self.progress.changed.wait(done).unwrap_or_else(PoisonError::into_inner);
         }
+        Ok(())
+    }
+
+    fn send(&mut self, order: Order) -> Result<()> {
+        match &self.orders {
+            Some(orders) => orders.send(order).map_err(|_| self.failure())?,
+            None => return Err(self.failure()),
+        }
+        self.given += 1;
+        Ok(())
     }
 
     /// Why the thread has stopped: said in full once.
     fn failure(&self) -> Error {
-        let mut failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.take().unwrap_or_else(ended)
+        self.progress.lock().failure.take().unwrap_or_else(ended)
     }
 }
 
@@ -174,20 +246,27 @@ impl Drop for Segment {
 struct File {
     object: Box<dyn GrowingObject>,
     sequence: u64,
-    shared: Arc<Progress>,
+    /// Of the writer.
+    rank: u32,
+    limits: Limits,
+    /// Blocks since the last section.
+    blocks: Vec<Block>,
+    /// Sections that nobody has been told of.
+    sections: Vec<SectionPlace>,
     back: Sender<Vec<u8>>,
 }
 
 impl File {
-    fn run(mut self, header: &SegmentHeader, todo: &Receiver<Order>) {
+    fn run(mut self, header: &SegmentHeader, todo: &Receiver<Order>, progress: &Progress) {
         let mut outcome = self.append_record(RecordKind::Header, &header.encode()).map(drop);
         while let (Ok(()), Ok(order)) = (&outcome, todo.recv()) {
             outcome = self.carry_out(order);
+            if outcome.is_ok() {
+                progress.count();
+            }
         }
-        if let Err(error) = outcome {
-            // Set before the channel closes: whoever waits for an answer then looks here.
-            *self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-        }
+        // Set before the channel closes: whoever waits for an answer then looks here.
+        progress.end(outcome.err());
     }
 
     /// Does what is asked. An error goes to whoever asked, if somebody waits for an answer, and ends
@@ -200,9 +279,24 @@ impl File {
                 let _ = self.back.send(bytes);
                 Ok(())
             }
-            Order::Wait(reply) => answer(&reply, Ok(())),
-            Order::Record(kind, body, reply) => answer(&reply, self.append_sealed(kind, &body)),
-            Order::Sync(reply) => answer(&reply, self.object.sync().map_err(Error::from)),
+            Order::Held(data) => {
+                let data: &(dyn AsRef<[u8]> + Send) = &*data;
+                data.as_ref().chunks(BLOCK_BYTES).try_for_each(|bytes| self.append_block(bytes))
+            }
+            Order::Section(builder, commit) => self.append_section(*builder, commit),
+            Order::Finish { sync, reply } => {
+                let outcome = if sync { self.object.sync() } else { Ok(()) };
+                let sections = std::mem::take(&mut self.sections);
+                answer(&reply, outcome.map_err(Error::from).map(|()| sections))
+            }
+            Order::Directory(body, reply) => {
+                let place = self.append_sealed(RecordKind::Directory, &body);
+                let synced = place.and_then(|place| {
+                    self.object.sync()?;
+                    Ok(place)
+                });
+                answer(&reply, synced)
+            }
         }
     }
 
@@ -210,8 +304,20 @@ impl File {
         let checksum = crc32c(bytes);
         let offset = self.append_record(RecordKind::Data, bytes)? + RecordHead::BYTES as u64;
         let length = bytes.len() as u64;
-        let block = Block { offset, stored_bytes: length, bytes: length, checksum, codec: 0 };
-        self.shared.blocks.lock().unwrap_or_else(PoisonError::into_inner).push(block);
+        self.blocks.push(Block { offset, stored_bytes: length, bytes: length, checksum, codec: 0 });
+        Ok(())
+    }
+
+    fn append_section(&mut self, mut builder: SectionBuilder, commit: CommitId) -> Result<()> {
+        self.blocks.drain(..).for_each(|block| builder.block(block));
+        let section = builder.finish(commit);
+        let body = section.encode(&self.limits).map_err(to_error)?;
+        let arrays = section.touched().map_err(to_error)?;
+        let Place { offset, stored_bytes, bytes, .. } =
+            self.append_sealed(RecordKind::Section, &body)?;
+        let rank_first = self.rank;
+        let place = SectionPlace { segment: 0, offset, stored_bytes, bytes, rank_first, arrays };
+        self.sections.push(place);
         Ok(())
     }
 
@@ -254,6 +360,11 @@ fn ended() -> Error {
         ErrorKind::Poisoned,
         "an earlier write to the log failed; what was committed before stands: start a new session",
     )
+}
+
+/// The error of something that cannot become bytes of a log.
+pub(super) fn to_error(error: bedform_format::log::LogError) -> Error {
+    Error::invalid(error.to_string())
 }
 
 fn zstd_safe_compress(body: &[u8]) -> Result<Vec<u8>> {

@@ -1,29 +1,27 @@
-//! Writing: buffers, sections, commits.
+//! Writing: what a process or the processes of a job write together.
 //!
 //! A session takes boxes of arrays in the order in which they come. Nothing that it took is visible
 //! before [`Session::commit`], and then all of it at once; `docs/log.md` says how, and why that holds
-//! when something fails.
+//! when something fails. `stream` has what one member writes, `commit` what all do together.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_format::log::{
-    CommitRecord, Directory, RecordKind, Root, SectionBuilder, SectionPlace, Touched,
-};
-use bedform_format::metadata::LogState;
-use bedform_geometry::Selection;
+use bedform_format::log::{Boxes, CommitId, GrownArray, SegmentHeader};
+use bedform_geometry::{Selection, element_count};
 
 use super::boxes::parts_of;
+use super::commit::Shapes;
 use super::place::LogPlace;
-use super::segment::{BLOCK_BYTES, Segment};
+pub use super::segment::Held;
+use super::segment::{Segment, SegmentOptions, to_error};
+use super::stream::{Data, Declared, Stream, Target, Turn, held};
 use crate::array::Elements;
-use crate::comm::{COORDINATOR, Communicator, agree};
+use crate::comm::{Communicator, decide};
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::scatter::Target;
-use crate::store::{Store, random_key, set_log_state};
-
-/// Roots that are tried while other commits are faster.
-const ATTEMPTS_MAX: usize = 1000;
+use crate::read::scatter;
+use crate::store::{Store, random_key};
 
 /// How a session writes.
 #[derive(Debug, Clone)]
@@ -36,6 +34,38 @@ pub struct SessionOptions {
 impl Default for SessionOptions {
     fn default() -> Self {
         Self { buffer_bytes: 64 << 20 }
+    }
+}
+
+/// Says what [`Session::wait`] is to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(u64);
+
+impl Token {
+    /// The token as a number, for other languages.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The token of a number.
+    pub fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// Boxes that a session knows: [`Session::declare`] gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Decomposition(usize);
+
+impl Decomposition {
+    /// The decomposition as a number, for other languages.
+    pub fn number(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// The decomposition of a number.
+    pub fn from_number(number: u64) -> Self {
+        Self(usize::try_from(number).unwrap_or(usize::MAX))
     }
 }
 
@@ -78,26 +108,37 @@ impl Default for SessionOptions {
 /// # Ok::<(), bedform::Error>(())
 /// ```
 pub struct Session {
-    store: Store,
-    members: Box<dyn Communicator>,
+    pub(super) store: Store,
+    pub(super) members: Arc<dyn Communicator>,
     options: SessionOptions,
-    log: LogPlace,
-    writer: [u8; 16],
-    segment: Option<Segment>,
-    block: Vec<u8>,
-    builder: SectionBuilder,
-    arrays: HashMap<ObjectPath, Known>,
+    pub(super) log: LogPlace,
+    /// Identity of the session, the same on all members.
+    pub(super) id: [u8; 16],
+    pub(super) stream: Option<Stream>,
+    declared: Vec<Declared>,
+    pub(super) arrays: HashMap<ObjectPath, Known>,
+    /// The arrays that the next commit appends to: the axis, and its length before.
+    pub(super) appended: BTreeMap<[u8; 16], (usize, u64)>,
+    pub(super) shapes: Shapes,
+    /// Collective calls so far.
     epoch: u32,
     /// False once something failed that leaves the session without a known state.
     is_sound: bool,
 }
 
-/// An array that this session has written to.
-struct Known {
-    /// In the section.
-    number: u32,
-    item_size: usize,
-    shape: Vec<u64>,
+/// An array that this session has written to since the last commit.
+pub(super) struct Known {
+    pub(super) target: Target,
+    /// The shape before this session made it larger.
+    base: Vec<u64>,
+}
+
+impl Known {
+    /// What a commit says of the array, if it is to become larger.
+    pub(super) fn into_grown(self) -> Option<GrownArray> {
+        let Target { key, shape, .. } = self.target;
+        (shape != self.base).then_some(GrownArray { key, base: self.base, shape })
+    }
 }
 
 impl std::fmt::Debug for Session {
@@ -121,18 +162,27 @@ impl Store {
         members: Box<dyn Communicator>,
         options: SessionOptions,
     ) -> Result<Session> {
-        let outcome = self.shared.check_writable().and_then(|()| self.shared.log_place());
-        let log = agree(&*members, outcome)?;
+        let members: Arc<dyn Communicator> = Arc::from(members);
+        let log = self.shared.check_writable().and_then(|()| self.shared.log_place());
+        let (mine, log) = match log {
+            Ok(log) => (Ok(Vec::new()), Some(log)),
+            Err(error) => (Err(error), None),
+        };
+        let id = decide(&*members, mine, |_| Ok(random_key()?.to_vec()))?;
+        let (Ok(id), Some(log)) = (id.try_into(), log) else {
+            return Err(Error::invalid("the members' coordinator erred"));
+        };
         Ok(Session {
             store: self.clone(),
             members,
             options,
             log,
-            writer: random_key()?,
-            segment: None,
-            block: Vec::new(),
-            builder: SectionBuilder::default(),
+            id,
+            stream: None,
+            declared: Vec::new(),
             arrays: HashMap::new(),
+            appended: BTreeMap::new(),
+            shapes: Shapes::default(),
             epoch: 0,
             is_sound: true,
         })
@@ -142,7 +192,8 @@ impl Store {
 impl Session {
     /// Takes `elements` for `selection` of the array at `path`. They are copied; nothing is visible
     /// before the commit. Where writes overlap, the later one counts; between members, that of the
-    /// later epoch (collective calls count epochs), then of the higher rank.
+    /// later epoch (collective calls count epochs), then of the higher rank. The token is for
+    /// [`Session::wait`].
     ///
     /// # Errors
     /// `OutOfBounds`, `InvalidArgument` by the selection or the number of elements; `Unsupported` for
@@ -152,51 +203,202 @@ impl Session {
         path: &ObjectPath,
         selection: &Selection,
         elements: Elements<'_>,
-    ) -> Result<()> {
+    ) -> Result<Token> {
+        let Elements::Bytes(bytes) = elements else { return Err(holds_text(path)) };
+        self.write_data(path, selection, Data::Copied(bytes))
+    }
+
+    /// As [`Session::write`], without a copy where that helps: the `elements` are held until they are
+    /// written, at the latest until the commit; [`Session::wait`] says when.
+    ///
+    /// # Errors
+    /// As [`Session::write`].
+    pub fn write_held(
+        &mut self,
+        path: &ObjectPath,
+        selection: &Selection,
+        elements: Held,
+    ) -> Result<Token> {
+        self.write_data(path, selection, Data::Held(elements))
+    }
+
+    fn write_data(
+        &mut self,
+        path: &ObjectPath,
+        selection: &Selection,
+        data: Data<'_>,
+    ) -> Result<Token> {
         self.check_sound()?;
         let known = self.known(path)?;
-        let (number, item, shape) = (known.number, known.item_size, known.shape.clone());
-        let name = || path.to_string();
-        selection.validate(&shape).map_err(|error| Error::from(error).at(name()))?;
-        let Elements::Bytes(bytes) = elements else {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!("{path} holds text, which sessions do not take; write it directly"),
-            ));
-        };
-        let needed = selection.len().and_then(|count| count.checked_mul(item as u64));
-        if needed != Some(bytes.len() as u64) {
-            return Err(Error::invalid(format!(
-                "{} bytes were given for {path}, the selection needs {}",
-                bytes.len(),
-                needed
-                    .map_or_else(|| "more than there can be".to_owned(), |bytes| bytes.to_string())
-            )));
-        }
-        if bytes.is_empty() {
-            return Ok(());
+        let (shape, item) = (&known.target.shape, known.target.item_size);
+        selection.validate(shape).map_err(|error| Error::from(error).at(path.to_string()))?;
+        check_bytes(path, data.len(), selection.len(), item)?;
+        if data.len() == 0 {
+            return Ok(self.token());
         }
         let parts = parts_of(selection, shape.len(), item)?;
-        let rank = self.members.rank();
-        self.builder.write(number, parts.boxes, self.epoch, rank).map_err(to_error)?;
-        match parts.copies {
-            None => self.take(bytes),
+        self.begin(path, parts.boxes)?;
+        let stream = self.stream()?;
+        let outcome = match parts.copies {
+            None => stream.add(data),
             Some(copies) => {
-                let mut gathered = Vec::new();
-                for (length, copy) in copies {
-                    gathered.resize(length, 0);
-                    let target = Target::new(&mut gathered);
-                    // SAFETY: this thread alone has the buffer.
-                    unsafe { copy.run(bytes, target, item, 1)? };
-                    self.take(&gathered)?;
-                }
-                Ok(())
+                let bytes = match &data {
+                    Data::Copied(bytes) => bytes,
+                    Data::Held(data) => held(data),
+                };
+                add_gathered(stream, bytes, copies, item)
             }
+        };
+        self.end(outcome)
+    }
+
+    /// As [`Session::write`], of boxes: the elements of one follow those of the other, each in C order.
+    ///
+    /// # Errors
+    /// As [`Session::write`].
+    pub fn write_boxes(
+        &mut self,
+        path: &ObjectPath,
+        boxes: Boxes,
+        elements: &[u8],
+    ) -> Result<Token> {
+        self.check_sound()?;
+        let known = self.known(path)?;
+        boxes.validate(&known.target.shape).map_err(|error| outside(path, &error))?;
+        let count = boxes.elements().map_err(to_error)?;
+        check_bytes(path, elements.len(), Some(count), known.target.item_size)?;
+        self.begin(path, boxes)?;
+        let outcome = self.stream()?.add(Data::Copied(elements));
+        self.end(outcome)
+    }
+
+    /// Declares boxes once, to be written many times, by this member: to any array, and to any record
+    /// of it, that they lie in. The data of such a write need no description of their own.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for no boxes, or an empty one.
+    pub fn declare(&mut self, boxes: Boxes) -> Result<Decomposition> {
+        boxes.validate(&vec![u64::MAX; boxes.rank()]).map_err(to_error)?;
+        self.declared.push(Declared::new(boxes)?);
+        Ok(Decomposition(self.declared.len() - 1))
+    }
+
+    /// As [`Session::write_boxes`], of declared ones. With a `record`, an index along the first axis,
+    /// they have one axis less than the array.
+    ///
+    /// # Errors
+    /// As [`Session::write`].
+    pub fn write_declared(
+        &mut self,
+        path: &ObjectPath,
+        record: Option<u64>,
+        decomposition: Decomposition,
+        elements: &[u8],
+    ) -> Result<Token> {
+        self.check_sound()?;
+        self.known(path)?;
+        let (turn, commit) = (self.turn(), self.commit_id());
+        self.stream()?;
+        let (Some(known), Some(stream)) = (self.arrays.get(path), self.stream.as_mut()) else {
+            return Err(Error::invalid("no such array"));
+        };
+        let declared = self
+            .declared
+            .get_mut(decomposition.0)
+            .ok_or_else(|| Error::invalid("this decomposition was not declared in this session"))?;
+        check_bytes(path, elements.len(), Some(declared.elements), known.target.item_size)?;
+        stream
+            .begin_declared(&known.target, record, declared, turn, commit)
+            .map_err(|error| error.at(path.to_string()))?;
+        let outcome = stream.add(Data::Copied(elements));
+        self.end(outcome)
+    }
+
+    /// Makes the array at `path` larger, from the next commit on; new elements that nobody writes are
+    /// the fill value. Other members need not make this call: of several shapes the largest of each
+    /// axis counts.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another rank, or a shape that is smaller along some axis.
+    pub fn resize(&mut self, path: &ObjectPath, shape: &[u64]) -> Result<()> {
+        self.check_sound()?;
+        let known = self.known(path)?;
+        let old = &mut known.target.shape;
+        let grows = shape.len() == old.len() && old.iter().zip(shape).all(|(old, new)| old <= new);
+        if !grows || shape.iter().any(|length| i64::try_from(*length).is_err()) {
+            return Err(Error::invalid(format!(
+                "{path} of shape {old:?} cannot become {shape:?} in a session, which only makes \
+                 arrays larger; resize the array directly"
+            )));
         }
+        old.copy_from_slice(shape);
+        Ok(())
+    }
+
+    /// Appends `elements`, an array of `shape`, behind the end of the array at `path` along `axis`.
+    /// Collective: what the members give follows each other by rank. Gives where this member's elements
+    /// start along `axis`. If another session appends before this one commits, the commit fails with
+    /// `Conflict`.
+    ///
+    /// # Errors
+    /// As [`Session::write`], the first of any member on all.
+    pub fn append(
+        &mut self,
+        path: &ObjectPath,
+        axis: usize,
+        shape: &[u64],
+        elements: Elements<'_>,
+    ) -> Result<u64> {
+        let mine = self.appended_lengths(path, axis, shape);
+        let members = self.members.clone();
+        let told = decide(&*members, mine, |parts| Ok(place_in_order(&parts)))?;
+        self.epoch += 1;
+        let numbers: Vec<u64> =
+            told.as_chunks::<8>().0.iter().copied().map(u64::from_le_bytes).collect();
+        let (Some(end), Some(start)) =
+            (numbers.first(), numbers.get(self.members.rank() as usize + 1))
+        else {
+            return Err(Error::invalid("the members' coordinator erred"));
+        };
+        let known = self.known(path)?;
+        let (key, mut larger) = (known.target.key, known.target.shape.clone());
+        let base = known.base[axis];
+        larger[axis] = *end;
+        self.resize(path, &larger)?;
+        self.appended.entry(key).or_insert((axis, base));
+        let mut corner = vec![0; larger.len()];
+        corner[axis] = *start;
+        if element_count(shape).unwrap_or(u64::MAX) > 0 {
+            let boxes = Boxes::one(&corner, shape).map_err(to_error)?;
+            let Elements::Bytes(bytes) = elements else { return Err(holds_text(path)) };
+            self.write_boxes(path, boxes, bytes)?;
+        }
+        Ok(*start)
+    }
+
+    /// Where the array ends along `axis`, and how much this member appends.
+    fn appended_lengths(
+        &mut self,
+        path: &ObjectPath,
+        axis: usize,
+        shape: &[u64],
+    ) -> Result<Vec<u8>> {
+        self.check_sound()?;
+        let old = &self.known(path)?.target.shape;
+        let fits = shape.len() == old.len()
+            && axis < old.len()
+            && (0..old.len()).all(|other| other == axis || shape[other] == old[other]);
+        if !fits {
+            return Err(Error::invalid(format!(
+                "elements of shape {shape:?} cannot be appended to {path} of shape {old:?} along \
+                 axis {axis}"
+            )));
+        }
+        Ok([old[axis].to_le_bytes(), shape[axis].to_le_bytes()].concat())
     }
 
     /// What is known of the array at `path`, looked up at its first write in this commit.
-    fn known(&mut self, path: &ObjectPath) -> Result<&Known> {
+    fn known(&mut self, path: &ObjectPath) -> Result<&mut Known> {
         if !self.arrays.contains_key(path) {
             let array = self.store.array(path)?;
             let state = array.state()?;
@@ -211,58 +413,95 @@ impl Session {
                 ));
             };
             if state.is_text() {
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    format!("{path} holds text, which sessions do not take; write it directly"),
-                ));
+                return Err(holds_text(path));
             }
-            let (key, shape) = (identity.array, state.metadata.shape.clone());
-            let item = u32::try_from(state.item_size).unwrap_or(u32::MAX);
-            let number = self.builder.array(key, item, &shape).map_err(to_error)?;
-            let known = Known { number, item_size: state.item_size, shape };
-            self.arrays.insert(path.clone(), known);
+            let shape = state.metadata.shape.clone();
+            let target = Target { key: identity.array, item_size: state.item_size, shape };
+            let base = target.shape.clone();
+            self.arrays.insert(path.clone(), Known { target, base });
         }
-        self.arrays.get(path).ok_or_else(|| Error::invalid("no such array"))
+        self.arrays.get_mut(path).ok_or_else(|| Error::invalid("no such array"))
     }
 
-    /// Adds bytes to the section's data, and sends full blocks on their way.
-    fn take(&mut self, mut bytes: &[u8]) -> Result<()> {
-        while !bytes.is_empty() {
-            if self.block.capacity() == 0 {
-                self.block = self.segment()?.buffer();
-            }
-            let room = BLOCK_BYTES - self.block.len();
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
-            self.block.extend_from_slice(now);
-            bytes = later;
-            if self.block.len() == BLOCK_BYTES {
-                self.send_block()?;
-            }
+    fn begin(&mut self, path: &ObjectPath, boxes: Boxes) -> Result<()> {
+        let (turn, commit) = (self.turn(), self.commit_id());
+        self.stream()?;
+        match (self.arrays.get(path), self.stream.as_mut()) {
+            (Some(known), Some(stream)) => stream.begin(&known.target, boxes, turn, commit),
+            _ => Err(Error::invalid("no such array")),
         }
-        Ok(())
     }
 
-    fn send_block(&mut self) -> Result<()> {
-        let block = std::mem::take(&mut self.block);
-        if block.is_empty() {
-            return Ok(());
-        }
-        let outcome = self.segment()?.append(block);
+    /// Ends a write: a failure between its description and its last byte leaves neither usable.
+    fn end(&mut self, outcome: Result<()>) -> Result<Token> {
+        let commit = self.commit_id();
+        let outcome = outcome.and_then(|()| self.stream()?.cut_if_large(commit));
+        self.is_sound &= outcome.is_ok();
+        outcome.map(|()| self.token())
+    }
+
+    /// Waits until what was written up to `token` is handed to the system, and what was held is let go.
+    /// It is durable only after a commit.
+    ///
+    /// # Errors
+    /// What writing in the background failed with.
+    pub fn wait(&mut self, token: Token) -> Result<()> {
+        let outcome = self.stream.as_mut().map_or(Ok(()), |stream| stream.wait(token.0));
         self.is_sound &= outcome.is_ok();
         outcome
     }
 
-    /// The segment, which the first byte creates.
-    fn segment(&mut self) -> Result<&Segment> {
-        if self.segment.is_none() {
-            let durability = self.store.options().durability;
-            let bytes = self.options.buffer_bytes;
-            self.segment = Some(Segment::create(&self.log, self.writer, 0, durability, bytes)?);
-        }
-        self.segment.as_ref().ok_or_else(|| Error::invalid("no segment"))
+    /// Hands everything that was written so far to the system, described, so that it can be recovered
+    /// if this process dies. Not collective, and not durable.
+    ///
+    /// # Errors
+    /// As [`Session::wait`].
+    pub fn flush(&mut self) -> Result<()> {
+        self.check_sound()?;
+        let commit = self.commit_id();
+        let Some(stream) = self.stream.as_mut() else { return Ok(()) };
+        let outcome = stream.cut(commit);
+        let token = self.end(outcome)?;
+        self.wait(token)
     }
 
-    fn check_sound(&self) -> Result<()> {
+    fn token(&self) -> Token {
+        Token(self.stream.as_ref().map_or(0, Stream::position))
+    }
+
+    fn turn(&self) -> Turn {
+        Turn { epoch: self.epoch, rank: self.members.rank() }
+    }
+
+    /// The next commit.
+    pub(super) fn commit_id(&self) -> CommitId {
+        CommitId { session: self.id, epoch: self.epoch + 1 }
+    }
+
+    pub(super) fn count_epoch(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// The stream, which the first byte creates.
+    pub(super) fn stream(&mut self) -> Result<&mut Stream> {
+        if self.stream.is_none() {
+            let header = SegmentHeader {
+                store: self.log.store,
+                session: self.id,
+                rank: self.members.rank(),
+            };
+            let options = SegmentOptions {
+                header,
+                durability: self.store.options().durability,
+                buffer_bytes: self.options.buffer_bytes,
+                limits: self.store.options().limits.clone(),
+            };
+            self.stream = Some(Stream::new(Segment::create(&self.log, options)?));
+        }
+        self.stream.as_mut().ok_or_else(|| Error::invalid("no segment"))
+    }
+
+    pub(super) fn check_sound(&self) -> Result<()> {
         if self.is_sound {
             return Ok(());
         }
@@ -272,187 +511,57 @@ impl Session {
              session",
         ))
     }
-
-    /// Makes everything that the members wrote since the last commit visible, all at once, in all of
-    /// them or in none; durable on return. Collective. Gives the number of the commit.
-    ///
-    /// # Errors
-    /// The first error of any member, on all; nothing is visible then. `Conflict` if another writer
-    /// has changed an array's shape, or deleted it.
-    pub fn commit(&mut self) -> Result<u64> {
-        self.epoch += 1;
-        let outcome = self.check_sound().and_then(|()| self.write_section());
-        let mine = agree(&*self.members, outcome)?;
-        let directory = match self.members.gather(&mine, COORDINATOR)? {
-            Some(parts) => self.write_directory(&parts),
-            None => Ok(None),
-        };
-        let synced = directory.and_then(|directory| {
-            self.segment.as_ref().map_or(Ok(()), Segment::sync)?;
-            Ok(directory)
-        });
-        let directory = agree(&*self.members, synced)?;
-        let published = match self.members.rank() {
-            COORDINATOR => self.publish(directory),
-            _ => Ok(0),
-        };
-        let number = agree(&*self.members, published)?;
-        let told = self.members.broadcast(number.to_le_bytes().to_vec(), COORDINATOR)?;
-        Ok(told.try_into().map_or(number, u64::from_le_bytes))
-    }
-
-    /// Writes the section of this commit; gives what the directory is to say of it, nothing if there
-    /// is nothing to say.
-    fn write_section(&mut self) -> Result<Vec<u8>> {
-        self.send_block()?;
-        if self.arrays.is_empty() {
-            return Ok(Vec::new());
-        }
-        // The next commit looks the arrays up again.
-        self.arrays.clear();
-        let mut builder = std::mem::take(&mut self.builder);
-        let rank_first = self.members.rank();
-        let limits = self.store.options().limits.clone();
-        let segment = self.segment()?;
-        segment.written()?.into_iter().for_each(|block| builder.block(block));
-        let section = builder.finish();
-        let body = section.encode(&limits).map_err(to_error)?;
-        let place = segment.record(RecordKind::Section, body)?;
-        let (offset, stored_bytes, bytes) = (place.offset, place.stored_bytes, place.bytes);
-        let arrays = section.touched().map_err(to_error)?;
-        let section = SectionPlace { segment: 0, offset, stored_bytes, bytes, rank_first, arrays };
-        let alone =
-            Directory { segments: vec![segment.name().to_owned()], sections: vec![section] };
-        alone.encode(&limits).map_err(to_error)
-    }
-
-    /// Writes the directory of this commit, of what the members said of their sections.
-    fn write_directory(&mut self, parts: &[Vec<u8>]) -> Result<Option<Written>> {
-        let limits = self.store.options().limits.clone();
-        let mut all = Directory::default();
-        for part in parts.iter().filter(|part| !part.is_empty()) {
-            let one = Directory::decode(part, &limits).map_err(to_error)?;
-            let first = u32::try_from(all.segments.len()).unwrap_or(u32::MAX);
-            all.segments.extend(one.segments);
-            all.sections.extend(one.sections.into_iter().map(|mut section| {
-                section.segment += first;
-                section
-            }));
-        }
-        if all.sections.is_empty() {
-            return Ok(None);
-        }
-        let body = all.encode(&limits).map_err(to_error)?;
-        let segment = self.segment()?;
-        let place = segment.record(RecordKind::Directory, body)?;
-        let record = CommitRecord {
-            number: 0,
-            segment: segment.name().to_owned(),
-            offset: place.offset,
-            stored_bytes: place.stored_bytes,
-            bytes: place.bytes,
-            codec: place.codec,
-        };
-        let arrays = all.sections.into_iter().flat_map(|section| section.arrays).collect();
-        Ok(Some(Written { record, arrays }))
-    }
-
-    /// Publishes the root that has the commit.
-    fn publish(&self, directory: Option<Written>) -> Result<u64> {
-        let mut newest = self.log.newest(None)?;
-        let Some(directory) = directory else {
-            return Ok(newest.map_or(0, |root| root.number));
-        };
-        for _ in 0..ATTEMPTS_MAX {
-            let settled = self.store.shared.snapshot()?.number;
-            let root = successor(newest.as_deref(), settled, &self.log, &directory.record);
-            // While there are commits nobody makes an array smaller or deletes it: see `open_log`.
-            let outcome = match newest.as_ref().is_none_or(|root| root.commits.is_empty()) {
-                true => self.open_log(&root, &directory.arrays),
-                false => {
-                    self.check_arrays(&directory.arrays).and_then(|()| self.log.publish(&root))
-                }
-            };
-            match outcome {
-                Ok(()) => return Ok(root.number),
-                Err(error) if error.kind() == ErrorKind::Exists => {
-                    newest = self.log.newest(newest.as_ref())?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Err(Error::new(
-            ErrorKind::Conflict,
-            format!("other writers of {} were faster {ATTEMPTS_MAX} times; retry", self.log.name()),
-        ))
-    }
 }
 
-impl Session {
-    /// Publishes the first root with a commit, or the first after all were settled. The lock is that
-    /// of whoever settles: see `Store::close_log`.
-    fn open_log(&self, root: &Root, arrays: &[Touched]) -> Result<()> {
-        let shared = &self.store.shared;
-        let _lock = shared.lock(&ObjectPath::root())?;
-        self.check_arrays(arrays)?;
-        self.log.prepare()?;
-        let settled = root.settled;
-        set_log_state(shared, LogState { pending: true, settled })?;
-        self.log.publish(root)
+fn add_gathered(
+    stream: &mut Stream,
+    bytes: &[u8],
+    copies: Vec<(usize, scatter::Copy)>,
+    item: usize,
+) -> Result<()> {
+    let mut gathered = Vec::new();
+    for (length, copy) in copies {
+        gathered.resize(length, 0);
+        let target = scatter::Target::new(&mut gathered);
+        // SAFETY: this thread alone has the buffer.
+        unsafe { copy.run(bytes, target, item, 1)? };
+        stream.add(Data::Copied(&gathered))?;
     }
+    Ok(())
 }
 
-impl Session {
-    /// Fails if an array that the commit touches is gone, or has become too small for it.
-    fn check_arrays(&self, touched: &[Touched]) -> Result<()> {
-        let shapes = self.store.shared.shapes_by_key()?;
-        for part in touched {
-            let shape = shapes.get(&part.key);
-            let fits = shape.is_some_and(|shape| {
-                shape.len() == part.end.len() && part.end.iter().zip(shape).all(|(e, n)| e <= n)
-            });
-            if !fits {
-                return Err(Error::new(
-                    ErrorKind::Conflict,
-                    format!(
-                        "an array of {} was deleted or made smaller since it was written to; \
-                         nothing of this commit is visible: start a new session",
-                        self.store.storage().name()
-                    ),
-                ));
-            }
-        }
-        Ok(())
+/// The end of the array, then where each member's part starts.
+fn place_in_order(parts: &[Vec<u8>]) -> Vec<u8> {
+    let number = |part: &[u8], at: usize| {
+        part.as_chunks::<8>().0.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    };
+    let mut end = parts.iter().map(|part| number(part, 0)).max().unwrap_or(0);
+    let mut starts = Vec::with_capacity(parts.len());
+    for part in parts {
+        starts.push(end);
+        end = end.saturating_add(number(part, 1));
     }
+    [end].into_iter().chain(starts).flat_map(u64::to_le_bytes).collect()
 }
 
-/// The root after `newest`, with one more commit, whose directory lies at `directory`; the first one
-/// goes on from the last number that was `settled`.
-fn successor(
-    newest: Option<&Root>,
-    settled: u64,
-    log: &LogPlace,
-    directory: &CommitRecord,
-) -> Root {
-    let mut root = newest.cloned().unwrap_or_else(|| Root {
-        store: log.store,
-        number: settled,
-        settled,
-        commits: Vec::new(),
-        shapes: BTreeMap::new(),
-    });
-    root.number += 1;
-    root.commits.push(CommitRecord { number: root.number, ..directory.clone() });
-    root
+fn holds_text(path: &ObjectPath) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("{path} holds text, which sessions do not take; write it directly"),
+    )
 }
 
-/// The directory of a commit that is on its way.
-struct Written {
-    record: CommitRecord,
-    /// What the commit touches.
-    arrays: Vec<Touched>,
+fn outside(path: &ObjectPath, error: &bedform_format::log::LogError) -> Error {
+    Error::new(ErrorKind::OutOfBounds, error.to_string()).at(path.to_string())
 }
 
-fn to_error(error: bedform_format::log::LogError) -> Error {
-    Error::invalid(error.to_string())
+fn check_bytes(path: &ObjectPath, given: usize, elements: Option<u64>, item: usize) -> Result<()> {
+    let needed = elements.and_then(|count| count.checked_mul(item as u64));
+    if needed == Some(given as u64) {
+        return Ok(());
+    }
+    let needed = needed.map_or_else(|| "more than there can be".to_owned(), |n| n.to_string());
+    Err(Error::invalid(format!(
+        "{given} bytes were given for {path}, the selection needs {needed}"
+    )))
 }

@@ -14,8 +14,8 @@ use bedform_geometry::{delinearize, element_count};
 
 use super::place::LogPlace;
 use super::view::View;
-use crate::array::Array;
 use crate::array::source::ZarrSource;
+use crate::array::{Array, publish_grown};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{NodeKind, Snapshot, Store, set_log_state};
 use crate::write::elements::Input;
@@ -60,6 +60,7 @@ impl Store {
                 self.settle_array(&path, &view, &mut done, interrupted)?;
             }
         }
+        publish_grown(self, &view.root.shapes)?;
         self.drop_commits(&view.root)?;
         self.collect_log()?;
         Ok(done)
@@ -118,6 +119,10 @@ impl Store {
             let mut root = Root::clone(&newest);
             root.commits.retain(|commit| commit.number > settled.number);
             root.settled = root.settled.max(settled.number);
+            // The metadata say so now; a shape that has grown since stays.
+            root.shapes.retain(|key, shape| settled.shapes.get(key) != Some(shape));
+            let writers = log.sessions()?;
+            root.sessions.retain(|session, _| writers.contains(session));
             root.number += 1;
             let outcome = match root.commits.is_empty() {
                 true => self.close_log(&log, &newest, &root),

@@ -125,6 +125,13 @@ impl Documents {
         self.read_root(shared)
     }
 
+    /// True if the root's document said, when it was last read, that there are commits which are not
+    /// settled.
+    pub(crate) fn is_log_pending(&self) -> bool {
+        let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.as_ref().is_some_and(|root| root.group.log.pending)
+    }
+
     /// As [`Documents::root`], from storage.
     pub(crate) fn read_root(&self, shared: &Shared) -> Result<Option<Arc<GroupState>>> {
         let root = ObjectPath::root();

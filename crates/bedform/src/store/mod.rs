@@ -247,18 +247,18 @@ impl Shared {
         self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The shapes of all arrays that Bedform made, by their keys, as storage has them now.
+    /// Paths and shapes of all arrays that Bedform made, by their keys, as the store's document has
+    /// them.
     ///
     /// # Errors
     /// Of reading the documents.
-    pub(crate) fn shapes_by_key(&self) -> Result<HashMap<[u8; 16], Vec<u64>>> {
-        self.documents.read_root(self)?;
+    pub(crate) fn shapes_by_key(&self) -> Result<HashMap<[u8; 16], (ObjectPath, Vec<u64>)>> {
         let mut shapes = HashMap::new();
         for (path, kind) in self.documents.nodes(self)? {
             if kind == NodeKind::Array {
                 let metadata = self.documents.array(self, &path)?.metadata;
                 if let Some(identity) = metadata.identity {
-                    shapes.insert(identity.array, metadata.shape);
+                    shapes.insert(identity.array, (path, metadata.shape));
                 }
             }
         }

@@ -17,11 +17,16 @@ fn place(segment: u32, rank_first: u32, arrays: Vec<Touched>) -> SectionPlace {
 
 fn small() -> Directory {
     Directory {
+        commit: CommitId { session: [7; 16], epoch: 300 },
         segments: vec!["0123456789abcdef-0".into(), "fedcba9876543210-12".into()],
         sections: vec![
             place(0, 0, vec![part(1, &[0, 0], &[4, 5]), part(2, &[], &[])]),
             place(1, 1, vec![]),
             place(1, 2, vec![part(3, &[7], &[8]), part(1, &[2, 5], &[4, 10])]),
+        ],
+        grown: vec![
+            GrownArray { key: [3; 16], base: vec![8], shape: vec![9] },
+            GrownArray { key: [1; 16], base: vec![4, 0], shape: vec![4, 1 << 40] },
         ],
     }
 }
@@ -47,13 +52,23 @@ fn parts() -> impl Strategy<Value = Vec<Touched>> {
 fn directories() -> impl Strategy<Value = Directory> {
     let segments = prop::collection::vec("[a-z0-9-]{1,9}", 1..4);
     let section = (any::<u32>(), any::<u64>(), 0_u64..1 << 20, any::<u32>(), parts());
-    (segments, prop::collection::vec(section, 0..6)).prop_map(|(segments, sections)| {
+    let commit = (any::<[u8; 16]>(), any::<u32>());
+    let commit = commit.prop_map(|(session, epoch)| CommitId { session, epoch });
+    let sides = prop::collection::vec((0..=i64::MAX as u64, any::<u64>()), 0..4);
+    let grown = (any::<[u8; 16]>(), sides).prop_map(|(key, sides)| {
+        let (shape, base) = sides.iter().map(|(at, less)| (*at, less % (at + 1))).unzip();
+        GrownArray { key, base, shape }
+    });
+    let grown = prop::collection::vec(grown, 0..4);
+    let parts = (commit, segments, prop::collection::vec(section, 0..6), grown);
+    parts.prop_map(|(commit, segments, sections, grown)| {
         let count = segments.len() as u32;
         let place = |(segment, offset, bytes, rank_first, arrays): (u32, u64, u64, u32, _)| {
             let (segment, offset) = (segment % count, offset.min(u64::MAX - bytes));
             SectionPlace { segment, offset, stored_bytes: bytes, bytes, rank_first, arrays }
         };
-        Directory { segments, sections: sections.into_iter().map(place).collect() }
+        let sections = sections.into_iter().map(place).collect();
+        Directory { commit, segments, sections, grown }
     })
 }
 

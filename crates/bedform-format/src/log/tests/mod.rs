@@ -42,6 +42,8 @@ fn assert_every_bit_counts<T: std::fmt::Debug>(
 /// A body of version 1 with these counts, and nothing behind them but what could be columns.
 fn body_of_counts(counts: &[u64]) -> Vec<u8> {
     let mut bytes = vec![1];
+    // The commit.
+    bytes.extend_from_slice(&[0; 17]);
     counts.iter().for_each(|count| write_varint(*count, &mut bytes));
     bytes.extend_from_slice(&[0; 4096]);
     bytes

@@ -17,7 +17,7 @@ fn every_changed_bit_of_a_head_is_noticed() {
 
 #[test]
 fn every_changed_bit_of_a_header_is_noticed() {
-    let header = SegmentHeader { store: [1; 16], writer: [2; 16], number: 7 };
+    let header = SegmentHeader { store: [1; 16], session: [2; 16], rank: 7 };
     assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
     assert_every_bit_counts(&header.encode(), SegmentHeader::decode);
     assert_exact(&header.encode(), SegmentHeader::decode);

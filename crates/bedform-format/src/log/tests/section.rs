@@ -61,7 +61,7 @@ fn small() -> Section {
     }
     bytes += builder.write(grid, Boxes::one(&[0, 0, 0], &[9, 1, 1]).unwrap(), 2, 3).unwrap();
     add_blocks(&mut builder, bytes, 100);
-    builder.finish()
+    builder.finish(CommitId { session: [7; 16], epoch: 300 })
 }
 
 fn decode(bytes: &[u8]) -> Result<Section> {
@@ -96,7 +96,7 @@ proptest! {
             data_bytes += bytes;
         }
         add_blocks(&mut builder, data_bytes, 1000);
-        let section = builder.finish();
+        let section = builder.finish(CommitId { session: [7; 16], epoch: 300 });
         prop_assert_eq!(writes_of(&section), &model[..]);
         for (index, boxes) in section.selections.iter().enumerate() {
             prop_assert!(!section.selections[..index].contains(boxes));
@@ -152,7 +152,11 @@ fn records_share_a_selection_and_other_writes_keep_their_first_axis() {
     let mut builder = SectionBuilder::default();
     let line = builder.array([1; 16], 4, &[9]).unwrap();
     builder.write(line, Boxes::one(&[3], &[1]).unwrap(), 0, 0).unwrap();
-    assert_eq!(builder.finish().entries[0].record, None, "a line has no axis to spare");
+    assert_eq!(
+        builder.finish(CommitId { session: [7; 16], epoch: 300 }).entries[0].record,
+        None,
+        "a line has no axis to spare"
+    );
 }
 
 #[test]
@@ -201,7 +205,7 @@ fn an_entry_that_shares_its_selection_takes_under_three_bytes() {
         }
     }
     add_blocks(&mut builder, data_bytes, 1 << 30);
-    let section = builder.finish();
+    let section = builder.finish(CommitId { session: [7; 16], epoch: 300 });
     assert_eq!((section.entries.len(), section.selections.len()), (21_840, 1));
     let bytes = section.encode(&limits()).unwrap();
     let each = bytes.len() as f64 / section.entries.len() as f64;
@@ -222,7 +226,7 @@ fn counts_that_nothing_stands_behind_are_refused_before_memory_is_taken() {
     let mut builder = SectionBuilder::default();
     let array = builder.array([1; 16], 1, &[]).unwrap();
     builder.write(array, Boxes::without_axes(1), 0, 0).unwrap();
-    let mut section = builder.finish();
+    let mut section = builder.finish(CommitId { session: [7; 16], epoch: 300 });
     section.entries = vec![section.entries[0]; 3_000_000];
     section.blocks =
         vec![Block { offset: 0, stored_bytes: 3_000_000, bytes: 3_000_000, checksum: 0, codec: 0 }];
@@ -286,7 +290,7 @@ fn sums_that_64_bits_do_not_hold_are_refused() {
         let all = Boxes::one(&[0], &[1 << 62]).unwrap();
         assert_eq!(builder.write(array, all, 0, 0), Ok(1 << 62));
     }
-    assert!(builder.finish().encode(&limits()).is_err());
+    assert!(builder.finish(CommitId { session: [7; 16], epoch: 300 }).encode(&limits()).is_err());
 }
 
 #[test]
@@ -310,7 +314,7 @@ fn what_is_refused_leaves_the_builder_as_it_was() {
     assert_eq!(builder.array([1; 16], 4, &[5, 4]), Ok(array + 1), "grown in between");
     assert!(builder.array([1; 16], 0, &[4]).is_err());
     assert!(builder.array([1; 16], 4, &[1; 33]).is_err());
-    let section = builder.finish();
+    let section = builder.finish(CommitId { session: [7; 16], epoch: 300 });
     assert_eq!((section.arrays.len(), section.selections.len()), (2, 1));
 }
 
@@ -334,7 +338,7 @@ fn a_full_section_says_so_and_can_still_be_read() {
     let same = other.array([1; 16], 1, &[1 << 40, 1 << 20]).unwrap();
     assert_eq!(other.write(same, many, 0, 0), Err(LogError::SectionFull), "too much for any");
     add_blocks(&mut builder, written, 1000);
-    let section = builder.finish();
+    let section = builder.finish(CommitId { session: [7; 16], epoch: 300 });
     assert!(section.entries.len() > 300, "{}", section.entries.len());
     assert_eq!(decode(&section.encode(&limits()).unwrap()), Ok(section));
 }

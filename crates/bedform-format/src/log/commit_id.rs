@@ -1,0 +1,30 @@
+//! What tells commits apart before they have a number.
+
+use super::Result;
+use super::varint::{Reader, write_varint};
+
+const WHAT: &str = "the session of a record";
+
+/// The commit that a record is written for: a root that knows this epoch of the session, or a later
+/// one, knows the commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct CommitId {
+    /// Identity of the session.
+    pub session: [u8; 16],
+    /// The commits of the session so far, this one included.
+    pub epoch: u32,
+}
+
+impl CommitId {
+    pub(super) fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.session);
+        write_varint(u64::from(self.epoch), bytes);
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self> {
+        let [session] = reader.pieces::<16>(1, WHAT)? else {
+            return Err(super::LogError::CutShort { what: WHAT });
+        };
+        Ok(Self { session: *session, epoch: reader.number_u32(WHAT)? })
+    }
+}

@@ -1,0 +1,233 @@
+//! What one writer writes: data in the order in which they come, and sections that say what they mean.
+
+use bedform_format::log::{Boxes, CommitId, Entry, SectionBuilder, SectionPlace};
+
+use super::segment::{BLOCK_BYTES, Held, Segment, to_error};
+use crate::error::Result;
+
+/// Data of a section: what a writer that dies leaves without a description is no more than this.
+const SECTION_DATA_BYTES: u64 = 256 << 20;
+
+/// An array as it is written to.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub(super) key: [u8; 16],
+    pub(super) item_size: usize,
+    pub(super) shape: Vec<u64>,
+}
+
+/// Which of two overlapping writes of a commit counts: that of the later epoch, then of the higher
+/// rank, then the later one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Turn {
+    pub(super) epoch: u32,
+    pub(super) rank: u32,
+}
+
+/// Boxes that were declared once, to be written many times.
+#[derive(Debug)]
+pub(super) struct Declared {
+    pub(super) boxes: Boxes,
+    pub(super) elements: u64,
+    /// Their number in a section, and which section that is.
+    known: Option<(u64, u32)>,
+}
+
+impl Declared {
+    /// # Errors
+    /// `InvalidArgument` if 64 bits cannot count the elements.
+    pub(super) fn new(boxes: Boxes) -> Result<Self> {
+        Ok(Self { elements: boxes.elements().map_err(to_error)?, boxes, known: None })
+    }
+}
+
+/// The data of a write.
+pub(super) enum Data<'a> {
+    /// Copied.
+    Copied(&'a [u8]),
+    /// Held until they are written.
+    Held(Held),
+}
+
+impl Data<'_> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Copied(bytes) => bytes.len(),
+            Self::Held(data) => held(data).len(),
+        }
+    }
+}
+
+pub(super) fn held(data: &Held) -> &[u8] {
+    let data: &(dyn AsRef<[u8]> + Send) = &**data;
+    data.as_ref()
+}
+
+/// One writer's stream of data and sections.
+pub(super) struct Stream {
+    segment: Segment,
+    block: Vec<u8>,
+    builder: SectionBuilder,
+    /// Sections cut so far: the number of the one that is being written.
+    section: u64,
+    section_bytes: u64,
+}
+
+impl Stream {
+    pub(super) fn new(segment: Segment) -> Self {
+        Self {
+            segment,
+            block: Vec::new(),
+            builder: SectionBuilder::default(),
+            section: 0,
+            section_bytes: 0,
+        }
+    }
+
+    pub(super) fn segment(&mut self) -> &mut Segment {
+        &mut self.segment
+    }
+
+    /// Begins a write of `boxes` of `target`; its data follow.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for boxes outside the array or too many; those of storage. Nothing has been
+    /// written then.
+    pub(super) fn begin(
+        &mut self,
+        target: &Target,
+        boxes: Boxes,
+        turn: Turn,
+        commit: CommitId,
+    ) -> Result<()> {
+        if !self.builder.is_empty() && !self.builder.has_room_for(&boxes) {
+            self.cut(commit)?;
+        }
+        let array = self.array(target)?;
+        let bytes = self.builder.write(array, boxes, turn.epoch, turn.rank).map_err(to_error)?;
+        self.section_bytes = self.section_bytes.saturating_add(bytes);
+        Ok(())
+    }
+
+    /// As [`Stream::begin`], of declared boxes, which lack the first axis if there is a `record`.
+    ///
+    /// # Errors
+    /// As [`Stream::begin`].
+    pub(super) fn begin_declared(
+        &mut self,
+        target: &Target,
+        record: Option<u64>,
+        declared: &mut Declared,
+        turn: Turn,
+        commit: CommitId,
+    ) -> Result<()> {
+        if !self.builder.is_empty() && !self.builder.has_room_for(&declared.boxes) {
+            self.cut(commit)?;
+        }
+        let array = self.array(target)?;
+        let selection = match declared.known {
+            Some((section, number)) if section == self.section => number,
+            _ => {
+                let number = self.builder.declare(declared.boxes.clone()).map_err(to_error)?;
+                declared.known = Some((self.section, number));
+                number
+            }
+        };
+        let Turn { epoch, rank } = turn;
+        let entry = Entry { array, record, selection, epoch, rank };
+        let bytes = self.builder.write_declared(entry).map_err(to_error)?;
+        self.section_bytes = self.section_bytes.saturating_add(bytes);
+        Ok(())
+    }
+
+    fn array(&mut self, target: &Target) -> Result<u32> {
+        let item = u32::try_from(target.item_size).unwrap_or(u32::MAX);
+        self.builder.array(target.key, item, &target.shape).map_err(to_error)
+    }
+
+    /// Adds data, and sends full blocks on their way.
+    ///
+    /// # Errors
+    /// What writing in the background failed with.
+    pub(super) fn add(&mut self, data: Data<'_>) -> Result<()> {
+        match data {
+            Data::Held(data) if held(&data).len() >= BLOCK_BYTES => {
+                self.send_block()?;
+                self.segment.append_held(data)
+            }
+            Data::Held(data) => self.copy(held(&data)),
+            Data::Copied(bytes) => self.copy(bytes),
+        }
+    }
+
+    fn copy(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            if self.block.capacity() == 0 {
+                self.block = self.segment.buffer();
+            }
+            let room = BLOCK_BYTES - self.block.len();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.block.extend_from_slice(now);
+            bytes = later;
+            if self.block.len() == BLOCK_BYTES {
+                self.send_block()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send_block(&mut self) -> Result<()> {
+        match std::mem::take(&mut self.block) {
+            block if block.is_empty() => Ok(()),
+            block => self.segment.append(block),
+        }
+    }
+
+    /// Ends a section that has many data. To be called between writes.
+    ///
+    /// # Errors
+    /// What writing in the background failed with.
+    pub(super) fn cut_if_large(&mut self, commit: CommitId) -> Result<()> {
+        if self.section_bytes >= SECTION_DATA_BYTES { self.cut(commit) } else { Ok(()) }
+    }
+
+    /// Ends the section, if it has anything.
+    ///
+    /// # Errors
+    /// As [`Stream::cut_if_large`].
+    pub(super) fn cut(&mut self, commit: CommitId) -> Result<()> {
+        if self.builder.is_empty() {
+            return Ok(());
+        }
+        self.send_block()?;
+        self.section += 1;
+        self.section_bytes = 0;
+        self.segment.section(std::mem::take(&mut self.builder), commit)
+    }
+
+    /// A number for [`Stream::wait`]: everything added so far.
+    pub(super) fn position(&self) -> u64 {
+        self.segment.given() + u64::from(!self.block.is_empty())
+    }
+
+    /// Waits until everything up to `position` is written: what was held is let go then.
+    ///
+    /// # Errors
+    /// As [`Stream::cut_if_large`].
+    pub(super) fn wait(&mut self, position: u64) -> Result<()> {
+        if position > self.segment.given() {
+            self.send_block()?;
+        }
+        self.segment.wait(position.min(self.segment.given()))
+    }
+
+    /// Ends the section and waits until everything is written, and durable if so asked; gives the
+    /// sections since the last call.
+    ///
+    /// # Errors
+    /// As [`Stream::cut_if_large`].
+    pub(super) fn finish(&mut self, commit: CommitId, sync: bool) -> Result<Vec<SectionPlace>> {
+        self.cut(commit)?;
+        self.segment.finish(sync)
+    }
+}
