@@ -14,6 +14,9 @@ NAMES = {
     "chunk-planar": "benchmarks.chunk_planar",
     "element": "benchmarks.element",
     "memory": "benchmarks.memory",
+    "log-e3sm": "benchmarks.log_e3sm",
+    "log-s3d": "benchmarks.log_s3d",
+    "log-flash": "benchmarks.log_flash",
 }
 
 

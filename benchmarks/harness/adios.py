@@ -2,7 +2,8 @@
 
 That leaves out all that a parallel run would have to agree on, and is an upper bound for it. Each
 process puts every variable as one local array for each record, and where its elements belong once.
-Buffers are filled before the time begins, which is from the first `open` to the last `close` and sync.
+Buffers are filled before the time begins, which is from the first `open` to the last `close` and
+sync.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def write_rank(
 
     arrays = arrays_of(workload, rank)
     maps = {
-        f"D{number}.{key}": parts[rank]
+        f"D{number}.{key}": np.ascontiguousarray(parts[rank]).reshape(-1)
         for number, one in enumerate(workload.decompositions, 1)
         for key, parts in (("offsets", one.starts), ("lengths", one.lengths))
         if len(parts[rank])

@@ -69,6 +69,58 @@ class Decomposition:
         return corners.astype(np.int64), shapes.astype(np.int64)
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """Boxes of an array of `shape`, by process; what block-structured programs have instead of runs.
+
+    >>> corners = np.array([[0, 0]]), np.array([[2, 0]])
+    >>> halves = Blocks((4, 2), corners, (np.array([[2, 2]]),) * 2)
+    >>> halves.elements(1), halves.owners()[:, 0].tolist()
+    (4, [0, 0, 1, 1])
+    """
+
+    shape: tuple[int, ...]
+    starts: tuple[Integers, ...]
+    lengths: tuple[Integers, ...]
+
+    @property
+    def ranks(self) -> int:
+        """Return the number of processes."""
+        return len(self.starts)
+
+    @property
+    def runs(self) -> int:
+        """Return the number of runs of neighbouring elements of all processes."""
+        return sum(runs_of(shape, self.shape) for lengths in self.lengths for shape in lengths)
+
+    def elements(self, rank: int) -> int:
+        """Return how many elements a process holds."""
+        return int(np.prod(self.lengths[rank], axis=1).sum())
+
+    def owners(self) -> NDArray[np.int32]:
+        """Return the process that holds each element, -1 where there is none."""
+        owners = np.full(self.shape, -1, np.int32)
+        for rank in range(self.ranks):
+            for corner, shape in zip(self.starts[rank], self.lengths[rank], strict=True):
+                box = (slice(at, at + n) for at, n in zip(corner, shape, strict=True))
+                owners[tuple(box)] = rank
+        return owners
+
+    def boxes(self, rank: int) -> tuple[Integers, Integers]:
+        """Return corner and shape of each box of a process."""
+        return self.starts[rank].astype(np.int64), self.lengths[rank].astype(np.int64)
+
+
+def runs_of(box: Integers, shape: tuple[int, ...]) -> int:
+    """Return how many runs a box is in an array of `shape`.
+
+    >>> runs_of(np.array([2, 3, 4]), (9, 9, 4)), runs_of(np.array([2, 3, 3]), (9, 9, 4))
+    (2, 6)
+    """
+    cut = [axis for axis, length in enumerate(shape) if box[axis] < length]
+    return int(np.prod(box[: cut[-1]])) if cut else 1
+
+
 def elements_of(starts: Integers, lengths: Integers) -> Integers:
     """Return every element of some runs.
 

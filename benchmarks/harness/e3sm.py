@@ -1,8 +1,8 @@
-"""The output of E3SM as E3SM-IO writes it: five files of three cases, and decompositions for them.
+"""The output of E3SM as E3SM-IO writes it: five files of three cases, and decompositions.
 
-`CASES` says of each file how many variables of which shape, type and decomposition it has; names are
-our own. `synthetic_map` draws decompositions of any size whose runs have the lengths, and follow each
-other's processes, as in E3SM-IO's maps of 16 processes, from which the counts below were taken.
+`CASES` says of each file how many variables of which shape, type and decomposition it has; names
+are our own. `synthetic_map` draws decompositions of any size: their runs are as long, and change
+from process to process, as in E3SM-IO's maps of 16 processes, where the counts below were taken.
 """
 
 from __future__ import annotations
@@ -154,7 +154,22 @@ CELLS = Mesh(
 )
 EDGES = Mesh(
     879,
-    {1: 63, 2: 41, 3: 26, 4: 16, 5: 14, 6: 17, 7: 12, 8: 4, 9: 4, 11: 2, 14: 2, 15: 2, 17: 5, 21: 2},
+    {
+        1: 63,
+        2: 41,
+        3: 26,
+        4: 16,
+        5: 14,
+        6: 17,
+        7: 12,
+        8: 4,
+        9: 4,
+        11: 2,
+        14: 2,
+        15: 2,
+        17: 5,
+        21: 2,
+    },
     {-8: 4, -7: 7, -6: 10, -5: 7, -4: 4, -3: 13, -2: 30, -1: 30}
     | {1: 34, 2: 20, 3: 13, 4: 5, 5: 10, 6: 19, 7: 7},
 )
@@ -167,7 +182,21 @@ LAND = Mesh(
     96 * 144,
     {1: 102, 2: 104, 3: 91, 4: 85, 5: 65, 6: 50, 7: 49, 8: 98, 9: 332},
     {0: 336, 1: 639},
-    {1: 39, 2: 27, 3: 26, 4: 21, 5: 28, 6: 25, 8: 28, 13: 20, 19: 35, 25: 36, 34: 30, 48: 30, 64: 12}
+    {
+        1: 39,
+        2: 27,
+        3: 26,
+        4: 21,
+        5: 28,
+        6: 25,
+        8: 28,
+        13: 20,
+        19: 35,
+        25: 36,
+        34: 30,
+        48: 30,
+        64: 12,
+    }
     | {108: 8, 144: 6},
 )
 
@@ -188,7 +217,9 @@ def owners_of(mesh: Mesh, cells: int, seed: int) -> NDArray[np.int32]:
     owners = np.full(cells, -1, np.int32)
     held = [0] * RANKS
     at = rank = 0
-    for length, (one, other), gap in zip(lengths.tolist(), steps.tolist(), gaps.tolist(), strict=True):
+    for length, (one, other), gap in zip(
+        lengths.tolist(), steps.tolist(), gaps.tolist(), strict=True
+    ):
         if at >= cells:
             break
         rank = min((rank + one) % RANKS, (rank + other) % RANKS, key=held.__getitem__)
@@ -231,9 +262,7 @@ def synthetic_map(letter: str, times: int) -> list[Decomposition]:
         deep = ((cells, 100), (edges, 100), (vertices, 100), (cells, 101))
         return found + [flat(owners[:, None], (len(owners), levels)) for owners, levels in deep]
     land = owners_of(LAND, 96 * 144 * times, 1).reshape(96, 144 * times)
-    return [
-        flat(land, (*levels, *land.shape)) for levels in ((), (15,), (10,), (9,), (17,))
-    ]
+    return [flat(land, (*levels, *land.shape)) for levels in ((), (15,), (10,), (9,), (17,))]
 
 
 def enlarged(letter: str, decompositions: list[Decomposition], times: int) -> list[Decomposition]:

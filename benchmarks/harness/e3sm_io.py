@@ -1,16 +1,15 @@
 """E3SM-IO as a writer: PnetCDF canonical, PnetCDF blobs, HDF5 blobs.
 
 The program (E3SM-IO 1.3, with PnetCDF 1.15 and a parallel HDF5) is named by `--e3sm-io` or by the
-variable E3SM_IO, and started by the `mpiexec` of the MPI that it was built with. It syncs nothing, so
-its files are synced here, inside the time; what it takes to fill its buffers is taken off. Every element
-that it writes is the number of the process, which is how its files are checked.
+variable E3SM_IO, and started by the `mpiexec` of the MPI that it was built with. It syncs nothing,
+so its files are synced here, inside the time; what it takes to fill its buffers is taken off. Every
+element that it writes is the number of the process, which is how its files are checked.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,8 @@ import numpy as np
 from benchmarks.harness.parallel import Job, Outcome, Writer, launcher_missing, mpiexec, synced
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from benchmarks.harness.decomposition import Decomposition
@@ -43,7 +44,7 @@ class E3smIo(Writer):
 
     def version(self) -> str:
         """Return what the program says of its libraries, once it has run."""
-        return getattr(self, "libraries", "E3SM-IO")
+        return getattr(self, "libraries", "") or "E3SM-IO"
 
     def missing(self) -> str:
         """Return what must be had for this writer to run."""
@@ -63,21 +64,25 @@ class E3smIo(Writer):
         is_flushed_at_close = self.name == HDF5_BLOB
         return ["-y 1"] if job.workload.records == 1 or is_flushed_at_close else ["-y 1", "-y -1"]
 
+    def command(self, job: Job, folder: Path, variant: str = "") -> list[str]:
+        """Return the command of each process."""
+        api, strategy = METHODS[self.name]
+        command = [str(self.program), "-k", "-a", api, "-x", strategy, *variant.split()]
+        command += ["-r", str(job.workload.records), "-o", str(folder / "out.nc")]
+        command += ["-f", job.history] if job.history else []
+        return [*command, str(job.map_file)]
+
     def write(self, job: Job, folder: Path, variant: str) -> Outcome:
         """Run the program, then sync what it left."""
-        api, strategy = METHODS[self.name]
-        out = folder / "out.nc"
-        command = [str(self.program), "-k", "-a", api, "-x", strategy, *variant.split()]
-        command += ["-r", str(job.workload.records), "-o", str(out)]
-        command += ["-f", job.history] if job.history else []
-        printed = mpiexec(job.workload.ranks, [*command, str(job.map_file)])
+        command = self.command(job, folder, variant)
+        printed = mpiexec(job.workload.ranks, command)
         whole, filling = (
             max(map(float, re.findall(TIME.format(label), printed)), default=-1.0)
             for label in ("end-to-end time", "Time of I/O preparing")
         )
         if whole <= 0:
             raise RuntimeError(f"{command} printed no time:\n{printed[-2000:]}")
-        found = re.findall(r"(\w+) library version\s+=\s*(\S.*)", printed)
+        found = re.findall(r"(\w+) library version *= *(\S.*)", printed)
         self.libraries = ", ".join(f"{name} {version}" for name, version in found)
         seconds = whole - max(filling, 0.0)
         return Outcome(seconds + synced(folder), {"unsynced": seconds})

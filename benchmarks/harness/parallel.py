@@ -1,9 +1,9 @@
 """Writers of many processes, and rounds of them: what all `log-*` benchmarks share.
 
-A write is timed from the creation of the file or store to its close, on all processes, and until every
-file and directory has been synced: who syncs as it goes pays nothing twice. Filling the buffers, and
-reading the map or plan, is no part of it for anybody. Each output is read back before it is deleted.
-A writer that takes very long runs in the first rounds only; ratios are of the rounds of both.
+A write is timed from the creation of the file or store to its close, on all processes, and until
+every file and directory has been synced: who syncs as it goes pays nothing twice. Filling buffers,
+and reading the map or plan, is no part of it for anybody. Each output is read back before it is
+deleted. A writer that is very slow runs in the first rounds only; ratios are of the rounds of both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import data
@@ -23,6 +22,8 @@ from benchmarks.harness.statistics import Ratio, median, paired_ratio
 from benchmarks.harness.worker import WorkerProcess
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from benchmarks.harness.workload import Workload
 
 ROOT = data.ROOT / "parallel"
@@ -81,6 +82,13 @@ class Writer:
     def check(self, job: Job, folder: Path) -> None:
         """Read back and compare; raises `ValueError` if anything is wrong."""
         raise NotImplementedError
+
+    def command(self, job: Job, folder: Path) -> list[str] | None:  # noqa: ARG002
+        """Return the command of each process, for counting its calls, if there is one."""
+        return None
+
+    def close(self) -> None:
+        """End what was started."""
 
     def after(self, job: Job, folder: Path) -> dict[str, float]:  # noqa: ARG002
         """Return more that is measured of an output once it has been checked."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from benchmarks.harness.decomposition import Decomposition
+    from benchmarks.harness.decomposition import Blocks, Decomposition
 
 MAGIC = 0x0001_4E41_4C50_4642
 NAME_BYTES = 64
@@ -30,7 +30,7 @@ ALONE = -1
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable; `shape` is without records, `decomposition` is `ALONE` where process 0 has all."""
+    """A variable; `shape` has no records, `decomposition` is `ALONE` where process 0 has all."""
 
     name: str
     dtype: str
@@ -55,7 +55,7 @@ class Workload:
     name: str
     ranks: int
     records: int
-    decompositions: tuple[Decomposition, ...]
+    decompositions: tuple[Decomposition, ...] | tuple[Blocks, ...]
     variables: tuple[Variable, ...]
 
     def elements(self, variable: Variable, rank: int) -> int:
