@@ -21,7 +21,30 @@ static void check(bf_status status, const char *what) {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* Creates the store and its arrays: a record is a shard, or the variable, of at most so many bytes. */
+/* A shard holds a record, or the variable if it has none; a chunk half of that, and half again, along the
+ * first axes, until it has at most so many bytes. */
+#define CHUNK_BYTES (1 << 20)
+
+static void lay_out(const variable *one, const uint64_t *shape, uint32_t axes, uint64_t *chunks,
+                    uint64_t *shards) {
+  uint64_t bytes = (uint64_t)plan_items[one->type];
+  for (uint32_t axis = 0; axis < axes; axis++) {
+    chunks[axis] = shards[axis] = axis == 0 && one->has_record ? 1 : shape[axis];
+    bytes *= chunks[axis];
+  }
+  for (uint32_t axis = 0; axis < axes; axis++) {
+    uint64_t parts = 1;
+    while (bytes > CHUNK_BYTES && chunks[axis] > 1) {
+      uint64_t half = (chunks[axis] + 1) / 2;
+      bytes = bytes / chunks[axis] * half;
+      chunks[axis] = half;
+      parts *= 2;
+    }
+    shards[axis] = chunks[axis] * parts;
+  }
+}
+
+/* Creates the store and its arrays. */
 static void create_all(const plan *all, const char *path) {
   bf_store store;
   check(bf_create(path, NULL, NULL, &store), path);
@@ -31,7 +54,10 @@ static void create_all(const plan *all, const char *path) {
     uint32_t axes = 0;
     if (one->has_record) shape[axes++] = (uint64_t)all->records;
     for (int64_t axis = 0; axis < one->axes; axis++) shape[axes++] = (uint64_t)one->lengths[axis];
-    check(bf_create_array(store, one->name, plan_types[one->type], axes, shape, NULL, NULL, NULL, NULL, NULL),
+    uint64_t chunks[PLAN_AXES_MAX + 1], shards[PLAN_AXES_MAX + 1];
+    lay_out(one, shape, axes, chunks, shards);
+    check(bf_create_array(store, one->name, plan_types[one->type], axes, shape, NULL, chunks, shards, NULL,
+                          NULL),
           one->name);
   }
   check(bf_close(store), "close");

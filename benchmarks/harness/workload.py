@@ -107,7 +107,7 @@ def value_of(rank: NDArray[np.int32] | int, variable: int, dtype: str) -> NDArra
     """Return the value of the elements of a variable that a process holds.
 
     >>> int(value_of(3, 2, "float64")), int(value_of(3, 300, "uint8"))
-    (131, 130)
+    (131, 127)
     """
     value = np.asarray(rank, np.int64) * RANK_STEP + variable * VARIABLE_STEP
     return value % 251 if dtype == "uint8" else value
