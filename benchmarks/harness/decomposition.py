@@ -71,7 +71,7 @@ class Decomposition:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Boxes of an array of `shape`, by process; block-structured programs have them instead of runs.
+    """Boxes of an array of `shape`, by process: what block-structured programs have, not runs.
 
     >>> corners = np.array([[0, 0]]), np.array([[2, 0]])
     >>> halves = Blocks((4, 2), corners, (np.array([[2, 2]]),) * 2)
