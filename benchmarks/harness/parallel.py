@@ -32,6 +32,7 @@ OURS = "bedform"
 ORDER_SEED = 7
 SLOW_SECONDS = 20.0
 SLOW_ROUNDS = 3
+AFTER_ROUNDS = 1
 TIMEOUT_SECONDS = 1800
 
 
@@ -199,8 +200,11 @@ class Rounds:
         self.job, self.writers, self.rounds = job, writers, rounds
         self.details: dict[str, dict[str, list[float]]] = {name: {} for name in writers}
 
-    def once(self, name: str, variant: str, measured: bool = True) -> float:
-        """Write once into a new folder, check, delete; the device is at rest before."""
+    def once(self, name: str, variant: str, round_number: int | None) -> float:
+        """Write once into a new folder, check, delete; the device is at rest before.
+
+        Without a number it is a try. What comes after a write is measured in the first rounds only.
+        """
         folder = ROOT / "written" / name.replace(" ", "-")
         data.remove(folder)
         folder.mkdir(parents=True)
@@ -208,9 +212,11 @@ class Rounds:
         writer = self.writers[name]
         outcome = writer.write(self.job, folder, variant)
         writer.check(self.job, folder)
-        if measured:
-            for key, value in {**outcome.details, **writer.after(self.job, folder)}.items():
-                self.details[name].setdefault(key, []).append(value)
+        details = {} if round_number is None else outcome.details
+        if round_number is not None and round_number < AFTER_ROUNDS:
+            details = details | writer.after(self.job, folder)
+        for key, value in details.items():
+            self.details[name].setdefault(key, []).append(value)
         data.remove(folder)
         return outcome.seconds
 
@@ -220,7 +226,7 @@ class Rounds:
         capped: set[str] = set()
         for name, writer in self.writers.items():
             variants = writer.variants(self.job)[: 1 if quick else None]
-            tried = {one: self.once(name, one, measured=False) for one in variants}
+            tried = {one: self.once(name, one, None) for one in variants}
             chosen[name] = min(tried, key=lambda one: tried[one])
             if tried[chosen[name]] > SLOW_SECONDS:
                 capped.add(name)
@@ -230,5 +236,5 @@ class Rounds:
         for number in range(self.rounds):
             for name in order.sample(names, len(names)):
                 if number < SLOW_ROUNDS or name not in capped:
-                    samples[name].append(self.once(name, chosen[name]))
+                    samples[name].append(self.once(name, chosen[name], number))
         return Results(samples, self.details, chosen)
