@@ -1,9 +1,9 @@
 """Writers of many processes, and rounds of them: what all `log-*` benchmarks share.
 
 A write is timed from the creation of the file or store to its close, on all processes, and until
-every file and directory has been synced: who syncs as it goes pays nothing twice. Filling buffers,
-and reading the map or plan, is no part of it for anybody. Each output is read back before it is
-deleted. A writer that is very slow runs in the first rounds only; ratios are of the rounds of both.
+every file and directory has been synced: by the writer, or here. Filling buffers, and reading the
+map or plan, is no part of it for anybody. Each output is read back before it is deleted. A writer
+that is very slow runs in the first rounds only; ratios are of the rounds of both.
 """
 
 from __future__ import annotations
