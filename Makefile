@@ -3,6 +3,9 @@
 # installed into .venv by pip and built by cargo, as python/pyproject.toml and Cargo.toml say.
 
 PYTHON ?= python3
+# Where `make install` puts the C library; DESTDIR is for those who make packages.
+PREFIX ?= /usr/local
+DESTDIR ?=
 STAGE ?=
 NAME ?=
 ARGS ?=
@@ -28,6 +31,7 @@ CARGO := cargo --locked
 MATURIN := cd python && VIRTUAL_ENV=$(VENV) PATH=$(BIN):$$PATH \
 	$(BIN)/maturin develop --release --locked --quiet
 STEP := $(BIN)/python tools/step.py
+INSTALL_INTO := sh crates/bedform-capi/install/install.sh
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates python/src python/Cargo.toml \
 	-name '*.rs' -o -name 'Cargo.toml')
 
@@ -57,8 +61,8 @@ test-style: $(STAMPS)/build ## Check formatting, lints, types, licences
 		$(CARGO) doc --release --workspace --no-deps --quiet
 	@$(STEP) "cargo lock of fuzz" -- cargo tree --locked --quiet --depth 0 --manifest-path fuzz/Cargo.toml
 	@$(STEP) "licences" -- $(BIN)/python tools/licences.py
-	@$(STEP) "ruff check" -- $(BIN)/ruff check python tools benchmarks
-	@$(STEP) "ruff format" -- $(BIN)/ruff format --check python tools benchmarks
+	@$(STEP) "ruff check" -- $(BIN)/ruff check python tools benchmarks examples
+	@$(STEP) "ruff format" -- $(BIN)/ruff format --check python tools benchmarks examples
 	@cd python && $(BIN)/python ../tools/step.py "mypy --strict" -- $(BIN)/mypy
 
 .PHONY: test-rust
@@ -82,6 +86,12 @@ bench: $(STAMPS)/bench ## Run the benchmarks, or one of them: NAME=zarr-read
 docs: $(STAMPS)/build ## Build the Rust API pages and run the examples of the guide
 	@$(CARGO) doc --release --workspace --no-deps
 	@cd python && $(BIN)/python -m pytest -q tests/test_documents.py
+
+.PHONY: install
+install: ## Install the C library, headers, Fortran sources: PREFIX=/usr/local
+	@command -v cargo >/dev/null || { echo "make: cargo not found: install a Rust toolchain" >&2; exit 1; }
+	@env -u PYO3_PYTHON $(CARGO) build --release --quiet -p bedform-capi
+	@$(INSTALL_INTO) target/release/libbedform_capi.so "$(DESTDIR)$(PREFIX)"
 
 .PHONY: clean
 clean: ## Remove everything that was built or installed here

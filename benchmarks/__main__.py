@@ -13,6 +13,7 @@ NAMES = {
     "zarr-write": "benchmarks.zarr_write",
     "chunk-planar": "benchmarks.chunk_planar",
     "element": "benchmarks.element",
+    "log-read": "benchmarks.log_read",
     "memory": "benchmarks.memory",
     "log-e3sm": "benchmarks.log_e3sm",
     "log-s3d": "benchmarks.log_s3d",

@@ -7,7 +7,8 @@ use bedform::codec::{ChunkCodec, Scratch, text};
 use bedform_format::chunk_map::{ChunkMap, SourceVersion};
 use bedform_format::codec::{BloscCompressor, BloscConfiguration, BloscShuffle};
 use bedform_format::log::{
-    Boxes, Directory, LogError, RecordHead, Root, Sealed, Section, SegmentHeader, varint,
+    Boxes, Directory, LogError, RecordHead, Root, Sealed, Section, SegmentHeader, SettledShards,
+    varint,
 };
 use bedform_format::metadata::{
     ChunkKeys, Identity, check_seal, parse_array, parse_array_v2, parse_group, seal, write_array,
@@ -199,7 +200,7 @@ fn log(data: &[u8]) {
     let mut limits = Limits::default();
     // So that a run of a few bytes costs milliseconds and not the second that an input may take.
     (limits.section_entries_max, limits.section_boxes_max) = (1 << 16, 1 << 18);
-    match choice % 5 {
+    match choice % 6 {
         0 => log_records(data, &limits),
         1 => {
             let Some((shape, bytes)) = data.split_first_chunk::<3>() else { return };
@@ -227,6 +228,18 @@ fn log(data: &[u8]) {
             }
             if let Some(bytes) = unless_too_large(directory.encode(&limits)) {
                 assert_eq!(Directory::decode(&bytes, &limits), Ok(directory));
+            }
+        }
+        4 => {
+            let Ok(shards) = SettledShards::decode(data, &limits) else { return };
+            for array in &shards.arrays {
+                let found = array.iter().take(4);
+                found.for_each(|(at, commit)| {
+                    assert_eq!(shards.commit_of(array.key(), &at), Some(commit));
+                });
+            }
+            if let Some(bytes) = unless_too_large(shards.encode(&limits)) {
+                assert_eq!(SettledShards::decode(&bytes, &limits), Ok(shards));
             }
         }
         _ => {

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from bedform import _internal
     from bedform._array import Array
+    from bedform._comm import Messages
     from bedform._store import Store
 
 __all__ = ["Session", "Settled"]
@@ -37,10 +38,12 @@ class Session:
         store: Store,
         inner: _internal.Session,
         settle: Literal["exit", "later"],
+        members: Messages | None = None,
     ) -> None:
         self._store = store
         self._inner = inner
         self._settle = settle
+        self._members = members
         self._arrays: dict[str, Array] = {}
 
     def write(self, name: str, values: Any, start: Sequence[int] | None = None) -> None:
@@ -95,7 +98,8 @@ class Session:
     def commit(self) -> int:
         """Make everything written so far visible, at once; give the number of the commit.
 
-        Durable on return. Without anything new it gives the number of the last commit.
+        Durable on return. All processes of the session make the call. Without anything new it
+        gives the number of the last commit.
 
         Raises
         ------
@@ -108,6 +112,12 @@ class Session:
     def close(self) -> None:
         """End the session. What was not committed is gone."""
         self._inner.close()
+        self._free()
+
+    def _free(self) -> None:
+        if self._members is not None:
+            self._members.free()
+            self._members = None
 
     def __enter__(self) -> Self:
         return self
@@ -118,13 +128,13 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            if kind is None:
-                self.commit()
-        finally:
+        if kind is not None:
             self.close()
-        if kind is None and self._settle == "exit":
-            self._store.settle()
+            return
+        try:
+            self._store._call(self._inner.end)(self._settle == "exit")
+        finally:
+            self._free()
 
 
 def buffer_bytes(buffer: int | str) -> int:

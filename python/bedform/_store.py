@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from bedform import _fork, _internal, _json
+from bedform import _fork, _internal, _json, _settle
 from bedform._advise import Profile, layout_for
 from bedform._array import Array
+from bedform._comm import Messages
 from bedform._errors import (
     BedformError,
     InvalidArgumentError,
@@ -28,6 +29,8 @@ from bedform._text import parse_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Self
+
+    from bedform._session import Settled
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -476,12 +479,19 @@ class Store(Group):
         return starts[0] if starts else 0
 
     def session(
-        self, *, settle: Literal["exit", "later"] = "exit", buffer: int | str = "64 MiB"
+        self,
+        *,
+        comm: Any = None,
+        settle: Literal["exit", "later"] = "exit",
+        buffer: int | str = "64 MiB",
     ) -> Session:
         """Start a writing session: many writes that become visible at once.
 
         Parameters
         ----------
+        comm
+            The processes that write together, as a communicator of mpi4py (``MPI.COMM_WORLD``); all
+            of them make this call. Without it this process alone.
         settle
             ``"exit"`` turns the commits into shards when the session ends as a context manager;
             ``"later"`` leaves that to :meth:`settle`.
@@ -502,16 +512,94 @@ class Store(Group):
         """
         if settle not in ("exit", "later"):
             raise InvalidArgumentError(f"settle must be 'exit' or 'later', not {settle!r}")
-        inner = self._call(self._inner.session)(buffer_bytes(buffer))
-        return Session(self, inner, settle)
+        members = None if comm is None else Messages(comm)
+        inner = self._call(self._inner.session)(buffer_bytes(buffer), members)
+        return Session(self, inner, settle, members)
 
-    def settle(self) -> dict[str, int]:
-        """Turn all commits of sessions into shards; give commits, objects and bytes.
+    def settle(
+        self,
+        *,
+        memory: int | str = _settle.MEMORY,
+        arrays: Sequence[str] | None = None,
+        comm: Any = None,
+        dask: int | None = None,
+        grace: float | str = 0,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Settled:
+        """Turn the commits of sessions into shards; give what was done.
 
-        Readers and writers may go on meanwhile. It can be stopped, and called again.
+        Readers and writers may go on meanwhile. It can be stopped, by Ctrl-C or a crash, and called
+        again: what is settled stays.
+
+        Parameters
+        ----------
+        memory
+            The limit, in each process, for chunks and for what is read of the log; what the process
+            takes beside those, of the order of 100 MiB, is not counted.
+        arrays
+            Only these; the commits stay in the log until all arrays are settled.
+        comm
+            The processes of an mpi4py communicator settle a share each. All make this call.
+        dask
+            So many shares are settled as Dask tasks, by whatever runs those: a cluster whose client
+            is active, or processes or threads as ``dask.config`` says.
+        grace
+            Seconds, or a text such as ``"1h"``: what readers may still need stays in the log so
+            long, for :meth:`collect_log` to remove. Without it readers that need it start again.
+        progress
+            Called with the bytes done and the bytes in all.
+
+        Returns
+        -------
+        dict
+            ``commits`` that are in shards now, ``objects`` and ``bytes`` written, ``read_bytes`` of
+            the log, ``rounds``; with ``comm``, of this process.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such array.
+        CorruptError
+            A record of the log is damaged.
+
+        Examples
+        --------
+        >>> import bedform as bf, numpy as np, tempfile
+        >>> store = bf.create(tempfile.mkdtemp() + "/run.zarr")
+        >>> _ = store.create_array("t", shape=(4, 6), dtype="int32", dims=("time", "x"))
+        >>> with store.session(settle="later") as session:
+        ...     session.write("t", np.ones((4, 6), "int32"))
+        >>> store.info()["log"]["commits"]
+        1
+        >>> store.settle(memory="1 GiB")["commits"]
+        1
         """
-        commits, objects, count = self._call(self._inner.settle)()
-        return {"commits": commits, "objects": objects, "bytes": count}
+        chosen = _settle.Settling.of(memory, arrays, grace)
+        if comm is not None and dask is not None:
+            raise InvalidArgumentError("comm and dask are two ways to share the work: give one")
+        if comm is not None:
+            return _settle.settle_with_members(self, chosen, comm, progress)
+        if dask is not None:
+            return _settle.settle_with_dask(self, chosen, dask, progress)
+        return _settle.settle(self, chosen, progress)
+
+    def collect_log(self, *, grace: float | str = 0, dry_run: bool = False) -> dict[str, int]:
+        """Remove from the log what no commit needs any more, and the log if nothing is left of it.
+
+        Parameters
+        ----------
+        grace
+            Seconds, or a text such as ``"1h"``: what readers who began so long ago may need stays.
+        dry_run
+            Only say what would go.
+
+        Returns
+        -------
+        dict
+            ``segments`` that went, their ``bytes``, ``segments_kept``, ``roots`` that went, and
+            ``is_gone``: 1 if nothing is left of the log.
+        """
+        return dict(self._call(self._inner.collect_log)(_settle.seconds_of(grace), dry_run))
 
     def info(self) -> dict[str, Any]:
         """What the store holds, as plain values."""
@@ -520,6 +608,7 @@ class Store(Group):
             "format": f"zarr v{self._call(self._inner.zarr_format)()}",
             "attributes": self.attributes,
             "groups": sorted(self.groups()),
+            "log": dict(self._call(self._inner.log_summary)()),
             "arrays": {name: array.info() for name, array in self.arrays().items()},
         }
 

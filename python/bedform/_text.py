@@ -16,6 +16,8 @@ Index = int | slice | EllipsisType
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(s|min|h|d)?")
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -116,6 +118,25 @@ def parse_bytes(text: str) -> int:
         raise ValueError(f"{text!r} is not a size: write a number and a unit, such as 256MiB")
     base = 1024 if found[3] else 1000
     return int(float(found[1]) * base ** _POWERS[found[2].lower()])
+
+
+def parse_seconds(text: str) -> float:
+    """Read a time such as ``90``, ``90s``, ``15 min``, ``1h`` or ``2d``, in seconds.
+
+    Raises
+    ------
+    ValueError
+        The text is not a time.
+
+    Examples
+    --------
+    >>> parse_seconds("1.5h")
+    5400.0
+    """
+    found = _TIME.fullmatch(text.strip())
+    if not found:
+        raise ValueError(f"{text!r} is not a time: write a number and a unit, such as 1h or 30 min")
+    return float(found[1]) * _SECONDS[found[2] or "s"]
 
 
 def parse_shape(text: str) -> tuple[int, ...]:

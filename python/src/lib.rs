@@ -6,6 +6,7 @@
 
 mod advise;
 mod array;
+mod comm;
 mod error;
 mod foreign;
 mod selection;

@@ -3,13 +3,14 @@
 use std::sync::{Mutex, PoisonError};
 
 use bedform::ErrorKind;
-use bedform::comm::Alone;
-use bedform::log::session::SessionOptions;
+use bedform::comm::{Alone, Communicator, Members};
+use bedform::log::session::{AtEnd, SessionOptions};
 use bedform_format::ObjectPath;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::array::Data;
+use crate::array::{Data, interrupted, stopped};
+use crate::comm::PythonMessages;
 use crate::error::raise;
 use crate::selection::parse;
 
@@ -20,17 +21,26 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A session of this process alone.
-    pub(crate) fn alone(
+    /// A session of the processes that `messages` reaches, or of this one alone.
+    pub(crate) fn begin(
         store: &bedform::Store,
         buffer_bytes: Option<usize>,
+        messages: Option<PythonMessages>,
     ) -> bedform::Result<Self> {
         let mut options = SessionOptions::default();
         if let Some(bytes) = buffer_bytes {
             options.buffer_bytes = bytes;
         }
-        let session = store.session(Box::new(Alone), options)?;
+        let members: Box<dyn Communicator> = match messages {
+            None => Box::new(Alone),
+            Some(messages) => Box::new(Members::new(Box::new(messages))),
+        };
+        let session = store.session(members, options)?;
         Ok(Self { inner: Mutex::new(Some(session)) })
+    }
+
+    fn take(&self) -> Option<bedform::log::session::Session> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn with<T>(
@@ -74,9 +84,17 @@ impl Session {
         py.detach(|| self.with(bedform::log::session::Session::commit)).map_err(raise)
     }
 
+    /// Commits what is left, settles if told to, and ends the session.
+    fn end(&self, py: Python<'_>, settle: bool) -> PyResult<()> {
+        let Some(session) = self.take() else { return Ok(()) };
+        let at_end = if settle { AtEnd::Settle } else { AtEnd::Leave };
+        py.detach(|| session.close(at_end, &interrupted())).map_err(|error| stopped(py, error))
+    }
+
     /// Ends the session. What was not committed is gone.
     fn close(&self, py: Python<'_>) {
-        let session = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| drop(session));
+        if let Some(session) = self.take() {
+            py.detach(|| session.leave());
+        }
     }
 }

@@ -1,17 +1,20 @@
 //! Stores.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use bedform::{Append, Elements, Freshness, Growth, NewArray, NodeKind, OpenOptions};
+use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
+use bedform::{Append, Elements, Growth, NewArray, NodeKind, OpenOptions};
 use bedform_format::ObjectPath;
-use bedform_storage::{Durability, LocalStorage, Mode, Profile};
+use bedform_storage::{LocalStorage, Mode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
-use crate::advise::profile_error;
 use crate::array::{Array, Data, interrupted, stopped};
+use crate::comm::PythonMessages;
 use crate::error::raise;
 use crate::session::Session;
 
@@ -29,37 +32,9 @@ fn json_of(text: &str) -> PyResult<Map<String, Value>> {
     serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// How a store is opened, from JSON: `writable`, `cache_bytes`, `freshness`, `durability`, `threads`,
-/// `gap_bytes`, `profile`, `direct_reads`, each optional.
+/// How a store is opened, from JSON: see `OpenOptions::from_json`.
 pub(crate) fn options(text: &str) -> PyResult<OpenOptions> {
-    let given = json_of(text)?;
-    let bad = |key: &str| PyValueError::new_err(format!("not a value of {key}: {}", given[key]));
-    let mut options = OpenOptions::default();
-    for (key, value) in given.iter().filter(|(_, value)| !value.is_null()) {
-        let number = || value.as_u64().ok_or_else(|| bad(key));
-        match (key.as_str(), value.as_str()) {
-            ("writable", _) => options.writable = value.as_bool().ok_or_else(|| bad(key))?,
-            ("direct_reads", _) => {
-                options.direct_reads = value.as_bool().ok_or_else(|| bad(key))?
-            }
-            ("cache_bytes", _) => options.cache_bytes = number()?,
-            ("gap_bytes", _) => options.gap_bytes = Some(number()?),
-            ("threads", _) => {
-                options.threads = Some(usize::try_from(number()?).map_err(|_| bad(key))?);
-            }
-            ("profile", _) => {
-                let profile = Profile::from_json("the profile", &value.to_string());
-                options.profile = Some(profile.map_err(profile_error)?);
-            }
-            ("freshness", Some("read")) => options.freshness = Freshness::Read,
-            ("freshness", Some("open")) => options.freshness = Freshness::Open,
-            ("freshness", Some("never")) => options.freshness = Freshness::Never,
-            ("durability", Some("disk")) => options.durability = Durability::Disk,
-            ("durability", Some("process")) => options.durability = Durability::Process,
-            _ => return Err(bad(key)),
-        }
-    }
-    Ok(options)
+    OpenOptions::from_json(&json_of(text)?).map_err(raise)
 }
 
 /// A directory as storage.
@@ -232,16 +207,77 @@ impl Store {
         py.detach(|| self.inner.delete(&path)).map_err(raise)
     }
 
-    /// Starts a writing session of this process alone.
-    fn session(&self, py: Python<'_>, buffer_bytes: Option<usize>) -> PyResult<Session> {
-        py.detach(|| Session::alone(&self.inner, buffer_bytes)).map_err(raise)
+    /// Starts a writing session of the processes of `comm`, or of this process alone.
+    #[pyo3(signature = (buffer_bytes, comm=None))]
+    fn session(
+        &self,
+        py: Python<'_>,
+        buffer_bytes: Option<usize>,
+        comm: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Session> {
+        let messages = comm.map(PythonMessages::of).transpose()?;
+        py.detach(|| Session::begin(&self.inner, buffer_bytes, messages)).map_err(raise)
     }
 
-    /// Turns all commits into shards; gives (commits, objects, bytes).
-    fn settle(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
-        py.detach(|| self.inner.settle(&interrupted()))
-            .map(|done| (done.commits, done.objects, done.bytes))
-            .map_err(|error| stopped(py, error))
+    /// Turns commits into shards, of all arrays or those named, or only a share of the objects; tells
+    /// `progress` how many bytes of how many are done. Gives what was done, by name.
+    #[pyo3(signature = (memory_bytes, arrays, part, grace_seconds, progress))]
+    fn settle(
+        &self,
+        py: Python<'_>,
+        memory_bytes: u64,
+        arrays: Option<Vec<String>>,
+        part: (u64, u64),
+        grace_seconds: f64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Vec<(&'static str, u64)>> {
+        let mut options = SettleOptions::default();
+        options.memory_bytes = memory_bytes;
+        let paths = arrays.map(|all| all.iter().map(|name| path_of(name)).collect());
+        options.arrays = paths.transpose()?;
+        options.part = part;
+        options.grace = seconds(grace_seconds)?;
+        let outcome = py.detach(|| {
+            let (raised, stop) = (Cell::new(false), interrupted());
+            let tell = telling(progress.as_ref(), &raised);
+            let interrupted = || raised.get() || stop();
+            let watch = SettleWatch { interrupted: &interrupted, progress: &tell };
+            self.inner.settle_with(&options, &watch)
+        });
+        let done = outcome.map_err(|error| stopped(py, error))?;
+        Ok(vec![
+            ("commits", done.commits),
+            ("objects", done.objects),
+            ("bytes", done.bytes),
+            ("read_bytes", done.read_bytes),
+            ("rounds", done.rounds),
+        ])
+    }
+
+    /// What is committed and not settled, by name.
+    fn log_summary(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, u64)>> {
+        let found = py.detach(|| self.inner.log_summary()).map_err(raise)?;
+        Ok(vec![("commits", found.commits), ("segments", found.segments), ("bytes", found.bytes)])
+    }
+
+    /// Removes what nobody needs any more from the log, or says what that is; by name.
+    fn collect_log(
+        &self,
+        py: Python<'_>,
+        grace_seconds: f64,
+        dry_run: bool,
+    ) -> PyResult<Vec<(&'static str, u64)>> {
+        let mut options = CollectOptions::default();
+        options.grace = seconds(grace_seconds)?;
+        options.dry_run = dry_run;
+        let done = py.detach(|| self.inner.collect_log(&options)).map_err(raise)?;
+        Ok(vec![
+            ("segments", done.segments),
+            ("bytes", done.bytes),
+            ("segments_kept", done.segments_kept),
+            ("roots", done.roots),
+            ("is_gone", u64::from(done.is_gone)),
+        ])
     }
 
     /// Appends to several arrays at once: (array, axis, shape, elements) each. Gives where the new
@@ -253,6 +289,33 @@ impl Store {
         let shapes: Vec<(usize, &Vec<u64>)> = parts.iter().map(|part| (part.1, &part.2)).collect();
         let outcome = py.detach(|| append(&arrays, &shapes, &data));
         outcome.map_err(|error| stopped(py, error))
+    }
+}
+
+fn seconds(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| PyValueError::new_err(format!("not a number of seconds: {seconds}")))
+}
+
+/// Calls a Python function, a few times a second; what it raises is raised again later.
+fn telling<'a>(
+    progress: Option<&'a Py<PyAny>>,
+    raised: &'a Cell<bool>,
+) -> impl Fn(u64, u64) + use<'a> {
+    let last = Cell::new(None::<Instant>);
+    move |done, total| {
+        let Some(progress) = progress else { return };
+        let is_soon = last.get().is_some_and(|last| last.elapsed() < Duration::from_millis(50));
+        if raised.get() || (is_soon && done < total) {
+            return;
+        }
+        last.set(Some(Instant::now()));
+        Python::attach(|py| {
+            if let Err(error) = progress.call1(py, (done, total)) {
+                error.restore(py);
+                raised.set(true);
+            }
+        });
     }
 }
 

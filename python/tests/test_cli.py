@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     Bedform = Callable[..., subprocess.CompletedProcess[str]]
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-COMMANDS = ["demo", "info", "calibrate", "advise", "convert", "explain", "verify"]
+COMMANDS = [
+    "demo", "info", "calibrate", "advise", "convert", "explain", "settle", "gc", "verify"
+]  # fmt: skip
 
 
 def words(text: str) -> str:

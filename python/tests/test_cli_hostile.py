@@ -26,9 +26,10 @@ TEXTS = [
     "", " ", "..", "../../etc/passwd", "/", "/dev/null", "\x00", "a\nb", "-1", "--", "--json",
     "--reads", "lat,lon=", "=", "1e999", "9" * 300, "x" * 5000, "\ud83d\ude00", "\u202e",
     "[[[[", "nan", "::::", "0:1:0", "...", "1,2,3", "file:///etc/passwd", "s3://", "http://[",
+    "--memory", "--to", "--grace",
     "{}", "%s%n", "$(id)", "`id`", "__import__('os')", "18446744073709551616", "0", ",,,", "time=1",
 ]  # fmt: skip
-COMMANDS = ["info", "advise", "convert", "explain", "verify"]
+COMMANDS = ["info", "advise", "convert", "explain", "settle", "gc", "verify"]
 
 
 def run_quietly(arguments: list[str]) -> tuple[int, str, str]:

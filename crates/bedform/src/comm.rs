@@ -1,17 +1,31 @@
 //! How the processes of a session talk to each other.
 //!
 //! All parallel logic sees a [`Communicator`], never MPI: the library links none, so that one build
-//! serves every MPI. Of its implementations one is for a process alone ([`Alone`]), one for threads,
-//! which the tests use ([`threads`]); the doors add a table of C functions that the user's own MPI
-//! fills.
+//! serves every MPI.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `threads` | members that are threads, for tests |
+//! | `messages` | what a door has to provide: messages of known lengths |
+//! | `table` | messages through a table of C functions, which the user's own MPI fills |
+//! | `group` | members that may leave early |
 //!
 //! Every call here is collective: all members make it, in the same order. A member that fails by
 //! itself says so at the next [`agree`], so that nobody waits for it.
 
+mod group;
+mod messages;
+mod table;
+mod threads;
+
 use std::fmt::Debug;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
+
+pub use group::Group;
+pub use messages::{Members, Messages, ReceivedMessage, SentMessage};
+pub use table::{CMembers, CMessage};
+pub use threads::{ThreadMember, threads};
 
 /// The member that coordinates.
 pub const COORDINATOR: u32 = 0;
@@ -56,6 +70,10 @@ pub trait Communicator: Send + Sync + Debug {
     /// # Errors
     /// As [`Communicator::split_by_node`]; `InvalidArgument` for another number of parts.
     fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>>;
+
+    /// This member makes no more calls. Of a [`Group`], that ends it for all members: they learn of it
+    /// in their next call, or leave as well. Others do nothing.
+    fn leave(&self) {}
 }
 
 /// The outcome of a step that all members took: that of this member if all went well, else on every
@@ -71,11 +89,16 @@ pub fn agree<T>(members: &dyn Communicator, mine: Result<T>) -> Result<T> {
         Ok(_) => Vec::new(),
         Err(error) => describe(error),
     };
-    let worst = match members.gather(&said, COORDINATOR)? {
-        Some(all) => first_error(&all),
-        None => Vec::new(),
+    let worst = members
+        .gather(&said, COORDINATOR)
+        .map(|all| all.map_or_else(Vec::new, |all| first_error(&all)))
+        .and_then(|worst| members.broadcast(worst, COORDINATOR));
+    let worst = match (worst, &mine) {
+        (Ok(worst), _) => worst,
+        // What this member failed with says more than that the others are gone.
+        (Err(_), Err(_)) => return mine,
+        (Err(error), Ok(_)) => return Err(error),
     };
-    let worst = members.broadcast(worst, COORDINATOR)?;
     match (mine, worst.is_empty()) {
         (outcome, true) => outcome,
         (Err(error), false) => Err(error),
@@ -197,146 +220,6 @@ fn check_parts(parts: Vec<Vec<u8>>, members: u32) -> Result<Vec<Vec<u8>>> {
         return Ok(parts);
     }
     Err(Error::invalid(format!("{} parts for {members} members", parts.len())))
-}
-
-/// What the threads of one group exchange: each gives its parts, and takes those for it when all have.
-#[derive(Debug)]
-struct Table {
-    size: u32,
-    state: Mutex<Exchange>,
-    changed: Condvar,
-    /// The table of the same members as those of a node.
-    node: OnceLock<Arc<Self>>,
-}
-
-#[derive(Debug, Default)]
-struct Exchange {
-    /// By giver, then by taker.
-    given: Vec<Option<Vec<Vec<u8>>>>,
-    taken: u32,
-    round: u64,
-    is_broken: bool,
-}
-
-impl Table {
-    fn new(size: u32) -> Arc<Self> {
-        let given = (0..size).map(|_| None).collect();
-        let state = Mutex::new(Exchange { given, ..Exchange::default() });
-        Arc::new(Self { size, state, changed: Condvar::new(), node: OnceLock::new() })
-    }
-
-    fn node(&self) -> Arc<Self> {
-        self.node.get_or_init(|| Self::new(self.size)).clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Exchange> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Gives a part to every member, and takes one of every member.
-    fn exchange(&self, rank: u32, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        let me = rank as usize;
-        let mut state = self.lock();
-        // The round before may not be over for others.
-        while !state.is_broken && state.given[me].is_some() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        let round = state.round;
-        state.given[me] = Some(parts);
-        self.changed.notify_all();
-        while !state.is_broken && state.given.iter().any(Option::is_none) {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        if state.is_broken {
-            return Err(Error::new(ErrorKind::Io, "a member of the session is gone"));
-        }
-        debug_assert_eq!(round, state.round, "nobody goes on before all have taken");
-        let mine = state.given.iter_mut().flatten().map(|parts| std::mem::take(&mut parts[me]));
-        let mine = mine.collect();
-        state.taken += 1;
-        if state.taken == self.size {
-            state.taken = 0;
-            state.round += 1;
-            state.given.iter_mut().for_each(|given| *given = None);
-            self.changed.notify_all();
-        } else {
-            // Waits for all, so that a fast member cannot give twice.
-            while !state.is_broken && state.round == round {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-        }
-        Ok(mine)
-    }
-}
-
-/// A member that is a thread of this process.
-#[derive(Debug)]
-pub struct ThreadMember {
-    rank: u32,
-    table: Arc<Table>,
-}
-
-/// The members of a group of `size` threads. A member that is dropped early ends the group: the calls
-/// of the others fail.
-///
-/// ```
-/// use bedform::comm::{Communicator as _, threads};
-///
-/// let members = threads(3);
-/// std::thread::scope(|scope| {
-///     for member in members {
-///         scope.spawn(move || {
-///             let all = member.gather(&[member.rank() as u8], 0).unwrap();
-///             assert_eq!(all.is_some(), member.rank() == 0);
-///         });
-///     }
-/// });
-/// ```
-pub fn threads(size: u32) -> Vec<ThreadMember> {
-    let table = Table::new(size);
-    (0..size).map(|rank| ThreadMember { rank, table: table.clone() }).collect()
-}
-
-impl Drop for ThreadMember {
-    fn drop(&mut self) {
-        self.table.lock().is_broken = true;
-        self.table.changed.notify_all();
-    }
-}
-
-impl Communicator for ThreadMember {
-    fn rank(&self) -> u32 {
-        self.rank
-    }
-
-    fn size(&self) -> u32 {
-        self.table.size
-    }
-
-    fn split_by_node(&self) -> Result<Box<dyn Communicator>> {
-        // All threads are on one node.
-        Ok(Box::new(Self { rank: self.rank, table: self.table.node() }))
-    }
-
-    fn broadcast(&self, bytes: Vec<u8>, root: u32) -> Result<Vec<u8>> {
-        let parts = match self.rank == root {
-            true => vec![bytes; self.size() as usize],
-            false => vec![Vec::new(); self.size() as usize],
-        };
-        let mut found = self.table.exchange(self.rank, parts)?;
-        Ok(std::mem::take(&mut found[root as usize]))
-    }
-
-    fn gather(&self, bytes: &[u8], root: u32) -> Result<Option<Vec<Vec<u8>>>> {
-        let mut parts = vec![Vec::new(); self.size() as usize];
-        parts[root as usize] = bytes.to_vec();
-        let found = self.table.exchange(self.rank, parts)?;
-        Ok((self.rank == root).then_some(found))
-    }
-
-    fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        self.table.exchange(self.rank, check_parts(parts, self.size())?)
-    }
 }
 
 #[cfg(test)]

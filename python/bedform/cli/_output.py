@@ -11,7 +11,7 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rich.console import RenderableType
+
+    from bedform._store import Store
 
 EXIT_YES = 0
 EXIT_NO = 1
@@ -132,9 +134,24 @@ def open_source(path: str) -> Any:
     """Open a store or a foreign file, after the checks whose answers people need most often."""
     import bedform as bf
 
+    _check_there(path)
+    return bf.open(path)
+
+
+def open_store(path: str, mode: Literal["r", "r+"]) -> Store:
+    """Open a store, and nothing else."""
+    import bedform as bf
+
+    _check_there(path)
+    if Path(path).is_file():
+        raise ValueError(f"{path!r} is a file: only stores have a log")
+    opened: Store = bf.open(path, mode)
+    return opened
+
+
+def _check_there(path: str) -> None:
     if path and "://" not in path and not os.path.lexists(path):
         raise FileNotFoundError(errno.ENOENT, _advise_path(path), path)
-    return bf.open(path)
 
 
 def _advise_path(path: str) -> str:

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! version 1
-//! 16 bytes: session; epoch
+//! 16 bytes: session; epoch; 1 if the commit was promised before its root, else 0
 //! counts: segments, sections, arrays, touched, grown
 //! segments  column of lengths; the names
 //! arrays    16 bytes each: key; column of ranks         each key once, whichever section has it
@@ -45,6 +45,7 @@ const GROWN: &str = "an array that a commit makes larger";
 /// };
 /// let directory = Directory {
 ///     commit: CommitId { session: [2; 16], epoch: 1 },
+///     is_promised: false,
 ///     segments: vec!["a-0".into()],
 ///     sections: vec![place],
 ///     grown: Vec::new(),
@@ -59,6 +60,9 @@ const GROWN: &str = "an array that a commit makes larger";
 pub struct Directory {
     /// Which commit it is.
     pub commit: CommitId,
+    /// True if its writers were told that it stands before a root says so: whoever finds it later must
+    /// bring that about.
+    pub is_promised: bool,
     /// Names of the segments in which the sections lie.
     pub segments: Vec<String>,
     /// The sections.
@@ -190,6 +194,7 @@ impl Directory {
         let mut bytes = Vec::new();
         write_varint(VERSION, &mut bytes);
         self.commit.write(&mut bytes);
+        write_varint(u64::from(self.is_promised), &mut bytes);
         let counts = [self.segments.len(), self.sections.len(), arrays.len(), touched.len()];
         for count in counts.into_iter().chain([self.grown.len()]) {
             write_varint(count as u64, &mut bytes);
@@ -252,6 +257,11 @@ impl Directory {
         check_version(WHAT, reader.number(WHAT)?, VERSION)?;
         check_limit("bytes in a directory", bytes.len() as u64, limits.index_bytes_max)?;
         let commit = CommitId::read(&mut reader)?;
+        let is_promised = match reader.number(WHAT)? {
+            0 => false,
+            1 => true,
+            other => return Err(invalid(WHAT, format!("a promise of {other}"))),
+        };
         let mut counts = [0; 5];
         for count in &mut counts {
             *count = reader.number(WHAT)?;
@@ -265,7 +275,7 @@ impl Directory {
         read_touched(&mut reader, touched, &arrays, &mut sections, of_sections, &mut budget)?;
         let grown = read_grown(&mut reader, grown, limits, &mut budget)?;
         reader.finish(WHAT)?;
-        let directory = Self { commit, segments, sections, grown };
+        let directory = Self { commit, is_promised, segments, sections, grown };
         directory.check(limits)?;
         Ok(directory)
     }

@@ -16,6 +16,7 @@
 //! | [`Directory`] | the sections of a commit, and what they touch |
 //! | [`CommitId`] | what tells commits apart before they have a number |
 //! | [`Root`] | the commits that count |
+//! | [`SettledShards`] | which commits shards contain for certain |
 //! | [`varint`] | numbers and columns of numbers |
 
 mod boxes;
@@ -26,6 +27,7 @@ mod root;
 mod section;
 mod section_wire;
 mod segment;
+mod settled;
 #[cfg(test)]
 mod tests;
 pub mod varint;
@@ -34,11 +36,12 @@ pub use boxes::Boxes;
 pub use builder::SectionBuilder;
 pub use commit_id::CommitId;
 pub use directory::{Directory, GrownArray, SectionPlace, Touched};
-pub use root::{CommitRecord, Root};
+pub use root::{CommitRecord, Root, SettledRecord};
 pub use section::{Block, Entry, Section, SectionArray};
 pub use segment::{
     RecordHead, RecordKind, SEGMENT_ALIGNMENT, Sealed, SealedCodec, SegmentHeader, padded_bytes,
 };
+pub use settled::{SettledArray, SettledShards};
 
 use crate::ObjectPath;
 use crate::metadata::MetadataError;

@@ -15,10 +15,12 @@
 //!   {"number": 41, "segment": "...-0", "offset": 4096, "stored_bytes": 90, "bytes": 200, "codec": 1}
 //!  ],
 //!  "shapes": {"0f1e2d3c4b5a69788796a5b4c3d2e1f0": [40, 96, 192]},
-//!  "sessions": {"ffeeddccbbaa99887766554433221100": 2}
+//!  "sessions": {"ffeeddccbbaa99887766554433221100": 2},
+//!  "settled_shards": {"number": 40, "bytes": 90, "checksum": 12345}
 //! }
 //! ```
 //!
+//! Where no shards are listed there is no `settled_shards`.
 //! The seal is that of the store's own documents: length and CRC-32C. It must be there, and the
 //! document must be byte for byte what would be written for what it says.
 
@@ -55,6 +57,7 @@ const NUMBER_DIGITS: usize = 10;
 ///     commits: vec![commit],
 ///     shapes: [([3; 16], vec![40, 96, 192])].into(),
 ///     sessions: [([4; 16], 2)].into(),
+///     settled_shards: None,
 /// };
 /// let limits = Limits::default();
 /// assert_eq!(Root::decode(&root.encode(&limits)?, &limits)?, root);
@@ -77,6 +80,34 @@ pub struct Root {
     /// The last epoch of each session that was committed: what tells the records of a commit from
     /// those that a writer left behind when it died.
     pub sessions: BTreeMap<[u8; 16], u32>,
+    /// The list of the shards that were settled since the log has had commits.
+    pub settled_shards: Option<SettledRecord>,
+}
+
+/// Where the list of settled shards is, and that it is this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SettledRecord {
+    /// The number of the root that it came with.
+    pub number: u64,
+    /// Bytes of the object.
+    pub bytes: u64,
+    /// CRC-32C of these bytes.
+    pub checksum: u32,
+}
+
+impl SettledRecord {
+    fn to_json(self) -> Value {
+        json!({"number": self.number, "bytes": self.bytes, "checksum": self.checksum})
+    }
+
+    fn parse(value: &Value) -> Result<Self> {
+        let fields = Fields::new("settled_shards", value)?;
+        let checksum = number(&fields, "checksum")?;
+        let checksum = u32::try_from(checksum)
+            .map_err(|_| invalid(WHAT, format!("a checksum of {checksum}")))?;
+        let (number, bytes) = (number(&fields, "number")?, number(&fields, "bytes")?);
+        Ok(Self { number, bytes, checksum })
+    }
 }
 
 /// A commit: where its directory lies.
@@ -169,6 +200,12 @@ impl Root {
                 ));
             }
         }
+        if let Some(SettledRecord { number, bytes, .. }) = self.settled_shards {
+            check_limit("bytes of settled shards", bytes, limits.index_bytes_max)?;
+            if number > self.number {
+                return Err(invalid(WHAT, "a list of settled shards that is newer"));
+            }
+        }
         self.commits.iter().try_for_each(|commit| commit.check(limits))
     }
 
@@ -178,14 +215,18 @@ impl Root {
     /// As [`Root::check`], and [`LogError::Limit`](super::LogError::Limit) if it becomes too large.
     pub fn encode(&self, limits: &Limits) -> Result<Vec<u8>> {
         self.check(limits)?;
-        let bytes = seal(&json!({
+        let mut document = json!({
             "bedform": {"version": 1, "store": hex(&self.store)},
             "number": self.number,
             "settled": self.settled,
             "commits": self.commits.iter().map(CommitRecord::to_json).collect::<Vec<_>>(),
             "shapes": by_hex(&self.shapes),
             "sessions": by_hex(&self.sessions),
-        }));
+        });
+        if let Some(shards) = self.settled_shards {
+            document["settled_shards"] = shards.to_json();
+        }
+        let bytes = seal(&document);
         check_limit("bytes in a root", bytes.len() as u64, limits.metadata_bytes_max)?;
         Ok(bytes)
     }
@@ -223,7 +264,8 @@ impl Root {
             u32::try_from(epoch).map_err(|_| invalid(WHAT, format!("epoch {epoch}")))
         })?;
         let (number, settled) = (number(&fields, "number")?, number(&fields, "settled")?);
-        Ok(Self { store, number, settled, commits, shapes, sessions })
+        let settled_shards = fields.get("settled_shards").map(SettledRecord::parse).transpose()?;
+        Ok(Self { store, number, settled, commits, shapes, sessions, settled_shards })
     }
 }
 

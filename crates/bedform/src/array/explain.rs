@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::Array;
 use crate::codec::ChunkCodec;
 use crate::error::Result;
-use crate::read::fetch::units;
+use crate::log::blocks::LogCopies;
+use crate::log::fetch::LogFetch;
+use crate::read::fetch::{Unit, WantedChunks, log_units, units};
 use crate::read::locate::ChunkSource;
 use crate::read::plan::Plan;
 use crate::read::tuning::Tuning;
@@ -38,24 +40,31 @@ pub(crate) fn explain_plan(
     tuning: &Tuning,
 ) -> Result<Value> {
     let began = Instant::now();
-    let (mut objects, mut requests, mut bytes, mut chunks, mut missing) = (0_u64, 0, 0, 0, 0);
-    let (mut index_requests, mut index_bytes) = (0, 0);
+    let (mut objects, mut index_requests, mut index_bytes) = (0_u64, 0, 0);
+    let mut work = Work::default();
+    let mut copies = LogCopies::default();
     for cell in 0..plan.cell_count() {
+        let tasks = plan.tasks(cell);
         let Some(opened) = source.open(&plan.cell_coordinates(cell), &|| ())? else {
-            missing += plan.tasks(cell).len() as u64;
+            work.missing += tasks.len() as u64;
             continue;
         };
         objects += 1;
         index_requests += opened.index_requests;
         index_bytes += opened.index_bytes;
-        for unit in units(plan, cell, plan.tasks(cell), &opened, codec, tuning.gap_bytes)? {
-            requests += unit.extents.len() as u64;
-            bytes += unit.bytes();
-            chunks += unit.chunks.len() as u64 + u64::from(!unit.raw.is_empty());
-            missing += unit.missing.len() as u64;
+        let mut wanted = WantedChunks::default();
+        for task in tasks {
+            wanted.add(plan, cell, task, opened.overlay.as_deref(), &mut copies)?;
         }
+        let units = units(plan, cell, wanted, &opened.places, codec, tuning.gap_bytes)?;
+        units.iter().for_each(|unit| work.add(unit));
     }
-    let decoded = if codec.is_raw() { bytes } else { chunks * codec.decoded_bytes() as u64 };
+    log_units(copies)?.iter().for_each(|(_, unit)| work.add(unit));
+    let Work { requests, bytes, chunks, missing, log_bytes } = work;
+    let decoded = match codec.is_raw() {
+        true => bytes,
+        false => chunks * codec.decoded_bytes() as u64 + log_bytes,
+    };
     let price = price(&tuning.profile, index_requests, requests, bytes + index_bytes, objects);
     Ok(json!({
         "array": name,
@@ -67,10 +76,32 @@ pub(crate) fn explain_plan(
         "chunks": chunks,
         "chunks_never_written": missing,
         "decoded_bytes": decoded,
+        "log_bytes": log_bytes,
         "profile": tuning.profile.name,
         "predicted_cold_seconds": price,
         "planning_seconds": began.elapsed().as_secs_f64(),
     }))
+}
+
+/// What the units of a read come to.
+#[derive(Default)]
+struct Work {
+    requests: u64,
+    bytes: u64,
+    chunks: u64,
+    missing: u64,
+    /// Decoded bytes of blocks of a log.
+    log_bytes: u64,
+}
+
+impl Work {
+    fn add(&mut self, unit: &Unit) {
+        self.requests += unit.extents.len() as u64;
+        self.bytes += unit.bytes();
+        self.chunks += unit.chunks.len() as u64 + u64::from(!unit.raw.is_empty());
+        self.missing += unit.missing.len() as u64;
+        self.log_bytes += unit.log.as_ref().map_or(0, LogFetch::decoded_bytes);
+    }
 }
 
 /// Seconds that the storage takes for a cold read, by the terms of

@@ -1,5 +1,6 @@
 //! Where the objects of a Zarr array are, and what their tails say.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
@@ -50,6 +51,15 @@ impl ZarrSource<'_> {
         Ok(self.walk()?.0)
     }
 
+    /// As [`ZarrSource::existing`], and those that must be there.
+    pub(crate) fn expected(&self) -> Result<BTreeSet<Vec<u64>>> {
+        let mut all: BTreeSet<Vec<u64>> = self.existing()?.into_iter().collect();
+        if let (Some(view), Some(identity)) = (&self.snapshot.view, self.state.identity()) {
+            all.extend(view.settled_objects(&identity.array)?);
+        }
+        Ok(all)
+    }
+
     /// As [`ZarrSource::existing`], and the directories that hold objects, or have.
     pub(crate) fn walk(&self) -> Result<(Vec<Vec<u64>>, Vec<ObjectPath>)> {
         let mut directories = Vec::new();
@@ -83,8 +93,8 @@ impl ZarrSource<'_> {
     /// up to `contained`.
     ///
     /// # Errors
-    /// `SnapshotMoved` if it contains later ones than this snapshot has; `Corrupt` for damaged records;
-    /// those of storage.
+    /// `SnapshotMoved` if it contains later ones than this snapshot has; `Corrupt` if it must contain
+    /// later ones than it does, and for damaged records; those of storage.
     pub(crate) fn overlay(
         &self,
         coordinates: &[u64],
@@ -103,6 +113,8 @@ impl ZarrSource<'_> {
         let (Some(view), Some(identity)) = (&self.snapshot.view, self.state.identity()) else {
             return Ok(None);
         };
+        let name = || self.object_name_of(coordinates);
+        view.check_contained(&identity.array, coordinates, contained, &name)?;
         let shape = &self.state.metadata.chunk_shape;
         let start: Vec<u64> =
             coordinates.iter().zip(shape).map(|(at, length)| at * length).collect();

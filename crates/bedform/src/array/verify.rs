@@ -27,7 +27,8 @@ impl Array {
         Ok((stored as u64, grid.iter().fold(1, |all, count| u64::saturating_mul(all, *count))))
     }
 
-    /// Reads every stored object of the array, checks its tail and decodes every chunk. Gives one
+    /// Reads every stored object of the array (and, while there is a log, looks for those that must be
+    /// there), checks its tail and decodes every chunk. Gives one
     /// line per damaged object or chunk. Memory is bounded by one chunk.
     ///
     /// # Errors
@@ -37,7 +38,7 @@ impl Array {
         let source = self.source(&state)?;
         let mut problems = Vec::new();
         let mut scratch = Scratch::default();
-        for coordinates in source.existing()? {
+        for coordinates in source.expected()? {
             if interrupted() {
                 return Err(Error::new(ErrorKind::Interrupted, "the check was stopped"));
             }

@@ -8,8 +8,10 @@
 //! | [`ocs`] | the optimized chunk size of Smart-IO, its decision window, subchunks and aggregation |
 //! | [`cost`] | [`CostModel`]: requests, bytes and seconds of a read with a layout |
 //! | [`advise`](mod@advise) | [`advise()`]: the chunk shape, shard shape and order that cost least |
+//! | `automatic` | the layout of a new array that leaves it to Bedform |
 
 pub mod advise;
+pub(crate) mod automatic;
 mod choose;
 pub mod cost;
 mod count;

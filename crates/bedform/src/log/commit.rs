@@ -6,11 +6,12 @@ use std::sync::Arc;
 use bedform_format::ObjectPath;
 use bedform_format::log::{CommitRecord, Directory, GrownArray, Root, Touched};
 use bedform_format::metadata::LogState;
-use bedform_storage::{Durability, Lock, Version};
+use bedform_storage::{Lock, Version};
 
 use super::place::LogPlace;
 use super::segment::to_error;
 use super::session::{Known, Session};
+use super::staged::Reach;
 use crate::comm::decide;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Shared, set_log_state};
@@ -39,71 +40,200 @@ impl Shapes {
     }
 }
 
+/// A commit of which everything is written but the root.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    directory: Directory,
+    record: CommitRecord,
+    /// The arrays that it appends to: the axis, and its length before.
+    appended: BTreeMap<[u8; 16], (usize, u64)>,
+}
+
 impl Session {
     /// Makes everything that the members wrote since the last commit visible, all at once, in all of
     /// them or in none; durable on return. Collective. Gives the number of the commit.
+    ///
+    /// At [`Reach::Node`] it returns when everything is durable in the nodes' burst tiers, and gives
+    /// the number of the last commit that is visible. What it has promised becomes visible, in order,
+    /// with the first commit that finds it drained, or with [`Session::drain`].
     ///
     /// # Errors
     /// The first error of any member, on all; nothing is visible then. `Conflict` if another writer
     /// has appended to an array that this session appends to, has made one smaller, or deleted it.
     pub fn commit(&mut self) -> Result<u64> {
         let mine = self.check_sound().and_then(|()| self.finish());
+        self.has_promises |= self.options.reach == Reach::Node;
+        self.commit_together(mine)
+    }
+
+    /// Waits until everything that was committed is drained from the burst tiers, and visible.
+    /// Collective. Gives the number of the last commit.
+    ///
+    /// # Errors
+    /// As [`Session::commit`]. What was promised and could not be kept is still there for
+    /// `bedform recover`.
+    pub fn drain(&mut self) -> Result<u64> {
+        let mine = self.check_sound().and_then(|()| self.finish_draining());
+        let number = self.commit_together(mine)?;
+        self.has_promises = false;
+        self.promised_shapes.clear();
+        Ok(number)
+    }
+
+    fn commit_together(&mut self, mine: Result<Vec<u8>>) -> Result<u64> {
         let members = self.members.clone();
         let told =
             decide(&*members, mine, |parts| Ok(self.commit_all(&parts)?.to_le_bytes().to_vec()));
         self.count_epoch();
         self.appended.clear();
+        if let Err(error) = &told {
+            // A later commit would hide that an earlier one was promised, or left behind.
+            if self.options.reach == Reach::Node || error.kind() != ErrorKind::Conflict {
+                self.poison();
+            }
+        }
         let number = told?.try_into().map_err(|_| Error::invalid("the coordinator erred"))?;
         Ok(u64::from_le_bytes(number))
     }
 
-    /// Makes this member's part of the commit durable, and says what it is; nothing if there is nothing
-    /// to say.
+    /// Makes this member's part of the commit durable, and says how far it has been drained and what
+    /// it is.
     fn finish(&mut self) -> Result<Vec<u8>> {
         let commit = self.commit_id();
         // The next commit looks the arrays up again.
         let arrays = std::mem::take(&mut self.arrays);
         let grown: Vec<GrownArray> = arrays.into_values().filter_map(Known::into_grown).collect();
-        let sync = self.store.options().durability == Durability::Disk;
-        let (segments, sections) = match &mut self.stream {
-            Some(stream) => {
-                let sections = stream.finish(commit, sync)?;
-                (vec![stream.segment().name().to_owned()], sections)
+        let reach = self.options.reach;
+        if reach == Reach::Node {
+            for GrownArray { key, shape, .. } in &grown {
+                enlarge(self.promised_shapes.entry(*key).or_insert_with(|| shape.clone()), shape);
             }
-            None => (Vec::new(), Vec::new()),
-        };
-        if sections.is_empty() && grown.is_empty() {
-            return Ok(Vec::new());
         }
-        let mine = Directory { commit, segments, sections, grown };
-        mine.encode(&self.store.options().limits).map_err(to_error)
+        let mut mine = Directory { commit, grown, ..Directory::default() };
+        if let Some(stream) = &mut self.stream {
+            let finished = stream.finish(commit, reach)?;
+            mine.segments.push(stream.segment().name().to_owned());
+            self.sections.extend(finished.sections);
+            mine.sections = std::mem::take(&mut self.sections);
+            self.ends.push_back((commit.epoch, finished.position));
+        }
+        let drained = self.drained_epoch();
+        let mut part = drained.to_le_bytes().to_vec();
+        if !mine.sections.is_empty() || !mine.grown.is_empty() {
+            part.extend(mine.encode(&self.store.options().limits).map_err(to_error)?);
+        }
+        Ok(part)
     }
 
-    /// Commits what the members say they have.
-    fn commit_all(&mut self, parts: &[Vec<u8>]) -> Result<u64> {
-        let mut directory = self.merge(parts)?;
-        if directory.sections.is_empty() && directory.grown.is_empty() {
-            return Ok(self.log.newest(None)?.map_or(0, |root| root.number));
+    /// Waits until this member's part of all commits is drained, and says so.
+    fn finish_draining(&mut self) -> Result<Vec<u8>> {
+        if let Some(stream) = &mut self.stream {
+            // Those that were flushed and not yet committed are for the next commit.
+            self.sections.extend(stream.segment().finish(Reach::Shared)?.sections);
         }
-        // From here on nobody else makes these arrays larger.
-        let _locks = self.lock_grown(&directory)?;
-        self.settle_growth(&mut directory)?;
+        self.ends.clear();
+        Ok(self.drained_epoch().to_le_bytes().to_vec())
+    }
+
+    /// The last epoch of which this member has nothing more to drain.
+    fn drained_epoch(&mut self) -> u32 {
+        let drained = match &mut self.stream {
+            Some(stream) => stream.segment().drained_bytes(),
+            None => u64::MAX,
+        };
+        while self.ends.front().is_some_and(|(_, end)| *end <= drained) {
+            self.ends.pop_front();
+        }
+        self.ends.front().map_or(self.epoch() + 1, |(epoch, _)| epoch - 1)
+    }
+
+    /// Prepares what the members say they have, and commits what all have drained.
+    fn commit_all(&mut self, parts: &[Vec<u8>]) -> Result<u64> {
+        let mut drained = u32::MAX;
+        let mut directories = Vec::with_capacity(parts.len());
+        for part in parts {
+            let (epoch, directory) = part.split_first_chunk().ok_or_else(cut_short)?;
+            drained = drained.min(u32::from_le_bytes(*epoch));
+            directories.push(directory);
+        }
+        let directory = self.merge(&directories)?;
+        if !directory.sections.is_empty() || !directory.grown.is_empty() {
+            self.prepare(directory)?;
+            // The directory is part of the coordinator's segment, too.
+            drained = drained.min(self.drained_epoch());
+        }
+        let mut number = None;
+        while self.prepared.front().is_some_and(|next| next.directory.commit.epoch <= drained) {
+            // Whatever comes of it, it does not come later.
+            let Some(prepared) = self.prepared.pop_front() else { break };
+            number = Some(self.complete(prepared)?);
+        }
+        if self.prepared.is_empty() {
+            self.promised_shapes.clear();
+        }
+        match number {
+            Some(number) => Ok(number),
+            None => Ok(self.log.newest(None)?.map_or(0, |root| root.number)),
+        }
+    }
+
+    /// Writes the directory of a commit.
+    fn prepare(&mut self, mut directory: Directory) -> Result<()> {
+        directory.is_promised = self.options.reach == Reach::Node;
+        let record = self.write_directory(&directory)?;
+        let end = record.offset.saturating_add(record.stored_bytes);
+        self.ends.push_back((directory.commit.epoch, end));
+        let appended = std::mem::take(&mut self.appended);
+        self.prepared.push_back(Prepared { directory, record, appended });
+        Ok(())
+    }
+
+    fn write_directory(&mut self, directory: &Directory) -> Result<CommitRecord> {
         let body = directory.encode(&self.store.options().limits).map_err(to_error)?;
+        let reach = self.options.reach;
         let segment = self.stream()?.segment();
-        let place = segment.directory(body)?;
-        let record = CommitRecord {
+        let place = segment.directory(body, reach)?;
+        Ok(CommitRecord {
             number: 0,
             segment: segment.name().to_owned(),
             offset: place.offset,
             stored_bytes: place.stored_bytes,
             bytes: place.bytes,
             codec: place.codec,
-        };
+        })
+    }
+
+    /// Publishes a commit of another session, of which everything but the root is there.
+    pub(super) fn complete_of(
+        &mut self,
+        directory: Directory,
+        record: CommitRecord,
+    ) -> Result<u64> {
+        self.complete(Prepared { directory, record, appended: BTreeMap::new() })
+    }
+
+    /// Writes and publishes a commit of sections that another session has left.
+    pub(super) fn commit_directory(&mut self, directory: Directory) -> Result<u64> {
+        let record = self.write_directory(&directory)?;
+        self.complete_of(directory, record)
+    }
+
+    /// Publishes a commit that everybody has drained.
+    fn complete(&mut self, prepared: Prepared) -> Result<u64> {
+        let Prepared { mut directory, mut record, appended } = prepared;
+        // From here on nobody else makes these arrays larger.
+        let _locks = self.lock_grown(&directory)?;
+        let before = directory.grown.clone();
+        self.settle_growth(&mut directory, &appended)?;
+        if directory.grown != before {
+            record = self.write_directory(&directory)?;
+            self.stream()?.segment().finish(Reach::Shared)?;
+        }
         self.publish(&directory, &record)
     }
 
     /// One directory of those of all members.
-    fn merge(&self, parts: &[Vec<u8>]) -> Result<Directory> {
+    fn merge(&self, parts: &[&[u8]]) -> Result<Directory> {
         let limits = &self.store.options().limits;
         let mut all = Directory { commit: self.commit_id(), ..Directory::default() };
         let mut grown = BTreeMap::<[u8; 16], GrownArray>::new();
@@ -142,7 +272,11 @@ impl Session {
     ///
     /// # Errors
     /// `Conflict` if an array is gone, or somebody else has appended where this session does.
-    fn settle_growth(&mut self, directory: &mut Directory) -> Result<()> {
+    fn settle_growth(
+        &mut self,
+        directory: &mut Directory,
+        appended: &BTreeMap<[u8; 16], (usize, u64)>,
+    ) -> Result<()> {
         if directory.grown.is_empty() {
             return Ok(());
         }
@@ -154,7 +288,7 @@ impl Session {
             let Some(now) = now.filter(|now| now.len() == array.shape.len()) else {
                 return Err(self.conflict("an array was deleted"));
             };
-            if let Some((axis, base)) = self.appended.get(&array.key)
+            if let Some((axis, base)) = appended.get(&array.key)
                 && now.get(*axis) != Some(base)
             {
                 return Err(self.conflict("another writer has appended to an array"));
@@ -250,6 +384,10 @@ impl Session {
     }
 }
 
+fn cut_short() -> Error {
+    Error::new(ErrorKind::Io, "a member of the session said less than it had to")
+}
+
 type ByKey = HashMap<[u8; 16], (ObjectPath, Vec<u64>)>;
 
 /// The shape of an array after the commits of `root`.
@@ -262,7 +400,7 @@ fn shape_in(by_key: &ByKey, root: Option<&Root>, key: &[u8; 16]) -> Option<Vec<u
 }
 
 /// The root of a log without commits.
-fn first_root(log: &LogPlace, settled: u64) -> Root {
+pub(super) fn first_root(log: &LogPlace, settled: u64) -> Root {
     Root {
         store: log.store,
         number: settled,
@@ -270,6 +408,7 @@ fn first_root(log: &LogPlace, settled: u64) -> Root {
         commits: Vec::new(),
         shapes: BTreeMap::new(),
         sessions: BTreeMap::new(),
+        settled_shards: None,
     }
 }
 

@@ -6,20 +6,33 @@
 //! |---|---|
 //! | `place` | where a store's log is, and its roots |
 //! | `view` | one root and what it refers to: what readers pin |
-//! | `overlay` | the pieces that lie over an object's chunks |
+//! | `section` | a section, and where the boxes of an array lie in it |
+//! | `tree` | which of many boxes have a share in a region |
+//! | `overlay` | what lies over an object's chunks |
+//! | `blocks` | copies from the blocks of segments |
+//! | `fetch` | blocks that are fetched together |
 //! | `boxes` | selections as boxes |
+//! | [`burst`], `staged` | the fast tier that takes segments first, and how they are drained |
 //! | `segment` | the file that one writer appends to |
 //! | `stream` | what one writer writes: data, and sections that say what they mean |
 //! | [`session`] | writing: what the members of a job take and declare |
 //! | `commit` | what the members do together to commit |
+//! | [`recover`] | what writers that died left behind |
 //! | [`mod@settle`] | commits become shards |
 
+pub(crate) mod blocks;
 mod boxes;
+pub mod burst;
 pub(crate) mod commit;
+pub(crate) mod fetch;
 pub(crate) mod overlay;
 pub(crate) mod place;
+pub mod recover;
+mod section;
 mod segment;
 pub mod session;
 pub mod settle;
+mod staged;
 mod stream;
+mod tree;
 pub(crate) mod view;

@@ -1,34 +1,42 @@
-//! The pieces that lie over an object's chunks.
+//! What lies over an object's chunks.
 //!
-//! A chunk is built whole: as it is stored, or of fill values, and then every piece that touches it in
-//! the order of the commits. So every selection, codec and order of axes works as without a log.
+//! Of each chunk that a read needs, the newest box that a commit wrote is looked at first: it gives
+//! what it has, the next one what is still missing, and what is left is read as it is stored, or is the
+//! fill value. So nothing is read that something newer hides, and every element goes from its block
+//! straight to its place.
 
 use std::sync::Arc;
 
-use bedform_geometry::{ChunkGrid, Region, strides};
+use bedform_geometry::{AxisRange, ChunkGrid, Positions, Region};
 
-use super::view::LoadedSection;
+use super::blocks::LogCopies;
+use super::fetch::Destination;
+use super::section::{LoadedSection, Piece};
+use super::view::View;
 use crate::array::ArrayState;
-use crate::error::Result;
-use crate::read::scatter::{Axis, Copy, Target};
-use crate::write::elements::stored_fill;
+use crate::error::{Error, Result};
+use crate::read::mask::Mask;
+use crate::read::part::{Part, PartAxis, Ranges, RegularAxis, range_within};
+use crate::read::plan::{Plan, Task};
+use crate::read::scatter::Target;
+use crate::write::elements::{fill_outside, stored_fill};
 
-/// One box that a commit wrote.
-#[derive(Debug, Clone)]
-pub(crate) struct Piece {
-    pub(crate) region: Region,
-    pub(crate) epoch: u32,
-    pub(crate) rank: u32,
-    pub(crate) section: Arc<LoadedSection>,
-    /// The first byte of its elements, which are in C order, in the section's data.
-    pub(crate) start: u64,
-    pub(crate) item_size: usize,
+/// A section, or where it lies if too many are held already.
+#[derive(Debug)]
+pub(super) enum Held {
+    Section(Arc<LoadedSection>),
+    Place { segment: String, offset: u64, stored_bytes: u64 },
 }
 
-/// What is laid over an object: pieces, later ones over earlier ones.
+/// What is laid over an object: by commit, the newest first, the sections that touch it.
 #[derive(Debug)]
 pub(crate) struct Overlay {
-    pieces: Vec<Piece>,
+    view: Arc<View>,
+    key: [u8; 16],
+    commits: Vec<Vec<Held>>,
+    /// The shape from which the first of these commits made the array larger. What is stored outside
+    /// was never part of the array.
+    base: Option<Vec<u64>>,
     form: Form,
 }
 
@@ -37,102 +45,310 @@ pub(crate) struct Overlay {
 struct Form {
     grid: ChunkGrid,
     strides: Vec<i64>,
-    bytes: usize,
     item_size: usize,
     swap_size: usize,
     fill: Vec<u8>,
 }
 
+/// Some of the elements that a read takes of a chunk.
+#[derive(Debug)]
+pub(crate) enum Share {
+    All,
+    /// The free elements of each part.
+    Some(Vec<Mask>),
+    None,
+}
+
+impl Share {
+    fn of(masks: Vec<Mask>) -> Self {
+        match () {
+            () if masks.iter().all(Mask::is_full) => Self::None,
+            () if masks.iter().all(Mask::is_free) => Self::All,
+            () => Self::Some(masks),
+        }
+    }
+}
+
+/// What a read still needs of a chunk beyond what commits have of it.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// What counts as it is stored.
+    pub(crate) stored: Share,
+    /// What is the fill value, whatever is stored.
+    pub(crate) fill: Share,
+}
+
+/// A box that has a share in what is read, with what decides which of two counts, in that order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Found {
+    epoch: u32,
+    rank: u32,
+    section: usize,
+    entry: u32,
+    number: usize,
+}
+
 impl Overlay {
-    /// The `pieces` of an object of the array with `state`.
-    pub(crate) fn new(mut pieces: Vec<Piece>, state: &ArrayState) -> Self {
-        pieces.retain(|piece| piece.item_size == state.item_size);
+    /// What `commits` lay over an object of the array with `state`.
+    pub(super) fn new(
+        view: Arc<View>,
+        key: [u8; 16],
+        commits: Vec<Vec<Held>>,
+        base: Option<Vec<u64>>,
+        state: &ArrayState,
+    ) -> Self {
         let form = Form {
             grid: state.grid.clone(),
             strides: state.codec.strides().to_vec(),
-            bytes: state.codec.decoded_bytes(),
             item_size: state.item_size,
             swap_size: state.codec.swap_size(),
             fill: stored_fill(state),
         };
-        Self { pieces, form }
+        Self { view, key, commits, base, form }
     }
 
-    /// The pieces with a share in a region, and their shares.
-    fn shares<'a>(&'a self, chunk: &'a Region) -> impl Iterator<Item = (&'a Piece, Region)> {
-        let shares = self.pieces.iter();
-        shares.filter_map(|piece| Some((piece, piece.region.intersection(chunk)?)))
+    /// Finds what lies over the elements that the plan takes of a task's chunk: adds its copies to
+    /// `copies`, and says what is needed of the chunk itself.
+    ///
+    /// # Errors
+    /// `Corrupt` for damaged records; those of storage.
+    pub(crate) fn take(
+        &self,
+        plan: &Plan,
+        cell: u64,
+        task: Task,
+        copies: &mut LogCopies,
+    ) -> Result<Rest> {
+        let coordinates = plan.chunk_coordinates(cell, task);
+        let (mut stored, mut fill) = (Vec::new(), Vec::new());
+        plan.for_each_part(cell, task, |part| {
+            let mut mask = Mask::new(part.shape());
+            self.take_part(&coordinates, &part, &mut mask, copies)?;
+            fill.push(self.take_outside(&coordinates, &part, &mut mask));
+            stored.push(mask);
+            Ok(())
+        })?;
+        Ok(Rest { stored: Share::of(stored), fill: Share::of(fill) })
     }
 
-    /// True if some piece has a share in the chunk at `coordinates`.
-    pub(crate) fn touches(&self, coordinates: &[u64]) -> bool {
-        self.shares(&self.form.grid.chunk_region(coordinates)).next().is_some()
-    }
-
-    /// True if one piece has all of a chunk, so that what is stored of it does not matter.
-    pub(crate) fn covers(&self, coordinates: &[u64]) -> bool {
+    /// Takes the elements outside the array as it was before it grew, and gives them as the free ones.
+    fn take_outside(&self, coordinates: &[u64], part: &Part<'_>, mask: &mut Mask) -> Mask {
         let chunk = self.form.grid.chunk_region(coordinates);
-        self.shares(&chunk).any(|(_, share)| share.shape() == chunk.shape())
+        let Some(base) = self.base.as_ref().filter(|base| !is_inside(&chunk, base)) else {
+            return Mask::full(part.shape());
+        };
+        let high: Vec<u64> = base
+            .iter()
+            .zip(chunk.start())
+            .map(|(base, start)| base.saturating_sub(*start))
+            .collect();
+        let mut outside = mask.clone();
+        part.clip(&vec![0; high.len()], &high, |inside| outside.take(inside, &mut |_| ()));
+        outside.for_each_free(&mut |ranges| mask.take(ranges, &mut |_| ()));
+        outside
     }
 
-    /// Makes every element of a chunk the fill value.
-    pub(crate) fn fill(&self, elements: &mut Vec<u8>) {
-        elements.clear();
-        while elements.len() < self.form.bytes {
-            elements.extend_from_slice(&self.form.fill);
+    fn take_part(
+        &self,
+        coordinates: &[u64],
+        part: &Part<'_>,
+        mask: &mut Mask,
+        copies: &mut LogCopies,
+    ) -> Result<()> {
+        let Some((mut low, mut high)) = part.bounds() else { return Ok(()) };
+        let chunk = self.form.grid.chunk_region(coordinates);
+        for (axis, start) in chunk.start().iter().enumerate() {
+            low[axis] += start;
+            high[axis] += start;
+        }
+        let (regular, mut found) = (part.regular(), Vec::new());
+        for commit in &self.commits {
+            if mask.is_full() {
+                break;
+            }
+            let sections = commit.iter().map(|held| self.load(held)).collect::<Result<Vec<_>>>()?;
+            found.clear();
+            for (at, section) in sections.iter().enumerate() {
+                section.visit(&self.key, &low, &high, &mut |entry, number| {
+                    let (epoch, rank) = (section.entry(entry).epoch, section.entry(entry).rank);
+                    found.push(Found { epoch, rank, section: at, entry, number });
+                    true
+                });
+            }
+            found.sort_unstable();
+            for one in found.iter().rev() {
+                if mask.is_full() {
+                    break;
+                }
+                let section = &sections[one.section];
+                let Some(piece) = section.piece(one.entry, one.number, self.form.item_size) else {
+                    continue;
+                };
+                let is_done = match &regular {
+                    Some((axes, target)) => {
+                        self.take_run(section, piece, (&chunk, axes, *target), mask, copies)?
+                    }
+                    None => false,
+                };
+                if !is_done {
+                    self.take_box(section, piece, (&chunk, part), mask, copies)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what a box has of the elements that are still free, if that is one run of elements in
+    /// the box, the part and the result: the short way, for logs of very many small boxes. False, and
+    /// nothing done, if it is not.
+    fn take_run(
+        &self,
+        section: &LoadedSection,
+        piece: Piece<'_>,
+        (chunk, axes, target): (&Region, &[RegularAxis], i64),
+        mask: &mut Mask,
+        copies: &mut LogCopies,
+    ) -> Result<bool> {
+        let item = self.form.item_size;
+        let Ok(mut stride) = i64::try_from(item) else { return Ok(false) };
+        let (each, mut target) = (stride, target);
+        let Ok(mut source) = i64::try_from(piece.data_start) else { return Ok(false) };
+        let (mut start, mut step, mut count) = (0, 1, 1);
+        for (at, axis) in axes.iter().enumerate().rev() {
+            let (low, high) = piece.within(chunk, at);
+            let Some((first, found)) = range_within(&axis.inside, low, high) else {
+                return Ok(true);
+            };
+            let (inside, result) = (axis.inside.get(first), axis.result.get(first));
+            let (Some(inside), Some(result)) = (inside, result) else { return Ok(false) };
+            let (begin, length) = piece.axis(at);
+            // What the box has before this element: less than its length.
+            let before = (chunk.start()[at] + inside).wrapping_sub(begin).cast_signed();
+            source += before * stride;
+            target += result.cast_signed() * axis.target_stride;
+            if found > 1 {
+                let is_run = count == 1
+                    && step == 1
+                    && axis.inside.step() * stride == each
+                    && axis.result.step() * axis.target_stride == each;
+                if !is_run {
+                    return Ok(false);
+                }
+                count = found;
+            }
+            start += first * step;
+            step *= axis.inside.len();
+            let longer = i64::try_from(length).ok().and_then(|length| stride.checked_mul(length));
+            let Some(longer) = longer else { return Ok(false) };
+            stride = longer;
+        }
+        let mut outcome = Ok(());
+        mask.take_run(start, count, &mut |at, count| {
+            if outcome.is_ok() {
+                let ahead = (at - start).cast_signed() * each;
+                outcome = copies.add_run(section, (source + ahead, target + ahead), count, item);
+            }
+        });
+        outcome.map(|()| true)
+    }
+
+    /// As [`Overlay::take_run`], for any box and any part.
+    fn take_box(
+        &self,
+        section: &LoadedSection,
+        piece: Piece<'_>,
+        (chunk, part): (&Region, &Part<'_>),
+        mask: &mut Mask,
+        copies: &mut LogCopies,
+    ) -> Result<()> {
+        let item = self.form.item_size;
+        let strides = piece.strides();
+        let origin = strides.as_ref().and_then(|strides| piece.origin(chunk, strides));
+        let origin = origin.ok_or_else(|| {
+            Error::corrupt(&*section.segment.name, "a box of more bytes than can be counted")
+        })?;
+        let (low, high): (Vec<u64>, Vec<u64>) =
+            (0..chunk.rank()).map(|axis| piece.within(chunk, axis)).unzip();
+        let mut outcome = Ok(());
+        part.clip(&low, &high, |ranges| {
+            mask.take(ranges, &mut |free: &Ranges| {
+                if outcome.is_ok() {
+                    outcome = copies.add(section, part.copy(free, origin), item);
+                }
+            });
+        });
+        outcome
+    }
+
+    fn load(&self, held: &Held) -> Result<Arc<LoadedSection>> {
+        match held {
+            Held::Section(section) => Ok(section.clone()),
+            Held::Place { segment, offset, stored_bytes } => {
+                self.view.section(segment, *offset, *stored_bytes)
+            }
         }
     }
 
-    /// Lays the pieces over the elements of the chunk at `coordinates`.
+    /// True if something has a share in the chunk at `coordinates`, or that cannot be told, which
+    /// [`Overlay::lay`] then says.
+    pub(crate) fn touches(&self, coordinates: &[u64]) -> bool {
+        let chunk = self.form.grid.chunk_region(coordinates);
+        if self.base.as_ref().is_some_and(|base| !is_inside(&chunk, base)) {
+            return true;
+        }
+        let end: Vec<u64> = (0..chunk.rank()).map(|axis| chunk.end(axis)).collect();
+        self.commits.iter().flatten().any(|held| {
+            let mut is_hit = false;
+            match self.load(held) {
+                Ok(section) => section.visit(&self.key, chunk.start(), &end, &mut |_, _| {
+                    is_hit = true;
+                    false
+                }),
+                Err(_) => is_hit = true,
+            }
+            is_hit
+        })
+    }
+
+    /// Lays everything over the elements of the chunk at `coordinates`, which lie as they are stored.
     ///
     /// # Errors
     /// `Corrupt` for damaged data; those of storage.
     pub(crate) fn lay(&self, coordinates: &[u64], elements: &mut [u8]) -> Result<()> {
         let chunk = self.form.grid.chunk_region(coordinates);
-        let mut bytes = Vec::new();
-        for (piece, share) in self.shares(&chunk) {
-            piece.lay(&self.form, &chunk, &share, elements, &mut bytes)?;
+        let lengths = chunk.shape().iter();
+        let positions: Vec<Positions> = lengths
+            .map(|length| AxisRange::contiguous(0, *length).map(Positions::Range))
+            .collect::<std::result::Result<_, _>>()?;
+        let axes = positions.iter().zip(&self.form.strides).map(|(positions, stride)| PartAxis {
+            inside: positions,
+            result: positions,
+            target_stride: *stride,
+        });
+        let part = Part::Box { axes: axes.collect(), target_start: 0 };
+        if let Some(base) = &self.base {
+            let Form { grid, strides, item_size, fill, .. } = &self.form;
+            fill_outside(
+                &grid.chunk_region(coordinates),
+                base,
+                strides,
+                *item_size,
+                fill,
+                elements,
+            )?;
         }
-        Ok(())
+        let mut copies = self.copies();
+        self.take_part(coordinates, &part, &mut Mask::new(part.shape()), &mut copies)?;
+        let Form { item_size: item, swap_size: swap, .. } = self.form;
+        copies.run(&Destination { target: Target::new(elements), item, swap })
+    }
+
+    /// Copies for [`Overlay::take`] to add to.
+    pub(crate) fn copies(&self) -> LogCopies {
+        LogCopies::new(self.view.loaded().clone())
     }
 }
 
-impl Piece {
-    /// Copies the elements of `shared`, a part of this piece and of `chunk`.
-    fn lay(
-        &self,
-        form: &Form,
-        chunk: &Region,
-        shared: &Region,
-        elements: &mut [u8],
-        bytes: &mut Vec<u8>,
-    ) -> Result<()> {
-        let item = self.item_size as u64;
-        let steps = strides(self.region.shape());
-        let place = |at: &dyn Fn(usize) -> u64| -> u64 {
-            (0..steps.len()).map(|axis| (at(axis) - self.region.start()[axis]) * steps[axis]).sum()
-        };
-        let first = place(&|axis| shared.start()[axis]);
-        let last = place(&|axis| shared.end(axis) - 1);
-        let (from, to) = (self.start + first * item, self.start + (last + 1) * item);
-        self.section.read(from, to, bytes)?;
-        let mut copy = Copy::default();
-        for (axis, target_step) in form.strides.iter().enumerate() {
-            let inside = shared.start()[axis] - chunk.start()[axis];
-            copy.target_start += signed(inside) * target_step;
-            copy.axes.push(Axis::Even {
-                source_step: signed(steps[axis] * item),
-                target_step: *target_step,
-                count: shared.shape()[axis],
-            });
-        }
-        copy.tidy();
-        let target = Target::new(elements);
-        // SAFETY: this thread alone has the chunk.
-        unsafe { copy.run(bytes, target, form.item_size, form.swap_size) }
-    }
-}
-
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
+fn is_inside(chunk: &Region, shape: &[u64]) -> bool {
+    (0..chunk.rank()).all(|axis| chunk.end(axis) <= shape[axis])
 }

@@ -15,6 +15,8 @@ const ROOTS: &str = "roots";
 const SEGMENTS: &str = "segments";
 /// The name of a segment in its directory.
 const DATA: &str = "data";
+/// What a writer leaves beside its data when it ends in good order.
+const CLOSED: &str = "closed";
 const README: &str = "README.txt";
 const README_TEXT: &str = "\
 This directory belongs to the Bedform store of the same name, without '.bedform-log'.
@@ -29,7 +31,7 @@ pub(crate) struct LogPlace {
     pub(crate) storage: Arc<dyn Storage>,
     /// The store's identity.
     pub(crate) store: [u8; 16],
-    limits: Limits,
+    pub(super) limits: Limits,
 }
 
 impl LogPlace {
@@ -79,41 +81,42 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(crate) fn sessions(&self) -> Result<BTreeSet<[u8; 16]>> {
-        let entries = self.storage.list(&ObjectPath::root().join(SEGMENTS)?)?;
-        let headers = entries.iter().filter_map(|entry| SegmentHeader::parse_name(&entry.name));
+        let names = self.segment_names()?;
+        let headers = names.iter().filter_map(|name| SegmentHeader::parse_name(name));
         Ok(headers.map(|(session, _)| session).collect())
     }
 
-    /// Removes segments that `newest` does not refer to and whose writers are gone, and all roots but
-    /// the newest two; the whole log if it has no commits and nobody writes to it. The caller holds the
-    /// store's lock. Gives the segments that went.
+    /// Notes that the writer of a segment has ended and wants nothing more of it: what no commit has is
+    /// nobody's.
     ///
     /// # Errors
-    /// Of storage. What is removed is not needed by anybody; going on is always possible.
-    pub(crate) fn collect(&self, newest: &Root, needed: &BTreeSet<String>) -> Result<u64> {
-        let mut gone = 0;
-        let mut stay = 0_u64;
-        for entry in self.storage.list(&ObjectPath::root().join(SEGMENTS)?)? {
-            let directory = Self::segment_directory(&entry.name)?;
-            let free = !needed.contains(&entry.name)
-                && self.storage.try_lock(&directory).is_ok_and(|lock| lock.is_some());
-            if free {
-                self.storage.delete_tree(&directory, Durability::Process)?;
-                gone += 1;
-            } else {
-                stay += 1;
-            }
+    /// Of storage.
+    pub(super) fn mark_closed(&self, name: &str) -> Result<()> {
+        let path = Self::segment_directory(name)?.join(CLOSED)?;
+        let writer = self.storage.create(&path, Durability::Process, Some(0))?;
+        writer.publish(Condition::None)?;
+        Ok(())
+    }
+
+    /// True if the segment was marked so.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn is_closed(&self, name: &str) -> Result<bool> {
+        match self.storage.stat(&Self::segment_directory(name)?.join(CLOSED)?) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error.into()),
         }
-        if stay == 0 && newest.commits.is_empty() {
-            self.storage.delete_tree(&ObjectPath::root(), Durability::Disk)?;
-            return Ok(gone);
-        }
-        let numbers = self.root_numbers()?;
-        for number in numbers.iter().rev().skip(2) {
-            let path = Self::root_path(*number)?;
-            self.storage.delete(&path, Durability::Process, Condition::None)?;
-        }
-        Ok(gone)
+    }
+
+    /// The names of all segments that are there.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn segment_names(&self) -> Result<Vec<String>> {
+        let entries = self.storage.list(&ObjectPath::root().join(SEGMENTS)?)?;
+        Ok(entries.into_iter().map(|entry| entry.name).collect())
     }
 
     /// Fails unless the log's directory is there: a store that has one must not be read without.
@@ -135,7 +138,11 @@ impl LogPlace {
         }
     }
 
-    fn root_path(number: u64) -> Result<ObjectPath> {
+    /// The path of root `number`.
+    ///
+    /// # Errors
+    /// None for numbers that roots have.
+    pub(super) fn root_path(number: u64) -> Result<ObjectPath> {
         Ok(ObjectPath::root().join(ROOTS)?.join(&Root::name(number))?)
     }
 
@@ -181,7 +188,10 @@ impl LogPlace {
     }
 
     /// Root `number`; `None` if it is not there.
-    fn root(&self, number: u64) -> Result<Option<Root>> {
+    ///
+    /// # Errors
+    /// Of storage; `Corrupt` for a damaged root, also one of another store.
+    pub(super) fn root(&self, number: u64) -> Result<Option<Root>> {
         let path = Self::root_path(number)?;
         let object = match self.storage.open(&path) {
             Ok(object) => object,

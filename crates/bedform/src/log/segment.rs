@@ -12,13 +12,17 @@ use bedform_format::log::{
     Block, CommitId, RecordHead, RecordKind, Sealed, SealedCodec, SectionBuilder, SectionPlace,
     SegmentHeader,
 };
-use bedform_storage::{Durability, GrowingObject, Lock, Object};
+use bedform_storage::{Durability, Lock, Object};
 
+use super::burst::{Burst, BurstPlace};
 use super::place::LogPlace;
+use super::staged::{Drain, Reach, Sink, Staged};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of a block: large enough for the device, small enough to be read and checked for a part.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
+/// Bytes that have a checksum of their own: what a reader of a few bytes fetches and checks.
+const CHECKED_BYTES: usize = 32 << 10;
 /// Zstandard's level for sections and directories: they are small, and read often.
 const LEVEL: i32 = 3;
 
@@ -33,10 +37,19 @@ enum Order {
     Held(Held),
     /// Say what the blocks since the last section mean.
     Section(Box<SectionBuilder>, CommitId),
-    /// Say where the sections since the last such order are; durably, if so asked.
-    Finish { sync: bool, reply: Sender<Result<Vec<SectionPlace>>> },
+    /// Make everything durable, and say what there is.
+    Finish(Reach, Sender<Result<Finished>>),
     /// Append a directory, durably, and say where its head is.
-    Directory(Vec<u8>, Sender<Result<Place>>),
+    Directory(Vec<u8>, Reach, Sender<Result<Place>>),
+}
+
+/// What is durable of a segment.
+#[derive(Debug, Default)]
+pub(super) struct Finished {
+    /// The sections since the last time.
+    pub(super) sections: Vec<SectionPlace>,
+    /// Bytes of the segment.
+    pub(super) position: u64,
 }
 
 /// Where a record lies.
@@ -59,6 +72,8 @@ pub(super) struct Segment {
     given: u64,
     spare: Receiver<Vec<u8>>,
     progress: Arc<Progress>,
+    /// What the burst tier has passed on; nothing without one.
+    drain: Option<Arc<Drain>>,
     thread: Option<JoinHandle<()>>,
     /// Tells others that somebody still writes here.
     _lock: Box<dyn Lock>,
@@ -102,6 +117,9 @@ pub(super) struct SegmentOptions {
     /// Bounds the blocks that wait to be written.
     pub(super) buffer_bytes: usize,
     pub(super) limits: Limits,
+    /// What it goes through, and how far data have to get before a commit.
+    pub(super) burst: Option<Burst>,
+    pub(super) reach: Reach,
 }
 
 impl Segment {
@@ -116,11 +134,19 @@ impl Segment {
         let lock = place.storage.lock(&LogPlace::segment_directory(&name)?)?;
         // Between these two calls it may have been taken for a segment that nobody writes.
         place.storage.stat(&path)?;
+        let sink = match &options.burst {
+            None => Sink::Direct(object),
+            Some(burst) => {
+                let staging = BurstPlace::of(burst, place, &name)?;
+                Sink::Staged(Staged::new(burst, staging, object, options.reach)?)
+            }
+        };
+        let drain = sink.drain();
         let (orders, todo) = sync_channel((options.buffer_bytes / BLOCK_BYTES).max(2));
         let (back, spare) = channel();
         let progress = Arc::<Progress>::default();
         let file = File {
-            object,
+            object: sink,
             sequence: 0,
             rank: options.header.rank,
             limits: options.limits,
@@ -136,7 +162,7 @@ impl Segment {
                 Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
             })?;
         let (orders, thread) = (Some(orders), Some(thread));
-        Ok(Self { name, orders, given: 0, spare, progress, thread, _lock: lock })
+        Ok(Self { name, orders, given: 0, spare, progress, drain, thread, _lock: lock })
     }
 
     /// The name of the segment.
@@ -181,24 +207,28 @@ impl Segment {
         self.send(Order::Section(Box::new(builder), commit))
     }
 
-    /// Waits until everything is appended, and durable if so asked; gives the sections since the last
-    /// call.
+    /// Bytes that have reached the log itself, durably.
+    pub(super) fn drained_bytes(&self) -> u64 {
+        self.drain.as_ref().map_or(u64::MAX, |drain| drain.durable_bytes())
+    }
+
+    /// Waits until everything is durable, as far as `reach` says, and says what there is.
     ///
     /// # Errors
     /// As [`Segment::append`].
-    pub(super) fn finish(&mut self, sync: bool) -> Result<Vec<SectionPlace>> {
+    pub(super) fn finish(&mut self, reach: Reach) -> Result<Finished> {
         let (reply, answer) = channel();
-        self.send(Order::Finish { sync, reply })?;
+        self.send(Order::Finish(reach, reply))?;
         answer.recv().unwrap_or_else(|_| Err(self.failure()))
     }
 
-    /// Appends a directory. Durable on return.
+    /// Appends a directory. Durable on return, as far as `reach` says.
     ///
     /// # Errors
     /// As [`Segment::append`].
-    pub(super) fn directory(&mut self, body: Vec<u8>) -> Result<Place> {
+    pub(super) fn directory(&mut self, body: Vec<u8>, reach: Reach) -> Result<Place> {
         let (reply, answer) = channel();
-        self.send(Order::Directory(body, reply))?;
+        self.send(Order::Directory(body, reach, reply))?;
         answer.recv().unwrap_or_else(|_| Err(self.failure()))
     }
 
@@ -244,7 +274,7 @@ impl Drop for Segment {
 
 /// The thread's side.
 struct File {
-    object: Box<dyn GrowingObject>,
+    object: Sink,
     sequence: u64,
     /// Of the writer.
     rank: u32,
@@ -284,15 +314,16 @@ impl File {
                 data.as_ref().chunks(BLOCK_BYTES).try_for_each(|bytes| self.append_block(bytes))
             }
             Order::Section(builder, commit) => self.append_section(*builder, commit),
-            Order::Finish { sync, reply } => {
-                let outcome = if sync { self.object.sync() } else { Ok(()) };
+            Order::Finish(reach, reply) => {
+                let outcome = self.object.check().and_then(|()| self.object.sync(reach));
                 let sections = std::mem::take(&mut self.sections);
-                answer(&reply, outcome.map_err(Error::from).map(|()| sections))
+                let position = self.object.position();
+                answer(&reply, outcome.map(|()| Finished { sections, position }))
             }
-            Order::Directory(body, reply) => {
+            Order::Directory(body, reach, reply) => {
                 let place = self.append_sealed(RecordKind::Directory, &body);
                 let synced = place.and_then(|place| {
-                    self.object.sync()?;
+                    self.object.sync(reach)?;
                     Ok(place)
                 });
                 answer(&reply, synced)
@@ -301,10 +332,13 @@ impl File {
     }
 
     fn append_block(&mut self, bytes: &[u8]) -> Result<()> {
-        let checksum = crc32c(bytes);
-        let offset = self.append_record(RecordKind::Data, bytes)? + RecordHead::BYTES as u64;
-        let length = bytes.len() as u64;
-        self.blocks.push(Block { offset, stored_bytes: length, bytes: length, checksum, codec: 0 });
+        let mut offset = self.append_record(RecordKind::Data, bytes)? + RecordHead::BYTES as u64;
+        for part in bytes.chunks(CHECKED_BYTES) {
+            let (length, checksum) = (part.len() as u64, crc32c(part));
+            let block = Block { offset, stored_bytes: length, bytes: length, checksum, codec: 0 };
+            self.blocks.push(block);
+            offset += length;
+        }
         Ok(())
     }
 
@@ -386,6 +420,20 @@ pub(super) fn read_record(
     limits: &Limits,
     name: &dyn Fn() -> String,
 ) -> Result<Vec<u8>> {
+    read_sealed(segment, offset, kind, limits, name).map(|(body, _)| body)
+}
+
+/// As [`read_record`], and how the body is compressed.
+///
+/// # Errors
+/// As [`read_record`].
+pub(super) fn read_sealed(
+    segment: &dyn Object,
+    offset: u64,
+    kind: RecordKind,
+    limits: &Limits,
+    name: &dyn Fn() -> String,
+) -> Result<(Vec<u8>, SealedCodec)> {
     let damaged = |problem: &dyn std::fmt::Display| {
         Error::corrupt(format!("{} at byte {offset}", name()), problem)
     };
@@ -403,8 +451,9 @@ pub(super) fn read_record(
     segment.read(offset + RecordHead::BYTES as u64, &mut body)?;
     let (sealed, stored) = Sealed::open(&body, limits).map_err(|error| damaged(&error))?;
     let codec = u8::from(sealed.codec == SealedCodec::Zstd);
-    decode_body(stored.to_vec(), codec, sealed.checksum, sealed.bytes)
-        .map_err(|problem| damaged(&problem))
+    let body = decode_body(stored.to_vec(), codec, sealed.checksum, sealed.bytes)
+        .map_err(|problem| damaged(&problem))?;
+    Ok((body, sealed.codec))
 }
 
 /// Stored bytes, checked and decompressed to exactly `bytes`.

@@ -4,24 +4,30 @@
 //! before [`Session::commit`], and then all of it at once; `docs/log.md` says how, and why that holds
 //! when something fails. `stream` has what one member writes, `commit` what all do together.
 
-use std::collections::{BTreeMap, HashMap};
+mod end;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_format::log::{Boxes, CommitId, GrownArray, SegmentHeader};
+use bedform_format::log::{Boxes, CommitId, GrownArray, SectionPlace, SegmentHeader};
 use bedform_geometry::{Selection, element_count};
 
 use super::boxes::parts_of;
-use super::commit::Shapes;
+pub use super::burst::Burst;
+use super::commit::{Prepared, Shapes, enlarge};
 use super::place::LogPlace;
 pub use super::segment::Held;
 use super::segment::{Segment, SegmentOptions, to_error};
+pub use super::staged::Reach;
 use super::stream::{Data, Declared, Stream, Target, Turn, held};
 use crate::array::Elements;
-use crate::comm::{Communicator, decide};
+use crate::comm::{Communicator, Group, decide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::scatter;
 use crate::store::{Store, random_key};
+
+pub use end::{AtEnd, decline};
 
 /// How a session writes.
 #[derive(Debug, Clone)]
@@ -29,11 +35,15 @@ use crate::store::{Store, random_key};
 pub struct SessionOptions {
     /// Bytes that wait in memory to be written; what is more makes [`Session::write`] wait.
     pub buffer_bytes: usize,
+    /// The burst tier that takes the writes first; nothing to write to the log itself.
+    pub burst: Option<Burst>,
+    /// How far data have to get before a commit returns.
+    pub reach: Reach,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { buffer_bytes: 64 << 20 }
+        Self { buffer_bytes: 64 << 20, burst: None, reach: Reach::Shared }
     }
 }
 
@@ -110,16 +120,26 @@ impl Decomposition {
 pub struct Session {
     pub(super) store: Store,
     pub(super) members: Arc<dyn Communicator>,
-    options: SessionOptions,
+    pub(super) options: SessionOptions,
     pub(super) log: LogPlace,
     /// Identity of the session, the same on all members.
     pub(super) id: [u8; 16],
     pub(super) stream: Option<Stream>,
+    /// Sections that are written, and part of no commit yet.
+    pub(super) sections: Vec<SectionPlace>,
     declared: Vec<Declared>,
     pub(super) arrays: HashMap<ObjectPath, Known>,
     /// The arrays that the next commit appends to: the axis, and its length before.
     pub(super) appended: BTreeMap<[u8; 16], (usize, u64)>,
     pub(super) shapes: Shapes,
+    /// The shapes that promised commits give to arrays.
+    pub(super) promised_shapes: BTreeMap<[u8; 16], Vec<u64>>,
+    /// Where this member's commits end in its segment: those that may not have been drained.
+    pub(super) ends: VecDeque<(u32, u64)>,
+    /// True if a commit may have been promised that is not visible.
+    pub(super) has_promises: bool,
+    /// On the coordinator: commits that wait for being drained, in order.
+    pub(super) prepared: VecDeque<Prepared>,
     /// Collective calls so far.
     epoch: u32,
     /// False once something failed that leaves the session without a known state.
@@ -162,7 +182,8 @@ impl Store {
         members: Box<dyn Communicator>,
         options: SessionOptions,
     ) -> Result<Session> {
-        let members: Arc<dyn Communicator> = Arc::from(members);
+        // Whose program fails between two commits leaves, and nobody waits for it.
+        let members: Arc<dyn Communicator> = Arc::new(Group::new(members));
         let log = self.shared.check_writable().and_then(|()| self.shared.log_place());
         let (mine, log) = match log {
             Ok(log) => (Ok(Vec::new()), Some(log)),
@@ -179,13 +200,28 @@ impl Store {
             log,
             id,
             stream: None,
+            sections: Vec::new(),
             declared: Vec::new(),
             arrays: HashMap::new(),
             appended: BTreeMap::new(),
             shapes: Shapes::default(),
+            promised_shapes: BTreeMap::new(),
+            ends: VecDeque::new(),
+            has_promises: false,
+            prepared: VecDeque::new(),
             epoch: 0,
             is_sound: true,
         })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.has_promises && self.is_sound && self.members.size() == 1 {
+            // What cannot be kept now is there for `bedform recover`.
+            let _ = self.drain();
+        }
+        self.end_stream();
     }
 }
 
@@ -415,7 +451,10 @@ impl Session {
             if state.is_text() {
                 return Err(holds_text(path));
             }
-            let shape = state.metadata.shape.clone();
+            let mut shape = state.metadata.shape.clone();
+            if let Some(promised) = self.promised_shapes.get(&identity.array) {
+                enlarge(&mut shape, promised);
+            }
             let target = Target { key: identity.array, item_size: state.item_size, shape };
             let base = target.shape.clone();
             self.arrays.insert(path.clone(), Known { target, base });
@@ -482,6 +521,16 @@ impl Session {
         self.epoch += 1;
     }
 
+    /// The commits and other collective calls so far.
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Ends the use of the session: it can no longer say what became of what it took.
+    pub(super) fn poison(&mut self) {
+        self.is_sound = false;
+    }
+
     /// The stream, which the first byte creates.
     pub(super) fn stream(&mut self) -> Result<&mut Stream> {
         if self.stream.is_none() {
@@ -495,6 +544,8 @@ impl Session {
                 durability: self.store.options().durability,
                 buffer_bytes: self.options.buffer_bytes,
                 limits: self.store.options().limits.clone(),
+                burst: self.options.burst.clone(),
+                reach: self.options.reach,
             };
             self.stream = Some(Stream::new(Segment::create(&self.log, options)?));
         }

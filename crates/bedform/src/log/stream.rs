@@ -1,8 +1,9 @@
 //! What one writer writes: data in the order in which they come, and sections that say what they mean.
 
-use bedform_format::log::{Boxes, CommitId, Entry, SectionBuilder, SectionPlace};
+use bedform_format::log::{Boxes, CommitId, Entry, SectionBuilder};
 
-use super::segment::{BLOCK_BYTES, Held, Segment, to_error};
+use super::segment::{BLOCK_BYTES, Finished, Held, Segment, to_error};
+use super::staged::Reach;
 use crate::error::Result;
 
 /// Data of a section: what a writer that dies leaves without a description is no more than this.
@@ -221,13 +222,12 @@ impl Stream {
         self.segment.wait(position.min(self.segment.given()))
     }
 
-    /// Ends the section and waits until everything is written, and durable if so asked; gives the
-    /// sections since the last call.
+    /// Ends the section and waits until everything is durable, as far as `reach` says.
     ///
     /// # Errors
     /// As [`Stream::cut_if_large`].
-    pub(super) fn finish(&mut self, commit: CommitId, sync: bool) -> Result<Vec<SectionPlace>> {
+    pub(super) fn finish(&mut self, commit: CommitId, reach: Reach) -> Result<Finished> {
         self.cut(commit)?;
-        self.segment.finish(sync)
+        self.segment.finish(reach)
     }
 }

@@ -9,28 +9,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::Limits;
 use bedform_format::log::{
-    Block, Boxes, CommitRecord, Directory, LogError, RecordKind, Root, Section, SectionPlace,
+    CommitRecord, Directory, RecordKind, Root, Section, SectionPlace, SettledRecord, SettledShards,
 };
 use bedform_geometry::Region;
 use bedform_storage::Object;
 
-use super::overlay::{Overlay, Piece};
+use super::fetch::BlockCache;
+use super::overlay::{Held, Overlay};
 use super::place::LogPlace;
-use super::segment::{decode_body, read_record};
+use super::section::LoadedSection;
+use super::segment::read_record;
 use crate::array::ArrayState;
 use crate::cache::ByteCache;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes of decoded sections and directories that a store's readers keep.
+/// Bytes of sections that a store's readers keep, and as many of directories. What is laid over one
+/// object holds no more of them either.
 const SECTIONS_BYTES: u64 = 64 << 20;
-/// Bytes of blocks that they keep.
+/// Bytes of blocks that they keep, where that many bytes are to be kept at all.
 const BLOCKS_BYTES: u64 = 64 << 20;
 
 /// A root, and what was loaded of what it refers to.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) root: Arc<Root>,
-    place: LogPlace,
+    pub(super) place: LogPlace,
     limits: Limits,
     loaded: Arc<Loaded>,
 }
@@ -38,34 +41,85 @@ pub(crate) struct View {
 /// What views of one store share: all of it is immutable.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    segments: Mutex<HashMap<String, Arc<dyn Object>>>,
-    directories: ByteCache<u64, Arc<Directory>>,
+    /// The list of settled shards of the root that was asked last.
+    pub(super) settled: Mutex<Option<(SettledRecord, Arc<SettledShards>)>>,
+    segments: Mutex<HashMap<String, Arc<LogSegment>>>,
+    directories: ByteCache<u64, Arc<LoadedDirectory>>,
     sections: ByteCache<(String, u64), Arc<LoadedSection>>,
-    blocks: ByteCache<(String, u64), Arc<[u8]>>,
+    pub(crate) blocks: BlockCache,
 }
 
-impl Default for Loaded {
-    fn default() -> Self {
+/// A segment that was opened.
+#[derive(Debug)]
+pub(crate) struct LogSegment {
+    /// Its name in the log, which no other segment of this store ever has.
+    pub(crate) name: Arc<str>,
+    pub(crate) object: Arc<dyn Object>,
+}
+
+/// The directory of a commit, and which of its sections touch an array.
+#[derive(Debug)]
+struct LoadedDirectory {
+    directory: Arc<Directory>,
+    by_key: HashMap<[u8; 16], Vec<u32>>,
+}
+
+impl Loaded {
+    /// Nothing yet; `cache_bytes` is what the store's caches may take.
+    pub(crate) fn new(cache_bytes: u64) -> Self {
         Self {
+            settled: Mutex::default(),
             segments: Mutex::default(),
             directories: ByteCache::new(SECTIONS_BYTES),
             sections: ByteCache::new(SECTIONS_BYTES),
-            blocks: ByteCache::new(BLOCKS_BYTES),
+            blocks: ByteCache::new(BLOCKS_BYTES.min(cache_bytes)),
         }
     }
 }
 
-/// A section, and where the data of its entries lie.
-#[derive(Debug)]
-pub(crate) struct LoadedSection {
-    section: Section,
-    segment: Arc<dyn Object>,
-    name: String,
-    loaded: Arc<Loaded>,
-    /// Of each entry the first byte in the section's data.
-    starts: Vec<u64>,
-    /// Of each block the first byte behind it in the section's data.
-    ends: Vec<u64>,
+impl Default for Loaded {
+    fn default() -> Self {
+        Self::new(BLOCKS_BYTES)
+    }
+}
+
+impl LoadedDirectory {
+    fn new(directory: Directory) -> Self {
+        let mut by_key = HashMap::<[u8; 16], Vec<u32>>::new();
+        for (number, section) in (0..).zip(&directory.sections) {
+            for touched in &section.arrays {
+                let sections = by_key.entry(touched.key).or_default();
+                if sections.last() != Some(&number) {
+                    sections.push(number);
+                }
+            }
+        }
+        Self { directory: Arc::new(directory), by_key }
+    }
+
+    /// The sections that may have something of the box from `start` to `end`, in their order.
+    fn sections_of(
+        &self,
+        key: &[u8; 16],
+        start: &[u64],
+        end: &[u64],
+    ) -> impl Iterator<Item = &SectionPlace> {
+        let numbers = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
+        let sections = numbers.iter().filter_map(|at| self.directory.sections.get(*at as usize));
+        sections.filter(move |section| {
+            let mut arrays = section.arrays.iter();
+            arrays.any(|touched| touched.key == *key && touched.intersects(start, end))
+        })
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let touched = |section: &SectionPlace| {
+            let arrays = section.arrays.iter();
+            arrays.map(|touched| 136 + 16 * touched.start.len() as u64).sum::<u64>()
+        };
+        let sections = self.directory.sections.iter().map(|section| 64 + touched(section));
+        96 * self.directory.segments.len() as u64 + sections.sum::<u64>() + 256
+    }
 }
 
 impl View {
@@ -78,33 +132,65 @@ impl View {
         Self { root, place, limits: limits.clone(), loaded }
     }
 
+    /// What views of this store share.
+    pub(super) fn loaded(&self) -> &Arc<Loaded> {
+        &self.loaded
+    }
+
     /// What commits later than `after` lay over `region` of the array with `key`; `None` if nothing.
     ///
     /// # Errors
     /// `Corrupt` for damaged records; those of storage.
     pub(crate) fn overlay(
-        &self,
+        self: &Arc<Self>,
         key: &[u8; 16],
         region: &Region,
         after: u64,
         state: &ArrayState,
     ) -> Result<Option<Overlay>> {
-        let mut pieces = Vec::new();
-        for commit in self.root.commits.iter().filter(|commit| commit.number > after) {
-            let directory = self.directory(commit)?;
-            let first = pieces.len();
-            let end: Vec<u64> = (0..region.rank()).map(|axis| region.end(axis)).collect();
-            for place in directory.sections_of(key, region.start(), &end) {
-                let name = directory.segments.get(place.segment as usize).ok_or_else(|| {
-                    Error::corrupt(self.place.name(), "a directory names no segment")
-                })?;
-                let section = self.section(name, place)?;
-                section.add_pieces(key, region, &mut pieces)?;
-            }
-            // Sections are those of different writers; within one the order is that of writing.
-            pieces[first..].sort_by_key(|piece: &Piece| (piece.epoch, piece.rank));
+        if state.is_text() {
+            return Ok(None);
         }
-        Ok((!pieces.is_empty()).then(|| Overlay::new(pieces, state)))
+        let end: Vec<u64> = (0..region.rank()).map(|axis| region.end(axis)).collect();
+        let (mut bytes, mut base) = (0, None);
+        let mut commits = Vec::new();
+        for commit in self.root.commits.iter().rev().filter(|commit| commit.number > after) {
+            let directory = self.directory_of(commit)?;
+            let grown = directory.directory.grown.iter().rev().find(|grown| grown.key == *key);
+            if let Some(grown) = grown.filter(|grown| grown.base.len() == end.len()) {
+                base = Some(grown.base.clone());
+            }
+            let mut sections = Vec::new();
+            for place in directory.sections_of(key, region.start(), &end) {
+                let section = self.section_of(&directory.directory, place)?;
+                // The box that the directory gives may have holes.
+                let mut is_hit = false;
+                section.visit(key, region.start(), &end, &mut |_, _| {
+                    is_hit = true;
+                    false
+                });
+                if !is_hit {
+                    continue;
+                }
+                bytes += section.memory_bytes();
+                sections.push(match bytes <= SECTIONS_BYTES {
+                    true => Held::Section(section),
+                    false => {
+                        let (offset, stored_bytes) = (place.offset, place.stored_bytes);
+                        let segment = section.segment.name.to_string();
+                        Held::Place { segment, offset, stored_bytes }
+                    }
+                });
+            }
+            if !sections.is_empty() {
+                commits.push(sections);
+            }
+        }
+        let base = base.filter(|base| end.iter().zip(base).any(|(end, base)| end > base));
+        if commits.is_empty() && base.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Overlay::new(self.clone(), *key, commits, base, state)))
     }
 
     /// The names of all segments that the commits refer to.
@@ -115,13 +201,20 @@ impl View {
         let mut names = BTreeSet::new();
         for commit in &self.root.commits {
             names.insert(commit.segment.clone());
-            names.extend(self.directory(commit)?.segments.iter().cloned());
+            names.extend(self.directory_of(commit)?.directory.segments.iter().cloned());
         }
         Ok(names)
     }
 
     /// The directory of a commit.
+    ///
+    /// # Errors
+    /// As [`View::overlay`].
     pub(crate) fn directory(&self, commit: &CommitRecord) -> Result<Arc<Directory>> {
+        Ok(self.directory_of(commit)?.directory.clone())
+    }
+
+    fn directory_of(&self, commit: &CommitRecord) -> Result<Arc<LoadedDirectory>> {
         if let Some(directory) = self.loaded.directories.get(&commit.number, |_| true) {
             return Ok(directory);
         }
@@ -129,19 +222,21 @@ impl View {
         let segment = self.segment(&commit.segment, end)?;
         let name = || format!("{}/segments/{}", self.place.name(), commit.segment);
         let kind = RecordKind::Directory;
-        let body = read_record(&*segment, commit.offset, kind, &self.limits, &name)?;
+        let body = read_record(&*segment.object, commit.offset, kind, &self.limits, &name)?;
         let directory = Directory::decode(&body, &self.limits)
             .map_err(|error| Error::corrupt(name(), error))?;
-        let directory = Arc::new(directory);
-        self.loaded.directories.put(commit.number, directory.clone(), 4 * body.len() as u64 + 256);
+        let directory = Arc::new(LoadedDirectory::new(directory));
+        let bytes = directory.memory_bytes();
+        self.loaded.directories.put(commit.number, directory.clone(), bytes);
         Ok(directory)
     }
 
     /// A segment as it was when it had `bytes` bytes, or later: what was opened earlier may not have
     /// what came after.
-    fn segment(&self, name: &str, bytes: u64) -> Result<Arc<dyn Object>> {
+    fn segment(&self, name: &str, bytes: u64) -> Result<Arc<LogSegment>> {
         let segments = || self.loaded.segments.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(segment) = segments().get(name).filter(|known| known.version().size >= bytes) {
+        let is_long = |known: &&Arc<LogSegment>| known.object.version().size >= bytes;
+        if let Some(segment) = segments().get(name).filter(is_long) {
             return Ok(segment.clone());
         }
         let object = self.place.storage.open(&LogPlace::segment_path(name)?).map_err(|error| {
@@ -154,158 +249,54 @@ impl View {
                 false => error.into(),
             }
         })?;
-        let object: Arc<dyn Object> = Arc::from(object);
+        let segment = Arc::new(LogSegment { name: name.into(), object: Arc::from(object) });
         let mut all = segments();
         if all.len() >= self.limits.objects_open_max {
             all.clear();
         }
-        all.insert(name.to_owned(), object.clone());
-        Ok(object)
+        all.insert(name.to_owned(), segment.clone());
+        Ok(segment)
     }
 
-    fn section(&self, name: &str, place: &SectionPlace) -> Result<Arc<LoadedSection>> {
-        let offset = place.offset;
+    /// The section of a directory at `place`.
+    ///
+    /// # Errors
+    /// As [`View::overlay`].
+    pub(super) fn section_of(
+        &self,
+        directory: &Directory,
+        place: &SectionPlace,
+    ) -> Result<Arc<LoadedSection>> {
+        let name = directory
+            .segments
+            .get(place.segment as usize)
+            .ok_or_else(|| Error::corrupt(self.place.name(), "a directory names no segment"))?;
+        self.section(name, place.offset, place.stored_bytes)
+    }
+
+    /// The section at `offset` of a segment.
+    ///
+    /// # Errors
+    /// As [`View::overlay`].
+    pub(super) fn section(
+        &self,
+        name: &str,
+        offset: u64,
+        stored_bytes: u64,
+    ) -> Result<Arc<LoadedSection>> {
         let key = (name.to_owned(), offset);
         if let Some(section) = self.loaded.sections.get(&key, |_| true) {
             return Ok(section);
         }
-        let segment = self.segment(name, offset.saturating_add(place.stored_bytes))?;
+        let segment = self.segment(name, offset.saturating_add(stored_bytes))?;
         let shown = || format!("{}/segments/{name}", self.place.name());
-        let body = read_record(&*segment, offset, RecordKind::Section, &self.limits, &shown)?;
-        let section =
-            Section::decode(&body, &self.limits).map_err(|error| Error::corrupt(shown(), error))?;
-        let bytes = 4 * body.len() as u64 + 256;
-        let loaded = LoadedSection::new(section, segment, name, self.loaded.clone());
-        let section = Arc::new(loaded.map_err(|error| Error::corrupt(shown(), error))?);
-        self.loaded.sections.put(key, section.clone(), bytes);
+        let kind = RecordKind::Section;
+        let body = read_record(&*segment.object, offset, kind, &self.limits, &shown)?;
+        let section = Section::decode(&body, &self.limits)
+            .and_then(|section| LoadedSection::new(section, segment))
+            .map_err(|error| Error::corrupt(shown(), error))?;
+        let section = Arc::new(section);
+        self.loaded.sections.put(key, section.clone(), section.memory_bytes());
         Ok(section)
     }
-}
-
-impl LoadedSection {
-    fn new(
-        section: Section,
-        segment: Arc<dyn Object>,
-        name: &str,
-        loaded: Arc<Loaded>,
-    ) -> std::result::Result<Self, LogError> {
-        let counts: Vec<u64> = section
-            .selections
-            .iter()
-            .map(Boxes::elements)
-            .collect::<std::result::Result<_, _>>()?;
-        let mut starts = Vec::with_capacity(section.entries.len());
-        let mut start = 0_u64;
-        for entry in &section.entries {
-            starts.push(start);
-            let item = section.arrays[entry.array as usize].item_size;
-            start += counts[entry.selection as usize] * u64::from(item);
-        }
-        let ends = section.blocks.iter().scan(0_u64, |end, block| {
-            *end += block.bytes;
-            Some(*end)
-        });
-        let ends = ends.collect();
-        Ok(Self { section, segment, name: name.to_owned(), loaded, starts, ends })
-    }
-
-    /// Adds what this section has of `region` of the array with `key`, in the order of writing.
-    fn add_pieces(
-        self: &Arc<Self>,
-        key: &[u8; 16],
-        region: &Region,
-        pieces: &mut Vec<Piece>,
-    ) -> Result<()> {
-        let arrays: Vec<bool> = self.section.arrays.iter().map(|array| array.key == *key).collect();
-        for (entry, start) in self.section.entries.iter().zip(&self.starts) {
-            if !arrays[entry.array as usize] {
-                continue;
-            }
-            let array = &self.section.arrays[entry.array as usize];
-            if array.shape.len() != region.rank() {
-                continue;
-            }
-            if entry.record.is_some_and(|at| at < region.start()[0] || at >= region.end(0)) {
-                continue;
-            }
-            let boxes = &self.section.selections[entry.selection as usize];
-            let mut from = *start;
-            for (corner, lengths) in boxes.iter() {
-                let bytes = lengths.iter().product::<u64>() * u64::from(array.item_size);
-                let record = entry.record.map(|record| (record, 1));
-                if let Some(piece) = touching(record, corner, lengths, region)? {
-                    pieces.push(Piece {
-                        region: piece,
-                        epoch: entry.epoch,
-                        rank: entry.rank,
-                        section: self.clone(),
-                        start: from,
-                        item_size: array.item_size as usize,
-                    });
-                }
-                from += bytes;
-            }
-        }
-        Ok(())
-    }
-
-    /// The bytes from `start` to `end` of the section's data, in `output`.
-    ///
-    /// # Errors
-    /// `Corrupt` for a damaged block; those of storage.
-    pub(crate) fn read(&self, start: u64, end: u64, output: &mut Vec<u8>) -> Result<()> {
-        output.clear();
-        let first = self.ends.partition_point(|block_end| *block_end <= start);
-        let mut at = if first == 0 { 0 } else { self.ends[first - 1] };
-        for block in &self.section.blocks[first..] {
-            if at >= end {
-                break;
-            }
-            let bytes = self.block(block)?;
-            let from = index(start.max(at) - at);
-            let to = index(end.min(at + block.bytes) - at);
-            output.extend_from_slice(bytes.get(from..to).unwrap_or_default());
-            at += block.bytes;
-        }
-        Ok(())
-    }
-
-    fn block(&self, block: &Block) -> Result<Arc<[u8]>> {
-        let key = (self.name.clone(), block.offset);
-        if let Some(bytes) = self.loaded.blocks.get(&key, |_| true) {
-            return Ok(bytes);
-        }
-        let place = || format!("segment {} at byte {}", self.name, block.offset);
-        let mut stored = vec![0; index(block.stored_bytes)];
-        self.segment.read(block.offset, &mut stored)?;
-        let decoded = decode_body(stored, block.codec, block.checksum, block.bytes)
-            .map_err(|problem| Error::corrupt(place(), problem))?;
-        let bytes: Arc<[u8]> = Arc::from(decoded);
-        self.loaded.blocks.put(key, bytes.clone(), block.bytes + 128);
-        Ok(bytes)
-    }
-}
-
-/// The box, if it has a share in `region`.
-fn touching(
-    record: Option<(u64, u64)>,
-    corner: &[u64],
-    lengths: &[u64],
-    region: &Region,
-) -> Result<Option<Region>> {
-    let axes = record.into_iter().chain(corner.iter().copied().zip(lengths.iter().copied()));
-    let apart = axes.clone().enumerate().any(|(axis, (start, length))| {
-        length == 0 || start >= region.end(axis) || start + length <= region.start()[axis]
-    });
-    if apart {
-        return Ok(None);
-    }
-    let (start, shape): (Vec<u64>, Vec<u64>) = axes.unzip();
-    Ok(Some(Region::new(start, shape)?))
-}
-
-#[allow(clippy::cast_possible_truncation)]
-fn index(value: u64) -> usize {
-    // Sizes of what is in memory; sections were held against the limits when they were decoded.
-    value as usize
 }

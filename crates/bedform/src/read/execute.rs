@@ -10,23 +10,21 @@
 //! joins all of them.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
-use bedform_format::BytesCodec;
-use bedform_format::checksum::Crc32c;
 use bedform_storage::{Object, ReadBlock};
 
-use super::buffers::{Buffers, Kept, grow};
-use super::fetch::{FetchedChunk, UNIT_BYTES_MAX, Unit, units};
-use super::locate::ChunkSource;
-use super::plan::{Plan, Task};
-use super::scatter::{Axis, Copy, Target};
+use super::buffers::Kept;
+use super::fetch::{UNIT_BYTES_MAX, Unit, Wanted, WantedChunks, log_units, units};
+use super::locate::{ChunkSource, OpenObject};
+use super::plan::Plan;
+use super::scatter::Target;
 use super::tuning::Tuning;
-use crate::codec::{ChunkCodec, CodecError};
+use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::blocks::LogCopies;
 use crate::log::overlay::Overlay;
 use crate::store::{ChunkCache, ChunkKey};
 
@@ -107,21 +105,23 @@ pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadS
 }
 
 /// The state that the threads of one read share.
-struct Run<'a> {
-    plan: &'a Plan,
-    source: &'a dyn ChunkSource,
-    codec: &'a ChunkCodec,
-    elements: Option<&'a MakeElements<'a>>,
-    fill: &'a [u8],
-    cache: Option<(&'a ChunkCache, u64)>,
+pub(super) struct Run<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) source: &'a dyn ChunkSource,
+    pub(super) codec: &'a ChunkCodec,
+    pub(super) elements: Option<&'a MakeElements<'a>>,
+    pub(super) fill: &'a [u8],
+    pub(super) cache: Option<(&'a ChunkCache, u64)>,
     tuning: &'a Tuning,
-    target: Target<'a>,
+    pub(super) target: Target<'a>,
     cells: u64,
     queue: Mutex<Queue>,
+    /// What the objects planned so far have in a log.
+    log: Mutex<LogWork>,
     /// Woken when units were added, a planner finished, or the read failed.
     changed: Condvar,
     stopped: AtomicBool,
-    waiting: AtomicBool,
+    pub(super) waiting: AtomicBool,
     /// True once the storage fetches requests while nobody waits for them.
     fetched_ahead: AtomicBool,
     /// True once there are requests that somebody must wait for.
@@ -130,11 +130,23 @@ struct Run<'a> {
     /// Bytes of the largest unit so far; 0 before the first.
     largest_unit: AtomicU64,
     objects: AtomicU64,
-    requests: AtomicU64,
-    bytes: AtomicU64,
-    chunks: AtomicU64,
+    pub(super) requests: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) chunks: AtomicU64,
     waits: AtomicU64,
 }
+
+/// Copies from a log, which are fetched together for many objects: a block that has something of
+/// several is fetched once.
+#[derive(Default)]
+struct LogWork {
+    copies: LogCopies,
+    /// Objects whose copies are all in, or have been.
+    cells: u64,
+}
+
+/// Copies that wait for those of other objects: some MiB of memory.
+const LOG_COPIES_MAX: usize = 1 << 17;
 
 /// A unit of the object of a cell.
 type QueuedUnit = (Arc<dyn Object>, u64, Unit);
@@ -151,7 +163,7 @@ struct Queue {
 }
 
 /// Brings more threads in, as far as there is work for them and the limits allow.
-type Helpers<'h> = &'h dyn Fn();
+pub(super) type Helpers<'h> = &'h dyn Fn();
 
 enum Work {
     Cell(u64),
@@ -178,6 +190,7 @@ impl<'a> Run<'a> {
             target,
             cells: reading.plan.cell_count(),
             queue: Mutex::default(),
+            log: Mutex::default(),
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
             waiting: AtomicBool::new(false),
@@ -339,32 +352,28 @@ impl<'a> Run<'a> {
         let coordinates = self.plan.cell_coordinates(cell);
         let Some(opened) = self.source.open(&coordinates, &|| self.waits(helpers))? else {
             for task in self.plan.tasks(cell) {
-                self.fill_chunk(cell, task)?;
+                self.fill_chunk(cell, &Wanted::all(task))?;
             }
-            return Ok(());
+            return self.add_log(LogCopies::default(), 1);
         };
         self.objects.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(opened.index_requests, Ordering::Relaxed);
         self.bytes.fetch_add(opened.index_bytes, Ordering::Relaxed);
         let object = &opened.object;
-        let mut tasks = self.plan.tasks(cell);
-        // What is laid over chunks is not kept with them.
-        if let (Some((cache, array)), None) = (self.cache, &opened.overlay) {
-            let mut left = Vec::with_capacity(tasks.len());
-            for task in tasks {
-                let key = ChunkKey::new(array, object.version(), task.position);
+        let mut wanted = self.take_from_log(cell, &opened)?;
+        if let Some((cache, array)) = self.cache {
+            for one in std::mem::take(&mut wanted.stored) {
+                let key = ChunkKey::new(array, object.version(), one.task.position);
                 match cache.get(&key, |_| true) {
-                    Some(elements) => self.copy_chunk(cell, task, &elements)?,
-                    None => left.push(task),
+                    Some(elements) => self.copy_chunk(cell, &one, &elements)?,
+                    None => wanted.stored.push(one),
                 }
             }
-            tasks = left;
         }
-        let units = units(self.plan, cell, tasks, &opened, self.codec, self.tuning.gap_bytes)
+        let gap = self.tuning.gap_bytes;
+        let units = units(self.plan, cell, wanted, &opened.places, self.codec, gap)
             .map_err(|error| error.at(self.source.object_name(&coordinates)))?;
-        let largest = units.iter().map(Unit::bytes).max().unwrap_or(0);
-        self.largest_unit.fetch_max(largest, Ordering::Relaxed);
-        self.lock().units.extend(units.into_iter().map(|unit| (object.clone(), cell, unit)));
+        self.add_units(units.into_iter().map(|unit| (object.clone(), cell, unit)).collect());
         drop(planned);
         if self.waiting.load(Ordering::Relaxed) {
             self.read_ahead();
@@ -373,8 +382,55 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    fn add_units(&self, units: Vec<QueuedUnit>) {
+        let largest = units.iter().map(|(.., unit)| unit.bytes()).max().unwrap_or(0);
+        self.largest_unit.fetch_max(largest, Ordering::Relaxed);
+        self.lock().units.extend(units);
+        self.changed.notify_all();
+    }
+
+    /// Takes what a log has of an object's chunks, and gives what is needed beyond that.
+    fn take_from_log(&self, cell: u64, opened: &OpenObject) -> Result<WantedChunks> {
+        let overlay = opened.overlay.as_deref();
+        let tasks = self.plan.tasks(cell);
+        let new = || overlay.map(Overlay::copies).unwrap_or_default();
+        let mut copies = new();
+        let mut wanted = WantedChunks::default();
+        for task in tasks {
+            wanted.add(self.plan, cell, task, overlay, &mut copies)?;
+            if copies.len() >= LOG_COPIES_MAX {
+                self.add_log(std::mem::replace(&mut copies, new()), 0)?;
+            }
+        }
+        self.add_log(copies, 1)?;
+        Ok(wanted)
+    }
+
+    /// Adds copies from a log, with which those of `cells` objects are complete. With the last of all
+    /// objects, or when many wait, they become units.
+    fn add_log(&self, copies: LogCopies, cells: u64) -> Result<()> {
+        let copies = {
+            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.copies.append(copies);
+            log.cells += cells;
+            if log.cells < self.cells && log.copies.len() < LOG_COPIES_MAX {
+                return Ok(());
+            }
+            std::mem::take(&mut log.copies)
+        };
+        let mut units = Vec::new();
+        for (object, unit) in log_units(copies)? {
+            let kept = unit.log.as_ref().map(|log| log.take_kept(&self.destination()));
+            if !kept.transpose()?.unwrap_or(false) {
+                units.push((object, 0, unit));
+            }
+        }
+        self.add_units(units);
+        Ok(())
+    }
+
     /// A request is about to wait for the device.
-    fn waits(&self, helpers: Helpers<'_>) {
+    pub(super) fn waits(&self, helpers: Helpers<'_>) {
         self.waits.fetch_add(1, Ordering::Relaxed);
         self.waiting.store(true, Ordering::Relaxed);
         self.read_ahead();
@@ -409,282 +465,6 @@ impl<'a> Run<'a> {
             }
         }
     }
-
-    /// Fetches a unit, decodes its chunks and copies them to their places.
-    fn run_unit(
-        &self,
-        object: &dyn Object,
-        cell: u64,
-        unit: &Unit,
-        buffers: &mut Buffers,
-        helpers: Helpers<'_>,
-    ) -> Result<()> {
-        if let Some(overlay) = &unit.overlay {
-            return self.run_overlaid(object, cell, unit, overlay, buffers, helpers);
-        }
-        for task in &unit.missing {
-            self.fill_chunk(cell, *task)?;
-        }
-        if let [chunk] = unit.chunks.as_slice()
-            && self.can_stream(chunk)
-            && self.stream_chunk(object, cell, chunk, buffers, helpers)?
-        {
-            return Ok(());
-        }
-        let Buffers { fetched, block, elements, scratch, .. } = buffers;
-        let bytes = self.fetch_unit(object, unit, fetched, block, helpers)?;
-        self.requests.fetch_add(unit.extents.len() as u64, Ordering::Relaxed);
-        self.bytes.fetch_add(unit.bytes(), Ordering::Relaxed);
-        self.chunks.fetch_add(
-            unit.chunks.len() as u64 + u64::from(!unit.raw.is_empty()),
-            Ordering::Relaxed,
-        );
-        for copy in &unit.raw {
-            self.copy(copy, bytes)?;
-        }
-        for chunk in &unit.chunks {
-            let encoded = &bytes[chunk.start..chunk.start + chunk.length];
-            let place = || self.place_of(cell, chunk);
-            let needed = match (self.elements, self.cache) {
-                (None, None) => self.needed_bytes(cell, chunk.task)?.end,
-                _ => self.codec.decoded_bytes(),
-            };
-            let decoded = self
-                .codec
-                .decode_front(encoded, chunk.skip, needed, scratch)
-                .map_err(|error| Error::corrupt(place(), error))?;
-            if let Some((cache, array)) = self.cache {
-                let key = ChunkKey::new(array, object.version(), chunk.task.position);
-                cache.put(key, Arc::from(decoded), decoded.len() as u64 + 128);
-            }
-            let made = match self.elements {
-                None => decoded,
-                Some(make) => {
-                    make(decoded, &mut *elements).map_err(|error| error.at(place()))?;
-                    elements.as_slice()
-                }
-            };
-            self.copy_chunk(cell, chunk.task, made)?;
-        }
-        Ok(())
-    }
-
-    /// As [`Run::run_unit`], for chunks over which something is laid.
-    fn run_overlaid(
-        &self,
-        object: &dyn Object,
-        cell: u64,
-        unit: &Unit,
-        overlay: &Overlay,
-        buffers: &mut Buffers,
-        helpers: Helpers<'_>,
-    ) -> Result<()> {
-        let Buffers { fetched, block, elements, scratch, .. } = buffers;
-        let bytes = self.fetch_unit(object, unit, fetched, block, helpers)?;
-        self.requests.fetch_add(unit.extents.len() as u64, Ordering::Relaxed);
-        self.bytes.fetch_add(unit.bytes(), Ordering::Relaxed);
-        let chunks = unit.chunks.len() + unit.missing.len();
-        self.chunks.fetch_add(chunks as u64, Ordering::Relaxed);
-        for chunk in &unit.chunks {
-            let encoded = &bytes[chunk.start..chunk.start + chunk.length];
-            let decoded = self.codec.decode(encoded, chunk.skip, scratch);
-            let decoded =
-                decoded.map_err(|error| Error::corrupt(self.place_of(cell, chunk), error))?;
-            elements.clear();
-            elements.extend_from_slice(decoded);
-            overlay.lay(&self.plan.chunk_coordinates(cell, chunk.task), elements)?;
-            self.copy_chunk(cell, chunk.task, elements)?;
-        }
-        for task in &unit.missing {
-            overlay.fill(elements);
-            overlay.lay(&self.plan.chunk_coordinates(cell, *task), elements)?;
-            self.copy_chunk(cell, *task, elements)?;
-        }
-        Ok(())
-    }
-
-    /// What messages call a chunk.
-    fn place_of(&self, cell: u64, chunk: &FetchedChunk) -> String {
-        format!(
-            "{}, chunk {:?} (bytes {} to {})",
-            self.source.object_name(&self.plan.cell_coordinates(cell)),
-            self.plan.chunk_coordinates(cell, chunk.task),
-            chunk.extent.offset,
-            chunk.extent.end()
-        )
-    }
-
-    /// The bytes of a decoded chunk, from the first to the last that the read takes.
-    fn needed_bytes(&self, cell: u64, task: Task) -> Result<Range<usize>> {
-        let (mut start, mut end) = (usize::MAX, 0);
-        self.plan.for_each_copy(cell, task, self.codec.strides(), |copy| {
-            let range = copy.source_range(self.plan.item_size());
-            (start, end) = (start.min(range.start), end.max(range.end));
-            Ok(())
-        })?;
-        Ok(start.min(end)..end)
-    }
-
-    /// True for a large chunk of elements with nothing but a checksum behind them, none of which is
-    /// to be kept: only the part that is needed has to be held in memory.
-    fn can_stream(&self, chunk: &FetchedChunk) -> bool {
-        self.elements.is_none()
-            && self.cache.is_none()
-            && chunk.skip == 0
-            && chunk.length >= 2 * PIECE_BYTES
-            && matches!(self.codec.chain().bytes.as_slice(), [BytesCodec::Crc32c])
-            && !self.waiting.load(Ordering::Relaxed)
-    }
-
-    /// Reads a chunk piece by piece and checks each while it is in the core's cache; keeps only what
-    /// the read needs. False, and nothing done, if the chunk is not in the page cache.
-    fn stream_chunk(
-        &self,
-        object: &dyn Object,
-        cell: u64,
-        chunk: &FetchedChunk,
-        buffers: &mut Buffers,
-        helpers: Helpers<'_>,
-    ) -> Result<bool> {
-        let damaged = |error| Error::corrupt(self.place_of(cell, chunk), error);
-        let expected = self.codec.decoded_bytes();
-        let payload = chunk.length - 4;
-        if payload != expected {
-            return Err(damaged(CodecError::Length { codec: "bytes", expected, found: payload }));
-        }
-        let needed = self.needed_bytes(cell, chunk.task)?;
-        grow(&mut buffers.fetched, needed.len());
-        grow(&mut buffers.piece, PIECE_BYTES);
-        let mut checksum = Crc32c::new();
-        let mut at = 0;
-        while at < payload {
-            let (inside, border) = match at {
-                at if at < needed.start => (false, needed.start),
-                at if at < needed.end => (true, needed.end),
-                _ => (false, payload),
-            };
-            let end = border.min(at + PIECE_BYTES).min(payload);
-            let piece = if inside {
-                &mut buffers.fetched[at - needed.start..end - needed.start]
-            } else {
-                &mut buffers.piece[..end - at]
-            };
-            let offset = chunk.extent.offset + at as u64;
-            if at > 0 {
-                self.fill(object, offset, piece, &mut buffers.block, helpers)?;
-            } else if object.read_resident(offset, piece)? < piece.len() {
-                return Ok(false);
-            }
-            checksum.update(piece);
-            at = end;
-        }
-        let mut stored = [0; 4];
-        let end = chunk.extent.offset + payload as u64;
-        self.fill(object, end, &mut stored, &mut buffers.block, helpers)?;
-        let (expected, found) = (u32::from_le_bytes(stored), checksum.finish());
-        if expected != found {
-            return Err(damaged(CodecError::Checksum { codec: "crc32c", expected, found }));
-        }
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(chunk.extent.length, Ordering::Relaxed);
-        self.chunks.fetch_add(1, Ordering::Relaxed);
-        self.plan.for_each_copy(cell, chunk.task, self.codec.strides(), |mut copy| {
-            copy.source_start -= i64::try_from(needed.start).unwrap_or(i64::MAX);
-            copy.tidy();
-            self.copy(&copy, &buffers.fetched[..needed.len()])
-        })?;
-        Ok(true)
-    }
-
-    fn copy_chunk(&self, cell: u64, task: Task, elements: &[u8]) -> Result<()> {
-        self.plan.for_each_copy(cell, task, self.codec.strides(), |mut copy| {
-            copy.tidy();
-            self.copy(&copy, elements)
-        })
-    }
-
-    /// The bytes of a unit, one extent behind the other: in the block, as the device left them there,
-    /// or copied to `fetched`.
-    fn fetch_unit<'b>(
-        &self,
-        object: &dyn Object,
-        unit: &Unit,
-        fetched: &'b mut Vec<u8>,
-        block: &'b mut ReadBlock,
-        helpers: Helpers<'_>,
-    ) -> Result<&'b [u8]> {
-        let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
-        grow(fetched, length);
-        if let [extent] = unit.extents.as_slice() {
-            let buffer = &mut fetched[..length];
-            if let Some(bytes) = self.fetch(object, extent.offset, buffer, block, helpers)? {
-                return Ok(bytes);
-            }
-            return Ok(&fetched[..length]);
-        }
-        let mut start = 0;
-        for extent in &unit.extents {
-            let end = start + usize::try_from(extent.length).unwrap_or(usize::MAX);
-            self.fill(object, extent.offset, &mut fetched[start..end], block, helpers)?;
-            start = end;
-        }
-        Ok(&fetched[..length])
-    }
-
-    /// Fills `buffer` with the bytes from `offset` on.
-    fn fill(
-        &self,
-        object: &dyn Object,
-        offset: u64,
-        buffer: &mut [u8],
-        block: &mut ReadBlock,
-        helpers: Helpers<'_>,
-    ) -> Result<()> {
-        if let Some(bytes) = self.fetch(object, offset, buffer, block, helpers)? {
-            buffer.copy_from_slice(bytes);
-        }
-        Ok(())
-    }
-
-    /// Fills `buffer` with the bytes from `offset` on; or, where the device left them in the block,
-    /// gives them as they are there.
-    fn fetch<'b>(
-        &self,
-        object: &dyn Object,
-        offset: u64,
-        buffer: &mut [u8],
-        block: &'b mut ReadBlock,
-        helpers: Helpers<'_>,
-    ) -> Result<Option<&'b [u8]>> {
-        let at_hand = object.read_resident(offset, buffer)?;
-        if at_hand == buffer.len() {
-            return Ok(None);
-        }
-        self.waits(helpers);
-        if let Some(bytes) = object.read_past(offset, buffer.len(), block)? {
-            return Ok(Some(bytes));
-        }
-        object.read(offset + at_hand as u64, &mut buffer[at_hand..])?;
-        Ok(None)
-    }
-
-    fn copy(&self, copy: &Copy, source: &[u8]) -> Result<()> {
-        // SAFETY: no element of the result is in two copies of a plan.
-        unsafe { copy.run(source, self.target, self.plan.item_size(), self.codec.swap_size()) }
-    }
-
-    /// Fills the place of a chunk that was never written.
-    fn fill_chunk(&self, cell: u64, task: Task) -> Result<()> {
-        let still = vec![0; self.codec.strides().len()];
-        self.plan.for_each_copy(cell, task, &still, |mut copy| {
-            if let [Axis::Table { offsets, .. }] = copy.axes.as_mut_slice() {
-                offsets.iter_mut().for_each(|pair| pair.0 = 0);
-            }
-            copy.tidy();
-            // SAFETY: as in `copy`. The fill value is in the machine's byte order already.
-            unsafe { copy.run(self.fill, self.target, self.plan.item_size(), 1) }
-        })
-    }
 }
 
 /// Units below this are never read past the page cache.
@@ -694,9 +474,6 @@ const SMALL_UNIT_BYTES: u64 = 128 << 10;
 const AHEAD_MAX: usize = 256;
 /// Bytes of these units together.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
-
-/// Pieces in which large chunks are read and checked: several fit a core's own cache.
-const PIECE_BYTES: usize = 256 << 10;
 
 /// Counts a thread out, also if it panics.
 struct Leave<'r>(&'r AtomicUsize);

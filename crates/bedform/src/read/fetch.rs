@@ -3,13 +3,18 @@
 use std::sync::Arc;
 
 use bedform_format::shard::Extent;
+use bedform_storage::Object;
 
-use super::locate::{OpenObject, Places};
+use super::locate::Places;
+use super::mask::Mask;
+use super::part::Origin;
 use super::plan::{Plan, Task};
 use super::scatter::{Axis, Copy};
 use crate::codec::ChunkCodec;
 use crate::error::{Error, Result};
-use crate::log::overlay::Overlay;
+use crate::log::blocks::LogCopies;
+use crate::log::fetch::LogFetch;
+use crate::log::overlay::{Overlay, Share};
 
 /// The most bytes that chunks are merged to. Also what a thread keeps as its buffer, unless one
 /// chunk alone is larger.
@@ -25,15 +30,23 @@ pub(crate) struct Unit {
     /// Copies of elements that are stored as they are, from the buffer to the result.
     pub(crate) raw: Vec<Copy>,
     /// Chunks that were never written.
-    pub(crate) missing: Vec<Task>,
-    /// What is laid over the chunks of this unit, the missing ones too.
-    pub(crate) overlay: Option<Arc<Overlay>>,
+    pub(crate) missing: Vec<Wanted>,
+    /// Blocks of a log in them.
+    pub(crate) log: Option<LogFetch>,
+}
+
+/// A chunk that the read needs, and what it needs of it.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) task: Task,
+    /// The free elements of each part, where the rest comes from a log.
+    free: Option<Vec<Mask>>,
 }
 
 /// An encoded chunk in a unit's buffer.
 #[derive(Debug)]
 pub(crate) struct FetchedChunk {
-    pub(crate) task: Task,
+    pub(crate) wanted: Wanted,
     /// Where it starts in the buffer.
     pub(crate) start: usize,
     /// Its bytes.
@@ -51,31 +64,120 @@ impl Unit {
     }
 }
 
-/// The units of the chunks `tasks` of one object.
+impl Wanted {
+    /// All that the plan takes of a chunk.
+    pub(crate) fn all(task: Task) -> Self {
+        Self { task, free: None }
+    }
+
+    /// Calls `visit` with each copy that the read needs from the chunk, whose axes are `strides` bytes
+    /// apart.
+    pub(crate) fn for_each_copy(
+        &self,
+        plan: &Plan,
+        cell: u64,
+        strides: &[i64],
+        mut visit: impl FnMut(Copy) -> Result<()>,
+    ) -> Result<()> {
+        let Some(free) = &self.free else {
+            return plan.for_each_copy(cell, self.task, strides, visit);
+        };
+        let mut masks = free.iter();
+        plan.for_each_part(cell, self.task, |part| {
+            let mut outcome = Ok(());
+            if let Some(mask) = masks.next() {
+                mask.for_each_free(&mut |ranges| {
+                    if outcome.is_ok() {
+                        outcome = visit(part.copy(ranges, Origin { start: 0, strides }));
+                    }
+                });
+            }
+            outcome
+        })
+    }
+}
+
+/// The chunks of an object that a read needs.
+#[derive(Debug, Default)]
+pub(crate) struct WantedChunks {
+    /// As they are stored.
+    pub(crate) stored: Vec<Wanted>,
+    /// As fill values.
+    pub(crate) fill: Vec<Wanted>,
+}
+
+impl WantedChunks {
+    /// Adds what a read needs of the chunk of `task` beyond what a log has of it, whose copies go to
+    /// `copies`.
+    ///
+    /// # Errors
+    /// `Corrupt` for damaged records of the log; those of storage.
+    pub(crate) fn add(
+        &mut self,
+        plan: &Plan,
+        cell: u64,
+        task: Task,
+        overlay: Option<&Overlay>,
+        copies: &mut LogCopies,
+    ) -> Result<()> {
+        let Some(overlay) = overlay else {
+            self.stored.push(Wanted::all(task));
+            return Ok(());
+        };
+        let wanted = |share| match share {
+            Share::All => Some(Wanted::all(task)),
+            Share::Some(masks) => Some(Wanted { task, free: Some(masks) }),
+            Share::None => None,
+        };
+        let rest = overlay.take(plan, cell, task, copies)?;
+        self.stored.extend(wanted(rest.stored));
+        self.fill.extend(wanted(rest.fill));
+        Ok(())
+    }
+}
+
+/// The units of a log's copies, with the segments that they read.
+///
+/// # Errors
+/// `Corrupt` if a block lies outside its segment.
+pub(crate) fn log_units(copies: LogCopies) -> Result<Vec<(Arc<dyn Object>, Unit)>> {
+    let fetches = copies.into_fetches()?.into_iter().map(|fetch| {
+        let unit = |fetch: LogFetch| Unit {
+            extents: fetch.extents.clone(),
+            log: Some(fetch),
+            ..Unit::default()
+        };
+        (fetch.object(), unit(fetch))
+    });
+    Ok(fetches.collect())
+}
+
+/// The units of chunks of one object.
 ///
 /// # Errors
 /// If an extent is larger than a chunk of the array can be.
 pub(crate) fn units(
     plan: &Plan,
     cell: u64,
-    mut tasks: Vec<Task>,
-    opened: &OpenObject,
+    wanted: WantedChunks,
+    places: &Places,
     codec: &ChunkCodec,
     gap_max: u64,
 ) -> Result<Vec<Unit>> {
-    let mut units = match &opened.overlay {
-        Some(overlay) => overlaid_units(plan, cell, &mut tasks, opened, overlay, codec, gap_max)?,
-        None => Vec::new(),
-    };
-    let (mut found, missing) = find_all(tasks, &opened.places)?;
+    let mut units = Vec::new();
+    let (mut found, mut missing) = find_all(wanted.stored, places)?;
+    missing.extend(wanted.fill);
     if !missing.is_empty() {
         units.push(Unit { missing, ..Unit::default() });
     }
-    found.sort_unstable_by_key(|(extent, ..)| *extent);
+    found.sort_by_key(|(extent, ..)| *extent);
     if codec.is_raw() {
+        let (whole, parts): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|(.., wanted)| wanted.free.is_none());
+        merge_chunks(parts, codec, gap_max, &mut units)?;
         let mut gatherer = Gatherer { gap_max, unit: Unit::default(), before: 0, units };
-        for (extent, _, task) in found {
-            gather_raw(plan, cell, task, extent, codec, &mut gatherer)?;
+        for (extent, _, wanted) in whole {
+            gather_raw(plan, cell, wanted.task, extent, codec, &mut gatherer)?;
         }
         units = gatherer.finish();
     } else {
@@ -84,43 +186,18 @@ pub(crate) fn units(
     Ok(units)
 }
 
-/// Takes the chunks that something is laid over out of `tasks`: they are fetched whole, whatever is
-/// needed of them, and those that are covered not at all.
-fn overlaid_units(
-    plan: &Plan,
-    cell: u64,
-    tasks: &mut Vec<Task>,
-    opened: &OpenObject,
-    overlay: &Arc<Overlay>,
-    codec: &ChunkCodec,
-    gap_max: u64,
-) -> Result<Vec<Unit>> {
-    let place = |task: &Task| plan.chunk_coordinates(cell, *task);
-    let touched: Vec<Task> = tasks.extract_if(.., |task| overlay.touches(&place(task))).collect();
-    let (covered, touched): (Vec<_>, Vec<_>) =
-        touched.into_iter().partition(|task| overlay.covers(&place(task)));
-    let (mut found, mut missing) = find_all(touched, &opened.places)?;
-    missing.extend(covered);
-    found.sort_unstable_by_key(|(extent, ..)| *extent);
-    let mut units = Vec::new();
-    merge_chunks(found, codec, gap_max, &mut units)?;
-    // One each: to build them is work for all threads.
-    units.extend(missing.into_iter().map(|task| Unit { missing: vec![task], ..Unit::default() }));
-    units.iter_mut().for_each(|unit| unit.overlay = Some(overlay.clone()));
-    Ok(units)
-}
-
 /// Chunks with their places, and chunks without any.
-type Found = (Vec<(Extent, u32, Task)>, Vec<Task>);
+type Found = (Vec<(Extent, u32, Wanted)>, Vec<Wanted>);
 
-fn find_all(tasks: Vec<Task>, places: &Places) -> Result<Found> {
-    let mut found = Vec::with_capacity(tasks.len());
+fn find_all(all: Vec<Wanted>, places: &Places) -> Result<Found> {
+    let mut found = Vec::with_capacity(all.len());
     let mut missing = Vec::new();
-    for task in tasks {
-        let place = places.find(task.position);
-        match place.map_err(|error| Error::corrupt(format!("chunk {}", task.position), error))? {
-            Some((extent, skip)) => found.push((extent, skip, task)),
-            None => missing.push(task),
+    for wanted in all {
+        let position = wanted.task.position;
+        let place = places.find(position);
+        match place.map_err(|error| Error::corrupt(format!("chunk {position}"), error))? {
+            Some((extent, skip)) => found.push((extent, skip, wanted)),
+            None => missing.push(wanted),
         }
     }
     Ok((found, missing))
@@ -128,16 +205,16 @@ fn find_all(tasks: Vec<Task>, places: &Places) -> Result<Found> {
 
 /// Puts neighbouring chunks into one unit.
 fn merge_chunks(
-    found: Vec<(Extent, u32, Task)>,
+    found: Vec<(Extent, u32, Wanted)>,
     codec: &ChunkCodec,
     gap_max: u64,
     units: &mut Vec<Unit>,
 ) -> Result<()> {
     let mut current = Unit::default();
-    for (extent, skip, task) in found {
+    for (extent, skip, wanted) in found {
         if extent.length > codec.encoded_bytes_max() {
             return Err(Error::corrupt(
-                format!("chunk {}", task.position),
+                format!("chunk {}", wanted.task.position),
                 format!(
                     "{} bytes are more than a chunk of {} can have",
                     extent.length,
@@ -166,7 +243,7 @@ fn merge_chunks(
             }
         };
         current.chunks.push(FetchedChunk {
-            task,
+            wanted,
             start: index(start),
             length: index(extent.length),
             extent,

@@ -3,9 +3,11 @@
 //! | module | step |
 //! |---|---|
 //! | `plan` | selection to chunks and copies, object by object |
+//! | `part`, `mask` | what a selection takes of a chunk, and which of it is taken already |
 //! | `locate` | where the chunks of an opened object lie |
 //! | `fetch` | extents to fetch, merged |
-//! | `execute` | threads that fetch, decode and copy |
+//! | `execute` | threads, and the queue of units |
+//! | `unit` | a unit: fetched, decoded and copied |
 //! | `tuning`, `buffers` | their limits, their memory |
 //! | `scatter` | the copies |
 
@@ -13,8 +15,11 @@ mod buffers;
 pub(crate) mod execute;
 pub(crate) mod fetch;
 pub(crate) mod locate;
+pub(crate) mod mask;
+pub(crate) mod part;
 pub(crate) mod plan;
 pub(crate) mod scatter;
 pub(crate) mod tuning;
+mod unit;
 
 pub use execute::ReadStatistics;

@@ -15,6 +15,7 @@ use bedform_geometry::{
     element_count, linearize, strides,
 };
 
+use super::part::{Part, PartAxis};
 use super::scatter::{Axis, Copy};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -60,11 +61,11 @@ struct AxisTable {
 struct ListedChunk {
     position: u64,
     coordinates: Vec<u64>,
-    parts: Vec<Part>,
+    parts: Vec<ListedPart>,
 }
 
 #[derive(Debug)]
-enum Part {
+enum ListedPart {
     /// Pieces, one per axis, of one of the boxes.
     Box {
         table: usize,
@@ -231,15 +232,48 @@ impl Plan {
             Cells::Listed { boxes, cells } => {
                 for part in &cells[index(cell)].1[index(task.number)].parts {
                     match part {
-                        Part::Box { table, pieces } => {
+                        ListedPart::Box { table, pieces } => {
                             visit(boxes[*table].copy(pieces, chunk_strides))?;
                         }
-                        Part::Points(moves) => visit(self.copy_points(moves, chunk_strides))?,
+                        ListedPart::Points(moves) => visit(self.copy_points(moves, chunk_strides))?,
                     }
                 }
                 Ok(())
             }
         }
+    }
+
+    /// Calls `visit` with each part that the selection takes of the task's chunk, in an order that
+    /// is always the same.
+    pub(crate) fn for_each_part(
+        &self,
+        cell: u64,
+        task: Task,
+        mut visit: impl FnMut(Part<'_>) -> Result<()>,
+    ) -> Result<()> {
+        match &self.cells {
+            Cells::Product(table) => visit(table.part(&table.pieces_of(cell, task.number))),
+            Cells::Listed { boxes, cells } => {
+                for part in &cells[index(cell)].1[index(task.number)].parts {
+                    match part {
+                        ListedPart::Box { table, pieces } => visit(boxes[*table].part(pieces))?,
+                        ListedPart::Points(moves) => visit(self.part_of_points(moves))?,
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn part_of_points(&self, moves: &[PointMove]) -> Part<'_> {
+        let mut inside = vec![Vec::with_capacity(moves.len()); self.chunk_shape.len()];
+        for point in moves {
+            let place = delinearize(point.inside, &self.chunk_shape);
+            inside.iter_mut().zip(place).for_each(|(axis, at)| axis.push(at));
+        }
+        let item = signed(self.item_size as u64);
+        let targets = moves.iter().map(|point| signed(point.result) * item).collect();
+        Part::Points { inside, targets }
     }
 
     fn copy_points(&self, moves: &[PointMove], chunk_strides: &[i64]) -> Copy {
@@ -329,6 +363,15 @@ impl BoxTable {
             .collect()
     }
 
+    fn part(&self, pieces: &[usize]) -> Part<'_> {
+        let axes = pieces.iter().enumerate().map(|(axis, piece)| {
+            let piece = &self.axes[axis].pieces[*piece];
+            let target_stride = self.target_strides[axis];
+            PartAxis { inside: &piece.inside, result: &piece.result, target_stride }
+        });
+        Part::Box { axes: axes.collect(), target_start: self.target_start }
+    }
+
     fn copy(&self, pieces: &[usize], chunk_strides: &[i64]) -> Copy {
         let mut copy = Copy { target_start: self.target_start, ..Copy::default() };
         for (axis, piece) in pieces.iter().enumerate() {
@@ -360,12 +403,12 @@ fn listed(
     item_size: usize,
 ) -> Result<Cells> {
     let mut boxes = Vec::new();
-    let mut chunks: BTreeMap<Vec<u64>, Vec<Part>> = BTreeMap::new();
+    let mut chunks: BTreeMap<Vec<u64>, Vec<ListedPart>> = BTreeMap::new();
     match selection {
         Selection::Points(points) => {
             for piece in grid.project_points(points)? {
                 let coordinates = delinearize(piece.chunk, grid.grid_shape());
-                chunks.entry(coordinates).or_default().push(Part::Points(piece.moves));
+                chunks.entry(coordinates).or_default().push(ListedPart::Points(piece.moves));
             }
         }
         Selection::Union(regions) => {
@@ -405,7 +448,7 @@ fn listed(
 }
 
 fn add_box(
-    chunks: &mut BTreeMap<Vec<u64>, Vec<Part>>,
+    chunks: &mut BTreeMap<Vec<u64>, Vec<ListedPart>>,
     table: &BoxTable,
     number: usize,
 ) -> Result<()> {
@@ -415,7 +458,7 @@ fn add_box(
         let pieces: Vec<usize> = delinearize(at, &shape).iter().map(|at| index(*at)).collect();
         let coordinates =
             pieces.iter().zip(&table.axes).map(|(piece, axis)| axis.pieces[*piece].chunk).collect();
-        chunks.entry(coordinates).or_default().push(Part::Box { table: number, pieces });
+        chunks.entry(coordinates).or_default().push(ListedPart::Box { table: number, pieces });
     }
     Ok(())
 }

@@ -96,7 +96,62 @@ pub(crate) struct Copy {
     pub(crate) axes: Vec<Axis>,
 }
 
+/// Bytes that lie in one run in the source and in the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    source: usize,
+    target: usize,
+    bytes: usize,
+}
+
+impl Run {
+    /// `bytes` bytes from `source` on, to `target` on.
+    pub(crate) fn new(source: usize, target: usize, bytes: usize) -> Self {
+        Self { source, target, bytes }
+    }
+
+    /// Copies. `swap` is the size of the numbers whose bytes to reverse, 1 for none.
+    ///
+    /// # Safety
+    /// As [`Copy::run`].
+    ///
+    /// # Errors
+    /// As [`Copy::run`].
+    pub(crate) unsafe fn run(&self, source: &[u8], target: Target<'_>, swap: usize) -> Result<()> {
+        let fits = |start: usize, length: usize| {
+            start.checked_add(self.bytes).is_some_and(|end| end <= length)
+        };
+        if !fits(self.source, source.len()) || !fits(self.target, target.len()) {
+            let (from, to) = (self.source as u64, self.target as u64);
+            return Err(leaves_buffers(&[from, to], source.len(), target.len()));
+        }
+        // SAFETY: both runs lie in their buffers.
+        unsafe {
+            let source = source.as_ptr().add(self.source);
+            copy_run(source, target.pointer.add(self.target), self.bytes, swap);
+        }
+        Ok(())
+    }
+}
+
 impl Copy {
+    /// This copy as a run, if it is one: after [`Copy::tidy`].
+    pub(crate) fn as_run(&self, item: usize) -> Option<Run> {
+        let step = i64::try_from(item).ok()?;
+        let count = match self.axes.as_slice() {
+            [] => 1,
+            [Axis::Even { source_step, target_step, count }]
+                if (*source_step, *target_step) == (step, step) =>
+            {
+                usize::try_from(*count).ok()?
+            }
+            _ => return None,
+        };
+        let source = usize::try_from(self.source_start).ok()?;
+        let target = usize::try_from(self.target_start).ok()?;
+        Some(Run { source, target, bytes: count.checked_mul(item)? })
+    }
+
     /// Adds an axis: positions `inside` the source, `source_stride` bytes apart, go to positions of
     /// the `result`, `target_stride` bytes apart.
     pub(crate) fn push(
@@ -254,15 +309,19 @@ impl Copy {
         if fits(bounds[0], source) && fits(bounds[1], target) {
             Ok(())
         } else {
-            Err(Error::new(
-                ErrorKind::Io,
-                format!(
-                    "internal error: a copy of {bounds:?} leaves its buffers of {source} and \
-                     {target} bytes; please report it"
-                ),
-            ))
+            Err(leaves_buffers(&bounds, source, target))
         }
     }
+}
+
+fn leaves_buffers(what: &dyn std::fmt::Debug, source: usize, target: usize) -> Error {
+    Error::new(
+        ErrorKind::Io,
+        format!(
+            "internal error: a copy of {what:?} leaves its buffers of {source} and {target} bytes; \
+             please report it"
+        ),
+    )
 }
 
 #[allow(clippy::cast_possible_truncation)]

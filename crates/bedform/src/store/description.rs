@@ -3,12 +3,44 @@
 use bedform_format::metadata::{Encoding, FillValue, parse_codecs, parse_data_type};
 use bedform_format::{BytesCodec, CodecChain, DataType, Limits};
 use bedform_geometry::Order;
+use bedform_storage::Profile;
 use serde_json::{Map, Value, json};
 
-use super::{ArrayLayout, NewArray};
+use super::{ArrayLayout, NewArray, OpenOptions};
 use crate::error::{Error, Result};
+use crate::layout::automatic::{Asked, choose, default_shards};
+
+/// Bytes of a text that are assumed where a layout is chosen.
+const TEXT_BYTES: u64 = 16;
 
 impl NewArray {
+    /// As [`NewArray::from_json`], for a store that was opened with `options`. Without `chunks` the
+    /// layout is the one that costs least on the store's storage for the `reads`
+    /// (`{"lat,lon": 0.7, "time": 0.3}`, by dimension names; planes, series and boxes alike without)
+    /// and for appends of `append_length`; without `shards` there are shards of about 64 MiB.
+    ///
+    /// # Errors
+    /// As [`NewArray::from_json`].
+    ///
+    /// ```
+    /// use bedform::{NewArray, OpenOptions};
+    /// let description = serde_json::json!({
+    ///     "shape": [0, 90, 180], "dtype": "float32", "dims": ["time", "lat", "lon"],
+    ///     "reads": {"lat,lon": 1.0},
+    /// });
+    /// let new = NewArray::from_json_with(&description, &OpenOptions::default())?;
+    /// assert_eq!(new.layout.chunk_shape[0], 1);
+    /// # Ok::<(), bedform::Error>(())
+    /// ```
+    pub fn from_json_with(description: &Value, options: &OpenOptions) -> Result<Self> {
+        let mut whole = description.clone();
+        let given = |key: &str| description.get(key).filter(|value| !value.is_null());
+        if given("chunks").is_none() || given("shards").is_none() {
+            complete_layout(&mut whole, options)?;
+        }
+        Self::from_json(&whole, &options.limits)
+    }
+
     /// Reads a description: `shape`, `dtype` (as Zarr metadata have it), `chunks`, `shards`, and optionally
     /// `order`, `codecs` (a list of codecs from bytes to bytes, by name or as Zarr metadata have
     /// them), `transpose`, `checksum`, `fill_value`, `dims`, `attributes`.
@@ -78,6 +110,48 @@ impl NewArray {
             data_type,
         })
     }
+}
+
+/// Adds the chunks, shards and order that a description leaves open.
+fn complete_layout(description: &mut Value, options: &OpenOptions) -> Result<()> {
+    let get = |key: &str| description.get(key).filter(|value| !value.is_null());
+    let bad = |key: &str| Error::invalid(format!("{key:?} of a new array is missing or wrong"));
+    let lengths = |key: &str| -> Result<Vec<u64>> {
+        let list = get(key).and_then(Value::as_array).ok_or_else(|| bad(key))?;
+        list.iter().map(Value::as_u64).collect::<Option<_>>().ok_or_else(|| bad(key))
+    };
+    let shape = lengths("shape")?;
+    let data_type = parse_data_type(get("dtype").ok_or_else(|| bad("dtype"))?)
+        .map_err(|error| Error::invalid(error.to_string()))?;
+    let item_size = data_type.item_size().map_or(TEXT_BYTES, |bytes| bytes as u64);
+    if get("chunks").is_some() {
+        let shards = default_shards(&shape, &lengths("chunks")?, item_size);
+        description["shards"] = json!(shards);
+        return Ok(());
+    }
+    if get("shards").is_some() {
+        return Err(Error::invalid("\"shards\" of a new array come with \"chunks\""));
+    }
+    let names = dimension_names(get("dims")).ok_or_else(|| bad("dims"))?.unwrap_or_default();
+    let asked = Asked {
+        shape: &shape,
+        item_size,
+        dimension_names: &names,
+        reads: get("reads"),
+        append_length: get("append_length").and_then(Value::as_u64),
+    };
+    let profile = options.profile.clone().unwrap_or_else(Profile::default_local);
+    let (chunks, shards, order) = choose(&asked, profile)?;
+    description["chunks"] = json!(chunks);
+    description["shards"] = json!(shards);
+    if get_order(description).is_none() {
+        description["order"] = json!(order.name());
+    }
+    Ok(())
+}
+
+fn get_order(description: &Value) -> Option<&Value> {
+    description.get("order").filter(|value| !value.is_null())
 }
 
 fn dimension_names(value: Option<&Value>) -> Option<Option<Vec<Option<String>>>> {

@@ -18,10 +18,12 @@
 //! | `documents` | metadata documents: reading, trust, publication |
 //! | `create` | new stores, groups and arrays |
 //! | `description` | new arrays from JSON |
+//! | `opening` | stores in directories, options from JSON |
 
 mod create;
 mod description;
 mod documents;
+mod opening;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -214,7 +216,7 @@ impl Shared {
             drafts: Mutex::default(),
             swept: Mutex::default(),
             view: Mutex::default(),
-            loaded: Arc::default(),
+            loaded: Arc::new(Loaded::new(options.cache_bytes)),
             storage,
             tuning,
             options,

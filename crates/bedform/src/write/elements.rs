@@ -107,6 +107,11 @@ impl ChunkElements {
         unsafe { copy.run(input.elements(), target, state.item_size, state.codec.swap_size()) }
     }
 
+    /// The elements, as they are stored.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.elements
+    }
+
     /// Lays what was committed and is not settled over the chunk at `coordinates`.
     pub(crate) fn lay(&mut self, coordinates: &[u64], overlay: &Overlay) -> Result<()> {
         overlay.lay(coordinates, &mut self.elements)
@@ -120,21 +125,8 @@ impl ChunkElements {
         valid: &[u64],
     ) -> Result<()> {
         let chunk = state.grid.chunk_region(coordinates);
-        let outside = chunk.subtract(&Region::whole(valid.to_vec())?);
-        let fill = stored_fill(state);
-        for region in outside {
-            let region = region.relative_to(chunk.start())?;
-            let mut copy = Copy::default();
-            for (axis, stride) in state.codec.strides().iter().enumerate() {
-                copy.target_start += signed(region.start()[axis]) * stride;
-                let count = region.shape()[axis];
-                copy.axes.push(Axis::Even { source_step: 0, target_step: *stride, count });
-            }
-            copy.tidy();
-            // SAFETY: this thread alone has the chunk.
-            unsafe { copy.run(&fill, Target::new(&mut self.elements), state.item_size, 1)? };
-        }
-        Ok(())
+        let (strides, fill) = (state.codec.strides(), stored_fill(state));
+        fill_outside(&chunk, valid, strides, state.item_size, &fill, &mut self.elements)
     }
 
     /// True if every element is the fill value, so that the chunk need not be stored.
@@ -207,6 +199,30 @@ pub(crate) fn is_outside(grid: &ChunkGrid, coordinates: &[u64], valid: &[u64]) -
         .zip(grid.chunk_shape())
         .zip(valid)
         .any(|((at, length), valid)| at.saturating_mul(*length) >= *valid)
+}
+
+/// Makes `fill` of every element of a chunk, whose axes are `strides` bytes apart, outside `valid`.
+pub(crate) fn fill_outside(
+    chunk: &Region,
+    valid: &[u64],
+    strides: &[i64],
+    item_size: usize,
+    fill: &[u8],
+    elements: &mut [u8],
+) -> Result<()> {
+    for region in chunk.subtract(&Region::whole(valid.to_vec())?) {
+        let region = region.relative_to(chunk.start())?;
+        let mut copy = Copy::default();
+        for (axis, stride) in strides.iter().enumerate() {
+            copy.target_start += signed(region.start()[axis]) * stride;
+            let count = region.shape()[axis];
+            copy.axes.push(Axis::Even { source_step: 0, target_step: *stride, count });
+        }
+        copy.tidy();
+        // SAFETY: this thread alone has the chunk.
+        unsafe { copy.run(fill, Target::new(elements), item_size, 1)? };
+    }
+    Ok(())
 }
 
 fn signed(value: u64) -> i64 {

@@ -44,8 +44,31 @@ struct Existing<'a> {
     overlay: Option<Arc<Overlay>>,
 }
 
+/// The object at `coordinates` and the places of its chunks; `None` if there is none.
+///
+/// # Errors
+/// `Corrupt` by its tail; those of storage.
+pub(crate) fn open_stored(
+    source: &ZarrSource<'_>,
+    coordinates: &[u64],
+) -> Result<Option<(Arc<dyn Object>, Places)>> {
+    let Some(object) = source.open_object(coordinates)? else { return Ok(None) };
+    let places = if source.state.shard().is_some() {
+        let (index, _) = source.read_index(coordinates, &*object, &|| ())?;
+        Places::Index(Arc::new(index))
+    } else {
+        Places::Whole(object.version().size)
+    };
+    Ok(Some((object, places)))
+}
+
+/// True if another writer was faster.
+fn is_lost_race(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Exists)
+}
+
 /// The last commit that a stored object contains.
-fn contained(places: &Places) -> u64 {
+pub(crate) fn contained(places: &Places) -> u64 {
     match places {
         Places::Index(index) => contained_commit(index),
         _ => 0,
@@ -62,7 +85,41 @@ enum Fate {
     Dropped,
 }
 
+/// An object whose new chunks are there, as elements.
+pub(crate) struct BuiltObject {
+    /// The object as it is stored, with the chunks that stay as they are.
+    pub(crate) stored: Option<(Arc<dyn Object>, Places)>,
+    /// Its new chunks by their positions; taken as they are written.
+    pub(crate) chunks: Mutex<HashMap<u64, ChunkElements>>,
+}
+
 impl ObjectWrite<'_> {
+    /// As [`ObjectWrite::run`], with chunks that were built from what `built` says is stored. If that
+    /// has changed meanwhile they are built again.
+    ///
+    /// # Errors
+    /// As [`ObjectWrite::run`].
+    pub(crate) fn run_built(&self, built: &BuiltObject) -> Result<u64> {
+        let existing = Existing { stored: built.stored.as_ref(), overlay: None };
+        let fate = |position: u64, worker: &mut Worker, mut output: Vec<u8>| {
+            let mut chunks = built.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+            let chunk = chunks.remove(&position);
+            drop(chunks);
+            let Some(mut chunk) = chunk else {
+                return self.fate(position, None, &existing, worker, output);
+            };
+            if chunk.is_fill(self.state()) {
+                return Ok(Fate::Dropped);
+            }
+            chunk.encode(self.state(), &self.input, &mut worker.scratch, &mut output)?;
+            Ok(Fate::Made(output))
+        };
+        match self.attempt(&existing, false, &fate) {
+            Err(error) if is_lost_race(&error) => self.run(),
+            outcome => outcome,
+        }
+    }
+
     /// Writes the object; gives its bytes.
     ///
     /// # Errors
@@ -86,8 +143,12 @@ impl ObjectWrite<'_> {
                 }
             };
             let existing = Existing { stored: existing.as_ref(), overlay };
-            match self.attempt(&tasks, &existing, alone) {
-                Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Exists) => {}
+            let fate = |position: u64, worker: &mut Worker, output: Vec<u8>| {
+                let task = tasks.get(&position).copied();
+                self.fate(position, task, &existing, worker, output)
+            };
+            match self.attempt(&existing, alone, &fate) {
+                Err(error) if is_lost_race(&error) => {}
                 outcome => return outcome,
             }
         }
@@ -141,21 +202,15 @@ impl ObjectWrite<'_> {
     }
 
     fn open_existing(&self) -> Result<Option<(Arc<dyn Object>, Places)>> {
-        let Some(object) = self.source.open_object(&self.coordinates)? else { return Ok(None) };
-        let places = if self.state().shard().is_some() {
-            let (index, _) = self.source.read_index(&self.coordinates, &*object, &|| ())?;
-            Places::Index(Arc::new(index))
-        } else {
-            Places::Whole(object.version().size)
-        };
-        Ok(Some((object, places)))
+        open_stored(self.source, &self.coordinates)
     }
 
+    /// Writes the object; `fate` says what becomes of the chunk at a position.
     fn attempt(
         &self,
-        tasks: &HashMap<u64, Task>,
         existing: &Existing<'_>,
         alone: bool,
+        fate: &(dyn Fn(u64, &mut Worker, Vec<u8>) -> Result<Fate> + Sync),
     ) -> Result<u64> {
         let state = self.state();
         let shared = self.source.shared;
@@ -177,8 +232,7 @@ impl ObjectWrite<'_> {
             |at, worker| {
                 let position = order[at];
                 let output = spare().pop().unwrap_or_default();
-                self.fate(position, tasks.get(&position).copied(), existing, worker, output)
-                    .map(|fate| (position, fate))
+                fate(position, worker, output).map(|fate| (position, fate))
             },
             |(position, fate)| {
                 if let Fate::Made(bytes) | Fate::Kept(bytes) = fate {

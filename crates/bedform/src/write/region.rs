@@ -8,6 +8,7 @@ use super::object::ObjectWrite;
 use crate::array::source::ZarrSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::plan::Plan;
+use crate::store::Shared;
 
 /// What a write did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,12 +54,27 @@ pub(crate) fn write_objects<'a>(
     write: impl Fn(u64, usize) -> ObjectWrite<'a> + Sync,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
+    let act = |number, threads| write(number, threads).run();
+    each_object(source.shared, count, act, interrupted)
+}
+
+/// Calls `act` with the numbers of `count` objects, several at a time, and the threads that each may
+/// take; it gives the bytes that it wrote.
+///
+/// # Errors
+/// The first error of any object; objects that were written stay written.
+pub(crate) fn each_object(
+    shared: &Shared,
+    count: u64,
+    act: impl Fn(u64, usize) -> Result<u64> + Sync,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<WriteStatistics> {
     if count == 0 {
         return Ok(WriteStatistics::default());
     }
-    let cores = source.shared.tuning.threads;
+    let cores = shared.tuning.threads;
     // One more object than cores, so that something is encoded while another is synced.
-    let at_once = if source.shared.options.threads == Some(1) { 1 } else { cores + 1 };
+    let at_once = if shared.options.threads == Some(1) { 1 } else { cores + 1 };
     let outer = usize::try_from(count).unwrap_or(usize::MAX).min(at_once);
     let threads = cores.div_ceil(outer);
     let (next, bytes, objects) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
@@ -78,7 +94,7 @@ pub(crate) fn write_objects<'a>(
             if number >= count {
                 return;
             }
-            match write(number, threads).run() {
+            match act(number, threads) {
                 Ok(written) => {
                     objects.fetch_add(1, Ordering::Relaxed);
                     bytes.fetch_add(written, Ordering::Relaxed);

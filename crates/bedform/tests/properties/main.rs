@@ -5,11 +5,16 @@ mod arrays;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod overlay;
+#[cfg(test)]
 mod pieces;
 #[cfg(test)]
 mod reads;
 #[cfg(test)]
+mod session_steps;
 mod sessions;
+#[cfg(test)]
+mod settle;
 #[cfg(test)]
 mod strategies;
 

@@ -17,14 +17,14 @@ use super::strategies::{new_array, selection};
 
 const TYPES: [DataType; 3] = [DataType::UInt8, DataType::Int16, DataType::Float64];
 
-fn open(storage: &Arc<dyn Storage>, writable: bool) -> Store {
+pub(crate) fn open(storage: &Arc<dyn Storage>, writable: bool) -> Store {
     let mut options = OpenOptions::default();
     options.writable = writable;
     options.threads = Some(1);
     Store::open(storage.clone(), options).unwrap()
 }
 
-fn create(storage: &Arc<dyn Storage>, new: &NewArray) {
+pub(crate) fn create(storage: &Arc<dyn Storage>, new: &NewArray) {
     let mut options = OpenOptions::default();
     options.writable = true;
     let store = Store::create(storage.clone(), &serde_json::Map::new(), options).unwrap();
@@ -101,7 +101,7 @@ fn root() -> bedform_format::ObjectPath {
     bedform_format::ObjectPath::root()
 }
 
-fn bytes_array() -> NewArray {
+pub(crate) fn bytes_array() -> NewArray {
     NewArray {
         shape: vec![64],
         data_type: DataType::UInt8,

@@ -97,8 +97,12 @@ impl Trial<'_> {
         progress: &Progress,
         found: Option<StoreModel>,
     ) -> Result<(), String> {
-        // Not whole operations: region writes are done shard by shard.
-        let in_parts = matches!(&progress.under_way, UnderWay::Operation(Operation::Write { .. }));
+        // Not whole operations: region writes are done shard by shard, and a commit made while others
+        // are settled stays when that fails.
+        let in_parts = matches!(
+            &progress.under_way,
+            UnderWay::Operation(Operation::Write { .. } | Operation::SettleUnder { .. })
+        );
         let is_lost_answer = matches!(self.failure, Failure::ErrorAfter(_));
         let is_new = found != progress.before;
         if is_new && !in_parts && !is_lost_answer {

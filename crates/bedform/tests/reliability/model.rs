@@ -1,10 +1,13 @@
 //! A store as plain vectors, what operations do to it, and how the engine's store is held against it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bedform::comm::Alone;
 use bedform::log::session::SessionOptions;
+use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
 use bedform::{Append, Array, Elements, ErrorKind, NewArray, NodeKind, OpenOptions, Store, append};
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_storage::Storage;
@@ -51,8 +54,20 @@ pub(crate) enum Operation {
         boxes: Vec<(String, Vec<u64>, Vec<u64>)>,
         seed: u64,
     },
-    /// Commits become shards, which nobody sees.
-    Settle,
+    /// Commits become shards, which nobody sees, in rounds of so many bytes; segments stay.
+    Settle {
+        memory_bytes: u64,
+        grace: Duration,
+    },
+    /// As a session's commit, while all commits before it are settled.
+    SettleUnder {
+        name: String,
+        start: Vec<u64>,
+        shape: Vec<u64>,
+        seed: u64,
+    },
+    /// What is settled leaves the log.
+    Collect,
     Append {
         parts: Vec<(String, usize, u64)>,
         seed: u64,
@@ -177,6 +192,19 @@ fn appended(array: &ArrayModel, axis: usize, count: u64) -> (Vec<u64>, Vec<u64>)
     (start, shape)
 }
 
+/// Calls `meanwhile` once it is under way.
+fn settle(
+    store: &Store,
+    memory_bytes: u64,
+    grace: Duration,
+    meanwhile: &dyn Fn(),
+) -> bedform::Result<()> {
+    let mut options = SettleOptions::default();
+    (options.memory_bytes, options.grace) = (memory_bytes, grace);
+    let watch = SettleWatch { interrupted: &|| false, progress: &|_, _| meanwhile() };
+    store.settle_with(&options, &watch).map(drop)
+}
+
 fn product(shape: &[u64]) -> u64 {
     shape.iter().product()
 }
@@ -211,7 +239,24 @@ impl Operation {
                 }
                 session.commit().map(drop)
             }
-            Self::Settle => store.settle(&|| false).map(drop),
+            Self::Settle { memory_bytes, grace } => settle(store, *memory_bytes, *grace, &|| ()),
+            Self::SettleUnder { name, start, shape, seed } => {
+                let committed = Cell::new(None);
+                let commit = || {
+                    let outcome = committed.take().unwrap_or_else(|| {
+                        let boxes = vec![(name.clone(), start.clone(), shape.clone())];
+                        Self::Session { boxes, seed: *seed }.run(store, model)
+                    });
+                    committed.set(Some(outcome));
+                };
+                let settled = settle(store, 1 << 20, Duration::ZERO, &commit);
+                if settled.is_ok() {
+                    // There may have been nothing to settle.
+                    commit();
+                }
+                committed.take().unwrap_or(Ok(())).and(settled)
+            }
+            Self::Collect => store.collect_log(&CollectOptions::default()).map(drop),
             Self::Append { parts, seed } => {
                 let mut prepared = Vec::new();
                 for (name, axis, count) in parts {
@@ -263,7 +308,11 @@ impl Operation {
                     model.get_mut(name).unwrap().write(start, shape, &new);
                 }
             }
-            Self::Settle => {}
+            Self::Settle { .. } | Self::Collect => {}
+            Self::SettleUnder { name, start, shape, seed } => {
+                let new = values(*seed, product(shape));
+                model.get_mut(name).unwrap().write(start, shape, &new);
+            }
             Self::Append { parts, seed } => {
                 for (name, axis, count) in parts {
                     let old = &model[name];

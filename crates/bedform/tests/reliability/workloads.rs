@@ -1,6 +1,7 @@
-//! Fifteen workloads of the engine whose every call is cut off or made to fail.
+//! Eighteen workloads of the engine whose every call is cut off or made to fail.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bedform::Store;
 use bedform_storage::{LocalStorage, Mode, SimulatedFileSystem, Staging};
@@ -135,7 +136,34 @@ pub(crate) fn workloads() -> Vec<Workload> {
         workload(
             "settle, and commit again",
             Some(vec![filled(), commit(&[("t", &[1, 1], &[6, 4])], 21)]),
-            vec![Operation::Settle, commit(&[("t", &[3, 2], &[7, 5])], 22)],
+            vec![settle(1 << 20, 0), commit(&[("t", &[3, 2], &[7, 5])], 22)],
+        ),
+        workload(
+            "settle in rounds, and what does not fit one",
+            Some(vec![
+                two(),
+                commit(&[("t", &[1, 1], &[6, 4]), ("g/u", &[0], &[6])], 26),
+                commit(&[("t", &[4, 0], &[6, 7])], 27),
+            ]),
+            vec![settle(100, 0), write("t", &[0, 0], &[3, 3], 28)],
+        ),
+        workload(
+            "commit while others are settled",
+            Some(vec![filled(), commit(&[("t", &[1, 1], &[6, 4])], 29)]),
+            vec![
+                Operation::SettleUnder {
+                    name: "t".to_owned(),
+                    start: vec![3, 2],
+                    shape: vec![4, 4],
+                    seed: 30,
+                },
+                settle(1 << 20, 0),
+            ],
+        ),
+        workload(
+            "settle, and collect later",
+            Some(vec![filled(), commit(&[("t", &[1, 1], &[6, 4])], 31)]),
+            vec![settle(1 << 20, 3600), Operation::Collect, commit(&[("t", &[0, 0], &[2, 2])], 32)],
         ),
         workload(
             "write into what is not settled",
@@ -150,6 +178,10 @@ fn commit(boxes: &[(&str, &[u64], &[u64])], seed: u64) -> Operation {
         ((*name).to_owned(), start.to_vec(), shape.to_vec())
     };
     Operation::Session { boxes: boxes.iter().map(own).collect(), seed }
+}
+
+fn settle(memory_bytes: u64, grace_seconds: u64) -> Operation {
+    Operation::Settle { memory_bytes, grace: Duration::from_secs(grace_seconds) }
 }
 
 fn line() -> crate::model::ArrayModel {

@@ -7,6 +7,7 @@ mod directory;
 mod records;
 mod root;
 mod section;
+mod settled;
 
 use proptest::prelude::*;
 

@@ -26,6 +26,7 @@ fn small() -> Root {
         commits: vec![commit(40), commit(42)],
         shapes: [([1; 16], vec![3, 4]), ([0xfe; 16], vec![])].into(),
         sessions: [([9; 16], 3)].into(),
+        settled_shards: Some(SettledRecord { number: 41, bytes: 90, checksum: 7 }),
     }
 }
 
@@ -49,7 +50,13 @@ fn roots() -> impl Strategy<Value = Root> {
                 let (stored_bytes, bytes) = (bytes, bytes);
                 commits.push(CommitRecord { number, segment, offset, stored_bytes, bytes, codec });
             }
-            Root { store, number: number + more, settled, commits, shapes, sessions }
+            let settled_shards = (more > 2).then_some(SettledRecord {
+                number: settled,
+                bytes: 1 << more,
+                checksum: u32::MAX,
+            });
+            let number = number + more;
+            Root { store, number, settled, commits, shapes, sessions, settled_shards }
         },
     )
 }
@@ -91,7 +98,7 @@ fn names_of_other_things_are_no_roots() {
 
 #[test]
 fn roots_that_do_not_hold_are_neither_written_nor_believed() {
-    let changes: [Change<Root>; 9] = [
+    let changes: [Change<Root>; 11] = [
         ("a commit that is settled", |root| root.settled = 40),
         ("a commit newer than the root", |root| root.number = 41),
         ("settled commits newer than the root", |root| {
@@ -102,6 +109,12 @@ fn roots_that_do_not_hold_are_neither_written_nor_believed() {
         ("a name of two segments", |root| root.commits[0].segment = "a/b".into()),
         ("a place that no file has", |root| root.commits[0].offset = i64::MAX as u64),
         ("a directory over the limit", |root| root.commits[0].bytes = 1 << 40),
+        ("a list of shards newer than the root", |root| {
+            root.settled_shards = Some(SettledRecord { number: 43, bytes: 1, checksum: 1 });
+        }),
+        ("a list of shards over the limit", |root| {
+            root.settled_shards = Some(SettledRecord { number: 1, bytes: 1 << 40, checksum: 1 });
+        }),
         ("too many axes", |root| drop(root.shapes.insert([1; 16], vec![1; 33]))),
     ];
     for (what, change) in changes {

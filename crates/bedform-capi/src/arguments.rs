@@ -1,0 +1,217 @@
+//! What comes from C, checked: null and misaligned pointers, lengths, text.
+//!
+//! That a pointer is valid for as many bytes as its call says cannot be checked; it is what the callers
+//! of these functions must see to, and `bedform.h` asks of programs.
+
+use std::ffi::{CStr, c_char};
+
+use bedform::{Error, ErrorKind, Result};
+use bedform_format::ObjectPath;
+use bedform_format::log::Boxes;
+use bedform_geometry::{AxisRange, AxisSelection, Points, RANK_MAX, Region, Selection};
+use serde_json::{Map, Value};
+
+use crate::status::misuse;
+
+/// A text, which must be there.
+pub(crate) unsafe fn text<'a>(what: &str, pointer: *const c_char) -> Result<&'a str> {
+    if pointer.is_null() {
+        return Err(misuse(format!("the {what} is NULL")));
+    }
+    // SAFETY: the caller's text ends with a NUL.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    text.to_str().map_err(|_| misuse(format!("the {what} is not UTF-8")))
+}
+
+/// The path of an array or group.
+pub(crate) unsafe fn path(pointer: *const c_char) -> Result<ObjectPath> {
+    // SAFETY: the caller's contract.
+    Ok(ObjectPath::parse(unsafe { text("path", pointer) }?)?)
+}
+
+/// A JSON object; NULL and the empty text stand for one without keys.
+pub(crate) unsafe fn object(what: &str, pointer: *const c_char) -> Result<Map<String, Value>> {
+    if pointer.is_null() {
+        return Ok(Map::new());
+    }
+    // SAFETY: the caller's contract.
+    match unsafe { text(what, pointer) }? {
+        "" => Ok(Map::new()),
+        text => serde_json::from_str(text)
+            .map_err(|error| misuse(format!("the {what} are no JSON object: {error}"))),
+    }
+}
+
+/// `count` values.
+pub(crate) unsafe fn values<'a, T>(what: &str, pointer: *const T, count: u64) -> Result<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    let bytes = count.checked_mul(size_of::<T>() as u64).and_then(|n| isize::try_from(n).ok());
+    if bytes.is_none() {
+        return Err(misuse(format!("{count} is too many for {what}")));
+    }
+    if pointer.is_null() || !pointer.is_aligned() {
+        let problem = if pointer.is_null() { "NULL" } else { "not aligned" };
+        return Err(misuse(format!("the pointer to {what} is {problem}")));
+    }
+    let count = usize::try_from(count).unwrap_or(0);
+    // SAFETY: not null, aligned, of a length that can be; the caller has that many values there.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+}
+
+/// One value for each of `rank` axes.
+pub(crate) unsafe fn axes<'a, T>(what: &str, pointer: *const T, rank: u32) -> Result<&'a [T]> {
+    check_rank(rank)?;
+    // SAFETY: the caller's contract.
+    unsafe { values(what, pointer, rank.into()) }
+}
+
+fn check_rank(rank: u32) -> Result<()> {
+    if rank as usize <= RANK_MAX {
+        return Ok(());
+    }
+    Err(misuse(format!("{rank} axes; at most {RANK_MAX} are supported")))
+}
+
+/// The elements of a write.
+pub(crate) unsafe fn data<'a>(pointer: *const std::ffi::c_void, bytes: u64) -> Result<&'a [u8]> {
+    // SAFETY: the caller's contract.
+    unsafe { values("data", pointer.cast(), bytes) }
+}
+
+/// The room for the elements of a read.
+pub(crate) unsafe fn buffer<'a>(
+    pointer: *mut std::ffi::c_void,
+    bytes: u64,
+) -> Result<&'a mut [u8]> {
+    // SAFETY: the caller's contract; checked as for reading.
+    let length = unsafe { values::<u8>("the buffer", pointer.cast(), bytes) }?.len();
+    if length == 0 {
+        return Ok(&mut []);
+    }
+    // SAFETY: as above; nobody else uses the buffer during the call.
+    Ok(unsafe { std::slice::from_raw_parts_mut(pointer.cast(), length) })
+}
+
+/// Gives `value` to the caller.
+pub(crate) unsafe fn give<T>(what: &str, pointer: *mut T, value: T) -> Result<()> {
+    if pointer.is_null() || !pointer.is_aligned() {
+        return Err(misuse(format!("the pointer for {what} is NULL or not aligned")));
+    }
+    // SAFETY: not null and aligned; the caller has room for one value there.
+    unsafe { pointer.write(value) };
+    Ok(())
+}
+
+/// As [`give`], if the caller wants it.
+pub(crate) unsafe fn give_if<T>(what: &str, pointer: *mut T, value: T) -> Result<()> {
+    if pointer.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the caller's contract.
+    unsafe { give(what, pointer, value) }
+}
+
+/// Gives a text with the NUL behind it: into `buffer` if there is one, its length to `needed`.
+pub(crate) unsafe fn give_text(
+    text: &str,
+    buffer: *mut c_char,
+    capacity: u64,
+    needed: *mut u64,
+) -> Result<()> {
+    let bytes = text.as_bytes();
+    let length = bytes.len() as u64 + 1;
+    // SAFETY: the caller's contract.
+    unsafe { give_if("the length", needed, length) }?;
+    if buffer.is_null() {
+        let asks = capacity == 0 && !needed.is_null();
+        return if asks { Ok(()) } else { Err(misuse("the buffer for the text is NULL")) };
+    }
+    if capacity < length {
+        return Err(Error::new(
+            ErrorKind::LimitExceeded,
+            format!("the text needs a buffer of {length} bytes, this one has {capacity}"),
+        ));
+    }
+    // SAFETY: the buffer has room for `capacity` bytes, which are enough.
+    unsafe {
+        buffer.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len());
+        buffer.add(bytes.len()).write(0);
+    }
+    Ok(())
+}
+
+/// The box of `shape` at `start`; with a stride its every so manieth element, `shape` of them.
+pub(crate) unsafe fn region(
+    rank: u32,
+    start: *const u64,
+    shape: *const u64,
+    stride: *const i64,
+) -> Result<Selection> {
+    // SAFETY: the caller's contract.
+    let (start, shape) = unsafe { (axes("start", start, rank)?, axes("shape", shape, rank)?) };
+    if stride.is_null() {
+        return Ok(Region::new(start, shape)?.into());
+    }
+    // SAFETY: the caller's contract.
+    let stride = unsafe { axes("stride", stride, rank) }?;
+    let ranges = start.iter().zip(stride).zip(shape);
+    let ranges = ranges.map(|((&start, &step), &count)| {
+        AxisRange::new(start, step, count).map(AxisSelection::Range).map_err(Error::from)
+    });
+    Ok(Selection::Orthogonal(ranges.collect::<Result<_>>()?))
+}
+
+/// `count` boxes: starts and shapes, one box after the other.
+pub(crate) unsafe fn boxes(
+    rank: u32,
+    count: u64,
+    starts: *const u64,
+    shapes: *const u64,
+) -> Result<Vec<Region>> {
+    check_rank(rank)?;
+    let numbers = count.checked_mul(rank.into()).ok_or_else(|| misuse("too many boxes"))?;
+    // SAFETY: the caller's contract.
+    let (starts, shapes) =
+        unsafe { (values("starts", starts, numbers)?, values("shapes", shapes, numbers)?) };
+    let rank = rank as usize;
+    if rank == 0 {
+        return Err(misuse("boxes have at least one axis"));
+    }
+    let pairs = starts.chunks_exact(rank).zip(shapes.chunks_exact(rank));
+    pairs.map(|(start, shape)| Ok(Region::new(start, shape)?)).collect()
+}
+
+/// As [`boxes`], for a session: those that have elements, whose data follow each other all the same.
+pub(crate) unsafe fn boxes_to_write(
+    rank: u32,
+    count: u64,
+    starts: *const u64,
+    shapes: *const u64,
+) -> Result<Option<Boxes>> {
+    // SAFETY: the caller's contract.
+    let mut boxes = unsafe { boxes(rank, count, starts, shapes) }?;
+    boxes.retain(|part| !part.is_empty());
+    if boxes.is_empty() {
+        return Ok(None);
+    }
+    let starts = boxes.iter().flat_map(Region::start).copied().collect();
+    let shapes = boxes.iter().flat_map(Region::shape).copied().collect();
+    let boxes = Boxes::new(rank as usize, starts, shapes);
+    boxes.map(Some).map_err(|error| misuse(error.to_string()))
+}
+
+/// `count` points: the coordinates of one after those of the other.
+pub(crate) unsafe fn points(rank: u32, count: u64, coordinates: *const u64) -> Result<Selection> {
+    check_rank(rank)?;
+    let numbers = count.checked_mul(rank.into()).ok_or_else(|| misuse("too many points"))?;
+    // SAFETY: the caller's contract.
+    let all = unsafe { values("coordinates", coordinates, numbers) }?;
+    let rank = rank as usize;
+    if rank == 0 {
+        return Ok(Selection::Points(Points::of_rank_zero(count)));
+    }
+    let axis = |axis| all.iter().copied().skip(axis).step_by(rank).collect();
+    Ok(Selection::Points(Points::new((0..rank).map(axis).collect())?))
+}

@@ -1,0 +1,325 @@
+//! Arrays: what they are, reading, writing.
+
+use std::ffi::{c_char, c_void};
+
+use bedform::{Elements, Error, NewArray, Result};
+use bedform_geometry::{RANK_MAX, Selection};
+use serde_json::{Value, json};
+
+use crate::arguments::{
+    axes, boxes, buffer as room, data as elements, give, give_if, give_text, object, path, points,
+    region, text,
+};
+use crate::handles::{ArrayHandle, StoreHandle};
+use crate::status::{Status, call, misuse};
+
+/// `bf_array_facts`. Later versions add to its end.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct ArrayFacts {
+    /// Axes.
+    pub rank: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Bytes of an element in memory; 0 for text.
+    pub item_bytes: u64,
+    /// Elements along each axis.
+    pub shape: [u64; RANK_MAX],
+    /// Elements of a chunk along each axis.
+    pub chunks: [u64; RANK_MAX],
+    /// Elements of a shard along each axis; those of a chunk for arrays without shards.
+    pub shards: [u64; RANK_MAX],
+    /// Zarr's name of the type.
+    pub dtype: [u8; DTYPE_BYTES],
+}
+
+/// Bytes of a type's name, with the NUL.
+const DTYPE_BYTES: usize = 64;
+
+/// `bf_create_array`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_create_array(
+    store: StoreHandle,
+    name: *const c_char,
+    dtype: *const c_char,
+    rank: u32,
+    shape: *const u64,
+    dims: *const c_char,
+    chunks: *const u64,
+    shards: *const u64,
+    options: *const c_char,
+    array: *mut ArrayHandle,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        give_if("the array", array, ArrayHandle::NULL)?;
+        let (store, path) = (store.get()?, path(name)?);
+        let mut description = object("options", options)?;
+        check_keys(description.keys())?;
+        description.insert("shape".to_owned(), json!(axes("shape", shape, rank)?));
+        description.insert("dtype".to_owned(), dtype_of(text("dtype", dtype)?)?);
+        if !dims.is_null() {
+            description.insert("dims".to_owned(), names_of(text("dims", dims)?, rank)?);
+        }
+        for (key, lengths) in [("chunks", chunks), ("shards", shards)] {
+            if !lengths.is_null() {
+                description.insert(key.to_owned(), json!(axes(key, lengths, rank)?));
+            }
+        }
+        let description = Value::Object(description);
+        let new = NewArray::from_json_with(&description, store.options())?;
+        let made = store.create_array(&path, &new)?;
+        if array.is_null() { Ok(()) } else { give("the array", array, ArrayHandle::new(made)) }
+    })
+}
+
+/// Fails for options of a new array that do not exist.
+fn check_keys<'a>(keys: impl Iterator<Item = &'a String>) -> Result<()> {
+    const KNOWN: [&str; 8] = [
+        "order",
+        "codecs",
+        "transpose",
+        "checksum",
+        "fill_value",
+        "attributes",
+        "reads",
+        "append_length",
+    ];
+    match keys.into_iter().find(|key| !KNOWN.contains(&key.as_str())) {
+        None => Ok(()),
+        Some(key) => Err(misuse(format!(
+            "there is no option {key:?} of a new array; there are {}",
+            KNOWN.join(", ")
+        ))),
+    }
+}
+
+/// A type by its name, or by what Zarr metadata have in its place.
+fn dtype_of(text: &str) -> Result<Value> {
+    if !text.starts_with('{') {
+        return Ok(json!(text));
+    }
+    serde_json::from_str(text).map_err(|error| misuse(format!("the dtype is no JSON: {error}")))
+}
+
+/// Names of axes from `time,lat,lon`; an empty one is none.
+fn names_of(text: &str, rank: u32) -> Result<Value> {
+    let mut names: Vec<Value> = Vec::new();
+    if !(text.is_empty() && rank == 0) {
+        let value = |name: &str| if name.is_empty() { Value::Null } else { json!(name) };
+        names.extend(text.split(',').map(str::trim).map(value));
+    }
+    if names.len() == rank as usize {
+        return Ok(Value::Array(names));
+    }
+    Err(misuse(format!("{} names {text:?} for {rank} axes", names.len())))
+}
+
+/// `bf_open_array`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_open_array(
+    store: StoreHandle,
+    name: *const c_char,
+    array: *mut ArrayHandle,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        give("the array", array, ArrayHandle::NULL)?;
+        let found = store.get()?.array(&path(name)?)?;
+        give("the array", array, ArrayHandle::new(found))
+    })
+}
+
+/// `bf_close_array`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_close_array(array: ArrayHandle) -> Status {
+    call(|| array.take().map(drop))
+}
+
+/// `bf_array_info`: as much of the facts as `bytes` has room for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_array_info(
+    array: ArrayHandle,
+    facts: *mut ArrayFacts,
+    bytes: u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let found = facts_of(array)?;
+        if bytes != size_of::<ArrayFacts>() as u64 {
+            return Err(misuse(format!(
+                "bf_array_facts of {bytes} bytes; this version has {}: pass sizeof of it",
+                size_of::<ArrayFacts>()
+            )));
+        }
+        give("the facts", facts, found)
+    })
+}
+
+fn facts_of(array: ArrayHandle) -> Result<ArrayFacts> {
+    let described = array.get()?.describe()?;
+    let lengths = |key: &str| -> Option<[u64; RANK_MAX]> {
+        let mut all = [0; RANK_MAX];
+        for (length, value) in all.iter_mut().zip(described.get(key)?.as_array()?) {
+            *length = value.as_u64()?;
+        }
+        Some(all)
+    };
+    let missing = || Error::invalid("the array cannot be described");
+    let chunks = lengths("chunks").ok_or_else(missing)?;
+    let rank = described["shape"].as_array().map_or(0, Vec::len);
+    let metadata = array.get()?.metadata()?;
+    let mut facts = ArrayFacts {
+        rank: u32::try_from(rank).unwrap_or(0),
+        reserved: 0,
+        item_bytes: metadata.data_type.item_size().unwrap_or(0) as u64,
+        shape: lengths("shape").ok_or_else(missing)?,
+        chunks,
+        shards: lengths("shards").unwrap_or(chunks),
+        dtype: [0; DTYPE_BYTES],
+    };
+    let name = metadata.data_type.to_string();
+    for (to, from) in facts.dtype[..DTYPE_BYTES - 1].iter_mut().zip(name.bytes()) {
+        *to = from;
+    }
+    Ok(facts)
+}
+
+/// `bf_array_dimension_name`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_array_dimension_name(
+    array: ArrayHandle,
+    axis: u32,
+    buffer: *mut c_char,
+    capacity: u64,
+    needed: *mut u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let metadata = array.get()?.metadata()?;
+        if axis as usize >= metadata.shape.len() {
+            let rank = metadata.shape.len();
+            return Err(misuse(format!("axis {axis} of an array of {rank} axes")));
+        }
+        let names = metadata.dimension_names.unwrap_or_default();
+        let name = names.get(axis as usize).cloned().flatten().unwrap_or_default();
+        give_text(&name, buffer, capacity, needed)
+    })
+}
+
+/// `bf_array_describe`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_array_describe(
+    array: ArrayHandle,
+    buffer: *mut c_char,
+    capacity: u64,
+    needed: *mut u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe { give_text(&array.get()?.describe()?.to_string(), buffer, capacity, needed) })
+}
+
+/// Reads `selection` into the caller's buffer.
+unsafe fn read(
+    array: ArrayHandle,
+    selection: &Selection,
+    buffer: *mut c_void,
+    bytes: u64,
+) -> Result<()> {
+    // SAFETY: the contract of the call.
+    let buffer = unsafe { room(buffer, bytes) }?;
+    array.get()?.read(selection, buffer, &|| false).map(drop)
+}
+
+/// `bf_read`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_read(
+    array: ArrayHandle,
+    rank: u32,
+    start: *const u64,
+    shape: *const u64,
+    stride: *const i64,
+    buffer: *mut c_void,
+    bytes: u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe { read(array, &region(rank, start, shape, stride)?, buffer, bytes) })
+}
+
+/// `bf_read_boxes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_read_boxes(
+    array: ArrayHandle,
+    rank: u32,
+    count: u64,
+    starts: *const u64,
+    shapes: *const u64,
+    buffer: *mut c_void,
+    bytes: u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let selection = Selection::Union(boxes(rank, count, starts, shapes)?);
+        read(array, &selection, buffer, bytes)
+    })
+}
+
+/// `bf_read_points`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_read_points(
+    array: ArrayHandle,
+    rank: u32,
+    count: u64,
+    coordinates: *const u64,
+    buffer: *mut c_void,
+    bytes: u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe { read(array, &points(rank, count, coordinates)?, buffer, bytes) })
+}
+
+/// `bf_write`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_write(
+    array: ArrayHandle,
+    rank: u32,
+    start: *const u64,
+    shape: *const u64,
+    stride: *const i64,
+    data: *const c_void,
+    bytes: u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let selection = region(rank, start, shape, stride)?;
+        let data = Elements::Bytes(elements(data, bytes)?);
+        array.get()?.write(&selection, data, &|| false).map(drop)
+    })
+}
+
+/// `bf_resize`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_resize(array: ArrayHandle, rank: u32, shape: *const u64) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe { array.get()?.resize(axes("shape", shape, rank)?) })
+}
+
+/// `bf_append`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_append(
+    array: ArrayHandle,
+    axis: u32,
+    rank: u32,
+    shape: *const u64,
+    data: *const c_void,
+    bytes: u64,
+    start: *mut u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let shape = axes("shape", shape, rank)?;
+        let data = Elements::Bytes(elements(data, bytes)?);
+        let at = array.get()?.append(axis as usize, shape, data, &|| false)?;
+        give_if("the start", start, at)
+    })
+}

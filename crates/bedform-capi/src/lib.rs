@@ -1,0 +1,25 @@
+//! The C library: `bedform.h` over the engine, without logic that another door would need.
+//!
+//! `include/bedform.h` is the contract. Every call checks what can be checked of its arguments, does the
+//! work, and returns a status; no panic crosses to C. Handles are numbers of a table, not pointers, so
+//! that one that was closed, or is of another kind, is noticed.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`status`] | statuses, and the text of the last error |
+//! | `handles` | the table behind stores, arrays, sessions and decompositions |
+//! | `arguments` | what comes from C, checked |
+//! | [`store`], [`array`], [`session`] | the calls |
+
+// The contract of every call is the text of `bedform.h`, which C programmers read: pointers are null or
+// valid for what the call says it reads and writes.
+#![expect(clippy::missing_safety_doc, reason = "bedform.h has the contract of each call")]
+
+mod arguments;
+pub mod array;
+mod handles;
+pub mod session;
+pub mod status;
+pub mod store;
+
+pub use handles::{ArrayHandle, DecompositionHandle, SessionHandle, StoreHandle};

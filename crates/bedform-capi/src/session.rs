@@ -1,0 +1,361 @@
+//! Writing sessions, of one process or of many.
+
+use std::collections::HashMap;
+use std::ffi::{c_char, c_void};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bedform::comm::{Alone, CMembers, Communicator, Members};
+use bedform::log::session::{
+    AtEnd, Decomposition as Declared, Session, SessionOptions, Token, decline,
+};
+use bedform::{Elements, Error, ErrorKind, Result};
+use bedform_format::ObjectPath;
+use bedform_format::log::Boxes;
+use bedform_geometry::Selection;
+
+use crate::arguments::{
+    axes, boxes_to_write, data as elements, give, give_if, object, path, points, region,
+};
+use crate::handles::{Decomposition, DecompositionHandle, SessionHandle, StoreHandle};
+use crate::status::{Status, call, misuse};
+
+/// A session and what becomes of its commits.
+pub(crate) struct OpenSession {
+    session: Session,
+    at_end: AtEnd,
+    /// What the session calls the decompositions that it was given, by their handles.
+    declared: HashMap<u64, Declared>,
+}
+
+type Shared = Arc<Mutex<Option<OpenSession>>>;
+
+fn lock(session: &Shared) -> Result<MutexGuard<'_, Option<OpenSession>>> {
+    session.lock().map_err(|_| {
+        let text = "an earlier call of this session ended in a bug of Bedform; start a new session";
+        Error::new(ErrorKind::Poisoned, text)
+    })
+}
+
+/// Does `act` with the session behind a handle.
+fn with_open<T>(
+    handle: SessionHandle,
+    act: impl FnOnce(&mut OpenSession) -> Result<T>,
+) -> Result<T> {
+    let shared = handle.get()?;
+    let mut open = lock(&shared)?;
+    act(open.as_mut().ok_or_else(|| misuse("the session was closed before"))?)
+}
+
+fn with<T>(handle: SessionHandle, act: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
+    with_open(handle, |open| act(&mut open.session))
+}
+
+/// Ends what a handle stands for, whatever comes of it.
+fn take(handle: SessionHandle) -> Result<OpenSession> {
+    let shared = handle.take()?;
+    let open = lock(&shared)?.take();
+    open.ok_or_else(|| misuse("the session was closed before"))
+}
+
+/// The options of a session: `buffer_bytes`, `settle` (`"end"` or `"later"`).
+unsafe fn options_of(options: *const c_char) -> Result<(SessionOptions, AtEnd)> {
+    let (mut chosen, mut at_end) = (SessionOptions::default(), AtEnd::Settle);
+    // SAFETY: the caller's contract.
+    for (key, value) in unsafe { object("options", options) }? {
+        match (key.as_str(), value.as_u64(), value.as_str()) {
+            ("buffer_bytes", Some(bytes), _) => {
+                chosen.buffer_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            }
+            ("settle", _, Some("end")) => at_end = AtEnd::Settle,
+            ("settle", _, Some("later")) => at_end = AtEnd::Leave,
+            ("buffer_bytes" | "settle", _, _) => {
+                return Err(misuse(format!("not a value of {key}: {value}")));
+            }
+            _ => return Err(misuse(format!("there is no option {key:?} of a session"))),
+        }
+    }
+    Ok((chosen, at_end))
+}
+
+/// `bf_session_begin`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_begin(
+    store: StoreHandle,
+    comm: *const CMembers,
+    options: *const c_char,
+    session: *mut SessionHandle,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        give("the session", session, SessionHandle::NULL)?;
+        let members: Box<dyn Communicator> = match comm.as_ref() {
+            None => Box::new(Alone),
+            Some(comm) => Box::new(Members::new(comm.messages()?)),
+        };
+        let (store, (options, at_end)) =
+            match store.get().and_then(|store| Ok((store, options_of(options)?))) {
+                Ok(ready) => ready,
+                // The others are waiting in this call.
+                Err(error) => return Err(decline(members, error)),
+            };
+        let session_of_all = store.session(members, options)?;
+        let begun = OpenSession { session: session_of_all, at_end, declared: HashMap::new() };
+        give("the session", session, SessionHandle::new(Arc::new(Mutex::new(Some(begun)))))
+    })
+}
+
+unsafe fn write(
+    session: SessionHandle,
+    name: *const c_char,
+    selection: &Selection,
+    data: *const c_void,
+    bytes: u64,
+) -> Result<()> {
+    // SAFETY: the contract of the call.
+    let (path, data) = unsafe { (path(name)?, elements(data, bytes)?) };
+    with(session, |session| session.write(&path, selection, Elements::Bytes(data)).map(drop))
+}
+
+/// `bf_session_write`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_write(
+    session: SessionHandle,
+    name: *const c_char,
+    rank: u32,
+    start: *const u64,
+    shape: *const u64,
+    data: *const c_void,
+    bytes: u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let selection = region(rank, start, shape, std::ptr::null())?;
+        write(session, name, &selection, data, bytes)
+    })
+}
+
+/// Data of the caller's that stay where they are until they are written.
+struct Borrowed(&'static [u8]);
+
+impl AsRef<[u8]> for Borrowed {
+    fn as_ref(&self) -> &[u8] {
+        self.0
+    }
+}
+
+/// `bf_session_write_borrowed`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_write_borrowed(
+    session: SessionHandle,
+    name: *const c_char,
+    rank: u32,
+    start: *const u64,
+    shape: *const u64,
+    data: *const c_void,
+    bytes: u64,
+    token: *mut u64,
+) -> Status {
+    // SAFETY: the contract of the call: the data stay until `bf_session_wait`, the next commit or the
+    // session's end, and the session lets go of them by then.
+    call(|| unsafe {
+        give("the token", token, 0)?;
+        let selection = region(rank, start, shape, std::ptr::null())?;
+        let (path, data) = (path(name)?, Borrowed(elements(data, bytes)?));
+        let taken = with(session, |session| session.write_held(&path, &selection, Box::new(data)))?;
+        give("the token", token, taken.number())
+    })
+}
+
+/// `bf_session_wait`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_session_wait(session: SessionHandle, token: u64) -> Status {
+    call(|| with(session, |session| session.wait(Token::from_number(token))))
+}
+
+/// `bf_session_flush`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_session_flush(session: SessionHandle) -> Status {
+    call(|| with(session, Session::flush))
+}
+
+/// Writes no element, so that what is wrong is found all the same.
+fn write_nothing(session: &mut Session, path: &ObjectPath, data: &[u8]) -> Result<()> {
+    session.write(path, &Selection::Union(Vec::new()), Elements::Bytes(data)).map(drop)
+}
+
+/// `bf_session_write_boxes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_write_boxes(
+    session: SessionHandle,
+    name: *const c_char,
+    rank: u32,
+    count: u64,
+    starts: *const u64,
+    shapes: *const u64,
+    data: *const c_void,
+    bytes: u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let boxes: Option<Boxes> = boxes_to_write(rank, count, starts, shapes)?;
+        let (path, data) = (path(name)?, elements(data, bytes)?);
+        with(session, |session| match boxes {
+            Some(boxes) => session.write_boxes(&path, boxes, data).map(drop),
+            None => write_nothing(session, &path, data),
+        })
+    })
+}
+
+/// `bf_session_write_points`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_write_points(
+    session: SessionHandle,
+    name: *const c_char,
+    rank: u32,
+    count: u64,
+    coordinates: *const u64,
+    data: *const c_void,
+    bytes: u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe { write(session, name, &points(rank, count, coordinates)?, data, bytes) })
+}
+
+/// `bf_decomposition_declare`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_decomposition_declare(
+    rank: u32,
+    count: u64,
+    starts: *const u64,
+    shapes: *const u64,
+    decomposition: *mut DecompositionHandle,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        give("the decomposition", decomposition, DecompositionHandle::NULL)?;
+        let boxes = boxes_to_write(rank, count, starts, shapes)?;
+        let declared = Arc::new(Decomposition { boxes });
+        give("the decomposition", decomposition, DecompositionHandle::new(declared))
+    })
+}
+
+/// `bf_decomposition_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_decomposition_free(decomposition: DecompositionHandle) -> Status {
+    call(|| decomposition.take().map(drop))
+}
+
+/// `bf_session_write_decomposed`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_write_decomposed(
+    session: SessionHandle,
+    name: *const c_char,
+    record: i64,
+    decomposition: DecompositionHandle,
+    data: *const c_void,
+    bytes: u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let record = match record {
+            -1 => None,
+            record => Some(
+                u64::try_from(record)
+                    .map_err(|_| misuse(format!("the record is {record}; -1 stands for none")))?,
+            ),
+        };
+        let parts = decomposition.get()?;
+        let (path, data) = (path(name)?, elements(data, bytes)?);
+        with_open(session, |open| {
+            let Some(boxes) = &parts.boxes else {
+                return write_nothing(&mut open.session, &path, data);
+            };
+            let known = open.declared.get(&decomposition.id).copied();
+            let declared = match known {
+                Some(declared) => declared,
+                None => open.session.declare(boxes.clone())?,
+            };
+            open.declared.insert(decomposition.id, declared);
+            open.session.write_declared(&path, record, declared, data).map(drop)
+        })
+    })
+}
+
+/// `bf_session_resize`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_resize(
+    session: SessionHandle,
+    name: *const c_char,
+    rank: u32,
+    shape: *const u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let (path, shape) = (path(name)?, axes("shape", shape, rank)?);
+        with(session, |session| session.resize(&path, shape))
+    })
+}
+
+/// `bf_session_append`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_append(
+    session: SessionHandle,
+    name: *const c_char,
+    axis: u32,
+    rank: u32,
+    shape: *const u64,
+    data: *const c_void,
+    bytes: u64,
+    start: *mut u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let (path, shape) = (path(name)?, axes("shape", shape, rank)?);
+        let data = Elements::Bytes(elements(data, bytes)?);
+        let at = with(session, |session| session.append(&path, axis as usize, shape, data))?;
+        give_if("the start", start, at)
+    })
+}
+
+/// `bf_session_commit`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_commit(session: SessionHandle, number: *mut u64) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let committed = with(session, Session::commit)?;
+        give_if("the number", number, committed)
+    })
+}
+
+/// `bf_session_end`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_session_end(session: SessionHandle) -> Status {
+    call(|| {
+        let open = take(session)?;
+        open.session.close(open.at_end, &|| false)
+    })
+}
+
+/// `bf_session_abort`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_session_abort(session: SessionHandle) -> Status {
+    call(|| {
+        take(session)?.session.leave();
+        Ok(())
+    })
+}
+
+/// `bf_comm_free`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_comm_free(comm: *mut CMembers) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let Some(comm) = comm.as_mut() else { return Err(misuse("the communicator is NULL")) };
+        let freed = std::mem::replace(comm, CMembers::EMPTY);
+        match freed.free {
+            Some(free) if freed.size > 0 => free(freed.context),
+            _ => return Err(misuse("the communicator was not filled, or was freed before")),
+        }
+        Ok(())
+    })
+}

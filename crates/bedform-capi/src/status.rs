@@ -1,0 +1,135 @@
+//! Statuses, and the text of the last error.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bedform::{Error, ErrorKind, Result};
+
+/// `bf_status`: 0, or what a caller can do about an error. The numbers never change.
+pub type Status = i32;
+
+/// `BF_OK`.
+pub const OK: Status = 0;
+/// `BF_INTERNAL`: a bug of Bedform.
+pub const INTERNAL: Status = 100;
+
+/// The status of each kind of error.
+pub fn number(kind: ErrorKind) -> Status {
+    match kind {
+        ErrorKind::NotFound => 1,
+        ErrorKind::Exists => 2,
+        ErrorKind::InvalidArgument => 3,
+        ErrorKind::OutOfBounds => 4,
+        ErrorKind::Unsupported => 5,
+        ErrorKind::Corrupt => 6,
+        ErrorKind::Conflict => 7,
+        ErrorKind::SnapshotMoved => 8,
+        ErrorKind::LimitExceeded => 9,
+        ErrorKind::ReadOnly => 10,
+        ErrorKind::PermissionDenied => 11,
+        ErrorKind::NoSpace => 12,
+        ErrorKind::Poisoned => 13,
+        ErrorKind::Interrupted => 14,
+        ErrorKind::Io => 15,
+        // A test holds this against the list of all kinds.
+        _ => INTERNAL,
+    }
+}
+
+fn name(status: Status) -> &'static CStr {
+    match status {
+        OK => c"Ok",
+        1 => c"NotFound",
+        2 => c"Exists",
+        3 => c"InvalidArgument",
+        4 => c"OutOfBounds",
+        5 => c"Unsupported",
+        6 => c"Corrupt",
+        7 => c"Conflict",
+        8 => c"SnapshotMoved",
+        9 => c"LimitExceeded",
+        10 => c"ReadOnly",
+        11 => c"PermissionDenied",
+        12 => c"NoSpace",
+        13 => c"Poisoned",
+        14 => c"Interrupted",
+        15 => c"Io",
+        INTERNAL => c"Internal",
+        _ => c"Unknown",
+    }
+}
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+}
+
+fn keep(text: &str) {
+    let text = CString::new(text.replace('\0', "?")).unwrap_or_default();
+    // A thread that is ending has no last error any more.
+    let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = text);
+}
+
+/// Does what a call is for; its outcome as a status. The text of an error is kept for this thread.
+pub(crate) fn call(act: impl FnOnce() -> Result<()>) -> Status {
+    match catch_unwind(AssertUnwindSafe(act)) {
+        Ok(Ok(())) => OK,
+        Ok(Err(error)) => {
+            keep(&error.to_string());
+            number(error.kind())
+        }
+        Err(panic) => {
+            let what = panic.downcast_ref::<String>().map(String::as_str);
+            let what = what.or_else(|| panic.downcast_ref::<&str>().copied());
+            let what = what.unwrap_or("no more is known");
+            keep(&format!("a bug of Bedform: {what}; please report it"));
+            INTERNAL
+        }
+    }
+}
+
+/// An error of a handle or pointer.
+pub(crate) fn misuse(text: impl Into<String>) -> Error {
+    Error::invalid(text)
+}
+
+/// `bf_last_error`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_last_error() -> *const c_char {
+    LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// `bf_status_name`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_status_name(status: Status) -> *const c_char {
+    name(status).as_ptr()
+}
+
+/// `bf_version`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_error_has_a_number_and_its_own_name() {
+        for kind in ErrorKind::ALL {
+            assert_ne!(number(kind), INTERNAL, "{kind:?}");
+            assert_eq!(name(number(kind)).to_str().unwrap(), kind.name());
+        }
+    }
+
+    #[test]
+    fn a_panic_is_a_status_and_its_text_is_kept() {
+        let status = call(|| panic!("what went wrong"));
+        assert_eq!(status, INTERNAL);
+        // SAFETY: the text lives until the next call.
+        let text = unsafe { CStr::from_ptr(bf_last_error()) }.to_str().unwrap();
+        assert!(text.contains("what went wrong"), "{text}");
+    }
+}

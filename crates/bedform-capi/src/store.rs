@@ -1,0 +1,159 @@
+//! Stores and what is in them.
+
+use std::ffi::{c_char, c_int};
+use std::path::Path;
+
+use bedform::{NodeKind, OpenOptions, Store};
+use serde_json::{Map, Value};
+
+use crate::arguments::{give, give_text, object, path, text};
+use crate::handles::StoreHandle;
+use crate::status::{Status, call, misuse};
+
+/// `bf_create`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_create(
+    place: *const c_char,
+    attributes: *const c_char,
+    options: *const c_char,
+    store: *mut StoreHandle,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        give("the store", store, StoreHandle::NULL)?;
+        let place = Path::new(text("path", place)?);
+        let attributes = object("attributes", attributes)?;
+        let options = OpenOptions::from_json(&object("options", options)?)?;
+        let made = Store::create_path(place, &attributes, options)?;
+        give("the store", store, StoreHandle::new(made))
+    })
+}
+
+/// `bf_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_open(
+    place: *const c_char,
+    mode: *const c_char,
+    options: *const c_char,
+    store: *mut StoreHandle,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        give("the store", store, StoreHandle::NULL)?;
+        let place = Path::new(text("path", place)?);
+        let mut options = OpenOptions::from_json(&object("options", options)?)?;
+        options.writable = match text("mode", mode)? {
+            "r" => false,
+            "r+" => true,
+            other => {
+                return Err(misuse(format!(
+                    "the mode must be \"r\" or \"r+\", not {other:?}; bf_create makes stores"
+                )));
+            }
+        };
+        give("the store", store, StoreHandle::new(Store::open_path(place, options)?))
+    })
+}
+
+/// `bf_close`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_close(store: StoreHandle) -> Status {
+    call(|| store.take().map(drop))
+}
+
+/// `bf_list`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_list(
+    store: StoreHandle,
+    buffer: *mut c_char,
+    capacity: u64,
+    needed: *mut u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let nodes = store.get()?.nodes()?.into_iter();
+        let kind_name = |kind| match kind {
+            NodeKind::Array => "array",
+            NodeKind::Group => "group",
+        };
+        let nodes: Map<String, Value> =
+            nodes.map(|(path, kind)| (path.to_string(), kind_name(kind).into())).collect();
+        give_text(&Value::Object(nodes).to_string(), buffer, capacity, needed)
+    })
+}
+
+/// `bf_kind`: nothing, an array or a group.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_kind(
+    store: StoreHandle,
+    name: *const c_char,
+    kind: *mut c_int,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let found = match store.get()?.kind(&path(name)?)? {
+            None => 0,
+            Some(NodeKind::Array) => 1,
+            Some(NodeKind::Group) => 2,
+        };
+        give("the kind", kind, found)
+    })
+}
+
+/// `bf_create_group`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_create_group(
+    store: StoreHandle,
+    name: *const c_char,
+    attributes: *const c_char,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe { store.get()?.create_group(&path(name)?, &object("attributes", attributes)?) })
+}
+
+/// `bf_delete`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_delete(store: StoreHandle, name: *const c_char) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe { store.get()?.delete(&path(name)?) })
+}
+
+/// `bf_attributes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_attributes(
+    store: StoreHandle,
+    name: *const c_char,
+    buffer: *mut c_char,
+    capacity: u64,
+    needed: *mut u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let (store, path) = (store.get()?, path(name)?);
+        let attributes = match store.kind(&path)? {
+            Some(NodeKind::Array) => store.array(&path)?.attributes()?,
+            _ => store.group_attributes(&path)?,
+        };
+        give_text(&Value::Object(attributes).to_string(), buffer, capacity, needed)
+    })
+}
+
+/// `bf_set_attributes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_set_attributes(
+    store: StoreHandle,
+    name: *const c_char,
+    attributes: *const c_char,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        text("attributes", attributes)?;
+        store.get()?.set_attributes(&path(name)?, object("attributes", attributes)?)
+    })
+}
+
+/// `bf_settle`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_settle(store: StoreHandle) -> Status {
+    call(|| store.get()?.settle(&|| false).map(drop))
+}

@@ -1,0 +1,229 @@
+//! What a door has to provide of its message passing, and the [`Communicator`] made of it.
+//!
+//! MPI and its like want to know lengths beforehand. So a door passes messages of known lengths
+//! ([`Messages`]), and [`Members`] finds the lengths out: each part travels in a frame of fixed size
+//! that has room for it if it is small, which nearly all are; only what is left takes another message.
+
+use super::{Communicator, check_parts};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Bytes of a frame: its length in front, then as much of the part as fits. A broadcast sends one, a
+/// gather receives one of every member at one member, an exchange one of every member at all.
+const BROADCAST_FRAME: usize = 1024;
+const GATHER_FRAME: usize = 256;
+const EXCHANGE_FRAME: usize = 64;
+/// Bytes of the length in front of a frame.
+const LENGTH_BYTES: usize = 8;
+
+/// Bytes for a member.
+#[derive(Debug)]
+pub struct SentMessage<'a> {
+    /// Who gets them.
+    pub to: u32,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+/// Room for the bytes of a member.
+#[derive(Debug)]
+pub struct ReceivedMessage<'a> {
+    /// Who sends them.
+    pub from: u32,
+    /// Where they go; as many as are sent.
+    pub bytes: &'a mut [u8],
+}
+
+/// Messages of known lengths between the members of a group.
+///
+/// All calls but [`Messages::exchange`] are collective: all members make them, in the same order. An
+/// implementation waits without spinning, for there may be more members than cores.
+pub trait Messages: Send + Sync + std::fmt::Debug {
+    /// Which member this is, from 0.
+    fn rank(&self) -> u32;
+
+    /// How many members there are.
+    fn size(&self) -> u32;
+
+    /// The members on this member's node.
+    ///
+    /// # Errors
+    /// `Io` if the members cannot be reached.
+    fn split_by_node(&self) -> Result<Box<dyn Messages>>;
+
+    /// Waits until all members are here.
+    ///
+    /// # Errors
+    /// As [`Messages::split_by_node`].
+    fn barrier(&self) -> Result<()>;
+
+    /// The bytes of `root`, into those of all, which are of one length.
+    ///
+    /// # Errors
+    /// As [`Messages::split_by_node`].
+    fn broadcast(&self, bytes: &mut [u8], root: u32) -> Result<()>;
+
+    /// The bytes of each, which are of one length of at most 64 KiB, by rank into `all` of `root`;
+    /// that of the others is empty.
+    ///
+    /// # Errors
+    /// As [`Messages::split_by_node`].
+    fn gather(&self, bytes: &[u8], all: &mut [u8], root: u32) -> Result<()>;
+
+    /// From each member what it has for this one, by rank; all parts are of one length of at most
+    /// 64 KiB, and both buffers have one for each member.
+    ///
+    /// # Errors
+    /// As [`Messages::split_by_node`].
+    fn all_to_all(&self, given: &[u8], taken: &mut [u8]) -> Result<()>;
+
+    /// Messages between some members. Only those that have one to send or to receive make the call;
+    /// messages between two members arrive in the order of the calls.
+    ///
+    /// # Errors
+    /// As [`Messages::split_by_node`].
+    fn exchange(
+        &self,
+        sent: &[SentMessage<'_>],
+        received: &mut [ReceivedMessage<'_>],
+    ) -> Result<()>;
+}
+
+/// The members behind messages of known lengths, for messages of any.
+#[derive(Debug)]
+pub struct Members {
+    messages: Box<dyn Messages>,
+}
+
+impl Members {
+    /// The members that `messages` reaches.
+    pub fn new(messages: Box<dyn Messages>) -> Self {
+        Self { messages }
+    }
+
+    /// Frames of `length` bytes for each member.
+    fn frames(&self, length: usize) -> Vec<u8> {
+        vec![0; self.size() as usize * length]
+    }
+}
+
+/// Puts the length and the first bytes of `part` into a frame.
+fn fill_frame(frame: &mut [u8], part: &[u8]) {
+    let (length, room) = frame.split_at_mut(LENGTH_BYTES);
+    length.copy_from_slice(&(part.len() as u64).to_le_bytes());
+    let inside = part.len().min(room.len());
+    room[..inside].copy_from_slice(&part[..inside]);
+}
+
+/// The part that `frame` tells of: its first bytes, with zeros for those that did not fit.
+fn open_frame(frame: &[u8]) -> Result<Vec<u8>> {
+    let (length, room) = frame.split_at(LENGTH_BYTES);
+    let length = length.try_into().map_or(u64::MAX, u64::from_le_bytes);
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let mut part = Vec::new();
+    part.try_reserve_exact(length).map_err(|_| {
+        let text = format!("no memory for a message of {length} bytes of another member");
+        Error::new(ErrorKind::LimitExceeded, text)
+    })?;
+    part.extend_from_slice(&room[..length.min(room.len())]);
+    part.resize(length, 0);
+    Ok(part)
+}
+
+/// What of a part does not fit into its frame of `frame` bytes.
+fn rest_of(part: &[u8], frame: usize) -> &[u8] {
+    part.get(frame - LENGTH_BYTES..).unwrap_or_default()
+}
+
+/// Room for what did not fit into the frames of `parts`, by rank.
+fn received_rests(parts: &mut [Vec<u8>], frame: usize) -> Vec<ReceivedMessage<'_>> {
+    let rests = (0_u32..).zip(parts).filter_map(|(from, part)| {
+        let bytes = part.get_mut(frame - LENGTH_BYTES..).filter(|rest| !rest.is_empty())?;
+        Some(ReceivedMessage { from, bytes })
+    });
+    rests.collect()
+}
+
+impl Communicator for Members {
+    fn rank(&self) -> u32 {
+        self.messages.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.messages.size()
+    }
+
+    fn split_by_node(&self) -> Result<Box<dyn Communicator>> {
+        Ok(Box::new(Self::new(self.messages.split_by_node()?)))
+    }
+
+    fn barrier(&self) -> Result<()> {
+        self.messages.barrier()
+    }
+
+    fn broadcast(&self, mut bytes: Vec<u8>, root: u32) -> Result<Vec<u8>> {
+        let mut frame = [0; BROADCAST_FRAME];
+        let is_root = self.rank() == root;
+        if is_root {
+            fill_frame(&mut frame, &bytes);
+        }
+        self.messages.broadcast(&mut frame, root)?;
+        if !is_root {
+            bytes = open_frame(&frame)?;
+        }
+        match bytes.get_mut(BROADCAST_FRAME - LENGTH_BYTES..) {
+            Some(rest) if !rest.is_empty() => self.messages.broadcast(rest, root)?,
+            _ => {}
+        }
+        Ok(bytes)
+    }
+
+    fn gather(&self, bytes: &[u8], root: u32) -> Result<Option<Vec<Vec<u8>>>> {
+        let mut frame = [0; GATHER_FRAME];
+        fill_frame(&mut frame, bytes);
+        if self.rank() != root {
+            self.messages.gather(&frame, &mut [], root)?;
+            let rest = rest_of(bytes, GATHER_FRAME);
+            if !rest.is_empty() {
+                self.messages.exchange(&[SentMessage { to: root, bytes: rest }], &mut [])?;
+            }
+            return Ok(None);
+        }
+        let mut frames = self.frames(GATHER_FRAME);
+        self.messages.gather(&frame, &mut frames, root)?;
+        let mut parts: Vec<Vec<u8>> =
+            frames.chunks_exact(GATHER_FRAME).map(open_frame).collect::<Result<_>>()?;
+        let mine = root as usize;
+        parts[mine].clear();
+        let mut rests = received_rests(&mut parts, GATHER_FRAME);
+        if !rests.is_empty() {
+            self.messages.exchange(&[], &mut rests)?;
+        }
+        parts[mine] = bytes.to_vec();
+        Ok(Some(parts))
+    }
+
+    fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let mut given = check_parts(parts, self.size())?;
+        // What is for this member does not travel.
+        let mine = self.rank() as usize;
+        let own = std::mem::take(&mut given[mine]);
+        let (mut sent, mut arrived) = (self.frames(EXCHANGE_FRAME), self.frames(EXCHANGE_FRAME));
+        for (frame, part) in sent.chunks_exact_mut(EXCHANGE_FRAME).zip(&given) {
+            fill_frame(frame, part);
+        }
+        self.messages.all_to_all(&sent, &mut arrived)?;
+        let mut taken: Vec<Vec<u8>> =
+            arrived.chunks_exact(EXCHANGE_FRAME).map(open_frame).collect::<Result<_>>()?;
+        let rests = (0_u32..).zip(&given).map(|(to, part)| (to, rest_of(part, EXCHANGE_FRAME)));
+        let rests: Vec<SentMessage<'_>> = rests
+            .filter(|(_, rest)| !rest.is_empty())
+            .map(|(to, bytes)| SentMessage { to, bytes })
+            .collect();
+        let mut expected = received_rests(&mut taken, EXCHANGE_FRAME);
+        if !rests.is_empty() || !expected.is_empty() {
+            self.messages.exchange(&rests, &mut expected)?;
+        }
+        taken[mine] = own;
+        Ok(taken)
+    }
+}

@@ -1,0 +1,112 @@
+//! Layouts of new arrays that leave them to Bedform.
+
+use bedform_geometry::Order;
+use bedform_storage::Profile;
+use serde_json::Value;
+
+use super::{AdviseRequest, Appendable, Read, advise};
+use crate::error::{Error, Result};
+
+/// Elements of an append that are assumed where nothing is known: a shard of a few dozen steps.
+const APPEND_ASSUMED: u64 = 32;
+/// Bytes of a shard whose chunks alone were chosen.
+const SHARD_BYTES: u64 = 64 << 20;
+
+/// What is known of a new array when its layout is chosen.
+pub(crate) struct Asked<'a> {
+    pub(crate) shape: &'a [u64],
+    pub(crate) item_size: u64,
+    pub(crate) dimension_names: &'a [Option<String>],
+    /// `{"lat,lon": 0.7, "time": 0.3}`: the axes that a typical read spans, with weights.
+    pub(crate) reads: Option<&'a Value>,
+    /// Elements that one append brings along the first axis of length 0.
+    pub(crate) append_length: Option<u64>,
+}
+
+/// Chunks, shards and order for a new array that asks for the best.
+///
+/// # Errors
+/// `InvalidArgument` for reads that name an axis that is not there, and as [`advise`].
+pub(crate) fn choose(asked: &Asked<'_>, profile: Profile) -> Result<(Vec<u64>, Vec<u64>, Order)> {
+    let mut request = AdviseRequest::new(asked.shape, asked.item_size, profile);
+    request.dimension_names = names_of(asked);
+    if let Some(reads) = asked.reads {
+        request.reads.reads = reads_of(reads, &request.dimension_names)?;
+    }
+    let growing = asked.shape.iter().position(|&length| length == 0);
+    if let Some(axis) = growing.or_else(|| asked.append_length.map(|_| 0)) {
+        let append_len = asked.append_length.unwrap_or(APPEND_ASSUMED);
+        request.appendable = Some(Appendable { axis, append_len, expected_len: None });
+    }
+    let advice = advise(&request).map_err(|error| Error::invalid(error.to_string()))?;
+    Ok((advice.chunk_shape, advice.shard_shape, advice.order))
+}
+
+fn names_of(asked: &Asked<'_>) -> Vec<String> {
+    let name = |axis: usize| asked.dimension_names.get(axis).cloned().flatten();
+    (0..asked.shape.len()).map(|axis| name(axis).unwrap_or_else(|| format!("dim_{axis}"))).collect()
+}
+
+fn reads_of(reads: &Value, names: &[String]) -> Result<Vec<(Read, f64)>> {
+    let bad =
+        || Error::invalid(r#""reads" is no object of weights: {"lat,lon": 0.7, "time": 0.3}"#);
+    let axis = |name: &str| {
+        names.iter().position(|known| known == name).ok_or_else(|| {
+            Error::invalid(format!("no axis {name:?}: the axes are {}", names.join(", ")))
+        })
+    };
+    let read = |(axes, weight): (&String, &Value)| {
+        let spanned = axes.split(',').map(str::trim).map(axis).collect::<Result<_>>()?;
+        let weight = weight.as_f64().filter(|weight| *weight > 0.0).ok_or_else(bad)?;
+        Ok((Read::Axes { spanned }, weight))
+    };
+    reads.as_object().ok_or_else(bad)?.iter().map(read).collect()
+}
+
+/// Shards of about 64 MiB for chunks that come without: grown from the last axis on.
+pub(crate) fn default_shards(shape: &[u64], chunk_shape: &[u64], item_size: u64) -> Vec<u64> {
+    let mut shards: Vec<u64> = chunk_shape.iter().map(|&length| length.max(1)).collect();
+    let mut bytes = shards.iter().fold(item_size.max(1), |all, &length| all.saturating_mul(length));
+    for (length, &whole) in shards.iter_mut().zip(shape).rev() {
+        let room = (SHARD_BYTES / bytes).max(1);
+        let factor = room.min(whole.div_ceil(*length).max(1));
+        *length = length.saturating_mul(factor);
+        bytes = bytes.saturating_mul(factor);
+    }
+    shards
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn maps_get_chunks_of_one_map() {
+        let names = ["time", "lat", "lon"].map(|name| Some(name.to_owned()));
+        let reads = json!({"lat, lon": 1.0});
+        let mut asked = Asked {
+            shape: &[0, 90, 180],
+            item_size: 4,
+            dimension_names: &names,
+            reads: Some(&reads),
+            append_length: Some(24),
+        };
+        let (chunks, shards, _) = choose(&asked, Profile::default_local()).unwrap();
+        assert_eq!(chunks[0], 1, "{chunks:?}");
+        assert_eq!(24 % shards[0], 0, "an append adds whole shards");
+        let wrong = [json!({"height": 1.0}), json!({"lat": 0}), json!(["lat"])];
+        for wrong in &wrong {
+            asked.reads = Some(wrong);
+            assert!(choose(&asked, Profile::default_local()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shards_without_a_shape_have_about_64_mib() {
+        assert_eq!(default_shards(&[1000, 512, 512], &[1, 64, 64], 4), [64, 512, 512]);
+        assert_eq!(default_shards(&[0, 3], &[5, 3], 8), [5, 3]);
+        assert_eq!(default_shards(&[], &[], 8), [0_u64; 0]);
+    }
+}

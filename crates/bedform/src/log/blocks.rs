@@ -1,0 +1,393 @@
+//! Copies from the blocks of segments to where their elements belong.
+//!
+//! A box of a section knows where its elements lie in the section's data. Here its copy is cut at the
+//! borders of blocks, copies are put in the order of the segments' bytes, and neighbouring blocks are
+//! fetched together. So a read fetches every block that it needs once, checks it once, and moves
+//! elements from it straight to their places, whatever chunks they belong to.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bedform_format::log::Block;
+
+use super::fetch::{Destination, LogFetch, place};
+use super::section::LoadedSection;
+use super::view::{Loaded, LogSegment};
+use crate::error::{Error, Result};
+use crate::read::scatter::{Axis, Copy, Run};
+
+/// Copies of elements out of blocks, to be fetched in the order of the segments' bytes.
+#[derive(Debug, Default)]
+pub(crate) struct LogCopies {
+    segments: Vec<Arc<LogSegment>>,
+    blocks: Vec<BlockCopies>,
+    /// Which of these it is, by the number of the segment and the block's offset in it.
+    numbers: HashMap<(u32, u64), usize>,
+    /// The one that was added to last.
+    last: usize,
+    copies: usize,
+    /// Where decoded blocks are kept.
+    loaded: Option<Arc<Loaded>>,
+}
+
+/// What is taken of a block.
+#[derive(Debug)]
+pub(super) struct BlockCopies {
+    /// Which of the segments.
+    segment: u32,
+    pub(super) block: Block,
+    /// The blocks that follow it in the data, for one element that lies in several.
+    pub(super) more: Vec<Block>,
+    /// From the bytes of the blocks, one behind the other.
+    pub(super) moves: Vec<Move>,
+}
+
+/// Elements on their way.
+#[derive(Debug)]
+pub(super) enum Move {
+    Run(Run),
+    Copy(Copy),
+}
+
+impl LogCopies {
+    /// No copies yet; those of blocks that `loaded` keeps need no fetching.
+    pub(crate) fn new(loaded: Arc<Loaded>) -> Self {
+        Self { loaded: Some(loaded), ..Self::default() }
+    }
+
+    /// The number of copies.
+    pub(crate) fn len(&self) -> usize {
+        self.copies
+    }
+
+    /// Adds a copy from the data of `section`, of elements of `item` bytes.
+    ///
+    /// # Errors
+    /// `Corrupt` if it leaves the data, which decoding rules out.
+    pub(super) fn add(&mut self, section: &LoadedSection, copy: Copy, item: usize) -> Result<()> {
+        let copy = ascending(copy);
+        let mut source = BlockSource { section, item, copies: self };
+        source.cut(copy.source_start, copy.target_start, &copy.axes).ok_or_else(|| outside(section))
+    }
+
+    /// As [`LogCopies::add`], for `count` elements that lie in one run in the data and the target.
+    ///
+    /// # Errors
+    /// As [`LogCopies::add`].
+    pub(super) fn add_run(
+        &mut self,
+        section: &LoadedSection,
+        (source, target): (i64, i64),
+        count: u64,
+        item: usize,
+    ) -> Result<()> {
+        let mut cut = || {
+            let (mut from, to) = (u64::try_from(source).ok()?, usize::try_from(target).ok()?);
+            let (mut to, mut left, each) = (to, count, item as u64);
+            let (blocks, ends) = section.blocks();
+            let mut at = ends.partition_point(|end| *end <= from);
+            while left > 0 {
+                let end = *ends.get(at)?;
+                let before = at.checked_sub(1).map_or(0, |before| ends[before]);
+                let now = left.min((end - from) / each);
+                if now == 0 {
+                    let mut source = BlockSource { section, item, copies: self };
+                    source.add(at, from.cast_signed(), i64::try_from(to).ok()?, &[])?;
+                } else {
+                    let run = Run::new(index(from - before), to, index(now) * item);
+                    self.add_move(&section.segment, blocks.get(at)?, Move::Run(run));
+                }
+                let done = now.max(1);
+                (from, to, left) = (from + done * each, to + index(done) * item, left - done);
+                at += ends.get(at..)?.partition_point(|end| *end <= from);
+            }
+            Some(())
+        };
+        cut().ok_or_else(|| outside(section))
+    }
+
+    fn add_move(&mut self, segment: &Arc<LogSegment>, block: &Block, what: Move) {
+        self.copies += 1;
+        let last = self.blocks.get_mut(self.last);
+        if let Some(last) = last.filter(|last| {
+            last.block.offset == block.offset
+                && last.more.is_empty()
+                && Arc::ptr_eq(&self.segments[last.segment as usize], segment)
+        }) {
+            return last.moves.push(what);
+        }
+        let segment = self.segment_number(segment);
+        let next = self.blocks.len();
+        self.last = *self.numbers.entry((segment, block.offset)).or_insert(next);
+        match self.blocks.get_mut(self.last) {
+            Some(known) => known.moves.push(what),
+            None => {
+                let (more, moves) = (Vec::new(), vec![what]);
+                self.blocks.push(BlockCopies { segment, block: *block, more, moves });
+            }
+        }
+    }
+
+    fn segment_number(&mut self, segment: &Arc<LogSegment>) -> u32 {
+        // Mostly that of the copy before.
+        let known = self.segments.iter().rposition(|known| Arc::ptr_eq(known, segment));
+        let number = known.unwrap_or_else(|| {
+            self.segments.push(segment.clone());
+            self.segments.len() - 1
+        });
+        u32::try_from(number).unwrap_or(u32::MAX)
+    }
+
+    /// Adds the copies of another.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.loaded = self.loaded.take().or(other.loaded);
+        for mut blocks in other.blocks {
+            let segment = self.segment_number(&other.segments[blocks.segment as usize]);
+            blocks.segment = segment;
+            self.copies += blocks.moves.len();
+            let next = self.blocks.len();
+            let key = (segment, blocks.block.offset);
+            let number = match blocks.more.is_empty() {
+                true => *self.numbers.entry(key).or_insert(next),
+                false => next,
+            };
+            match self.blocks.get_mut(number) {
+                Some(known) => known.moves.append(&mut blocks.moves),
+                None => self.blocks.push(blocks),
+            }
+        }
+    }
+
+    /// What to fetch, in the order of the segments' bytes.
+    ///
+    /// # Errors
+    /// `Corrupt` if a block lies outside its segment.
+    pub(crate) fn into_fetches(mut self) -> Result<Vec<LogFetch>> {
+        self.blocks.sort_by_key(|own| (own.segment, own.block.offset, own.more.len()));
+        let mut fetches: Vec<LogFetch> = Vec::new();
+        let mut last = None;
+        for own in self.blocks {
+            let segment = &self.segments[own.segment as usize];
+            for block in [&own.block].into_iter().chain(&own.more) {
+                check_place(segment, block)?;
+            }
+            // What lies in several blocks is fetched for itself: there is hardly any.
+            let follows = own.more.is_empty() && last == Some(own.segment);
+            last = own.more.is_empty().then_some(own.segment);
+            match fetches.last_mut().filter(|fetch| follows && fetch.has_room(&own.block)) {
+                Some(fetch) => fetch.add_blocks(own),
+                None => {
+                    let mut fetch = LogFetch::new(segment.clone());
+                    fetch.add_blocks(own);
+                    fetches.push(fetch);
+                }
+            }
+        }
+        // A read that would push most others out is not kept.
+        let decoded: u64 = fetches.iter().map(LogFetch::decoded_bytes).sum();
+        let loaded = self.loaded.filter(|loaded| decoded <= loaded.blocks.limit() / 2);
+        fetches.iter_mut().for_each(|fetch| fetch.keep_in(loaded.as_ref()));
+        Ok(fetches)
+    }
+
+    /// Fetches and copies everything, on this thread.
+    ///
+    /// # Errors
+    /// `Corrupt` for damaged blocks; those of storage.
+    pub(super) fn run(self, to: &Destination<'_>) -> Result<()> {
+        let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
+        let mut fetches = self.into_fetches()?.into_iter();
+        fetches.try_for_each(|fetch| fetch.fetch_and_run(&mut bytes, &mut scratch, to))
+    }
+}
+
+/// Nothing outside a segment is asked for, nor memory taken for it.
+fn check_place(segment: &LogSegment, block: &Block) -> Result<()> {
+    let size = segment.object.version().size;
+    let end = block.offset.saturating_add(block.stored_bytes);
+    if end <= size {
+        return Ok(());
+    }
+    Err(Error::corrupt(
+        place(segment, block),
+        format!("it ends at byte {end} of a segment of {size} bytes"),
+    ))
+}
+
+fn outside(section: &LoadedSection) -> Error {
+    Error::corrupt(&*section.segment.name, "a box lies outside the data of its section")
+}
+
+/// The data of a section, at whose blocks the copies of a box are cut.
+struct BlockSource<'a> {
+    section: &'a LoadedSection,
+    item: usize,
+    copies: &'a mut LogCopies,
+}
+
+impl BlockSource<'_> {
+    /// Adds the copy of the elements of `axes`, whose first one lies at `source` in the data; no axis
+    /// leads back. `None` if it leaves the data.
+    fn cut(&mut self, source: i64, target: i64, axes: &[Axis]) -> Option<()> {
+        let (mut source, mut target) = (source, target);
+        let place = u64::try_from(source).ok()?;
+        let ends = self.section.blocks().1;
+        let mut at = ends.partition_point(|end| *end <= place);
+        let Some((first, rest)) = axes.split_first() else {
+            return self.add(at, source, target, axes);
+        };
+        let mut left = first.clone();
+        let below = span(rest) + i64::try_from(self.item).ok()?;
+        loop {
+            let end = i64::try_from(*ends.get(at)?).ok()?;
+            let fits = fitting(&left, end - source - below);
+            if fits == count(&left) {
+                return match fits {
+                    0 => Some(()),
+                    _ => self.add(at, source, target, &with_first(left, rest)),
+                };
+            }
+            let done = match fits {
+                0 => {
+                    let (from, to) = offset(&left, 0);
+                    self.cut(source + from, target + to, rest)?;
+                    1
+                }
+                _ => {
+                    self.add(at, source, target, &with_first(slice(&left, 0..fits), rest))?;
+                    fits
+                }
+            };
+            left = slice(&left, done..count(&left));
+            if count(&left) == 0 {
+                return Some(());
+            }
+            // What is left counts from its own first element.
+            let (from, to) = match &mut left {
+                Axis::Even { source_step, target_step, .. } => {
+                    (*source_step * signed(done), *target_step * signed(done))
+                }
+                Axis::Table { offsets, .. } => rebase(offsets),
+            };
+            (source, target) = (source + from, target + to);
+            let place = u64::try_from(source).ok()?;
+            at += ends.get(at..)?.partition_point(|end| *end <= place);
+        }
+    }
+
+    /// Adds a copy that starts in block `at` and leaves it at most with a single element.
+    fn add(&mut self, at: usize, source: i64, target: i64, axes: &[Axis]) -> Option<()> {
+        let (blocks, ends) = self.section.blocks();
+        let block = blocks.get(at)?;
+        let before = at.checked_sub(1).map_or(0, |before| ends[before]);
+        let start = source - i64::try_from(before).ok()?;
+        let end = u64::try_from(source).ok()? + self.item as u64;
+        let mut copy = Copy { source_start: start, target_start: target, axes: axes.to_vec() };
+        copy.tidy();
+        let what = copy.as_run(self.item).map_or_else(|| Move::Copy(copy), Move::Run);
+        if !axes.is_empty() || end <= ends[at] {
+            self.copies.add_move(&self.section.segment, block, what);
+            return Some(());
+        }
+        let last = ends.partition_point(|block_end| *block_end < end);
+        let more = blocks.get(at + 1..last + 1)?.to_vec();
+        let segment = self.copies.segment_number(&self.section.segment);
+        self.copies.copies += 1;
+        let joined = BlockCopies { segment, block: *block, more, moves: vec![what] };
+        self.copies.blocks.push(joined);
+        Some(())
+    }
+}
+
+/// The same copy with axes that only lead forward in the source, the outermost first.
+fn ascending(mut copy: Copy) -> Copy {
+    for axis in &mut copy.axes {
+        match axis {
+            Axis::Even { source_step, target_step, count } => {
+                let last = signed(count.saturating_sub(1));
+                if *source_step < 0 {
+                    copy.source_start += *source_step * last;
+                    copy.target_start += *target_step * last;
+                    (*source_step, *target_step) = (-*source_step, -*target_step);
+                }
+            }
+            Axis::Table { offsets, .. } => {
+                offsets.sort_unstable();
+                let (from, to) = rebase(offsets);
+                copy.source_start += from;
+                copy.target_start += to;
+            }
+        }
+    }
+    copy
+}
+
+/// Makes offsets count from the first of them, which is given.
+fn rebase(offsets: &mut [(i64, i64)]) -> (i64, i64) {
+    let first = offsets.first().copied().unwrap_or_default();
+    offsets.iter_mut().for_each(|pair| *pair = (pair.0 - first.0, pair.1 - first.1));
+    first
+}
+
+fn count(axis: &Axis) -> u64 {
+    match axis {
+        Axis::Even { count, .. } => *count,
+        Axis::Table { offsets, .. } => offsets.len() as u64,
+    }
+}
+
+fn offset(axis: &Axis, at: u64) -> (i64, i64) {
+    match axis {
+        Axis::Even { source_step, target_step, .. } => {
+            (source_step * signed(at), target_step * signed(at))
+        }
+        Axis::Table { offsets, .. } => offsets.get(index(at)).copied().unwrap_or_default(),
+    }
+}
+
+/// Bytes from the first element of the axes to the last.
+fn span(axes: &[Axis]) -> i64 {
+    axes.iter().map(|axis| axis.reach()[0].1).sum()
+}
+
+/// How many of an axis lie at most `room` bytes ahead.
+fn fitting(axis: &Axis, room: i64) -> u64 {
+    match axis {
+        _ if room < 0 => 0,
+        Axis::Even { source_step, count, .. } => match *source_step {
+            0 => *count,
+            step => (*count).min((room / step).cast_unsigned() + 1),
+        },
+        Axis::Table { offsets, .. } => offsets.partition_point(|pair| pair.0 <= room) as u64,
+    }
+}
+
+fn slice(axis: &Axis, range: Range<u64>) -> Axis {
+    match axis {
+        Axis::Even { source_step, target_step, .. } => Axis::Even {
+            source_step: *source_step,
+            target_step: *target_step,
+            count: range.end - range.start,
+        },
+        Axis::Table { offsets, target_step } => Axis::Table {
+            offsets: offsets[index(range.start)..index(range.end)].to_vec(),
+            target_step: *target_step,
+        },
+    }
+}
+
+fn with_first(first: Axis, rest: &[Axis]) -> Vec<Axis> {
+    [first].into_iter().chain(rest.iter().cloned()).collect()
+}
+
+fn signed(value: u64) -> i64 {
+    // Counts of elements whose bytes were counted.
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn index(value: u64) -> usize {
+    // Sizes of what is in memory; sections were held against the limits when they were decoded.
+    value as usize
+}

@@ -1,0 +1,160 @@
+//! The burst tier: a fast place, perhaps of this node alone, that takes what is appended to logs.
+//!
+//! ```text
+//! <burst>/<store>/<segment>/
+//!   STORE.txt                 the name of the store, for people
+//!   00000000000000000000      parts, by the byte of the segment with which they start
+//!   00000000000033554432
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use bedform_format::metadata::hex;
+use bedform_storage::{Condition, Durability, LocalStorage, Mode, Storage};
+
+use super::place::LogPlace;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The directory of the burst tier.
+const VARIABLE: &str = "BEDFORM_BURST";
+/// The bytes that one writer may have there.
+const CAPACITY_VARIABLE: &str = "BEDFORM_BURST_CAPACITY";
+/// See [`Burst::part_bytes`].
+const PART_BYTES: u64 = 32 << 20;
+/// Bytes that a writer may have in the tier where nothing else is said.
+const CAPACITY_BYTES: u64 = 4 << 30;
+const NAME: &str = "STORE.txt";
+const PART_DIGITS: usize = 20;
+
+/// A burst tier.
+#[derive(Debug, Clone)]
+pub struct Burst {
+    /// The place.
+    pub storage: Arc<dyn Storage>,
+    /// Bytes that a writer may have there: beyond it, writing waits for draining.
+    pub capacity_bytes: u64,
+    /// Bytes of a part: large enough for the slow tier, small enough that draining begins early.
+    pub part_bytes: u64,
+}
+
+impl Burst {
+    /// The tier in `storage`, with parts of 32 MiB.
+    pub fn new(storage: Arc<dyn Storage>, capacity_bytes: Option<u64>) -> Self {
+        let capacity_bytes = capacity_bytes.unwrap_or(CAPACITY_BYTES);
+        Self { storage, capacity_bytes, part_bytes: PART_BYTES }
+    }
+
+    /// The tier in the directory `path`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub fn in_directory(path: &Path, capacity_bytes: Option<u64>) -> Result<Self> {
+        let storage = LocalStorage::open(path, Mode::Create)?;
+        Ok(Self::new(Arc::new(storage), capacity_bytes))
+    }
+
+    /// The tier that `BEDFORM_BURST` names; `BEDFORM_BURST_CAPACITY` is in bytes. `None` without it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a capacity that is no number; those of storage.
+    pub fn from_environment() -> Result<Option<Self>> {
+        let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else {
+            return Ok(None);
+        };
+        let capacity = match std::env::var(CAPACITY_VARIABLE) {
+            Err(_) => None,
+            Ok(text) => Some(text.trim().parse().map_err(|_| {
+                Error::invalid(format!("{CAPACITY_VARIABLE} is {text:?}; expected bytes"))
+            })?),
+        };
+        let path = PathBuf::from(path);
+        Self::in_directory(&path, capacity).map(Some).map_err(|error| {
+            Error::new(error.kind(), format!("{VARIABLE} {}: {error}", path.display()))
+        })
+    }
+}
+
+/// Where a segment lies in the burst tier.
+#[derive(Debug, Clone)]
+pub(super) struct BurstPlace {
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) directory: ObjectPath,
+    /// The store as a user knows it.
+    store: String,
+}
+
+impl BurstPlace {
+    /// The place of the segment `name` of a log.
+    ///
+    /// # Errors
+    /// For what is no name.
+    pub(super) fn of(burst: &Burst, log: &LogPlace, name: &str) -> Result<Self> {
+        let directory = store_directory(log)?.join(name)?;
+        Ok(Self { storage: burst.storage.clone(), directory, store: log.name() })
+    }
+
+    /// The segments of a log that lie in the tier.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn all(burst: &Burst, log: &LogPlace) -> Result<Vec<(String, Self)>> {
+        let entries = burst.storage.list(&store_directory(log)?)?;
+        let names = entries.into_iter().filter(|entry| entry.is_directory).map(|entry| entry.name);
+        names.map(|name| Ok((name.clone(), Self::of(burst, log, &name)?))).collect()
+    }
+
+    /// Makes the segment's directory.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn prepare(&self) -> Result<()> {
+        let text = format!(
+            "This directory holds data of the Bedform log {} that are not yet there.\n\
+             Do not delete it. If no program writes to that store any more, \
+             'bedform recover' brings them there.\n",
+            self.store
+        );
+        let path = self.directory.join(NAME)?;
+        let mut writer = self.storage.create(&path, Durability::Disk, Some(text.len() as u64))?;
+        writer.append(text.as_bytes())?;
+        writer.publish(Condition::None)?;
+        Ok(())
+    }
+
+    /// The part that starts at byte `start` of the segment.
+    ///
+    /// # Errors
+    /// None that a number can give.
+    pub(super) fn part(&self, start: u64) -> Result<ObjectPath> {
+        Ok(self.directory.join(&format!("{start:0PART_DIGITS$}"))?)
+    }
+
+    /// The starts of all parts that are there, in order.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn parts(&self) -> Result<Vec<u64>> {
+        let entries = self.storage.list(&self.directory)?;
+        let is_part = |name: &str| name.len() == PART_DIGITS;
+        let names = entries.iter().filter(|entry| is_part(&entry.name));
+        let mut starts: Vec<u64> = names.filter_map(|entry| entry.name.parse().ok()).collect();
+        starts.sort_unstable();
+        Ok(starts)
+    }
+
+    /// Removes the segment from the tier.
+    ///
+    /// # Errors
+    /// Of storage. Calling again goes on.
+    pub(super) fn remove(&self) -> Result<()> {
+        Ok(self.storage.delete_tree(&self.directory, Durability::Process)?)
+    }
+}
+
+fn store_directory(log: &LogPlace) -> Result<ObjectPath> {
+    ObjectPath::root()
+        .join(&hex(&log.store))
+        .map_err(|error| Error::new(ErrorKind::InvalidArgument, error.to_string()))
+}

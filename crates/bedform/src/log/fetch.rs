@@ -1,0 +1,252 @@
+//! Blocks of a segment that are fetched together: read, checked, decoded, and copied from.
+
+use std::sync::Arc;
+
+use bedform_format::checksum::crc32c;
+use bedform_format::log::Block;
+use bedform_format::shard::Extent;
+use bedform_storage::Object;
+
+use super::blocks::{BlockCopies, Move};
+use super::view::{Loaded, LogSegment};
+use crate::cache::ByteCache;
+use crate::error::{Error, Result};
+use crate::read::scatter::Target;
+
+/// Blocks that were decoded, by segment and place.
+pub(crate) type BlockCache = ByteCache<(Arc<str>, u64), Arc<[u8]>>;
+
+/// The most bytes that blocks are fetched together.
+const FETCH_BYTES_MAX: u64 = 1 << 20;
+/// Extents that are fetched together.
+const EXTENTS_MAX: usize = 32;
+/// The largest gap between blocks that is read over: a record's head, and a small one's body.
+const GAP_BYTES: u64 = 4 << 10;
+
+/// Blocks of one segment that are fetched together, and what is taken from them.
+#[derive(Debug)]
+pub(crate) struct LogFetch {
+    segment: Arc<LogSegment>,
+    /// Where decoded blocks are kept, if these are worth it.
+    loaded: Option<Arc<Loaded>>,
+    /// Byte ranges to read; they follow each other in the buffer.
+    pub(crate) extents: Vec<Extent>,
+    blocks: Vec<FetchedBlock>,
+}
+
+#[derive(Debug)]
+struct FetchedBlock {
+    block: Block,
+    /// Where it starts in the buffer.
+    start: usize,
+    /// True if it is decoded together with the next one.
+    joins_next: bool,
+    moves: Vec<Move>,
+}
+
+/// Where elements go.
+pub(crate) struct Destination<'a> {
+    pub(crate) target: Target<'a>,
+    pub(crate) item: usize,
+    /// Bytes of the numbers to reverse; 1 for none.
+    pub(crate) swap: usize,
+}
+
+impl LogFetch {
+    pub(super) fn new(segment: Arc<LogSegment>) -> Self {
+        Self { segment, loaded: None, extents: Vec::new(), blocks: Vec::new() }
+    }
+
+    /// Where decoded blocks are to be kept.
+    pub(super) fn keep_in(&mut self, loaded: Option<&Arc<Loaded>>) {
+        self.loaded = loaded.cloned();
+    }
+
+    /// The segment.
+    pub(crate) fn object(&self) -> Arc<dyn Object> {
+        self.segment.object.clone()
+    }
+
+    /// Bytes of the buffer.
+    pub(crate) fn bytes(&self) -> usize {
+        self.extents.iter().map(|extent| index(extent.length)).sum()
+    }
+
+    /// The number of blocks.
+    pub(crate) fn block_count(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+
+    /// Bytes of the blocks when they are decoded.
+    pub(crate) fn decoded_bytes(&self) -> u64 {
+        self.blocks.iter().map(|fetched| fetched.block.bytes).sum()
+    }
+
+    pub(super) fn has_room(&self, block: &Block) -> bool {
+        self.bytes() as u64 + block.stored_bytes <= FETCH_BYTES_MAX
+            && self.extents.len() < EXTENTS_MAX
+            && self.blocks.last().is_none_or(|last| last.block.offset < block.offset)
+    }
+
+    pub(super) fn add_blocks(&mut self, own: BlockCopies) {
+        self.add_block(own.block);
+        for block in own.more {
+            if let Some(last) = self.blocks.last_mut() {
+                last.joins_next = true;
+            }
+            self.add_block(block);
+        }
+        if let Some(last) = self.blocks.last_mut() {
+            last.moves = own.moves;
+        }
+    }
+
+    fn add_block(&mut self, block: Block) {
+        let before = self.bytes() as u64;
+        let end = block.offset + block.stored_bytes;
+        let start = match self.extents.last_mut() {
+            Some(last) if block.offset >= last.end() && block.offset <= last.end() + GAP_BYTES => {
+                let start = before + (block.offset - last.end());
+                last.length = end - last.offset;
+                start
+            }
+            _ => {
+                let (offset, length) = (block.offset, block.stored_bytes);
+                self.extents.push(Extent { offset, length });
+                before
+            }
+        };
+        let (start, moves) = (index(start), Vec::new());
+        self.blocks.push(FetchedBlock { block, start, joins_next: false, moves });
+    }
+
+    /// Makes the moves from blocks that are kept; true if that were all.
+    ///
+    /// # Errors
+    /// Of a copy that leaves its buffers.
+    pub(crate) fn take_kept(&self, to: &Destination<'_>) -> Result<bool> {
+        let Some(Loaded { blocks: cache, .. }) = self.loaded.as_deref() else { return Ok(false) };
+        // All or nothing: the buffer is laid out.
+        let mut kept = Vec::with_capacity(self.blocks.len());
+        for fetched in &self.blocks {
+            let key = (self.segment.name.clone(), fetched.block.offset);
+            match cache.get(&key, |_| true) {
+                Some(bytes) if !fetched.joins_next => kept.push(bytes),
+                _ => return Ok(false),
+            }
+        }
+        for (fetched, bytes) in self.blocks.iter().zip(kept) {
+            fetched.move_all(&bytes, to)?;
+        }
+        Ok(true)
+    }
+
+    /// Fetches the blocks, waiting for each, and makes the moves; `bytes` and `scratch` are memory.
+    ///
+    /// # Errors
+    /// As [`LogFetch::run`]; those of storage.
+    pub(super) fn fetch_and_run(
+        &self,
+        bytes: &mut Vec<u8>,
+        scratch: &mut Vec<u8>,
+        to: &Destination<'_>,
+    ) -> Result<()> {
+        if self.take_kept(to)? {
+            return Ok(());
+        }
+        bytes.resize(self.bytes(), 0);
+        let mut rest = bytes.as_mut_slice();
+        for extent in &self.extents {
+            let (now, later) = rest.split_at_mut(index(extent.length));
+            self.segment.object.read(extent.offset, now)?;
+            rest = later;
+        }
+        self.run(bytes, scratch, to)
+    }
+
+    /// Checks the blocks, whose stored bytes `bytes` holds, and makes the moves.
+    ///
+    /// # Errors
+    /// `Corrupt` if a block is damaged.
+    pub(crate) fn run(
+        &self,
+        bytes: &[u8],
+        scratch: &mut Vec<u8>,
+        to: &Destination<'_>,
+    ) -> Result<()> {
+        let mut joined = Vec::new();
+        for fetched in &self.blocks {
+            let block = &fetched.block;
+            let stored = bytes.get(fetched.start..fetched.start + index(block.stored_bytes));
+            let decoded = decode(block, stored.unwrap_or_default(), scratch)
+                .map_err(|problem| Error::corrupt(place(&self.segment, block), problem))?;
+            if fetched.joins_next || !joined.is_empty() {
+                joined.extend_from_slice(decoded);
+                if !fetched.joins_next {
+                    fetched.move_all(&joined, to)?;
+                    joined.clear();
+                }
+                continue;
+            }
+            if let Some(loaded) = &self.loaded {
+                let key = (self.segment.name.clone(), block.offset);
+                loaded.blocks.put(key, Arc::from(decoded), block.bytes + 128);
+            }
+            fetched.move_all(decoded, to)?;
+        }
+        Ok(())
+    }
+}
+
+impl FetchedBlock {
+    fn move_all(&self, bytes: &[u8], to: &Destination<'_>) -> Result<()> {
+        for one in &self.moves {
+            // SAFETY: no element of a target is in two copies: what lies over a chunk is taken from one
+            // box alone, and the parts of a plan go to different elements.
+            unsafe {
+                match one {
+                    Move::Run(run) => run.run(bytes, to.target, to.swap)?,
+                    Move::Copy(copy) => copy.run(bytes, to.target, to.item, to.swap)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The decoded bytes of a block.
+fn decode<'b>(
+    block: &Block,
+    stored: &'b [u8],
+    scratch: &'b mut Vec<u8>,
+) -> std::result::Result<&'b [u8], String> {
+    let (expected, found) = (block.checksum, crc32c(stored));
+    if found != expected {
+        return Err(format!("it has checksum {found:08x}, expected {expected:08x}"));
+    }
+    let length = index(block.bytes);
+    let decoded = match block.codec {
+        0 => stored,
+        1 => {
+            scratch.resize(length, 0);
+            let count = zstd_safe::decompress(scratch.as_mut_slice(), stored)
+                .map_err(|code| zstd_safe::get_error_name(code).to_owned())?;
+            &scratch[..count]
+        }
+        other => return Err(format!("codec {other} is not known")),
+    };
+    match decoded.len() == length {
+        true => Ok(decoded),
+        false => Err(format!("it has {} bytes, expected {length}", decoded.len())),
+    }
+}
+
+pub(super) fn place(segment: &LogSegment, block: &Block) -> String {
+    format!("segment {} at byte {}", segment.name, block.offset)
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn index(value: u64) -> usize {
+    // Sizes of what is in memory; sections were held against the limits when they were decoded.
+    value as usize
+}

@@ -1,0 +1,437 @@
+//! What writers that died left behind: brought from the burst tier, kept where it was promised, found
+//! where it was not.
+//!
+//! Nothing here is needed for what was committed: that is in the log, and readers see it. A commit
+//! that was promised by a burst tier becomes visible; writes that no commit had are found, and stay
+//! until somebody says what is to become of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bedform_format::Limits;
+use bedform_format::log::{
+    CommitId, CommitRecord, Directory, GrownArray, RecordHead, RecordKind, Root, Section,
+    SectionPlace, SegmentHeader,
+};
+use bedform_format::metadata::hex;
+use bedform_storage::{Condition, Durability, Lock, Object, SYNC_ALIGNMENT};
+
+use super::burst::{Burst, BurstPlace};
+use super::commit::enlarge;
+use super::place::LogPlace;
+use super::segment::{decode_body, read_record, read_sealed};
+use super::session::{Session, SessionOptions};
+use crate::comm::Alone;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Store;
+
+/// Bytes that are moved at a time.
+const COPY_BYTES: usize = 8 << 20;
+
+/// What is to become of writes that no commit has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Leftover {
+    /// They stay, and are found again.
+    #[default]
+    Keep,
+    /// They become visible: one commit for each session that left some.
+    Commit,
+    /// They are removed, with the next settling or collection of garbage.
+    Discard,
+}
+
+/// What [`Store::recover`] found and did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recovered {
+    /// Bytes that came from the burst tier.
+    pub drained_bytes: u64,
+    /// Commits that had been promised, and are visible now.
+    pub completed: u64,
+    /// Segments that somebody still writes to.
+    pub live: u64,
+    /// Writes that no commit has, by session and rank.
+    pub found: Vec<Found>,
+    /// Commits that were made of them.
+    pub committed: u64,
+}
+
+/// Writes of one rank of a session that no commit has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Identity of the session, in hexadecimal digits.
+    pub session: String,
+    /// The rank.
+    pub rank: u32,
+    /// The number of writes that can be read.
+    pub writes: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The arrays that they are for; those that are gone have no name.
+    pub arrays: Vec<String>,
+}
+
+/// A segment without a writer, and what no root knows of it.
+struct Orphan {
+    name: String,
+    session: [u8; 16],
+    rank: u32,
+    sections: Vec<(CommitId, SectionPlace)>,
+    directories: Vec<(Directory, CommitRecord)>,
+    /// The shapes under which the sections were written.
+    shapes: BTreeMap<[u8; 16], Vec<u64>>,
+    /// Nobody begins to write here, or removes it, meanwhile.
+    _lock: Box<dyn Lock>,
+}
+
+impl Store {
+    /// Finds what writers that died left behind, and brings about what they had promised. Writers that
+    /// live are not touched. Can be stopped and called again.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `Conflict` where a promise cannot be kept because an array was deleted; those of
+    /// storage.
+    pub fn recover(
+        &self,
+        burst: Option<&Burst>,
+        leftover: Leftover,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Recovered> {
+        self.shared.check_writable()?;
+        let log = self.shared.log_place()?;
+        let mut recovered = Recovered::default();
+        if let Some(burst) = burst {
+            for (name, place) in BurstPlace::all(burst, &log)? {
+                match drain(&log, &name, &place, interrupted)? {
+                    Some(bytes) => recovered.drained_bytes += bytes,
+                    None => recovered.live += 1,
+                }
+            }
+        }
+        let mut orphans = self.orphans(&log, &mut recovered, interrupted)?;
+        let mut session = self.session(Box::new(Alone), SessionOptions::default())?;
+        recovered.completed = complete_promised(&mut session, &log, &mut orphans)?;
+        recovered.found = self.describe(&orphans)?;
+        if leftover == Leftover::Commit {
+            recovered.committed = commit_leftover(&mut session, &orphans)?;
+        }
+        for orphan in &orphans {
+            if leftover != Leftover::Keep || orphan.sections.is_empty() {
+                log.mark_closed(&orphan.name)?;
+            }
+        }
+        Ok(recovered)
+    }
+
+    /// The segments whose writers are gone, with what no root knows of them.
+    fn orphans(
+        &self,
+        log: &LogPlace,
+        recovered: &mut Recovered,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Vec<Orphan>> {
+        let mut orphans = Vec::new();
+        for name in log.segment_names()? {
+            let Some((session, rank)) = SegmentHeader::parse_name(&name) else { continue };
+            if interrupted() {
+                return Err(Error::new(ErrorKind::Interrupted, "stopped; call it again to go on"));
+            }
+            let directory = LogPlace::segment_directory(&name)?;
+            let Some(lock) = log.storage.try_lock(&directory)? else {
+                recovered.live += 1;
+                continue;
+            };
+            if log.is_closed(&name)? {
+                continue;
+            }
+            // Read after the lock was taken: its writer has published whatever it has.
+            let known = known_epoch(log.newest(None)?.as_deref(), &session);
+            let Scan { sections, directories, shapes } =
+                scan(log, &name, known, &self.options().limits)?;
+            orphans.push(Orphan {
+                name,
+                session,
+                rank,
+                sections,
+                directories,
+                shapes,
+                _lock: lock,
+            });
+        }
+        Ok(orphans)
+    }
+
+    fn describe(&self, orphans: &[Orphan]) -> Result<Vec<Found>> {
+        let by_key = self.shared.shapes_by_key()?;
+        let name = |key: &[u8; 16]| by_key.get(key).map(|(path, _)| path.to_string());
+        let with_writes = orphans.iter().filter(|orphan| !orphan.sections.is_empty());
+        Ok(with_writes
+            .map(|orphan| {
+                let touched = || orphan.sections.iter().flat_map(|(_, place)| &place.arrays);
+                let arrays: BTreeSet<_> = touched().filter_map(|part| name(&part.key)).collect();
+                Found {
+                    session: hex(&orphan.session),
+                    rank: orphan.rank,
+                    writes: touched().map(|part| part.entries).sum(),
+                    bytes: touched().map(|part| part.bytes).sum(),
+                    arrays: arrays.into_iter().collect(),
+                }
+            })
+            .collect())
+    }
+}
+
+/// What a segment has that no root knows of.
+#[derive(Default)]
+struct Scan {
+    sections: Vec<(CommitId, SectionPlace)>,
+    directories: Vec<(Directory, CommitRecord)>,
+    shapes: BTreeMap<[u8; 16], Vec<u64>>,
+}
+
+/// The last epoch of a session that a root knows to be committed; 0 for none.
+fn known_epoch(root: Option<&Root>, session: &[u8; 16]) -> u32 {
+    root.and_then(|root| root.sessions.get(session).copied()).unwrap_or(0)
+}
+
+/// True if the segment of a writer that died has what `root` does not know of.
+///
+/// # Errors
+/// Of storage.
+pub(super) fn has_leftover(
+    log: &LogPlace,
+    name: &str,
+    root: &Root,
+    limits: &Limits,
+) -> Result<bool> {
+    let Some((session, _)) = SegmentHeader::parse_name(name) else { return Ok(false) };
+    if log.is_closed(name)? {
+        return Ok(false);
+    }
+    let scan = scan(log, name, known_epoch(Some(root), &session), limits)?;
+    let is_promised = |(directory, _): &(Directory, CommitRecord)| directory.is_promised;
+    Ok(!scan.sections.is_empty() || scan.directories.iter().any(is_promised))
+}
+
+/// What the segment has of commits after epoch `known`.
+fn scan(log: &LogPlace, name: &str, known: u32, limits: &Limits) -> Result<Scan> {
+    let mut scan = Scan::default();
+    let segment = match log.storage.open(&LogPlace::segment_path(name)?) {
+        Ok(segment) => segment,
+        Err(error) if error.is_not_found() => return Ok(scan),
+        Err(error) => return Err(error.into()),
+    };
+    let shown = || format!("{}/segments/{name}", log.name());
+    for (offset, head) in Heads::new(&*segment) {
+        let place = |body: &[u8]| (head.record_bytes(), body.len() as u64);
+        match head.kind {
+            RecordKind::Section => {
+                let read = read_record(&*segment, offset, head.kind, limits, &shown);
+                let Ok(body) = read else { break };
+                let Ok(section) = Section::decode(&body, limits) else { break };
+                if section.commit.epoch <= known || !is_whole(&*segment, &section) {
+                    continue;
+                }
+                let (stored_bytes, bytes) = place(&body);
+                let arrays = section.touched().map_err(|e| Error::corrupt(shown(), e))?;
+                let rank_first = section.entries.first().map_or(0, |entry| entry.rank);
+                let segment = 0;
+                let place =
+                    SectionPlace { segment, offset, stored_bytes, bytes, rank_first, arrays };
+                for array in section.arrays {
+                    let shape = scan.shapes.entry(array.key);
+                    enlarge(shape.or_insert_with(|| array.shape.clone()), &array.shape);
+                }
+                scan.sections.push((section.commit, place));
+            }
+            RecordKind::Directory => {
+                let read = read_sealed(&*segment, offset, head.kind, limits, &shown);
+                let Ok((body, codec)) = read else { break };
+                let Ok(directory) = Directory::decode(&body, limits) else { break };
+                if directory.commit.epoch <= known {
+                    continue;
+                }
+                let (stored_bytes, bytes) = place(&body);
+                let record = CommitRecord {
+                    number: 0,
+                    segment: name.to_owned(),
+                    offset,
+                    stored_bytes,
+                    bytes,
+                    codec,
+                };
+                scan.directories.push((directory, record));
+            }
+            RecordKind::Header | RecordKind::Data => {}
+        }
+    }
+    Ok(scan)
+}
+
+/// The heads of a segment's records, with their places, up to the first that is damaged: nothing
+/// behind that was durable.
+struct Heads<'a> {
+    segment: &'a dyn Object,
+    at: u64,
+}
+
+impl<'a> Heads<'a> {
+    fn new(segment: &'a dyn Object) -> Self {
+        Self { segment, at: 0 }
+    }
+
+    fn read(&self, at: u64) -> Option<RecordHead> {
+        let mut head = [0; RecordHead::BYTES];
+        self.segment.read(at, &mut head).ok()?;
+        RecordHead::decode(&head).ok()
+    }
+}
+
+impl Iterator for Heads<'_> {
+    type Item = (u64, RecordHead);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // Behind a sync there is padding.
+        let aligned = self.at.checked_next_multiple_of(SYNC_ALIGNMENT)?;
+        let mut places = [self.at, aligned].into_iter();
+        let (at, head) = places.find_map(|at| Some((at, self.read(at)?)))?;
+        self.at = at.checked_add(head.record_bytes())?;
+        Some((at, head))
+    }
+}
+
+/// True if all data of a section are there and undamaged.
+fn is_whole(segment: &dyn Object, section: &Section) -> bool {
+    section.blocks.iter().all(|block| {
+        let mut stored = vec![0; usize::try_from(block.stored_bytes).unwrap_or(usize::MAX)];
+        segment.read(block.offset, &mut stored).is_ok()
+            && decode_body(stored, block.codec, block.checksum, block.bytes).is_ok()
+    })
+}
+
+/// Brings a segment from the burst tier to the log. Gives the bytes that came; `None` if somebody
+/// still writes to it. Whatever cuts it off, calling it again brings the same.
+fn drain(
+    log: &LogPlace,
+    name: &str,
+    place: &BurstPlace,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Option<u64>> {
+    let Some(_lock) = place.storage.try_lock(&place.directory)? else { return Ok(None) };
+    let parts = place.parts()?;
+    let Some(first) = parts.first() else {
+        place.remove()?;
+        return Ok(Some(0));
+    };
+    let path = LogPlace::segment_path(name)?;
+    let mut writer = log.storage.create(&path, Durability::Disk, None)?;
+    let mut copy = |object: &dyn Object, end: u64| -> Result<()> {
+        let mut buffer = vec![0; COPY_BYTES];
+        let mut at = 0;
+        while at < end {
+            if interrupted() {
+                return Err(Error::new(ErrorKind::Interrupted, "stopped; call it again to go on"));
+            }
+            let left = usize::try_from(end - at).unwrap_or(usize::MAX);
+            let bytes = &mut buffer[..left.min(COPY_BYTES)];
+            object.read(at, bytes)?;
+            writer.append(bytes)?;
+            at += bytes.len() as u64;
+        }
+        Ok(())
+    };
+    // Parts are removed when their bytes are durable in the log: what is before the first is there.
+    if *first > 0 {
+        copy(&*log.storage.open(&path)?, *first)?;
+    }
+    let mut end = *first;
+    for start in &parts {
+        if *start != end {
+            break;
+        }
+        let part = place.storage.open(&place.part(*start)?)?;
+        let bytes = part.version().size;
+        copy(&*part, bytes)?;
+        end = start.saturating_add(bytes);
+    }
+    writer.publish(Condition::None)?;
+    place.remove()?;
+    Ok(Some(end - first))
+}
+
+/// Publishes the commits that were promised, in order. Gives their number.
+fn complete_promised(session: &mut Session, log: &LogPlace, orphans: &mut [Orphan]) -> Result<u64> {
+    let mut promised: Vec<(Directory, CommitRecord)> = orphans
+        .iter_mut()
+        .flat_map(|orphan| std::mem::take(&mut orphan.directories))
+        .filter(|(directory, _)| directory.is_promised)
+        .collect();
+    promised.sort_by_key(|(directory, _)| directory.commit);
+    let mut completed = 0;
+    for (directory, record) in promised {
+        // Of a commit whose directory was written twice the first is as good.
+        let known = known_epoch(log.newest(None)?.as_deref(), &directory.commit.session);
+        if known >= directory.commit.epoch {
+            continue;
+        }
+        check_complete(log, &directory, orphans)?;
+        let commit = directory.commit;
+        session.complete_of(directory, record)?;
+        completed += 1;
+        for orphan in orphans.iter_mut().filter(|orphan| orphan.session == commit.session) {
+            orphan.sections.retain(|(of, _)| of.epoch > commit.epoch);
+        }
+    }
+    Ok(completed)
+}
+
+/// Fails unless all sections of a promised commit are in the log: other nodes may have to bring theirs.
+fn check_complete(log: &LogPlace, directory: &Directory, orphans: &[Orphan]) -> Result<()> {
+    for section in &directory.sections {
+        let name = directory.segments.get(section.segment as usize).map_or("", String::as_str);
+        let is_there = orphans
+            .iter()
+            .filter(|orphan| orphan.name == name)
+            .any(|orphan| orphan.sections.iter().any(|(_, place)| place.offset == section.offset));
+        if !is_there {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!(
+                    "segment {name} of {} has not come from its burst tier: run 'bedform recover' on \
+                     the node that has it, then here again",
+                    log.name()
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Makes a commit of what each session left. Gives their number.
+fn commit_leftover(session: &mut Session, orphans: &[Orphan]) -> Result<u64> {
+    let mut by_session = BTreeMap::<[u8; 16], Vec<&Orphan>>::new();
+    for orphan in orphans.iter().filter(|orphan| !orphan.sections.is_empty()) {
+        by_session.entry(orphan.session).or_default().push(orphan);
+    }
+    let mut committed = 0;
+    for (id, parts) in by_session {
+        let mut directory = Directory::default();
+        let mut shapes = BTreeMap::<[u8; 16], Vec<u64>>::new();
+        for (number, orphan) in (0..).zip(&parts) {
+            directory.segments.push(orphan.name.clone());
+            for (commit, place) in &orphan.sections {
+                directory.commit.epoch = directory.commit.epoch.max(commit.epoch);
+                directory.sections.push(SectionPlace { segment: number, ..place.clone() });
+            }
+            for (key, shape) in &orphan.shapes {
+                enlarge(shapes.entry(*key).or_insert_with(|| shape.clone()), shape);
+            }
+        }
+        directory.commit.session = id;
+        directory.grown = shapes
+            .into_iter()
+            .map(|(key, shape)| GrownArray { key, base: vec![0; shape.len()], shape })
+            .collect();
+        session.commit_directory(directory)?;
+        committed += 1;
+    }
+    Ok(committed)
+}

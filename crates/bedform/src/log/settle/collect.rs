@@ -1,0 +1,262 @@
+//! What is settled leaves the log: a root without it, then the segments that nobody needs.
+//!
+//! Nothing here decides what is data: that is the newest root, and the stamps of the shards. A
+//! segment that goes too early makes who still reads it take the newest root and start again, or say
+//! `SnapshotMoved`; so a clock that is wrong costs time, or disk space, and nothing else.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bedform_format::ObjectPath;
+use bedform_format::log::{Root, SettledShards};
+use bedform_format::metadata::LogState;
+use bedform_storage::{Condition, Durability};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::commit::first_root;
+use crate::log::place::LogPlace;
+use crate::log::recover::has_leftover;
+use crate::log::view::View;
+use crate::store::{Snapshot, Store, set_log_state};
+
+/// Roots that are tried while commits are faster.
+const ATTEMPTS_MAX: usize = 1000;
+/// The newest roots that always stay.
+const ROOTS_KEPT: usize = 2;
+
+/// What is removed from a log.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct CollectOptions {
+    /// What roots need stays until they were replaced so long ago: for reads that began before and
+    /// that should not start again.
+    pub grace: Duration,
+    /// Only say what would go.
+    pub dry_run: bool,
+}
+
+/// What was removed from a log, or would be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct CollectStatistics {
+    /// Segments that went.
+    pub segments: u64,
+    /// Bytes of those segments.
+    pub bytes: u64,
+    /// Segments that stay: commits need them, or readers within the grace period, or somebody writes.
+    pub segments_kept: u64,
+    /// Roots that went.
+    pub roots: u64,
+    /// True if nothing is left of the log.
+    pub is_gone: bool,
+}
+
+/// What is committed and not settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct LogSummary {
+    /// Commits.
+    pub commits: u64,
+    /// Segments that they lie in.
+    pub segments: u64,
+    /// Bytes of those segments.
+    pub bytes: u64,
+}
+
+impl Store {
+    /// What is committed and not settled.
+    ///
+    /// # Errors
+    /// `Corrupt` for a damaged or missing log; those of storage.
+    pub fn log_summary(&self) -> Result<LogSummary> {
+        self.shared.in_one_snapshot(|| {
+            let Snapshot { view: Some(view), .. } = self.shared.snapshot()? else {
+                return Ok(LogSummary::default());
+            };
+            let names = view.segments()?;
+            let place = self.shared.log_place()?;
+            let mut bytes = 0;
+            for name in &names {
+                bytes += segment_bytes(&place, name)?;
+            }
+            let commits = view.root.commits.len() as u64;
+            Ok(LogSummary { commits, segments: names.len() as u64, bytes })
+        })
+    }
+
+    /// Removes what nobody needs any more from the log: segments that no commit refers to and whose
+    /// writers are gone, old roots, and the whole log if nothing is left in it.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `Corrupt` for a damaged root; those of storage. Going on is always possible.
+    pub fn collect_log(&self, options: &CollectOptions) -> Result<CollectStatistics> {
+        let shared = &*self.shared;
+        shared.check_writable()?;
+        let _lock = shared.lock(&ObjectPath::root())?;
+        let place = shared.log_place()?;
+        let newest = match place.newest(None)? {
+            Some(newest) => newest,
+            None if place.segment_names()?.is_empty() => {
+                return Ok(CollectStatistics { is_gone: true, ..CollectStatistics::default() });
+            }
+            // Writers began, and nobody has committed.
+            None => Arc::new(first_root(&place, 0)),
+        };
+        let mut needed = self.segments_of(&newest, &place)?;
+        let numbers = place.root_numbers()?;
+        let recent = recent_roots(&place, &numbers, options.grace)?;
+        for number in &recent {
+            // Who made room in an earlier run may have left a root without its segments.
+            let root = place.root(*number)?.map(Arc::new);
+            let segments = root.map(|root| self.segments_of(&root, &place)).transpose();
+            match segments {
+                Err(error) if error.kind() == ErrorKind::SnapshotMoved => {}
+                segments => needed.extend(segments?.unwrap_or_default()),
+            }
+        }
+        let is_leftover = |name: &str| has_leftover(&place, name, &newest, &shared.options.limits);
+        let lists = recent_lists(&place, &newest, &recent)?;
+        let mut done = remove_segments(&place, &needed, &is_leftover, options.dry_run)?;
+        done.is_gone = done.segments_kept == 0 && newest.commits.is_empty() && recent.is_empty();
+        if done.is_gone {
+            done.roots = numbers.len() as u64;
+            if !options.dry_run {
+                place.storage.delete_tree(&ObjectPath::root(), Durability::Disk)?;
+            }
+            return Ok(done);
+        }
+        for number in numbers.iter().rev().skip(ROOTS_KEPT).filter(|at| !recent.contains(at)) {
+            done.roots += 1;
+            if !options.dry_run {
+                let path = LogPlace::root_path(*number)?;
+                place.storage.delete(&path, Durability::Process, Condition::None)?;
+            }
+        }
+        // Later ones may be those of roots that are about to come.
+        let is_old = |number: &u64| *number <= newest.number && !lists.contains(number);
+        for number in place.settled_numbers()?.into_iter().filter(is_old) {
+            if !options.dry_run {
+                let path = LogPlace::settled_path(number)?;
+                place.storage.delete(&path, Durability::Process, Condition::None)?;
+            }
+        }
+        Ok(done)
+    }
+
+    fn segments_of(&self, root: &Arc<Root>, place: &LogPlace) -> Result<BTreeSet<String>> {
+        let limits = &self.shared.options.limits;
+        View::new(root.clone(), place.clone(), limits, Arc::default()).segments()
+    }
+
+    /// Publishes a root without the commits of `settled`, which lie in `shards` now.
+    pub(super) fn drop_commits(&self, settled: &Root, shards: &SettledShards) -> Result<()> {
+        let log = self.shared.log_place()?;
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(newest) = log.newest(None)? else { return Ok(()) };
+            let mut root = Root::clone(&newest);
+            root.commits.retain(|commit| commit.number > settled.number);
+            root.settled = root.settled.max(settled.number);
+            // The metadata say so now; a shape that has grown since stays.
+            root.shapes.retain(|key, shape| settled.shapes.get(key) != Some(shape));
+            let writers = log.sessions()?;
+            root.sessions.retain(|session, _| writers.contains(session));
+            root.number += 1;
+            root.settled_shards = None;
+            let outcome = match root.commits.is_empty() {
+                true => self.close_log(&log, &newest, &root),
+                false => {
+                    root.settled_shards = Some(log.write_settled(&newest, &root, shards)?);
+                    log.publish(&root)
+                }
+            };
+            match outcome {
+                Err(error) if error.kind() == ErrorKind::Exists => {}
+                outcome => return outcome,
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!("writers of {} were faster {ATTEMPTS_MAX} times; settle again", log.name()),
+        ))
+    }
+
+    /// Publishes a root without commits and clears `pending`. Who adds the next commit takes the same
+    /// lock and sets it again first, so that no commit is ever acknowledged while it is clear.
+    fn close_log(&self, log: &LogPlace, newest: &Root, root: &Root) -> Result<()> {
+        let _lock = self.shared.lock(&ObjectPath::root())?;
+        if !newest.commits.is_empty() {
+            log.publish(root)?;
+        }
+        set_log_state(&self.shared, LogState { pending: false, settled: root.number })
+    }
+}
+
+/// The roots before the newest that were replaced less than `grace` ago, or at a time that is not
+/// known, or that has not come yet.
+fn recent_roots(place: &LogPlace, numbers: &[u64], grace: Duration) -> Result<BTreeSet<u64>> {
+    let mut recent = BTreeSet::new();
+    if grace.is_zero() {
+        return Ok(recent);
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    for pair in numbers.windows(2) {
+        let replaced = place.storage.stat(&LogPlace::root_path(pair[1])?);
+        let replaced = match replaced {
+            Err(error) if error.is_not_found() => continue,
+            replaced => Duration::from_nanos(replaced?.modified_ns.try_into().unwrap_or(0)),
+        };
+        if replaced.is_zero() || now.checked_sub(replaced).is_none_or(|age| age < grace) {
+            recent.insert(pair[0]);
+        }
+    }
+    Ok(recent)
+}
+
+/// The numbers of the lists of settled shards that roots name.
+fn recent_lists(place: &LogPlace, newest: &Root, recent: &BTreeSet<u64>) -> Result<BTreeSet<u64>> {
+    let mut lists: BTreeSet<u64> =
+        newest.settled_shards.iter().map(|record| record.number).collect();
+    for number in recent {
+        let record = place.root(*number)?.and_then(|root| root.settled_shards);
+        lists.extend(record.map(|record| record.number));
+    }
+    Ok(lists)
+}
+
+/// Removes the segments that are not `needed` and whose writers are gone.
+fn remove_segments(
+    place: &LogPlace,
+    needed: &BTreeSet<String>,
+    is_leftover: &dyn Fn(&str) -> Result<bool>,
+    dry_run: bool,
+) -> Result<CollectStatistics> {
+    let mut done = CollectStatistics::default();
+    for name in place.segment_names()? {
+        let directory = LogPlace::segment_directory(&name)?;
+        // The lock is held until the segment is gone.
+        let lock = match needed.contains(&name) {
+            true => None,
+            false => place.storage.try_lock(&directory).unwrap_or(None),
+        };
+        // What a writer that died has left is for `Store::recover` to look at.
+        if lock.is_none() || is_leftover(&name)? {
+            done.segments_kept += 1;
+            continue;
+        }
+        done.segments += 1;
+        done.bytes += segment_bytes(place, &name)?;
+        if !dry_run {
+            place.storage.delete_tree(&directory, Durability::Process)?;
+        }
+    }
+    Ok(done)
+}
+
+fn segment_bytes(place: &LogPlace, name: &str) -> Result<u64> {
+    match place.storage.stat(&LogPlace::segment_path(name)?) {
+        Ok(version) => Ok(version.size),
+        Err(error) if error.is_not_found() => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}

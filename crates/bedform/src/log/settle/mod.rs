@@ -1,0 +1,188 @@
+//! Commits become shards.
+//!
+//! In rounds: as many objects as fit into the memory are built of what is stored and what the commits
+//! since their stamps lay over it, and written anew with a stamp that names the last of them. The log
+//! is read in the order of its data. Any part of it can be repeated, and cut off anywhere: an object
+//! with a later stamp needs nothing any more. Readers see the same before and after.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `plan` | which objects commits touch |
+//! | `stream` | the data of a round, in the order of the log |
+//! | `lay` | boxes into chunks |
+//! | `round` | which objects a round has; building one while the last is written |
+//! | `shards` | the list of settled shards, while a log has commits |
+//! | `collect` | what is settled leaves the log |
+//! | `write` | the objects of a round: encoded, written, their stamps read back |
+
+mod collect;
+mod lay;
+mod plan;
+mod round;
+mod shards;
+mod stream;
+mod write;
+
+use std::time::Duration;
+
+use bedform_format::ObjectPath;
+
+use self::round::Rounds;
+use self::write::Counts;
+use crate::array::publish_grown;
+use crate::comm::{COORDINATOR, Communicator, agree};
+use crate::error::Result;
+use crate::store::{Snapshot, Store};
+
+pub use self::collect::{CollectOptions, CollectStatistics, LogSummary};
+
+/// How commits become shards.
+///
+/// ```
+/// let mut options = bedform::log::settle::SettleOptions::default();
+/// options.memory_bytes = 1 << 30;
+/// assert!(options.arrays.is_none(), "all of them");
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SettleOptions {
+    /// The limit for chunks and for what is read of the log; what the process takes beside those, of
+    /// the order of 100 MiB, is not counted. Objects that do not fit are built chunk by chunk, which
+    /// may read the log more than once.
+    pub memory_bytes: u64,
+    /// Only these arrays; commits stay in the log until all arrays are settled.
+    pub arrays: Option<Vec<ObjectPath>>,
+    /// Only the share of this number, from 0, of so many: for many processes, one share each. Who
+    /// settles everything afterwards finds it done, and drops the commits.
+    pub part: (u64, u64),
+    /// As in [`CollectOptions`]. Without it what was settled leaves the log at once: readers that
+    /// still need it notice, take the newest root and start again.
+    pub grace: Duration,
+}
+
+impl Default for SettleOptions {
+    fn default() -> Self {
+        Self { memory_bytes: 512 << 20, arrays: None, part: (0, 1), grace: Duration::ZERO }
+    }
+}
+
+/// Who watches while commits become shards. Both functions are called on the thread that settles.
+#[derive(Clone, Copy)]
+pub struct SettleWatch<'a> {
+    /// Whether to stop.
+    pub interrupted: &'a dyn Fn() -> bool,
+    /// Told how many bytes of how many are done.
+    pub progress: &'a dyn Fn(u64, u64),
+}
+
+/// What settling did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct SettleStatistics {
+    /// Commits that are in shards now, all of each, and no longer in the log.
+    pub commits: u64,
+    /// Objects written.
+    pub objects: u64,
+    /// Bytes of those objects.
+    pub bytes: u64,
+    /// Bytes of data read from the log in rounds.
+    pub read_bytes: u64,
+    /// Rounds.
+    pub rounds: u64,
+}
+
+impl Store {
+    /// Turns all commits so far into shards: [`Store::settle_with`] the defaults.
+    ///
+    /// # Errors
+    /// As [`Store::settle_with`].
+    pub fn settle(&self, interrupted: &dyn Fn() -> bool) -> Result<SettleStatistics> {
+        let watch = SettleWatch { interrupted, progress: &|_, _| () };
+        self.settle_with(&SettleOptions::default(), &watch)
+    }
+
+    /// Turns all commits so far into shards. Readers and writers go on meanwhile; what is committed
+    /// meanwhile stays in the log. Can be stopped and called again.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `NotFound` for an array that is not there; `Corrupt` for damaged records;
+    /// `Interrupted`; those of storage. What was settled before the error stays settled.
+    pub fn settle_with(
+        &self,
+        options: &SettleOptions,
+        watch: &SettleWatch<'_>,
+    ) -> Result<SettleStatistics> {
+        self.shared.check_writable()?;
+        let counts = Counts::default();
+        // Who settles at the same time may be ahead of us.
+        let commits = self.shared.in_one_snapshot(|| self.settle_once(options, watch, &counts))?;
+        Ok(SettleStatistics { commits, ..counts.statistics() })
+    }
+
+    /// As [`Store::settle_with`] everything, by all members: each settles a share of the objects, and
+    /// the coordinator drops the commits when all have. Collective; gives what this member did.
+    ///
+    /// # Errors
+    /// As [`Store::settle_with`]: the first error of any member, on all.
+    pub fn settle_together(
+        &self,
+        members: &dyn Communicator,
+        options: &SettleOptions,
+        watch: &SettleWatch<'_>,
+    ) -> Result<SettleStatistics> {
+        let part = (u64::from(members.rank()), u64::from(members.size()));
+        let share = SettleOptions { part, ..options.clone() };
+        let mut done = agree(members, self.settle_with(&share, watch))?;
+        let rest = match members.rank() {
+            COORDINATOR => self.settle_with(options, watch),
+            _ => Ok(SettleStatistics::default()),
+        };
+        let rest = agree(members, rest)?;
+        done.commits += rest.commits;
+        done.objects += rest.objects;
+        done.bytes += rest.bytes;
+        done.read_bytes += rest.read_bytes;
+        done.rounds += rest.rounds;
+        Ok(done)
+    }
+
+    /// Settles the commits of the newest root; gives how many need nothing any more.
+    fn settle_once(
+        &self,
+        options: &SettleOptions,
+        watch: &SettleWatch<'_>,
+        counts: &Counts,
+    ) -> Result<u64> {
+        let SettleOptions { memory_bytes, arrays, part, grace } = options;
+        let Snapshot { view: Some(view), .. } = self.shared.snapshot()? else {
+            // Writers that have ended since the last time may have left something.
+            if self.shared.log_place().is_ok() {
+                self.collect_log(&CollectOptions { grace: *grace, dry_run: false })?;
+            }
+            return Ok(0);
+        };
+        let plans = plan::plan(self, &view, arrays.as_deref())?;
+        let sources: Vec<_> = plans.iter().map(|plan| plan.source(self, &view)).collect();
+        let objects = || plans.iter().flat_map(|plan| &plan.objects);
+        let rounds = Rounds {
+            store: self,
+            view: &view,
+            plans: &plans,
+            sources: &sources,
+            part: *part,
+            memory_bytes: *memory_bytes,
+            total_bytes: objects().fold(0, |all, object| all.saturating_add(object.bytes)),
+            watch,
+            counts,
+        };
+        rounds.run()?;
+        if arrays.is_some() || *part != (0, 1) {
+            return Ok(0);
+        }
+        publish_grown(self, &view.root.shapes)?;
+        let settled = shards::list(&plans, &mut counts.take_settled());
+        self.drop_commits(&view.root, &settled)?;
+        self.collect_log(&CollectOptions { grace: *grace, dry_run: false })?;
+        Ok(view.root.commits.len() as u64)
+    }
+}

@@ -1,0 +1,232 @@
+//! What is to be settled: of each array the objects that commits may touch. Reads no data.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use bedform_format::log::{CommitRecord, Section, Touched};
+use bedform_geometry::{delinearize, element_count, linearize};
+
+use crate::array::ArrayState;
+use crate::array::source::ZarrSource;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::view::View;
+use crate::store::{NodeKind, Snapshot, Store};
+
+/// Objects that the box around a section's writes may touch without a look at the writes themselves.
+const OBJECTS_BY_BOUNDS: u64 = 1024;
+
+/// An array with commits that may not be settled.
+pub(super) struct ArrayPlan {
+    pub(super) path: ObjectPath,
+    pub(super) key: [u8; 16],
+    pub(super) state: Arc<ArrayState>,
+    /// Objects along each axis.
+    pub(super) grid: Vec<u64>,
+    /// In the C order of the grid.
+    pub(super) objects: Vec<ObjectPlan>,
+    /// The shapes that the array had before the commits that made it larger, in their order.
+    growths: Vec<(u64, Vec<u64>)>,
+}
+
+/// An object that commits touch, or may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ObjectPlan {
+    /// Its place in the C order of the grid of objects.
+    pub(super) number: u64,
+    /// Bytes of the decoded chunks that are touched, at most.
+    pub(super) bytes: u64,
+}
+
+impl ArrayPlan {
+    /// The coordinates of an object in the grid of objects.
+    pub(super) fn coordinates(&self, number: u64) -> Vec<u64> {
+        delinearize(number, &self.grid)
+    }
+
+    /// The shape outside of which elements of an object that contains the commits up to `contained` do
+    /// not count: what an append that was cut off has left there. Nothing if all count.
+    pub(super) fn valid(&self, contained: u64) -> Option<&[u64]> {
+        let growth = self.growths.iter().find(|(commit, _)| *commit > contained);
+        growth.map(|(_, base)| base.as_slice())
+    }
+
+    /// Where the objects are, as of the snapshot that ends with `view`.
+    pub(super) fn source<'a>(&'a self, store: &'a Store, view: &Arc<View>) -> ZarrSource<'a> {
+        let snapshot = Snapshot { number: view.root.number, view: Some(view.clone()) };
+        ZarrSource { shared: &store.shared, path: &self.path, state: &self.state, snapshot }
+    }
+}
+
+/// What the commits of `view` touch of the arrays named, or of all.
+///
+/// # Errors
+/// `NotFound` for a name that is no array; `Corrupt` for damaged records; those of storage.
+pub(super) fn plan(
+    store: &Store,
+    view: &Arc<View>,
+    arrays: Option<&[ObjectPath]>,
+) -> Result<Vec<ArrayPlan>> {
+    let nodes = store.nodes()?;
+    let is_array = |path: &ObjectPath| nodes.get(path) == Some(&NodeKind::Array);
+    if let Some(missing) = arrays.and_then(|all| all.iter().find(|path| !is_array(path))) {
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            format!("{} has no array {missing}", store.storage().name()),
+        ));
+    }
+    let mut plans = Vec::new();
+    for path in nodes.keys().filter(|path| is_array(path)) {
+        if arrays.is_some_and(|chosen| !chosen.contains(path)) {
+            continue;
+        }
+        let state = store.array(path)?.state()?;
+        let Some(identity) = state.identity() else { continue };
+        let key = identity.array;
+        let grid = grid_of(view, &key, &state);
+        let growths = growths(view, &key, grid.len())?;
+        let path = path.clone();
+        let mut plan = ArrayPlan { path, key, state, grid, objects: Vec::new(), growths };
+        plan.objects = objects(store, view, &plan)?;
+        if !plan.objects.is_empty() {
+            plans.push(plan);
+        }
+    }
+    Ok(plans)
+}
+
+/// Objects along each axis: of the array as it is, or as the last commit leaves it.
+fn grid_of(view: &View, key: &[u8; 16], state: &ArrayState) -> Vec<u64> {
+    let own = &state.metadata.shape;
+    let later = view.root.shapes.get(key).filter(|shape| shape.len() == own.len());
+    let lengths = own
+        .iter()
+        .enumerate()
+        .map(|(axis, length)| later.map_or(*length, |shape| shape[axis].max(*length)));
+    lengths
+        .zip(&state.metadata.chunk_shape)
+        .map(|(length, object)| length.div_ceil(*object))
+        .collect()
+}
+
+/// Which commits make the array larger, and its shape before each.
+fn growths(view: &View, key: &[u8; 16], rank: usize) -> Result<Vec<(u64, Vec<u64>)>> {
+    let mut growths = Vec::new();
+    for commit in &view.root.commits {
+        let directory = view.directory(commit)?;
+        let ours = directory.grown.iter().filter(|array| array.key == *key);
+        let bases = ours.map(|array| &array.base).filter(|base| base.len() == rank);
+        growths.extend(bases.map(|base| (commit.number, base.clone())));
+    }
+    Ok(growths)
+}
+
+/// Adds the stored objects with elements outside the shape that the array had before it became
+/// larger.
+fn add_left_behind(
+    store: &Store,
+    view: &Arc<View>,
+    plan: &ArrayPlan,
+    chunks: &mut BTreeMap<u64, u64>,
+) -> Result<()> {
+    let Some((_, base)) = plan.growths.first() else { return Ok(()) };
+    let shape = &plan.state.metadata.chunk_shape;
+    for at in plan.source(store, view).existing()? {
+        let is_inside = (0..at.len()).all(|axis| at[axis] < plan.grid[axis]);
+        if is_inside && (0..at.len()).any(|axis| (at[axis] + 1) * shape[axis] > base[axis]) {
+            chunks.entry(linearize(&at, &plan.grid)).or_default();
+        }
+    }
+    Ok(())
+}
+
+/// The objects of an array that commits touch, with the chunks that they may touch.
+fn objects(store: &Store, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec<ObjectPlan>> {
+    let rank = plan.grid.len();
+    let mut chunks: BTreeMap<u64, u64> = BTreeMap::new();
+    for commit in &view.root.commits {
+        let directory = view.directory(commit)?;
+        for place in &directory.sections {
+            let is_ours = |part: &&Touched| part.key == plan.key && part.start.len() == rank;
+            for part in place.arrays.iter().filter(is_ours) {
+                let (start, end) = (part.start.as_slice(), part.end.as_slice());
+                if object_count(plan, start, end) <= OBJECTS_BY_BOUNDS {
+                    add(plan, start, end, &mut chunks);
+                    continue;
+                }
+                let section = view.section_of(&directory, place)?;
+                each_box(&section.section, plan, &mut |start, end| {
+                    add(plan, start, end, &mut chunks);
+                });
+            }
+        }
+    }
+    add_left_behind(store, view, plan, &mut chunks)?;
+    let per_object: u64 = plan.state.per_object.iter().product();
+    let chunk_bytes = plan.state.codec.decoded_bytes() as u64;
+    let planned = chunks.into_iter().map(|(number, chunks)| ObjectPlan {
+        number,
+        bytes: chunks.min(per_object).saturating_mul(chunk_bytes),
+    });
+    Ok(planned.collect())
+}
+
+/// How many objects the box from `start` to `end` touches.
+fn object_count(plan: &ArrayPlan, start: &[u64], end: &[u64]) -> u64 {
+    let shape = &plan.state.metadata.chunk_shape;
+    let counts: Vec<u64> = (0..shape.len())
+        .map(|axis| end[axis].div_ceil(shape[axis]).saturating_sub(start[axis] / shape[axis]))
+        .collect();
+    element_count(&counts).unwrap_or(u64::MAX)
+}
+
+/// Calls `visit` with start and end of every box that the section has of the array.
+fn each_box(section: &Section, plan: &ArrayPlan, visit: &mut dyn FnMut(&[u64], &[u64])) {
+    let rank = plan.grid.len();
+    let (mut low, mut high) = (Vec::with_capacity(rank), Vec::with_capacity(rank));
+    for entry in &section.entries {
+        let array = &section.arrays[entry.array as usize];
+        if array.key != plan.key || array.shape.len() != rank {
+            continue;
+        }
+        for (start, lengths) in section.selections[entry.selection as usize].iter() {
+            low.clear();
+            low.extend(entry.record.iter().chain(start));
+            high.clear();
+            high.extend(entry.record.iter().map(|record| record + 1));
+            high.extend(start.iter().zip(lengths).map(|(start, length)| start + length));
+            visit(&low, &high);
+        }
+    }
+}
+
+/// Adds to every object that the box touches the number of its chunks that the box touches.
+fn add(plan: &ArrayPlan, start: &[u64], end: &[u64], chunks: &mut BTreeMap<u64, u64>) {
+    let shape = &plan.state.metadata.chunk_shape;
+    let inner = plan.state.grid.chunk_shape();
+    let first: Vec<u64> = start.iter().zip(shape).map(|(at, length)| at / length).collect();
+    let counts: Vec<u64> = (0..shape.len())
+        .map(|axis| {
+            let behind = end[axis].div_ceil(shape[axis]).min(plan.grid[axis]);
+            behind.saturating_sub(first[axis])
+        })
+        .collect();
+    for number in 0..element_count(&counts).unwrap_or(0) {
+        let inside = delinearize(number, &counts);
+        let at: Vec<u64> =
+            inside.iter().zip(&first).map(|(inside, first)| inside + first).collect();
+        let touched = (0..shape.len()).map(|axis| {
+            let low = start[axis].max(at[axis] * shape[axis]);
+            let high = end[axis].min((at[axis] + 1) * shape[axis]);
+            high.div_ceil(inner[axis]) - low / inner[axis]
+        });
+        let touched = touched.fold(1, u64::saturating_mul);
+        let all = chunks.entry(linearize(&at, &plan.grid)).or_default();
+        *all = all.saturating_add(touched);
+    }
+}
+
+/// The number of the last commit of the root; 0 without any.
+pub(super) fn last_commit(commits: &[CommitRecord]) -> u64 {
+    commits.last().map_or(0, |commit| commit.number)
+}

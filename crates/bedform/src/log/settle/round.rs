@@ -1,0 +1,332 @@
+//! Rounds: as many objects as fit into the memory, built from the log, then written.
+//!
+//! While one round is encoded and written the next one is read and laid, so that the device and the
+//! cores are both busy; each may take half of the memory. A store of one thread does one after the
+//! other, in the same order every time.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
+use std::time::Duration;
+
+use super::SettleWatch;
+use super::lay::{Building, BuildingObject, Reach};
+use super::plan::{ArrayPlan, ObjectPlan, last_commit};
+use super::stream::{Layer, Window, read_round};
+use super::write::{Counts, Writer};
+use crate::array::source::ZarrSource;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::view::View;
+use crate::store::Store;
+use crate::write::object::{contained, open_stored};
+
+/// Windows that are read ahead of the one that is laid.
+const WINDOWS_AHEAD: usize = 2;
+const WINDOW_BYTES_MAX: u64 = 8 << 20;
+const WINDOW_BYTES_MIN: u64 = 64 << 10;
+/// How often who waits looks whether it was interrupted.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Settling under way.
+pub(super) struct Rounds<'a> {
+    pub(super) store: &'a Store,
+    pub(super) view: &'a View,
+    pub(super) plans: &'a [ArrayPlan],
+    /// Of each plan.
+    pub(super) sources: &'a [ZarrSource<'a>],
+    /// Which share of the objects is to be settled, and of how many.
+    pub(super) part: (u64, u64),
+    pub(super) memory_bytes: u64,
+    pub(super) total_bytes: u64,
+    pub(super) watch: &'a SettleWatch<'a>,
+    pub(super) counts: &'a Counts,
+}
+
+/// Where in the plans the next round begins.
+#[derive(Default)]
+struct Position {
+    plan: usize,
+    object: usize,
+    /// Bytes of all objects before.
+    bytes: u64,
+}
+
+/// What is to be done next.
+enum Next<'a> {
+    Round(Vec<Building<'a>>),
+    /// An object that is larger than a round: chunk by chunk, each with what lies over it.
+    Large(BuildingObject),
+}
+
+impl<'a> Rounds<'a> {
+    /// Settles all objects of the part.
+    ///
+    /// # Errors
+    /// The first error; what was written before stays. `Interrupted`, `SnapshotMoved` if others
+    /// settled more than the view has.
+    pub(super) fn run(&self) -> Result<()> {
+        self.counts.begin();
+        let outcome = self.run_rounds();
+        self.tell();
+        outcome
+    }
+
+    fn run_rounds(&self) -> Result<()> {
+        if self.store.shared.options.threads == Some(1) {
+            let mut position = Position::default();
+            while let Some(next) = self.next(&mut position)? {
+                let built = self.build(next, &mut |round| self.fill_here(round))?;
+                self.writer().write(built, self.watch.interrupted)?;
+            }
+            return Ok(());
+        }
+        let stopped = AtomicBool::new(false);
+        let (send, receive) = sync_channel(0);
+        std::thread::scope(|scope| {
+            let (stopped, writes) = (&stopped, self.writer());
+            let writer = std::thread::Builder::new()
+                .name("bedform-settle".to_owned())
+                .spawn_scoped(scope, move || write_all(&writes, &receive, stopped))
+                .map_err(|error| {
+                    Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
+                })?;
+            let outcome = self.build_all(&send, &|| writer.is_finished());
+            stopped.store(outcome.is_err(), Ordering::Relaxed);
+            drop(send);
+            while !writer.is_finished() {
+                if (self.watch.interrupted)() {
+                    stopped.store(true, Ordering::Relaxed);
+                }
+                self.tell();
+                std::thread::sleep(LOOK);
+            }
+            let written = writer.join().unwrap_or_else(|_| {
+                Err(Error::new(ErrorKind::Io, "internal error: the thread that writes has ended"))
+            });
+            // What the writer failed with is why building has stopped, unless that failed first.
+            match (outcome, written) {
+                (Err(error), _) if error.kind() != ErrorKind::Interrupted => Err(error),
+                (_, Err(error)) => Err(error),
+                (outcome, Ok(())) => outcome,
+            }
+        })
+    }
+
+    fn build_all(
+        &self,
+        send: &SyncSender<Vec<Building<'a>>>,
+        writer_is_gone: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let mut position = Position::default();
+        while let Some(next) = self.next(&mut position)? {
+            let mut built = self.build(next, &mut |round| self.fill_ahead(round))?;
+            loop {
+                built = match send.try_send(built) {
+                    Ok(()) => break,
+                    // Its error is told when it is joined.
+                    Err(TrySendError::Disconnected(_)) => return Ok(()),
+                    Err(TrySendError::Full(_)) if writer_is_gone() => return Ok(()),
+                    Err(TrySendError::Full(built)) => built,
+                };
+                self.check()?;
+                std::thread::sleep(LOOK / 10);
+            }
+        }
+        Ok(())
+    }
+
+    fn writer(&self) -> Writer<'a> {
+        Writer { store: self.store, root: self.view.root.number, counts: self.counts }
+    }
+
+    fn tell(&self) {
+        (self.watch.progress)(self.counts.done.load(Ordering::Relaxed), self.total_bytes);
+    }
+
+    /// Tells how far it is, and fails if it is to stop.
+    fn check(&self) -> Result<()> {
+        self.tell();
+        if (self.watch.interrupted)() {
+            return Err(Error::new(
+                ErrorKind::Interrupted,
+                "settling was stopped; what is settled stays, call it again to go on",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The chunks of one round may take this: two rounds are in memory at a time, and a quarter is for
+    /// what is read and encoded.
+    fn round_bytes(&self) -> u64 {
+        self.memory_bytes / 8 * 3
+    }
+
+    fn window_bytes(&self) -> usize {
+        let bytes = (self.memory_bytes / 32).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    /// The next objects that need something; `None` if no more do.
+    fn next(&self, position: &mut Position) -> Result<Option<Next<'a>>> {
+        let objects_max = (self.store.shared.options.limits.objects_open_max / 4).max(1);
+        let mut parts: Vec<(usize, Vec<BuildingObject>)> = Vec::new();
+        let (mut bytes, mut count) = (0_u64, 0);
+        while let Some(plan) = self.plans.get(position.plan) {
+            let Some(object) = plan.objects.get(position.object) else {
+                position.plan += 1;
+                position.object = 0;
+                continue;
+            };
+            let fits = bytes.saturating_add(object.bytes) <= self.round_bytes();
+            if count > 0 && (!fits || count == objects_max) {
+                break;
+            }
+            self.check()?;
+            let is_ours = self.is_ours(position.bytes);
+            let at = position.plan;
+            position.object += 1;
+            position.bytes = position.bytes.saturating_add(object.bytes);
+            let found = if is_ours { self.open(at, *object)? } else { None };
+            let Some(found) = found else {
+                Counts::add(&self.counts.done, object.bytes);
+                continue;
+            };
+            if !fits {
+                return Ok(Some(Next::Large(found)));
+            }
+            bytes += object.bytes;
+            count += 1;
+            match parts.last_mut() {
+                Some((last, objects)) if *last == at => objects.push(found),
+                _ => parts.push((at, vec![found])),
+            }
+        }
+        let building = |(at, objects): (usize, Vec<BuildingObject>)| {
+            Building::new(&self.plans[at], &self.sources[at], objects)
+        };
+        let round: Vec<_> = parts.into_iter().map(building).collect();
+        Ok((!round.is_empty()).then_some(Next::Round(round)))
+    }
+
+    /// True if the object with so many bytes of the plan before it is of our share.
+    fn is_ours(&self, before: u64) -> bool {
+        let (number, of) = self.part;
+        let share = u128::from(before) * u128::from(of) / u128::from(self.total_bytes.max(1));
+        // Objects that only lose something have no bytes, and may come behind all others.
+        share.min(u128::from(of) - 1) == u128::from(number)
+    }
+
+    /// The object as it is stored; `None` if it contains all commits.
+    fn open(&self, at: usize, object: ObjectPlan) -> Result<Option<BuildingObject>> {
+        let ObjectPlan { number, bytes } = object;
+        let coordinates = self.plans[at].coordinates(number);
+        let source = &self.sources[at];
+        let stored = open_stored(source, &coordinates)?;
+        let contained = stored.as_ref().map_or(0, |(_, places)| contained(places));
+        if contained > self.view.root.number {
+            let name = source.object_name_of(&coordinates);
+            let text = format!("{name} contains commit {contained}, which others have settled");
+            return Err(Error::new(ErrorKind::SnapshotMoved, text));
+        }
+        let key = &self.plans[at].key;
+        let name = || source.object_name_of(&coordinates);
+        self.view.check_contained(key, &coordinates, contained, &name)?;
+        if contained >= last_commit(&self.view.root.commits) {
+            self.counts.settled(at, number, contained);
+            return Ok(None);
+        }
+        Ok(Some(BuildingObject {
+            plan: at,
+            number,
+            coordinates,
+            stored,
+            contained,
+            bytes,
+            chunks: HashMap::new(),
+        }))
+    }
+
+    /// Builds the chunks of a round; writes an object that is larger than one at once.
+    fn build(
+        &self,
+        next: Next<'a>,
+        fill: &mut dyn FnMut(&mut [Building<'a>]) -> Result<()>,
+    ) -> Result<Vec<Building<'a>>> {
+        Counts::add(&self.counts.rounds, 1);
+        match next {
+            Next::Round(mut round) => {
+                fill(&mut round)?;
+                Ok(round)
+            }
+            Next::Large(object) => {
+                let valid = self.plans[object.plan].valid(object.contained);
+                self.writer().write_large(&self.sources[object.plan], &object, valid)?;
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// Lays the data of a round as they are read.
+    fn fill_here(&self, round: &mut [Building<'a>]) -> Result<()> {
+        let reaches = reaches(round);
+        let mut layer = Layer::default();
+        read_round(self.view, &reaches, self.window_bytes(), &mut |window| {
+            self.lay(&mut layer, &window, round)?;
+            Ok(window.bytes)
+        })
+    }
+
+    /// Lays the data of a round while a thread reads more.
+    fn fill_ahead(&self, round: &mut [Building<'a>]) -> Result<()> {
+        let reaches = reaches(round);
+        let (send, windows) = sync_channel(WINDOWS_AHEAD);
+        let (back, spare) = channel();
+        std::thread::scope(|scope| {
+            let reader = std::thread::Builder::new().name("bedform-settle".to_owned());
+            let (view, window_bytes) = (self.view, self.window_bytes());
+            let read = move || {
+                read_round(view, &reaches, window_bytes, &mut |window| {
+                    let gone = |_| Error::new(ErrorKind::Interrupted, "nobody takes what is read");
+                    send.send(window).map_err(gone)?;
+                    Ok(spare.try_recv().unwrap_or_default())
+                })
+            };
+            let reader = reader.spawn_scoped(scope, read).map_err(|error| {
+                Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
+            })?;
+            let mut layer = Layer::default();
+            let mut laid = Ok(());
+            while let (Ok(()), Ok(window)) = (&laid, windows.recv()) {
+                laid = self.lay(&mut layer, &window, round);
+                // Nobody may want it any more.
+                let _ = back.send(window.bytes);
+            }
+            drop(windows);
+            let read = reader.join().unwrap_or_else(|_| {
+                Err(Error::new(ErrorKind::Io, "internal error: the thread that reads has ended"))
+            });
+            laid.and(read)
+        })
+    }
+
+    fn lay(&self, layer: &mut Layer, window: &Window, round: &mut [Building<'a>]) -> Result<()> {
+        self.check()?;
+        Counts::add(&self.counts.read_bytes, window.length());
+        layer.lay(window, round)
+    }
+}
+
+fn reaches(round: &[Building<'_>]) -> Vec<Reach> {
+    round.iter().map(|building| building.reach.clone()).collect()
+}
+
+fn write_all(
+    writer: &Writer<'_>,
+    rounds: &Receiver<Vec<Building<'_>>>,
+    stopped: &AtomicBool,
+) -> Result<()> {
+    while let Ok(round) = rounds.recv() {
+        writer.write(round, &|| stopped.load(Ordering::Relaxed))?;
+    }
+    Ok(())
+}

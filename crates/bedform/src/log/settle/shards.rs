@@ -1,0 +1,142 @@
+//! The list of settled shards, beside the roots, while a log has commits.
+//!
+//! A shard says by its stamp which commits it contains. An older version of it that somebody put back
+//! says so too, and would be taken for what it was then; a shard that is lost says nothing. So while
+//! there are commits that are not settled, the root names a list of those that were: what contains
+//! less is damaged. The list goes with the log; plain Zarr knows of no such thing.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use bedform_format::ObjectPath;
+use bedform_format::checksum::crc32c;
+use bedform_format::log::{Root, SettledArray, SettledRecord, SettledShards};
+use bedform_storage::{Condition, Durability};
+
+use super::plan::ArrayPlan;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::place::LogPlace;
+use crate::log::view::View;
+
+const SETTLED: &str = "settled";
+
+impl View {
+    /// Fails if the shard at `coordinates`, which contains the commits up to `contained`, must contain
+    /// more.
+    ///
+    /// # Errors
+    /// `Corrupt`; those of storage.
+    pub(crate) fn check_contained(
+        &self,
+        key: &[u8; 16],
+        coordinates: &[u64],
+        contained: u64,
+        name: &dyn Fn() -> String,
+    ) -> Result<()> {
+        let Some(record) = self.root.settled_shards else { return Ok(()) };
+        let commit = self.settled_shards(record)?.commit_of(key, coordinates).unwrap_or(0);
+        if contained >= commit {
+            return Ok(());
+        }
+        let found = match contained {
+            0 => "it is lost, or another program has written it".to_owned(),
+            _ => format!("it is an older version of itself, of commit {contained}"),
+        };
+        Err(Error::corrupt(
+            name(),
+            format!(
+                "commit {commit} was settled into it, and {found}: restore it from a copy, or write \
+                 all of it anew"
+            ),
+        ))
+    }
+
+    /// The coordinates of the shards of an array that must be there.
+    ///
+    /// # Errors
+    /// As [`View::check_contained`].
+    pub(crate) fn settled_objects(&self, key: &[u8; 16]) -> Result<Vec<Vec<u64>>> {
+        let Some(record) = self.root.settled_shards else { return Ok(Vec::new()) };
+        let shards = self.settled_shards(record)?;
+        let of_array = shards.arrays.iter().filter(|array| array.key() == key);
+        Ok(of_array.flat_map(|array| array.iter().map(|(at, _)| at)).collect())
+    }
+
+    fn settled_shards(&self, record: SettledRecord) -> Result<Arc<SettledShards>> {
+        let mut known = self.loaded().settled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, shards)) = known.as_ref().filter(|(known, _)| *known == record) {
+            return Ok(shards.clone());
+        }
+        let shards = Arc::new(self.place.settled_shards(record)?);
+        *known = Some((record, shards.clone()));
+        Ok(shards)
+    }
+}
+
+impl LogPlace {
+    pub(super) fn settled_path(number: u64) -> Result<ObjectPath> {
+        Ok(ObjectPath::root().join(SETTLED)?.join(&format!("{number:010}"))?)
+    }
+
+    /// The numbers of the lists that are there.
+    pub(super) fn settled_numbers(&self) -> Result<Vec<u64>> {
+        let entries = self.storage.list(&ObjectPath::root().join(SETTLED)?)?;
+        Ok(entries.iter().filter_map(|entry| entry.name.parse().ok()).collect())
+    }
+
+    fn settled_shards(&self, record: SettledRecord) -> Result<SettledShards> {
+        let path = Self::settled_path(record.number)?;
+        let name = || format!("{}/{path}", self.name());
+        let object = self.storage.open(&path).map_err(|error| match error.is_not_found() {
+            // Removed with the log since its root was read; or lost, which the next look says.
+            true => Error::new(ErrorKind::SnapshotMoved, format!("{} is gone", name())),
+            false => error.into(),
+        })?;
+        if object.version().size != record.bytes {
+            let size = object.version().size;
+            return Err(Error::corrupt(name(), format!("{size} bytes, not {}", record.bytes)));
+        }
+        let mut bytes = vec![0; usize::try_from(record.bytes).unwrap_or(usize::MAX)];
+        object.read(0, &mut bytes)?;
+        if crc32c(&bytes) != record.checksum {
+            return Err(Error::corrupt(name(), "its bytes have changed"));
+        }
+        SettledShards::decode(&bytes, &self.limits).map_err(|error| Error::corrupt(name(), error))
+    }
+
+    /// Writes the list that `root` is to name: what `newest` names, and `more`. Durable on return.
+    ///
+    /// # Errors
+    /// Those of storage; `Corrupt` if the list so far is damaged.
+    pub(super) fn write_settled(
+        &self,
+        newest: &Root,
+        root: &Root,
+        more: &SettledShards,
+    ) -> Result<SettledRecord> {
+        let old = newest.settled_shards.map(|record| self.settled_shards(record)).transpose()?;
+        let all = old.unwrap_or_default().with(more.clone());
+        let bytes = all.encode(&self.limits).map_err(|error| Error::invalid(error.to_string()))?;
+        let path = Self::settled_path(root.number)?;
+        let size = bytes.len() as u64;
+        let mut writer = self.storage.create(&path, Durability::Disk, Some(size))?;
+        writer.append(&bytes)?;
+        // Whoever tried this number before us has not made a root of it, or ours will not be one.
+        writer.publish(Condition::None)?;
+        Ok(SettledRecord { number: root.number, bytes: size, checksum: crc32c(&bytes) })
+    }
+}
+
+/// The list of the shards of `settled`, by plan: their numbers, and the last commit that each contains.
+pub(super) fn list(plans: &[ArrayPlan], settled: &mut Vec<(usize, u64, u64)>) -> SettledShards {
+    settled.sort_unstable();
+    let mut arrays = BTreeMap::new();
+    for (plan, number, commit) in settled.iter() {
+        let plan = &plans[*plan];
+        let array = arrays
+            .entry(plan.key)
+            .or_insert_with(|| SettledArray::new(plan.key, plan.grid.clone()));
+        array.add(&plan.coordinates(*number), *commit);
+    }
+    SettledShards { arrays: arrays.into_values().collect() }
+}

@@ -1,0 +1,161 @@
+//! The objects of a round are encoded and written, and their stamps read back.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::SettleStatistics;
+use super::lay::{Building, BuildingObject};
+use crate::array::source::ZarrSource;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Store;
+use crate::write::elements::Input;
+use crate::write::object::{BuiltObject, ObjectWrite, contained, open_stored};
+use crate::write::region::each_object;
+
+/// What was done, counted by all threads.
+#[derive(Default)]
+pub(super) struct Counts {
+    objects: AtomicU64,
+    bytes: AtomicU64,
+    pub(super) read_bytes: AtomicU64,
+    pub(super) rounds: AtomicU64,
+    /// What is settled: plan, number of the object, the last commit that it contains.
+    settled: Mutex<Vec<(usize, u64, u64)>>,
+    /// Bytes of the plan that need nothing any more.
+    pub(super) done: AtomicU64,
+}
+
+impl Counts {
+    pub(super) fn statistics(&self) -> SettleStatistics {
+        SettleStatistics {
+            commits: 0,
+            objects: self.objects.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            read_bytes: self.read_bytes.load(Ordering::Relaxed),
+            rounds: self.rounds.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Begins anew with what is settled.
+    pub(super) fn begin(&self) {
+        self.done.store(0, Ordering::Relaxed);
+        self.take_settled();
+    }
+
+    /// Says that an object contains the commits up to `commit`.
+    pub(super) fn settled(&self, plan: usize, number: u64, commit: u64) {
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        settled.push((plan, number, commit));
+    }
+
+    pub(super) fn take_settled(&self) -> Vec<(usize, u64, u64)> {
+        std::mem::take(&mut *self.settled.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn add(counter: &AtomicU64, count: u64) {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// Who writes, on whatever thread.
+pub(super) struct Writer<'a> {
+    pub(super) store: &'a Store,
+    /// The number of the root whose commits are settled.
+    pub(super) root: u64,
+    pub(super) counts: &'a Counts,
+}
+
+impl Writer<'_> {
+    /// Encodes and writes the objects of a round and reads their stamps back.
+    ///
+    /// # Errors
+    /// The first error of any object; `Conflict` if another program has written one.
+    pub(super) fn write(
+        &self,
+        round: Vec<Building<'_>>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let mut objects = Vec::new();
+        for building in round {
+            for mut object in building.objects {
+                let valid = building.plan.valid(object.contained);
+                let stored = object.stored.take();
+                if object.chunks.is_empty() && (stored.is_none() || valid.is_none()) {
+                    Counts::add(&self.counts.done, object.bytes);
+                    continue;
+                }
+                let chunks = std::mem::take(&mut object.chunks).into();
+                objects.push((building.source, object, valid, BuiltObject { stored, chunks }));
+            }
+        }
+        let act = |number: u64, threads| {
+            let at = usize::try_from(number).unwrap_or(usize::MAX);
+            let (source, object, valid, built) = &objects[at];
+            let written = change(source, &object.coordinates, *valid, threads).run_built(built)?;
+            self.wrote(source, object, written)?;
+            Ok(written)
+        };
+        each_object(&self.store.shared, objects.len() as u64, act, interrupted).map(drop)
+    }
+
+    /// Writes an object that is larger than a round: chunk by chunk, each with what lies over it.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub(super) fn write_large(
+        &self,
+        source: &ZarrSource<'_>,
+        object: &BuildingObject,
+        valid: Option<&[u64]>,
+    ) -> Result<()> {
+        if valid.is_some() || source.is_pending(&object.coordinates)? {
+            let threads = self.store.shared.tuning.threads;
+            let written = change(source, &object.coordinates, valid, threads).run()?;
+            return self.wrote(source, object, written);
+        }
+        Counts::add(&self.counts.done, object.bytes);
+        Ok(())
+    }
+
+    /// Counts an object that was written, if its stamp says so when it is read back.
+    fn wrote(&self, source: &ZarrSource<'_>, object: &BuildingObject, written: u64) -> Result<()> {
+        self.check_settled(source, &object.coordinates)?;
+        self.counts.settled(object.plan, object.number, self.root);
+        Counts::add(&self.counts.objects, 1);
+        Counts::add(&self.counts.bytes, written);
+        Counts::add(&self.counts.done, object.bytes);
+        Ok(())
+    }
+
+    /// Fails unless the stamp of an object says that it contains the commits of the view.
+    fn check_settled(&self, source: &ZarrSource<'_>, coordinates: &[u64]) -> Result<()> {
+        let stored = open_stored(source, coordinates)?;
+        if stored.is_some_and(|(_, places)| contained(&places) >= self.root) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!(
+                "{} does not contain what was settled into it: another program has written it; \
+                 settle again",
+                source.object_name_of(coordinates)
+            ),
+        ))
+    }
+}
+
+fn change<'b>(
+    source: &'b ZarrSource<'b>,
+    coordinates: &[u64],
+    valid: Option<&'b [u64]>,
+    threads: usize,
+) -> ObjectWrite<'b> {
+    ObjectWrite {
+        source,
+        plan: None,
+        input: Input::Bytes(&[]),
+        coordinates: coordinates.to_vec(),
+        valid,
+        threads,
+    }
+}

@@ -1,0 +1,380 @@
+//! A segment that goes through the burst tier: appended there, and drained to its place behind that.
+//!
+//! The stream of bytes is the same in both. In the burst tier it is cut into parts, so that what has
+//! been drained can be removed while the segment grows: the tier may be smaller than what is written.
+//! A part is removed when its bytes are durable in the log. A writer that finds the tier full waits for
+//! that; what the tier cannot take at all goes to the log directly.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use bedform_storage::{Condition, Durability, GrowingObject, Lock, StorageErrorKind};
+
+use super::burst::{Burst, BurstPlace};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Bytes that are moved at a time.
+const COPY_BYTES: usize = 8 << 20;
+
+/// How far data have to get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Reach {
+    /// Durable where all nodes can read them.
+    #[default]
+    Shared,
+    /// Durable in this node's burst tier; visible, and safe from the loss of the node, when they are
+    /// drained.
+    Node,
+}
+
+/// What a writer appends its segment to.
+pub(super) enum Sink {
+    Direct(Box<dyn GrowingObject>),
+    Staged(Staged),
+}
+
+impl Sink {
+    pub(super) fn position(&self) -> u64 {
+        match self {
+            Self::Direct(object) => object.position(),
+            Self::Staged(staged) => staged.position(),
+        }
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Direct(object) => Ok(object.append(bytes)?),
+            Self::Staged(staged) => staged.append(bytes),
+        }
+    }
+
+    /// Makes everything appended durable, as far as `reach` says.
+    pub(super) fn sync(&mut self, reach: Reach) -> Result<()> {
+        match (self, reach) {
+            (Self::Direct(object), _) => Ok(object.sync()?),
+            (Self::Staged(staged), Reach::Node) => staged.sync_part(),
+            (Self::Staged(staged), Reach::Shared) => {
+                staged.sync_part()?;
+                staged.drained(staged.position())
+            }
+        }
+    }
+
+    /// Fails if what was appended before cannot become visible any more. What a sync makes durable
+    /// after that is as good as promised, whatever happens meanwhile.
+    pub(super) fn check(&self) -> Result<()> {
+        match self {
+            Self::Direct(_) => Ok(()),
+            Self::Staged(staged) => staged.check(),
+        }
+    }
+
+    /// What says how much has been drained; nothing without a burst tier.
+    pub(super) fn drain(&self) -> Option<Arc<Drain>> {
+        match self {
+            Self::Direct(_) => None,
+            Self::Staged(staged) => Some(staged.shared.clone()),
+        }
+    }
+}
+
+/// A segment on its way through the burst tier.
+pub(super) struct Staged {
+    place: BurstPlace,
+    durability: Durability,
+    /// The part that is appended to, and where it starts; nothing at the start of one.
+    part: Option<Box<dyn GrowingObject>>,
+    start: u64,
+    /// The first byte that the drain has not been told of.
+    told: u64,
+    shared: Arc<Drain>,
+    part_bytes: u64,
+    capacity: u64,
+    thread: Option<JoinHandle<()>>,
+    _lock: Box<dyn Lock>,
+}
+
+/// A run of bytes of a part.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    part: u64,
+    start: u64,
+    end: u64,
+    /// Nothing more is appended to the part.
+    is_last: bool,
+}
+
+/// What the writer and the drain tell each other.
+pub(super) struct Drain {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    waiting: VecDeque<Run>,
+    /// Bytes that are durable in the log.
+    durable: u64,
+    /// The writer waits: make durable what was moved.
+    is_urgent: bool,
+    /// Nothing more comes.
+    is_closed: bool,
+    failure: Option<Error>,
+    has_failed: bool,
+}
+
+impl Drain {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that are durable in the log.
+    pub(super) fn durable_bytes(&self) -> u64 {
+        self.lock().durable
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Staged {
+    /// Stages a segment that will lie in `object`, which is empty.
+    ///
+    /// # Errors
+    /// Those of the burst tier; `Io` if the system has no thread to give.
+    pub(super) fn new(
+        burst: &Burst,
+        place: BurstPlace,
+        object: Box<dyn GrowingObject>,
+        reach: Reach,
+    ) -> Result<Self> {
+        place.prepare()?;
+        let lock = place.storage.lock(&place.directory)?;
+        let shared = Arc::new(Drain {
+            state: Mutex::new(State {
+                waiting: VecDeque::new(),
+                durable: 0,
+                is_urgent: false,
+                is_closed: false,
+                failure: None,
+                has_failed: false,
+            }),
+            changed: Condvar::new(),
+        });
+        let (told, moved) = (shared.clone(), Vec::new());
+        let drainer = Drainer { place: place.clone(), object, shared: told, moved };
+        let thread =
+            Builder::new().name("bedform-drain".to_owned()).spawn(move || drainer.run()).map_err(
+                |error| Error::new(ErrorKind::Io, format!("cannot start a thread: {error}")),
+            )?;
+        // What counts only when it is drained need not survive a power cut here.
+        let durability = match reach {
+            Reach::Node => Durability::Disk,
+            Reach::Shared => Durability::Process,
+        };
+        Ok(Self {
+            place,
+            durability,
+            part: None,
+            start: 0,
+            told: 0,
+            shared,
+            part_bytes: burst.part_bytes,
+            capacity: burst.capacity_bytes.max(2 * burst.part_bytes),
+            thread: Some(thread),
+            _lock: lock,
+        })
+    }
+
+    fn position(&self) -> u64 {
+        self.start + self.part.as_ref().map_or(0, |part| part.position())
+    }
+
+    fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let room = self.part_bytes - (self.position() - self.start);
+            let length = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
+            let (now, later) = bytes.split_at(length);
+            self.part()?.append(now)?;
+            bytes = later;
+            if self.position() - self.start >= self.part_bytes {
+                self.end_part()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The part that is appended to; a new one begins when there is room for it.
+    fn part(&mut self) -> Result<&mut Box<dyn GrowingObject>> {
+        if self.part.is_none() {
+            self.make_room()?;
+            let path = self.place.part(self.start)?;
+            let storage = self.place.storage.clone();
+            let part = match storage.grow(&path, self.durability, Some(self.part_bytes)) {
+                Err(error) if error.kind == StorageErrorKind::NoSpace => {
+                    // Others may have filled it; our own share comes free when it is drained.
+                    self.drained(self.start)?;
+                    storage.grow(&path, self.durability, Some(self.part_bytes))?
+                }
+                outcome => outcome?,
+            };
+            self.part = Some(part);
+        }
+        self.part.as_mut().ok_or_else(|| Error::new(ErrorKind::Io, "no part"))
+    }
+
+    /// Waits until the tier has room for another part.
+    fn make_room(&self) -> Result<()> {
+        let free = self.capacity.saturating_sub(self.part_bytes);
+        if self.start > free {
+            self.drained(self.start - free)?;
+        }
+        Ok(())
+    }
+
+    fn end_part(&mut self) -> Result<()> {
+        self.sync_part()?;
+        let end = self.position();
+        self.tell(end, true);
+        self.part = None;
+        self.start = end;
+        Ok(())
+    }
+
+    /// Hands what was appended to the system, durably where that counts, and to the drain.
+    fn sync_part(&mut self) -> Result<()> {
+        let Some(part) = &mut self.part else { return Ok(()) };
+        part.sync()?;
+        let end = self.position();
+        self.tell(end, false);
+        Ok(())
+    }
+
+    fn tell(&mut self, end: u64, is_last: bool) {
+        let run = Run { part: self.start, start: self.told, end, is_last };
+        self.told = end;
+        self.shared.lock().waiting.push_back(run);
+        self.shared.changed.notify_all();
+    }
+
+    /// Fails if draining has failed.
+    fn check(&self) -> Result<()> {
+        failed(&mut self.shared.lock())
+    }
+
+    /// Waits until the first `bytes` bytes are durable in the log.
+    fn drained(&self, bytes: u64) -> Result<()> {
+        let mut state = self.shared.lock();
+        while state.durable < bytes {
+            failed(&mut state)?;
+            state.is_urgent = true;
+            self.shared.changed.notify_all();
+            state = self.shared.wait(state);
+        }
+        Ok(())
+    }
+}
+
+fn failed(state: &mut State) -> Result<()> {
+    if !state.has_failed {
+        return Ok(());
+    }
+    Err(state.failure.take().unwrap_or_else(|| {
+        Error::new(ErrorKind::Poisoned, "draining the burst tier failed; start a new session")
+    }))
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        self.part = None;
+        self.shared.lock().is_closed = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It says what it failed with to whoever asks; a panic there has nobody to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The side of the thread that moves parts to the log.
+struct Drainer {
+    place: BurstPlace,
+    object: Box<dyn GrowingObject>,
+    shared: Arc<Drain>,
+    /// What was appended to the log and is not yet durable there.
+    moved: Vec<Run>,
+}
+
+impl Drainer {
+    fn run(mut self) {
+        let outcome = self.drain();
+        let mut state = self.shared.lock();
+        if let Err(error) = outcome {
+            (state.has_failed, state.failure) = (true, Some(error));
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        while let Some(run) = self.next()? {
+            self.copy(run)?;
+            self.moved.push(run);
+        }
+        self.settle()?;
+        // What was appended behind the last sync is nobody's.
+        self.place.remove()
+    }
+
+    /// The next run. Before a wait, and when somebody waits for it, what was moved becomes durable.
+    fn next(&mut self) -> Result<Option<Run>> {
+        loop {
+            let shared = self.shared.clone();
+            let mut state = shared.lock();
+            if !self.moved.is_empty() && (state.is_urgent || state.waiting.is_empty()) {
+                state.is_urgent = false;
+                drop(state);
+                self.settle()?;
+                continue;
+            }
+            if let Some(run) = state.waiting.pop_front() {
+                return Ok(Some(run));
+            }
+            if state.is_closed {
+                return Ok(None);
+            }
+            drop(shared.wait(state));
+        }
+    }
+
+    /// Appends the bytes of `run` to the log.
+    fn copy(&mut self, run: Run) -> Result<()> {
+        let part = self.place.storage.open(&self.place.part(run.part)?)?;
+        let mut buffer = vec![0; COPY_BYTES];
+        let mut at = run.start;
+        while at < run.end {
+            let left = usize::try_from(run.end - at).unwrap_or(usize::MAX);
+            let bytes = &mut buffer[..left.min(COPY_BYTES)];
+            part.read(at - run.part, bytes)?;
+            self.object.append(bytes)?;
+            at += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes what was moved durable, and removes the parts that are no longer needed.
+    fn settle(&mut self) -> Result<()> {
+        let Some(last) = self.moved.last() else { return Ok(()) };
+        let end = last.end;
+        self.object.sync()?;
+        debug_assert_eq!(self.object.position(), end, "parts are padded as syncs are");
+        for run in self.moved.drain(..).filter(|run| run.is_last) {
+            let path = self.place.part(run.part)?;
+            self.place.storage.delete(&path, Durability::Process, Condition::None)?;
+        }
+        self.shared.lock().durable = end;
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Stores in directories, and options from JSON, as the doors hand them over.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bedform_storage::{Durability, LocalStorage, Mode, Profile};
+use serde_json::{Map, Value};
+
+use super::{Freshness, OpenOptions, Store};
+use crate::error::{Error, ErrorKind, Result};
+
+impl OpenOptions {
+    /// Reads options: `writable`, `cache_bytes`, `freshness` (`"read"`, `"open"`, `"never"`),
+    /// `durability` (`"disk"`, `"process"`), `threads`, `gap_bytes`, `profile` (a document of
+    /// `calibrate`), `direct_reads`, each optional; null stands for the default.
+    ///
+    /// # Errors
+    /// `InvalidArgument` names the key at fault.
+    ///
+    /// ```
+    /// let given = serde_json::json!({"cache_bytes": 0, "durability": "process"});
+    /// let options = bedform::OpenOptions::from_json(given.as_object().unwrap())?;
+    /// assert_eq!(options.cache_bytes, 0);
+    /// # Ok::<(), bedform::Error>(())
+    /// ```
+    pub fn from_json(given: &Map<String, Value>) -> Result<Self> {
+        let mut options = Self::default();
+        for (key, value) in given.iter().filter(|(_, value)| !value.is_null()) {
+            let bad = || Error::invalid(format!("not a value of {key}: {value}"));
+            let number = || value.as_u64().ok_or_else(bad);
+            match (key.as_str(), value.as_str()) {
+                ("writable", _) => options.writable = value.as_bool().ok_or_else(bad)?,
+                ("direct_reads", _) => options.direct_reads = value.as_bool().ok_or_else(bad)?,
+                ("cache_bytes", _) => options.cache_bytes = number()?,
+                ("gap_bytes", _) => options.gap_bytes = Some(number()?),
+                ("threads", _) => {
+                    let threads = usize::try_from(number()?).map_err(|_| bad())?;
+                    options.threads = Some(threads);
+                }
+                ("profile", _) => {
+                    let profile = Profile::from_json("the profile", &value.to_string());
+                    let profile = profile.map_err(|error| Error::invalid(error.to_string()))?;
+                    options.profile = Some(profile);
+                }
+                ("freshness", Some("read")) => options.freshness = Freshness::Read,
+                ("freshness", Some("open")) => options.freshness = Freshness::Open,
+                ("freshness", Some("never")) => options.freshness = Freshness::Never,
+                ("durability", Some("disk")) => options.durability = Durability::Disk,
+                ("durability", Some("process")) => options.durability = Durability::Process,
+                ("freshness" | "durability", _) => return Err(bad()),
+                _ => return Err(Error::invalid(format!("there is no option {key:?}"))),
+            }
+        }
+        Ok(options)
+    }
+}
+
+impl Store {
+    /// Opens the store in the directory `path`, with the profile that is kept for its storage unless
+    /// the options have one.
+    ///
+    /// # Errors
+    /// As [`Store::open`]; `Unsupported` for what is no path of this machine.
+    pub fn open_path(path: &Path, mut options: OpenOptions) -> Result<Self> {
+        check_local(path)?;
+        if options.profile.is_none() {
+            // A kept profile that cannot be read must not keep data from being read.
+            options.profile = Profile::for_path(path).ok().flatten();
+        }
+        let mode = if options.writable { Mode::ReadWrite } else { Mode::ReadOnly };
+        Self::open(Arc::new(storage_of(path, mode, &options)?), options)
+    }
+
+    /// Creates an empty store in the directory `path`, which is missing or empty; missing parents are
+    /// made. Durable on return.
+    ///
+    /// # Errors
+    /// As [`Store::create`]; `Unsupported` for what is no path of this machine.
+    pub fn create_path(
+        path: &Path,
+        attributes: &Map<String, Value>,
+        options: OpenOptions,
+    ) -> Result<Self> {
+        check_local(path)?;
+        Self::create(Arc::new(storage_of(path, Mode::Create, &options)?), attributes, options)
+    }
+}
+
+fn storage_of(path: &Path, mode: Mode, options: &OpenOptions) -> Result<LocalStorage> {
+    let storage = LocalStorage::open(path, mode)?;
+    Ok(if options.direct_reads { storage } else { storage.through_page_cache() })
+}
+
+fn check_local(path: &Path) -> Result<()> {
+    if path.as_os_str().is_empty() {
+        return Err(Error::invalid("the path is empty: give a store"));
+    }
+    if path.to_string_lossy().contains("://") {
+        let text = format!("{}: only directories of this machine can be opened", path.display());
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    Ok(())
+}

@@ -1,0 +1,506 @@
+//! Everything that a session takes, against lists: boxes, declared boxes, held data, growing, appending.
+
+use std::sync::Arc;
+
+use bedform::comm::{Alone, Communicator as _, threads};
+use bedform::log::recover::{Leftover, Recovered};
+use bedform::log::session::{Burst, Decomposition, Reach, Session, SessionOptions};
+use bedform::{Elements, ErrorKind, Growth, NewArray, Store, append_with};
+use bedform_format::log::Boxes;
+use bedform_format::{DataType, ObjectPath};
+use bedform_geometry::{Region, Selection};
+use bedform_storage::{Failing, Fault, MemoryStorage, Operation, Storage, StorageErrorKind};
+use proptest::prelude::*;
+
+use super::arrays::{model_of, path, read};
+use super::cases;
+use super::model::{Element, Model, Numbers};
+use super::sessions::{bytes_array, create, open};
+use super::strategies::{new_array, selection};
+
+const TYPES: [DataType; 3] = [DataType::UInt8, DataType::Int16, DataType::Float64];
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Write,
+    Held,
+    Boxes,
+    Declared,
+    Resize,
+    Append,
+    Wait,
+    Flush,
+    Commit,
+    Drain,
+    Forget,
+    Settle,
+    LeftBehind,
+}
+
+const STEPS: [Step; 13] = [
+    Step::Write,
+    Step::Held,
+    Step::Boxes,
+    Step::Declared,
+    Step::Resize,
+    Step::Append,
+    Step::Wait,
+    Step::Flush,
+    Step::Commit,
+    Step::Drain,
+    Step::Forget,
+    Step::Settle,
+    Step::LeftBehind,
+];
+
+struct Twins {
+    store: Store,
+    session: Session,
+    declared: Vec<(Decomposition, Vec<Region>)>,
+    data_type: DataType,
+    /// What is committed, and what will be.
+    committed: Model,
+    next: Model,
+    burst: Option<(Burst, Reach)>,
+    /// False while a promised commit may or may not be visible.
+    is_known: bool,
+}
+
+impl Twins {
+    fn new(storage: &Arc<dyn Storage>, new: &NewArray, burst: Option<(Burst, Reach)>) -> Self {
+        create(storage, new);
+        let store = open(storage, true);
+        let session = store.session(Box::new(Alone), options(burst.as_ref())).unwrap();
+        let (data_type, committed) = (new.data_type, model_of(new));
+        let (declared, next, is_known) = (Vec::new(), committed.clone(), true);
+        Self { store, session, declared, data_type, committed, next, burst, is_known }
+    }
+
+    fn take(&mut self, step: Step, numbers: &mut Numbers) {
+        match step {
+            Step::Write | Step::Held => {
+                let selection = selection(&self.next.shape, numbers);
+                let elements = numbers.elements(self.data_type, selection.len().unwrap());
+                let bytes = elements.concat();
+                if matches!(step, Step::Write) {
+                    self.session.write(&path(), &selection, Elements::Bytes(&bytes)).unwrap();
+                } else {
+                    self.session.write_held(&path(), &selection, Box::new(bytes)).unwrap();
+                }
+                self.next.write(&selection, &elements);
+            }
+            Step::Boxes => {
+                let Some(regions) = regions_in(&self.next.shape, numbers) else { return };
+                let selection = Selection::Union(regions.clone());
+                let elements = numbers.elements(self.data_type, selection.len().unwrap());
+                let boxes = boxes_of(&regions);
+                self.session.write_boxes(&path(), boxes, &elements.concat()).unwrap();
+                self.next.write(&selection, &elements);
+            }
+            Step::Declared => self.write_declared(numbers),
+            Step::Resize => {
+                let mut shape = self.next.shape.clone();
+                shape.iter_mut().for_each(|length| *length += numbers.below(3));
+                self.session.resize(&path(), &shape).unwrap();
+                self.next.resize(&shape);
+            }
+            Step::Append => self.append(numbers),
+            Step::Wait => {
+                let all = Selection::all(&self.next.shape);
+                let token = self.session.write(&path(), &all, bytes_of(&self.next.elements));
+                self.session.wait(token.unwrap()).unwrap();
+            }
+            Step::Flush => self.session.flush().unwrap(),
+            Step::Commit => {
+                self.session.commit().unwrap();
+                self.committed = self.next.clone();
+                self.is_known = !matches!(self.burst, Some((_, Reach::Node)));
+            }
+            Step::Drain => self.drain(),
+            Step::Forget => {
+                self.next = self.committed.clone();
+                self.declared.clear();
+                let options = options(self.burst.as_ref());
+                // The old one keeps what it has promised.
+                self.session = self.store.session(Box::new(Alone), options).unwrap();
+                self.is_known = true;
+            }
+            Step::Settle => drop(self.store.settle(&|| false).unwrap()),
+            Step::LeftBehind => self.leave_behind(),
+        }
+        self.check();
+    }
+
+    fn write_declared(&mut self, numbers: &mut Numbers) {
+        let Some(inner) = self.next.shape.get(1..) else { return };
+        if self.declared.is_empty() || numbers.below(3) == 0 {
+            let Some(regions) = regions_in(inner, numbers) else { return };
+            let declared = self.session.declare(boxes_of(&regions)).unwrap();
+            self.declared.push((declared, regions));
+        }
+        let which = usize::try_from(numbers.below(self.declared.len() as u64)).unwrap();
+        let (declared, regions) = self.declared[which].clone();
+        let records = self.next.shape[0];
+        if records == 0 {
+            return;
+        }
+        let record = numbers.below(records);
+        let whole = regions.iter().map(|region| {
+            let start = [&[record], region.start()].concat();
+            Region::new(start, [&[1], region.shape()].concat()).unwrap()
+        });
+        let selection = Selection::Union(whole.collect());
+        let elements = numbers.elements(self.data_type, selection.len().unwrap());
+        let bytes = elements.concat();
+        self.session.write_declared(&path(), Some(record), declared, &bytes).unwrap();
+        self.next.write(&selection, &elements);
+    }
+
+    fn append(&mut self, numbers: &mut Numbers) {
+        if self.next.shape.is_empty() {
+            return;
+        }
+        let axis = usize::try_from(numbers.below(self.next.shape.len() as u64)).unwrap();
+        let mut part = self.next.shape.clone();
+        part[axis] = numbers.below(4);
+        let elements = numbers.elements(self.data_type, part.iter().product());
+        let start = self.session.append(&path(), axis, &part, bytes_of(&elements)).unwrap();
+        assert_eq!(start, self.next.shape[axis]);
+        let mut corner = vec![0; part.len()];
+        corner[axis] = start;
+        let mut shape = part.clone();
+        shape[axis] += start;
+        self.next.resize(&shape);
+        self.next.write(&Selection::from(Region::new(corner, part).unwrap()), &elements);
+    }
+
+    fn drain(&mut self) {
+        self.session.drain().unwrap();
+        self.is_known = true;
+    }
+
+    /// Somebody else begins to append, and fails: elements behind the end that nobody may ever see.
+    fn leave_behind(&mut self) {
+        if self.committed.shape.is_empty() {
+            return;
+        }
+        self.drain();
+        let array = self.store.array(&path()).unwrap();
+        let growth = Growth { array: &array, axis: 0, length: 3 };
+        let outcome = append_with(&[growth], &mut |shapes| {
+            let grown = self.store.grown(&path(), &shapes[0])?;
+            let all = Selection::all(&shapes[0]);
+            let bytes = usize::try_from(grown.result_bytes(&all)?).unwrap();
+            let mut old = vec![0x77; bytes];
+            let kept = Selection::all(&self.committed.shape);
+            let count = usize::try_from(grown.result_bytes(&kept)?).unwrap();
+            // The axis is the first, so that what is there already comes first.
+            grown.read(&kept, &mut old[..count], &|| false)?;
+            grown.write(&all, Elements::Bytes(&old), &|| false)?;
+            Err(bedform::Error::new(ErrorKind::Io, "somebody pulled the plug"))
+        });
+        assert!(outcome.is_err());
+    }
+
+    fn check(&self) {
+        if !self.is_known {
+            return;
+        }
+        let array = self.store.array(&path()).unwrap();
+        assert_eq!(array.shape().unwrap(), self.committed.shape);
+        let all = Selection::all(&self.committed.shape);
+        assert_eq!(read(&array, self.data_type, &all), self.committed.elements);
+    }
+}
+
+fn options(burst: Option<&(Burst, Reach)>) -> SessionOptions {
+    let mut options = SessionOptions::default();
+    if let Some((burst, reach)) = burst {
+        (options.burst, options.reach) = (Some(burst.clone()), *reach);
+    }
+    options
+}
+
+/// A burst tier with parts of 4 KiB and room for two.
+fn burst(storage: &Arc<dyn Storage>) -> Burst {
+    let mut burst = Burst::new(storage.clone(), Some(8192));
+    burst.part_bytes = 4096;
+    burst
+}
+
+fn bytes_of(elements: &[Element]) -> Elements<'static> {
+    Elements::Bytes(elements.concat().leak())
+}
+
+fn boxes_of(regions: &[Region]) -> Boxes {
+    let starts = regions.iter().flat_map(|region| region.start().iter().copied()).collect();
+    let shapes = regions.iter().flat_map(|region| region.shape().iter().copied()).collect();
+    match regions[0].rank() {
+        0 => Boxes::without_axes(regions.len()),
+        rank => Boxes::new(rank, starts, shapes).unwrap(),
+    }
+}
+
+/// One to three boxes, none empty; nothing in an empty shape.
+fn regions_in(shape: &[u64], numbers: &mut Numbers) -> Option<Vec<Region>> {
+    if shape.contains(&0) {
+        return None;
+    }
+    let one = |numbers: &mut Numbers| {
+        let start: Vec<u64> = shape.iter().map(|length| numbers.below(*length)).collect();
+        let sides = start.iter().zip(shape);
+        let sides: Vec<u64> = sides.map(|(at, length)| 1 + numbers.below(length - at)).collect();
+        Region::new(start, sides).unwrap()
+    };
+    Some((0..=numbers.below(3)).map(|_| one(numbers)).collect())
+}
+
+proptest! {
+    #![proptest_config(cases(150))]
+
+    #[test]
+    fn whatever_a_session_takes_is_what_a_list_holds_after_each_commit_and_not_before(
+        new in new_array(&TYPES),
+        steps in prop::collection::vec((prop::sample::select(&STEPS[..]), any::<u64>()), 0..16),
+        reach in prop::option::of(prop::sample::select(&[Reach::Shared, Reach::Node][..])),
+    ) {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let fast: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let mut twins = Twins::new(&storage, &new, reach.map(|reach| (burst(&fast), reach)));
+        for (step, seed) in steps {
+            twins.take(step, &mut Numbers(seed));
+        }
+        twins.take(Step::Commit, &mut Numbers(0));
+        twins.take(Step::Drain, &mut Numbers(0));
+        twins.take(Step::Settle, &mut Numbers(0));
+        let array = twins.store.array(&path()).unwrap();
+        prop_assert_eq!(array.verify(&|| false).unwrap(), Vec::<String>::new());
+        drop(twins.session);
+        twins.store.settle(&|| false).unwrap();
+        let root = ObjectPath::root();
+        prop_assert!(storage.beside(".bedform-log").unwrap().list(&root).unwrap().is_empty());
+        for store in fast.list(&root).unwrap() {
+            let directory = root.join(&store.name).unwrap();
+            prop_assert!(fast.list(&directory).unwrap().is_empty());
+        }
+    }
+}
+
+/// A storage with faults, and the burst tier before it, which has none.
+fn with_faults() -> (Arc<Failing<MemoryStorage>>, Store, Burst) {
+    let storage = Arc::new(Failing::new(MemoryStorage::new()));
+    let shared: Arc<dyn Storage> = storage.clone();
+    create(&shared, &bytes_array());
+    let fast: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let store = open(&shared, true);
+    (storage, store, burst(&fast))
+}
+
+fn contents(store: &Store) -> Vec<u8> {
+    let array = store.array(&path()).unwrap();
+    let shape = array.shape().unwrap();
+    read(&array, DataType::UInt8, &Selection::all(&shape)).concat()
+}
+
+#[test]
+fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
+    for fault in [Operation::AppendGrowing, Operation::SyncGrowing] {
+        for promises in [1_u8, 3] {
+            let (storage, store, burst) = with_faults();
+            let node = (burst.clone(), Reach::Node);
+            let mut session = store.session(Box::new(Alone), options(Some(&node))).unwrap();
+            // The log cannot be reached any more.
+            storage.fail_at(fault, 0, Fault::Error(StorageErrorKind::Io));
+            for value in 1..=promises {
+                session.resize(&path(), &[64 + u64::from(value)]).unwrap();
+                let all = Selection::all(&[64 + u64::from(value)]);
+                let bytes = vec![value; 64 + usize::from(value)];
+                let written = session.write(&path(), &all, Elements::Bytes(&bytes));
+                // It may hear that draining has failed; then it has promised no more.
+                if written.and_then(|_| session.commit()).is_err() {
+                    break;
+                }
+                if value == 1 {
+                    assert_eq!(contents(&store), [0; 64]);
+                }
+            }
+            // More that was never committed.
+            let _ = session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[9; 64]));
+            drop(session);
+            let found = store.recover(Some(&burst), Leftover::Keep, &|| false).unwrap();
+            assert!(found.completed >= 1 && found.drained_bytes > 0, "{found:?}");
+            let kept = u8::try_from(found.completed).unwrap();
+            assert_eq!(contents(&store), vec![kept; 64 + usize::from(kept)]);
+            let again = store.recover(Some(&burst), Leftover::Discard, &|| false).unwrap();
+            assert_eq!((again.completed, again.drained_bytes), (0, 0));
+            store.settle(&|| false).unwrap();
+            assert_eq!(contents(&store), vec![kept; 64 + usize::from(kept)]);
+        }
+    }
+}
+
+#[test]
+fn what_a_writer_leaves_that_fails_stays_until_somebody_decides() {
+    for leftover in [Leftover::Commit, Leftover::Discard] {
+        let (storage, store, _) = with_faults();
+        let start = || store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+        let mut session = start();
+        let all = Selection::all(&[64]);
+        session.write(&path(), &all, Elements::Bytes(&[1; 64])).unwrap();
+        session.commit().unwrap();
+        session.write(&path(), &all, Elements::Bytes(&[2; 64])).unwrap();
+        session.flush().unwrap();
+        storage.fail_at(Operation::AppendGrowing, 0, Fault::Error(StorageErrorKind::NoSpace));
+        session.write(&path(), &all, Elements::Bytes(&[3; 64])).unwrap();
+        let error = session.commit().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        drop(session);
+        assert_eq!(contents(&store), [1; 64]);
+        // Neither settling nor another session takes it away.
+        let mut other = start();
+        other.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[4; 64])).unwrap();
+        other.commit().unwrap();
+        drop(other);
+        store.settle(&|| false).unwrap();
+        assert_eq!(contents(&store), [4; 64]);
+        let found = store.recover(None, Leftover::Keep, &|| false).unwrap();
+        let [one] = &found.found[..] else { panic!("{found:?}") };
+        assert_eq!((one.rank, one.writes, one.bytes), (0, 1, 64));
+        assert_eq!(one.arrays, [path().to_string()]);
+        let done = store.recover(None, leftover, &|| false).unwrap();
+        let expected = if leftover == Leftover::Commit { (1, 2) } else { (0, 4) };
+        assert_eq!(done.committed, expected.0);
+        assert_eq!(contents(&store), [expected.1; 64]);
+        let nothing = store.recover(None, Leftover::Keep, &|| false).unwrap();
+        assert_eq!(nothing.found, []);
+        store.settle(&|| false).unwrap();
+        assert_eq!(contents(&store), [expected.1; 64]);
+        let log = storage.beside(".bedform-log").unwrap();
+        assert!(log.list(&ObjectPath::root()).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn what_a_session_that_ends_in_good_order_did_not_commit_is_gone() {
+    let (_, store, _) = with_faults();
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
+    session.flush().unwrap();
+    drop(session);
+    let found = store.recover(None, Leftover::Keep, &|| false).unwrap();
+    assert_eq!(found, Recovered::default());
+    assert_eq!(contents(&store), [0; 64]);
+}
+
+#[test]
+fn a_writer_that_lives_is_not_recovered() {
+    let (_, store, burst) = with_faults();
+    let node = (burst.clone(), Reach::Node);
+    let mut session = store.session(Box::new(Alone), options(Some(&node))).unwrap();
+    session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
+    session.flush().unwrap();
+    let found = store.recover(Some(&burst), Leftover::Commit, &|| false).unwrap();
+    assert!(found.live > 0 && found.found.is_empty(), "{found:?}");
+    session.commit().unwrap();
+    session.drain().unwrap();
+    assert_eq!(contents(&store), [2; 64]);
+}
+
+#[test]
+fn what_members_append_together_follows_each_other_by_rank() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    create(&storage, &bytes_array());
+    std::thread::scope(|scope| {
+        for member in threads(3) {
+            let storage = &storage;
+            scope.spawn(move || {
+                let rank = u8::try_from(member.rank()).unwrap();
+                let store = open(storage, true);
+                let mut session =
+                    store.session(Box::new(member), SessionOptions::default()).unwrap();
+                for step in 0..2_u8 {
+                    let mine = vec![10 * (step + 1) + rank; usize::from(rank)];
+                    let shape = [u64::from(rank)];
+                    let start = session.append(&path(), 0, &shape, Elements::Bytes(&mine)).unwrap();
+                    let before = [0, 0, 1][usize::from(rank)];
+                    assert_eq!(start, 64 + 3 * u64::from(step) + before);
+                }
+                session.commit().unwrap();
+            });
+        }
+    });
+    let array = open(&storage, false).array(&path()).unwrap();
+    let expected = [vec![0; 64], vec![11, 12, 12, 21, 22, 22]].concat();
+    assert_eq!(read(&array, DataType::UInt8, &Selection::all(&[70])).concat(), expected);
+}
+
+#[test]
+fn of_two_sessions_that_append_at_once_the_second_is_told_and_nothing_is_lost() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    create(&storage, &bytes_array());
+    let store = open(&storage, true);
+    let session = || store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    let (mut first, mut second) = (session(), session());
+    assert_eq!(first.append(&path(), 0, &[2], Elements::Bytes(&[1, 1])).unwrap(), 64);
+    assert_eq!(second.append(&path(), 0, &[1], Elements::Bytes(&[2])).unwrap(), 64);
+    first.commit().unwrap();
+    let error = second.commit().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    // It looks again, and goes on.
+    assert_eq!(second.append(&path(), 0, &[1], Elements::Bytes(&[2])).unwrap(), 66);
+    second.commit().unwrap();
+    store.array(&path()).unwrap().append(0, &[1], Elements::Bytes(&[3]), &|| false).unwrap();
+    assert_eq!(first.append(&path(), 0, &[1], Elements::Bytes(&[4])).unwrap(), 68);
+    first.commit().unwrap();
+    let array = store.array(&path()).unwrap();
+    let tail = Region::new(vec![64], vec![5]).unwrap();
+    let found = read(&array, DataType::UInt8, &Selection::from(tail)).concat();
+    assert_eq!(found, [1, 1, 2, 3, 4]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_the_session_goes_on() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    create(&storage, &bytes_array());
+    let store = open(&storage, true);
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    let boxes = |start: u64, length: u64| Boxes::one(&[start], &[length]).unwrap();
+    let kind = |outcome: bedform::Result<()>| outcome.unwrap_err().kind();
+    let beyond = session.write_boxes(&path(), boxes(60, 5), &[1; 5]).map(drop);
+    assert_eq!(kind(beyond), ErrorKind::OutOfBounds);
+    let short = session.write_boxes(&path(), boxes(0, 5), &[1; 4]).map(drop);
+    assert_eq!(kind(short), ErrorKind::InvalidArgument);
+    let smaller = session.resize(&path(), &[63]);
+    assert_eq!(kind(smaller), ErrorKind::InvalidArgument);
+    let declared = session.declare(boxes(60, 8)).unwrap();
+    let beyond = session.write_declared(&path(), None, declared, &[1; 8]).map(drop);
+    assert_eq!(kind(beyond), ErrorKind::InvalidArgument);
+    let unknown = Decomposition::from_number(7);
+    let unknown = session.write_declared(&path(), None, unknown, &[1; 8]).map(drop);
+    assert_eq!(kind(unknown), ErrorKind::InvalidArgument);
+    session.resize(&path(), &[68]).unwrap();
+    session.write_declared(&path(), None, declared, &[1; 8]).unwrap();
+    session.commit().unwrap();
+    let array = store.array(&path()).unwrap();
+    let found = read(&array, DataType::UInt8, &Selection::all(&[68])).concat();
+    assert_eq!(found, [vec![0; 60], vec![1; 8]].concat());
+}
+
+#[test]
+fn what_a_failed_append_left_behind_is_never_seen_in_a_session_that_grows() {
+    let mut new = bytes_array();
+    new.shape = vec![4];
+    for (chunk, shard) in [(1, 1), (2, 4), (4, 16), (3, 3)] {
+        (new.layout.chunk_shape, new.layout.shard_shape) = (vec![chunk], vec![shard]);
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let mut twins = Twins::new(&storage, &new, None);
+        twins.leave_behind();
+        let mut session = twins.store.session(Box::new(Alone), options(None)).unwrap();
+        session.resize(&path(), &[6]).unwrap();
+        session.write_boxes(&path(), Boxes::one(&[4], &[1]).unwrap(), &[7]).unwrap();
+        session.commit().unwrap();
+        assert_eq!(contents(&twins.store), [0, 0, 0, 0, 7, 0], "{chunk} {shard}: committed");
+        twins.store.settle(&|| false).unwrap();
+        assert_eq!(contents(&twins.store), [0, 0, 0, 0, 7, 0], "{chunk} {shard}: settled");
+    }
+}

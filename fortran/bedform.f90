@@ -1,0 +1,437 @@
+! Bedform: storage for scientific arrays, in Fortran.
+!
+! docs/c-api.md is the guide, bedform.h says what each call does; here is what differs in Fortran:
+!
+! - Dimensions are given in Fortran's order: the first varies fastest, and is the last one of the store. An
+!   array t(x, y, step) here is t(step, y, x) for Python and C.
+! - Indices begin at 1. They and shapes are integer(bf_index), of 64 bits.
+! - The shape of a box is that of the data. Data of fewer dimensions than the array have length 1 along the
+!   last ones: a plane u(x, y) is written into t(x, y, step) at [1, 1, step].
+! - Data are contiguous arrays or scalars of an integer, real or complex kind that has the size of the array's
+!   elements. Where an array section is not contiguous the compiler makes a copy.
+! - Every call has an optional last argument `status`. Without it an error stops the program, with its text.
+!
+! Licence: Apache-2.0 or MIT, at your choice.
+module bedform
+  use, intrinsic :: iso_c_binding
+  use, intrinsic :: iso_fortran_env, only: int8, int16, int32, int64, real32, real64, error_unit
+  use bedform_interfaces
+  implicit none
+  private
+
+  public :: bf_index, bf_store, bf_array, bf_session, bf_decomposition, bf_comm, BF_OK, BF_NOT_FOUND, &
+    BF_EXISTS, BF_INVALID_ARGUMENT, BF_OUT_OF_BOUNDS, BF_UNSUPPORTED, BF_CORRUPT, BF_CONFLICT, &
+    BF_SNAPSHOT_MOVED, BF_LIMIT_EXCEEDED, BF_READ_ONLY, BF_PERMISSION_DENIED, BF_NO_SPACE, BF_POISONED, &
+    BF_INTERRUPTED, BF_IO, BF_INTERNAL
+  public :: bf_last_error, bf_version, bf_create, bf_open, bf_close, bf_create_array, bf_open_array, &
+    bf_close_array, bf_array_shape, bf_attributes, bf_set_attributes, bf_resize, bf_settle, bf_comm_free, &
+    bf_session_begin, bf_session_commit, bf_session_end, bf_session_abort, bf_session_resize, &
+    bf_decomposition_declare, bf_decomposition_free, bf_read, bf_write, bf_append, bf_session_write, &
+    bf_session_write_decomposed, bf_session_append
+
+  ! One procedure for each kind of data; bedform_data.inc has them.
+  interface bf_read
+    module procedure bf_read_int8, bf_read_int16, &
+      bf_read_int32, bf_read_int64, &
+      bf_read_real32, bf_read_real64, &
+      bf_read_complex64, bf_read_complex128
+  end interface
+  interface bf_write
+    module procedure bf_write_int8, bf_write_int16, &
+      bf_write_int32, bf_write_int64, &
+      bf_write_real32, bf_write_real64, &
+      bf_write_complex64, bf_write_complex128
+  end interface
+  interface bf_append
+    module procedure bf_append_int8, bf_append_int16, &
+      bf_append_int32, bf_append_int64, &
+      bf_append_real32, bf_append_real64, &
+      bf_append_complex64, bf_append_complex128
+  end interface
+  interface bf_session_write
+    module procedure bf_session_write_int8, bf_session_write_int16, &
+      bf_session_write_int32, bf_session_write_int64, &
+      bf_session_write_real32, bf_session_write_real64, &
+      bf_session_write_complex64, bf_session_write_complex128
+  end interface
+  interface bf_session_append
+    module procedure bf_session_append_int8, bf_session_append_int16, &
+      bf_session_append_int32, bf_session_append_int64, &
+      bf_session_append_real32, bf_session_append_real64, &
+      bf_session_append_complex64, bf_session_append_complex128
+  end interface
+  interface bf_session_write_decomposed
+    module procedure bf_session_write_decomposed_int8, bf_session_write_decomposed_int16, &
+      bf_session_write_decomposed_int32, bf_session_write_decomposed_int64, &
+      bf_session_write_decomposed_real32, bf_session_write_decomposed_real64, &
+      bf_session_write_decomposed_complex64, bf_session_write_decomposed_complex128
+  end interface
+
+contains
+
+  ! What the last call of this thread that failed says of it.
+  function bf_last_error() result(text)
+    character(:), allocatable :: text
+    text = text_at(c_last_error())
+  end function
+
+  function bf_version() result(text)
+    character(:), allocatable :: text
+    text = text_at(c_version())
+  end function
+
+  function text_at(pointer) result(text)
+    type(c_ptr), intent(in) :: pointer
+    character(:), allocatable :: text
+    character(kind=c_char), pointer :: letters(:)
+    integer :: i
+    call c_f_pointer(pointer, letters, [c_strlen(pointer)])
+    allocate (character(size(letters)) :: text)
+    do i = 1, size(letters)
+      text(i:i) = letters(i)
+    end do
+  end function
+
+  ! Gives a status to who wants it; else an error stops the program.
+  subroutine settle_status(code, status)
+    integer(c_int), intent(in) :: code
+    integer, intent(out), optional :: status
+    if (present(status)) then
+      status = code
+    else if (code /= BF_OK) then
+      write (error_unit, "(a)") "bedform: " // bf_last_error()
+      error stop 1
+    end if
+  end subroutine
+
+  ! A text as C has it; an absent one is empty.
+  function c_text(text) result(terminated)
+    character(*), intent(in), optional :: text
+    character(:), allocatable :: terminated
+    terminated = c_null_char
+    if (present(text)) terminated = trim(text) // c_null_char
+  end function
+
+  subroutine bf_create(path, store, attributes, options, status)
+    character(*), intent(in) :: path
+    type(bf_store), intent(out) :: store
+    character(*), intent(in), optional :: attributes, options
+    integer, intent(out), optional :: status
+    call settle_status(c_create(c_text(path), c_text(attributes), c_text(options), store), status)
+  end subroutine
+
+  subroutine bf_open(path, mode, store, options, status)
+    character(*), intent(in) :: path, mode
+    type(bf_store), intent(out) :: store
+    character(*), intent(in), optional :: options
+    integer, intent(out), optional :: status
+    call settle_status(c_open(c_text(path), c_text(mode), c_text(options), store), status)
+  end subroutine
+
+  subroutine bf_close(store, status)
+    type(bf_store), intent(in) :: store
+    integer, intent(out), optional :: status
+    call settle_status(c_close(store), status)
+  end subroutine
+
+  subroutine bf_settle(store, status)
+    type(bf_store), intent(in) :: store
+    integer, intent(out), optional :: status
+    call settle_status(c_settle(store), status)
+  end subroutine
+
+  ! The attributes of an array or group ("" is the root), as JSON.
+  subroutine bf_attributes(store, path, attributes, status)
+    type(bf_store), intent(in) :: store
+    character(*), intent(in) :: path
+    character(:), allocatable, intent(out) :: attributes
+    integer, intent(out), optional :: status
+    character(kind=c_char), allocatable, target :: buffer(:)
+    integer(c_int64_t) :: needed
+    integer(c_int) :: code
+    needed = 0
+    code = c_attributes(store, c_text(path), c_null_ptr, 0_c_int64_t, needed)
+    if (code == BF_OK) then
+      allocate (buffer(needed))
+      code = c_attributes(store, c_text(path), c_loc(buffer), size(buffer, kind=int64), needed)
+      if (code == BF_OK) attributes = text_at(c_loc(buffer))
+    end if
+    call settle_status(code, status)
+  end subroutine
+
+  subroutine bf_set_attributes(store, path, attributes, status)
+    type(bf_store), intent(in) :: store
+    character(*), intent(in) :: path, attributes
+    integer, intent(out), optional :: status
+    call settle_status(c_set_attributes(store, c_text(path), c_text(attributes)), status)
+  end subroutine
+
+  ! Creates an array. `shape`, `chunks`, `shards` and the names in `dims` ("x,y,step") are in Fortran's order;
+  ! the names in `options` are in none.
+  subroutine bf_create_array(store, path, dtype, shape, dims, chunks, shards, options, array, status)
+    type(bf_store), intent(in) :: store
+    character(*), intent(in) :: path, dtype
+    integer(bf_index), intent(in) :: shape(:)
+    character(*), intent(in), optional :: dims, options
+    integer(bf_index), intent(in), optional :: chunks(:), shards(:)
+    type(bf_array), intent(out), optional :: array
+    integer, intent(out), optional :: status
+    type(bf_array) :: made
+    integer(c_int64_t), target :: own_chunks(size(shape)), own_shards(size(shape))
+    character(:), allocatable, target :: names
+    type(c_ptr) :: names_at, chunks_at, shards_at
+    integer(c_int) :: code
+    names_at = c_null_ptr
+    chunks_at = c_null_ptr
+    shards_at = c_null_ptr
+    if (present(dims)) then
+      names = reversed_names(dims) // c_null_char
+      names_at = c_loc(names)
+    end if
+    if (present(chunks)) then
+      own_chunks = 0
+      own_chunks(:min(size(chunks), size(shape))) = reversed(chunks(:min(size(chunks), size(shape))))
+      chunks_at = c_loc(own_chunks)
+    end if
+    if (present(shards)) then
+      own_shards = 0
+      own_shards(:min(size(shards), size(shape))) = reversed(shards(:min(size(shards), size(shape))))
+      shards_at = c_loc(own_shards)
+    end if
+    code = c_create_array(store, c_text(path), c_text(dtype), int(size(shape), c_int32_t), reversed(shape), &
+      names_at, chunks_at, shards_at, c_text(options), made)
+    if (present(array)) then
+      array = made
+    else if (code == BF_OK) then
+      code = c_close_array(made)
+    end if
+    call settle_status(code, status)
+  end subroutine
+
+  pure function reversed(numbers) result(other)
+    integer(bf_index), intent(in) :: numbers(:)
+    integer(c_int64_t) :: other(size(numbers))
+    other = numbers(size(numbers):1:-1)
+  end function
+
+  recursive pure function reversed_names(names) result(other)
+    character(*), intent(in) :: names
+    character(:), allocatable :: other
+    integer :: comma
+    comma = index(names, ",")
+    if (comma == 0) then
+      other = trim(adjustl(names))
+    else
+      other = reversed_names(names(comma + 1:)) // "," // trim(adjustl(names(:comma - 1)))
+    end if
+  end function
+
+  subroutine bf_open_array(store, path, array, status)
+    type(bf_store), intent(in) :: store
+    character(*), intent(in) :: path
+    type(bf_array), intent(out) :: array
+    integer, intent(out), optional :: status
+    call settle_status(c_open_array(store, c_text(path), array), status)
+  end subroutine
+
+  subroutine bf_close_array(array, status)
+    type(bf_array), intent(in) :: array
+    integer, intent(out), optional :: status
+    call settle_status(c_close_array(array), status)
+  end subroutine
+
+  ! Elements along each dimension, as storage has them now.
+  subroutine bf_array_shape(array, shape, status)
+    type(bf_array), intent(in) :: array
+    integer(bf_index), allocatable, intent(out) :: shape(:)
+    integer, intent(out), optional :: status
+    type(facts_type) :: facts
+    integer(c_int) :: code
+    code = c_array_info(array, facts, c_sizeof(facts))
+    if (code == BF_OK) then
+      shape = facts%shape(facts%rank:1:-1)
+    else
+      allocate (shape(0))
+    end if
+    call settle_status(code, status)
+  end subroutine
+
+  subroutine bf_resize(array, shape, status)
+    type(bf_array), intent(in) :: array
+    integer(bf_index), intent(in) :: shape(:)
+    integer, intent(out), optional :: status
+    call settle_status(c_resize(array, int(size(shape), c_int32_t), reversed(shape)), status)
+  end subroutine
+
+  subroutine bf_comm_free(comm, status)
+    type(bf_comm), intent(inout) :: comm
+    integer, intent(out), optional :: status
+    call settle_status(c_comm_free(comm), status)
+  end subroutine
+
+  ! Begins a session of the processes of `comm`, all of which make the call; without it of this one.
+  subroutine bf_session_begin(store, session, comm, options, status)
+    type(bf_store), intent(in) :: store
+    type(bf_session), intent(out) :: session
+    type(bf_comm), intent(in), optional, target :: comm
+    character(*), intent(in), optional :: options
+    integer, intent(out), optional :: status
+    type(c_ptr) :: comm_at
+    comm_at = c_null_ptr
+    if (present(comm)) comm_at = c_loc(comm)
+    call settle_status(c_session_begin(store, comm_at, c_text(options), session), status)
+  end subroutine
+
+  subroutine bf_session_resize(session, path, shape, status)
+    type(bf_session), intent(in) :: session
+    character(*), intent(in) :: path
+    integer(bf_index), intent(in) :: shape(:)
+    integer, intent(out), optional :: status
+    call settle_status(c_session_resize(session, c_text(path), int(size(shape), c_int32_t), &
+      reversed(shape)), status)
+  end subroutine
+
+  subroutine bf_session_commit(session, number, status)
+    type(bf_session), intent(in) :: session
+    integer(bf_index), intent(out), optional :: number
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: committed
+    integer(c_int) :: code
+    committed = 0
+    code = c_session_commit(session, committed)
+    if (present(number)) number = committed
+    call settle_status(code, status)
+  end subroutine
+
+  subroutine bf_session_end(session, status)
+    type(bf_session), intent(in) :: session
+    integer, intent(out), optional :: status
+    call settle_status(c_session_end(session), status)
+  end subroutine
+
+  subroutine bf_session_abort(session, status)
+    type(bf_session), intent(in) :: session
+    integer, intent(out), optional :: status
+    call settle_status(c_session_abort(session), status)
+  end subroutine
+
+  ! Declares boxes: starts and shapes, one column for each.
+  subroutine bf_decomposition_declare(starts, shapes, decomposition, status)
+    integer(bf_index), intent(in) :: starts(:, :), shapes(:, :)
+    type(bf_decomposition), intent(out) :: decomposition
+    integer, intent(out), optional :: status
+    integer(c_int64_t), allocatable :: own_starts(:, :), own_shapes(:, :)
+    integer(c_int64_t) :: count
+    count = min(size(starts, 2), size(shapes, 2))
+    allocate (own_starts(size(starts, 1), size(starts, 2)), own_shapes(size(shapes, 1), size(shapes, 2)))
+    own_starts = starts(size(starts, 1):1:-1, :) - 1
+    own_shapes = shapes(size(shapes, 1):1:-1, :)
+    call settle_status(c_decomposition_declare(int(min(size(starts, 1), size(shapes, 1)), c_int32_t), count, &
+      own_starts, own_shapes, decomposition), status)
+  end subroutine
+
+  subroutine bf_decomposition_free(decomposition, status)
+    type(bf_decomposition), intent(in) :: decomposition
+    integer, intent(out), optional :: status
+    call settle_status(c_decomposition_free(decomposition), status)
+  end subroutine
+
+  ! A box in C's order: the start counted from 0, and data of fewer dimensions have length 1 along the rest.
+  pure function c_box(start, extents) result(box)
+    integer(bf_index), intent(in) :: start(:), extents(:)
+    integer(c_int64_t) :: box(max(size(start), size(extents)), 2)
+    integer :: rank
+    rank = size(box, 1)
+    box(:, 1) = 0
+    box(:, 2) = 1
+    box(rank:rank - size(start) + 1:-1, 1) = start - 1
+    box(rank:rank - size(extents) + 1:-1, 2) = extents
+  end function
+
+  subroutine read_raw(array, start, extents, data, bytes, status)
+    type(bf_array), intent(in) :: array
+    integer(bf_index), intent(in) :: start(:), extents(:)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: box(max(size(start), size(extents)), 2)
+    box = c_box(start, extents)
+    call settle_status(c_read(array, size(box, 1), box(:, 1), box(:, 2), c_null_ptr, data, bytes), status)
+  end subroutine
+
+  subroutine write_raw(array, start, extents, data, bytes, status)
+    type(bf_array), intent(in) :: array
+    integer(bf_index), intent(in) :: start(:), extents(:)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: box(max(size(start), size(extents)), 2)
+    box = c_box(start, extents)
+    call settle_status(c_write(array, size(box, 1), box(:, 1), box(:, 2), c_null_ptr, data, bytes), status)
+  end subroutine
+
+  subroutine session_write_raw(session, path, start, extents, data, bytes, status)
+    type(bf_session), intent(in) :: session
+    character(*), intent(in) :: path
+    integer(bf_index), intent(in) :: start(:), extents(:)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: box(max(size(start), size(extents)), 2)
+    box = c_box(start, extents)
+    call settle_status(c_session_write(session, c_text(path), size(box, 1), box(:, 1), box(:, 2), data, &
+      bytes), status)
+  end subroutine
+
+  ! Appends along a dimension, of which `start` gets the first new index.
+  subroutine append_raw(array, dimension, extents, data, bytes, start, status)
+    type(bf_array), intent(in) :: array
+    integer, intent(in) :: dimension
+    integer(bf_index), intent(in) :: extents(:)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    integer(bf_index), intent(out), optional :: start
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: at
+    integer(c_int) :: code
+    at = 0
+    code = c_append(array, size(extents) - dimension, size(extents), reversed(extents), data, bytes, at)
+    if (present(start)) start = at + 1
+    call settle_status(code, status)
+  end subroutine
+
+  subroutine session_append_raw(session, path, dimension, extents, data, bytes, start, status)
+    type(bf_session), intent(in) :: session
+    character(*), intent(in) :: path
+    integer, intent(in) :: dimension
+    integer(bf_index), intent(in) :: extents(:)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    integer(bf_index), intent(out), optional :: start
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: at
+    integer(c_int) :: code
+    at = 0
+    code = c_session_append(session, c_text(path), size(extents) - dimension, size(extents), &
+      reversed(extents), data, bytes, at)
+    if (present(start)) start = at + 1
+    call settle_status(code, status)
+  end subroutine
+
+  ! Writes the boxes of a decomposition; `record` counts from 1 along the last dimension of an array that
+  ! has one more, and is 0 for an array that has no other.
+  subroutine session_write_decomposed_raw(session, path, record, decomposition, data, bytes, status)
+    type(bf_session), intent(in) :: session
+    character(*), intent(in) :: path
+    integer(bf_index), intent(in) :: record
+    type(bf_decomposition), intent(in) :: decomposition
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    integer, intent(out), optional :: status
+    call settle_status(c_session_write_decomposed(session, c_text(path), record - 1, decomposition, data, &
+      bytes), status)
+  end subroutine
+
+  include "bedform_data.inc"
+
+end module bedform

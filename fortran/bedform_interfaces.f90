@@ -1,0 +1,223 @@
+! The types of Bedform and the calls of bedform.h, for the module bedform.
+!
+! Licence: Apache-2.0 or MIT, at your choice.
+module bedform_interfaces
+  use, intrinsic :: iso_c_binding
+  use, intrinsic :: iso_fortran_env, only: int64
+  implicit none
+  public
+
+  integer, parameter :: bf_index = int64
+
+  integer(c_int), parameter :: BF_OK = 0, BF_NOT_FOUND = 1, BF_EXISTS = 2, &
+    BF_INVALID_ARGUMENT = 3, BF_OUT_OF_BOUNDS = 4, BF_UNSUPPORTED = 5, BF_CORRUPT = 6, BF_CONFLICT = 7, &
+    BF_SNAPSHOT_MOVED = 8, BF_LIMIT_EXCEEDED = 9, BF_READ_ONLY = 10, BF_PERMISSION_DENIED = 11, &
+    BF_NO_SPACE = 12, BF_POISONED = 13, BF_INTERRUPTED = 14, BF_IO = 15, BF_INTERNAL = 100
+
+  type, bind(C) :: bf_store
+    integer(c_int64_t) :: id = 0
+  end type
+  type, bind(C) :: bf_array
+    integer(c_int64_t) :: id = 0
+  end type
+  type, bind(C) :: bf_session
+    integer(c_int64_t) :: id = 0
+  end type
+  type, bind(C) :: bf_decomposition
+    integer(c_int64_t) :: id = 0
+  end type
+
+  ! The processes of a session: bf_comm_from_mpi of the module bedform_mpi fills it.
+  type, bind(C) :: bf_comm
+    type(c_ptr) :: context = c_null_ptr
+    integer(c_int32_t) :: rank = 0, size = 0
+    type(c_funptr) :: split_by_node = c_null_funptr, barrier = c_null_funptr, broadcast = c_null_funptr, &
+      gather = c_null_funptr, all_to_all = c_null_funptr, exchange = c_null_funptr, free = c_null_funptr
+  end type
+
+  integer, parameter :: rank_max = 32
+
+  ! bf_array_facts of bedform.h.
+  type, bind(C) :: facts_type
+    integer(c_int32_t) :: rank, reserved
+    integer(c_int64_t) :: item_bytes
+    integer(c_int64_t) :: shape(rank_max), chunks(rank_max), shards(rank_max)
+    character(kind=c_char) :: dtype(64)
+  end type
+
+  interface
+    integer(c_int) function c_create(path, attributes, options, store) bind(C, name="bf_create")
+      import
+      character(kind=c_char), intent(in) :: path(*), attributes(*), options(*)
+      type(bf_store), intent(out) :: store
+    end function
+    integer(c_int) function c_open(path, mode, options, store) bind(C, name="bf_open")
+      import
+      character(kind=c_char), intent(in) :: path(*), mode(*), options(*)
+      type(bf_store), intent(out) :: store
+    end function
+    integer(c_int) function c_close(store) bind(C, name="bf_close")
+      import
+      type(bf_store), value :: store
+    end function
+    integer(c_int) function c_settle(store) bind(C, name="bf_settle")
+      import
+      type(bf_store), value :: store
+    end function
+    integer(c_int) function c_attributes(store, path, buffer, capacity, needed) bind(C, name="bf_attributes")
+      import
+      type(bf_store), value :: store
+      character(kind=c_char), intent(in) :: path(*)
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: capacity
+      integer(c_int64_t), intent(out) :: needed
+    end function
+    integer(c_int) function c_set_attributes(store, path, attributes) bind(C, name="bf_set_attributes")
+      import
+      type(bf_store), value :: store
+      character(kind=c_char), intent(in) :: path(*), attributes(*)
+    end function
+    integer(c_int) function c_create_array(store, path, dtype, rank, shape, dims, chunks, shards, options, &
+        array) bind(C, name="bf_create_array")
+      import
+      type(bf_store), value :: store
+      character(kind=c_char), intent(in) :: path(*), dtype(*), options(*)
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), intent(in) :: shape(*)
+      type(c_ptr), value :: dims, chunks, shards
+      type(bf_array), intent(out) :: array
+    end function
+    integer(c_int) function c_open_array(store, path, array) bind(C, name="bf_open_array")
+      import
+      type(bf_store), value :: store
+      character(kind=c_char), intent(in) :: path(*)
+      type(bf_array), intent(out) :: array
+    end function
+    integer(c_int) function c_close_array(array) bind(C, name="bf_close_array")
+      import
+      type(bf_array), value :: array
+    end function
+    integer(c_int) function c_array_info(array, facts, bytes) bind(C, name="bf_array_info")
+      import
+      type(bf_array), value :: array
+      type(facts_type), intent(out) :: facts
+      integer(c_int64_t), value :: bytes
+    end function
+    integer(c_int) function c_read(array, rank, start, shape, stride, buffer, bytes) bind(C, name="bf_read")
+      import
+      type(bf_array), value :: array
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), intent(in) :: start(*), shape(*)
+      type(c_ptr), value :: stride, buffer
+      integer(c_int64_t), value :: bytes
+    end function
+    integer(c_int) function c_write(array, rank, start, shape, stride, buffer, bytes) bind(C, name="bf_write")
+      import
+      type(bf_array), value :: array
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), intent(in) :: start(*), shape(*)
+      type(c_ptr), value :: stride, buffer
+      integer(c_int64_t), value :: bytes
+    end function
+    integer(c_int) function c_resize(array, rank, shape) bind(C, name="bf_resize")
+      import
+      type(bf_array), value :: array
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), intent(in) :: shape(*)
+    end function
+    integer(c_int) function c_append(array, axis, rank, shape, buffer, bytes, start) bind(C, name="bf_append")
+      import
+      type(bf_array), value :: array
+      integer(c_int32_t), value :: axis, rank
+      integer(c_int64_t), intent(in) :: shape(*)
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: bytes
+      integer(c_int64_t), intent(out) :: start
+    end function
+    integer(c_int) function c_comm_free(comm) bind(C, name="bf_comm_free")
+      import
+      type(bf_comm), intent(inout) :: comm
+    end function
+    integer(c_int) function c_session_begin(store, comm, options, session) bind(C, name="bf_session_begin")
+      import
+      type(bf_store), value :: store
+      type(c_ptr), value :: comm
+      character(kind=c_char), intent(in) :: options(*)
+      type(bf_session), intent(out) :: session
+    end function
+    integer(c_int) function c_session_write(session, path, rank, start, shape, buffer, bytes) &
+        bind(C, name="bf_session_write")
+      import
+      type(bf_session), value :: session
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), intent(in) :: start(*), shape(*)
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: bytes
+    end function
+    integer(c_int) function c_session_append(session, path, axis, rank, shape, buffer, bytes, start) &
+        bind(C, name="bf_session_append")
+      import
+      type(bf_session), value :: session
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int32_t), value :: axis, rank
+      integer(c_int64_t), intent(in) :: shape(*)
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: bytes
+      integer(c_int64_t), intent(out) :: start
+    end function
+    integer(c_int) function c_session_resize(session, path, rank, shape) bind(C, name="bf_session_resize")
+      import
+      type(bf_session), value :: session
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), intent(in) :: shape(*)
+    end function
+    integer(c_int) function c_decomposition_declare(rank, count, starts, shapes, decomposition) &
+        bind(C, name="bf_decomposition_declare")
+      import
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), value :: count
+      integer(c_int64_t), intent(in) :: starts(*), shapes(*)
+      type(bf_decomposition), intent(out) :: decomposition
+    end function
+    integer(c_int) function c_decomposition_free(decomposition) bind(C, name="bf_decomposition_free")
+      import
+      type(bf_decomposition), value :: decomposition
+    end function
+    integer(c_int) function c_session_write_decomposed(session, path, record, decomposition, buffer, bytes) &
+        bind(C, name="bf_session_write_decomposed")
+      import
+      type(bf_session), value :: session
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int64_t), value :: record
+      type(bf_decomposition), value :: decomposition
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: bytes
+    end function
+    integer(c_int) function c_session_commit(session, number) bind(C, name="bf_session_commit")
+      import
+      type(bf_session), value :: session
+      integer(c_int64_t), intent(out) :: number
+    end function
+    integer(c_int) function c_session_end(session) bind(C, name="bf_session_end")
+      import
+      type(bf_session), value :: session
+    end function
+    integer(c_int) function c_session_abort(session) bind(C, name="bf_session_abort")
+      import
+      type(bf_session), value :: session
+    end function
+    type(c_ptr) function c_last_error() bind(C, name="bf_last_error")
+      import
+    end function
+    type(c_ptr) function c_version() bind(C, name="bf_version")
+      import
+    end function
+    integer(c_size_t) function c_strlen(text) bind(C, name="strlen")
+      import
+      type(c_ptr), value :: text
+    end function
+  end interface
+
+end module bedform_interfaces

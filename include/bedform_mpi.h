@@ -1,0 +1,199 @@
+/* The processes of an MPI communicator, for sessions of Bedform.
+ *
+ * Compiled into your program, with your MPI: libbedform links none, so one build of it serves every MPI.
+ *
+ *   bf_comm comm;
+ *   bf_comm_from_mpi(MPI_COMM_WORLD, &comm);
+ *   bf_session_begin(store, &comm, NULL, &session);
+ *   ... bf_session_end(session); bf_comm_free(&comm); MPI_Finalize();
+ *
+ * The communicator is duplicated, so that no message of yours is taken for one of Bedform's. Calls of a
+ * session must come from a thread that may call MPI. Waits do not spin: with more processes than cores a
+ * process that waits would keep one that works from its core.
+ *
+ * Licence: Apache-2.0 or MIT, at your choice. */
+#ifndef BEDFORM_MPI_H
+#define BEDFORM_MPI_H
+
+#include <limits.h>
+#include <mpi.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "bedform.h"
+
+/* A message has at most so many bytes, which an int holds; longer ones are sent in pieces. */
+#ifndef BF_MPI_PIECE
+#define BF_MPI_PIECE (1 << 30)
+#endif
+/* A wait yields so often before it sleeps, then sleeps from the first number of nanoseconds to the second,
+ * half as long again each time. */
+#define BF_MPI_YIELDS 64
+#define BF_MPI_SLEEP_MIN 20000L
+#define BF_MPI_SLEEP_MAX 1000000L
+
+static inline int bf_mpi_wait(int count, MPI_Request *requests) {
+  int tries = 0, first = 0;
+  long pause = BF_MPI_SLEEP_MIN;
+  while (first < count) {
+    int done = 0;
+    int code = MPI_Test(requests + first, &done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS) return code;
+    if (done) {
+      first += 1;
+    } else if (tries < BF_MPI_YIELDS) {
+      tries += 1;
+      sched_yield();
+    } else {
+      struct timespec time;
+      time.tv_sec = 0;
+      time.tv_nsec = pause;
+      nanosleep(&time, NULL);
+      pause += pause / 2;
+      if (pause > BF_MPI_SLEEP_MAX) pause = BF_MPI_SLEEP_MAX;
+    }
+  }
+  return 0;
+}
+
+/* What is the matter if a call of MPI gave `code`; else waits for what it began. */
+static inline int bf_mpi_finish(int code, MPI_Request *request) {
+  return code == MPI_SUCCESS ? bf_mpi_wait(1, request) : code;
+}
+
+static inline MPI_Comm bf_mpi_of(void *context) { return *(MPI_Comm *)context; }
+
+static inline int bf_mpi_barrier(void *context) {
+  MPI_Request request;
+  return bf_mpi_finish(MPI_Ibarrier(bf_mpi_of(context), &request), &request);
+}
+
+static inline int bf_mpi_broadcast(void *context, void *bytes, uint64_t length, int32_t root) {
+  uint64_t done = 0;
+  while (done < length) {
+    MPI_Request request;
+    uint64_t left = length - done;
+    int piece = left < BF_MPI_PIECE ? (int)left : BF_MPI_PIECE;
+    int code = MPI_Ibcast((char *)bytes + done, piece, MPI_BYTE, root, bf_mpi_of(context), &request);
+    code = bf_mpi_finish(code, &request);
+    if (code != 0) return code;
+    done += (uint64_t)piece;
+  }
+  return 0;
+}
+
+static inline int bf_mpi_gather(void *context, const void *bytes, void *all, uint64_t length, int32_t root) {
+  MPI_Request request;
+  int count = (int)length;
+  if (length > INT_MAX) return MPI_ERR_COUNT;
+  return bf_mpi_finish(MPI_Igather((void *)bytes, count, MPI_BYTE, all, count, MPI_BYTE, root,
+                                   bf_mpi_of(context), &request),
+                       &request);
+}
+
+static inline int bf_mpi_all_to_all(void *context, const void *given, void *taken, uint64_t length) {
+  MPI_Request request;
+  int count = (int)length;
+  if (length > INT_MAX) return MPI_ERR_COUNT;
+  return bf_mpi_finish(MPI_Ialltoall((void *)given, count, MPI_BYTE, taken, count, MPI_BYTE,
+                                     bf_mpi_of(context), &request),
+                       &request);
+}
+
+static inline uint64_t bf_mpi_pieces(const bf_message *messages, uint64_t count) {
+  uint64_t pieces = 0, i;
+  for (i = 0; i < count; i++) pieces += (messages[i].length + BF_MPI_PIECE - 1) / BF_MPI_PIECE;
+  return pieces;
+}
+
+/* Begins to send or to receive messages, in pieces. Gives an error code. */
+static inline int bf_mpi_begin(MPI_Comm comm, int sends, const bf_message *messages, uint64_t count,
+                               MPI_Request *requests) {
+  uint64_t i, done;
+  for (i = 0; i < count; i++) {
+    for (done = 0; done < messages[i].length; done += BF_MPI_PIECE) {
+      uint64_t left = messages[i].length - done;
+      int piece = left < BF_MPI_PIECE ? (int)left : BF_MPI_PIECE;
+      char *at = (char *)messages[i].bytes + done;
+      int code = sends ? MPI_Isend(at, piece, MPI_BYTE, messages[i].peer, 0, comm, requests)
+                       : MPI_Irecv(at, piece, MPI_BYTE, messages[i].peer, 0, comm, requests);
+      if (code != MPI_SUCCESS) return code;
+      requests += 1;
+    }
+  }
+  return 0;
+}
+
+static inline int bf_mpi_exchange(void *context, const bf_message *sent, uint64_t sent_count,
+                                  const bf_message *received, uint64_t received_count) {
+  uint64_t receives = bf_mpi_pieces(received, received_count);
+  uint64_t all = receives + bf_mpi_pieces(sent, sent_count);
+  MPI_Request *requests;
+  int code;
+  if (all > INT_MAX) return MPI_ERR_COUNT;
+  if (all == 0) return 0;
+  requests = (MPI_Request *)malloc((size_t)all * sizeof(MPI_Request));
+  if (requests == NULL) return MPI_ERR_NO_MEM;
+  code = bf_mpi_begin(bf_mpi_of(context), 0, received, received_count, requests);
+  if (code == 0) code = bf_mpi_begin(bf_mpi_of(context), 1, sent, sent_count, requests + receives);
+  if (code == 0) code = bf_mpi_wait((int)all, requests);
+  /* After an error MPI may still use them. */
+  if (code == 0) free(requests);
+  return code;
+}
+
+static inline void bf_mpi_free(void *context) {
+  int is_finalized = 0;
+  MPI_Finalized(&is_finalized);
+  if (!is_finalized) MPI_Comm_free((MPI_Comm *)context);
+  free(context);
+}
+
+static inline int bf_mpi_split(void *context, bf_comm *node);
+
+/* Fills `filled` with the processes of `comm`, which it takes over. */
+static inline int bf_mpi_fill(MPI_Comm comm, bf_comm *filled) {
+  int rank, size;
+  MPI_Comm *context = (MPI_Comm *)malloc(sizeof(MPI_Comm));
+  if (context == NULL) return MPI_ERR_NO_MEM;
+  *context = comm;
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  filled->context = context;
+  filled->rank = rank;
+  filled->size = size;
+  filled->split_by_node = bf_mpi_split;
+  filled->barrier = bf_mpi_barrier;
+  filled->broadcast = bf_mpi_broadcast;
+  filled->gather = bf_mpi_gather;
+  filled->all_to_all = bf_mpi_all_to_all;
+  filled->exchange = bf_mpi_exchange;
+  filled->free = bf_mpi_free;
+  return 0;
+}
+
+static inline int bf_mpi_split(void *context, bf_comm *node) {
+  MPI_Comm split;
+  /* There is no split that does not block: all come to it together, so that nobody spins for long. */
+  int code = bf_mpi_barrier(context);
+  if (code != 0) return code;
+  code = MPI_Comm_split_type(bf_mpi_of(context), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &split);
+  return code == MPI_SUCCESS ? bf_mpi_fill(split, node) : code;
+}
+
+/* The processes of `mpi`, all of which make this call, for bf_session_begin. 0, or an error code of MPI;
+ * MPI must be initialized. bf_comm_free frees it, before MPI_Finalize. */
+static inline int bf_comm_from_mpi(MPI_Comm mpi, bf_comm *comm) {
+  MPI_Comm copy;
+  MPI_Request request;
+  int is_initialized = 0, code;
+  MPI_Initialized(&is_initialized);
+  if (!is_initialized || comm == NULL) return MPI_ERR_OTHER;
+  if (mpi == MPI_COMM_NULL) return MPI_ERR_COMM;
+  code = bf_mpi_finish(MPI_Comm_idup(mpi, &copy, &request), &request);
+  return code == 0 ? bf_mpi_fill(copy, comm) : code;
+}
+
+#endif

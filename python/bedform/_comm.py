@@ -1,0 +1,125 @@
+"""The processes of a session: messages of known lengths, through mpi4py.
+
+The engine asks for such messages (`bedform::comm::Messages`); an object with the methods of
+mpi4py's communicators carries them. Waits do not spin: with more processes than cores one that
+waits would keep one that works from its core.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+from bedform._errors import InvalidArgumentError
+
+__all__ = ["Messages"]
+
+_NEEDED = (
+    "Get_rank",
+    "Get_size",
+    "Idup",
+    "Ibarrier",
+    "Ibcast",
+    "Igather",
+    "Ialltoall",
+    "Isend",
+    "Irecv",
+)
+# A message has at most so many bytes; longer ones go in pieces.
+_PIECE = 1 << 30
+_YIELDS = 64
+_SLEEP_MIN, _SLEEP_MAX = 20e-6, 1e-3
+
+
+def _wait(requests: list[Any]) -> None:
+    """Wait for requests, first by yielding, then by sleeping a little longer each time."""
+    tries, pause = 0, _SLEEP_MIN
+    while requests:
+        requests = [request for request in requests if not request.Test()]
+        if not requests:
+            return
+        if tries < _YIELDS:
+            tries += 1
+            os.sched_yield()
+        else:
+            time.sleep(pause)
+            pause = min(1.5 * pause, _SLEEP_MAX)
+
+
+def _pieces(data: Any) -> list[memoryview]:
+    view = memoryview(data)
+    return [view[at : at + _PIECE] for at in range(0, len(view), _PIECE)]
+
+
+class Messages:
+    """Messages between the processes of an mpi4py communicator, which is duplicated."""
+
+    def __init__(self, comm: Any) -> None:
+        missing = [name for name in _NEEDED if not hasattr(comm, name)]
+        if missing:
+            raise InvalidArgumentError(
+                f"comm is {type(comm).__name__}, which has no {missing[0]}: give a communicator of "
+                "mpi4py 4, as MPI.COMM_WORLD, or None for this process alone"
+            )
+        copy, request = comm.Idup()
+        _wait([request])
+        self._take(copy)
+
+    def _take(self, comm: Any) -> None:
+        self._comm = comm
+        self.rank = int(comm.Get_rank())
+        self.size = int(comm.Get_size())
+
+    def split_by_node(self) -> Messages:
+        """The processes on this node."""
+        # There is no split that does not block: all come to it together, so that nobody spins long.
+        self.barrier()
+        shared = sys.modules[type(self._comm).__module__].COMM_TYPE_SHARED
+        node = Messages.__new__(Messages)
+        node._take(self._comm.Split_type(shared))
+        return node
+
+    def barrier(self) -> None:
+        """Wait for all."""
+        _wait([self._comm.Ibarrier()])
+
+    def broadcast(self, data: bytes, root: int) -> bytearray:
+        """The bytes of the root; those of the others only say how many."""
+        room = bytearray(data)
+        for piece in _pieces(room):
+            _wait([self._comm.Ibcast(piece, root)])
+        return room
+
+    def gather(self, data: bytes, root: int) -> bytearray:
+        """The bytes of all at the root; nothing at the others."""
+        room = bytearray(len(data) * self.size if self.rank == root else 0)
+        _wait([self._comm.Igather(data, room if self.rank == root else None, root)])
+        return room
+
+    def all_to_all(self, data: bytes) -> bytearray:
+        """From each the part that it has for this process."""
+        room = bytearray(len(data))
+        _wait([self._comm.Ialltoall(data, room)])
+        return room
+
+    def exchange(
+        self, sent: list[tuple[int, bytes]], received: list[tuple[int, int]]
+    ) -> list[bytearray]:
+        """Send bytes to some, receive that many from some."""
+        rooms = [bytearray(length) for _, length in received]
+        requests = [
+            self._comm.Irecv(piece, source)
+            for (source, _), room in zip(received, rooms, strict=True)
+            for piece in _pieces(room)
+        ]
+        requests += [self._comm.Isend(piece, to) for to, data in sent for piece in _pieces(data)]
+        _wait(requests)
+        return rooms
+
+    def free(self) -> None:
+        """Free the communicator, unless MPI is over."""
+        finalized = sys.modules[type(self._comm).__module__].Is_finalized
+        if not finalized():
+            self._comm.Free()

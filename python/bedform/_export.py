@@ -1,0 +1,455 @@
+"""A store with what is committed to it, settled or not, as one NetCDF-4 or HDF5 file.
+
+Promises
+--------
+- The file appears under its name only when it is complete and durable.
+- Blocks of values stay within ``memory``, whatever the size of the store.
+- xarray reads from a NetCDF file what it reads from the store.
+
+How
+---
+Written through ``h5py``, to a hidden name beside the target, array by array, in blocks of whole
+chunks of the store. NetCDF-4 is HDF5 whose dimensions are datasets that the arrays point to. A
+dimension that is the first of every array which has it is a record dimension: unlimited. Types
+that NetCDF lacks are written as xarray writes them: truth values as bytes that an attribute names,
+texts of fixed length with an axis for their characters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._errors import BedformError, ExistsError, InvalidArgumentError, UnsupportedError
+from ._publish import no_directory, staging_beside, sync_directory
+from ._text import parse_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ._array import Array
+    from ._store import Store
+
+    Progress = Callable[[int, int], object]
+
+SUFFIXES = {".nc": True, ".nc4": True, ".cdf": True, ".h5": False, ".hdf5": False, ".he5": False}
+# What the NetCDF library gives datasets that are dimensions and nothing else.
+_NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable.%10d"
+# Deflate at its fastest; more costs much time for few bytes.
+_LEVEL = 1
+_NETCDF_KINDS = "biuf"
+# HDF5 has no larger chunks.
+_CHUNK_BYTES_MAX = (1 << 32) - 1
+
+
+@dataclass(frozen=True)
+class Export:
+    """What :func:`export` wrote."""
+
+    target: str
+    arrays: tuple[str, ...]
+    byte_count: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as plain values."""
+        return asdict(self)
+
+
+def export(
+    store: Store,
+    target: str | os.PathLike[str],
+    *,
+    memory: int | str = "512 MiB",
+    arrays: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> Export:
+    """Write a store as one file: NetCDF-4 (``.nc``), or HDF5 (``.h5``).
+
+    What sessions have committed is part of it, settled or not; the store stays as it is.
+
+    Parameters
+    ----------
+    store
+        What to write.
+    target
+        A path that does not exist yet; its suffix says which format.
+    memory
+        The limit for values in memory.
+    arrays
+        Only these.
+    progress
+        Called with the bytes done and the bytes in all.
+
+    Raises
+    ------
+    ExistsError
+        The target exists.
+    UnsupportedError
+        The format has no such type, or no such dimensions.
+    """
+    path = Path(target)
+    if path.suffix.lower() not in SUFFIXES:
+        raise InvalidArgumentError(
+            f"{str(path)!r}: the suffix says which format: .nc for NetCDF-4, .h5 for HDF5"
+        )
+    if path.is_symlink() or path.exists():
+        raise ExistsError(f"{str(path)!r} exists: choose another name or remove it")
+    if not path.absolute().parent.is_dir():
+        raise no_directory(path.absolute().parent)
+    chosen = _chosen(store, arrays)
+    limit = parse_bytes(memory) if isinstance(memory, str) else int(memory)
+    form = _NetCDF if SUFFIXES[path.suffix.lower()] else _HDF5
+    staged = staging_beside(path)
+    try:
+        total = sum(_byte_count(array) for array in chosen.values())
+        with _file(staged) as file:
+            form(store, file, chosen).write(limit, progress, total)
+        _publish(staged, path)
+    finally:
+        staged.unlink(missing_ok=True)
+    return Export(str(path), tuple(chosen), total)
+
+
+def _chosen(store: Store, arrays: Sequence[str] | None) -> dict[str, Array]:
+    there = store.arrays()
+    if "" in there:
+        raise UnsupportedError(f"{store.store_path} is a single array, without a group around it")
+    if arrays is None:
+        return there
+    names = [name.strip("/") for name in arrays]
+    if missing := [name for name in names if name not in there]:
+        known = ", ".join(there) or "none"
+        raise InvalidArgumentError(
+            f"{store.store_path} has no array {missing[0]!r}: it has {known}"
+        )
+    return {name: array for name, array in there.items() if name in names}
+
+
+def _byte_count(array: Array) -> int:
+    return math.prod(array.shape) * np.dtype(array.dtype).itemsize
+
+
+@contextlib.contextmanager
+def _file(path: Path) -> Iterator[Any]:
+    """A new file; durable when the context ends without an error."""
+    import h5py
+
+    try:
+        with h5py.File(path, "x", libver=("earliest", "v110"), track_order=True) as file:
+            yield file
+    except OSError as error:
+        # HDF5 says at length which of its layers failed.
+        if error.errno is None and not isinstance(error, BedformError):
+            line = str(error).splitlines()[0]
+            raise BedformError(f"{path.parent}: cannot write the file: {line}") from error
+        raise
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _publish(staged: Path, target: Path) -> None:
+    """Give a finished file its name, unless there is another by now."""
+    try:
+        os.link(staged, target)
+    except FileExistsError:
+        raise ExistsError(f"{str(target)!r} exists by now: choose another name") from None
+    except OSError:
+        # No links here: what appeared meanwhile would be replaced.
+        if target.exists():
+            raise ExistsError(f"{str(target)!r} exists by now: choose another name") from None
+        staged.rename(target)
+    sync_directory(target.parent)
+
+
+class _HDF5:
+    """Groups, datasets and attributes as the store has them; named dimensions as labels."""
+
+    def __init__(self, store: Store, file: Any, arrays: dict[str, Array]) -> None:
+        self._store, self._file, self._arrays = store, file, arrays
+
+    def write(self, memory: int, progress: Progress | None, total: int) -> None:
+        """Write everything."""
+        self._set_attributes(self._file, self._store.attributes)
+        for name, group in sorted(self._store.groups().items()):
+            self._set_attributes(self._file.require_group(name), group.attributes)
+        done = 0
+        for name, array in self._arrays.items():
+            dataset = self._create(name, array)
+            for region in _blocks(array, memory):
+                values = self._stored(np.asarray(array[region]))
+                if dataset.shape == ():
+                    dataset[()] = values.reshape(())
+                else:
+                    dataset[region] = values
+                if progress is not None:
+                    done += values.nbytes
+                    progress(min(done, total), total)
+        self._finish()
+
+    def _finish(self) -> None:
+        """Whatever is left when all values are written."""
+
+    def _set_attributes(self, node: Any, attributes: dict[str, Any]) -> None:
+        for name, value in attributes.items():
+            self._set_attribute(node, name, value)
+
+    def _set_attribute(self, node: Any, name: str, value: Any) -> None:
+        stored = _attribute(value)
+        try:
+            node.attrs[name] = stored
+        except (TypeError, ValueError, OSError, RuntimeError) as error:
+            raise UnsupportedError(f"HDF5 cannot hold the attribute {name!r}: {error}") from None
+
+    def _create(self, name: str, array: Array) -> Any:
+        dataset = self._dataset(name, array, array.shape, _hdf5_type(array))
+        for axis, dim in enumerate(array.dims or ()):
+            if dim is not None:
+                dataset.dims[axis].label = dim
+        self._set_attributes(dataset, _raw_attributes(array))
+        return dataset
+
+    def _dataset(self, name: str, array: Array, shape: tuple[int, ...], kind: Any) -> Any:
+        options: dict[str, Any] = {"dtype": kind, "track_order": True}
+        if shape:
+            options |= self._storage(array, shape, np.dtype(kind))
+        fill = _fill_value(array, np.dtype(kind))
+        if fill is not None:
+            options["fillvalue"] = fill
+        return self._file.create_dataset(name, shape=shape, **options)
+
+    def _storage(self, array: Array, shape: tuple[int, ...], kind: np.dtype[Any]) -> dict[str, Any]:
+        """Chunks of the store's layout, checksums, and compression where the store compresses."""
+        chunks = [*array.chunks, *shape[len(array.chunks) :]]
+        unlimited = self._unlimited(array)
+        limits = tuple(None if axis in unlimited else n for axis, n in enumerate(shape))
+        bounded = [
+            max(1, chunk if axis in unlimited else min(chunk, length))
+            for axis, (chunk, length) in enumerate(zip(chunks, shape, strict=True))
+        ]
+        while math.prod(bounded) * max(kind.itemsize, 1) > _CHUNK_BYTES_MAX:
+            axis = bounded.index(max(bounded))
+            bounded[axis] = -(-bounded[axis] // 2)
+        if 0 in shape and not unlimited:
+            return {}
+        options: dict[str, Any] = {"chunks": tuple(bounded), "maxshape": limits}
+        if kind.hasobject:
+            return options
+        options["fletcher32"] = True
+        names = {codec["name"] for codec in array.info()["codecs"]}
+        if names & {"zstd", "gzip", "blosc", "numcodecs.zlib"}:
+            options |= {"compression": "gzip", "compression_opts": _LEVEL, "shuffle": True}
+        return options
+
+    def _unlimited(self, array: Array) -> set[int]:  # noqa: ARG002 - the NetCDF form asks it
+        """The axes that may grow."""
+        return set()
+
+    def _stored(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Values as the dataset has them."""
+        return values
+
+
+class _NetCDF(_HDF5):
+    """As the NetCDF-4 library lays files out."""
+
+    def __init__(self, store: Store, file: Any, arrays: dict[str, Array]) -> None:
+        super().__init__(store, file, arrays)
+        self._dims = {name: self._names(array) for name, array in arrays.items()}
+        # By group and name: the length, and the dataset once there is one.
+        self._sizes: dict[tuple[str, str], int] = {}
+        self._scales: dict[tuple[str, str], Any] = {}
+        for name, array in arrays.items():
+            self._check_type(name, array)
+            for dim, length in zip(self._dims[name], _netcdf_shape(array), strict=True):
+                self._add_dimension(name, dim, length)
+        self._records = self._record_dimensions()
+
+    def _names(self, array: Array) -> tuple[str, ...]:
+        shape = _netcdf_shape(array)
+        known = [*(array.dims or [None] * len(array.shape)), *[None] * len(shape)]
+        kind = np.dtype(array.dtype)
+        names = []
+        for axis, length in enumerate(shape):
+            is_text = kind.kind == "S" and axis == len(array.shape)
+            plain = f"string{length}" if is_text else f"dim_{axis}_{length}"
+            names.append(known[axis] or plain if axis < len(array.shape) else plain)
+        return tuple(names)
+
+    def _check_type(self, name: str, array: Array) -> None:
+        kind = np.dtype(array.dtype)
+        if kind.kind == "f" and kind.itemsize not in (4, 8):
+            raise UnsupportedError(f"{name}: NetCDF has no type {kind}; write an .h5 file")
+        if kind.kind not in _NETCDF_KINDS + "SO":
+            raise UnsupportedError(f"{name}: NetCDF has no type {kind}; write an .h5 file")
+
+    def _add_dimension(self, name: str, dim: str, length: int) -> None:
+        """A dimension is that of an outer group, if one of this length is there."""
+        group = _group_of(name)
+        if "/" in dim:
+            raise UnsupportedError(f"{name}: NetCDF has no dimension {dim!r}; write an .h5 file")
+        known = self._sizes.setdefault((group, dim), length)
+        if known != length:
+            raise UnsupportedError(
+                f"{name}: dimension {dim!r} has lengths {known} and {length} in one group, which "
+                "NetCDF does not allow; write an .h5 file"
+            )
+
+    def _record_dimensions(self) -> set[tuple[str, str]]:
+        """Those that are first wherever they are; of arrays alone with them, too."""
+        first, later = set(), set()
+        for name, dims in self._dims.items():
+            keys = [(_group_of(name), dim) for dim in dims]
+            first.update(keys[:1])
+            later.update(keys[1:])
+        several = {(_group_of(name), dims[0]) for name, dims in self._dims.items() if len(dims) > 1}
+        return (first & several) - later
+
+    def _unlimited(self, array: Array) -> set[int]:
+        keys = [(_group_of(array.path), dim) for dim in self._dims[array.path]]
+        return {axis for axis, key in enumerate(keys) if key in self._records}
+
+    def _create(self, name: str, array: Array) -> Any:
+        kind = np.dtype(array.dtype)
+        shape = _netcdf_shape(array)
+        stored = "i1" if kind.kind == "b" else "S1" if kind.kind == "S" else _hdf5_type(array)
+        dims = self._dims[name]
+        leaf = name.rpartition("/")[2]
+        if leaf in dims and len(dims) > 1:
+            raise UnsupportedError(
+                f"{name}: an array of {len(dims)} axes is named as one of its dimensions, which "
+                "NetCDF-4 files through HDF5 do not have; write an .h5 file"
+            )
+        dataset = self._dataset(name, array, shape, stored)
+        attributes = _raw_attributes(array)
+        if kind.kind == "b":
+            attributes = {"dtype": "bool", **attributes}
+        self._set_attributes(dataset, attributes)
+        if dims == (leaf,):
+            dataset.make_scale(leaf)
+            self._scales[_group_of(name), leaf] = dataset
+        return dataset
+
+    def _finish(self) -> None:
+        """Dimensions without a variable, and what points to them."""
+        for number, ((group, dim), length) in enumerate(self._sizes.items()):
+            if (group, dim) in self._scales:
+                continue
+            parent = self._file[f"/{group}"]
+            if dim in parent:
+                raise UnsupportedError(
+                    f"{group}/{dim} is an array and a dimension that it does not have, which "
+                    "NetCDF does not allow; write an .h5 file"
+                )
+            grows = (group, dim) in self._records
+            limits = {"maxshape": (None,), "chunks": (1024,)} if grows else {}
+            scale = parent.create_dataset(dim, shape=(length,), dtype=">f4", **limits)
+            scale.make_scale(_NO_VARIABLE % length)
+            scale.attrs["_Netcdf4Dimid"] = np.int32(number)
+            self._scales[group, dim] = scale
+        for number, key in enumerate(self._sizes):
+            self._scales[key].attrs["_Netcdf4Dimid"] = np.int32(number)
+        for name, dims in self._dims.items():
+            dataset = self._file[name]
+            if dims == (name.rpartition("/")[2],):
+                continue
+            for axis, dim in enumerate(dims):
+                dataset.dims[axis].attach_scale(self._scales[_group_of(name), dim])
+
+    def _stored(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        if values.dtype.kind == "b":
+            return values.astype("i1")
+        if values.dtype.kind == "S":
+            length = values.dtype.itemsize
+            return np.ascontiguousarray(values).view("S1").reshape((*values.shape, length))
+        return values
+
+    def _set_attribute(self, node: Any, name: str, value: Any) -> None:
+        # NCZarr's and NetCDF's own.
+        if name not in ("_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"):
+            super()._set_attribute(node, name, value)
+
+
+def _group_of(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _netcdf_shape(array: Array) -> tuple[int, ...]:
+    kind = np.dtype(array.dtype)
+    return (*array.shape, kind.itemsize) if kind.kind == "S" else tuple(array.shape)
+
+
+def _hdf5_type(array: Array) -> Any:
+    import h5py
+
+    kind = np.dtype(array.dtype)
+    return h5py.string_dtype() if kind.hasobject or kind.kind == "T" else kind
+
+
+def _fill_value(array: Array, kind: np.dtype[Any]) -> Any:
+    if kind.hasobject or kind.kind == "S":
+        return None
+    return np.asarray(array.fill_value).astype(kind)
+
+
+def _raw_attributes(array: Array) -> dict[str, Any]:
+    """The attributes, with ``_FillValue`` as a number of the array's type."""
+    from .xarray_backend import _decode_fill
+
+    attributes = dict(array.attributes)
+    if "_FillValue" in attributes:
+        kind = np.dtype(array.dtype)
+        value = _decode_fill(attributes.pop("_FillValue"), kind)
+        if kind.kind in _NETCDF_KINDS:
+            attributes = {"_FillValue": np.asarray(value).astype(kind).reshape(1), **attributes}
+        elif kind.kind not in "OT":
+            attributes = {"_FillValue": value, **attributes}
+    return attributes
+
+
+def _attribute(value: Any) -> Any:
+    """A value of an attribute, as JSON has it, as HDF5 has it."""
+    import h5py
+
+    if isinstance(value, bool):
+        return np.int8(value)
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        raise UnsupportedError("attributes of NetCDF and HDF5 are numbers, texts, or lists of them")
+    if isinstance(value, list):
+        if any(isinstance(entry, (dict, list)) or entry is None for entry in value):
+            raise UnsupportedError(
+                "attributes of NetCDF and HDF5 are numbers, texts, or lists of them"
+            )
+        if all(isinstance(entry, str) for entry in value) and value:
+            return np.array(value, dtype=h5py.string_dtype())
+        return np.asarray(value)
+    return value
+
+
+def _blocks(array: Array, memory: int) -> Iterator[tuple[slice, ...]]:
+    """Blocks of whole chunks that fit into the memory, in C order."""
+    shape = tuple(array.shape)
+    item = max(np.dtype(array.dtype).itemsize, 1) * (8 if np.dtype(array.dtype).hasobject else 1)
+    extent = [max(1, min(chunk, n)) for chunk, n in zip(array.chunks, shape, strict=True)]
+    # From the inside out, so that blocks are long runs of both sides. A block is there twice.
+    for axis in reversed(range(len(shape))):
+        room = max(memory // 2 // (math.prod(extent) * item), 1)
+        extent[axis] = max(min(extent[axis] * room, shape[axis]), 1)
+        if extent[axis] < shape[axis]:
+            break
+    starts = (range(0, n, step) for n, step in zip(shape, extent, strict=True))
+    for corner in itertools.product(*starts):
+        yield tuple(
+            slice(at, min(at + step, n)) for at, step, n in zip(corner, extent, shape, strict=True)
+        )

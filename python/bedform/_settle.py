@@ -1,0 +1,114 @@
+"""Commits become shards: in one process, or in many, a share each.
+
+Settling can be repeated and cut off anywhere, and a share does nothing but what settling everything
+would do for its objects. So many processes settle a share each, in whatever order; whoever settles
+everything afterwards reads the stamps back, finds nothing left to do, and drops the commits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from bedform._errors import BedformError, InvalidArgumentError
+from bedform._text import parse_bytes, parse_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bedform._session import Settled
+    from bedform._store import Store
+
+    Progress = Callable[[int, int], object]
+
+MEMORY = "512 MiB"
+SHARES_MAX = 1 << 20
+
+
+@dataclass(frozen=True)
+class Settling:
+    """What is to be settled, and how."""
+
+    memory: int
+    arrays: tuple[str, ...] | None
+    grace: float
+    part: tuple[int, int] = (0, 1)
+
+    @classmethod
+    def of(cls, memory: int | str, arrays: Sequence[str] | None, grace: float | str) -> Settling:
+        """Check what a caller gave."""
+        if isinstance(arrays, str):
+            raise InvalidArgumentError(f"arrays must be a list of names, not {arrays!r}")
+        names = None if arrays is None else tuple(name.strip("/") for name in arrays)
+        count = parse_bytes(memory) if isinstance(memory, str) else int(memory)
+        if count < 0:
+            raise InvalidArgumentError(f"memory must not be negative, but is {count}")
+        return cls(min(count, (1 << 63) - 1), names, seconds_of(grace))
+
+
+def seconds_of(time: float | str) -> float:
+    """Seconds, from a number or a text such as ``"1h"``."""
+    seconds = parse_seconds(time) if isinstance(time, str) else float(time)
+    if not 0 <= seconds < math.inf:
+        raise InvalidArgumentError(f"a time must be a number of seconds from 0 on, not {time!r}")
+    return min(seconds, 1e9)
+
+
+def settle(store: Store, chosen: Settling, progress: Progress | None = None) -> Settled:
+    """Settle in this process."""
+    arrays = None if chosen.arrays is None else list(chosen.arrays)
+    call = store._call(store._inner.settle)
+    return dict(call(chosen.memory, arrays, chosen.part, chosen.grace, progress))
+
+
+def settle_with_members(
+    store: Store, chosen: Settling, comm: Any, progress: Progress | None
+) -> Settled:
+    """Settle a share in each process of an mpi4py communicator; the first drops the commits."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    done = _agreed(comm, lambda: settle(store, replace(chosen, part=(rank, size)), progress))
+    rest = _agreed(comm, lambda: settle(store, chosen) if rank == 0 else {})
+    # A process alone has dropped them with its share.
+    commits = comm.bcast(done["commits"] + rest.get("commits", 0), root=0)
+    return {**_sum([done, rest]), "commits": commits}
+
+
+def _agreed(comm: Any, act: Callable[[], Settled]) -> Settled:
+    """What ``act`` gave here; the first error of any process in all, so that nobody waits."""
+    done: Settled = {}
+    mine: Exception | None = None
+    try:
+        done = act()
+    except Exception as failure:  # noqa: BLE001 - told to all, and raised below
+        mine = failure
+    said = comm.allgather(None if mine is None else (type(mine), f"{mine}"))
+    if mine is not None:
+        raise mine
+    for rank, error in enumerate(said):
+        if error is not None:
+            kind, text = error
+            known = kind if issubclass(kind, BedformError) else BedformError
+            raise known(f"rank {rank}: {text}")
+    return done
+
+
+def settle_with_dask(
+    store: Store, chosen: Settling, shares: int, progress: Progress | None
+) -> Settled:
+    """Settle shares as Dask tasks; this process drops the commits."""
+    from dask.base import compute
+    from dask.delayed import delayed
+
+    if not 1 <= shares <= SHARES_MAX:
+        raise InvalidArgumentError(f"dask must be a number of shares from 1 on, not {shares}")
+    task = delayed(settle, pure=False)
+    tasks = [task(store, replace(chosen, part=(number, shares))) for number in range(shares)]
+    done = compute(*tasks)  # type: ignore[no-untyped-call]
+    rest = settle(store, chosen, progress)
+    return _sum([*done, rest])
+
+
+def _sum(parts: Sequence[Settled]) -> Settled:
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: sum(part.get(name, 0) for part in parts) for name in names}

@@ -1,0 +1,123 @@
+//! The processes of a session, through `bedform._comm.Messages`.
+
+use bedform::comm::{Messages, ReceivedMessage, SentMessage};
+use bedform::{Error, ErrorKind, Result};
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::array::Bytes;
+
+/// Messages that a Python object passes.
+#[derive(Debug)]
+pub(crate) struct PythonMessages {
+    object: Py<PyAny>,
+    rank: u32,
+    size: u32,
+    /// Whether the object is freed with this value.
+    is_owner: bool,
+}
+
+impl PythonMessages {
+    /// Those of `object`, which stays the caller's to free.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let (rank, size) = (object.getattr("rank")?.extract()?, object.getattr("size")?.extract()?);
+        Ok(Self { object: object.clone().unbind(), rank, size, is_owner: false })
+    }
+
+    /// Calls a method. What it raises is an error of the engine.
+    fn call<T>(&self, act: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> Result<T> {
+        Python::attach(|py| act(self.object.bind(py)).map_err(|error| lost(py, &error)))
+    }
+}
+
+impl Drop for PythonMessages {
+    fn drop(&mut self) {
+        if self.is_owner {
+            // At the interpreter's exit MPI is over, too.
+            Python::try_attach(|py| self.object.bind(py).call_method0("free").map(drop));
+        }
+    }
+}
+
+fn lost(py: Python<'_>, error: &PyErr) -> Error {
+    if error.is_instance_of::<PyKeyboardInterrupt>(py) {
+        return Error::new(ErrorKind::Interrupted, "stopped while waiting for other processes");
+    }
+    let text = format!("the processes of the session lost each other: {error}");
+    Error::new(ErrorKind::Io, text.replace('\n', " "))
+}
+
+/// Copies what Python gave into `to`, which has its length.
+fn copy(given: &Bound<'_, PyAny>, to: &mut [u8]) -> PyResult<()> {
+    let mut given = Bytes::of(given, true)?;
+    let given = given.get_mut();
+    if given.len() != to.len() {
+        let text = format!("{} bytes arrived in place of {}", given.len(), to.len());
+        return Err(pyo3::exceptions::PyValueError::new_err(text));
+    }
+    to.copy_from_slice(given);
+    Ok(())
+}
+
+impl Messages for PythonMessages {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn split_by_node(&self) -> Result<Box<dyn Messages>> {
+        self.call(|object| {
+            let mut node = Self::of(&object.call_method0("split_by_node")?)?;
+            node.is_owner = true;
+            Ok(Box::new(node) as Box<dyn Messages>)
+        })
+    }
+
+    fn barrier(&self) -> Result<()> {
+        self.call(|object| object.call_method0("barrier").map(drop))
+    }
+
+    fn broadcast(&self, bytes: &mut [u8], root: u32) -> Result<()> {
+        self.call(|object| {
+            let given = PyBytes::new(object.py(), bytes);
+            copy(&object.call_method1("broadcast", (given, root))?, bytes)
+        })
+    }
+
+    fn gather(&self, bytes: &[u8], all: &mut [u8], root: u32) -> Result<()> {
+        self.call(|object| {
+            let given = PyBytes::new(object.py(), bytes);
+            copy(&object.call_method1("gather", (given, root))?, all)
+        })
+    }
+
+    fn all_to_all(&self, given: &[u8], taken: &mut [u8]) -> Result<()> {
+        self.call(|object| {
+            let given = PyBytes::new(object.py(), given);
+            copy(&object.call_method1("all_to_all", (given,))?, taken)
+        })
+    }
+
+    fn exchange(
+        &self,
+        sent: &[SentMessage<'_>],
+        received: &mut [ReceivedMessage<'_>],
+    ) -> Result<()> {
+        self.call(|object| {
+            let py = object.py();
+            let sent: Vec<_> =
+                sent.iter().map(|message| (message.to, PyBytes::new(py, message.bytes))).collect();
+            let wanted: Vec<_> =
+                received.iter().map(|message| (message.from, message.bytes.len())).collect();
+            let given = object.call_method1("exchange", (sent, wanted))?;
+            for (message, given) in received.iter_mut().zip(given.try_iter()?) {
+                copy(&given?, message.bytes)?;
+            }
+            Ok(())
+        })
+    }
+}

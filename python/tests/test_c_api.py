@@ -1,0 +1,179 @@
+"""The C library as its users meet it: installed, found, compiled against, run under MPI."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from native import BIN, PROGRAMS, ROOT, build, flags, mpiexec, needed, prefix, run
+
+import bedform as bf
+from bedform import _internal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["prefix"]
+
+HEADER = (ROOT / "include" / "bedform.h").read_text()
+GUIDE = (ROOT / "docs" / "c-api.md").read_text()
+PRINTS = re.compile(r"^(?://|!) prints: (.*)$", re.MULTILINE)
+
+
+def programs_of_the_guide(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+def heat(steps: int = 6, height: int = 48, width: int = 64) -> np.ndarray:
+    """What the examples compute, step by step."""
+    cells = np.zeros((height + 2, width + 2))
+    cells[1:-1, 1:-1][height // 4 + 1 : height // 2, width // 4 + 1 : width // 2] = 100
+    planes = []
+    for _ in range(steps):
+        planes.append(cells[1:-1, 1:-1].copy())
+        around = cells[:-2, 1:-1] + cells[2:, 1:-1] + cells[1:-1, :-2] + cells[1:-1, 2:]
+        cells[1:-1, 1:-1] += 0.2 * (around - 4 * cells[1:-1, 1:-1])
+    return np.stack(planes)
+
+
+def check_heat(place: Path) -> None:
+    store = bf.open(place)
+    assert np.allclose(store["t"][...], heat(), rtol=1e-12)
+    assert store["t"].dims == ("step", "y", "x")
+    assert not place.with_name(place.name + ".bedform-log").exists(), "settled at the end"
+
+
+def test_the_header_names_what_the_library_has(prefix: Path) -> None:
+    declared = set(re.findall(r"\b(bf_\w+)\(", HEADER)) - {"bf_comm_from_mpi"}
+    library = prefix / "lib" / "libbedform.so"
+    tool = needed("nm", "apt-get install binutils")
+    listed = run(tool, "-D", "--defined-only", library)
+    assert {line.split()[-1] for line in listed.splitlines()} == declared
+    tool = needed("readelf", "apt-get install binutils")
+    assert "[libbedform.so.0]" in run(tool, "-d", library)
+    needs = set(re.findall(r"NEEDED.*\[(.*)\]", run(tool, "-d", library)))
+    assert not {name for name in needs if "mpi" in name}, "one build serves every MPI"
+
+
+def test_statuses_have_the_numbers_of_the_header_and_the_names_of_the_engine(prefix: Path) -> None:
+    library = ctypes.CDLL(str(prefix / "lib" / "libbedform.so"))
+    library.bf_status_name.restype = ctypes.c_char_p
+    library.bf_version.restype = ctypes.c_char_p
+    assert library.bf_version().decode() == _internal.__version__
+    numbers = {name: int(number) for name, number in re.findall(r"BF_([A-Z_]+) = (\d+),? ", HEADER)}
+    kinds = {library.bf_status_name(number).decode(): number for number in range(1, 16)}
+    assert set(kinds) == set(_internal.error_kinds())
+    spelled = {re.sub("(?<=[a-z])(?=[A-Z])", "_", kind).upper(): n for kind, n in kinds.items()}
+    assert spelled.items() <= numbers.items()
+
+
+@pytest.mark.parametrize(("compiler", "options"), [("cc", ["-xc", "-std=c99"]), ("c++", ["-xc++"])])
+def test_the_header_is_plain_c_and_c_plus_plus(compiler: str, options: list[str]) -> None:
+    tool = needed(compiler, "apt-get install g++")
+    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
+    run(tool, *options, *strict, ROOT / "include" / "bedform.h")
+
+
+def test_the_example_in_c_is_built_with_pkg_config_and_run_by_four(
+    prefix: Path, tmp_path: Path
+) -> None:
+    program = build(prefix, ROOT / "examples" / "c" / "heat.c", tmp_path / "heat")
+    place = tmp_path / "heat.zarr"
+    assert "the last plane is right" in mpiexec(4, program, place)
+    check_heat(place)
+    assert "EXISTS" in mpiexec(2, program, place, check=False).upper(), (
+        "a second time it says why not"
+    )
+
+
+def test_the_example_in_c_is_built_with_cmake(prefix: Path, tmp_path: Path) -> None:
+    tool = needed("cmake", "apt-get install cmake")
+    settings = [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DMPI_C_COMPILER={needed(BIN / 'mpicc')}"]
+    run(tool, "-S", ROOT / "examples" / "c", "-B", tmp_path / "build", *settings)
+    run(tool, "--build", tmp_path / "build")
+    place = tmp_path / "heat.zarr"
+    assert "the last plane is right" in mpiexec(4, tmp_path / "build" / "heat", place)
+    check_heat(place)
+
+
+def test_the_example_in_fortran_is_built_and_run_by_four(prefix: Path, tmp_path: Path) -> None:
+    # The wheel of MPICH has no Fortran, so that of the system is taken, with its own mpiexec: the
+    # library is the same.
+    how = "apt-get install mpich gfortran"
+    fortran, mpicc, launch = (
+        needed(f"/usr/bin/{name}", how) for name in ("mpifort", "mpicc", "mpiexec")
+    )
+    sources = prefix / "share" / "bedform" / "fortran"
+    modules = [sources / f"bedform{part}.f90" for part in ("_interfaces", "", "_mpi")]
+    shim = tmp_path / "shim.o"
+    run(mpicc, "-Wall", "-c", sources / "bedform_mpi_fortran.c", *flags(prefix)[:1], "-o", shim)
+    program, place = tmp_path / "heat", tmp_path / "heat.zarr"
+    options = [
+        f"-I{sources}",
+        f"-J{tmp_path}",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-O1",
+        "-Wno-compare-reals",
+    ]
+    example = ROOT / "examples" / "fortran" / "heat.f90"
+    run(fortran, *options, *modules, example, shim, *flags(prefix), "-o", program)
+    assert "the last plane is right" in run(launch, "-n", "4", program, place)
+    check_heat(place)
+
+
+def test_the_example_in_python_runs_in_four_processes(tmp_path: Path) -> None:
+    place = tmp_path / "heat.zarr"
+    example = ROOT / "examples" / "python" / "heat.py"
+    assert "the last plane is right" in mpiexec(4, sys.executable, example, place)
+    check_heat(place)
+
+
+@pytest.mark.parametrize("program", ["messages", "failures"])
+def test_programs_under_mpi_say_ok(prefix: Path, tmp_path: Path, program: str) -> None:
+    place = tmp_path / "s.zarr"
+    bf.create(place).create_array("t", (4, 8), "float32")
+    built = build(prefix, PROGRAMS / f"{program}.c", tmp_path / program)
+    for processes in (1, 5) if program == "messages" else (4,):
+        assert mpiexec(processes, built, place) == "ok\n"
+
+
+def test_the_programs_of_the_guide_run(
+    prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    programs = programs_of_the_guide("c")
+    assert len(programs) == 2
+    for number, source in enumerate(programs):
+        file = tmp_path / f"guide{number}.c"
+        file.write_text(source)
+        mpi = "bedform_mpi.h" in source
+        program = build(prefix, file, tmp_path / f"guide{number}", mpi=mpi)
+        said = mpiexec(4, program) if mpi else run(program)
+        for line in PRINTS.findall(source):
+            assert line in said
+    u = bf.open("run.zarr")["u"]
+    assert u.shape == (3, 400, 200)
+    assert np.allclose(u[:, ::100, 7], [[s + r / 10 for r in range(4)] for s in range(3)])
+
+
+def test_the_program_of_the_guide_in_fortran_runs_without_mpi(
+    prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = needed("gfortran", "apt-get install gfortran")
+    monkeypatch.chdir(tmp_path)
+    (source,) = programs_of_the_guide("fortran")
+    file, program = tmp_path / "first.f90", tmp_path / "first"
+    file.write_text(source)
+    modules = prefix / "share" / "bedform" / "fortran"
+    files = [modules / "bedform_interfaces.f90", modules / "bedform.f90", file]
+    run(compiler, "-O1", f"-I{modules}", f"-J{tmp_path}", *files, *flags(prefix), "-o", program)
+    said = run(program)
+    for line in PRINTS.findall(source):
+        assert line in said
+    assert bf.open("fortran.zarr")["t"][5, 0, 0] == 286
