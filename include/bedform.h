@@ -114,6 +114,11 @@ bf_status bf_create_array(bf_store store, const char *path, const char *dtype, u
                           const uint64_t *shape, const char *dims, const uint64_t *chunks,
                           const uint64_t *shards, const char *options, bf_array *array);
 
+/* Creates many arrays at once: those of bf_create_array between the two calls appear with the second, all or
+ * none, and much faster than one by one. They have no handles before; `array` is left null. */
+bf_status bf_define_begin(bf_store store);
+bf_status bf_define_end(bf_store store);
+
 bf_status bf_open_array(bf_store store, const char *path, bf_array *array);
 bf_status bf_close_array(bf_array array);
 
@@ -202,7 +207,9 @@ bf_status bf_comm_free(bf_comm *comm);
 
 /* Begins a writing session of all processes of `comm`, which make this call together; `comm` NULL: of this
  * process alone. `comm` must live as long as the session. Options: buffer_bytes (that wait in memory to be
- * written), settle ("end": bf_session_end turns the commits into shards; "later": bf_settle does). */
+ * written), settle ("end": bf_session_end turns the commits into shards; "later": bf_settle does), durability
+ * ("disk"; "node": commits return when they are durable in the burst tier), burst (its directory; without it
+ * what BEDFORM_BURST or bedform.toml says; false for none), burst_capacity_bytes. */
 bf_status bf_session_begin(bf_store store, const bf_comm *comm, const char *options, bf_session *session);
 
 /* Takes a box of an array. Not collective, nothing is visible before the commit; the data are copied. Where
@@ -251,6 +258,10 @@ bf_status bf_session_append(bf_session session, const char *path, uint32_t axis,
 /* Makes what all processes wrote visible, all at once, durably; collective. If one fails, all get its error
  * and nothing is visible. `number` (may be NULL) gets the number of the commit. */
 bf_status bf_session_commit(bf_session session, uint64_t *number);
+
+/* Waits until every commit has left the burst tiers and is visible; collective. `number` (may be NULL) gets the
+ * number of the last one. */
+bf_status bf_session_drain(bf_session session, uint64_t *number);
 
 /* Commits what is left, settles unless told "later", ends the session; collective. */
 bf_status bf_session_end(bf_session session);

@@ -48,6 +48,7 @@ static void lay_out(const variable *one, const uint64_t *shape, uint32_t axes, u
 static void create_all(const plan *all, const char *path) {
   bf_store store;
   check(bf_create(path, NULL, NULL, &store), path);
+  check(bf_define_begin(store), "define");
   for (int64_t at = 0; at < all->variable_count; at++) {
     const variable *one = &all->variables[at];
     uint64_t shape[PLAN_AXES_MAX + 1];
@@ -60,6 +61,7 @@ static void create_all(const plan *all, const char *path) {
                           NULL),
           one->name);
   }
+  check(bf_define_end(store), "define");
   check(bf_close(store), "close");
 }
 

@@ -225,6 +225,15 @@ class Session:
         number: int = self._store._call(self._inner.commit)()
         return number
 
+    def drain(self) -> int:
+        """Wait until all commits have left the burst tiers and are visible; give the last number.
+
+        All processes of the session make the call. Without a burst tier, or at
+        ``durability="disk"``, every commit is visible already.
+        """
+        number: int = self._store._call(self._inner.drain)()
+        return number
+
     def close(self) -> None:
         """End the session. What was not committed is gone."""
         self._inner.close()
@@ -267,6 +276,6 @@ def _boxes(starts: Any, shapes: Any) -> tuple[list[int], list[int], int]:
     return first[kept].ravel().tolist(), lengths[kept].ravel().tolist(), first.shape[1]
 
 
-def buffer_bytes(buffer: int | str) -> int:
-    """Bytes that wait in memory to be written, from a number or text."""
-    return buffer if isinstance(buffer, int) else parse_bytes(buffer)
+def number_of_bytes(size: int | str) -> int:
+    """Bytes from a number or text."""
+    return size if isinstance(size, int) else parse_bytes(size)

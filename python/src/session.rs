@@ -5,11 +5,12 @@ use std::sync::{Mutex, PoisonError};
 use bedform::Elements;
 use bedform::ErrorKind;
 use bedform::comm::{Alone, Communicator, Members};
-use bedform::log::session::{AtEnd, Decomposition, SessionOptions, Token};
+use bedform::log::session::{AtEnd, Decomposition, SessionOptions, Token, decline};
 use bedform_format::log::Boxes;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use serde_json::{Map, Value};
 
 use crate::array::{Data, interrupted, stopped};
 use crate::comm::PythonMessages;
@@ -45,16 +46,17 @@ impl Session {
     /// A session of the processes that `messages` reaches, or of this one alone.
     pub(crate) fn begin(
         store: &bedform::Store,
-        buffer_bytes: Option<usize>,
+        options: &Map<String, Value>,
         messages: Option<PythonMessages>,
     ) -> bedform::Result<Self> {
-        let mut options = SessionOptions::default();
-        if let Some(bytes) = buffer_bytes {
-            options.buffer_bytes = bytes;
-        }
         let members: Box<dyn Communicator> = match messages {
             None => Box::new(Alone),
             Some(messages) => Box::new(Members::new(Box::new(messages))),
+        };
+        let options = match SessionOptions::from_json(options, store) {
+            Ok(options) => options,
+            // The others are waiting in this call.
+            Err(error) => return Err(decline(members, error)),
         };
         let session = store.session(members, options)?;
         Ok(Self { inner: Mutex::new(Some(session)), lent: Mutex::default() })
@@ -228,6 +230,11 @@ impl Session {
         let number = outcome.map_err(raise)?;
         self.give_back(u64::MAX);
         Ok(number)
+    }
+
+    /// Waits until everything that was committed is visible; gives the number of the last commit.
+    fn drain(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.with(bedform::log::session::Session::drain)).map_err(raise)
     }
 
     /// Commits what is left, settles if told to, and ends the session.

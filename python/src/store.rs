@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bedform::comm::Members;
+use bedform::log::burst::Burst;
 use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
 use bedform::{Append, Elements, Growth, NewArray, NodeKind, OpenOptions};
 use bedform_format::ObjectPath;
@@ -208,16 +209,48 @@ impl Store {
         py.detach(|| self.inner.delete(&path)).map_err(raise)
     }
 
-    /// Starts a writing session of the processes of `comm`, or of this process alone.
-    #[pyo3(signature = (buffer_bytes, comm=None))]
+    /// Starts a writing session of the processes of `comm`, or of this process alone; `options` are JSON.
+    #[pyo3(signature = (options, comm=None))]
     fn session(
         &self,
         py: Python<'_>,
-        buffer_bytes: Option<usize>,
+        options: &str,
         comm: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Session> {
         let messages = comm.map(PythonMessages::of).transpose()?;
-        py.detach(|| Session::begin(&self.inner, buffer_bytes, messages)).map_err(raise)
+        let options = json_of(options)?;
+        py.detach(|| Session::begin(&self.inner, &options, messages)).map_err(raise)
+    }
+
+    /// Creates arrays, (path, JSON) each: all at once.
+    fn create_arrays(&self, py: Python<'_>, arrays: Vec<(String, String)>) -> PyResult<()> {
+        let described = arrays
+            .iter()
+            .map(|(path, text)| Ok((path_of(path)?, Value::Object(json_of(text)?))))
+            .collect::<PyResult<Vec<_>>>()?;
+        py.detach(|| {
+            let limits = &self.inner.options().limits;
+            let new = described
+                .into_iter()
+                .map(|(path, description)| Ok((path, NewArray::from_json(&description, limits)?)));
+            self.inner.create_arrays(&new.collect::<bedform::Result<Vec<_>>>()?)
+        })
+        .map_err(raise)
+    }
+
+    /// Finds what writers that died have left, in the burst tier at `burst` or the configured one, too,
+    /// and says what became of it, as JSON; `leftover` is `"keep"`, `"commit"` or `"discard"`.
+    #[pyo3(signature = (leftover, burst=None))]
+    fn recover(&self, py: Python<'_>, leftover: &str, burst: Option<PathBuf>) -> PyResult<String> {
+        let outcome = py.detach(|| {
+            let leftover = leftover.parse()?;
+            let burst = match &burst {
+                Some(path) => Some(Burst::in_directory(path, None)?),
+                None => Burst::of_store(&self.inner)?,
+            };
+            self.inner.recover(burst.as_ref(), leftover, &interrupted())
+        });
+        Ok(outcome.map_err(|error| stopped(py, error))?.to_json().to_string())
     }
 
     /// Turns commits into shards, of all arrays or those named, or only a share of the objects; tells

@@ -29,7 +29,7 @@ TEXTS = [
     "--memory", "--to", "--grace",
     "{}", "%s%n", "$(id)", "`id`", "__import__('os')", "18446744073709551616", "0", ",,,", "time=1",
 ]  # fmt: skip
-COMMANDS = ["info", "advise", "convert", "explain", "settle", "gc", "verify"]
+COMMANDS = ["info", "advise", "convert", "explain", "settle", "recover", "gc", "verify"]
 
 
 def run_quietly(arguments: list[str]) -> tuple[int, str, str]:

@@ -10,6 +10,7 @@ use crate::arguments::{
     axes, boxes, buffer as room, data as elements, give, give_if, give_text, object, path, points,
     region, text,
 };
+use crate::define;
 use crate::handles::{ArrayHandle, StoreHandle};
 use crate::status::{Status, call, misuse};
 
@@ -53,7 +54,7 @@ pub unsafe extern "C" fn bf_create_array(
     // SAFETY: the contract of the call.
     call(|| unsafe {
         give_if("the array", array, ArrayHandle::NULL)?;
-        let (store, path) = (store.get()?, path(name)?);
+        let (handle, store, path) = (store, store.get()?, path(name)?);
         let mut description = object("options", options)?;
         check_keys(description.keys())?;
         description.insert("shape".to_owned(), json!(axes("shape", shape, rank)?));
@@ -68,6 +69,10 @@ pub unsafe extern "C" fn bf_create_array(
         }
         let description = Value::Object(description);
         let new = NewArray::from_json_with(&description, store.options())?;
+        let Some((path, new)) = define::note(handle, path, new) else {
+            // There is nothing yet that a handle could stand for.
+            return Ok(());
+        };
         let made = store.create_array(&path, &new)?;
         if array.is_null() { Ok(()) } else { give("the array", array, ArrayHandle::new(made)) }
     })

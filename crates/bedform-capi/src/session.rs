@@ -8,7 +8,7 @@ use bedform::comm::{Alone, CMembers, Communicator, Members};
 use bedform::log::session::{
     AtEnd, Decomposition as Declared, Session, SessionOptions, Token, decline,
 };
-use bedform::{Elements, Error, ErrorKind, Result};
+use bedform::{Elements, Error, ErrorKind, Result, Store};
 use bedform_format::ObjectPath;
 use bedform_format::log::Boxes;
 use bedform_geometry::Selection;
@@ -57,24 +57,19 @@ fn take(handle: SessionHandle) -> Result<OpenSession> {
     open.ok_or_else(|| misuse("the session was closed before"))
 }
 
-/// The options of a session: `buffer_bytes`, `settle` (`"end"` or `"later"`).
-unsafe fn options_of(options: *const c_char) -> Result<(SessionOptions, AtEnd)> {
-    let (mut chosen, mut at_end) = (SessionOptions::default(), AtEnd::Settle);
+/// The options of a session: `settle` (`"end"` or `"later"`), and those of the engine.
+unsafe fn options_of(options: *const c_char, store: &Store) -> Result<(SessionOptions, AtEnd)> {
     // SAFETY: the caller's contract.
-    for (key, value) in unsafe { object("options", options) }? {
-        match (key.as_str(), value.as_u64(), value.as_str()) {
-            ("buffer_bytes", Some(bytes), _) => {
-                chosen.buffer_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            }
-            ("settle", _, Some("end")) => at_end = AtEnd::Settle,
-            ("settle", _, Some("later")) => at_end = AtEnd::Leave,
-            ("buffer_bytes" | "settle", _, _) => {
-                return Err(misuse(format!("not a value of {key}: {value}")));
-            }
-            _ => return Err(misuse(format!("there is no option {key:?} of a session"))),
-        }
-    }
-    Ok((chosen, at_end))
+    let mut given = unsafe { object("options", options) }?;
+    let at_end = match given.shift_remove("settle") {
+        None => AtEnd::Settle,
+        Some(value) => match value.as_str() {
+            Some("end") => AtEnd::Settle,
+            Some("later") => AtEnd::Leave,
+            _ => return Err(misuse(format!("not a value of settle: {value}"))),
+        },
+    };
+    Ok((SessionOptions::from_json(&given, store)?, at_end))
 }
 
 /// `bf_session_begin`.
@@ -92,12 +87,14 @@ pub unsafe extern "C" fn bf_session_begin(
             None => Box::new(Alone),
             Some(comm) => Box::new(Members::new(comm.messages()?)),
         };
-        let (store, (options, at_end)) =
-            match store.get().and_then(|store| Ok((store, options_of(options)?))) {
-                Ok(ready) => ready,
-                // The others are waiting in this call.
-                Err(error) => return Err(decline(members, error)),
-            };
+        let (store, (options, at_end)) = match store.get().and_then(|store| {
+            let options = options_of(options, &store)?;
+            Ok((store, options))
+        }) {
+            Ok(ready) => ready,
+            // The others are waiting in this call.
+            Err(error) => return Err(decline(members, error)),
+        };
         let session_of_all = store.session(members, options)?;
         let begun = OpenSession { session: session_of_all, at_end, declared: HashMap::new() };
         give("the session", session, SessionHandle::new(Arc::new(Mutex::new(Some(begun)))))
@@ -324,6 +321,16 @@ pub unsafe extern "C" fn bf_session_commit(session: SessionHandle, number: *mut 
     call(|| unsafe {
         let committed = with(session, Session::commit)?;
         give_if("the number", number, committed)
+    })
+}
+
+/// `bf_session_drain`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_drain(session: SessionHandle, number: *mut u64) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let drained = with(session, Session::drain)?;
+        give_if("the number", number, drained)
     })
 }
 

@@ -7,6 +7,7 @@ use bedform::{NodeKind, OpenOptions, Store};
 use serde_json::{Map, Value};
 
 use crate::arguments::{give, give_text, object, path, text};
+use crate::define;
 use crate::handles::StoreHandle;
 use crate::status::{Status, call, misuse};
 
@@ -58,7 +59,10 @@ pub unsafe extern "C" fn bf_open(
 /// `bf_close`.
 #[unsafe(no_mangle)]
 pub extern "C" fn bf_close(store: StoreHandle) -> Status {
-    call(|| store.take().map(drop))
+    call(|| {
+        define::forget(store);
+        store.take().map(drop)
+    })
 }
 
 /// `bf_list`.

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::burst::Burst;
+use crate::store::Store;
 
 const FILE: &str = "bedform.toml";
 const FILE_VARIABLE: &str = "BEDFORM_CONFIG";
@@ -131,6 +132,16 @@ impl Configuration {
 }
 
 impl Burst {
+    /// The burst tier that is configured for `store`: [`Burst::configured`].
+    ///
+    /// # Errors
+    /// As [`Burst::configured`].
+    pub fn of_store(store: &Store) -> Result<Option<Self>> {
+        let name = store.storage().name();
+        // Other places than directories have no file beside them.
+        Self::configured(Some(Path::new(&name)).filter(|path| path.is_dir()))
+    }
+
     /// The burst tier for the store in the directory `store`: `BEDFORM_BURST` and
     /// `BEDFORM_BURST_CAPACITY`, else `[burst]` of the configuration. `None` without either.
     ///

@@ -6,6 +6,7 @@
 //! until somebody says what is to become of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
 
 use bedform_format::Limits;
 use bedform_format::log::{
@@ -14,6 +15,7 @@ use bedform_format::log::{
 };
 use bedform_format::metadata::hex;
 use bedform_storage::{Condition, Durability, Lock, Object, SYNC_ALIGNMENT};
+use serde_json::{Value, json};
 
 use super::burst::{Burst, BurstPlace};
 use super::commit::enlarge;
@@ -39,6 +41,19 @@ pub enum Leftover {
     Discard,
 }
 
+impl FromStr for Leftover {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "keep" => Ok(Self::Keep),
+            "commit" => Ok(Self::Commit),
+            "discard" => Ok(Self::Discard),
+            _ => Err(Error::invalid(format!("expected keep, commit or discard, not {text:?}"))),
+        }
+    }
+}
+
 /// What [`Store::recover`] found and did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recovered {
@@ -52,6 +67,28 @@ pub struct Recovered {
     pub found: Vec<Found>,
     /// Commits that were made of them.
     pub committed: u64,
+}
+
+impl Recovered {
+    /// For doors: an object with these names.
+    pub fn to_json(&self) -> Value {
+        let found = self.found.iter().map(|found| {
+            json!({
+                "session": found.session,
+                "rank": found.rank,
+                "writes": found.writes,
+                "bytes": found.bytes,
+                "arrays": found.arrays,
+            })
+        });
+        json!({
+            "drained_bytes": self.drained_bytes,
+            "completed": self.completed,
+            "live": self.live,
+            "found": found.collect::<Vec<_>>(),
+            "committed": self.committed,
+        })
+    }
 }
 
 /// Writes of one rank of a session that no commit has.

@@ -51,7 +51,7 @@ struct Existing<'a> {
 pub(crate) fn open_stored(
     source: &ZarrSource<'_>,
     coordinates: &[u64],
-) -> Result<Option<(Arc<dyn Object>, Places)>> {
+) -> Result<Option<StoredObject>> {
     let Some(object) = source.open_object(coordinates)? else { return Ok(None) };
     let places = if source.state.shard().is_some() {
         let (index, _) = source.read_index(coordinates, &*object, &|| ())?;
@@ -61,6 +61,9 @@ pub(crate) fn open_stored(
     };
     Ok(Some((object, places)))
 }
+
+/// An object as it is stored, and where its chunks lie in it.
+pub(crate) type StoredObject = (Arc<dyn Object>, Places);
 
 /// True if another writer was faster.
 fn is_lost_race(error: &Error) -> bool {
@@ -88,7 +91,7 @@ enum Fate {
 /// An object whose new chunks are there, as elements.
 pub(crate) struct BuiltObject {
     /// The object as it is stored, with the chunks that stay as they are.
-    pub(crate) stored: Option<(Arc<dyn Object>, Places)>,
+    pub(crate) stored: Option<StoredObject>,
     /// Its new chunks by their positions; taken as they are written.
     pub(crate) chunks: Mutex<HashMap<u64, ChunkElements>>,
 }
@@ -210,7 +213,7 @@ impl ObjectWrite<'_> {
     /// The object before all of it is replaced, and whether it is replaced whatever it is by then. While
     /// there are commits that are not settled it is not: who settles may be ahead of our snapshot, and
     /// what the object contains by its stamp must not become less.
-    fn open_covered(&self) -> Result<(Option<(Arc<dyn Object>, Places)>, bool)> {
+    fn open_covered(&self) -> Result<(Option<StoredObject>, bool)> {
         if self.source.snapshot.view.is_none() {
             return Ok((None, true));
         }
@@ -228,7 +231,7 @@ impl ObjectWrite<'_> {
         }
     }
 
-    fn open_existing(&self) -> Result<Option<(Arc<dyn Object>, Places)>> {
+    fn open_existing(&self) -> Result<Option<StoredObject>> {
         open_stored(self.source, &self.coordinates)
     }
 

@@ -1,6 +1,6 @@
 //! How a session writes.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
@@ -59,21 +59,11 @@ impl SessionOptions {
         }
         options.burst = match burst {
             Some(path) => path.map(|path| Burst::in_directory(&path, capacity)).transpose()?,
-            None => configured(store)?,
+            None => Burst::of_store(store)?,
         };
         if let (Some(burst), Some(bytes)) = (&mut options.burst, capacity) {
             burst.capacity_bytes = bytes;
         }
         Ok(options)
     }
-}
-
-/// The burst tier that is configured for `store`.
-///
-/// # Errors
-/// As [`Burst::configured`].
-pub(crate) fn configured(store: &Store) -> Result<Option<Burst>> {
-    let name = store.storage().name();
-    // Other places than directories have no file beside them.
-    Burst::configured(Some(Path::new(&name)).filter(|path| path.is_dir()))
 }

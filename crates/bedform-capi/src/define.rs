@@ -1,0 +1,70 @@
+//! Arrays that are created together: `bf_define_begin` to `bf_define_end`.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bedform::{NewArray, Result};
+use bedform_format::ObjectPath;
+
+use crate::handles::StoreHandle;
+use crate::status::{Status, call, misuse};
+
+type Defined = HashMap<u64, Vec<(ObjectPath, NewArray)>>;
+
+/// What is being defined, by the handles of stores, which are never given twice.
+static DEFINED: Mutex<Option<Defined>> = Mutex::new(None);
+
+fn lock() -> MutexGuard<'static, Option<Defined>> {
+    DEFINED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes the array if `store` is being defined; else gives it back.
+pub(crate) fn note(
+    store: StoreHandle,
+    path: ObjectPath,
+    new: NewArray,
+) -> Option<(ObjectPath, NewArray)> {
+    let mut defined = lock();
+    match defined.as_mut().and_then(|all| all.get_mut(&store.id)) {
+        Some(arrays) => {
+            arrays.push((path, new));
+            None
+        }
+        None => Some((path, new)),
+    }
+}
+
+/// Forgets what was defined and not ended.
+pub(crate) fn forget(store: StoreHandle) {
+    lock().as_mut().and_then(|all| all.remove(&store.id));
+}
+
+fn take(store: StoreHandle) -> Result<Vec<(ObjectPath, NewArray)>> {
+    let found = lock().as_mut().and_then(|all| all.remove(&store.id));
+    found.ok_or_else(|| misuse("bf_define_begin was not called for this store"))
+}
+
+/// `bf_define_begin`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_define_begin(store: StoreHandle) -> Status {
+    call(|| {
+        store.get()?;
+        let mut defined = lock();
+        let all = defined.get_or_insert_default();
+        if all.contains_key(&store.id) {
+            return Err(misuse("the store is being defined already"));
+        }
+        all.insert(store.id, Vec::new());
+        Ok(())
+    })
+}
+
+/// `bf_define_end`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_define_end(store: StoreHandle) -> Status {
+    call(|| {
+        let opened = store.get()?;
+        let arrays = take(store)?;
+        opened.create_arrays(&arrays)
+    })
+}

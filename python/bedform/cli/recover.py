@@ -1,0 +1,77 @@
+"""``bedform recover``: what writers that died have left."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from .._errors import InvalidArgumentError
+from .._text import format_bytes
+from ._output import JsonOption, emit, help_of, open_store
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("recover", help=help_of(recover))(recover)
+
+
+def recover(
+    store: Annotated[str, typer.Argument(help="The store.")],
+    burst: Annotated[
+        str | None,
+        typer.Option(help="The burst tier's directory, if BEDFORM_BURST does not name it."),
+    ] = None,
+    commit: Annotated[
+        bool, typer.Option("--commit", help="Make writes that no commit has visible.")
+    ] = False,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Give up writes that no commit has.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Find what writers that died have left, in the log and in the burst tier.
+
+    What was committed needs none of this. What a burst tier has promised becomes visible. Writes
+    that no commit has are listed, and stay until --commit or --discard. Writers that live are not
+    touched; on a cluster run it on every node whose burst tier may hold something.
+
+    Example: [bold]bedform recover run42.zarr[/bold]
+    """
+    if commit and discard:
+        raise InvalidArgumentError("--commit and --discard exclude each other")
+    leftover = "commit" if commit else "discard" if discard else "keep"
+    with open_store(store, "r+") as opened:
+        done = opened.recover(leftover=leftover, burst=burst)
+    lines = "\n".join(f"{store}: {line}" for line in _lines(done, leftover))
+    emit({"path": store, **done}, Text(lines), as_json)
+
+
+def _lines(done: dict[str, Any], leftover: str) -> list[str]:
+    lines = []
+    if done["drained_bytes"]:
+        lines.append(f"{format_bytes(done['drained_bytes'])} came from the burst tier")
+    if done["completed"]:
+        lines.append(f"{_count(done['completed'], 'promised commit')} became visible")
+    if done["live"]:
+        lines.append(f"{_count(done['live'], 'segment')} left alone: somebody writes there")
+    for found in done["found"]:
+        where = ", ".join(found["arrays"]) or "arrays that are gone"
+        lines.append(
+            f"{_count(found['writes'], 'write')} of {format_bytes(found['bytes'])} to {where} "
+            f"by rank {found['rank']} of session {found['session'][:8]} were never committed"
+        )
+    if done["found"]:
+        lines.append(
+            {
+                "keep": "they stay: --commit makes them visible, --discard gives them up",
+                "commit": f"{_count(done['committed'], 'commit')} made of them",
+                "discard": "they are given up",
+            }[leftover]
+        )
+    return lines or ["nothing to recover"]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
