@@ -136,10 +136,13 @@ class Worker:
         return time.perf_counter() - start
 
     def write_like(self, path: Path, model: Path, variant: str) -> float:
-        """Time the device's own synced write of as many files of the same lengths, in seconds."""
+        """Time the device writing as many files of the same lengths as `model` has, synced."""
+        return self.write_lengths(path, tree_lengths(model), variant)
+
+    def write_lengths(self, path: Path, lengths: list[int], variant: str) -> float:
+        """Time the device writing files of these lengths, synced."""
         if not isinstance(self.engine, Device):
-            raise TypeError("only the device writes like another")
-        lengths = tree_lengths(model)
+            raise TypeError(f"{self.engine.name} writes values, not lengths")
         start = time.perf_counter()
         self.engine.write_bytes(path, lengths, variant)
         sync_tree(path)

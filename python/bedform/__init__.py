@@ -32,7 +32,7 @@ from bedform._explanation import Explanation
 from bedform._foreign_store import ForeignArray, ForeignStore, NativeReadWarning
 from bedform._internal import __version__
 from bedform._layout import Regular
-from bedform._session import Session
+from bedform._session import Decomposition, Session
 from bedform._store import Group, Store, create, open  # noqa: A004 - the name users expect
 from bedform._write_dataset import write_dataset
 
@@ -42,6 +42,7 @@ __all__ = [
     "BedformError",
     "ConflictError",
     "CorruptError",
+    "Decomposition",
     "ExistsError",
     "Explanation",
     "ForeignArray",

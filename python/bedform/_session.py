@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -19,9 +20,19 @@ if TYPE_CHECKING:
     from bedform._comm import Messages
     from bedform._store import Store
 
-__all__ = ["Session", "Settled"]
+__all__ = ["Decomposition", "Session", "Settled"]
 
 Settled = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """Boxes that a session knows: :meth:`Session.declare` gives it."""
+
+    session: Session
+    number: int | None
+    """The engine's; none without elements."""
+    rank: int
 
 
 class Session:
@@ -46,7 +57,9 @@ class Session:
         self._members = members
         self._arrays: dict[str, Array] = {}
 
-    def write(self, name: str, values: Any, start: Sequence[int] | None = None) -> None:
+    def write(
+        self, name: str, values: Any, start: Sequence[int] | None = None, *, copy: bool = True
+    ) -> int | None:
         """Write a box of an array; not visible before the commit.
 
         Parameters
@@ -54,9 +67,18 @@ class Session:
         name
             The array's path.
         values
-            The elements; they are copied and may change afterwards.
+            The elements.
         start
             The box's first element along each axis; the array's first without it.
+        copy
+            ``False`` leaves the elements where they are, where that helps: they must not change
+            until :meth:`wait` for what this returns, or the next commit. With a copy they may at
+            once.
+
+        Returns
+        -------
+        int or None
+            Without a copy, what to wait for.
 
         Raises
         ------
@@ -77,8 +99,102 @@ class Session:
             raise InvalidArgumentError(f"{name}: start {corner} must not be negative")
         box = tuple(slice(at, at + length) for at, length in zip(corner, data.shape, strict=True))
         shape = tuple(max(end.stop, n) for end, n in zip(box, array.shape, strict=True))
-        selected = _selection.basic(box, shape)
-        self._write(name, selected.engine, array._elements(data))
+        selection = _selection.basic(box, shape).engine
+        if copy:
+            self._write(name, selection, array._elements(data))
+            return None
+        return self._store._call(self._inner.lend)(name, selection, array._elements(data))
+
+    def wait(self, token: int) -> None:
+        """Wait until what was written without a copy, up to this token, may change again."""
+        self._store._call(self._inner.wait)(token)
+
+    def flush(self) -> None:
+        """Hand everything that was written to the system, so that it outlives this process.
+
+        It is durable and visible only with a commit. Not collective.
+        """
+        self._store._call(self._inner.flush)()
+
+    def write_boxes(self, name: str, values: Any, starts: Any, shapes: Any) -> None:
+        """Write boxes of an array: the elements of one follow those of the other.
+
+        Parameters
+        ----------
+        name
+            The array's path.
+        values
+            The elements of all boxes, in one axis.
+        starts, shapes
+            One row for each box.
+        """
+        array = self._array(name)
+        chosen = _boxes(starts, shapes)
+        elements = array._elements(array._converted(values))
+        if chosen[0]:
+            self._store._call(self._inner.write_boxes)(name, *chosen, elements)
+        else:
+            self._write(name, ("union", []), elements)
+
+    def declare(self, starts: Any, shapes: Any) -> Decomposition:
+        """Declare boxes that this process writes many times: of many arrays, or at many records.
+
+        The data of such a write need no description of their own.
+
+        Examples
+        --------
+        >>> import bedform as bf, numpy as np, tempfile
+        >>> store = bf.create(tempfile.mkdtemp() + "/run.zarr")
+        >>> t = store.create_array("t", shape=(4, 6), dtype="int32", dims=("time", "x"))
+        >>> with store.session() as session:
+        ...     parts = session.declare(starts=[[0], [4]], shapes=[[1], [2]])
+        ...     session.write_declared("t", [7, 8, 9], parts, record=2)
+        >>> t[2].tolist()
+        [7, 0, 0, 0, 8, 9]
+        """
+        starts, shapes, rank = _boxes(starts, shapes)
+        if not starts:
+            return Decomposition(self, None, rank)
+        number = self._store._call(self._inner.declare)(starts, shapes, rank)
+        return Decomposition(self, number, rank)
+
+    def write_declared(
+        self, name: str, values: Any, decomposition: Decomposition, record: int | None = None
+    ) -> None:
+        """Write declared boxes of an array, or of its ``record`` along the first axis."""
+        if decomposition.session is not self:
+            raise InvalidArgumentError("the decomposition was declared in another session")
+        if record is not None and record < 0:
+            raise InvalidArgumentError(f"the record must not be negative, but is {record}")
+        array = self._array(name)
+        elements = array._elements(array._converted(values))
+        if decomposition.number is None:
+            self._write(name, ("union", []), elements)
+            return
+        call = self._store._call(self._inner.write_declared)
+        call(name, record, decomposition.number, elements)
+
+    def resize(self, name: str, shape: Sequence[int]) -> None:
+        """Make an array larger, from the next commit on; new elements are the fill value.
+
+        Not collective: of several shapes the largest of each axis counts.
+        """
+        self._store._call(self._inner.resize)(name, [int(length) for length in shape])
+
+    def append(self, name: str, values: Any, axis: int = 0) -> int:
+        """Append behind the end of an array; give where the elements of this process start.
+
+        All processes of the session make the call; what they append follows each other by rank. It
+        is visible with the next commit, which is a ``Conflict`` if another session was faster.
+        """
+        array = self._array(name)
+        data = array._converted(values)
+        if data.ndim != array.ndim or not -array.ndim <= axis < array.ndim:
+            raise InvalidArgumentError(
+                f"{name} has {array.ndim} axes; the values have {data.ndim}, the axis is {axis}"
+            )
+        call = self._store._call(self._inner.append)
+        return call(name, axis % array.ndim, list(data.shape), array._elements(data))
 
     def write_at(self, name: str, key: Any, values: Any) -> None:
         """Write to a selection of an array, NumPy's basic indexing; as :meth:`write`."""
@@ -135,6 +251,20 @@ class Session:
             self._store._call(self._inner.end)(self._settle == "exit")
         finally:
             self._free()
+
+
+def _boxes(starts: Any, shapes: Any) -> tuple[list[int], list[int], int]:
+    """Starts and shapes of the boxes that have elements, one behind the other, and their rank."""
+    first, lengths = np.asarray(starts), np.asarray(shapes)
+    integers = all(part.dtype.kind in "iu" or not part.size for part in (first, lengths))
+    if not integers or first.ndim != 2 or first.shape != lengths.shape:
+        raise InvalidArgumentError(
+            "boxes are two arrays of integers, starts and shapes, with a row for each box"
+        )
+    if min(first.min(initial=0), lengths.min(initial=0)) < 0:
+        raise InvalidArgumentError("starts and shapes of boxes must not be negative")
+    kept = (lengths > 0).all(axis=1)
+    return first[kept].ravel().tolist(), lengths[kept].ravel().tolist(), first.shape[1]
 
 
 def buffer_bytes(buffer: int | str) -> int:

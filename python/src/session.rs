@@ -2,10 +2,12 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use bedform::Elements;
 use bedform::ErrorKind;
 use bedform::comm::{Alone, Communicator, Members};
-use bedform::log::session::{AtEnd, SessionOptions};
-use bedform_format::ObjectPath;
+use bedform::log::session::{AtEnd, Decomposition, SessionOptions, Token};
+use bedform_format::log::Boxes;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -13,11 +15,30 @@ use crate::array::{Data, interrupted, stopped};
 use crate::comm::PythonMessages;
 use crate::error::raise;
 use crate::selection::parse;
+use crate::store::path_of;
 
 /// A writing session; used up by `close`.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct Session {
     inner: Mutex<Option<bedform::log::session::Session>>,
+    /// What was lent, with the tokens of the writes. Let go behind `inner`, whose thread reads it.
+    lent: Mutex<Vec<(u64, Data)>>,
+}
+
+/// Bytes of a buffer that `Session::lent` keeps alive.
+struct Lent {
+    pointer: *const u8,
+    length: usize,
+}
+
+// SAFETY: the buffer is kept, and its elements stay as they are, until the session has let go of this.
+unsafe impl Send for Lent {}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: as above; the pointer and the length are those of a slice.
+        unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
+    }
 }
 
 impl Session {
@@ -36,11 +57,17 @@ impl Session {
             Some(messages) => Box::new(Members::new(Box::new(messages))),
         };
         let session = store.session(members, options)?;
-        Ok(Self { inner: Mutex::new(Some(session)) })
+        Ok(Self { inner: Mutex::new(Some(session)), lent: Mutex::default() })
     }
 
     fn take(&self) -> Option<bedform::log::session::Session> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Lets go of what was lent up to `token`.
+    fn give_back(&self, token: u64) {
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        lent.retain(|(number, _)| *number > token);
     }
 
     fn with<T>(
@@ -58,6 +85,19 @@ impl Session {
     }
 }
 
+/// Boxes of `rank` axes from their starts and shapes, one behind the other.
+fn boxes_of(rank: usize, starts: Vec<u64>, shapes: Vec<u64>) -> PyResult<Boxes> {
+    Boxes::new(rank, starts, shapes)
+        .map_err(|error| raise(bedform::Error::invalid(error.to_string())))
+}
+
+fn bytes_of(data: &Data) -> PyResult<&[u8]> {
+    match data {
+        Data::Bytes(owner) => Ok(owner.get()),
+        Data::Text(_) => Err(PyTypeError::new_err("sessions do not take text")),
+    }
+}
+
 #[pymethods]
 impl Session {
     /// Takes the elements of `buffer` for `selection` of the array at `path`.
@@ -68,8 +108,7 @@ impl Session {
         selection: &Bound<'_, PyTuple>,
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let path = ObjectPath::parse(path).map_err(|error| raise(error.into()))?;
-        let selection = parse(selection)?;
+        let (path, selection) = (path_of(path)?, parse(selection)?);
         let data = Data::of(buffer)?;
         py.detach(|| {
             self.with(|session| {
@@ -79,16 +118,125 @@ impl Session {
         .map_err(raise)
     }
 
+    /// As `write`, without a copy: the elements stay as they are until `wait` for the number that this
+    /// gives, or the next commit.
+    fn lend(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        selection: &Bound<'_, PyTuple>,
+        buffer: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        let (path, selection) = (path_of(path)?, parse(selection)?);
+        let data = Data::of(buffer)?;
+        let bytes = bytes_of(&data)?;
+        let lent = Lent { pointer: bytes.as_ptr(), length: bytes.len() };
+        let taken = py
+            .detach(|| self.with(|session| session.write_held(&path, &selection, Box::new(lent))));
+        // After an error it is kept to the end: some of it may be on its way.
+        let token = taken.as_ref().map_or(u64::MAX, |token| token.number());
+        self.lent.lock().unwrap_or_else(PoisonError::into_inner).push((token, data));
+        taken.map(Token::number).map_err(raise)
+    }
+
+    /// Waits until what was lent up to `token` may change again.
+    fn wait(&self, py: Python<'_>, token: u64) -> PyResult<()> {
+        let outcome = py.detach(|| self.with(|session| session.wait(Token::from_number(token))));
+        outcome.map_err(raise)?;
+        self.give_back(token);
+        Ok(())
+    }
+
+    /// Hands everything that was written to the system.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.with(bedform::log::session::Session::flush)).map_err(raise)
+    }
+
+    /// As `write`, of boxes.
+    fn write_boxes(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        starts: Vec<u64>,
+        shapes: Vec<u64>,
+        rank: usize,
+        buffer: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (path, boxes) = (path_of(path)?, boxes_of(rank, starts, shapes)?);
+        let data = Data::of(buffer)?;
+        let bytes = bytes_of(&data)?;
+        py.detach(|| self.with(|session| session.write_boxes(&path, boxes, bytes).map(drop)))
+            .map_err(raise)
+    }
+
+    /// Declares boxes; gives their number.
+    fn declare(
+        &self,
+        py: Python<'_>,
+        starts: Vec<u64>,
+        shapes: Vec<u64>,
+        rank: usize,
+    ) -> PyResult<u64> {
+        let boxes = boxes_of(rank, starts, shapes)?;
+        py.detach(|| self.with(|session| session.declare(boxes).map(Decomposition::number)))
+            .map_err(raise)
+    }
+
+    /// As `write_boxes`, of declared ones, at `record` along the first axis if it is given.
+    #[pyo3(signature = (path, record, decomposition, buffer))]
+    fn write_declared(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        record: Option<u64>,
+        decomposition: u64,
+        buffer: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (path, data) = (path_of(path)?, Data::of(buffer)?);
+        let bytes = bytes_of(&data)?;
+        let parts = Decomposition::from_number(decomposition);
+        let write = |session: &mut bedform::log::session::Session| {
+            session.write_declared(&path, record, parts, bytes).map(drop)
+        };
+        py.detach(|| self.with(write)).map_err(raise)
+    }
+
+    /// Makes an array larger, from the next commit on.
+    fn resize(&self, py: Python<'_>, path: &str, shape: Vec<u64>) -> PyResult<()> {
+        let path = path_of(path)?;
+        py.detach(|| self.with(|session| session.resize(&path, &shape))).map_err(raise)
+    }
+
+    /// Appends along an axis; gives where the elements of this process start.
+    fn append(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        axis: usize,
+        shape: Vec<u64>,
+        buffer: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        let (path, data) = (path_of(path)?, Data::of(buffer)?);
+        let elements = Elements::Bytes(bytes_of(&data)?);
+        py.detach(|| self.with(|session| session.append(&path, axis, &shape, elements)))
+            .map_err(raise)
+    }
+
     /// Makes what was written visible; gives the number of the commit.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
-        py.detach(|| self.with(bedform::log::session::Session::commit)).map_err(raise)
+        let outcome = py.detach(|| self.with(bedform::log::session::Session::commit));
+        let number = outcome.map_err(raise)?;
+        self.give_back(u64::MAX);
+        Ok(number)
     }
 
     /// Commits what is left, settles if told to, and ends the session.
     fn end(&self, py: Python<'_>, settle: bool) -> PyResult<()> {
         let Some(session) = self.take() else { return Ok(()) };
         let at_end = if settle { AtEnd::Settle } else { AtEnd::Leave };
-        py.detach(|| session.close(at_end, &interrupted())).map_err(|error| stopped(py, error))
+        let outcome = py.detach(|| session.close(at_end, &interrupted()));
+        self.give_back(u64::MAX);
+        outcome.map_err(|error| stopped(py, error))
     }
 
     /// Ends the session. What was not committed is gone.
@@ -96,5 +244,6 @@ impl Session {
         if let Some(session) = self.take() {
             py.detach(|| session.leave());
         }
+        self.give_back(u64::MAX);
     }
 }

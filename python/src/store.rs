@@ -25,7 +25,7 @@ pub(crate) struct Store {
     inner: bedform::Store,
 }
 
-fn path_of(text: &str) -> PyResult<ObjectPath> {
+pub(crate) fn path_of(text: &str) -> PyResult<ObjectPath> {
     ObjectPath::parse(text).map_err(|error| raise(error.into()))
 }
 

@@ -9,7 +9,7 @@
 //! | [`status`] | statuses, and the text of the last error |
 //! | `handles` | the table behind stores, arrays, sessions and decompositions |
 //! | `arguments` | what comes from C, checked |
-//! | [`store`], [`array`], [`session`] | the calls |
+//! | [`store`], [`mod@array`], [`session`] | the calls |
 
 // The contract of every call is the text of `bedform.h`, which C programmers read: pointers are null or
 // valid for what the call says it reads and writes.

@@ -203,6 +203,15 @@ impl Array {
         Ok(enlarged)
     }
 
+    /// What [`Array::state`] gave last.
+    pub(crate) fn last_state(&self) -> Arc<ArrayState> {
+        let state = self.known();
+        match &*self.larger.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(larger) if larger.of == state.number => larger.state.clone(),
+            _ => state,
+        }
+    }
+
     /// As [`Array::state`], as the metadata have it.
     fn stored_state(&self) -> Result<Arc<ArrayState>> {
         let state = self.known();

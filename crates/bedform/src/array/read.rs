@@ -51,7 +51,7 @@ impl Array {
         buffer: &mut [u8],
         interrupted: &dyn Fn() -> bool,
     ) -> Result<ReadStatistics> {
-        self.read_state(&self.known(), selection, buffer, interrupted)
+        self.read_state(&self.last_state(), selection, buffer, interrupted)
     }
 
     /// Reads the element at `position`, which may count from the end, in the machine's byte order;

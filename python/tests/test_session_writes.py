@@ -1,0 +1,142 @@
+"""The ways to write in a session, against what NumPy makes of the same elements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bedform as bf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHAPE = (7, 10)
+
+
+def new_store(directory: Path, shape: tuple[int, ...] = SHAPE) -> bf.Store:
+    store = bf.create(directory / "run.zarr", durability="process")
+    layout = bf.Regular(chunks=(2, 3), shards=(4, 6))
+    store.create_array("t", shape=shape, dtype="int32", dims=("y", "x"), layout=layout)
+    return store
+
+
+@st.composite
+def boxes(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Starts and shapes of up to five boxes inside, overlapping or empty as it comes."""
+    count = draw(st.integers(0, 5))
+    starts = [[draw(st.integers(0, length)) for length in shape] for _ in range(count)]
+    lengths = [
+        [draw(st.integers(0, length - at)) for at, length in zip(start, shape, strict=True)]
+        for start in starts
+    ]
+    empty = np.empty((0, len(shape)), int)
+    return (np.array(starts), np.array(lengths)) if count else (empty, empty)
+
+
+def lay(model: np.ndarray, chosen: tuple[np.ndarray, np.ndarray], values: np.ndarray) -> None:
+    """Write to the model what the boxes have, one behind the other."""
+    at = 0
+    for start, shape in zip(*chosen, strict=True):
+        count = int(shape.prod())
+        key = tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))
+        model[key] = values[at : at + count].reshape(shape)
+        at += count
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_boxes_declared_or_not_and_lent_elements_are_as_assigned(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    store = new_store(tmp_path_factory.mktemp("s"))
+    model = np.zeros(SHAPE, "int32")
+    parts = data.draw(boxes(SHAPE))
+    rows = data.draw(boxes(SHAPE[1:]))
+    with store.session(settle=data.draw(st.sampled_from(["exit", "later"]))) as session:
+        declared, declared_rows = session.declare(*parts), session.declare(*rows)
+        for number in range(1, data.draw(st.integers(2, 9))):
+            step = data.draw(st.sampled_from(["boxes", "declared", "record", "lent", "commit"]))
+            if step == "boxes":
+                chosen = data.draw(boxes(SHAPE))
+            else:
+                chosen = rows if step == "record" else parts
+            values = number * 100 + np.arange(int(chosen[1].prod(axis=1).sum()), dtype="int32")
+            if step == "boxes":
+                session.write_boxes("t", values, *chosen)
+                lay(model, chosen, values)
+            elif step == "declared":
+                session.write_declared("t", values, declared)
+                lay(model, chosen, values)
+            elif step == "record":
+                y = data.draw(st.integers(0, SHAPE[0] - 1))
+                session.write_declared("t", values, declared_rows, record=y)
+                lay(model[y], chosen, values)
+            elif step == "lent":
+                lent = np.full((2, 5), number, "int32")
+                token = session.write("t", lent, start=(3, number % 5), copy=False)
+                if data.draw(st.booleans()):
+                    session.wait(token)
+                    lent[...] = -1
+                model[3:5, number % 5 : number % 5 + 5] = number
+            else:
+                session.flush()
+                session.commit()
+                assert np.array_equal(store["t"][...], model)
+    assert np.array_equal(store["t"][...], model)
+
+
+def test_arrays_grow_in_a_session_with_its_commit(tmp_path: Path) -> None:
+    store = new_store(tmp_path, (0, 4))
+    with store.session(settle="later") as session:
+        for step in range(3):
+            assert session.append("t", np.full((2, 4), step)) == 2 * step
+            assert store["t"].shape == (2 * step, 4)
+            session.commit()
+        session.resize("t", (7, 5))
+        session.write("t", np.full((1, 1), 9), start=(6, 4))
+    expected = np.zeros((7, 5))
+    expected[:6, :4] = np.repeat(np.arange(3), 2)[:, None]
+    expected[6, 4] = 9
+    assert np.array_equal(store["t"][...], expected)
+    store.settle()
+    assert np.array_equal(store["t"][...], expected)
+
+
+def test_elements_that_nobody_else_holds_may_be_lent(tmp_path: Path) -> None:
+    store = new_store(tmp_path, (4000, 500))
+    with store.session(buffer="1 MiB") as session:
+        for y in range(0, 4000, 100):
+            session.write("t", np.full((100, 500), y, "int32"), start=(y, 0), copy=False)
+    assert np.array_equal(store["t"][::100, 7], np.arange(0, 4000, 100))
+
+
+def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    session, other = store.session(), store.session()
+    parts = session.declare([[0, 0]], [[2, 2]])
+    for starts, shapes in (([0], [1]), ([[0.5, 0]], [[1, 1]]), ([[0, 0]], [[1, 1, 1]])):
+        with pytest.raises(bf.InvalidArgumentError, match="two arrays of integers"):
+            session.write_boxes("t", [1], starts, shapes)
+    with pytest.raises(bf.InvalidArgumentError, match="must not be negative"):
+        session.declare([[-1, 0]], [[1, 1]])
+    with pytest.raises(bf.InvalidArgumentError, match="declared in another session"):
+        other.write_declared("t", np.ones(4), parts)
+    with pytest.raises(bf.InvalidArgumentError, match="12 bytes were given"):
+        session.write_declared("t", [1, 2, 3], parts)
+    with pytest.raises(bf.InvalidArgumentError, match="must not be negative"):
+        session.write_declared("t", np.ones(4), parts, record=-1)
+    with pytest.raises(bf.OutOfBoundsError):
+        session.write_boxes("t", np.ones(4), [[6, 9]], [[2, 2]])
+    with pytest.raises(bf.InvalidArgumentError, match="only makes arrays larger"):
+        session.resize("t", (1, 1))
+    with pytest.raises(bf.InvalidArgumentError, match="the axis is 2"):
+        session.append("t", np.ones((1, 10)), axis=2)
+    session.write("t", np.ones((1, 1)), copy=False)
+    session.close()
+    with pytest.raises(bf.InvalidArgumentError, match="session is closed"):
+        session.flush()
+    assert not store["t"][...].any()
