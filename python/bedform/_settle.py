@@ -11,7 +11,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bedform._errors import BedformError, InvalidArgumentError
+from bedform._comm import Messages
+from bedform._errors import InvalidArgumentError
 from bedform._text import parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
@@ -66,31 +67,13 @@ def settle_with_members(
     store: Store, chosen: Settling, comm: Any, progress: Progress | None
 ) -> Settled:
     """Settle a share in each process of an mpi4py communicator; the first drops the commits."""
-    rank, size = comm.Get_rank(), comm.Get_size()
-    done = _agreed(comm, lambda: settle(store, replace(chosen, part=(rank, size)), progress))
-    rest = _agreed(comm, lambda: settle(store, chosen) if rank == 0 else {})
-    # A process alone has dropped them with its share.
-    commits = comm.bcast(done["commits"] + rest.get("commits", 0), root=0)
-    return {**_sum([done, rest]), "commits": commits}
-
-
-def _agreed(comm: Any, act: Callable[[], Settled]) -> Settled:
-    """What ``act`` gave here; the first error of any process in all, so that nobody waits."""
-    done: Settled = {}
-    mine: Exception | None = None
+    members = Messages(comm)
+    arrays = None if chosen.arrays is None else list(chosen.arrays)
+    call = store._call(store._inner.settle)
     try:
-        done = act()
-    except Exception as failure:  # noqa: BLE001 - told to all, and raised below
-        mine = failure
-    said = comm.allgather(None if mine is None else (type(mine), f"{mine}"))
-    if mine is not None:
-        raise mine
-    for rank, error in enumerate(said):
-        if error is not None:
-            kind, text = error
-            known = kind if issubclass(kind, BedformError) else BedformError
-            raise known(f"rank {rank}: {text}")
-    return done
+        return dict(call(chosen.memory, arrays, chosen.part, chosen.grace, progress, members))
+    finally:
+        members.free()
 
 
 def settle_with_dask(

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bedform::comm::Members;
 use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
 use bedform::{Append, Elements, Growth, NewArray, NodeKind, OpenOptions};
 use bedform_format::ObjectPath;
@@ -220,8 +221,10 @@ impl Store {
     }
 
     /// Turns commits into shards, of all arrays or those named, or only a share of the objects; tells
-    /// `progress` how many bytes of how many are done. Gives what was done, by name.
-    #[pyo3(signature = (memory_bytes, arrays, part, grace_seconds, progress))]
+    /// `progress` how many bytes of how many are done. With the processes of `comm` each settles a share.
+    /// Gives what was done, by name.
+    #[pyo3(signature = (memory_bytes, arrays, part, grace_seconds, progress, comm=None))]
+    #[expect(clippy::too_many_arguments, reason = "each is named in Python")]
     fn settle(
         &self,
         py: Python<'_>,
@@ -230,7 +233,9 @@ impl Store {
         part: (u64, u64),
         grace_seconds: f64,
         progress: Option<Py<PyAny>>,
+        comm: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<(&'static str, u64)>> {
+        let messages = comm.map(PythonMessages::of).transpose()?;
         let mut options = SettleOptions::default();
         options.memory_bytes = memory_bytes;
         let paths = arrays.map(|all| all.iter().map(|name| path_of(name)).collect());
@@ -242,7 +247,13 @@ impl Store {
             let tell = telling(progress.as_ref(), &raised);
             let interrupted = || raised.get() || stop();
             let watch = SettleWatch { interrupted: &interrupted, progress: &tell };
-            self.inner.settle_with(&options, &watch)
+            match messages {
+                None => self.inner.settle_with(&options, &watch),
+                Some(messages) => {
+                    let members = Members::new(Box::new(messages));
+                    self.inner.settle_together(&members, &options, &watch)
+                }
+            }
         });
         let done = outcome.map_err(|error| stopped(py, error))?;
         Ok(vec![

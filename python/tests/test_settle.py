@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dask
 import h5py
@@ -96,72 +96,6 @@ def test_what_progress_raises_stops_settling_and_nothing_is_lost(store: bf.Store
     check_settled(store)
 
 
-class Members:
-    """What settling asks of a communicator of mpi4py, for threads."""
-
-    def __init__(self, size: int) -> None:
-        self.size, self.said = size, [None] * size
-        self.barrier = threading.Barrier(size)
-
-    def member(self, rank: int) -> Any:
-        members = self
-
-        class Member:
-            def Get_rank(self) -> int:  # noqa: N802 - mpi4py's names
-                return rank
-
-            def Get_size(self) -> int:  # noqa: N802
-                return members.size
-
-            def allgather(self, value: Any) -> list[Any]:
-                members.said[rank] = value
-                members.barrier.wait(20)
-                all_said = list(members.said)
-                members.barrier.wait(20)
-                return all_said
-
-            def bcast(self, value: Any, root: int) -> Any:
-                return self.allgather(value)[root]
-
-        return Member()
-
-
-def in_threads(size: int, act: Callable[[Any], Any]) -> list[Any]:
-    members, found = Members(size), [None] * size
-
-    def run(rank: int) -> None:
-        try:
-            found[rank] = act(members.member(rank))
-        except Exception as error:  # noqa: BLE001 - looked at by the test
-            found[rank] = error
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
-
-
-@pytest.mark.parametrize("size", [1, 3, 20])
-def test_members_settle_a_share_each(store: bf.Store, size: int) -> None:
-    done = in_threads(size, lambda comm: bf.open(path_of(store), "r+").settle(comm=comm))
-    assert [part["commits"] for part in done] == [1] * size
-    assert sum(part["objects"] for part in done) == 13
-    check_settled(store)
-
-
-def test_an_error_of_one_member_is_that_of_all_and_nobody_waits(store: bf.Store) -> None:
-    def act(comm: Any) -> Any:
-        mode = "r" if comm.Get_rank() == 1 else "r+"
-        return bf.open(path_of(store), mode).settle(comm=comm)
-
-    found = in_threads(3, act)
-    assert [type(error) for error in found] == [bf.ReadOnlyError] * 3
-    assert "rank 1" in str(found[0])
-    assert np.array_equal(store["t"][...], VALUES)
-
-
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
 def test_dask_settles_shares(store: bf.Store, scheduler: str) -> None:
     with dask.config.set(scheduler=scheduler, num_workers=2):
@@ -171,7 +105,7 @@ def test_dask_settles_shares(store: bf.Store, scheduler: str) -> None:
     with pytest.raises(bf.InvalidArgumentError, match="number of shares"):
         store.settle(dask=0)
     with pytest.raises(bf.InvalidArgumentError, match="give one"):
-        store.settle(dask=1, comm=Members(1).member(0))
+        store.settle(dask=1, comm=object())
 
 
 def test_readers_and_writers_go_on_while_others_settle(store: bf.Store) -> None:

@@ -1,8 +1,9 @@
 //! How a session ends: with its last commit, or without.
 
 use super::{Reach, Session};
-use crate::comm::{COORDINATOR, Communicator, Group, agree, decide};
+use crate::comm::{Communicator, Group, agree, decide};
 use crate::error::{Error, Result};
+use crate::log::settle::{SettleOptions, SettleWatch};
 
 /// What becomes of the commits when a session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,15 +66,13 @@ impl Session {
         }
     }
 
-    /// Settles, once for all members.
+    /// Settles, a share in each member.
     fn settle_together(&mut self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         // Nobody holds a segment any more when the log is removed.
         self.end_stream();
         agree(&*self.members, Ok(()))?;
-        let outcome = match self.members.rank() {
-            COORDINATOR => self.store.settle(interrupted).map(drop),
-            _ => Ok(()),
-        };
-        agree(&*self.members, outcome)
+        let watch = SettleWatch { interrupted, progress: &|_, _| () };
+        let members = self.members.clone();
+        self.store.settle_together(&*members, &SettleOptions::default(), &watch).map(drop)
     }
 }

@@ -30,7 +30,7 @@ use bedform_format::ObjectPath;
 use self::round::Rounds;
 use self::write::Counts;
 use crate::array::publish_grown;
-use crate::comm::{COORDINATOR, Communicator, agree};
+use crate::comm::{Communicator, agree, decide};
 use crate::error::Result;
 use crate::store::{Snapshot, Store};
 
@@ -120,7 +120,8 @@ impl Store {
     }
 
     /// As [`Store::settle_with`] everything, by all members: each settles a share of the objects, and
-    /// the coordinator drops the commits when all have. Collective; gives what this member did.
+    /// the coordinator drops the commits when all have. Collective; gives what this member did, and the
+    /// commits of all.
     ///
     /// # Errors
     /// As [`Store::settle_with`]: the first error of any member, on all.
@@ -133,12 +134,12 @@ impl Store {
         let part = (u64::from(members.rank()), u64::from(members.size()));
         let share = SettleOptions { part, ..options.clone() };
         let mut done = agree(members, self.settle_with(&share, watch))?;
-        let rest = match members.rank() {
-            COORDINATOR => self.settle_with(options, watch),
-            _ => Ok(SettleStatistics::default()),
-        };
-        let rest = agree(members, rest)?;
-        done.commits += rest.commits;
+        let mut rest = SettleStatistics::default();
+        let told = decide(members, Ok(Vec::new()), |_| {
+            rest = self.settle_with(options, watch)?;
+            Ok(rest.commits.to_le_bytes().to_vec())
+        })?;
+        done.commits += told.try_into().map_or(0, u64::from_le_bytes);
         done.objects += rest.objects;
         done.bytes += rest.bytes;
         done.read_bytes += rest.read_bytes;
