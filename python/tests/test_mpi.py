@@ -174,7 +174,6 @@ def killed_at_random(place: Path, chance: random.Random) -> None:
         session.write("t", np.full((6, 8), -1, "int32"))
     assert (store["t"][...] == -1).all()
     assert store.verify() == []
-    assert not place.with_name("s.zarr.bedform-log").exists()
 
 
 def test_a_process_that_is_killed_leaves_nothing_half_visible(place: Path) -> None:
