@@ -15,6 +15,10 @@ NAMES = {
     "element": "benchmarks.element",
     "log-read": "benchmarks.log_read",
     "memory": "benchmarks.memory",
+    "settle": "benchmarks.settle",
+    "log-e3sm": "benchmarks.log_e3sm",
+    "log-s3d": "benchmarks.log_s3d",
+    "log-flash": "benchmarks.log_flash",
 }
 
 

@@ -70,6 +70,14 @@ class Device(Engine):
 
         return read
 
+    def read_tree(self, path: Path, variant: str) -> None:
+        """Read all files of a tree."""
+        mode, threads, kibibytes = parse(variant)
+        files = [entry for entry in path.rglob("*") if entry.is_file()]
+        extents = [Extent(file, 0, file.stat().st_size) for file in files]
+        pool, block = self.pool(threads, kibibytes), kibibytes * KIBIBYTE
+        read_extents(pool, self.local, extents, block, mode == "direct")
+
     def pool(self, threads: int, kibibytes: int) -> ThreadPoolExecutor:
         """Return a pool whose threads are already running and hold their buffers."""
         if threads not in self.pools:

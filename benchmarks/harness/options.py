@@ -30,6 +30,11 @@ class Options:
     json: Path | None
     write_results: bool
     command: str
+    # Of the benchmarks of many processes.
+    ranks: tuple[int, ...] = (2, 4, 16)
+    map: Path | None = None
+    e3sm_io: str | None = None
+    bedform: str | None = None
 
     def wants(self, line: str) -> bool:
         """Tell whether the line was asked for: some pattern matches, or there is none."""
@@ -72,6 +77,7 @@ def parse(names: list[str], arguments: list[str]) -> tuple[str, Options]:
     parser.add_argument(
         "--write-results", action="store_true", help="replace the section in RESULTS.md"
     )
+    add_parallel(parser)
     given = parser.parse_args(arguments)
     size = given.size or (QUICK_SIZE if given.quick else FULL_SIZE)
     if size < 32 or size % 16:  # chunks are a sixteenth: two elements at least
@@ -85,4 +91,17 @@ def parse(names: list[str], arguments: list[str]) -> tuple[str, Options]:
         json=given.json,
         write_results=given.write_results,
         command="python -m benchmarks " + " ".join(arguments),
+        ranks=tuple(map(int, given.ranks.split(","))),
+        map=given.map,
+        e3sm_io=given.e3sm_io,
+        bedform=given.bedform,
     )
+
+
+def add_parallel(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the benchmarks that start processes."""
+    group = parser.add_argument_group("log-e3sm, log-s3d and log-flash")
+    group.add_argument("--ranks", default="2,4,16", help="numbers of processes, with commas")
+    group.add_argument("--map", type=Path, help="a map of E3SM-IO's format, .nc or .h5")
+    group.add_argument("--e3sm-io", help="the program e3sm_io (or name it in E3SM_IO)")
+    group.add_argument("--bedform", help="where Bedform's C library is installed (BEDFORM_PREFIX)")

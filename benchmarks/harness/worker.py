@@ -136,14 +136,37 @@ class Worker:
         return time.perf_counter() - start
 
     def write_like(self, path: Path, model: Path, variant: str) -> float:
-        """Time the device's own synced write of as many files of the same lengths, in seconds."""
+        """Time the device writing as many files of the same lengths as `model` has, synced."""
+        return self.write_lengths(path, tree_lengths(model), variant)
+
+    def write_lengths(self, path: Path, lengths: list[int], variant: str) -> float:
+        """Time the device writing files of these lengths, synced."""
         if not isinstance(self.engine, Device):
-            raise TypeError("only the device writes like another")
-        lengths = tree_lengths(model)
+            raise TypeError(f"{self.engine.name} writes values, not lengths")
         start = time.perf_counter()
         self.engine.write_bytes(path, lengths, variant)
         sync_tree(path)
         return time.perf_counter() - start
+
+    def read_like(self, path: Path, variant: str) -> float:
+        """Time the device's own read of all files of a tree, in seconds."""
+        if not isinstance(self.engine, Device):
+            raise TypeError("only the device reads like another")
+        start = time.perf_counter()
+        self.engine.read_tree(path, variant)
+        return time.perf_counter() - start
+
+    def settle(self, path: Path, memory: int) -> dict[str, float]:
+        """Settle a store: seconds until all is durable, how far the peak of memory rose, counts."""
+        import bedform as bf
+
+        store = bf.open(str(path), "r+")
+        Path("/proc/self/clear_refs").write_text("5")
+        before = resident("VmRSS")
+        start = time.perf_counter()
+        done = store.settle(memory=memory)
+        seconds = time.perf_counter() - start
+        return {"seconds": seconds, "growth": resident("VmHWM") - before, **done}
 
     def memory_growth(self, selection: Selection, variant: str) -> int:
         """Return how far the peak of resident memory rises in one read, in bytes."""

@@ -56,11 +56,16 @@ def seconds_of(time: float | str) -> float:
     return min(seconds, 1e9)
 
 
-def settle(store: Store, chosen: Settling, progress: Progress | None = None) -> Settled:
-    """Settle in this process."""
+def settle(
+    store: Store,
+    chosen: Settling,
+    progress: Progress | None = None,
+    members: Messages | None = None,
+) -> Settled:
+    """Settle in this process, or a share of what all members settle."""
     arrays = None if chosen.arrays is None else list(chosen.arrays)
     call = store._call(store._inner.settle)
-    return dict(call(chosen.memory, arrays, chosen.part, chosen.grace, progress))
+    return dict(call(chosen.memory, arrays, chosen.part, chosen.grace, progress, members))
 
 
 def settle_with_members(
@@ -68,10 +73,8 @@ def settle_with_members(
 ) -> Settled:
     """Settle a share in each process of an mpi4py communicator; the first drops the commits."""
     members = Messages(comm)
-    arrays = None if chosen.arrays is None else list(chosen.arrays)
-    call = store._call(store._inner.settle)
     try:
-        return dict(call(chosen.memory, arrays, chosen.part, chosen.grace, progress, members))
+        return settle(store, chosen, progress, members)
     finally:
         members.free()
 

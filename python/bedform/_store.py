@@ -553,7 +553,7 @@ class Store(Group):
         -------
         dict
             ``commits`` that are in shards now, ``objects`` and ``bytes`` written, ``read_bytes`` of
-            the log, ``rounds``; with ``comm``, of this process.
+            the log, ``rounds``; with ``comm``, of this process, and the commits of the first.
 
         Raises
         ------
@@ -582,6 +582,40 @@ class Store(Group):
         if dask is not None:
             return _settle.settle_with_dask(self, chosen, dask, progress)
         return _settle.settle(self, chosen, progress)
+
+    def export(
+        self,
+        target: str | os.PathLike[str],
+        *,
+        memory: int | str = _settle.MEMORY,
+        arrays: Sequence[str] | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        """Write what is committed, settled or not, as a NetCDF-4 (``.nc``) or HDF5 (``.h5``) file.
+
+        The file appears when it is whole and durable; the store stays as it is.
+
+        Parameters
+        ----------
+        target
+            A path that does not exist yet; its suffix says which format.
+        memory
+            The limit for values in memory.
+        arrays
+            Only these.
+        progress
+            Called with the bytes done and the bytes in all.
+
+        Raises
+        ------
+        ExistsError
+            The target exists.
+        UnsupportedError
+            The format has no such type, attribute or dimensions.
+        """
+        from bedform._export import export
+
+        export(self, target, memory=memory, arrays=arrays, progress=progress)
 
     def collect_log(self, *, grace: float | str = 0, dry_run: bool = False) -> dict[str, int]:
         """Remove from the log what no commit needs any more, and the log if nothing is left of it.

@@ -221,10 +221,10 @@ impl Store {
     }
 
     /// Turns commits into shards, of all arrays or those named, or only a share of the objects; tells
-    /// `progress` how many bytes of how many are done. With the processes of `comm` each settles a share.
-    /// Gives what was done, by name.
-    #[pyo3(signature = (memory_bytes, arrays, part, grace_seconds, progress, comm=None))]
-    #[expect(clippy::too_many_arguments, reason = "each is named in Python")]
+    /// `progress` how many bytes of how many are done. With `comm` each of its processes settles a
+    /// share. Gives what was done, by name.
+    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (memory_bytes, arrays, part, grace_seconds, progress, comm))]
     fn settle(
         &self,
         py: Python<'_>,

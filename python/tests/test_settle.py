@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from native import mpiexec
 from support import ENVIRONMENT, command_line
 
 import bedform as bf
@@ -91,6 +93,46 @@ def test_what_progress_raises_stops_settling_and_nothing_is_lost(store: bf.Store
 
     with pytest.raises(ZeroDivisionError):
         store.settle(memory=16 << 10, progress=stop)
+    assert np.array_equal(store["t"][...], VALUES)
+    store.settle()
+    check_settled(store)
+
+
+MPI_PREAMBLE = """
+import sys
+import bedform as bf
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+"""
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_processes_settle_a_share_each(store: bf.Store, processes: int) -> None:
+    body = """
+store = bf.open(sys.argv[1], "r+")
+done = store.settle(comm=comm)
+all_done = comm.gather(done)
+if comm.rank == 0:
+    print(sum(part["commits"] for part in all_done), *[part["objects"] for part in all_done])
+"""
+    said = mpiexec(processes, sys.executable, "-c", MPI_PREAMBLE + body, path_of(store))
+    commits, *objects = map(int, said.split())
+    assert (commits, sum(objects)) == (1, 13)
+    assert processes == 1 or max(objects) < 6, objects
+    check_settled(store)
+
+
+def test_an_error_of_one_process_is_that_of_all_and_nobody_waits(store: bf.Store) -> None:
+    body = """
+store = bf.open(sys.argv[1], "r" if comm.rank == 1 else "r+")
+try:
+    store.settle(comm=comm)
+except bf.ReadOnlyError as error:
+    print(f"{comm.rank}: {error}", flush=True)
+"""
+    said = mpiexec(3, sys.executable, "-c", MPI_PREAMBLE + body, path_of(store))
+    assert sorted(line[:2] for line in said.splitlines()) == ["0:", "1:", "2:"]
+    assert said.count("rank 1") == 2
     assert np.array_equal(store["t"][...], VALUES)
     store.settle()
     check_settled(store)

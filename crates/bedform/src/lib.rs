@@ -11,12 +11,14 @@
 //! | [`codec`] | chunks to bytes and back |
 //! | [`layout`] | which layout fits which reads, as numbers |
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
+//! | [`config`] | `bedform.toml` and variables of the environment |
 //! | [`error`] | what a caller can do about a failure |
 
 pub mod array;
 mod cache;
 pub mod codec;
 pub mod comm;
+pub mod config;
 pub mod error;
 pub mod foreign;
 pub mod layout;

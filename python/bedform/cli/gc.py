@@ -27,8 +27,9 @@ def gc(
 ) -> None:
     """Remove from a store's log what no commit needs any more.
 
-    Those are segments that are settled or were never committed and whose writers are gone. Data
-    that are committed and not settled always stay: 'bedform settle' moves them into the store.
+    Those are segments whose commits are all settled and whose writers are gone. Data that are
+    committed and not settled always stay: 'bedform settle' moves them into the store. What a
+    writer that died has left stays, too.
 
     Example: [bold]bedform gc run42.zarr --dry-run[/bold]
     """
@@ -39,7 +40,9 @@ def gc(
     segments = "1 segment" if done["segments"] == 1 else f"{done['segments']} segments"
     line = f"{store}: {segments} of {format_bytes(done['bytes'])} {verb}"
     if done["segments_kept"]:
-        line += f"; {done['segments_kept']} stay: they are needed, or somebody writes to them"
+        line += (
+            f"; {done['segments_kept']} stay: they are needed, or somebody writes or has died there"
+        )
     elif done["is_gone"]:
         line += "; nothing is left of the log"
     emit({"path": store, "dry_run": dry_run, **done}, Text(line), as_json)

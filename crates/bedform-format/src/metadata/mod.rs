@@ -20,8 +20,9 @@ use crate::{CodecChain, DataType};
 pub use fill::FillValue;
 pub(crate) use reader::{Fields, invalid};
 pub use v2::parse_array_v2;
+pub(crate) use v3::identity_field;
+pub use v3::parse_hex;
 pub use v3::{GroupDocument, LogState, parse_array, parse_codecs, parse_data_type, parse_group};
-pub(crate) use v3::{identity_field, parse_hex};
 pub(crate) use writer::check_seal_in_form;
 pub use writer::{
     check_seal, hex, own_value, seal, write_array, write_codecs, write_consolidated,

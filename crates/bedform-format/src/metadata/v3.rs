@@ -295,7 +295,7 @@ pub(crate) fn identity_field(fields: &Fields<'_, '_>, key: &str) -> Result<Optio
 }
 
 /// The identity whose hexadecimal digits, all in lower case, `text` is.
-pub(crate) fn parse_hex(text: &str) -> Option<[u8; 16]> {
+pub fn parse_hex(text: &str) -> Option<[u8; 16]> {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if text.len() != 32 || !text.bytes().all(is_digit) {
         return None;

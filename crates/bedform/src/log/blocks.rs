@@ -26,6 +26,8 @@ pub(crate) struct LogCopies {
     numbers: HashMap<(u32, u64), usize>,
     /// The one that was added to last.
     last: usize,
+    /// The number in its section of a block that was looked for last.
+    last_at: usize,
     copies: usize,
     /// Where decoded blocks are kept.
     loaded: Option<Arc<Loaded>>,
@@ -86,11 +88,15 @@ impl LogCopies {
             let (mut from, to) = (u64::try_from(source).ok()?, usize::try_from(target).ok()?);
             let (mut to, mut left, each) = (to, count, item as u64);
             let (blocks, ends) = section.blocks();
-            let mut at = ends.partition_point(|end| *end <= from);
+            let mut at = self.block_at(ends, from);
             while left > 0 {
                 let end = *ends.get(at)?;
                 let before = at.checked_sub(1).map_or(0, |before| ends[before]);
-                let now = left.min((end - from) / each);
+                // Mostly all of it, and that is found out without a division.
+                let now = match left.checked_mul(each).is_some_and(|bytes| bytes <= end - from) {
+                    true => left,
+                    false => (end - from) / each,
+                };
                 if now == 0 {
                     let mut source = BlockSource { section, item, copies: self };
                     source.add(at, from.cast_signed(), i64::try_from(to).ok()?, &[])?;
@@ -100,11 +106,24 @@ impl LogCopies {
                 }
                 let done = now.max(1);
                 (from, to, left) = (from + done * each, to + index(done) * item, left - done);
-                at += ends.get(at..)?.partition_point(|end| *end <= from);
+                if left > 0 {
+                    at += ends.get(at..)?.partition_point(|end| *end <= from);
+                }
             }
             Some(())
         };
         cut().ok_or_else(|| outside(section))
+    }
+
+    /// The block that has the byte `from` of the data: mostly that of the copy before.
+    fn block_at(&mut self, ends: &[u64], from: u64) -> usize {
+        let at = self.last_at;
+        let is_same = ends.get(at).is_some_and(|end| from < *end)
+            && at.checked_sub(1).is_none_or(|before| ends[before] <= from);
+        if !is_same {
+            self.last_at = ends.partition_point(|end| *end <= from);
+        }
+        self.last_at
     }
 
     fn add_move(&mut self, segment: &Arc<LogSegment>, block: &Block, what: Move) {

@@ -7,7 +7,7 @@
 //!   00000000000033554432
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
@@ -17,10 +17,6 @@ use bedform_storage::{Condition, Durability, LocalStorage, Mode, Storage};
 use super::place::LogPlace;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The directory of the burst tier.
-const VARIABLE: &str = "BEDFORM_BURST";
-/// The bytes that one writer may have there.
-const CAPACITY_VARIABLE: &str = "BEDFORM_BURST_CAPACITY";
 /// See [`Burst::part_bytes`].
 const PART_BYTES: u64 = 32 << 20;
 /// Bytes that a writer may have in the tier where nothing else is said.
@@ -53,26 +49,6 @@ impl Burst {
     pub fn in_directory(path: &Path, capacity_bytes: Option<u64>) -> Result<Self> {
         let storage = LocalStorage::open(path, Mode::Create)?;
         Ok(Self::new(Arc::new(storage), capacity_bytes))
-    }
-
-    /// The tier that `BEDFORM_BURST` names; `BEDFORM_BURST_CAPACITY` is in bytes. `None` without it.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for a capacity that is no number; those of storage.
-    pub fn from_environment() -> Result<Option<Self>> {
-        let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else {
-            return Ok(None);
-        };
-        let capacity = match std::env::var(CAPACITY_VARIABLE) {
-            Err(_) => None,
-            Ok(text) => Some(text.trim().parse().map_err(|_| {
-                Error::invalid(format!("{CAPACITY_VARIABLE} is {text:?}; expected bytes"))
-            })?),
-        };
-        let path = PathBuf::from(path);
-        Self::in_directory(&path, capacity).map(Some).map_err(|error| {
-            Error::new(error.kind(), format!("{VARIABLE} {}: {error}", path.display()))
-        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the members of a session do together to commit: `docs/log.md` gives the order and the reasons.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
@@ -14,7 +14,7 @@ use super::session::{Known, Session};
 use super::staged::Reach;
 use crate::comm::decide;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Shared, set_log_state};
+use crate::store::{ShapesByKey, Shared, set_log_state};
 
 /// Roots that are tried while other commits are faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -24,12 +24,12 @@ const ATTEMPTS_MAX: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
     version: Option<Version>,
-    by_key: Arc<ByKey>,
+    by_key: Arc<ShapesByKey>,
 }
 
 impl Shapes {
     /// Those that the store's document has now. The caller holds what keeps it from changing.
-    fn now(&mut self, shared: &Shared) -> Result<Arc<ByKey>> {
+    fn now(&mut self, shared: &Shared) -> Result<Arc<ShapesByKey>> {
         let root = shared.documents.read_root(shared)?;
         let version = root.map(|root| root.version.clone());
         if version.is_none() || self.version != version {
@@ -87,6 +87,7 @@ impl Session {
         self.count_epoch();
         self.appended.clear();
         if let Err(error) = &told {
+            self.arrays.clear();
             // A later commit would hide that an earlier one was promised, or left behind.
             if self.options.reach == Reach::Node || error.kind() != ErrorKind::Conflict {
                 self.poison();
@@ -100,9 +101,9 @@ impl Session {
     /// it is.
     fn finish(&mut self) -> Result<Vec<u8>> {
         let commit = self.commit_id();
-        // The next commit looks the arrays up again.
-        let arrays = std::mem::take(&mut self.arrays);
-        let grown: Vec<GrownArray> = arrays.into_values().filter_map(Known::into_grown).collect();
+        let grown: Vec<GrownArray> = self.arrays.values().filter_map(Known::grown).collect();
+        // The next commit looks up again what becomes of them.
+        self.arrays.retain(|_, known| known.grown().is_none());
         let reach = self.options.reach;
         if reach == Reach::Node {
             for GrownArray { key, shape, .. } in &grown {
@@ -388,10 +389,8 @@ fn cut_short() -> Error {
     Error::new(ErrorKind::Io, "a member of the session said less than it had to")
 }
 
-type ByKey = HashMap<[u8; 16], (ObjectPath, Vec<u64>)>;
-
 /// The shape of an array after the commits of `root`.
-fn shape_in(by_key: &ByKey, root: Option<&Root>, key: &[u8; 16]) -> Option<Vec<u64>> {
+fn shape_in(by_key: &ShapesByKey, root: Option<&Root>, key: &[u8; 16]) -> Option<Vec<u64>> {
     let mut shape = by_key.get(key)?.1.clone();
     if let Some(grown) = root.and_then(|root| root.shapes.get(key)) {
         enlarge(&mut shape, grown);

@@ -5,6 +5,7 @@
 //! when something fails. `stream` has what one member writes, `commit` what all do together.
 
 mod end;
+mod options;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use bedform_format::ObjectPath;
 use bedform_format::log::{Boxes, CommitId, GrownArray, SectionPlace, SegmentHeader};
 use bedform_geometry::{Selection, element_count};
 
+pub use self::options::SessionOptions;
 use super::boxes::parts_of;
 pub use super::burst::Burst;
 use super::commit::{Prepared, Shapes, enlarge};
@@ -28,24 +30,6 @@ use crate::read::scatter;
 use crate::store::{Store, random_key};
 
 pub use end::{AtEnd, decline};
-
-/// How a session writes.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct SessionOptions {
-    /// Bytes that wait in memory to be written; what is more makes [`Session::write`] wait.
-    pub buffer_bytes: usize,
-    /// The burst tier that takes the writes first; nothing to write to the log itself.
-    pub burst: Option<Burst>,
-    /// How far data have to get before a commit returns.
-    pub reach: Reach,
-}
-
-impl Default for SessionOptions {
-    fn default() -> Self {
-        Self { buffer_bytes: 64 << 20, burst: None, reach: Reach::Shared }
-    }
-}
 
 /// Says what [`Session::wait`] is to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -146,18 +130,24 @@ pub struct Session {
     is_sound: bool,
 }
 
-/// An array that this session has written to since the last commit.
+/// An array that this session has written to.
 pub(super) struct Known {
     pub(super) target: Target,
     /// The shape before this session made it larger.
     base: Vec<u64>,
+    /// The epoch in which it was looked up: others may have made it larger since.
+    epoch: u32,
 }
 
 impl Known {
     /// What a commit says of the array, if it is to become larger.
-    pub(super) fn into_grown(self) -> Option<GrownArray> {
-        let Target { key, shape, .. } = self.target;
-        (shape != self.base).then_some(GrownArray { key, base: self.base, shape })
+    pub(super) fn grown(&self) -> Option<GrownArray> {
+        let Target { key, shape, .. } = &self.target;
+        (*shape != self.base).then(|| GrownArray {
+            key: *key,
+            base: self.base.clone(),
+            shape: shape.clone(),
+        })
     }
 }
 
@@ -265,7 +255,7 @@ impl Session {
         data: Data<'_>,
     ) -> Result<Token> {
         self.check_sound()?;
-        let known = self.known(path)?;
+        let known = self.known_to_have(path, |shape| selection.validate(shape).is_ok())?;
         let (shape, item) = (&known.target.shape, known.target.item_size);
         selection.validate(shape).map_err(|error| Error::from(error).at(path.to_string()))?;
         check_bytes(path, data.len(), selection.len(), item)?;
@@ -299,7 +289,7 @@ impl Session {
         elements: &[u8],
     ) -> Result<Token> {
         self.check_sound()?;
-        let known = self.known(path)?;
+        let known = self.known_to_have(path, |shape| boxes.validate(shape).is_ok())?;
         boxes.validate(&known.target.shape).map_err(|error| outside(path, &error))?;
         let count = boxes.elements().map_err(to_error)?;
         check_bytes(path, elements.len(), Some(count), known.target.item_size)?;
@@ -332,7 +322,8 @@ impl Session {
         elements: &[u8],
     ) -> Result<Token> {
         self.check_sound()?;
-        self.known(path)?;
+        let has_record = |shape: &[u64]| record.is_none_or(|at| shape.first() > Some(&at));
+        self.known_to_have(path, has_record)?;
         let (turn, commit) = (self.turn(), self.commit_id());
         self.stream()?;
         let (Some(known), Some(stream)) = (self.arrays.get(path), self.stream.as_mut()) else {
@@ -358,7 +349,7 @@ impl Session {
     /// `InvalidArgument` for another rank, or a shape that is smaller along some axis.
     pub fn resize(&mut self, path: &ObjectPath, shape: &[u64]) -> Result<()> {
         self.check_sound()?;
-        let known = self.known(path)?;
+        let known = self.known_to_have(path, |_| false)?;
         let old = &mut known.target.shape;
         let grows = shape.len() == old.len() && old.iter().zip(shape).all(|(old, new)| old <= new);
         if !grows || shape.iter().any(|length| i64::try_from(*length).is_err()) {
@@ -397,12 +388,10 @@ impl Session {
             return Err(Error::invalid("the members' coordinator erred"));
         };
         let known = self.known(path)?;
-        let (key, mut larger) = (known.target.key, known.target.shape.clone());
-        let base = known.base[axis];
-        larger[axis] = *end;
-        self.resize(path, &larger)?;
+        let (key, base) = (known.target.key, known.base[axis]);
+        known.target.shape[axis] = *end;
+        let mut corner = vec![0; known.target.shape.len()];
         self.appended.entry(key).or_insert((axis, base));
-        let mut corner = vec![0; larger.len()];
         corner[axis] = *start;
         if element_count(shape).unwrap_or(u64::MAX) > 0 {
             let boxes = Boxes::one(&corner, shape).map_err(to_error)?;
@@ -420,7 +409,7 @@ impl Session {
         shape: &[u64],
     ) -> Result<Vec<u8>> {
         self.check_sound()?;
-        let old = &self.known(path)?.target.shape;
+        let old = &self.known_to_have(path, |_| false)?.target.shape;
         let fits = shape.len() == old.len()
             && axis < old.len()
             && (0..old.len()).all(|other| other == axis || shape[other] == old[other]);
@@ -433,7 +422,24 @@ impl Session {
         Ok([old[axis].to_le_bytes(), shape[axis].to_le_bytes()].concat())
     }
 
-    /// What is known of the array at `path`, looked up at its first write in this commit.
+    /// What is known of the array at `path`; looked up again if what is known from before the last
+    /// commit is not `enough`, since others may have made it larger.
+    fn known_to_have(
+        &mut self,
+        path: &ObjectPath,
+        enough: impl Fn(&[u64]) -> bool,
+    ) -> Result<&mut Known> {
+        let epoch = self.epoch;
+        let is_old = |known: &Known| {
+            known.epoch != epoch && known.grown().is_none() && !enough(&known.target.shape)
+        };
+        if self.arrays.get(path).is_some_and(is_old) {
+            self.arrays.remove(path);
+        }
+        self.known(path)
+    }
+
+    /// What is known of the array at `path`, looked up at its first write.
     fn known(&mut self, path: &ObjectPath) -> Result<&mut Known> {
         if !self.arrays.contains_key(path) {
             let array = self.store.array(path)?;
@@ -456,8 +462,8 @@ impl Session {
                 enlarge(&mut shape, promised);
             }
             let target = Target { key: identity.array, item_size: state.item_size, shape };
-            let base = target.shape.clone();
-            self.arrays.insert(path.clone(), Known { target, base });
+            let (base, epoch) = (target.shape.clone(), self.epoch);
+            self.arrays.insert(path.clone(), Known { target, base, epoch });
         }
         self.arrays.get_mut(path).ok_or_else(|| Error::invalid("no such array"))
     }

@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use bedform_format::metadata::LogState;
+use bedform_format::metadata::{LogState, parse_hex};
 use bedform_format::shard::ShardIndex;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Durability, Lock, Profile, Storage, Version};
@@ -180,6 +180,16 @@ impl Snapshot {
     }
 }
 
+/// Paths and shapes of arrays by their keys.
+pub(crate) type ShapesByKey = HashMap<[u8; 16], (ObjectPath, Vec<u64>)>;
+
+/// Of the document of an array that Bedform made.
+fn key_and_shape(document: &Value) -> Option<([u8; 16], Vec<u64>)> {
+    let key = parse_hex(document.get("bedform")?.get("array")?.as_str()?)?;
+    let shape = document.get("shape")?.as_array()?;
+    Some((key, shape.iter().map(Value::as_u64).collect::<Option<_>>()?))
+}
+
 /// Snapshots that a read or write tries while others settle.
 const ATTEMPTS_MAX: usize = 100;
 
@@ -254,7 +264,19 @@ impl Shared {
     ///
     /// # Errors
     /// Of reading the documents.
-    pub(crate) fn shapes_by_key(&self) -> Result<HashMap<[u8; 16], (ObjectPath, Vec<u64>)>> {
+    pub(crate) fn shapes_by_key(&self) -> Result<ShapesByKey> {
+        if let Some(root) = self.documents.root(self)?
+            && let Some(consolidated) = &root.group.consolidated
+        {
+            return consolidated
+                .iter()
+                .filter_map(|(path, document)| {
+                    let (key, shape) = key_and_shape(document)?;
+                    Some(ObjectPath::parse(path).map(|path| (key, (path, shape))))
+                })
+                .collect::<std::result::Result<_, _>>()
+                .map_err(Error::from);
+        }
         let mut shapes = HashMap::new();
         for (path, kind) in self.documents.nodes(self)? {
             if kind == NodeKind::Array {

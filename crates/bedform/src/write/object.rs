@@ -93,6 +93,9 @@ pub(crate) struct BuiltObject {
     pub(crate) chunks: Mutex<HashMap<u64, ChunkElements>>,
 }
 
+/// What becomes of the chunk at a position; takes memory for the encoded chunk.
+type FateOf<'a> = dyn Fn(u64, &mut Worker, Vec<u8>) -> Result<Fate> + Sync + 'a;
+
 impl ObjectWrite<'_> {
     /// As [`ObjectWrite::run`], with chunks that were built from what `built` says is stored. If that
     /// has changed meanwhile they are built again.
@@ -132,10 +135,13 @@ impl ObjectWrite<'_> {
             }
             None => HashMap::new(),
         };
-        let alone = self.covers_object(&tasks);
+        let covers = self.covers_object(&tasks);
         for _ in 0..ATTEMPTS_MAX {
-            let existing = if alone { None } else { self.open_existing()? };
-            let overlay = match (alone, &existing) {
+            let (existing, alone) = match covers {
+                true => self.open_covered()?,
+                false => (self.open_existing()?, false),
+            };
+            let overlay = match (covers, &existing) {
                 (true, _) => None,
                 (false, None) => self.source.overlay(&self.coordinates, 0)?,
                 (false, Some((_, places))) => {
@@ -201,17 +207,33 @@ impl ObjectWrite<'_> {
         (0..shape.len()).all(|axis| region.end(axis) <= shape[axis])
     }
 
+    /// The object before all of it is replaced, and whether it is replaced whatever it is by then. While
+    /// there are commits that are not settled it is not: who settles may be ahead of our snapshot, and
+    /// what the object contains by its stamp must not become less.
+    fn open_covered(&self) -> Result<(Option<(Arc<dyn Object>, Places)>, bool)> {
+        if self.source.snapshot.view.is_none() {
+            return Ok((None, true));
+        }
+        match self.open_existing() {
+            // To write all of it anew is the remedy.
+            Err(error) if error.kind() == ErrorKind::Corrupt => Ok((None, true)),
+            Ok(Some((_, places))) if contained(&places) > self.commit() => Err(Error::new(
+                ErrorKind::SnapshotMoved,
+                format!(
+                    "{} contains commits that this write has not seen",
+                    self.source.object_name_of(&self.coordinates)
+                ),
+            )),
+            existing => Ok((existing?, false)),
+        }
+    }
+
     fn open_existing(&self) -> Result<Option<(Arc<dyn Object>, Places)>> {
         open_stored(self.source, &self.coordinates)
     }
 
     /// Writes the object; `fate` says what becomes of the chunk at a position.
-    fn attempt(
-        &self,
-        existing: &Existing<'_>,
-        alone: bool,
-        fate: &(dyn Fn(u64, &mut Worker, Vec<u8>) -> Result<Fate> + Sync),
-    ) -> Result<u64> {
+    fn attempt(&self, existing: &Existing<'_>, alone: bool, fate: &FateOf<'_>) -> Result<u64> {
         let state = self.state();
         let shared = self.source.shared;
         let order = state.order.sequence(&state.per_object)?;

@@ -12,6 +12,7 @@ mod pieces;
 mod reads;
 #[cfg(test)]
 mod session_steps;
+#[cfg(test)]
 mod sessions;
 #[cfg(test)]
 mod settle;

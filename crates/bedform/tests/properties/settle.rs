@@ -72,6 +72,12 @@ fn region(start: &[u64], shape: &[u64]) -> Selection {
     Selection::Orthogonal(axes.map(AxisSelection::Range).collect())
 }
 
+/// The numbers from 0 on, as a buffer holds them.
+#[allow(clippy::host_endian_bytes)]
+fn counting(count: u32) -> Vec<u8> {
+    (0..count).flat_map(|at| f64::from(at).to_ne_bytes()).collect()
+}
+
 fn named(name: &str) -> ObjectPath {
     ObjectPath::parse(name).unwrap()
 }
@@ -153,7 +159,7 @@ fn elements_across_blocks_and_boxes_across_rounds_arrive_whole() {
     let shape = [u64::from(rows), u64::from(columns)];
     let flags = plain(DataType::UInt8, &[3], &[3], &[3]);
     let field = plain(DataType::Float64, &shape, &[2, 5_000], &[4, 20_000]);
-    let bytes: Vec<u8> = (0..rows * columns).flat_map(|at| f64::from(at).to_ne_bytes()).collect();
+    let bytes = counting(rows * columns);
     for cores in [Some(1), Some(2)] {
         let copy: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let other = create(&copy);
@@ -176,7 +182,7 @@ fn where_all_fits_into_memory_every_byte_of_the_log_is_read_once() {
     let new = plain(DataType::Float64, &[400, 500], &[50, 50], &[100, 250]);
     store.create_array(&named("t"), &new).unwrap();
     // Four writers, each with a band across all shards of a row.
-    let bytes: Vec<u8> = (0..4 * 100 * 500).flat_map(|at| f64::from(at).to_ne_bytes()).collect();
+    let bytes = counting(4 * 100 * 500);
     let member = threads(1).pop().unwrap();
     let mut session = store.session(Box::new(member), SessionOptions::default()).unwrap();
     for (band, bytes) in bytes.chunks(100 * 500 * 8).enumerate() {

@@ -66,13 +66,13 @@ impl Session {
         }
     }
 
-    /// Settles, a share in each member.
+    /// Settles, a share by each member.
     fn settle_together(&mut self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         // Nobody holds a segment any more when the log is removed.
         self.end_stream();
         agree(&*self.members, Ok(()))?;
         let watch = SettleWatch { interrupted, progress: &|_, _| () };
-        let members = self.members.clone();
-        self.store.settle_together(&*members, &SettleOptions::default(), &watch).map(drop)
+        let options = SettleOptions::default();
+        self.store.settle_together(&*self.members, &options, &watch).map(drop)
     }
 }

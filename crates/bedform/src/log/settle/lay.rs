@@ -352,6 +352,9 @@ impl Walk {
     }
 }
 
+/// What is called with start and lengths of a box.
+type Visit<'a> = dyn FnMut(&[u64], &[u64]) -> Result<()> + 'a;
+
 /// Calls `visit` with boxes that together are the elements `first..end` of a box, in C order, and with
 /// how many elements each has.
 ///
@@ -361,7 +364,7 @@ pub(super) fn split(
     start: &[u64],
     lengths: &[u64],
     (first, end): (u64, u64),
-    visit: &mut dyn FnMut(&[u64], &[u64]) -> Result<()>,
+    visit: &mut Visit<'_>,
 ) -> Result<()> {
     let (mut corner, mut count) = (start.to_vec(), lengths.to_vec());
     split_axis(0, lengths, (first, end), (&mut corner, &mut count), visit)
@@ -372,7 +375,7 @@ fn split_axis(
     lengths: &[u64],
     (mut first, end): (u64, u64),
     (corner, count): (&mut Vec<u64>, &mut Vec<u64>),
-    visit: &mut dyn FnMut(&[u64], &[u64]) -> Result<()>,
+    visit: &mut Visit<'_>,
 ) -> Result<()> {
     if first >= end {
         return Ok(());

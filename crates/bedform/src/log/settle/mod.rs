@@ -30,8 +30,8 @@ use bedform_format::ObjectPath;
 use self::round::Rounds;
 use self::write::Counts;
 use crate::array::publish_grown;
-use crate::comm::{Communicator, agree, decide};
-use crate::error::Result;
+use crate::comm::{COORDINATOR, Communicator, agree};
+use crate::error::{Error, Result};
 use crate::store::{Snapshot, Store};
 
 pub use self::collect::{CollectOptions, CollectStatistics, LogSummary};
@@ -105,7 +105,7 @@ impl Store {
     /// meanwhile stays in the log. Can be stopped and called again.
     ///
     /// # Errors
-    /// `ReadOnly`; `NotFound` for an array that is not there; `Corrupt` for damaged records;
+    /// `ReadOnly`; `InvalidArgument` for a share that is none; `NotFound` for an array that is not there; `Corrupt` for damaged records;
     /// `Interrupted`; those of storage. What was settled before the error stays settled.
     pub fn settle_with(
         &self,
@@ -113,6 +113,10 @@ impl Store {
         watch: &SettleWatch<'_>,
     ) -> Result<SettleStatistics> {
         self.shared.check_writable()?;
+        let (number, of) = options.part;
+        if number >= of {
+            return Err(Error::invalid(format!("there is no share {number} of {of}")));
+        }
         let counts = Counts::default();
         // Who settles at the same time may be ahead of us.
         let commits = self.shared.in_one_snapshot(|| self.settle_once(options, watch, &counts))?;
@@ -120,8 +124,7 @@ impl Store {
     }
 
     /// As [`Store::settle_with`] everything, by all members: each settles a share of the objects, and
-    /// the coordinator drops the commits when all have. Collective; gives what this member did, and the
-    /// commits of all.
+    /// the coordinator drops the commits when all have. Collective; gives what this member did.
     ///
     /// # Errors
     /// As [`Store::settle_with`]: the first error of any member, on all.
@@ -134,12 +137,12 @@ impl Store {
         let part = (u64::from(members.rank()), u64::from(members.size()));
         let share = SettleOptions { part, ..options.clone() };
         let mut done = agree(members, self.settle_with(&share, watch))?;
-        let mut rest = SettleStatistics::default();
-        let told = decide(members, Ok(Vec::new()), |_| {
-            rest = self.settle_with(options, watch)?;
-            Ok(rest.commits.to_le_bytes().to_vec())
-        })?;
-        done.commits += told.try_into().map_or(0, u64::from_le_bytes);
+        let rest = match members.rank() {
+            COORDINATOR => self.settle_with(options, watch),
+            _ => Ok(SettleStatistics::default()),
+        };
+        let rest = agree(members, rest)?;
+        done.commits += rest.commits;
         done.objects += rest.objects;
         done.bytes += rest.bytes;
         done.read_bytes += rest.read_bytes;

@@ -1,8 +1,9 @@
 //! Rounds: as many objects as fit into the memory, built from the log, then written.
 //!
 //! While one round is encoded and written the next one is read and laid, so that the device and the
-//! cores are both busy; each may take half of the memory. A store of one thread does one after the
-//! other, in the same order every time.
+//! cores are both busy; each may take half of the memory. An object that needs more is a round of its
+//! own, with nothing beside it; one that needs more than there is is built chunk by chunk. A store of
+//! one thread does one round after the other, in the same order every time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +55,9 @@ struct Position {
 /// What is to be done next.
 enum Next<'a> {
     Round(Vec<Building<'a>>),
-    /// An object that is larger than a round: chunk by chunk, each with what lies over it.
+    /// One object that needs the memory of two rounds.
+    Alone(Vec<Building<'a>>),
+    /// An object that is larger than the memory: chunk by chunk, each with what lies over it.
     Large(BuildingObject),
 }
 
@@ -118,18 +121,29 @@ impl<'a> Rounds<'a> {
         writer_is_gone: &dyn Fn() -> bool,
     ) -> Result<()> {
         let mut position = Position::default();
-        while let Some(next) = self.next(&mut position)? {
-            let mut built = self.build(next, &mut |round| self.fill_ahead(round))?;
+        // Hands a round over when the last one is written; false if the writer has failed, which is
+        // told when it is joined.
+        let hand_over = |mut round: Vec<Building<'a>>| -> Result<bool> {
             loop {
-                built = match send.try_send(built) {
-                    Ok(()) => break,
-                    // Its error is told when it is joined.
-                    Err(TrySendError::Disconnected(_)) => return Ok(()),
-                    Err(TrySendError::Full(_)) if writer_is_gone() => return Ok(()),
-                    Err(TrySendError::Full(built)) => built,
+                round = match send.try_send(round) {
+                    Ok(()) => return Ok(true),
+                    Err(TrySendError::Disconnected(_)) => return Ok(false),
+                    Err(TrySendError::Full(_)) if writer_is_gone() => return Ok(false),
+                    Err(TrySendError::Full(round)) => round,
                 };
                 self.check()?;
                 std::thread::sleep(LOOK / 10);
+            }
+        };
+        while let Some(next) = self.next(&mut position)? {
+            let is_alone = matches!(next, Next::Alone(_));
+            // An empty round is taken when nothing is being written any more.
+            if is_alone && !hand_over(Vec::new())? {
+                break;
+            }
+            let built = self.build(next, &mut |round| self.fill_ahead(round))?;
+            if !hand_over(built)? || (is_alone && !hand_over(Vec::new())?) {
+                break;
             }
         }
         Ok(())
@@ -181,6 +195,7 @@ impl<'a> Rounds<'a> {
             if count > 0 && (!fits || count == objects_max) {
                 break;
             }
+            let is_large = object.bytes / 2 > self.round_bytes();
             self.check()?;
             let is_ours = self.is_ours(position.bytes);
             let at = position.plan;
@@ -191,8 +206,12 @@ impl<'a> Rounds<'a> {
                 Counts::add(&self.counts.done, object.bytes);
                 continue;
             };
-            if !fits {
+            if is_large {
                 return Ok(Some(Next::Large(found)));
+            }
+            if !fits {
+                let building = Building::new(&self.plans[at], &self.sources[at], vec![found]);
+                return Ok(Some(Next::Alone(vec![building])));
             }
             bytes += object.bytes;
             count += 1;
@@ -254,7 +273,7 @@ impl<'a> Rounds<'a> {
     ) -> Result<Vec<Building<'a>>> {
         Counts::add(&self.counts.rounds, 1);
         match next {
-            Next::Round(mut round) => {
+            Next::Round(mut round) | Next::Alone(mut round) => {
                 fill(&mut round)?;
                 Ok(round)
             }

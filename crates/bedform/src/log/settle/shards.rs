@@ -128,7 +128,7 @@ impl LogPlace {
 }
 
 /// The list of the shards of `settled`, by plan: their numbers, and the last commit that each contains.
-pub(super) fn list(plans: &[ArrayPlan], settled: &mut Vec<(usize, u64, u64)>) -> SettledShards {
+pub(super) fn list(plans: &[ArrayPlan], settled: &mut [(usize, u64, u64)]) -> SettledShards {
     settled.sort_unstable();
     let mut arrays = BTreeMap::new();
     for (plan, number, commit) in settled.iter() {

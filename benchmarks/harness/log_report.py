@@ -1,0 +1,173 @@
+"""Tables and promises of the `log-*` benchmarks: who writes how fast, and what a commit costs."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import calls, data
+from benchmarks.harness.parallel import DEVICE, OURS, ROOT, Results, Rounds, Writer, mpiexec
+from benchmarks.harness.report import Report, Table, Verdict
+from benchmarks.harness.statistics import median
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.harness.options import Options
+    from benchmarks.harness.parallel import Job
+
+MEBIBYTE = 1 << 20
+DEVICE_SHARE = 0.85
+# What was measured, in words, and whether it holds; nothing where one of the two did not run.
+Judgement = tuple[str, bool] | None
+PHASES = ("create", "declare", "write", "commit", "settle")
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A figure that the project promised."""
+
+    text: str
+    judge: Callable[[Results], Judgement]
+
+    def verdict(self, line: str, results: Results) -> Verdict:
+        """Return what became of it."""
+        found = self.judge(results)
+        text = f"{line}: {self.text}"
+        return Verdict(text, *found) if found else Verdict(text, "-", None)
+
+
+def times_faster(results: Results, peer: str) -> tuple[str, float] | None:
+    """Return how many times faster than a peer we are, in words and as a number."""
+    ratio = results.ratio(peer, OURS)
+    return (ratio.describe(), ratio.median) if ratio else None
+
+
+def at_least(peer: str, times: float) -> Callable[[Results], Judgement]:
+    """Promise to be so many times faster than a peer."""
+
+    def judge(results: Results) -> Judgement:
+        found = times_faster(results, peer)
+        return (found[0], found[1] >= times) if found else None
+
+    return judge
+
+
+def share_of_device(results: Results) -> Judgement:
+    """Promise a share of the device's own bandwidth."""
+    found = times_faster(results, DEVICE)
+    return (found[0], found[1] >= DEVICE_SHARE) if found else None
+
+
+def at_most(detail: str, limit: float) -> Callable[[Results], Judgement]:
+    """Promise that a share which our writer gives stays under a limit."""
+
+    def judge(results: Results) -> Judgement:
+        value = results.detail(OURS, detail)
+        return None if value is None else (f"{value:.2%}", value < limit)
+
+    return judge
+
+
+def settled_within(peer: str) -> Callable[[Results], Judgement]:
+    """Promise that writing and settling take no longer than the peer's write."""
+
+    def judge(results: Results) -> Judgement:
+        settle, theirs = results.detail(OURS, "settle"), results.samples.get(peer)
+        if settle is None or not theirs:
+            return None
+        share = (median(results.samples[OURS]) + settle) / median(theirs)
+        return f"{share:.2f} of its time", share <= 1.0
+
+    return judge
+
+
+class LogReport:
+    """A report that is filled line by line, and printed as far as it is on standard error."""
+
+    def __init__(self, name: str, options: Options, writers: list[Writer]) -> None:
+        self.options = options
+        self.report = Report(name, options.command, {"rounds": str(options.rounds)})
+        if options.only:
+            self.report.settings["lines"] = ", ".join(options.only)
+        self.writers = {}
+        for writer in writers:
+            missing = writer.missing()
+            if missing:
+                self.report.settings[writer.name] = f"not run, it needs {missing}"
+                sys.stderr.write(f"{writer.name} does not run, it needs {missing}\n")
+            else:
+                self.writers[writer.name] = writer
+        names = [writer.name for writer in writers]
+        self.speeds = Table("Written and synced; MiB/s", ["line", "MiB", "runs", *names])
+        self.ratios = Table(
+            "Times as fast as each writer; the device's is our share of it",
+            ["line", *(name for name in names if name != OURS)],
+        )
+        columns = ["line", *(f"{phase} ms" for phase in PHASES), "files", "overhead"]
+        self.costs = Table("Bedform: the parts of the time, and what is not data", columns)
+        columns = ["line", "writer", "writes", "bytes a write", "files made", "syncs"]
+        self.counts = Table("Calls on the output's files, all processes", columns)
+
+    def measure(self, line: str, job: Job, promises: list[Promise]) -> None:
+        """Run the rounds of one line."""
+        writers = {name: one for name, one in self.writers.items() if one.can_write(job)}
+        results = Rounds(job, writers, self.options.rounds).run(self.options.quick)
+        self.report.samples[line] = results.to_dict()
+        self.add_rows(line, job, results)
+        self.count_calls(line, job)
+        self.report.verdicts += [promise.verdict(line, results) for promise in promises]
+        for table in (self.speeds, self.ratios, self.costs):
+            sys.stderr.write(" | ".join(table.rows[-1]) + "\n")
+
+    def add_rows(self, line: str, job: Job, results: Results) -> None:
+        """Add a line to the tables."""
+        mebibytes = job.workload.bytes() / MEBIBYTE
+        row = [line, f"{mebibytes:.0f}", str(job.workload.requests())]
+        ratios = [line]
+        for name in self.speeds.columns[3:]:
+            samples = results.samples.get(name)
+            row.append(f"{mebibytes / median(samples):.0f}" if samples else "-")
+            if name != OURS:
+                found = times_faster(results, name)
+                is_loss = found is not None and found[1] < (DEVICE_SHARE if name == DEVICE else 1)
+                ratios.append((found[0] if found else "-") + (" LOSS" if is_loss else ""))
+        self.speeds.rows.append(row)
+        self.ratios.rows.append(ratios)
+        costs = [results.detail(OURS, phase) for phase in PHASES]
+        row = [line, *("-" if cost is None else f"{cost * 1000:.0f}" for cost in costs)]
+        files, overhead = (results.detail(OURS, key) for key in ("files", "overhead"))
+        row += ["-" if files is None else f"{files:.0f}"]
+        self.costs.rows.append([*row, "-" if overhead is None else f"{overhead:.2%}"])
+
+    def count_calls(self, line: str, job: Job) -> None:
+        """Run the MPI writers once more, traced."""
+        if not calls.is_here():
+            return
+        for name, writer in self.writers.items():
+            folder = ROOT / "traced"
+            data.remove(folder)
+            (folder / "output").mkdir(parents=True)
+            command = writer.command(job, folder / "output") if writer.can_write(job) else None
+            if command is None:
+                continue
+            traced = calls.traced(command, folder / "calls")
+            mpiexec(job.workload.ranks, traced)
+            found = calls.count(folder / "calls", folder / "output")
+            average = found.bytes // max(found.writes, 1)
+            cells = [found.writes, average, found.files, found.syncs]
+            self.counts.rows.append([line, name, *map(str, cells)])
+            data.remove(folder)
+
+    def finish(self) -> Report:
+        """Close the writers and return the report."""
+        for name, writer in self.writers.items():
+            self.report.settings[name] = writer.version()
+            writer.close()
+        data.remove(ROOT)
+        self.report.tables += [self.speeds, self.ratios, self.costs]
+        if self.counts.rows:
+            self.counts.note = "Peers leave the syncs to the benchmark."
+            self.report.tables.append(self.counts)
+        return self.report

@@ -1,0 +1,240 @@
+"""Writers of many processes, and rounds of them: what all `log-*` benchmarks share.
+
+A write is timed from the creation of the file or store to its close, on all processes, and until
+every file and directory has been synced: by the writer, or here. Filling buffers, and reading the
+map or plan, is no part of it for anybody. Each output is read back before it is deleted. A writer
+that is very slow runs in the first rounds only; ratios are of the rounds of both.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.harness import data
+from benchmarks.harness.device import sync_tree, tree_lengths
+from benchmarks.harness.statistics import Ratio, median, paired_ratio
+from benchmarks.harness.worker import WorkerProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.harness.workload import Workload
+
+ROOT = data.ROOT / "parallel"
+DEVICE = "device"
+OURS = "bedform"
+ORDER_SEED = 7
+SLOW_SECONDS = 20.0
+SLOW_ROUNDS = 3
+AFTER_ROUNDS = 1
+TIMEOUT_SECONDS = 1800
+
+
+@dataclass(frozen=True)
+class Job:
+    """A workload, and the files that tell writers of it."""
+
+    workload: Workload
+    plans: tuple[Path, ...]
+    # Of E3SM-IO: the map, and which history file; nothing for other workloads.
+    map_file: Path | None = None
+    history: str = ""
+
+
+@dataclass
+class Outcome:
+    """One write: the seconds until all is durable, and figures that only some writers give."""
+
+    seconds: float
+    details: dict[str, float] = field(default_factory=dict)
+
+
+class Writer:
+    """Something that writes a workload; says what it is, and what of it is missing here."""
+
+    name = ""
+
+    def version(self) -> str:
+        """Return the version for the report."""
+        raise NotImplementedError
+
+    def missing(self) -> str:
+        """Return what must be had for this writer to run, nothing if it can."""
+        return ""
+
+    def can_write(self, job: Job) -> bool:  # noqa: ARG002
+        """Tell whether the writer knows this kind of workload."""
+        return True
+
+    def variants(self, job: Job) -> list[str]:  # noqa: ARG002
+        """Return the ways to write, of which the fastest counts."""
+        return [""]
+
+    def write(self, job: Job, folder: Path, variant: str) -> Outcome:
+        """Write into an empty folder, durably."""
+        raise NotImplementedError
+
+    def check(self, job: Job, folder: Path) -> None:
+        """Read back and compare; raises `ValueError` if anything is wrong."""
+        raise NotImplementedError
+
+    def command(self, job: Job, folder: Path) -> list[str] | None:  # noqa: ARG002
+        """Return the command of each process, for counting its calls, if there is one."""
+        return None
+
+    def close(self) -> None:
+        """End what was started."""
+
+    def after(self, job: Job, folder: Path) -> dict[str, float]:  # noqa: ARG002
+        """Return more that is measured of an output once it has been checked."""
+        return {}
+
+
+class DeviceWriter(Writer):
+    """The device: as many files as there are processes, of the same bytes, written at once."""
+
+    name = DEVICE
+
+    def __init__(self) -> None:
+        self.worker: WorkerProcess | None = None
+
+    def version(self) -> str:
+        """Return what drives the device."""
+        return "synced sequential writes of the same bytes, a file for each process"
+
+    def variants(self, job: Job) -> list[str]:  # noqa: ARG002
+        """Return threads and sizes of requests."""
+        return ["buffered 2 4096", "direct 4 4096", "direct 16 4096"]
+
+    def write(self, job: Job, folder: Path, variant: str) -> Outcome:
+        """Write one file for each process."""
+        self.worker = self.worker or WorkerProcess(DEVICE)
+        lengths = [max(job.workload.rank_bytes(rank), 1) for rank in range(job.workload.ranks)]
+        return Outcome(self.worker.call("write_lengths", folder / "data", lengths, variant))
+
+    def check(self, job: Job, folder: Path) -> None:
+        """Check the lengths: the bytes are of no meaning."""
+        if sum(tree_lengths(folder)) < job.workload.bytes():
+            raise ValueError("the device wrote too little")
+
+    def close(self) -> None:
+        """End the process."""
+        if self.worker is not None:
+            self.worker.close()
+
+
+def mpiexec(ranks: int, command: list[str], environment: dict[str, str] | None = None) -> str:
+    """Run a program on some processes and return what it printed.
+
+    Raises
+    ------
+    RuntimeError
+        It failed or did not end; the message has its last lines.
+    """
+    launcher = os.environ.get("MPIEXEC", "mpiexec")
+    whole = [launcher, "-n", str(ranks), *command]
+    try:
+        done = subprocess.run(  # noqa: S603 (a program that the user named)
+            whole,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+            env={**os.environ, **(environment or {})},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"{whole} did not end in {TIMEOUT_SECONDS} seconds") from error
+    if done.returncode != 0:
+        raise RuntimeError(f"{whole} failed:\n{(done.stdout + done.stderr)[-2000:]}")
+    return done.stdout
+
+
+def launcher_missing() -> str:
+    """Return what is missing to start processes, nothing if they can be."""
+    if shutil.which(os.environ.get("MPIEXEC", "mpiexec")):
+        return ""
+    return "mpiexec of an MPI (a package mpich of the system or of pip; or name it in MPIEXEC)"
+
+
+def synced(folder: Path) -> float:
+    """Make everything in a folder durable and return the seconds it took."""
+    start = time.perf_counter()
+    sync_tree(folder)
+    return time.perf_counter() - start
+
+
+@dataclass
+class Results:
+    """The samples of one job."""
+
+    samples: dict[str, list[float]]
+    details: dict[str, dict[str, list[float]]]
+    variants: dict[str, str]
+
+    def ratio(self, name: str, other: str) -> Ratio | None:
+        """Return the time of one writer over that of another, in the rounds of both."""
+        ours, theirs = self.samples.get(name, []), self.samples.get(other, [])
+        rounds = min(len(ours), len(theirs))
+        return paired_ratio(ours[:rounds], theirs[:rounds]) if rounds else None
+
+    def detail(self, name: str, key: str) -> float | None:
+        """Return the median of a further figure, if the writer gave it."""
+        values = self.details.get(name, {}).get(key, [])
+        return median(values) if values else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything for the JSON file."""
+        return {"seconds": self.samples, "details": self.details, "variants": self.variants}
+
+
+class Rounds:
+    """Interleaved rounds of one job over some writers."""
+
+    def __init__(self, job: Job, writers: dict[str, Writer], rounds: int) -> None:
+        self.job, self.writers, self.rounds = job, writers, rounds
+        self.details: dict[str, dict[str, list[float]]] = {name: {} for name in writers}
+
+    def once(self, name: str, variant: str, round_number: int | None) -> float:
+        """Write once into a new folder, check, delete; the device is at rest before.
+
+        Without a number it is a try. What comes after a write is measured in the first rounds only.
+        """
+        folder = ROOT / "written" / name.replace(" ", "-")
+        data.remove(folder)
+        folder.mkdir(parents=True)
+        os.sync()
+        writer = self.writers[name]
+        outcome = writer.write(self.job, folder, variant)
+        writer.check(self.job, folder)
+        details = {} if round_number is None else outcome.details
+        if round_number is not None and round_number < AFTER_ROUNDS:
+            details = details | writer.after(self.job, folder)
+        for key, value in details.items():
+            self.details[name].setdefault(key, []).append(value)
+        data.remove(folder)
+        return outcome.seconds
+
+    def run(self, quick: bool) -> Results:
+        """Choose each writer's fastest variant, then run the rounds."""
+        chosen: dict[str, str] = {}
+        capped: set[str] = set()
+        for name, writer in self.writers.items():
+            variants = writer.variants(self.job)[: 1 if quick else None]
+            tried = {one: self.once(name, one, None) for one in variants}
+            chosen[name] = min(tried, key=lambda one: tried[one])
+            if tried[chosen[name]] > SLOW_SECONDS:
+                capped.add(name)
+        samples: dict[str, list[float]] = {name: [] for name in self.writers}
+        order = random.Random(ORDER_SEED)  # noqa: S311 (a shuffle, not a secret)
+        names = list(self.writers)
+        for number in range(self.rounds):
+            for name in order.sample(names, len(names)):
+                if number < SLOW_ROUNDS or name not in capped:
+                    samples[name].append(self.once(name, chosen[name], number))
+        return Results(samples, self.details, chosen)

@@ -1,0 +1,192 @@
+//! What is configured beside the programs: `bedform.toml` and variables of the environment.
+//!
+//! The file lies beside the store, or where `BEDFORM_CONFIG` says. Variables count more than it does.
+//! A key that is not known is an error: it may be misspelt.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::burst::Burst;
+
+const FILE: &str = "bedform.toml";
+const FILE_VARIABLE: &str = "BEDFORM_CONFIG";
+const BURST_VARIABLE: &str = "BEDFORM_BURST";
+const CAPACITY_VARIABLE: &str = "BEDFORM_BURST_CAPACITY";
+/// A configuration is written by hand.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// `bedform.toml`.
+///
+/// ```
+/// let text = "[burst]\npath = \"/mnt/fast\"\ncapacity = \"10 GiB\"\n";
+/// let configuration = bedform::config::Configuration::parse(text)?;
+/// assert_eq!(configuration.burst.unwrap().capacity.unwrap().bytes(), 10 << 30);
+/// assert!(bedform::config::Configuration::parse("[brust]\n").is_err());
+/// # Ok::<(), bedform::Error>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Configuration {
+    /// The burst tier.
+    pub burst: Option<BurstConfiguration>,
+}
+
+/// `[burst]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BurstConfiguration {
+    /// Its directory.
+    pub path: PathBuf,
+    /// Bytes that one writer may have there.
+    pub capacity: Option<Size>,
+}
+
+/// A number of bytes: an integer, or text such as `"10 GiB"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "SizeText")]
+pub struct Size(u64);
+
+impl Size {
+    /// The number.
+    pub fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum SizeText {
+    Number(u64),
+    Text(String),
+}
+
+impl TryFrom<SizeText> for Size {
+    type Error = Error;
+
+    fn try_from(given: SizeText) -> Result<Self> {
+        match given {
+            SizeText::Number(bytes) => Ok(Self(bytes)),
+            SizeText::Text(text) => parse_size(&text).map(Self),
+        }
+    }
+}
+
+/// Bytes from text: a whole number, and a unit or none.
+fn parse_size(text: &str) -> Result<u64> {
+    const UNITS: [(&str, u32); 5] = [("b", 0), ("kib", 10), ("mib", 20), ("gib", 30), ("tib", 40)];
+    let bad = || Error::invalid(format!("{text:?} is no size; expected one such as \"10 GiB\""));
+    let trimmed = text.trim();
+    let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    let unit = unit.trim().to_ascii_lowercase();
+    let shift = UNITS.iter().find(|(name, _)| *name == unit || unit.is_empty());
+    let (_, shift) = shift.ok_or_else(bad)?;
+    number.checked_mul(1 << shift).ok_or_else(bad)
+}
+
+impl Configuration {
+    /// The configuration that `text` holds.
+    ///
+    /// # Errors
+    /// `InvalidArgument` says the line and the key at fault.
+    pub fn parse(text: &str) -> Result<Self> {
+        toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            Error::invalid(format!("line {line}: {}", error.message().replace('\n', " ")))
+        })
+    }
+
+    /// That of the store in the directory `store`, without which only `BEDFORM_CONFIG` counts; the
+    /// default where there is no file.
+    ///
+    /// # Errors
+    /// As [`Configuration::parse`]; `NotFound` if `BEDFORM_CONFIG` names no file; those of reading it.
+    pub fn of_store(store: Option<&Path>) -> Result<Self> {
+        let named = std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty());
+        let beside = || Some(store?.parent()?.join(FILE));
+        let Some(path) = named.as_ref().map(PathBuf::from).or_else(beside) else {
+            return Ok(Self::default());
+        };
+        let fail = |kind, text: String| Error::new(kind, format!("{}: {text}", path.display()));
+        let size = match std::fs::metadata(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => match named {
+                None => return Ok(Self::default()),
+                Some(_) => {
+                    let text = format!("{FILE_VARIABLE} names a file that is not there");
+                    return Err(fail(ErrorKind::NotFound, text));
+                }
+            },
+            found => found.map_err(|error| fail(ErrorKind::Io, error.to_string()))?.len(),
+        };
+        if size > BYTES_MAX {
+            return Err(fail(ErrorKind::LimitExceeded, format!("{size} bytes are too many")));
+        }
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| fail(ErrorKind::Io, error.to_string()))?;
+        Self::parse(&text).map_err(|error| fail(error.kind(), error.to_string()))
+    }
+}
+
+impl Burst {
+    /// The burst tier for the store in the directory `store`: `BEDFORM_BURST` and
+    /// `BEDFORM_BURST_CAPACITY`, else `[burst]` of the configuration. `None` without either.
+    ///
+    /// # Errors
+    /// As [`Configuration::of_store`]; those of the tier's directory, which is made if it is missing.
+    pub fn configured(store: Option<&Path>) -> Result<Option<Self>> {
+        let file = Configuration::of_store(store)?.burst;
+        let named = std::env::var_os(BURST_VARIABLE).filter(|path| !path.is_empty());
+        let path = named.map(PathBuf::from).or_else(|| file.as_ref().map(|own| own.path.clone()));
+        let Some(path) = path else { return Ok(None) };
+        let capacity = match std::env::var(CAPACITY_VARIABLE) {
+            Ok(text) => Some(
+                parse_size(&text)
+                    .map_err(|error| Error::invalid(format!("{CAPACITY_VARIABLE}: {error}")))?,
+            ),
+            Err(_) => file.and_then(|own| own.capacity).map(Size::bytes),
+        };
+        Self::in_directory(&path, capacity).map(Some).map_err(|error| {
+            Error::new(error.kind(), format!("the burst tier {}: {error}", path.display()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_binary_units() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("7", 7),
+            ("7 B", 7),
+            (" 2KiB ", 2048),
+            ("3 mib", 3 << 20),
+            ("1TiB", 1 << 40),
+        ] {
+            assert_eq!(parse_size(text).unwrap(), bytes, "{text}");
+        }
+        for text in ["", "GiB", "1.5 GiB", "-1", "1 GB", "99999999 TiB", "1 2"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_configuration_is_said_with_its_line() {
+        for (text, line, said) in [
+            ("[burst]\npath = 3\n", "line 2", "path"),
+            ("[burst]\npath = \"a\"\nsize = 4\n", "line 3", "size"),
+            ("[burst]\npath = \"a\"\ncapacity = \"much\"\n", "line 3", "much"),
+            ("[other]\n", "line 1", "other"),
+            ("burst = [", "line 1", ""),
+        ] {
+            let error = Configuration::parse(text).unwrap_err().to_string();
+            assert!(error.contains(line) && error.contains(said), "{text:?}: {error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+}

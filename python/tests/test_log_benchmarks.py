@@ -1,0 +1,244 @@
+"""The parts of the log's benchmarks that decide what is measured: maps, workloads, counts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import log_flash, log_s3d  # noqa: E402
+from benchmarks.harness import calls, e3sm  # noqa: E402
+from benchmarks.harness.decomposition import (  # noqa: E402
+    Decomposition,
+    enlarge,
+    read_map,
+    redistribute,
+    write_map,
+)
+from benchmarks.harness.e3sm_io import TIME  # noqa: E402
+from benchmarks.harness.workload import Variable, Workload, write_plans  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Of E3SM-IO's maps of 16 processes: runs of all processes as they are stored, sorted and merged, by
+# number of processes.
+REAL_RUNS = {
+    "f": {2: (243, 17496), 16: (407, 29304)},
+    "g": {2: (29, 51), 16: (125, 214)},
+    "i": {2: (445, 6675), 16: (976, 14640)},
+}
+# Which two decompositions those are.
+WHICH = {"f": (1, 2), "g": (0, 1), "i": (0, 1)}
+REAL_ELEMENTS = {"f": (866, 62352), "g": (285, 879), "i": (5663, 84945)}
+
+
+@pytest.fixture(autouse=True)
+def path_is_left_as_it_was() -> Iterator[None]:
+    """Leave `sys.path` alone for the modules that come after."""
+    yield
+    if str(ROOT) in sys.path:
+        sys.path.remove(str(ROOT))
+
+
+def decomposition(owners: list[int], shape: tuple[int, ...]) -> Decomposition:
+    """The decomposition in which each element has its owner, run by run."""
+    ranks = max(owners) + 1
+    starts = tuple(np.flatnonzero(np.array(owners) == rank) for rank in range(ranks))
+    return Decomposition(shape, starts, tuple(np.ones_like(part) for part in starts))
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".h5"])
+def test_a_map_is_read_back_as_it_was_written(tmp_path: Path, suffix: str) -> None:
+    written = e3sm.synthetic_map("i", 1)
+    write_map(tmp_path / f"map{suffix}", written)
+    found = read_map(tmp_path / f"map{suffix}")
+    assert [one.shape for one in found] == [one.shape for one in written]
+    for one, other in zip(found, written, strict=True):
+        assert np.array_equal(one.owners(), other.owners())
+        assert one.runs == other.runs
+
+
+def test_runs_that_only_say_what_is_missing_are_left_out(tmp_path: Path) -> None:
+    import h5py
+
+    path = tmp_path / "map.h5"
+    write_map(path, [decomposition([0, 0, 1, 0, 1, 1], (6,))])
+    with h5py.File(path, "r+") as file:
+        # The last run of each process is a fill value.
+        file["D1.fill_starts"][...] = file["D1.nreqs"][...] - 1
+    assert read_map(path)[0].owners().tolist() == [0, 0, 1, -1, 1, -1]
+
+
+@pytest.mark.parametrize(
+    ("variable", "values"),
+    [("D1.offsets", [0, 9]), ("D1.lengths", [1, 0]), ("D1.nreqs", [3]), ("D1.fill_starts", [-1])],
+)
+def test_a_map_that_contradicts_itself_is_refused(
+    tmp_path: Path, variable: str, values: list[int]
+) -> None:
+    import h5py
+
+    path = tmp_path / "map.h5"
+    write_map(path, [decomposition([0, 0], (2,))])
+    with h5py.File(path, "r+") as file:
+        file[variable][...] = values
+    with pytest.raises(ValueError, match="D1 contradict each other"):
+        read_map(path)
+
+
+def test_a_file_that_is_no_map_is_refused(tmp_path: Path) -> None:
+    import h5py
+
+    h5py.File(tmp_path / "other.h5", "w").close()
+    with pytest.raises(ValueError, match="no map of decompositions"):
+        read_map(tmp_path / "other.h5")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 16, 20])
+def test_other_numbers_of_processes_take_groups_of_neighbours(ranks: int) -> None:
+    whole = e3sm.synthetic_map("g", 1)[3]
+    found = redistribute(whole, ranks)
+    assert found.ranks == ranks
+    share, more = divmod(16, ranks)
+    group = [rank for rank in range(min(ranks, 16)) for _ in range(share + (rank < more))]
+    expected = np.where(whole.owners() < 0, -1, np.array(group)[whole.owners()])
+    assert np.array_equal(found.owners(), expected)
+
+
+def test_runs_are_merged_but_never_across_the_end_of_a_row() -> None:
+    found = redistribute(decomposition([0, 1, 0, 1, 1, 0, 0, 0], (2, 4)), 1)
+    assert found.starts[0].tolist() == [0, 4]
+    assert found.lengths[0].tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_larger_map_is_the_same_one_several_times_along_an_axis(axis: int) -> None:
+    small = decomposition([0, 1, 1, 2, 0, 0], (2, 3))
+    large = enlarge(small, 3, axis)
+    assert np.array_equal(large.owners(), np.concatenate([small.owners()] * 3, axis))
+    assert large.runs == 3 * small.runs
+    assert all(np.all(np.diff(starts) > 0) for starts in large.starts)
+
+
+@pytest.mark.parametrize("letter", ["f", "g", "i"])
+@pytest.mark.parametrize("ranks", [2, 16])
+def test_drawn_maps_have_runs_like_the_real_ones(letter: str, ranks: int) -> None:
+    times = 8
+    drawn = e3sm.synthetic_map(letter, times)
+    for at, runs, elements in zip(
+        WHICH[letter], REAL_RUNS[letter][ranks], REAL_ELEMENTS[letter], strict=True
+    ):
+        found = redistribute(drawn[at], ranks)
+        sizes = [found.elements(rank) for rank in range(ranks)]
+        assert sum(sizes) / times == pytest.approx(elements, rel=0.1)
+        # Length of a run on average; with two processes chance decides more.
+        assert sum(sizes) / found.runs == pytest.approx(elements / runs, rel=0.45)
+        assert min(sizes) > 0.8 * max(sizes)
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "partitioned", "bytes_of_one_record"),
+    [
+        ("F h0", 414, (1, 323, 63), 33673696),
+        ("F h1", 51, (1, 22, 1), 661776),
+        ("G", 52, (6, 2, 25, 2, 2, 4), 8296404),
+    ],
+)
+def test_cases_have_the_variables_of_e3sm(
+    name: str, variables: int, partitioned: tuple[int, ...], bytes_of_one_record: int
+) -> None:
+    case = e3sm.CASES[name]
+    whole = e3sm.synthetic_map(case.letter, 1)
+    workload = e3sm.workload_of(case, whole, 4, 1)
+    assert len(workload.variables) == variables
+    counted = [
+        sum(one.decomposition == at for one in workload.variables) for at in range(len(whole))
+    ]
+    assert tuple(counted) == partitioned
+    assert workload.bytes() == bytes_of_one_record == sum(e3sm.record_bytes(case, whole))
+
+
+def test_land_has_the_variables_of_e3sm() -> None:
+    whole = e3sm.synthetic_map("i", 1)
+    for name, variables, partitioned in (
+        ("I h0", 560, (465, 75, 4, 1, 1)),
+        ("I h1", 552, (465, 69, 2, 1, 1)),
+    ):
+        made = e3sm.variables_of(e3sm.CASES[name], whole)
+        assert len(made) == variables
+        counted = [sum(one.decomposition == at for one in made) for at in range(5)]
+        assert tuple(counted) == partitioned
+        assert [one.has_record for one in made] == sorted(one.has_record for one in made)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 16])
+def test_blocks_cover_their_arrays_once(ranks: int) -> None:
+    for parts in (log_s3d.parts(ranks), log_flash.parts(ranks)):
+        for blocks in parts[0]:
+            sizes = [blocks.elements(rank) for rank in range(ranks)]
+            assert sum(sizes) == np.prod(blocks.shape)
+            assert np.bincount(blocks.owners().reshape(-1)).tolist() == sizes
+
+
+def test_what_must_be_read_back_is_the_owner_and_the_variable() -> None:
+    one = decomposition([0, 1, 1], (4,))
+    variables = (Variable("a", "int32", (4,), 0, True), Variable("b", "uint8", (2,), -1, False))
+    workload = Workload("small", 2, 3, (one,), variables)
+    assert workload.expected(0, fill=9).tolist() == [0, 1, 1, 9]
+    assert workload.expected(1).tolist() == [64, 64]
+    assert workload.bytes() == 3 * 3 * 4 + 2
+    assert workload.requests() == 3 * 3 + 1
+
+
+def test_the_driver_reads_the_plan_that_was_written(tmp_path: Path) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    whole = e3sm.synthetic_map("g", 1)
+    workload = e3sm.workload_of(e3sm.CASES["G"], whole, 4, 2)
+    plans = write_plans(workload, tmp_path)
+    source = tmp_path / "print.c"
+    source.write_text(
+        '#include "plan.h"\n'
+        "int main(int count, char **words) {\n"
+        "  plan all = plan_read(words[count - 1]);\n"
+        '  printf("%ld %ld %ld", (long)all.rank, (long)all.variable_count, (long)all.bytes);\n'
+        "  return 0;\n}\n"
+    )
+    drivers = ROOT / "benchmarks" / "drivers"
+    program = tmp_path / "print"
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{drivers}"]
+    subprocess.run([compiler, *flags, str(source), "-o", str(program)], check=True)
+    for rank, path in enumerate(plans):
+        printed = subprocess.run([program, path], capture_output=True, text=True, check=True).stdout
+        of_one_record = sum(workload.elements(one, rank) * one.item for one in workload.variables)
+        assert printed == f"{rank} 52 {of_one_record}"
+
+
+def test_calls_on_other_files_and_failed_ones_are_not_counted(tmp_path: Path) -> None:
+    lines = [
+        'pwrite64(3</data/out/x>, ""..., 4096, 0) = 4096',
+        'write(1</dev/pts/0>, ""..., 10) = 10',
+        'openat(AT_FDCWD</tmp>, "/data/out/x", O_RDWR|O_CREAT, 0666) = 3</data/out/x>',
+        'openat(AT_FDCWD</tmp>, "/data/out/y", O_RDONLY) = -1 ENOENT (No such file or directory)',
+        "fsync(3</data/out/x>)                   = 0",
+    ]
+    (tmp_path / "calls.77").write_text("\n".join(lines))
+    found = calls.count(tmp_path / "calls", Path("/data/out"))
+    assert found == calls.Calls(writes=1, bytes=4096, files=1, syncs=1)
+
+
+def test_times_are_found_in_what_e3sm_io_prints() -> None:
+    import re
+
+    printed = "end-to-end time                    min/max =   0.4896 /   0.4912\n"
+    assert re.findall(TIME.format("end-to-end time"), printed) == ["0.4912"]
