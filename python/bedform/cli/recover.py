@@ -11,7 +11,6 @@ from .._errors import InvalidArgumentError
 from .._text import format_bytes
 from ._output import JsonOption, emit, help_of, open_store
 
-
 Leftover = Literal["keep", "commit", "discard"]
 
 
