@@ -77,7 +77,7 @@ def test_a_promise_of_the_burst_tier_outlives_its_writer(
     assert said["completed"] >= 1 and said["found"][0]["writes"] == 1
     assert np.array_equal(store["t"][:], np.repeat([[0], [1], [2]], 8, axis=1))
     again = bedform_command("recover", path, "--discard", BEDFORM_BURST=burst)
-    assert "they are given up" in again.stdout, again.stdout
+    assert "they are given up" in " ".join(again.stdout.split()), again.stdout
     store.settle()
     assert np.array_equal(store["t"][:], np.repeat([[0], [1], [2]], 8, axis=1))
     assert not list(tmp_path.glob("*.bedform-log"))
@@ -95,13 +95,13 @@ def test_writes_that_no_commit_has_wait_for_a_decision(
         (0, 1, 32, ["t"])
     ]
     listed = bedform_command("recover", path)
-    assert "1 write of 32 B to t by rank 0" in listed.stdout, listed.stdout
+    assert "1 write of 32 B to t by rank 0" in " ".join(listed.stdout.split()), listed.stdout
     made = bedform_command("recover", path, "--commit")
-    assert "1 commit made of them" in made.stdout, made.stdout
+    assert "1 commit made of them" in " ".join(made.stdout.split()), made.stdout
     assert store["t"][0].tolist() == [99] * 8
     store.settle()
     assert store["t"][0].tolist() == [99] * 8
-    assert bedform_command("recover", path).stdout.endswith("nothing to recover\n")
+    assert "nothing to recover" in " ".join(bedform_command("recover", path).stdout.split())
 
 
 def test_the_tier_is_configured_beside_the_store_or_by_variables(
