@@ -33,13 +33,16 @@ pub struct Burst {
     pub capacity_bytes: u64,
     /// Bytes of a part: large enough for the slow tier, small enough that draining begins early.
     pub part_bytes: u64,
+    /// True to drain all the time, in a thread of its own; otherwise it is done by whoever waits for it,
+    /// at the latest at the end of a session, in the same order in every run.
+    pub in_background: bool,
 }
 
 impl Burst {
     /// The tier in `storage`, with parts of 32 MiB.
     pub fn new(storage: Arc<dyn Storage>, capacity_bytes: Option<u64>) -> Self {
         let capacity_bytes = capacity_bytes.unwrap_or(CAPACITY_BYTES);
-        Self { storage, capacity_bytes, part_bytes: PART_BYTES }
+        Self { storage, capacity_bytes, part_bytes: PART_BYTES, in_background: true }
     }
 
     /// The tier in the directory `path`, which is made if it is not there.
@@ -120,12 +123,13 @@ impl BurstPlace {
         Ok(starts)
     }
 
-    /// Removes the segment from the tier.
+    /// Removes the segment from the tier. Durably: what came back after a power cut might be promised
+    /// again when the log has long forgotten it.
     ///
     /// # Errors
     /// Of storage. Calling again goes on.
     pub(super) fn remove(&self) -> Result<()> {
-        Ok(self.storage.delete_tree(&self.directory, Durability::Process)?)
+        Ok(self.storage.delete_tree(&self.directory, Durability::Disk)?)
     }
 }
 

@@ -60,12 +60,20 @@ impl LogPlace {
         }
     }
 
+    /// The directory of all segments.
+    ///
+    /// # Errors
+    /// None.
+    pub(super) fn segments() -> Result<ObjectPath> {
+        Ok(ObjectPath::root().join(SEGMENTS)?)
+    }
+
     /// The directory of a segment, whose lock its writer holds.
     ///
     /// # Errors
     /// For what is no name.
     pub(crate) fn segment_directory(name: &str) -> Result<ObjectPath> {
-        Ok(ObjectPath::root().join(SEGMENTS)?.join(name)?)
+        Ok(Self::segments()?.join(name)?)
     }
 
     /// The path of a segment.
@@ -115,7 +123,7 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(super) fn segment_names(&self) -> Result<Vec<String>> {
-        let entries = self.storage.list(&ObjectPath::root().join(SEGMENTS)?)?;
+        let entries = self.storage.list(&Self::segments()?)?;
         Ok(entries.into_iter().map(|entry| entry.name).collect())
     }
 

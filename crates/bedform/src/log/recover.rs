@@ -113,6 +113,7 @@ struct Orphan {
     rank: u32,
     sections: Vec<(CommitId, SectionPlace)>,
     directories: Vec<(Directory, CommitRecord)>,
+    has_promises: bool,
     /// The shapes under which the sections were written.
     shapes: BTreeMap<[u8; 16], Vec<u64>>,
     /// Nobody begins to write here, or removes it, meanwhile.
@@ -137,7 +138,7 @@ impl Store {
         let mut recovered = Recovered::default();
         if let Some(burst) = burst {
             for (name, place) in BurstPlace::all(burst, &log)? {
-                match drain(&log, &name, &place, interrupted)? {
+                match drain(&log, &name, &place, &self.options().limits, interrupted)? {
                     Some(bytes) => recovered.drained_bytes += bytes,
                     None => recovered.live += 1,
                 }
@@ -151,7 +152,14 @@ impl Store {
             recovered.committed = commit_leftover(&mut session, &orphans)?;
         }
         for orphan in &orphans {
-            if leftover != Leftover::Keep || orphan.sections.is_empty() {
+            let is_decided = match leftover {
+                Leftover::Discard => true,
+                // The burst tier may still have them, and another call bring them again.
+                _ if orphan.has_promises && burst.is_none() => false,
+                Leftover::Commit => true,
+                Leftover::Keep => orphan.sections.is_empty(),
+            };
+            if is_decided {
                 log.mark_closed(&orphan.name)?;
             }
         }
@@ -181,7 +189,7 @@ impl Store {
             }
             // Read after the lock was taken: its writer has published whatever it has.
             let known = known_epoch(log.newest(None)?.as_deref(), &session);
-            let Scan { sections, directories, shapes } =
+            let Scan { sections, directories, shapes, has_promises, .. } =
                 scan(log, &name, known, &self.options().limits)?;
             orphans.push(Orphan {
                 name,
@@ -189,6 +197,7 @@ impl Store {
                 rank,
                 sections,
                 directories,
+                has_promises,
                 shapes,
                 _lock: lock,
             });
@@ -222,6 +231,10 @@ struct Scan {
     sections: Vec<(CommitId, SectionPlace)>,
     directories: Vec<(Directory, CommitRecord)>,
     shapes: BTreeMap<[u8; 16], Vec<u64>>,
+    /// Where the last record of earlier commits ends.
+    committed: u64,
+    /// True if commits were promised here, kept or not.
+    has_promises: bool,
 }
 
 /// The last epoch of a session that a root knows to be committed; 0 for none.
@@ -229,7 +242,8 @@ fn known_epoch(root: Option<&Root>, session: &[u8; 16]) -> u32 {
     root.and_then(|root| root.sessions.get(session).copied()).unwrap_or(0)
 }
 
-/// True if the segment of a writer that died has what `root` does not know of.
+/// True if the segment of a writer that died has what `root` does not know of; or promises, which may
+/// still lie in a burst tier: who brings them again has to find that they were kept.
 ///
 /// # Errors
 /// Of storage.
@@ -244,8 +258,7 @@ pub(super) fn has_leftover(
         return Ok(false);
     }
     let scan = scan(log, name, known_epoch(Some(root), &session), limits)?;
-    let is_promised = |(directory, _): &(Directory, CommitRecord)| directory.is_promised;
-    Ok(!scan.sections.is_empty() || scan.directories.iter().any(is_promised))
+    Ok(!scan.sections.is_empty() || scan.has_promises)
 }
 
 /// What the segment has of commits after epoch `known`.
@@ -264,7 +277,11 @@ fn scan(log: &LogPlace, name: &str, known: u32, limits: &Limits) -> Result<Scan>
                 let read = read_record(&*segment, offset, head.kind, limits, &shown);
                 let Ok(body) = read else { break };
                 let Ok(section) = Section::decode(&body, limits) else { break };
-                if section.commit.epoch <= known || !is_whole(&*segment, &section) {
+                if section.commit.epoch <= known {
+                    scan.committed = offset.saturating_add(head.record_bytes());
+                    continue;
+                }
+                if !is_whole(&*segment, &section) {
                     continue;
                 }
                 let (stored_bytes, bytes) = place(&body);
@@ -283,7 +300,9 @@ fn scan(log: &LogPlace, name: &str, known: u32, limits: &Limits) -> Result<Scan>
                 let read = read_sealed(&*segment, offset, head.kind, limits, &shown);
                 let Ok((body, codec)) = read else { break };
                 let Ok(directory) = Directory::decode(&body, limits) else { break };
+                scan.has_promises |= directory.is_promised;
                 if directory.commit.epoch <= known {
+                    scan.committed = offset.saturating_add(head.record_bytes());
                     continue;
                 }
                 let (stored_bytes, bytes) = place(&body);
@@ -350,48 +369,76 @@ fn drain(
     log: &LogPlace,
     name: &str,
     place: &BurstPlace,
+    limits: &Limits,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Option<u64>> {
     let Some(_lock) = place.storage.try_lock(&place.directory)? else { return Ok(None) };
-    let parts = place.parts()?;
-    let Some(first) = parts.first() else {
+    let mut parts = Vec::new();
+    for start in place.parts()? {
+        parts.push((start, place.storage.open(&place.part(start)?)?));
+    }
+    if parts.is_empty() {
         place.remove()?;
         return Ok(Some(0));
-    };
-    let path = LogPlace::segment_path(name)?;
-    let mut writer = log.storage.create(&path, Durability::Disk, None)?;
-    let mut copy = |object: &dyn Object, end: u64| -> Result<()> {
-        let mut buffer = vec![0; COPY_BYTES];
-        let mut at = 0;
-        while at < end {
-            if interrupted() {
-                return Err(Error::new(ErrorKind::Interrupted, "stopped; call it again to go on"));
-            }
-            let left = usize::try_from(end - at).unwrap_or(usize::MAX);
-            let bytes = &mut buffer[..left.min(COPY_BYTES)];
-            object.read(at, bytes)?;
-            writer.append(bytes)?;
-            at += bytes.len() as u64;
-        }
-        Ok(())
-    };
-    // Parts are removed when their bytes are durable in the log: what is before the first is there.
-    if *first > 0 {
-        copy(&*log.storage.open(&path)?, *first)?;
     }
-    let mut end = *first;
-    for start in &parts {
-        if *start != end {
-            break;
+    let path = LogPlace::segment_path(name)?;
+    let drained = match log.storage.open(&path) {
+        Ok(object) => Some(object),
+        Err(error) if error.is_not_found() => None,
+        Err(error) => return Err(error.into()),
+    };
+    let committed = committed_bytes(log, name, limits)?;
+    let mut writer = log.storage.create(&path, Durability::Disk, None)?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let (mut at, mut brought) = (0, 0);
+    while let Some((object, offset, bytes, is_part)) = run_at(at, committed, &drained, &parts) {
+        if interrupted() {
+            return Err(Error::new(ErrorKind::Interrupted, "stopped; call it again to go on"));
         }
-        let part = place.storage.open(&place.part(*start)?)?;
-        let bytes = part.version().size;
-        copy(&*part, bytes)?;
-        end = start.saturating_add(bytes);
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX).min(COPY_BYTES);
+        object.read(offset, &mut buffer[..length])?;
+        writer.append(&buffer[..length])?;
+        at += length as u64;
+        brought += if is_part { length as u64 } else { 0 };
     }
     writer.publish(Condition::None)?;
     place.remove()?;
-    Ok(Some(end - first))
+    Ok(Some(brought))
+}
+
+/// Where the bytes of a segment from `at` on are taken from: the object, the place in it, how many, and
+/// whether it is a part of the burst tier.
+///
+/// What is committed is durable in the log, and perhaps not in the tier. Behind that the log's bytes
+/// may be torn, and the tier's are those that were promised. Parts are removed, in any order that a
+/// power cut leaves, once their bytes are durable in the log: where there is none, the log has them.
+fn run_at<'a>(
+    at: u64,
+    committed: u64,
+    drained: &'a Option<Box<dyn Object>>,
+    parts: &'a [(u64, Box<dyn Object>)],
+) -> Option<(&'a dyn Object, u64, u64, bool)> {
+    let in_log = |end: u64| {
+        let object = drained.as_deref()?;
+        let end = end.min(object.version().size);
+        (at < end).then(|| (object, at, end - at, false))
+    };
+    let next = parts.partition_point(|(start, _)| *start <= at);
+    let in_part = || {
+        let (start, object) = parts.get(next.checked_sub(1)?)?;
+        let left = object.version().size.checked_sub(at - start).filter(|left| *left > 0)?;
+        Some((&**object, at - start, left, true))
+    };
+    let end = parts.get(next).map_or(u64::MAX, |(start, _)| *start);
+    in_log(committed).or_else(in_part).or_else(|| in_log(end))
+}
+
+/// The first bytes of a segment, as it lies in the log, that belong to commits.
+fn committed_bytes(log: &LogPlace, name: &str, limits: &Limits) -> Result<u64> {
+    let Some((session, _)) = SegmentHeader::parse_name(name) else { return Ok(0) };
+    let known = known_epoch(log.newest(None)?.as_deref(), &session);
+    let Scan { committed, .. } = scan(log, name, known, limits)?;
+    Ok(committed)
 }
 
 /// Publishes the commits that were promised, in order. Gives their number.

@@ -99,8 +99,16 @@ pub(super) struct Staged {
     shared: Arc<Drain>,
     part_bytes: u64,
     capacity: u64,
-    thread: Option<JoinHandle<()>>,
+    hands: Hands,
     _lock: Box<dyn Lock>,
+}
+
+/// Who drains.
+enum Hands {
+    Thread(JoinHandle<()>),
+    /// The writer itself, when it waits for it.
+    Own(Drainer),
+    Nobody,
 }
 
 /// A run of bytes of a part.
@@ -172,10 +180,14 @@ impl Staged {
         });
         let (told, moved) = (shared.clone(), Vec::new());
         let drainer = Drainer { place: place.clone(), object, shared: told, moved };
-        let thread =
-            Builder::new().name("bedform-drain".to_owned()).spawn(move || drainer.run()).map_err(
-                |error| Error::new(ErrorKind::Io, format!("cannot start a thread: {error}")),
-            )?;
+        let hands = if burst.in_background {
+            let thread = Builder::new().name("bedform-drain".to_owned());
+            Hands::Thread(thread.spawn(move || drainer.run()).map_err(|error| {
+                Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
+            })?)
+        } else {
+            Hands::Own(drainer)
+        };
         // What counts only when it is drained need not survive a power cut here.
         let durability = match reach {
             Reach::Node => Durability::Disk,
@@ -190,7 +202,7 @@ impl Staged {
             shared,
             part_bytes: burst.part_bytes,
             capacity: burst.capacity_bytes.max(2 * burst.part_bytes),
-            thread: Some(thread),
+            hands,
             _lock: lock,
         })
     }
@@ -233,7 +245,7 @@ impl Staged {
     }
 
     /// Waits until the tier has room for another part.
-    fn make_room(&self) -> Result<()> {
+    fn make_room(&mut self) -> Result<()> {
         let free = self.capacity.saturating_sub(self.part_bytes);
         if self.start > free {
             self.drained(self.start - free)?;
@@ -277,7 +289,11 @@ impl Staged {
     }
 
     /// Waits until the first `bytes` bytes are durable in the log.
-    fn drained(&self, bytes: u64) -> Result<()> {
+    fn drained(&mut self, bytes: u64) -> Result<()> {
+        self.check()?;
+        if let Hands::Own(drainer) = &mut self.hands {
+            drainer.run_waiting();
+        }
         let mut state = self.shared.lock();
         while state.durable < bytes {
             failed(&mut state)?;
@@ -303,9 +319,17 @@ impl Drop for Staged {
         self.part = None;
         self.shared.lock().is_closed = true;
         self.shared.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // It says what it failed with to whoever asks; a panic there has nobody to tell.
-            let _ = thread.join();
+        match std::mem::replace(&mut self.hands, Hands::Nobody) {
+            Hands::Thread(thread) => {
+                // It says what it failed with to whoever asks; a panic there has nobody to tell.
+                let _ = thread.join();
+            }
+            Hands::Own(drainer) => {
+                if self.check().is_ok() {
+                    drainer.run();
+                }
+            }
+            Hands::Nobody => {}
         }
     }
 }
@@ -320,8 +344,19 @@ struct Drainer {
 }
 
 impl Drainer {
+    /// Drains until nothing more comes.
     fn run(mut self) {
         let outcome = self.drain();
+        self.say(outcome);
+    }
+
+    /// Drains what waits, and makes it durable.
+    fn run_waiting(&mut self) {
+        let outcome = self.drain_waiting();
+        self.say(outcome);
+    }
+
+    fn say(&self, outcome: Result<()>) {
         let mut state = self.shared.lock();
         if let Err(error) = outcome {
             (state.has_failed, state.failure) = (true, Some(error));
@@ -338,6 +373,15 @@ impl Drainer {
         self.settle()?;
         // What was appended behind the last sync is nobody's.
         self.place.remove()
+    }
+
+    fn drain_waiting(&mut self) -> Result<()> {
+        loop {
+            let next = self.shared.lock().waiting.pop_front();
+            let Some(run) = next else { return self.settle() };
+            self.copy(run)?;
+            self.moved.push(run);
+        }
     }
 
     /// The next run. Before a wait, and when somebody waits for it, what was moved becomes durable.

@@ -1,7 +1,8 @@
 //! F1: a writing process is killed at a random instant, again and again, on a real file system.
 //!
 //! The child says on a pipe what was acknowledged. The parent knows from the seed what that was and
-//! what was under way, and reads the store: the one is there whole, of the other all or nothing.
+//! what was under way, recovers what a burst tier promised, and reads the store: the one is there
+//! whole, of the other all or nothing.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -12,7 +13,7 @@ use bedform::Store;
 use bedform_storage::{LocalStorage, Mode};
 use serde_json::Map;
 
-use crate::model::{Operation, StoreModel, form, judge, observe, options};
+use crate::model::{Operation, StoreModel, form, judge, observe, options, recover};
 use crate::roles::process;
 use crate::support::{Random, Scratch, count, effort, in_parallel, random_seed};
 
@@ -39,6 +40,9 @@ fn next_operation(random: &mut Random, model: &StoreModel) -> Operation {
     }
     let names: Vec<&String> = model.keys().collect();
     let name = names[random.below(names.len() as u64) as usize].clone();
+    if random.below(2) == 0 {
+        return next_of_log(random, model, &names, name, seed);
+    }
     let shape = &model[&name].shape;
     match random.below(10) {
         0 => Operation::Attributes { name, value: seed % 1000 },
@@ -59,6 +63,45 @@ fn next_operation(random: &mut Random, model: &StoreModel) -> Operation {
     }
 }
 
+/// What it does through sessions, and to their log.
+fn next_of_log(
+    random: &mut Random,
+    model: &StoreModel,
+    names: &[&String],
+    name: String,
+    seed: u64,
+) -> Operation {
+    let shape = &model[&name].shape;
+    match random.below(8) {
+        0 => Operation::Settle {
+            memory_bytes: [100, 1 << 20][random.below(2) as usize],
+            grace: Duration::from_secs(60 * random.below(2)),
+        },
+        1 => Operation::Collect,
+        2 | 3 if shape[0] <= LENGTH_MAX && shape[1] <= 12 => Operation::Growth {
+            name,
+            shape: vec![shape[0] + random.below(4), shape[1] + random.below(2)],
+            rows: 1 + random.below(3),
+            seed,
+            is_promise: random.below(2) == 0,
+        },
+        other => {
+            let filled = names.iter().filter(|name| !model[**name].values.is_empty());
+            let boxes = filled.map(|name| {
+                let shape = &model[*name].shape;
+                let start: Vec<u64> = shape.iter().map(|length| random.below(*length)).collect();
+                let spans = shape.iter().zip(&start).map(|(length, start)| length - start);
+                ((*name).clone(), start.clone(), spans.map(|rest| 1 + random.below(rest)).collect())
+            });
+            let boxes = boxes.collect();
+            match other % 2 {
+                0 => Operation::Session { boxes, seed },
+                _ => Operation::Promise { boxes, seed },
+            }
+        }
+    }
+}
+
 fn open(root: &Path, mode: Mode) -> Arc<LocalStorage> {
     Arc::new(LocalStorage::open(root, mode).unwrap())
 }
@@ -73,9 +116,14 @@ pub(crate) fn write_until_killed(root: &Path, arguments: &[u64]) {
     output.write_all(b"\nready\n").unwrap();
     loop {
         let operation = next_operation(&mut random, &model);
-        operation.run(&store, &model).unwrap();
+        // A promise is acknowledged when it is given; the end of its session keeps it.
+        let promised = operation.is_promise().then(|| operation.session(&store, true).unwrap());
+        if promised.is_none() {
+            operation.run(&store, &model).unwrap();
+        }
         model = operation.apply(&model);
         output.write_all(b"done\n").unwrap();
+        drop(promised);
     }
 }
 
@@ -105,6 +153,8 @@ fn kill_writers(seed: u64, lives: u64) -> u64 {
             acknowledged += 1;
         }
         let under_way = next_operation(&mut random, &model);
+        let store = Store::open(open(&root, Mode::ReadWrite), options(true)).unwrap();
+        recover(&store).unwrap_or_else(|error| panic!("seed {seed}, life {life}: {error}"));
         let found = observe(open(&root, Mode::ReadOnly), &model);
         let found = found.and_then(|found| found.ok_or_else(|| "the store is gone".to_owned()));
         let judged = found.and_then(|found| judge(found, &model, Some(&under_way)));

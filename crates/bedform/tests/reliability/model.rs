@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bedform::comm::Alone;
-use bedform::log::session::SessionOptions;
+use bedform::log::recover::Leftover;
+use bedform::log::session::{Burst, Reach, Session, SessionOptions};
 use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
 use bedform::{Append, Array, Elements, ErrorKind, NewArray, NodeKind, OpenOptions, Store, append};
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
@@ -54,6 +55,21 @@ pub(crate) enum Operation {
         boxes: Vec<(String, Vec<u64>, Vec<u64>)>,
         seed: u64,
     },
+    /// A session makes an array larger, writes all of it and appends so many rows, in one commit.
+    Growth {
+        name: String,
+        shape: Vec<u64>,
+        rows: u64,
+        seed: u64,
+        is_promise: bool,
+    },
+    /// Boxes that a commit promises, in the burst tier; the end of the session brings them to the log.
+    Promise {
+        boxes: Vec<(String, Vec<u64>, Vec<u64>)>,
+        seed: u64,
+    },
+    /// What was promised comes from the burst tier; what was not goes.
+    Recover,
     /// Commits become shards, which nobody sees, in rounds of so many bytes; segments stay.
     Settle {
         memory_bytes: u64,
@@ -192,6 +208,18 @@ fn appended(array: &ArrayModel, axis: usize, count: u64) -> (Vec<u64>, Vec<u64>)
     (start, shape)
 }
 
+/// The burst tier beside a store: parts of 4 KiB, which are drained when somebody waits for it.
+pub(crate) fn burst(store: &Store) -> bedform::Result<Burst> {
+    let mut burst = Burst::new(store.storage().beside(".burst")?, None);
+    (burst.part_bytes, burst.in_background) = (4096, false);
+    Ok(burst)
+}
+
+/// What was promised comes from the burst tier; what was not goes.
+pub(crate) fn recover(store: &Store) -> bedform::Result<()> {
+    store.recover(Some(&burst(store)?), Leftover::Discard, &|| false).map(drop)
+}
+
 /// Calls `meanwhile` once it is under way.
 fn settle(
     store: &Store,
@@ -231,14 +259,11 @@ impl Operation {
                 let array = store.array(&path(name))?;
                 array.write(&region(start, shape), Elements::Bytes(&new), &|| false).map(drop)
             }
-            Self::Session { boxes, seed } => {
-                let mut session = store.session(Box::new(Alone), SessionOptions::default())?;
-                for (name, start, shape) in boxes {
-                    let new = bytes(&values(*seed, product(shape)));
-                    session.write(&path(name), &region(start, shape), Elements::Bytes(&new))?;
-                }
-                session.commit().map(drop)
+            Self::Session { .. } | Self::Growth { .. } | Self::Promise { .. } => {
+                // What it promised it keeps when it ends; if it cannot, there is `Recover`.
+                self.session(store, false).map(drop)
             }
+            Self::Recover => recover(store),
             Self::Settle { memory_bytes, grace } => settle(store, *memory_bytes, *grace, &|| ()),
             Self::SettleUnder { name, start, shape, seed } => {
                 let committed = Cell::new(None);
@@ -284,6 +309,43 @@ impl Operation {
         }
     }
 
+    /// True for commits that are acknowledged when they are in the burst tier.
+    pub(crate) fn is_promise(&self) -> bool {
+        matches!(self, Self::Promise { .. } | Self::Growth { is_promise: true, .. })
+    }
+
+    /// Commits through a session, whose burst tier may be drained `in_background`.
+    pub(crate) fn session(&self, store: &Store, in_background: bool) -> bedform::Result<Session> {
+        let mut options = SessionOptions::default();
+        if self.is_promise() {
+            let mut burst = burst(store)?;
+            burst.in_background = in_background;
+            (options.burst, options.reach) = (Some(burst), Reach::Node);
+        }
+        let mut session = store.session(Box::new(Alone), options)?;
+        match self {
+            Self::Session { boxes, seed } | Self::Promise { boxes, seed } => {
+                for (name, start, shape) in boxes {
+                    let new = bytes(&values(*seed, product(shape)));
+                    session.write(&path(name), &region(start, shape), Elements::Bytes(&new))?;
+                }
+            }
+            Self::Growth { name, shape, rows, seed, .. } => {
+                let name = path(name);
+                session.resize(&name, shape)?;
+                let new = bytes(&values(*seed, product(shape)));
+                session.write(&name, &whole(shape), Elements::Bytes(&new))?;
+                let mut part = shape.clone();
+                part[0] = *rows;
+                let new = bytes(&values(*seed, product(&part)));
+                session.append(&name, 0, &part, Elements::Bytes(&new))?;
+            }
+            _ => unreachable!("no session"),
+        }
+        session.commit()?;
+        Ok(session)
+    }
+
     /// Does it to a model.
     pub(crate) fn apply(&self, model: &StoreModel) -> StoreModel {
         let mut model = model.clone();
@@ -302,13 +364,23 @@ impl Operation {
                 let new = values(*seed, product(shape));
                 model.get_mut(name).unwrap().write(start, shape, &new);
             }
-            Self::Session { boxes, seed } => {
+            Self::Session { boxes, seed } | Self::Promise { boxes, seed } => {
                 for (name, start, shape) in boxes {
                     let new = values(*seed, product(shape));
                     model.get_mut(name).unwrap().write(start, shape, &new);
                 }
             }
-            Self::Settle { .. } | Self::Collect => {}
+            Self::Growth { name, shape, rows, seed, .. } => {
+                let mut larger = shape.clone();
+                larger[0] += rows;
+                let mut array = model[name].resized(&larger);
+                array.write(&vec![0; shape.len()], shape, &values(*seed, product(shape)));
+                let (mut corner, mut part) = (vec![0; shape.len()], shape.clone());
+                (corner[0], part[0]) = (shape[0], *rows);
+                array.write(&corner, &part, &values(*seed, product(&part)));
+                model.insert(name.clone(), array);
+            }
+            Self::Settle { .. } | Self::Collect | Self::Recover => {}
             Self::SettleUnder { name, start, shape, seed } => {
                 let new = values(*seed, product(shape));
                 model.get_mut(name).unwrap().write(start, shape, &new);

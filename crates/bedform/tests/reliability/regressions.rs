@@ -84,6 +84,27 @@ fn the_handle_of_a_draft_sees_what_others_append_after_its_commit() {
     assert_eq!(draft.shape().unwrap(), [6, 4]);
 }
 
+#[test]
+fn collecting_garbage_after_any_cut_leaves_a_store_that_opens() {
+    let base = SimulatedFileSystem::new();
+    let model = filled(&base);
+    let boxes = vec![("t".to_owned(), vec![1, 1], vec![2, 2])];
+    let settle = Operation::Settle { memory_bytes: 1 << 20, grace: std::time::Duration::ZERO };
+    let operations = [Operation::Session { boxes, seed: 6 }, settle];
+    for cut in 0.. {
+        let system = base.fork();
+        system.fail_power_after(cut);
+        let progress = run(&storage(&system), Some(model.clone()), &operations);
+        let killed = system.kill();
+        let store = Store::open(storage(&killed), options(true)).unwrap();
+        Operation::Collect.run(&store, &model).unwrap();
+        progress.judge(&killed).unwrap_or_else(|problem| panic!("call {cut}: {problem}"));
+        if progress.error.is_none() {
+            break;
+        }
+    }
+}
+
 fn filled(system: &SimulatedFileSystem) -> StoreModel {
     let filled = Operation::Drafts { arrays: vec![("t", like())], seed: 4 };
     run(&storage(system), None, std::slice::from_ref(&filled)).before.unwrap()

@@ -1,4 +1,4 @@
-//! Eighteen workloads of the engine whose every call is cut off or made to fail.
+//! Twenty-two workloads of the engine whose every call is cut off or made to fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use bedform::Store;
 use bedform_storage::{LocalStorage, Mode, SimulatedFileSystem, Staging};
 use serde_json::Map;
 
-use crate::model::{Operation, StoreModel, continuation, form, judge, observe, options};
+use crate::model::{Operation, StoreModel, continuation, form, judge, observe, options, recover};
 
 pub(crate) type Local = LocalStorage<SimulatedFileSystem>;
 
@@ -17,6 +17,8 @@ pub(crate) struct Workload {
     pub(crate) name: &'static str,
     pub(crate) prepare: Option<Vec<Operation>>,
     pub(crate) act: Vec<Operation>,
+    /// What a writer had promised before, that was then killed.
+    pub(crate) left: Option<Operation>,
 }
 
 /// Storage on `system` whose objects are large from 8,192 bytes on.
@@ -50,7 +52,7 @@ pub(crate) fn workloads() -> Vec<Workload> {
     let small = || form(&[10, 7], &[2, 2], &[4, 4], "zstd");
     let filled = || Operation::Drafts { arrays: vec![("t", small())], seed: 1 };
     let two = || Operation::Drafts { arrays: vec![("t", small()), ("g/u", line())], seed: 2 };
-    let workload = |name, prepare, act| Workload { name, prepare, act };
+    let workload = |name, prepare, act| Workload { name, prepare, act, left: None };
     vec![
         workload("create a store", None, vec![]),
         workload(
@@ -170,7 +172,43 @@ pub(crate) fn workloads() -> Vec<Workload> {
             Some(vec![filled(), commit(&[("t", &[1, 1], &[6, 4])], 23)]),
             vec![write("t", &[2, 0], &[3, 3], 24), append(&[("t", 0, 2)], 25)],
         ),
+        workload(
+            "grow in a session",
+            Some(vec![filled()]),
+            vec![growth("t", &[11, 7], 3, 33, false), settle(1 << 20, 0)],
+        ),
+        workload(
+            "promise",
+            Some(vec![two()]),
+            // Apart, for the first may become visible after the second.
+            vec![
+                promise(&[("t", &[1, 1], &[6, 4])], 34),
+                promise(&[("t", &[7, 0], &[3, 7]), ("g/u", &[2], &[3])], 35),
+            ],
+        ),
+        workload(
+            "promise to grow",
+            Some(vec![two(), commit(&[("t", &[1, 1], &[6, 4])], 36)]),
+            vec![growth("t", &[10, 9], 2, 37, true)],
+        ),
+        Workload {
+            name: "recover what was promised",
+            prepare: Some(vec![two()]),
+            act: vec![Operation::Recover, write("t", &[2, 0], &[3, 3], 38), settle(1 << 20, 0)],
+            left: Some(growth("t", &[12, 7], 1, 39, true)),
+        },
     ]
+}
+
+fn promise(boxes: &[(&str, &[u64], &[u64])], seed: u64) -> Operation {
+    match commit(boxes, seed) {
+        Operation::Session { boxes, seed } => Operation::Promise { boxes, seed },
+        other => other,
+    }
+}
+
+fn growth(name: &str, shape: &[u64], rows: u64, seed: u64, is_promise: bool) -> Operation {
+    Operation::Growth { name: name.to_owned(), shape: shape.to_vec(), rows, seed, is_promise }
 }
 
 fn commit(boxes: &[(&str, &[u64], &[u64])], seed: u64) -> Operation {
@@ -199,8 +237,11 @@ impl Workload {
             operation.run(&store, &model).unwrap();
             model = operation.apply(&model);
         }
-        drop(store);
-        (system, Some(model))
+        let Some(left) = &self.left else { return (system, Some(model)) };
+        let session = left.session(&store, false).unwrap();
+        let killed = system.kill();
+        drop(session);
+        (killed, Some(left.apply(&model)))
     }
 }
 
@@ -219,6 +260,8 @@ pub(crate) struct Progress {
     pub(crate) before: Option<StoreModel>,
     pub(crate) under_way: UnderWay,
     pub(crate) error: Option<bedform::Error>,
+    /// True if there may be promises to keep.
+    has_promises: bool,
 }
 
 /// Opens or creates the store and does `operations`, up to the first error.
@@ -235,28 +278,39 @@ pub(crate) fn run(
         Ok(store) => store,
         Err(error) => {
             let under_way = if before.is_some() { UnderWay::Nothing } else { UnderWay::Creation };
-            return Progress { before, under_way, error: Some(error) };
+            let has_promises = has_promises(operations);
+            return Progress { before, under_way, error: Some(error), has_promises };
         }
     };
     go_on(&store, before.unwrap_or_default(), operations)
 }
 
+fn has_promises(operations: &[Operation]) -> bool {
+    operations.iter().any(|next| next.is_promise() || matches!(next, Operation::Recover))
+}
+
 /// Does `operations` up to the first error.
 pub(crate) fn go_on(store: &Store, mut before: StoreModel, operations: &[Operation]) -> Progress {
+    let has_promises = has_promises(operations);
     for operation in operations {
         if let Err(error) = operation.run(store, &before) {
             let under_way = UnderWay::Operation(operation.clone());
-            return Progress { before: Some(before), under_way, error: Some(error) };
+            return Progress { before: Some(before), under_way, error: Some(error), has_promises };
         }
         before = operation.apply(&before);
     }
-    Progress { before: Some(before), under_way: UnderWay::Nothing, error: None }
+    Progress { before: Some(before), under_way: UnderWay::Nothing, error: None, has_promises }
 }
 
 impl Progress {
-    /// Reads what `system` holds and holds it against what was acknowledged and under way. Gives what
+    /// Recovers what was promised, reads what `system` holds and holds it against what was acknowledged and under way. Gives what
     /// is there from now on.
     pub(crate) fn judge(&self, system: &SimulatedFileSystem) -> Result<Option<StoreModel>, String> {
+        if self.has_promises {
+            let store = Store::open(storage(system), options(true));
+            let outcome = store.and_then(|store| recover(&store));
+            outcome.map_err(|error| format!("what was promised cannot be recovered: {error}"))?;
+        }
         let nothing = StoreModel::new();
         let found = observe(storage(system), self.before.as_ref().unwrap_or(&nothing))?;
         match (&self.before, found, &self.under_way) {

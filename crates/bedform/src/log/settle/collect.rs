@@ -122,6 +122,7 @@ impl Store {
         if done.is_gone {
             done.roots = numbers.len() as u64;
             if !options.dry_run {
+                self.say_settled(&newest)?;
                 place.storage.delete_tree(&ObjectPath::root(), Durability::Disk)?;
             }
             return Ok(done);
@@ -142,6 +143,17 @@ impl Store {
             }
         }
         Ok(done)
+    }
+
+    /// Clears `pending`, which a commit or a settling that was cut off may have left. The caller holds
+    /// the store's lock.
+    fn say_settled(&self, newest: &Root) -> Result<()> {
+        let root = self.shared.documents.read_root(&self.shared)?;
+        let Some(LogState { pending: true, settled }) = root.map(|root| root.group.log) else {
+            return Ok(());
+        };
+        let settled = settled.max(newest.number);
+        set_log_state(&self.shared, LogState { pending: false, settled })
     }
 
     fn segments_of(&self, root: &Arc<Root>, place: &LogPlace) -> Result<BTreeSet<String>> {
@@ -249,6 +261,11 @@ fn remove_segments(
         if !dry_run {
             place.storage.delete_tree(&directory, Durability::Process)?;
         }
+    }
+    if !dry_run {
+        // Before roots go, and what they know of sessions: of a segment that came back after a power
+        // cut nobody could say what was committed, and what it promised would be promised again.
+        place.storage.sync(&LogPlace::segments()?)?;
     }
     Ok(done)
 }
