@@ -140,7 +140,7 @@ impl Segment {
             None => Sink::Direct(object),
             Some(burst) => {
                 let staging = BurstPlace::of(burst, place, &name)?;
-                Sink::Staged(Staged::new(burst, staging, object, options.reach)?)
+                Sink::Staged(Box::new(Staged::new(burst, staging, object, options.reach)?))
             }
         };
         let drain = sink.drain();

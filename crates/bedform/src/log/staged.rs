@@ -31,7 +31,7 @@ pub enum Reach {
 /// What a writer appends its segment to.
 pub(super) enum Sink {
     Direct(Box<dyn GrowingObject>),
-    Staged(Staged),
+    Staged(Box<Staged>),
 }
 
 impl Sink {

@@ -147,18 +147,22 @@ impl Store {
         }
         let _lock = shared.lock(&ObjectPath::root())?;
         let store = store_key(shared)?;
-        let create = |(path, new): &(ObjectPath, NewArray)| -> Result<()> {
+        let create = |(path, new): &(ObjectPath, NewArray)| -> Result<Added> {
             check_free(shared, path)?;
             let document = new.document(Identity { store, array: random_key()? }, shared, path)?;
-            publish(shared, path, &document)
+            publish(shared, path, &document)?;
+            Ok((path.clone(), Some(document)))
         };
         let next = AtomicUsize::new(0);
-        let failed = Mutex::new(None);
+        let made = Mutex::new(Ok(Vec::with_capacity(arrays.len())));
         let work = || {
             while let Some(array) = arrays.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Err(error) = create(array) {
-                    next.store(arrays.len(), Ordering::Relaxed);
-                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                let outcome = create(array);
+                let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+                match (&mut *made, outcome) {
+                    (Ok(all), Ok(one)) => all.push(one),
+                    (Ok(_), Err(error)) => *made = Err(error),
+                    (Err(_), _) => return,
                 }
             }
         };
@@ -167,16 +171,13 @@ impl Store {
             _ => CREATE_THREADS.min(arrays.len()),
         };
         std::thread::scope(|scope| {
-            (1..threads).for_each(|_| drop(scope.spawn(work)));
+            for _ in 1..threads {
+                // Without another thread this one does it all.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+            }
             work();
         });
-        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error),
-            None => {
-                let paths: Vec<ObjectPath> = arrays.iter().map(|(path, _)| path.clone()).collect();
-                commit(shared, &paths, &[])
-            }
-        }
+        commit_all(shared, made.into_inner().unwrap_or_else(PoisonError::into_inner)?, &[], None)
     }
 
     /// Creates an array that no reader sees before [`Store::commit_drafts`] names it, so that
@@ -245,7 +246,8 @@ impl Store {
             added.push(path.clone());
         }
         let of_root = groups.iter().find(|(path, _)| path.is_root());
-        commit_all(shared, &added, &[], of_root.map(|(_, attributes)| attributes))?;
+        let added = added.into_iter().map(|path| (path, None)).collect();
+        commit_all(shared, added, &[], of_root.map(|(_, attributes)| attributes))?;
         for draft in paths.iter().filter_map(|path| shared.drafts().remove(path)) {
             if let Some(lock) = draft.lock.upgrade() {
                 lock.release();
@@ -516,13 +518,17 @@ fn not_a_group(shared: &Shared) -> Error {
 /// in its consolidated metadata, and without those of `removed` and all below. The caller holds the
 /// store's lock. This is the commit.
 pub(crate) fn commit(shared: &Shared, added: &[ObjectPath], removed: &[ObjectPath]) -> Result<()> {
+    let added = added.iter().map(|path| (path.clone(), None)).collect();
     commit_all(shared, added, removed, None)
 }
+
+/// A new or changed node, with its document if that is at hand; else it is read.
+type Added = (ObjectPath, Option<Value>);
 
 /// As [`commit`]; the root group gets new `attributes`, if there are any.
 fn commit_all(
     shared: &Shared,
-    added: &[ObjectPath],
+    added: Vec<Added>,
     removed: &[ObjectPath],
     attributes: Option<&Map<String, Value>>,
 ) -> Result<()> {
@@ -534,8 +540,9 @@ fn commit_all(
     };
     documents.retain(|path, _| !gone(path));
     let mut groups = BTreeSet::new();
-    for path in added {
-        documents.insert(path.as_str().to_owned(), own_document(shared, path)?);
+    for (path, document) in added {
+        let document = document.map_or_else(|| own_document(shared, &path), Ok)?;
+        documents.insert(path.as_str().to_owned(), document);
         let mut parent = path.parent();
         while !parent.is_root() {
             groups.insert(parent.clone());
