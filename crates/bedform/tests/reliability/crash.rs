@@ -65,6 +65,9 @@ fn look(
     }
 }
 
+/// Images of one workload after which fewer changes under way are tried in all ways.
+const EXHAUSTIVE_MANY: u64 = 20_000;
+
 fn explore(workload: &Workload, budget: Budget) -> Counts {
     let started = std::time::Instant::now();
     let (base, model) = workload.prepared();
@@ -91,8 +94,11 @@ fn explore(workload: &Workload, budget: Budget) -> Counts {
                 counts.torn += 1;
             }
         }
+        // Long workloads come by the same few changes again and again.
+        let spent = u32::from(counts.exhaustive > EXHAUSTIVE_MANY);
+        let pending_max = budget.pending_max.saturating_sub(4 * spent);
         for (image, number) in
-            system.exhaustive_crash_images(budget.pending_max).into_iter().flatten().zip(0..)
+            system.exhaustive_crash_images(pending_max).into_iter().flatten().zip(0..)
         {
             // All are read; that work goes on is tried on some, for it takes longer.
             look(&image, &progress, number % 16 == 0, &|| story("exhaustive", number));
