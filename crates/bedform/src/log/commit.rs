@@ -331,6 +331,12 @@ impl Session {
     fn open_log(&mut self, root: &Root, directory: &Directory) -> Result<()> {
         let store = self.store.clone();
         let _lock = store.shared.lock(&ObjectPath::root())?;
+        // Before it was taken the log may have been settled and removed, with the numbers of its roots:
+        // a shard that says that it contains this commit would be believed.
+        let document = store.shared.documents.read_root(&store.shared)?;
+        if document.is_some_and(|document| root.number <= document.group.log.settled) {
+            return Err(Error::new(ErrorKind::Exists, "the log was settled meanwhile"));
+        }
         self.check_arrays(root, directory)?;
         self.log.prepare()?;
         let settled = root.settled;
