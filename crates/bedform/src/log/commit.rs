@@ -158,16 +158,19 @@ impl Session {
             directories.push(directory);
         }
         let directory = self.merge(&directories)?;
-        if !directory.sections.is_empty() || !directory.grown.is_empty() {
-            self.prepare(directory)?;
-            // The directory is part of the coordinator's segment, too.
-            drained = drained.min(self.drained_epoch());
+        let has_something = !directory.sections.is_empty() || !directory.grown.is_empty();
+        let mut number = self.complete_drained(drained)?;
+        if self.options.reach == Reach::Node && number.is_none() {
+            number = Some(self.log.newest(None)?.map_or(0, |root| root.number));
         }
-        let mut number = None;
-        while self.prepared.front().is_some_and(|next| next.directory.commit.epoch <= drained) {
-            // Whatever comes of it, it does not come later.
-            let Some(prepared) = self.prepared.pop_front() else { break };
-            number = Some(self.complete(prepared)?);
+        if has_something {
+            // What may fail at Reach::Node comes before: once this is durable, the commit is promised.
+            self.prepare(directory)?;
+        }
+        if self.options.reach == Reach::Shared {
+            // The directory is part of the coordinator's segment, too.
+            let drained = drained.min(self.drained_epoch());
+            number = self.complete_drained(drained)?.or(number);
         }
         if self.prepared.is_empty() {
             self.promised_shapes.clear();
@@ -176,6 +179,17 @@ impl Session {
             Some(number) => Ok(number),
             None => Ok(self.log.newest(None)?.map_or(0, |root| root.number)),
         }
+    }
+
+    /// Publishes the commits that everybody has drained. Gives the number of the last one.
+    fn complete_drained(&mut self, drained: u32) -> Result<Option<u64>> {
+        let mut number = None;
+        while self.prepared.front().is_some_and(|next| next.directory.commit.epoch <= drained) {
+            // Whatever comes of it, it does not come later.
+            let Some(prepared) = self.prepared.pop_front() else { break };
+            number = Some(self.complete(prepared)?);
+        }
+        Ok(number)
     }
 
     /// Writes the directory of a commit.
@@ -331,6 +345,12 @@ impl Session {
     fn open_log(&mut self, root: &Root, directory: &Directory) -> Result<()> {
         let store = self.store.clone();
         let _lock = store.shared.lock(&ObjectPath::root())?;
+        // Before it was taken the log may have been settled and removed, with the numbers of its roots:
+        // a shard that says that it contains this commit would be believed.
+        let document = store.shared.documents.read_root(&store.shared)?;
+        if document.is_some_and(|document| root.number <= document.group.log.settled) {
+            return Err(Error::new(ErrorKind::Exists, "the log was settled meanwhile"));
+        }
         self.check_arrays(root, directory)?;
         self.log.prepare()?;
         let settled = root.settled;

@@ -166,6 +166,24 @@ impl LogPlace {
         Ok(numbers)
     }
 
+    /// Removes roots before `settled`, if there are no others: the removal of the log was cut off, and
+    /// one of them would be taken for the newest. The caller holds the store's lock, and the store says
+    /// that it has no log.
+    ///
+    /// # Errors
+    /// Of storage. Calling again goes on.
+    pub(crate) fn remove_stale_roots(&self, settled: u64) -> Result<()> {
+        let numbers = self.root_numbers()?;
+        if numbers.last().is_none_or(|newest| *newest >= settled) {
+            return Ok(());
+        }
+        for number in numbers {
+            let path = Self::root_path(number)?;
+            self.storage.delete(&path, Durability::Process, Condition::None)?;
+        }
+        Ok(self.storage.sync(&ObjectPath::root().join(ROOTS)?)?)
+    }
+
     /// The newest root; `None` without any. `known` is one that was the newest once.
     ///
     /// # Errors

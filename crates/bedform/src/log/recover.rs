@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
-use bedform_format::Limits;
 use bedform_format::log::{
     CommitId, CommitRecord, Directory, GrownArray, RecordHead, RecordKind, Root, Section,
     SectionPlace, SegmentHeader,
 };
 use bedform_format::metadata::hex;
+use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Lock, Object, SYNC_ALIGNMENT};
 use serde_json::{Value, json};
 
@@ -135,6 +135,10 @@ impl Store {
     ) -> Result<Recovered> {
         self.shared.check_writable()?;
         let log = self.shared.log_place()?;
+        {
+            let _lock = self.shared.lock(&ObjectPath::root())?;
+            self.shared.remove_stale_roots(&log)?;
+        }
         let mut recovered = Recovered::default();
         if let Some(burst) = burst {
             for (name, place) in BurstPlace::all(burst, &log)? {

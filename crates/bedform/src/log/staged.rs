@@ -107,7 +107,7 @@ pub(super) struct Staged {
 enum Hands {
     Thread(JoinHandle<()>),
     /// The writer itself, when it waits for it.
-    Own(Drainer),
+    Own(Box<Drainer>),
     Nobody,
 }
 
@@ -186,7 +186,7 @@ impl Staged {
                 Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
             })?)
         } else {
-            Hands::Own(drainer)
+            Hands::Own(Box::new(drainer))
         };
         // What counts only when it is drained need not survive a power cut here.
         let durability = match reach {

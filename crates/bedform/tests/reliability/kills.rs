@@ -119,7 +119,8 @@ pub(crate) fn write_until_killed(root: &Path, arguments: &[u64]) {
         // A promise is acknowledged when it is given; the end of its session keeps it.
         let promised = operation.is_promise().then(|| operation.session(&store, true).unwrap());
         if promised.is_none() {
-            operation.run(&store, &model).unwrap();
+            let outcome = operation.run(&store, &model);
+            outcome.unwrap_or_else(|error| panic!("{operation:?}: {error}"));
         }
         model = operation.apply(&model);
         output.write_all(b"done\n").unwrap();

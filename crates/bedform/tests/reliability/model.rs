@@ -574,9 +574,11 @@ pub(crate) fn continuation(model: &StoreModel) -> Vec<Operation> {
         operations.push(Operation::Write {
             name: name.clone(),
             start: vec![1; rank],
-            shape,
+            shape: shape.clone(),
             seed: 78,
         });
+        let boxes = vec![(name.clone(), vec![0; rank], shape)];
+        operations.push(Operation::Session { boxes, seed: 80 });
     }
     for name in ["t", "g/u"] {
         if !model.contains_key(name) {

@@ -3,9 +3,14 @@
 //! Every race has a result that does not depend on who is faster: no element is lost, and whoever is
 //! refused is told so by `Exists` or `Conflict`.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bedform::comm::Alone;
+use bedform::log::session::SessionOptions;
+use bedform::log::settle::CollectOptions;
 use bedform::{Elements, ErrorKind, Store};
 use bedform_storage::{Durability, LocalStorage, Mode};
 use serde_json::{Map, json};
@@ -28,9 +33,13 @@ enum Race {
     Creations,
     /// Appends and blocks in one array, and attributes set meanwhile.
     Mixed,
+    /// Sessions that commit the same rows, blocks of their own, and appends, while one writer settles
+    /// and another writes directly.
+    Commits,
 }
 
-const RACES: [Race; 4] = [Race::Regions, Race::Appends, Race::Creations, Race::Mixed];
+const RACES: [Race; 5] =
+    [Race::Regions, Race::Appends, Race::Creations, Race::Mixed, Race::Commits];
 
 fn open(root: &Path, mode: Mode) -> Store {
     let mut options = options(true);
@@ -54,8 +63,81 @@ fn blocks(writer: u64, writers: u64) -> impl Iterator<Item = ([u64; 2], [u64; 2]
     })
 }
 
+/// What a writer of [`Race::Commits`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Share {
+    Commit,
+    Settle,
+    Append,
+    Direct,
+}
+
+fn share(writer: u64) -> Share {
+    match writer {
+        1 => Share::Settle,
+        3 => Share::Direct,
+        2 | 6 => Share::Append,
+        _ => Share::Commit,
+    }
+}
+
+/// The blocks of a writer below the rows that all of them commit.
+fn own_blocks(writer: u64, writers: u64) -> impl Iterator<Item = ([u64; 2], [u64; 2], i32)> {
+    blocks(writer, writers).filter(|(start, _, _)| start[0] >= BLOCK)
+}
+
+/// Where a writer says which commit it made of the rows that all commit: number and value.
+fn diary(root: &Path, writer: u64) -> PathBuf {
+    root.with_file_name(format!("commits-{writer}"))
+}
+
+/// Rows of everybody and blocks of its own, in three commits of one session.
+fn commit_all(store: &Store, root: &Path, writer: u64, writers: u64) {
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    let mut said = String::new();
+    for commit in 0..3 {
+        let mine = own_blocks(writer, writers).skip(commit).step_by(3);
+        let value = (writer * 1000) as i32 + commit as i32 + 500;
+        for (start, shape, value) in mine.chain([([0, 0], [BLOCK, SIDE], value)]) {
+            let elements = bytes(&vec![value; (shape[0] * shape[1]) as usize]);
+            let selection = region(&start, &shape);
+            session.write(&path("t"), &selection, Elements::Bytes(&elements)).unwrap();
+        }
+        let number = session.commit().unwrap();
+        writeln!(said, "{number} {value}").unwrap();
+    }
+    std::fs::write(diary(root, writer), said).unwrap();
+}
+
+/// Appends rows; whoever hears of a conflict tries again.
+fn append_in_sessions(store: &Store, writer: u64) {
+    for row in 0..ROWS {
+        let rows = 1 + row % 2;
+        let elements = bytes(&vec![(writer * 1000 + row + 1) as i32; (rows * SIDE) as usize]);
+        loop {
+            let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+            session.append(&path("t"), 0, &[rows, SIDE], Elements::Bytes(&elements)).unwrap();
+            match session.commit() {
+                Ok(_) => break,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
+            }
+        }
+    }
+}
+
+/// Settles and collects, and looks at the rows that all commit: they are of one commit at any time.
+fn settle_meanwhile(store: &Store) {
+    let array = store.array(&path("t")).unwrap();
+    for _ in 0..4 {
+        let rows = read(&array, &region(&[0, 0], &[BLOCK, SIDE])).unwrap();
+        assert!(rows.iter().all(|value| *value == rows[0]), "half a commit: {rows:?}");
+        store.settle(&|| false).unwrap();
+        store.collect_log(&CollectOptions::default()).unwrap();
+    }
+}
+
 /// One writer's part.
-fn run(race: Race, store: &Store, writer: u64, writers: u64) {
+fn run(race: Race, store: &Store, root: &Path, writer: u64, writers: u64) {
     let array = || store.array(&path("t")).unwrap();
     let write_blocks = || {
         let array = array();
@@ -75,6 +157,19 @@ fn run(race: Race, store: &Store, writer: u64, writers: u64) {
         }
     };
     match race {
+        Race::Commits => match share(writer) {
+            Share::Commit => commit_all(store, root, writer, writers),
+            Share::Settle => settle_meanwhile(store),
+            Share::Append => append_in_sessions(store, writer),
+            Share::Direct => {
+                let array = array();
+                for (start, shape, value) in own_blocks(writer, writers) {
+                    let elements = bytes(&vec![value; (shape[0] * shape[1]) as usize]);
+                    let selection = region(&start, &shape);
+                    array.write(&selection, Elements::Bytes(&elements), &|| false).unwrap();
+                }
+            }
+        },
         Race::Regions => write_blocks(),
         Race::Appends => append_rows(),
         Race::Creations => create(store, writer),
@@ -116,7 +211,7 @@ fn create(store: &Store, writer: u64) {
 /// A process takes part as one writer.
 pub(crate) fn take_part(root: &Path, arguments: &[u64]) {
     let [race, writer, writers] = arguments else { panic!("race, writer, writers") };
-    run(RACES[*race as usize], &open(root, Mode::ReadWrite), *writer, *writers);
+    run(RACES[*race as usize], &open(root, Mode::ReadWrite), root, *writer, *writers);
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -136,14 +231,14 @@ fn hold(race: Race, writers: Writers, number: u64) -> Result<(), String> {
     match writers {
         Writers::OneHandle => std::thread::scope(|scope| {
             for writer in 0..number {
-                let store = &store;
-                scope.spawn(move || run(race, store, writer, number));
+                let (store, root) = (&store, &root);
+                scope.spawn(move || run(race, store, root, writer, number));
             }
         }),
         Writers::Handles => std::thread::scope(|scope| {
             for writer in 0..number {
                 let root = &root;
-                scope.spawn(move || run(race, &open(root, Mode::ReadWrite), writer, number));
+                scope.spawn(move || run(race, &open(root, Mode::ReadWrite), root, writer, number));
             }
         }),
         Writers::Processes => {
@@ -158,10 +253,10 @@ fn hold(race: Race, writers: Writers, number: u64) -> Result<(), String> {
             }
         }
     }
-    check(race, &open(&root, Mode::ReadWrite), number)
+    check(race, &open(&root, Mode::ReadWrite), &root, number)
 }
 
-fn check(race: Race, store: &Store, writers: u64) -> Result<(), String> {
+fn check(race: Race, store: &Store, root: &Path, writers: u64) -> Result<(), String> {
     if race == Race::Creations {
         return check_creation(store);
     }
@@ -172,22 +267,51 @@ fn check(race: Race, store: &Store, writers: u64) -> Result<(), String> {
     for writer in (0..writers).filter(|writer| match race {
         Race::Regions => true,
         Race::Mixed => writer % 3 == 1,
+        Race::Commits => matches!(share(*writer), Share::Commit | Share::Direct),
         _ => false,
     }) {
-        for (start, shape, value) in blocks(writer, writers) {
+        let of_all = race == Race::Commits;
+        let own = blocks(writer, writers).filter(|(start, _, _)| !of_all || start[0] >= BLOCK);
+        for (start, shape, value) in own {
             for row in start[0]..start[0] + shape[0] {
                 let first = (row * SIDE + start[1]) as usize;
                 expected[first..first + shape[1] as usize].fill(value);
             }
         }
     }
+    if race == Race::Commits {
+        let last = last_commit(root, writers)?;
+        expected[..(BLOCK * SIDE) as usize].fill(last);
+    }
     if found.get(..expected.len()) != Some(&expected[..]) {
         return Err("elements of regions are lost".to_owned());
     }
     let appenders: Vec<u64> = (0..writers)
-        .filter(|writer| race == Race::Appends || (race == Race::Mixed && writer.is_multiple_of(3)))
+        .filter(|writer| match race {
+            Race::Appends => true,
+            Race::Mixed => writer.is_multiple_of(3),
+            Race::Commits => share(*writer) == Share::Append,
+            _ => false,
+        })
         .collect();
     check_rows(&found[expected.len()..], &appenders)
+}
+
+/// The value of the commit with the highest number: the one that counts.
+fn last_commit(root: &Path, writers: u64) -> Result<i32, String> {
+    let mut commits = BTreeMap::new();
+    for writer in (0..writers).filter(|writer| share(*writer) == Share::Commit) {
+        let mut before = 0;
+        for line in std::fs::read_to_string(diary(root, writer)).unwrap().lines() {
+            let (number, value) = line.split_once(' ').unwrap();
+            let (number, value): (u64, i32) = (number.parse().unwrap(), value.parse().unwrap());
+            if number <= before || commits.insert(number, value).is_some() {
+                return Err(format!("commit {number} was made twice, or out of order"));
+            }
+            before = number;
+        }
+    }
+    commits.pop_last().map(|(_, value)| value).ok_or_else(|| "no commits".to_owned())
 }
 
 /// The rows behind the first ones are those that were appended, in any order of writers.
@@ -243,12 +367,14 @@ fn writers_that_race_lose_nothing() {
                 1..=4 => Writers::OneHandle,
                 _ => Writers::Handles,
             };
-            (RACES[random.below(4) as usize], writers, 2 + random.below(7))
+            (RACES[random.below(5) as usize], writers, 2 + random.below(7))
         })
         .collect();
     in_parallel(&trials, |(race, writers, number)| {
         let outcome = hold(*race, *writers, *number);
         outcome.unwrap_or_else(|problem| panic!("{race:?} of {number} {writers:?}: {problem}"));
     });
+    let of_sessions = trials.iter().filter(|trial| trial.0 == Race::Commits).count();
     count("races", races);
+    count("races-of-sessions", of_sessions as u64);
 }

@@ -18,7 +18,7 @@ use crate::log::commit::first_root;
 use crate::log::place::LogPlace;
 use crate::log::recover::has_leftover;
 use crate::log::view::View;
-use crate::store::{Snapshot, Store, set_log_state};
+use crate::store::{Shared, Snapshot, Store, set_log_state};
 
 /// Roots that are tried while commits are faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -95,6 +95,7 @@ impl Store {
         shared.check_writable()?;
         let _lock = shared.lock(&ObjectPath::root())?;
         let place = shared.log_place()?;
+        shared.remove_stale_roots(&place)?;
         let newest = match place.newest(None)? {
             Some(newest) => newest,
             None if place.segment_names()?.is_empty() => {
@@ -201,6 +202,20 @@ impl Store {
             log.publish(root)?;
         }
         set_log_state(&self.shared, LogState { pending: false, settled: root.number })
+    }
+}
+
+impl Shared {
+    /// Removes what the removal of a whole log left of its roots when it was cut off. The caller holds
+    /// the store's lock.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(crate) fn remove_stale_roots(&self, place: &LogPlace) -> Result<()> {
+        match self.documents.read_root(self)?.map(|root| root.group.log) {
+            Some(LogState { pending: false, settled }) => place.remove_stale_roots(settled),
+            _ => Ok(()),
+        }
     }
 }
 
