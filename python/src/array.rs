@@ -27,14 +27,16 @@ pub(crate) fn interrupted() -> impl Fn() -> bool {
             return false;
         }
         last.set(Instant::now());
-        Python::attach(|py| match py.check_signals() {
+        // An interpreter that has ended under a daemon thread has no signals for it any more.
+        let stopped = Python::try_attach(|py| match py.check_signals() {
             Ok(()) => false,
             Err(error) => {
                 // Raised again, as what it is, by the caller.
                 error.restore(py);
                 true
             }
-        })
+        });
+        stopped.unwrap_or(false)
     }
 }
 
