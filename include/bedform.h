@@ -203,6 +203,11 @@ typedef struct bf_comm {
 /* Frees what bf_comm_from_mpi gave, after the sessions that use it have ended. Collective. */
 bf_status bf_comm_free(bf_comm *comm);
 
+/* As bf_settle, by all processes of `comm` (NULL: this one alone), each a share; collective. Options:
+ * memory_bytes (the limit in each process for chunks and for what is read of the log), grace_seconds (what
+ * readers may still need stays in the log so long), arrays (only these: a list of paths). */
+bf_status bf_settle_together(bf_store store, const bf_comm *comm, const char *options);
+
 /* ---- Sessions ------------------------------------------------------------------------------------ */
 
 /* Begins a writing session of all processes of `comm`, which make this call together; `comm` NULL: of this

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 COMMANDS = [
-    "demo", "info", "calibrate", "advise", "convert", "explain", "settle", "gc", "verify"
+    "demo", "info", "calibrate", "advise", "convert", "explain", "settle", "recover", "gc", "verify"
 ]  # fmt: skip
 
 

@@ -174,7 +174,8 @@ def killed_at_random(place: Path, chance: random.Random) -> None:
         session.write("t", np.full((6, 8), -1, "int32"))
     assert (store["t"][...] == -1).all()
     assert store.verify() == []
-    assert not place.with_name("s.zarr.bedform-log").exists()
+    # What the dead have left uncommitted may still be looked at; nothing waits to be settled.
+    assert store.info()["log"]["commits"] == 0
 
 
 def test_a_process_that_is_killed_leaves_nothing_half_visible(place: Path) -> None:
@@ -241,7 +242,58 @@ with store.session(comm=comm) as session:
         store["t"][...] = 0
 
 
+def test_all_processes_settle_a_share_each(tmp_path: Path) -> None:
+    place = tmp_path / "s.zarr"
+    layout = bf.Regular(chunks=(1, 4), shards=(2, 8))
+    store = bf.create(place)
+    store.create_array("t", (6, 24), "int32", ("step", "x"), layout=layout)
+    values = np.arange(144, dtype="int32").reshape(6, 24)
+    for processes in (1, 3):
+        values = values + 1
+        with store.session(settle="later") as session:
+            session.write("t", values)
+        said = run(
+            place,
+            """
+done = store.settle(comm=comm)
+parts = comm.gather((done["commits"], done["objects"]))
+if comm.rank == 0:
+    commits, objects = zip(*parts)
+    assert sum(commits) == 1 and sum(objects) == 9 and min(objects) > 0
+    print("settled")
+""",
+            processes=processes,
+        )
+        assert said == "settled\n"
+        assert not place.with_name("s.zarr.bedform-log").exists()
+        assert np.array_equal(store["t"][...], values)
+
+
+def test_an_error_of_one_process_that_settles_is_that_of_all(place: Path) -> None:
+    store = bf.open(place, mode="r+")
+    with store.session(settle="later") as session:
+        session.write("t", np.ones((6, 8), "int32"))
+    said = run(
+        place,
+        """
+if comm.rank == 1:
+    store = bf.open(sys.argv[1])
+try:
+    store.settle(comm=comm)
+except bf.ReadOnlyError as error:
+    assert ("rank 1" in str(error)) != (comm.rank == 1)
+    comm.Barrier()
+    if comm.rank == 0: print("read-only for all")
+""",
+        processes=3,
+    )
+    assert said == "read-only for all\n"
+    assert (store["t"][...] == 1).all()
+
+
 def test_what_is_no_communicator_is_refused(place: Path) -> None:
     store = bf.open(place, mode="r+")
     with pytest.raises(bf.InvalidArgumentError, match="comm is int, which has no Get_rank"):
         store.session(comm=5)
+    with pytest.raises(bf.InvalidArgumentError, match="comm is int, which has no Get_rank"):
+        store.settle(comm=5)

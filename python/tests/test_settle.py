@@ -131,7 +131,8 @@ except bf.ReadOnlyError as error:
     print(f"{comm.rank}: {error}", flush=True)
 """
     said = mpiexec(3, sys.executable, "-c", MPI_PREAMBLE + body, path_of(store))
-    assert sorted(line[:2] for line in said.splitlines()) == ["0:", "1:", "2:"]
+    # Lines of several processes may come glued together.
+    assert all(f"{rank}: " in said for rank in range(3)), said
     assert said.count("rank 1") == 2
     assert np.array_equal(store["t"][...], VALUES)
     store.settle()

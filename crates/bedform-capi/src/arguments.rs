@@ -170,17 +170,27 @@ pub(crate) unsafe fn boxes(
     starts: *const u64,
     shapes: *const u64,
 ) -> Result<Vec<Region>> {
-    check_rank(rank)?;
-    let numbers = count.checked_mul(rank.into()).ok_or_else(|| misuse("too many boxes"))?;
     // SAFETY: the caller's contract.
-    let (starts, shapes) =
-        unsafe { (values("starts", starts, numbers)?, values("shapes", shapes, numbers)?) };
+    let (starts, shapes) = unsafe { corners(rank, count, starts, shapes) }?;
     let rank = rank as usize;
+    let pairs = starts.chunks_exact(rank).zip(shapes.chunks_exact(rank));
+    pairs.map(|(start, shape)| Ok(Region::new(start, shape)?)).collect()
+}
+
+/// The numbers of boxes that have an axis at least.
+unsafe fn corners<'a>(
+    rank: u32,
+    count: u64,
+    starts: *const u64,
+    shapes: *const u64,
+) -> Result<(&'a [u64], &'a [u64])> {
+    check_rank(rank)?;
     if rank == 0 {
         return Err(misuse("boxes have at least one axis"));
     }
-    let pairs = starts.chunks_exact(rank).zip(shapes.chunks_exact(rank));
-    pairs.map(|(start, shape)| Ok(Region::new(start, shape)?)).collect()
+    let numbers = count.checked_mul(rank.into()).ok_or_else(|| misuse("too many boxes"))?;
+    // SAFETY: the caller's contract.
+    unsafe { Ok((values("starts", starts, numbers)?, values("shapes", shapes, numbers)?)) }
 }
 
 /// As [`boxes`], for a session: those that have elements, whose data follow each other all the same.
@@ -191,14 +201,28 @@ pub(crate) unsafe fn boxes_to_write(
     shapes: *const u64,
 ) -> Result<Option<Boxes>> {
     // SAFETY: the caller's contract.
-    let mut boxes = unsafe { boxes(rank, count, starts, shapes) }?;
-    boxes.retain(|part| !part.is_empty());
-    if boxes.is_empty() {
+    let (all_starts, all_shapes) = unsafe { corners(rank, count, starts, shapes) }?;
+    let rank = rank as usize;
+    // There may be millions: none of them gets a value of its own.
+    let (mut starts, mut shapes) = (Vec::new(), Vec::new());
+    if all_shapes.contains(&0) {
+        for (start, shape) in all_starts.chunks_exact(rank).zip(all_shapes.chunks_exact(rank)) {
+            if !shape.contains(&0) {
+                starts.extend_from_slice(start);
+                shapes.extend_from_slice(shape);
+            }
+        }
+    } else {
+        starts.extend_from_slice(all_starts);
+        shapes.extend_from_slice(all_shapes);
+    }
+    if starts.is_empty() {
         return Ok(None);
     }
-    let starts = boxes.iter().flat_map(Region::start).copied().collect();
-    let shapes = boxes.iter().flat_map(Region::shape).copied().collect();
-    let boxes = Boxes::new(rank as usize, starts, shapes);
+    if starts.iter().zip(&shapes).any(|(at, length)| at.checked_add(*length).is_none()) {
+        return Err(misuse("a box ends behind what 64 bits can count"));
+    }
+    let boxes = Boxes::new(rank, starts, shapes);
     boxes.map(Some).map_err(|error| misuse(error.to_string()))
 }
 

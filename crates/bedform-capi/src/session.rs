@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bedform::comm::{Alone, CMembers, Communicator, Members};
+use bedform::comm::CMembers;
 use bedform::log::session::{
     AtEnd, Decomposition as Declared, Session, SessionOptions, Token, decline,
 };
@@ -18,6 +18,7 @@ use crate::arguments::{
 };
 use crate::handles::{Decomposition, DecompositionHandle, SessionHandle, StoreHandle};
 use crate::status::{Status, call, misuse};
+use crate::store::members_of;
 
 /// A session and what becomes of its commits.
 pub(crate) struct OpenSession {
@@ -83,10 +84,7 @@ pub unsafe extern "C" fn bf_session_begin(
     // SAFETY: the contract of the call.
     call(|| unsafe {
         give("the session", session, SessionHandle::NULL)?;
-        let members: Box<dyn Communicator> = match comm.as_ref() {
-            None => Box::new(Alone),
-            Some(comm) => Box::new(Members::new(comm.messages()?)),
-        };
+        let members = members_of(comm)?;
         let (store, (options, at_end)) = match store.get().and_then(|store| {
             let options = options_of(options, &store)?;
             Ok((store, options))

@@ -2,8 +2,12 @@
 
 use std::ffi::{c_char, c_int};
 use std::path::Path;
+use std::time::Duration;
 
-use bedform::{NodeKind, OpenOptions, Store};
+use bedform::comm::{Alone, CMembers, Communicator, Members, agree};
+use bedform::log::settle::{SettleOptions, SettleWatch};
+use bedform::{NodeKind, OpenOptions, Result, Store};
+use bedform_format::ObjectPath;
 use serde_json::{Map, Value};
 
 use crate::arguments::{give, give_text, object, path, text};
@@ -160,4 +164,60 @@ pub unsafe extern "C" fn bf_set_attributes(
 #[unsafe(no_mangle)]
 pub extern "C" fn bf_settle(store: StoreHandle) -> Status {
     call(|| store.get()?.settle(&|| false).map(drop))
+}
+
+/// `bf_settle_together`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_settle_together(
+    store: StoreHandle,
+    comm: *const CMembers,
+    options: *const c_char,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        // SAFETY: as above.
+        let members = members_of(comm)?;
+        let ready = store.get().and_then(|store| Ok((store, settle_options(options)?)));
+        let (store, options) = match (ready, members.size()) {
+            (Ok(ready), _) => ready,
+            (Err(error), 1) => return Err(error),
+            // The others are waiting in this call.
+            (Err(error), _) => return agree(&*members, Err(error)),
+        };
+        let watch = SettleWatch { interrupted: &|| false, progress: &|_, _| () };
+        store.settle_together(&*members, &options, &watch).map(drop)
+    })
+}
+
+/// The processes of a communicator of C, or this one alone.
+pub(crate) unsafe fn members_of(comm: *const CMembers) -> Result<Box<dyn Communicator>> {
+    // SAFETY: the caller's contract.
+    match unsafe { comm.as_ref() } {
+        None => Ok(Box::new(Alone)),
+        // SAFETY: as above.
+        Some(comm) => Ok(Box::new(Members::new(unsafe { comm.messages() }?))),
+    }
+}
+
+/// The options of settling: `memory_bytes`, `grace_seconds`, `arrays` (a list of paths).
+unsafe fn settle_options(options: *const c_char) -> Result<SettleOptions> {
+    let mut chosen = SettleOptions::default();
+    // SAFETY: the caller's contract.
+    for (key, value) in unsafe { object("options", options) }? {
+        let bad = || misuse(format!("not a value of {key}: {value}"));
+        match key.as_str() {
+            "memory_bytes" => chosen.memory_bytes = value.as_u64().ok_or_else(bad)?,
+            "grace_seconds" => {
+                let seconds = value.as_f64().ok_or_else(bad)?;
+                chosen.grace = Duration::try_from_secs_f64(seconds).map_err(|_| bad())?;
+            }
+            "arrays" => {
+                let names = value.as_array().ok_or_else(bad)?.iter();
+                let path = |name: &Value| Ok(ObjectPath::parse(name.as_str().ok_or_else(bad)?)?);
+                chosen.arrays = Some(names.map(path).collect::<Result<_>>()?);
+            }
+            _ => return Err(misuse(format!("there is no option {key:?} of settling"))),
+        }
+    }
+    Ok(chosen)
 }

@@ -280,6 +280,15 @@ pub trait GrowingObject: Send {
     /// appended or synced. `Poisoned`.
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
 
+    /// Hands everything appended to the system: it outlives this process, not a power cut. Pads as
+    /// [`GrowingObject::sync`] does.
+    ///
+    /// # Errors
+    /// As [`GrowingObject::append`].
+    fn flush(&mut self) -> Result<()> {
+        self.sync()
+    }
+
     /// Hands everything appended to the system, where readers find it, and at [`Durability::Disk`]
     /// makes it and the object's name survive a power cut before it returns. Pads with zeros to a
     /// multiple of [`SYNC_ALIGNMENT`], which is then the object's size and the position; appending

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.text import Text
@@ -10,6 +10,8 @@ from rich.text import Text
 from .._errors import InvalidArgumentError
 from .._text import format_bytes
 from ._output import JsonOption, emit, help_of, open_store
+
+Leftover = Literal["keep", "commit", "discard"]
 
 
 def register(app: typer.Typer) -> None:
@@ -41,7 +43,7 @@ def recover(
     """
     if commit and discard:
         raise InvalidArgumentError("--commit and --discard exclude each other")
-    leftover = "commit" if commit else "discard" if discard else "keep"
+    leftover: Leftover = "commit" if commit else "discard" if discard else "keep"
     with open_store(store, "r+") as opened:
         done = opened.recover(leftover=leftover, burst=burst)
     lines = "\n".join(f"{store}: {line}" for line in _lines(done, leftover))

@@ -86,7 +86,16 @@ int main(int count, char **arguments) {
   expect_cell(path, 3);
   MPI_Barrier(MPI_COMM_WORLD);
 
-  /* Nobody can write to an array that is not there; all give up together. */
+  /* Settling is the work of all, and its errors are those of all. */
+  EXPECT(bf_session_begin(store, &comm, "{\"settle\": \"later\"}", &session), BF_OK, NULL);
+  write_cell(session, 4);
+  EXPECT(bf_session_end(session), BF_OK, NULL);
+  EXPECT(bf_settle_together(rank == wrong ? none : store, &comm, NULL), BF_INVALID_ARGUMENT, "handle is null");
+  EXPECT(bf_settle_together(store, &comm, "{\"memory_bytes\": 1000000}"), BF_OK, NULL);
+  expect_cell(path, 4);
+  MPI_Barrier(MPI_COMM_WORLD);
+
+  /* All may give up together. */
   EXPECT(bf_session_begin(store, &comm, NULL, &session), BF_OK, NULL);
   EXPECT(bf_session_abort(session), BF_OK, NULL);
   EXPECT(bf_comm_free(&comm), BF_OK, NULL);

@@ -556,6 +556,10 @@ fn options_that_do_not_exist_or_are_no_json_are_named() {
             unsafe { bf_session_begin(place.store, null(), options.as_ptr(), &raw mut session) };
         cases.check("a session", status, INVALID, "");
     }
+    for options in [c"{\"memory_bytes\": \"1\"}", c"{\"grace_seconds\": -1}", c"{\"x\": 1}"] {
+        let status = unsafe { bf_settle_together(place.store, null(), options.as_ptr()) };
+        cases.check("settling", status, INVALID, "");
+    }
     let chunks = [3_u64, 3];
     let shards = [4_u64, 4];
     let status = unsafe {
@@ -573,7 +577,7 @@ fn options_that_do_not_exist_or_are_no_json_are_named() {
         )
     };
     cases.check("shards", status, INVALID, "");
-    assert_eq!(cases.0, 16);
+    assert_eq!(cases.0, 19);
 }
 
 #[test]

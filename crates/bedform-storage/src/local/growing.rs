@@ -88,13 +88,17 @@ impl<F: FileSystem> GrowingObject for LocalGrowing<F> {
         Ok(())
     }
 
+    fn flush(&mut self) -> Result<()> {
+        self.append(padding(self.position))?;
+        self.write(Stream::flush)
+    }
+
     fn sync(&mut self) -> Result<()> {
         self.write(|_| Ok(()))?;
         if self.synced == Some(self.position) {
             return Ok(());
         }
-        self.append(padding(self.position))?;
-        self.write(Stream::flush)?;
+        self.flush()?;
         if self.durability == Durability::Disk {
             self.make_durable().inspect_err(|_| self.stream = None)?;
         }

@@ -37,6 +37,8 @@ enum Order {
     Held(Held),
     /// Say what the blocks since the last section mean.
     Section(Box<SectionBuilder>, CommitId),
+    /// Hand everything to the system.
+    Flush(Sender<Result<()>>),
     /// Make everything durable, and say what there is.
     Finish(Reach, Sender<Result<Finished>>),
     /// Append a directory, durably, and say where its head is.
@@ -207,6 +209,16 @@ impl Segment {
         self.send(Order::Section(Box::new(builder), commit))
     }
 
+    /// Waits until everything is handed to the system.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn flush(&mut self) -> Result<()> {
+        let (reply, answer) = channel();
+        self.send(Order::Flush(reply))?;
+        answer.recv().unwrap_or_else(|_| Err(self.failure()))
+    }
+
     /// Bytes that have reached the log itself, durably.
     pub(super) fn drained_bytes(&self) -> u64 {
         self.drain.as_ref().map_or(u64::MAX, |drain| drain.durable_bytes())
@@ -314,6 +326,7 @@ impl File {
                 data.as_ref().chunks(BLOCK_BYTES).try_for_each(|bytes| self.append_block(bytes))
             }
             Order::Section(builder, commit) => self.append_section(*builder, commit),
+            Order::Flush(reply) => answer(&reply, self.object.flush()),
             Order::Finish(reach, reply) => {
                 let outcome = self.object.check().and_then(|()| self.object.sync(reach));
                 let sections = std::mem::take(&mut self.sections);

@@ -505,9 +505,8 @@ impl Session {
         self.check_sound()?;
         let commit = self.commit_id();
         let Some(stream) = self.stream.as_mut() else { return Ok(()) };
-        let outcome = stream.cut(commit);
-        let token = self.end(outcome)?;
-        self.wait(token)
+        let outcome = stream.cut(commit).and_then(|()| stream.segment().flush());
+        self.end(outcome).map(drop)
     }
 
     fn token(&self) -> Token {

@@ -61,6 +61,14 @@ impl Sink {
         }
     }
 
+    /// Hands everything appended to the system.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        match self {
+            Self::Direct(object) => Ok(object.flush()?),
+            Self::Staged(staged) => staged.flush(),
+        }
+    }
+
     /// Fails if what was appended before cannot become visible any more. What a sync makes durable
     /// after that is as good as promised, whatever happens meanwhile.
     pub(super) fn check(&self) -> Result<()> {
@@ -261,6 +269,11 @@ impl Staged {
         let end = self.position();
         self.tell(end, false);
         Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.check()?;
+        self.part.as_mut().map_or(Ok(()), |part| Ok(part.flush()?))
     }
 
     fn tell(&mut self, end: u64, is_last: bool) {

@@ -167,3 +167,66 @@ fn texts_that_could_not_be_read_back_are_not_written() {
     assert!(write(&[&long, &long]).is_err());
     assert_eq!(array.read_text(&whole(&[2]), &|| false).unwrap()[1], "short");
 }
+
+#[test]
+fn arrays_created_together_appear_all_or_none_whichever_call_fails() {
+    let base = SimulatedFileSystem::new();
+    drop(Store::create(storage(&base), &Map::new(), options(true)).unwrap());
+    let names = ["t", "g/u", "g/v", "w"];
+    let arrays: Vec<_> = names.iter().map(|name| (path(name), new_array(&like()))).collect();
+    for kind in [
+        CallKind::Create,
+        CallKind::Write,
+        CallKind::SyncFile,
+        CallKind::SyncDirectory,
+        CallKind::Rename,
+        CallKind::MakeDirectory,
+    ] {
+        let calls = {
+            let clean = base.fork();
+            let before = clean.count(kind);
+            let store = Store::open(storage(&clean), options(true)).unwrap();
+            store.create_arrays(&arrays).unwrap();
+            before..clean.count(kind)
+        };
+        assert!(!calls.is_empty(), "{kind:?}");
+        for k in calls {
+            let system = base.fork();
+            system.fail_at(kind, k, Failure::Error(5));
+            let store = Store::open(storage(&system), options(true)).unwrap();
+            let outcome = store.create_arrays(&arrays);
+            drop(store);
+            let again = Store::open(storage(&system), options(true)).unwrap();
+            let there = names.iter().filter(|name| again.array(&path(name)).is_ok()).count();
+            assert!(there == 0 || there == names.len(), "{kind:?} {k}: {there} of them");
+            match (outcome, there) {
+                // A retry by hand: what was left behind is no obstacle.
+                (Err(_), 0) => again.create_arrays(&arrays).unwrap(),
+                (outcome, there) => {
+                    assert!(outcome.is_err() || there == names.len(), "{kind:?} {k}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn of_arrays_created_together_none_has_the_place_of_another_node() {
+    let (store, other) = two_handles();
+    let make = |names: &[&str]| {
+        let arrays: Vec<_> = names.iter().map(|name| (path(name), new_array(&like()))).collect();
+        store.create_arrays(&arrays).map_err(|error| error.kind())
+    };
+    assert_eq!(make(&[]), Ok(()));
+    for wrong in [&["a", "a"][..], &["a", "a-b", "a/b"], &["a/b/c", "a"]] {
+        assert_eq!(make(wrong), Err(ErrorKind::InvalidArgument), "{wrong:?}");
+    }
+    let _draft = other.draft_array(&path("d"), &new_array(&like())).unwrap();
+    assert_eq!(make(&["e", "d"]), Err(ErrorKind::Conflict));
+    assert!(store.nodes().unwrap().is_empty());
+    let many: Vec<String> = (0..40).map(|n| format!("g{}/a{n}", n % 3)).collect();
+    assert_eq!(make(&many.iter().map(String::as_str).collect::<Vec<_>>()), Ok(()));
+    assert_eq!(other.nodes().unwrap().len(), 43);
+    assert_eq!(make(&["new", "g0/a0"]), Err(ErrorKind::Exists));
+    assert!(other.array(&path("new")).is_err());
+}

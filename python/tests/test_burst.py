@@ -1,0 +1,142 @@
+"""The burst tier, what writers that die leave, and arrays that are created together."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import bedform as bf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Bedform = Callable[..., subprocess.CompletedProcess[str]]
+
+WRITER = """
+import os, signal, sys
+import numpy as np
+import bedform as bf
+
+store = bf.open(sys.argv[1], mode="r+")
+session = store.session(settle="later", burst=sys.argv[2] or False, durability=sys.argv[3])
+for step in range(3):
+    session.append("t", np.full((1, 8), step, "int32"))
+    session.commit()
+session.write("t", np.full((1, 8), 99, "int32"), start=(0, 0))
+session.flush()
+print("ready", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> bf.Store:
+    store = bf.create(tmp_path / "run.zarr")
+    store.create_array("t", (0, 8), "int32", ("time", "x"))
+    return store
+
+
+def killed_writer(path: str, burst: str, durability: str) -> None:
+    command = [sys.executable, "-c", WRITER, path, burst, durability]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == -9 and done.stdout == "ready\n", done.stderr
+
+
+@pytest.mark.parametrize("durability", ["disk", "node"])
+def test_what_goes_through_a_burst_tier_is_all_there_and_the_tier_is_empty_afterwards(
+    store: bf.Store, tmp_path: Path, durability: str
+) -> None:
+    burst = tmp_path / "fast"
+    values = np.arange(5 * 8, dtype="int32").reshape(5, 8)
+    with store.session(burst=burst, durability=durability, burst_capacity="64 MiB") as session:
+        for step in range(5):
+            session.append("t", values[step : step + 1])
+            session.commit()
+        session.drain()
+        assert np.array_equal(store["t"][:], values)
+    assert np.array_equal(store["t"][:], values)
+    assert [path for path in burst.rglob("*") if path.is_file()] == []
+    assert not list(tmp_path.glob("*.bedform-log"))
+
+
+def test_a_promise_of_the_burst_tier_outlives_its_writer(
+    store: bf.Store, tmp_path: Path, bedform_command: Bedform
+) -> None:
+    path, burst = str(tmp_path / "run.zarr"), str(tmp_path / "fast")
+    killed_writer(path, burst, "node")
+    done = bedform_command("recover", path, "--burst", burst, "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["completed"] >= 1 and said["found"][0]["writes"] == 1
+    assert np.array_equal(store["t"][:], np.repeat([[0], [1], [2]], 8, axis=1))
+    again = bedform_command("recover", path, "--discard", BEDFORM_BURST=burst)
+    assert "they are given up" in " ".join(again.stdout.split()), again.stdout
+    store.settle()
+    assert np.array_equal(store["t"][:], np.repeat([[0], [1], [2]], 8, axis=1))
+    assert not list(tmp_path.glob("*.bedform-log"))
+
+
+def test_writes_that_no_commit_has_wait_for_a_decision(
+    store: bf.Store, tmp_path: Path, bedform_command: Bedform
+) -> None:
+    path = str(tmp_path / "run.zarr")
+    killed_writer(path, "", "disk")
+    store.settle()
+    assert store["t"][0].tolist() == [0] * 8
+    found = store.recover()["found"]
+    assert [(one["rank"], one["writes"], one["bytes"], one["arrays"]) for one in found] == [
+        (0, 1, 32, ["t"])
+    ]
+    listed = bedform_command("recover", path)
+    assert "1 write of 32 B to t by rank 0" in " ".join(listed.stdout.split()), listed.stdout
+    made = bedform_command("recover", path, "--commit")
+    assert "1 commit made of them" in " ".join(made.stdout.split()), made.stdout
+    assert store["t"][0].tolist() == [99] * 8
+    store.settle()
+    assert store["t"][0].tolist() == [99] * 8
+    assert "nothing to recover" in " ".join(bedform_command("recover", path).stdout.split())
+
+
+def test_the_tier_is_configured_beside_the_store_or_by_variables(
+    store: bf.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def places() -> list[str]:
+        with store.session(settle="later") as session:
+            session.append("t", np.zeros((1, 8), "int32"))
+            session.flush()
+            return sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("fast"))
+
+    assert places() == []
+    (tmp_path / "bedform.toml").write_text(f'[burst]\npath = "{tmp_path}/fast-by-file"\n')
+    assert places() == ["fast-by-file"]
+    monkeypatch.setenv("BEDFORM_BURST", str(tmp_path / "fast-by-variable"))
+    assert places() == ["fast-by-file", "fast-by-variable"]
+    (tmp_path / "bedform.toml").write_text('[burst]\npath = "x"\nsize = 3\n')
+    with pytest.raises(bf.InvalidArgumentError, match=r"bedform\.toml: line 3.*size"):
+        store.session()
+    with pytest.raises(bf.InvalidArgumentError, match="durability"):
+        store.session(burst=False, durability="moon")  # type: ignore[arg-type]
+
+
+def test_many_arrays_are_created_at_once_or_not_at_all(tmp_path: Path) -> None:
+    store = bf.create(tmp_path / "many.zarr")
+    new = {"shape": (3, 4), "dtype": "float32", "dims": ("y", "x"), "fill_value": np.nan}
+    store.create_arrays({f"group/v{number}": new for number in range(40)})
+    assert len(store["group"]) == 40
+    assert np.isnan(store["group/v7"][:]).all()
+    with pytest.raises(bf.ExistsError):
+        store.create_arrays({"w": new, "group/v7": new})
+    assert "w" not in store
+    for wrong in ({"shape": (3,)}, {**new, "colour": 1}):
+        with pytest.raises(bf.InvalidArgumentError, match="array 'w'"):
+            store.create_arrays({"w": wrong})
+    with pytest.raises(bf.InvalidArgumentError, match="inside"):
+        store.create_arrays({"w": new, "w/x": new})
+    assert "w" not in store
