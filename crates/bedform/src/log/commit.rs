@@ -317,20 +317,24 @@ impl Session {
 
     /// Publishes the root that has the commit.
     fn publish(&mut self, directory: &Directory, record: &CommitRecord) -> Result<u64> {
-        let mut newest = self.log.newest(None)?;
+        let store = self.store.clone();
         for _ in 0..ATTEMPTS_MAX {
-            let settled = self.store.shared.snapshot()?.number;
+            // Whoever removes old roots holds it, too: a number that was removed is free again, and a
+            // commit that took it would be lost.
+            let _lock = store.shared.lock(&ObjectPath::root())?;
+            let newest = self.log.newest(None)?;
+            let document = store.shared.documents.read_root(&store.shared)?;
+            let settled = document.map_or(0, |document| document.group.log.settled);
             let root = self.successor(newest.as_deref(), settled, directory, record);
-            // While there are commits nobody makes an array smaller or deletes it: see `open_log`.
-            let outcome = match newest.as_ref().is_none_or(|root| root.commits.is_empty()) {
-                true => self.open_log(&root, directory),
-                false => self.check_arrays(&root, directory).and_then(|()| self.log.publish(&root)),
-            };
-            match outcome {
+            self.check_arrays(&root, directory)?;
+            // While there are commits nobody makes an array smaller or deletes it.
+            if newest.is_none_or(|root| root.commits.is_empty()) {
+                self.log.prepare()?;
+                set_log_state(&store.shared, LogState { pending: true, settled: root.settled })?;
+            }
+            match self.log.publish(&root) {
                 Ok(()) => return Ok(root.number),
-                Err(error) if error.kind() == ErrorKind::Exists => {
-                    newest = self.log.newest(newest.as_ref())?;
-                }
+                Err(error) if error.kind() == ErrorKind::Exists => {}
                 Err(error) => return Err(error),
             }
         }
@@ -338,24 +342,6 @@ impl Session {
             ErrorKind::Conflict,
             format!("other writers of {} were faster {ATTEMPTS_MAX} times; retry", self.log.name()),
         ))
-    }
-
-    /// Publishes the first root with a commit, or the first after all were settled. The lock is that
-    /// of whoever settles: see `Store::close_log`.
-    fn open_log(&mut self, root: &Root, directory: &Directory) -> Result<()> {
-        let store = self.store.clone();
-        let _lock = store.shared.lock(&ObjectPath::root())?;
-        // Before it was taken the log may have been settled and removed, with the numbers of its roots:
-        // a shard that says that it contains this commit would be believed.
-        let document = store.shared.documents.read_root(&store.shared)?;
-        if document.is_some_and(|document| root.number <= document.group.log.settled) {
-            return Err(Error::new(ErrorKind::Exists, "the log was settled meanwhile"));
-        }
-        self.check_arrays(root, directory)?;
-        self.log.prepare()?;
-        let settled = root.settled;
-        set_log_state(&store.shared, LogState { pending: true, settled })?;
-        self.log.publish(root)
     }
 
     /// Fails if an array that the commit touches is gone, or is too small for it.

@@ -406,6 +406,9 @@ fn drain(
         brought += if is_part { length as u64 } else { 0 };
     }
     writer.publish(Condition::None)?;
+    // Its writer may have failed to make durable that the segment is there at all.
+    log.storage.sync(&LogPlace::segments()?)?;
+    log.storage.sync(&ObjectPath::root())?;
     place.remove()?;
     Ok(Some(brought))
 }

@@ -166,6 +166,8 @@ impl Store {
     pub(super) fn drop_commits(&self, settled: &Root, shards: &SettledShards) -> Result<()> {
         let log = self.shared.log_place()?;
         for _ in 0..ATTEMPTS_MAX {
+            // As for a commit: no number is free again meanwhile.
+            let _lock = self.shared.lock(&ObjectPath::root())?;
             let Some(newest) = log.newest(None)? else { return Ok(()) };
             let mut root = Root::clone(&newest);
             root.commits.retain(|commit| commit.number > settled.number);
@@ -194,14 +196,15 @@ impl Store {
         ))
     }
 
-    /// Publishes a root without commits and clears `pending`. Who adds the next commit takes the same
-    /// lock and sets it again first, so that no commit is ever acknowledged while it is clear.
+    /// Publishes a root without commits and clears `pending`. The caller holds the store's lock;
+    /// who adds the next commit takes it, too, and sets it again first, so that no commit is ever acknowledged while it is clear.
     fn close_log(&self, log: &LogPlace, newest: &Root, root: &Root) -> Result<()> {
-        let _lock = self.shared.lock(&ObjectPath::root())?;
+        let mut settled = newest.number;
         if !newest.commits.is_empty() {
             log.publish(root)?;
+            settled = root.number;
         }
-        set_log_state(&self.shared, LogState { pending: false, settled: root.number })
+        set_log_state(&self.shared, LogState { pending: false, settled })
     }
 }
 
