@@ -66,7 +66,7 @@ fn look(
 }
 
 /// Images of one workload after which fewer changes under way are tried in all ways.
-const EXHAUSTIVE_MANY: u64 = 20_000;
+const EXHAUSTIVE_MANY: u64 = 6_000;
 
 fn explore(workload: &Workload, budget: Budget) -> Counts {
     let started = std::time::Instant::now();
