@@ -274,18 +274,19 @@ fn scan(log: &LogPlace, name: &str, known: u32, limits: &Limits) -> Result<Scan>
         Err(error) => return Err(error.into()),
     };
     let shown = || format!("{}/segments/{name}", log.name());
-    for (offset, head) in Heads::new(&*segment) {
+    for next in Heads::new(&*segment) {
+        let (offset, head) = next?;
         let place = |body: &[u8]| (head.record_bytes(), body.len() as u64);
         match head.kind {
             RecordKind::Section => {
                 let read = read_record(&*segment, offset, head.kind, limits, &shown);
-                let Ok(body) = read else { break };
+                let Some(body) = undamaged(read)? else { break };
                 let Ok(section) = Section::decode(&body, limits) else { break };
                 if section.commit.epoch <= known {
                     scan.committed = offset.saturating_add(head.record_bytes());
                     continue;
                 }
-                if !is_whole(&*segment, &section) {
+                if !is_whole(&*segment, &section)? {
                     continue;
                 }
                 let (stored_bytes, bytes) = place(&body);
@@ -302,7 +303,7 @@ fn scan(log: &LogPlace, name: &str, known: u32, limits: &Limits) -> Result<Scan>
             }
             RecordKind::Directory => {
                 let read = read_sealed(&*segment, offset, head.kind, limits, &shown);
-                let Ok((body, codec)) = read else { break };
+                let Some((body, codec)) = undamaged(read)? else { break };
                 let Ok(directory) = Directory::decode(&body, limits) else { break };
                 scan.has_promises |= directory.is_promised;
                 if directory.commit.epoch <= known {
@@ -338,33 +339,62 @@ impl<'a> Heads<'a> {
         Self { segment, at: 0 }
     }
 
-    fn read(&self, at: u64) -> Option<RecordHead> {
+    fn read(&self, at: u64) -> Result<Option<RecordHead>> {
         let mut head = [0; RecordHead::BYTES];
-        self.segment.read(at, &mut head).ok()?;
-        RecordHead::decode(&head).ok()
+        let read = undamaged(self.segment.read(at, &mut head).map_err(Error::from))?;
+        Ok(read.and_then(|()| RecordHead::decode(&head).ok()))
+    }
+
+    fn next_head(&self) -> Result<Option<(u64, RecordHead)>> {
+        // Behind a sync there is padding.
+        for at in [Some(self.at), self.at.checked_next_multiple_of(SYNC_ALIGNMENT)] {
+            let Some(at) = at else { break };
+            if let Some(head) = self.read(at)? {
+                return Ok(Some((at, head)));
+            }
+        }
+        Ok(None)
     }
 }
 
 impl Iterator for Heads<'_> {
-    type Item = (u64, RecordHead);
+    type Item = Result<(u64, RecordHead)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Behind a sync there is padding.
-        let aligned = self.at.checked_next_multiple_of(SYNC_ALIGNMENT)?;
-        let mut places = [self.at, aligned].into_iter();
-        let (at, head) = places.find_map(|at| Some((at, self.read(at)?)))?;
+        let (at, head) = match self.next_head() {
+            Ok(Some(found)) => found,
+            Ok(None) => return None,
+            Err(error) => return Some(Err(error)),
+        };
         self.at = at.checked_add(head.record_bytes())?;
-        Some((at, head))
+        Some(Ok((at, head)))
+    }
+}
+
+/// What was read; nothing where a writer that died left a piece. Any other error is one: what cannot be
+/// read now may be there all the same, and must not be given up.
+fn undamaged<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::LimitExceeded) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 
 /// True if all data of a section are there and undamaged.
-fn is_whole(segment: &dyn Object, section: &Section) -> bool {
-    section.blocks.iter().all(|block| {
+fn is_whole(segment: &dyn Object, section: &Section) -> Result<bool> {
+    for block in &section.blocks {
         let mut stored = vec![0; usize::try_from(block.stored_bytes).unwrap_or(usize::MAX)];
-        segment.read(block.offset, &mut stored).is_ok()
-            && decode_body(stored, block.codec, block.checksum, block.bytes).is_ok()
-    })
+        let read = undamaged(segment.read(block.offset, &mut stored).map_err(Error::from))?;
+        let is_good =
+            read.is_some() && decode_body(stored, block.codec, block.checksum, block.bytes).is_ok();
+        if !is_good {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Brings a segment from the burst tier to the log. Gives the bytes that came; `None` if somebody
