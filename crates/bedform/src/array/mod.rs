@@ -175,6 +175,7 @@ impl Array {
     /// Commits that are not settled may have made the array larger than its metadata say.
     pub(crate) fn state(&self) -> Result<Arc<ArrayState>> {
         let state = self.stored_state()?;
+        self.shared.check_outer()?;
         if self.growing || !self.shared.documents.is_log_pending() {
             return Ok(state);
         }
@@ -296,7 +297,11 @@ impl Array {
     }
 }
 
-fn load(shared: &Shared, path: &ObjectPath) -> Result<ArrayState> {
+/// What storage has on the array at `path`.
+///
+/// # Errors
+/// As [`Store::array`](crate::Store::array).
+pub(crate) fn load(shared: &Shared, path: &ObjectPath) -> Result<ArrayState> {
     let source = shared.documents.array(shared, path)?;
     ArrayState::new(shared, source.metadata.clone(), source.document.clone(), Some(source))
         .map_err(|error| error.at(shared.name_of(path)))

@@ -324,12 +324,14 @@ impl Session {
             let _lock = store.shared.lock(&ObjectPath::root())?;
             let newest = self.log.newest(None)?;
             let document = store.shared.documents.read_root(&store.shared)?;
-            let settled = document.map_or(0, |document| document.group.log.settled);
-            let root = self.successor(newest.as_deref(), settled, directory, record);
+            let log = document.map_or_else(LogState::default, |document| document.group.log);
+            self.check_place(newest.as_deref(), log)?;
+            let root = self.successor(newest.as_deref(), log.settled, directory, record);
             self.check_arrays(&root, directory)?;
             // While there are commits nobody makes an array smaller or deletes it.
-            if newest.is_none_or(|root| root.commits.is_empty()) {
-                self.log.prepare()?;
+            if newest.as_ref().is_none_or(|root| root.commits.is_empty()) {
+                let first = newest.is_none().then(|| first_root(&self.log, log.settled));
+                self.log.prepare(first.as_ref())?;
                 set_log_state(&store.shared, LogState { pending: true, settled: root.settled })?;
             }
             match self.log.publish(&root) {
@@ -342,6 +344,26 @@ impl Session {
             ErrorKind::Conflict,
             format!("other writers of {} were faster {ATTEMPTS_MAX} times; retry", self.log.name()),
         ))
+    }
+
+    /// Fails if the log is no longer that of the store: a commit there would be seen by nobody.
+    fn check_place(&self, newest: Option<&Root>, log: LogState) -> Result<()> {
+        let now = self.store.shared.log_place()?.name();
+        if now != self.log.name() {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!(
+                    "the store was moved while this session was open, and its log is {now} now, not \
+                     {}; nothing of this commit is visible: start a new session",
+                    self.log.name()
+                ),
+            ));
+        }
+        match newest {
+            None if log.pending => Err(self.log.missing()),
+            None => Ok(()),
+            Some(newest) => self.log.check_age(newest, log),
+        }
     }
 
     /// Fails if an array that the commit touches is gone, or is too small for it.

@@ -454,6 +454,16 @@ impl Session {
                     ),
                 ));
             };
+            if identity.store != self.log.store {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    format!(
+                        "{} came here from another store, so a session cannot write to it; copy it \
+                         into a new array, or write to it directly",
+                        array.name()
+                    ),
+                ));
+            }
             if state.is_text() {
                 return Err(holds_text(path));
             }

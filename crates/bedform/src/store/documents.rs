@@ -10,6 +10,7 @@ use bedform_format::{Limits, ObjectPath, json};
 use bedform_storage::{Condition, Version};
 use serde_json::{Map, Value};
 
+use super::rewritten::{LostState, lost_state};
 use super::{Freshness, NodeKind, Shared};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -24,6 +25,11 @@ const NODES_MAX: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
     root: Mutex<Option<Arc<GroupState>>>,
+    /// What the root's document has lost when another program has rewritten it, of the version that
+    /// was looked at last.
+    lost: Mutex<Option<(Version, Option<LostState>)>>,
+    /// True to take the root's document as it is.
+    is_as_stored: bool,
 }
 
 /// A group's document as it was when it was read.
@@ -111,6 +117,11 @@ pub(crate) fn publish(shared: &Shared, path: &ObjectPath, document: &Value) -> R
 }
 
 impl Documents {
+    /// Documents as they are stored, whoever has rewritten them.
+    pub(super) fn as_stored() -> Self {
+        Self { is_as_stored: true, ..Self::default() }
+    }
+
     /// The root group's document; `None` if the store's root is no v3 group.
     pub(crate) fn root(&self, shared: &Shared) -> Result<Option<Arc<GroupState>>> {
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -140,12 +151,29 @@ impl Documents {
             return Ok(None);
         }
         let name = root.join(ZARR_JSON)?;
-        let group = parse_group(&stored.document)
+        let mut group = parse_group(&stored.document)
             .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
+        if let (None, false) = (group.store, self.is_as_stored)
+            && let Some((store, log)) = self.lost_state(shared, &stored.version)?
+        {
+            // What it says of arrays is that program's; their own documents count.
+            (group.store, group.log, group.consolidated) = (Some(store), log, None);
+        }
         let state =
             Arc::new(GroupState { version: stored.version, document: stored.document, group });
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
         Ok(Some(state))
+    }
+
+    /// What a document of this version, without the identity of a store, has lost.
+    fn lost_state(&self, shared: &Shared, version: &Version) -> Result<Option<LostState>> {
+        let known = || self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, lost)) = known().as_ref().filter(|(known, _)| known == version) {
+            return Ok(*lost);
+        }
+        let lost = lost_state(shared)?;
+        *known() = Some((version.clone(), lost));
+        Ok(lost)
     }
 
     pub(super) fn zarr_format(&self, shared: &Shared) -> Result<u8> {

@@ -96,8 +96,15 @@ impl Store {
         let _lock = shared.lock(&ObjectPath::root())?;
         let place = shared.log_place()?;
         shared.remove_stale_roots(&place)?;
+        let log = shared.documents.read_root(shared)?.map(|root| root.group.log);
+        let log = log.unwrap_or_default();
         let newest = match place.newest(None)? {
-            Some(newest) => newest,
+            Some(newest) => {
+                place.check_age(&newest, log)?;
+                newest
+            }
+            // Segments are all that is left of the commits.
+            None if log.pending => return Err(place.missing()),
             None if place.segment_names()?.is_empty() => {
                 return Ok(CollectStatistics { is_gone: true, ..CollectStatistics::default() });
             }

@@ -53,7 +53,8 @@ impl ArrayPlan {
 
     /// Where the objects are, as of the snapshot that ends with `view`.
     pub(super) fn source<'a>(&'a self, store: &'a Store, view: &Arc<View>) -> ZarrSource<'a> {
-        let snapshot = Snapshot { number: view.root.number, view: Some(view.clone()) };
+        let (number, key) = (view.root.number, Some(view.root.store));
+        let snapshot = Snapshot { number, store: key, view: Some(view.clone()) };
         ZarrSource { shared: &store.shared, path: &self.path, state: &self.state, snapshot }
     }
 }
