@@ -180,6 +180,11 @@ impl Array {
             return Ok(state);
         }
         let Snapshot { view: Some(view), .. } = self.shared.snapshot()? else { return Ok(state) };
+        if let Some(key) = state.source.as_ref().and_then(|source| source.replaced)
+            && view.names(&key)?
+        {
+            return Err(replaced(&self.name(), "put something else in the place of"));
+        }
         match state.identity().and_then(|identity| view.root.shapes.get(&identity.array)) {
             Some(shape) => self.enlarged(state, shape),
             None => Ok(state),
@@ -295,6 +300,17 @@ impl Array {
     pub fn attributes(&self) -> Result<Map<String, Value>> {
         Ok(self.state()?.metadata.attributes.clone())
     }
+}
+
+/// The error of an array that is no longer what commits are of.
+pub(crate) fn replaced(name: &str, what: &str) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        format!(
+            "another program has {what} {name}, of which there are commits that are not settled: put \
+             back what was there, or delete the array with Bedform"
+        ),
+    )
 }
 
 /// What storage has on the array at `path`.

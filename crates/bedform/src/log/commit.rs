@@ -112,7 +112,8 @@ impl Session {
         }
         let mut mine = Directory { commit, grown, ..Directory::default() };
         if let Some(stream) = &mut self.stream {
-            let finished = stream.finish(commit, reach)?;
+            let finished = stream.finish(commit, reach);
+            let finished = finished.map_err(|error| error.at(self.log.name()))?;
             mine.segments.push(stream.segment().name().to_owned());
             self.sections.extend(finished.sections);
             mine.sections = std::mem::take(&mut self.sections);

@@ -105,6 +105,8 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(super) fn mark_closed(&self, name: &str) -> Result<()> {
+        // Not where the log was before it was moved.
+        self.storage.stat(&Self::segment_path(name)?)?;
         let path = Self::segment_directory(name)?.join(CLOSED)?;
         let writer = self.storage.create(&path, Durability::Process, Some(0))?;
         writer.publish(Condition::None)?;
@@ -193,7 +195,8 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(crate) fn root_numbers(&self) -> Result<Vec<u64>> {
-        let entries = self.storage.list(&ObjectPath::root().join(ROOTS)?)?;
+        let entries = self.storage.list(&ObjectPath::root().join(ROOTS)?);
+        let entries = entries.map_err(|error| Error::from(error).at(self.name()))?;
         let mut numbers: Vec<_> =
             entries.iter().filter_map(|entry| Root::parse_name(&entry.name)).collect();
         numbers.sort_unstable();

@@ -451,7 +451,7 @@ pub(super) fn read_sealed(
         Error::corrupt(format!("{} at byte {offset}", name()), problem)
     };
     let mut head = [0; RecordHead::BYTES];
-    segment.read(offset, &mut head)?;
+    segment.read(offset, &mut head).map_err(|error| Error::from(error).at(name()))?;
     let head = RecordHead::decode(&head).map_err(|error| damaged(&error))?;
     if head.kind != kind {
         return Err(damaged(&format!("it is a record of kind {:?}", head.kind)));
@@ -461,7 +461,8 @@ pub(super) fn read_sealed(
         return Err(Error::new(ErrorKind::LimitExceeded, text).at(name()));
     }
     let mut body = vec![0; usize::try_from(head.body_bytes).unwrap_or(usize::MAX)];
-    segment.read(offset + RecordHead::BYTES as u64, &mut body)?;
+    let read = segment.read(offset + RecordHead::BYTES as u64, &mut body);
+    read.map_err(|error| Error::from(error).at(name()))?;
     let (sealed, stored) = Sealed::open(&body, limits).map_err(|error| damaged(&error))?;
     let codec = u8::from(sealed.codec == SealedCodec::Zstd);
     let body = decode_body(stored.to_vec(), codec, sealed.checksum, sealed.bytes)

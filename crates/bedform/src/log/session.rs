@@ -565,7 +565,9 @@ impl Session {
             // Who removes the log holds it, too, and would take a segment that just begins with it.
             let _lock = self.store.shared.lock(&ObjectPath::root())?;
             self.store.shared.remove_stale_roots(&self.log)?;
-            self.stream = Some(Stream::new(Segment::create(&self.log, options)?));
+            let segment = Segment::create(&self.log, options);
+            let segment = segment.map_err(|error| error.at(self.log.name()))?;
+            self.stream = Some(Stream::new(segment));
         }
         self.stream.as_mut().ok_or_else(|| Error::invalid("no segment"))
     }

@@ -206,6 +206,21 @@ impl View {
         Ok(names)
     }
 
+    /// True if commits have something of the array with `key`.
+    ///
+    /// # Errors
+    /// As [`View::overlay`].
+    pub(crate) fn names(&self, key: &[u8; 16]) -> Result<bool> {
+        for commit in &self.root.commits {
+            let directory = self.directory_of(commit)?;
+            let mut grown = directory.directory.grown.iter();
+            if directory.by_key.contains_key(key) || grown.any(|array| array.key == *key) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The directory of a commit.
     ///
     /// # Errors

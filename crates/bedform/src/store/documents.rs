@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::metadata::{
-    ArrayMetadata, GroupDocument, check_seal, hex, parse_array, parse_array_v2, parse_group, seal,
+    ArrayMetadata, GroupDocument, check_seal, hex, parse_array, parse_array_v2, parse_group,
+    parse_hex, seal,
 };
 use bedform_format::{Limits, ObjectPath, json};
 use bedform_storage::{Condition, Version};
@@ -47,6 +48,9 @@ pub(crate) struct ArrayDocument {
     pub(crate) document: Value,
     own: (ObjectPath, Version),
     root: Option<Version>,
+    /// The identity of the array that the store has had here, where another program has put another
+    /// one, or what has none, in its place.
+    pub(crate) replaced: Option<[u8; 16]>,
 }
 
 /// A document as it is stored.
@@ -243,12 +247,28 @@ impl Documents {
         }
         let metadata = parse_array(&document, limits)
             .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
+        let had = root.as_ref().and_then(|root| key_of(&root.group, path));
+        let has = metadata.identity.map(|identity| identity.array);
         Ok(ArrayDocument {
             metadata,
             document,
             own: (name, own.version),
             root: root.map(|root| root.version.clone()),
+            replaced: had.filter(|had| Some(*had) != has),
         })
+    }
+
+    /// The identity of the array that the store has at `path`, also where another program has removed
+    /// its document.
+    pub(crate) fn key_of(&self, shared: &Shared, path: &ObjectPath) -> Result<Option<[u8; 16]>> {
+        Ok(self.root(shared)?.and_then(|root| key_of(&root.group, path)))
+    }
+
+    /// True if the store's document names something at `path`, there or not.
+    pub(super) fn names(&self, shared: &Shared, path: &ObjectPath) -> Result<bool> {
+        let root = self.root(shared)?;
+        let documents = root.as_ref().and_then(|root| root.group.consolidated.as_ref());
+        Ok(documents.is_some_and(|documents| documents.contains_key(path.as_str())))
     }
 
     /// True if nothing that `array` was made from has changed.
@@ -364,6 +384,12 @@ fn committed<'a>(
     }
 }
 
+/// The identity of the array that a store's document has at `path`.
+fn key_of(root: &GroupDocument, path: &ObjectPath) -> Option<[u8; 16]> {
+    let document = root.consolidated.as_ref()?.get(path.as_str())?;
+    parse_hex(document.get("bedform")?.get("array")?.as_str()?)
+}
+
 pub(crate) fn node_type(document: &Value) -> Option<&str> {
     document.get("node_type").and_then(Value::as_str)
 }
@@ -379,6 +405,7 @@ fn array_v2(shared: &Shared, path: &ObjectPath, limits: &Limits) -> Result<Optio
         document: own.document,
         own: (name, own.version),
         root: None,
+        replaced: None,
     }))
 }
 

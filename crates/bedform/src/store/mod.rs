@@ -49,8 +49,8 @@ use crate::read::tuning::Tuning;
 
 pub use create::{ArrayLayout, NewArray};
 pub(crate) use create::{check_key, commit, random_key, set_log_state};
-pub(crate) use documents::{ArrayDocument, Documents, publish};
 use documents::GroupState;
+pub(crate) use documents::{ArrayDocument, Documents, publish};
 use outer::Outer;
 
 /// When a store looks whether another writer has changed it.
@@ -210,6 +210,17 @@ const UNMOVED_MAX: u32 = 3;
 /// Directories that a handle remembers to have swept; beyond it forgets all.
 const SWEPT_MAX: usize = 1 << 16;
 
+/// The error of a log or store where `error` says that the data have moved on, and they have not.
+pub(crate) fn not_whole(name: &str, error: &Error) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!(
+            "{error}; yet nothing has changed: {name} or its log is not whole, or they are not of the \
+             same time; put back both as they were together"
+        ),
+    )
+}
+
 /// A decoded chunk: of which opened array, which version of which object, and where in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ChunkKey {
@@ -353,15 +364,18 @@ impl Shared {
         if root.group.store.is_none() || root.group.log.pending {
             return Ok(());
         }
-        // Where nothing can lie beside the store, there is no log.
+        // Where nothing can lie beside the store, or something else does, there is no log.
         let Ok(place) = self.log_place() else { return Ok(()) };
-        if place.newest_number()?.is_none_or(|number| number <= root.group.log.settled) {
+        let Ok(Some(number)) = place.newest_number() else { return Ok(()) };
+        if number <= root.group.log.settled {
             return Ok(());
         }
+        let newest = LogPlace::newest_of_any(&*self.storage, &self.options.limits)?;
         // Somebody may have committed since the document was read.
-        let document = self.documents.read_root(self)?;
-        match (document, place.newest(None)?) {
-            (Some(document), Some(newest)) => place.check_age(&newest, document.group.log),
+        match (newest, self.documents.read_root(self)?) {
+            (Some(newest), Some(document)) if newest.store == place.store => {
+                place.check_age(&newest, document.group.log)
+            }
             _ => Ok(()),
         }
     }
@@ -392,14 +406,7 @@ impl Shared {
             let number = self.snapshot()?.number;
             unmoved = if last == Some(number) { unmoved + 1 } else { 0 };
             if unmoved == UNMOVED_MAX {
-                return Err(Error::new(
-                    ErrorKind::Corrupt,
-                    format!(
-                        "{error}; yet nothing has changed: the log beside {} is not whole, or is of \
-                         another time than the store; put back both as they were together",
-                        self.storage.name()
-                    ),
-                ));
+                return Err(not_whole(&self.storage.name(), &error));
             }
             last = Some(number);
         }

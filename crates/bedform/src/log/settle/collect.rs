@@ -18,7 +18,7 @@ use crate::log::commit::first_root;
 use crate::log::place::LogPlace;
 use crate::log::recover::has_leftover;
 use crate::log::view::View;
-use crate::store::{Shared, Snapshot, Store, set_log_state};
+use crate::store::{Shared, Snapshot, Store, not_whole, set_log_state};
 
 /// Roots that are tried while commits are faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -111,7 +111,12 @@ impl Store {
             // Writers began, and nobody has committed.
             None => Arc::new(first_root(&place, 0)),
         };
-        let mut needed = self.segments_of(&newest, &place)?;
+        // Under the lock nobody settles: what is gone now was lost.
+        let needed = self.segments_of(&newest, &place);
+        let mut needed = needed.map_err(|error| match error.kind() {
+            ErrorKind::SnapshotMoved => not_whole(&place.name(), &error),
+            _ => error,
+        })?;
         let numbers = place.root_numbers()?;
         let recent = recent_roots(&place, &numbers, options.grace)?;
         for number in &recent {
