@@ -105,8 +105,6 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(super) fn mark_closed(&self, name: &str) -> Result<()> {
-        // Not where the log was before it was moved.
-        self.storage.stat(&Self::segment_path(name)?)?;
         let path = Self::segment_directory(name)?.join(CLOSED)?;
         let writer = self.storage.create(&path, Durability::Process, Some(0))?;
         writer.publish(Condition::None)?;

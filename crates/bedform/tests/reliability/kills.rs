@@ -25,7 +25,7 @@ fn random(seed: u64, life: u64) -> Random {
 }
 
 /// What a writer does next to a store that holds `model`.
-fn next_operation(random: &mut Random, model: &StoreModel) -> Operation {
+pub(crate) fn next_operation(random: &mut Random, model: &StoreModel) -> Operation {
     let seed = random.next() >> 8;
     let free = NAMES.into_iter().find(|name| !model.contains_key(*name));
     if let Some(name) = free

@@ -25,6 +25,7 @@ mod fuzz_regressions;
 mod hostile;
 mod kills;
 mod limits;
+mod machine;
 mod model;
 mod moved;
 mod paths;
