@@ -295,6 +295,7 @@ impl Store {
             ("bytes", done.bytes),
             ("read_bytes", done.read_bytes),
             ("rounds", done.rounds),
+            ("rewritten", done.rewritten),
         ])
     }
 

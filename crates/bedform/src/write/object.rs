@@ -78,6 +78,11 @@ pub(crate) fn contained(places: &Places) -> u64 {
     }
 }
 
+/// True if Bedform was the last to write a stored object.
+pub(crate) fn is_stamped(places: &Places) -> bool {
+    matches!(places, Places::Index(index) if Stamp::decode(index.before()).is_ok())
+}
+
 /// What becomes of one chunk.
 enum Fate {
     /// Encoded anew.
