@@ -60,7 +60,9 @@ impl LogPlace {
         writer.append(README_TEXT.as_bytes())?;
         match writer.publish(Condition::Absent) {
             Err(error) if error.kind == StorageErrorKind::Exists => {}
-            outcome => drop(outcome?),
+            outcome => {
+                outcome?;
+            }
         }
         first.map_or(Ok(()), |first| self.publish(first))
     }

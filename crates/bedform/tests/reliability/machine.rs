@@ -132,7 +132,8 @@ impl Machine {
         self.story.push("power cut".to_owned());
         let (handle, operation) = self.next();
         self.system.fail_power_after(self.random.below(60));
-        let progress = go_on(&self.stores[handle], self.model.clone(), &[operation.clone()]);
+        let progress =
+            go_on(&self.stores[handle], self.model.clone(), std::slice::from_ref(&operation));
         let image = self.system.crash_images(self.random.next(), 1).next().unwrap();
         let story = |problem| format!("power cut during {operation:?}: {problem}");
         let found = progress.judge(&image).map_err(story)?;
@@ -160,7 +161,8 @@ impl Machine {
         let errno = [Errno::IO, Errno::NOSPC, Errno::ACCESS][self.random.below(3) as usize];
         let failure = Failure::Error(errno.raw_os_error());
         self.system.fail_at(kind, self.random.below(12), failure);
-        let progress = go_on(&self.stores[handle], self.model.clone(), &[operation.clone()]);
+        let progress =
+            go_on(&self.stores[handle], self.model.clone(), std::slice::from_ref(&operation));
         self.system.heal();
         // What a system forgot when a sync failed, no later sync makes durable: only a power cut shows
         // what is left.

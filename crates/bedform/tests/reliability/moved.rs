@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::model::{
     Operation, StoreModel, bytes, form, observe_store, options, read, values, whole,
 };
-use crate::support::{Scratch, path};
+use crate::support::{Scratch, count, path};
 
 const LOG: &str = ".bedform-log";
 
@@ -357,6 +357,35 @@ fn of_a_half_copied_store_nothing_is_read_that_is_not_so_and_the_rest_can_still_
         put_back(&kept, &store);
     }
     assert!(refused >= 12, "only {refused} of {} are missed", all.len());
+    place.check(&store);
+}
+
+#[test]
+fn an_object_of_a_store_or_its_log_in_the_place_of_another_is_reported() {
+    let (place, _) = half_settled();
+    let (store, kept) = (place.store(), place.scratch.0.join("kept"));
+    put_back(&store, &kept);
+    let is_data = |path: &PathBuf| path.extension().is_none_or(|ending| ending != "txt");
+    let mut files = tree(&place.log());
+    files.extend(
+        tree(&store).into_iter().filter(|(path, _)| path.display().to_string().contains("/c/")),
+    );
+    files.retain(|path, bytes| is_data(path) && !bytes.is_empty());
+    let (mut swaps, mut reported) = (0_u64, 0);
+    for (to, own) in &files {
+        for (from, bytes) in files.iter().filter(|(_, bytes)| *bytes != own) {
+            fs::write(to, bytes).unwrap();
+            swaps += 1;
+            match found(&store, &place.model) {
+                Ok(now) => assert_eq!(now, place.model, "{} as {}", from.display(), to.display()),
+                Err(_) => reported += 1,
+            }
+        }
+        fs::write(to, own).unwrap();
+    }
+    // Roots before the newest, and what only they refer to, nobody needs.
+    assert!(reported * 3 > swaps * 2, "{reported} of {swaps}");
+    count("swaps-of-log", swaps);
     place.check(&store);
 }
 
