@@ -86,6 +86,7 @@ impl Session {
             decide(&*members, mine, |parts| Ok(self.commit_all(&parts)?.to_le_bytes().to_vec()));
         self.count_epoch();
         self.appended.clear();
+        self.arrays.values_mut().for_each(|known| known.is_new = false);
         if let Err(error) = &told {
             self.arrays.clear();
             // A later commit would hide that an earlier one was promised, or left behind.
@@ -159,6 +160,7 @@ impl Session {
             directories.push(directory);
         }
         let directory = self.merge(&directories)?;
+        self.commit_creations()?;
         let has_something = !directory.sections.is_empty() || !directory.grown.is_empty();
         let mut number = self.complete_drained(drained)?;
         if self.options.reach == Reach::Node && number.is_none() {
@@ -330,10 +332,10 @@ impl Session {
             let root = self.successor(newest.as_deref(), log.settled, directory, record);
             self.check_arrays(&root, directory)?;
             // While there are commits nobody makes an array smaller or deletes it.
-            if newest.as_ref().is_none_or(|root| root.commits.is_empty()) {
-                let first = newest.is_none().then(|| first_root(&self.log, log.settled));
-                self.log.prepare(first.as_ref())?;
-                set_log_state(&store.shared, LogState { pending: true, settled: root.settled })?;
+            if newest.as_ref().is_none_or(|root| root.commits.is_empty())
+                && let Some(log) = self.prepare_log(root.settled)?
+            {
+                set_log_state(&store.shared, log)?;
             }
             match self.log.publish(&root) {
                 Ok(()) => return Ok(root.number),
@@ -348,7 +350,7 @@ impl Session {
     }
 
     /// Fails if the log is no longer that of the store: a commit there would be seen by nobody.
-    fn check_place(&self, newest: Option<&Root>, log: LogState) -> Result<()> {
+    pub(super) fn check_place(&self, newest: Option<&Root>, log: LogState) -> Result<()> {
         let now = self.store.shared.log_place()?.name();
         if now != self.log.name() {
             return Err(Error::new(

@@ -154,15 +154,18 @@ impl LogPlace {
     /// # Errors
     /// `Corrupt` says which is older.
     pub(crate) fn check_age(&self, newest: &Root, log: LogState) -> Result<()> {
-        let has_commits = !newest.commits.is_empty();
+        let first = newest.commits.first().map(|commit| commit.number);
         // Only while other commits stay is what is settled noted in the root alone.
-        let is_other = has_commits && newest.settled_shards.is_none();
-        let (older, newer) = match () {
-            () if newest.number < log.settled && log.pending => ("log", "store"),
-            () if newest.number > log.settled && has_commits && !log.pending => ("store", "log"),
-            () if is_other && log.pending && newest.settled > log.settled => ("store", "log"),
-            () if is_other && log.pending && newest.settled < log.settled => ("log", "store"),
-            () => return Ok(()),
+        let is_first = first.is_some() && newest.settled_shards.is_none();
+        let (older, newer) = match log {
+            LogState { pending: false, settled } if newest.number > settled && first.is_some() => {
+                ("store", "log")
+            }
+            LogState { pending: false, .. } => return Ok(()),
+            LogState { settled, .. } if newest.number < settled => ("log", "store"),
+            LogState { settled, .. } if is_first && newest.settled > settled => ("store", "log"),
+            LogState { settled, .. } if is_first && first <= Some(settled) => ("log", "store"),
+            LogState { .. } => return Ok(()),
         };
         Err(Error::new(
             ErrorKind::Corrupt,

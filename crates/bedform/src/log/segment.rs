@@ -422,6 +422,28 @@ fn zstd_safe_compress(body: &[u8]) -> Result<Vec<u8>> {
     Ok(packed)
 }
 
+/// Fails if a segment is not that of its name: somebody has put another one in its place.
+///
+/// # Errors
+/// `Corrupt`; those of storage.
+pub(super) fn check_header(
+    segment: &dyn Object,
+    store: &[u8; 16],
+    name: &str,
+    shown: &dyn Fn() -> String,
+) -> Result<()> {
+    let mut bytes = [0; RecordHead::BYTES + SegmentHeader::BYTES];
+    segment.read(0, &mut bytes).map_err(|error| Error::from(error).at(shown()))?;
+    let (head, body) = bytes.split_at(RecordHead::BYTES);
+    let damaged = |problem: &dyn std::fmt::Display| Error::corrupt(shown(), problem);
+    let head = RecordHead::decode(head).map_err(|error| damaged(&error))?;
+    let header = SegmentHeader::decode(body).map_err(|error| damaged(&error))?;
+    match head.kind == RecordKind::Header && header.store == *store && header.name() == name {
+        true => Ok(()),
+        false => Err(damaged(&format!("it is segment {} of some store", header.name()))),
+    }
+}
+
 /// The body of a section or directory, checked and decompressed.
 ///
 /// # Errors

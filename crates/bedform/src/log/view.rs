@@ -18,7 +18,7 @@ use super::fetch::BlockCache;
 use super::overlay::{Held, Overlay};
 use super::place::LogPlace;
 use super::section::LoadedSection;
-use super::segment::read_record;
+use super::segment::{check_header, read_record};
 use crate::array::ArrayState;
 use crate::cache::ByteCache;
 use crate::error::{Error, ErrorKind, Result};
@@ -264,6 +264,8 @@ impl View {
                 false => error.into(),
             }
         })?;
+        let shown = || format!("{}/segments/{name}", self.place.name());
+        check_header(&*object, &self.place.store, name, &shown)?;
         let segment = Arc::new(LogSegment { name: name.into(), object: Arc::from(object) });
         let mut all = segments();
         if all.len() >= self.limits.objects_open_max {

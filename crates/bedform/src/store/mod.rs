@@ -21,6 +21,7 @@
 //! | `opening` | stores in directories, options from JSON |
 //! | `outer` | groups and arrays that are opened by their own paths |
 //! | `rewritten` | stores whose document another program has rewritten |
+//! | `together` | arrays that are created together |
 
 mod create;
 mod description;
@@ -28,6 +29,7 @@ mod documents;
 mod opening;
 mod outer;
 mod rewritten;
+mod together;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,6 +54,7 @@ pub(crate) use create::{check_key, commit, random_key, set_log_state};
 use documents::GroupState;
 pub(crate) use documents::{ArrayDocument, Documents, publish};
 use outer::Outer;
+pub(crate) use together::NewArrays;
 
 /// When a store looks whether another writer has changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
