@@ -8,8 +8,8 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -18,6 +18,9 @@ import zarr
 from numpy.testing import assert_array_equal
 
 import bedform as bf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROWS, COLUMNS = 8, 12
 
@@ -191,4 +194,4 @@ def test_without_the_right_to_make_a_log_a_session_says_where(place: Path) -> No
         said, value = done.stdout.splitlines()
         assert said.startswith("PermissionDeniedError") and f"{store}.bedform-log" in said
         assert value == "2"
-        assert os.listdir(above) == ["run.zarr"]
+        assert [path.name for path in above.iterdir()] == ["run.zarr"]
