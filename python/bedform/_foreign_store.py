@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from bedform import _foreign_encoding, _fork, _internal, _selection
-from bedform._array import AnyArray, BasicReads
+from bedform._array import BasicReads
+from bedform._elements import AnyArray
 from bedform._errors import (
     BY_KIND,
     BedformError,
