@@ -54,9 +54,8 @@ impl LogPlace {
     /// that one whose roots were lost is not taken for one without commits.
     pub(crate) fn prepare(&self, first: Option<&Root>) -> Result<()> {
         let path = ObjectPath::root().join(README)?;
-        // For people only: its loss would do no harm.
-        let durability = Durability::Process;
-        let mut writer = self.storage.create(&path, durability, Some(README_TEXT.len() as u64))?;
+        let mut writer =
+            self.storage.create(&path, Durability::Disk, Some(README_TEXT.len() as u64))?;
         writer.append(README_TEXT.as_bytes())?;
         match writer.publish(Condition::Absent) {
             Err(error) if error.kind == StorageErrorKind::Exists => {}
