@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bedform_format::ObjectPath;
+use bedform_format::log::Lane;
 
-use crate::storage::{checked_suffix, padding};
+use crate::storage::{checked_suffix, padding, place_in};
 use crate::{
     Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
     StorageErrorKind, Version,
@@ -214,9 +215,30 @@ impl ObjectWriter for MemoryWriter {
 struct MemoryGrowing {
     shared: Arc<Shared>,
     path: ObjectPath,
+    lane: Lane,
     bytes: Arc<RwLock<Vec<u8>>>,
     position: u64,
     identity: (u64, u64),
+}
+
+impl MemoryGrowing {
+    /// Puts `bytes` where they belong, with zeros before them where nobody has written.
+    fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
+        let mut all = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
+        while !bytes.is_empty() {
+            let (offset, length) = place_in(self.lane, self.position, bytes.len(), &self.path)?;
+            let (now, later) = bytes.split_at(length);
+            let start = usize::try_from(offset).unwrap_or(usize::MAX);
+            let end = start.saturating_add(length);
+            if all.len() < end {
+                all.resize(end, 0);
+            }
+            all[start..end].copy_from_slice(now);
+            self.position += length as u64;
+            bytes = later;
+        }
+        Ok(())
+    }
 }
 
 impl GrowingObject for MemoryGrowing {
@@ -225,9 +247,9 @@ impl GrowingObject for MemoryGrowing {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        let mut state = self.shared.state();
-        self.bytes.write().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        self.position += bytes.len() as u64;
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state();
+        self.put(bytes)?;
         // The name may be gone by now, or stand for another object.
         let is_named = |found: &Arc<Content>| found.version.identity == self.identity;
         if state.objects.get(&self.path).is_some_and(is_named) {
@@ -300,7 +322,23 @@ impl Storage for MemoryStorage {
         let bytes = Arc::<RwLock<_>>::default();
         let identity = state.insert(path, Arc::clone(&bytes), None).identity;
         let (shared, path) = (Arc::clone(&self.shared), path.clone());
-        Ok(Box::new(MemoryGrowing { shared, path, bytes, position: 0, identity }))
+        let lane = Lane::ONLY;
+        Ok(Box::new(MemoryGrowing { shared, path, lane, bytes, position: 0, identity }))
+    }
+
+    fn grow_lane(
+        &self,
+        path: &ObjectPath,
+        lane: Lane,
+        durability: Durability,
+    ) -> Result<Box<dyn GrowingObject>> {
+        if lane.number() == 0 {
+            drop(self.grow(path, durability, None)?);
+        }
+        let content = self.shared.state().find("create", path)?;
+        let (bytes, identity) = (Arc::clone(&content.bytes), content.version.identity);
+        let (shared, path) = (Arc::clone(&self.shared), path.clone());
+        Ok(Box::new(MemoryGrowing { shared, path, lane, bytes, position: 0, identity }))
     }
 
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
