@@ -130,7 +130,7 @@ impl Segment {
     /// # Errors
     /// Those of storage; `Io` if the system has no thread to give.
     pub(super) fn create(place: &LogPlace, options: SegmentOptions) -> Result<Self> {
-        let name = options.header.name();
+        let name = bedform_format::log::SegmentName::from(&options.header).to_string();
         let path = LogPlace::segment_path(&name)?;
         let object = place.storage.grow(&path, options.durability, None)?;
         let lock = place.storage.lock(&LogPlace::segment_directory(&name)?)?;
