@@ -18,6 +18,7 @@
 //! | `stream` | what one writer writes: data, and sections that say what they mean |
 //! | [`session`] | writing: what the members of a job take and declare |
 //! | `commit` | what the members do together to commit |
+//! | `node` | what those of a node do together: one segment, one section |
 //! | [`recover`] | what writers that died left behind |
 //! | [`mod@settle`] | commits become shards |
 
@@ -27,6 +28,7 @@ pub mod burst;
 pub(crate) mod commit;
 pub(crate) mod fetch;
 mod lanes;
+mod node;
 pub(crate) mod overlay;
 pub(crate) mod place;
 pub mod recover;
