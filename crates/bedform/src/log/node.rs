@@ -23,11 +23,17 @@ impl Session {
     pub(super) fn share_segment(&mut self) -> Result<()> {
         let members = self.members.clone();
         let place = members.node().and_then(|node| {
-            let lanes = Lanes::new(node.size()).filter(|lanes| *lanes != Lanes::ONE)?;
+            // A node of one member does what the others do, so that all take the same steps.
+            let lanes = Lanes::new(node.size())?;
             let name = SegmentName { session: self.id, rank: members.leader(), lanes };
             Some((node, Share { name, lane: lanes.lane(node.rank())?, identity: None }))
         });
-        let mut begun = Ok(Vec::new());
+        let mut begun = match (members.node(), &place) {
+            (Some(node), None) => {
+                Err(Error::invalid(format!("{} processes of one node are too many", node.size())))
+            }
+            _ => Ok(Vec::new()),
+        };
         if let Some((_, share)) = &place
             && share.lane.number() == 0
         {
