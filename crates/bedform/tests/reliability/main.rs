@@ -26,6 +26,7 @@ mod hostile;
 mod kills;
 mod limits;
 mod model;
+mod nodes;
 mod paths;
 mod races;
 mod regressions;
