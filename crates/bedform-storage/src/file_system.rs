@@ -217,6 +217,16 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// Where the place has no such way, or no space. The file may have become longer all the same.
     fn reserve(&self, handle: &Self::Handle, offset: u64, length: u64) -> io::Result<()>;
 
+    /// Gives back the space of `length` bytes from `offset` on, which are zeros then; the file stays as
+    /// long as it is.
+    ///
+    /// # Errors
+    /// Where the place has no such way.
+    fn release(&self, handle: &Self::Handle, offset: u64, length: u64) -> io::Result<()> {
+        let _ = (handle, offset, length);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Cuts a file to `size` bytes.
     ///
     /// # Errors

@@ -364,6 +364,11 @@ impl FileSystem for OsFileSystem {
         Ok(rustix::fs::fallocate(handle, FallocateFlags::empty(), offset, length)?)
     }
 
+    fn release(&self, handle: &OwnedFd, offset: u64, length: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(handle, flags, offset, length)?)
+    }
+
     fn set_size(&self, handle: &OwnedFd, size: u64) -> io::Result<()> {
         Ok(rustix::fs::ftruncate(handle, size)?)
     }

@@ -122,12 +122,11 @@ impl<F: FileSystem> Sink<F> {
     }
 
     /// As [`Sink::reserve`], stripe by stripe: what lies between them is for others to ask for. All
-    /// writers together set aside as much ahead as one alone. It stays, since nobody knows where the
-    /// others are.
+    /// writers together set aside as much ahead as one alone.
     fn reserve_stripes(&mut self, reserved: u64, end: u64) {
         let step = self.shared.staging.reserve_bytes / u64::from(self.lane.lanes().count());
         let wanted = end.saturating_add(step / STRIPE_BYTES * STRIPE_BYTES);
-        let mut at = reserved;
+        let mut at = reserved.max(self.position);
         while at < wanted {
             let run = self.lane.run(at);
             let reserve = || self.shared.system.reserve(&self.file, run.offset, run.length);
@@ -140,8 +139,29 @@ impl<F: FileSystem> Sink<F> {
         self.reserved = Some(at);
     }
 
+    /// Gives back the stripes that were set aside and not written. Nobody cuts the file, since nobody
+    /// knows where the others are: it may end in a hole.
+    fn release_stripes(&mut self) {
+        let Some(reserved) = self.reserved else { return };
+        let mut at = self.position;
+        while at < reserved {
+            let run = self.lane.run(at);
+            // Where it cannot be given back it is there for what comes, or goes with the file.
+            let release = || self.shared.system.release(&self.file, run.offset, run.length);
+            if uninterrupted(release).is_err() {
+                break;
+            }
+            at += run.length;
+        }
+        self.reserved = Some(self.position);
+    }
+
     /// Cuts off what was reserved and not written.
     fn cut(&mut self) -> io::Result<()> {
+        if !self.lane.is_alone() {
+            self.release_stripes();
+            return Ok(());
+        }
         if self.longest <= self.position {
             return Ok(());
         }
