@@ -78,6 +78,8 @@ pub(super) struct Place {
 pub(super) struct Segment {
     name: String,
     orders: Option<SyncSender<Order>>,
+    /// What carries out orders where no thread does.
+    own: Option<Box<File>>,
     /// Orders given so far.
     given: u64,
     spare: Receiver<Vec<u8>>,
@@ -133,6 +135,8 @@ pub(super) struct SegmentOptions {
     /// What it goes through, and how far data have to get before a commit.
     pub(super) burst: Option<Burst>,
     pub(super) reach: Reach,
+    /// A thread of its own does the work.
+    pub(super) in_background: bool,
 }
 
 /// Which lane of which segment is a writer's.
@@ -193,14 +197,32 @@ impl Segment {
             back,
         };
         let (header, done) = (options.header, progress.clone());
+        let mut segment = Self {
+            name,
+            orders: None,
+            own: None,
+            given: 0,
+            spare,
+            progress,
+            drain,
+            thread: None,
+            identity,
+            _lock: lock,
+        };
+        if !options.in_background {
+            let mut own = Box::new(file);
+            own.append_record(RecordKind::Header, &header.encode())?;
+            segment.own = Some(own);
+            return Ok(segment);
+        }
         let thread = Builder::new()
             .name("bedform-log".to_owned())
             .spawn(move || file.run(&header, &todo, &done))
             .map_err(|error| {
                 Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
             })?;
-        let (orders, thread) = (Some(orders), Some(thread));
-        Ok(Self { name, orders, given: 0, spare, progress, drain, thread, identity, _lock: lock })
+        (segment.orders, segment.thread) = (Some(orders), Some(thread));
+        Ok(segment)
     }
 
     /// The file as the system knows it.
@@ -327,9 +349,19 @@ impl Segment {
     }
 
     fn send(&mut self, order: Order) -> Result<()> {
-        match &self.orders {
-            Some(orders) => orders.send(order).map_err(|_| self.failure())?,
-            None => return Err(self.failure()),
+        match (&self.orders, &mut self.own) {
+            (Some(orders), _) => orders.send(order).map_err(|_| self.failure())?,
+            (None, Some(own)) => {
+                let outcome = own.carry_out(order);
+                if let Err(error) = outcome {
+                    // Whoever waits for an answer has it, and nothing more is written.
+                    self.own = None;
+                    self.progress.end(Some(error));
+                } else {
+                    self.progress.count();
+                }
+            }
+            (None, None) => return Err(self.failure()),
         }
         self.given += 1;
         Ok(())

@@ -570,6 +570,7 @@ impl Session {
                 limits: self.store.options().limits.clone(),
                 burst: self.options.burst.clone(),
                 reach: self.options.reach,
+                in_background: self.options.in_background,
             };
             // Who removes the log holds it, too, and would take a segment that just begins with it.
             let _lock = match share.identity {
