@@ -48,7 +48,7 @@ impl Trial<'_> {
         let progress = run(&storage, self.model.clone(), &self.workload.act);
         system.heal();
         let error = progress.error.as_ref().map(bedform::Error::kind);
-        let is_sync = matches!(self.kind, CallKind::SyncFile | CallKind::SyncDirectory);
+        let is_sync = self.kind.is_sync();
         let is_harmless = self.failure == Failure::Short
             || self.failure == Failure::Error(Errno::INTR.raw_os_error());
         if error.is_some() && is_harmless && !is_sync {
@@ -99,11 +99,15 @@ impl Trial<'_> {
         progress: &Progress,
         found: Option<StoreModel>,
     ) -> Result<(), String> {
-        // Not whole operations: region writes are done shard by shard, and a commit made while others
-        // are settled stays when that fails.
+        // Not whole operations: region writes are done shard by shard, a commit made while others are
+        // settled stays when that fails, and arrays of a session appear before their data.
         let in_parts = matches!(
             &progress.under_way,
-            UnderWay::Operation(Operation::Write { .. } | Operation::SettleUnder { .. })
+            UnderWay::Operation(
+                Operation::Write { .. }
+                    | Operation::SettleUnder { .. }
+                    | Operation::SessionArrays { .. }
+            )
         );
         let is_lost_answer = matches!(self.failure, Failure::ErrorAfter(_));
         let is_new = found != progress.before;
