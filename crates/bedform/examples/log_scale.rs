@@ -141,13 +141,14 @@ impl Communicator for Member {
     }
 }
 
-fn array(steps: u64, ranks: u64) -> NewArray {
+/// An array whose shards have a time step of what about a node has.
+fn array(steps: u64, ranks: u64, per_node: u64) -> NewArray {
     NewArray {
         shape: vec![steps, ranks * SHARE],
         data_type: DataType::Float32,
         layout: ArrayLayout {
-            chunk_shape: vec![1, ranks * SHARE],
-            shard_shape: vec![1, ranks * SHARE],
+            chunk_shape: vec![1, per_node * SHARE],
+            shard_shape: vec![1, per_node * SHARE],
             order: Order::RowMajor,
             codecs: vec![],
             transpose: None,
@@ -211,7 +212,9 @@ fn main() {
     (options.writable, options.threads) = (true, Some(1));
     let store = Store::create(storage, &serde_json::Map::new(), options).unwrap();
     for number in 0..ARRAYS {
-        store.create_array(&name(number), &array(commits.into(), ranks.into())).unwrap();
+        store
+            .create_array(&name(number), &array(commits.into(), ranks.into(), per_node.into()))
+            .unwrap();
     }
     recording.clear();
     let post = Arc::new(Post {

@@ -1,4 +1,5 @@
 //! Members on several nodes: those of a node share a segment, and what they write is what a list holds.
+#![allow(clippy::cast_possible_truncation)]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
