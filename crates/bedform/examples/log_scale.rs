@@ -7,7 +7,7 @@
 //! Prints a line of JSON for each commit, and one for what a reader opens of one time step in the region
 //! of one process, and of all. `python -m benchmarks log-scale` makes a table of it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +25,7 @@ use bedform_storage::{Event, MemoryStorage, Operation, Recording, Storage};
 /// Arrays of a time step, and elements of each that a process has.
 const ARRAYS: u64 = 8;
 const SHARE: u64 = 16;
+const SHARE_LENGTH: usize = 16;
 const STACK_BYTES: usize = 256 << 10;
 
 /// What members hand to each other: by group, sender, receiver and number.
@@ -35,10 +36,13 @@ struct Post {
     bytes: AtomicU64,
 }
 
+/// Of a message: its group, sender and number.
+type Name = (u64, u32, u64);
+
 /// What has come for one member.
 #[derive(Debug, Default)]
 struct Mailbox {
-    arrived: Mutex<HashMap<(u64, u32, u64), Arc<Vec<u8>>>>,
+    arrived: Mutex<HashMap<Name, Arc<Vec<u8>>>>,
     changed: Condvar,
 }
 
@@ -245,7 +249,7 @@ fn main() {
         let own = Boxes::one(&[u64::from(rank) * SHARE], &[SHARE]).unwrap();
         let own = session.declare(own).unwrap();
         for step in 0..commits {
-            let value = [f32::from(u16::try_from(step).unwrap()); SHARE as usize];
+            let value = [f32::from(u16::try_from(step).unwrap()); SHARE_LENGTH];
             let bytes: Vec<u8> = value.iter().flat_map(|value| value.to_le_bytes()).collect();
             for number in 0..ARRAYS {
                 session.write_declared(&name(number), Some(step.into()), own, &bytes).unwrap();
@@ -268,6 +272,11 @@ fn main() {
     println!(
         "{{\"what\": \"data\", \"segments\": {segments}, \"commit_data_bytes\": {user_bytes}}}"
     );
+    look(&recording, ranks, commits);
+}
+
+/// Says what readers open of the last time step of one array.
+fn look(recording: &Recording<MemoryStorage>, ranks: u32, commits: u32) {
     for (what, start, length) in
         [("region of one", 7 * SHARE, SHARE), ("everything", 0, u64::from(ranks) * SHARE)]
     {

@@ -120,9 +120,11 @@ impl Object for LaneObject {
     }
 
     fn read_ahead(&self, address: u64, length: u64) -> bool {
-        self.runs(address, length)
-            .map_while(std::result::Result::ok)
-            .fold(false, |is_known, run| self.file.read_ahead(run.offset, run.length) || is_known)
+        let mut is_known = false;
+        for run in self.runs(address, length).flatten() {
+            is_known |= self.file.read_ahead(run.offset, run.length);
+        }
+        is_known
     }
 
     fn read_resident(&self, address: u64, buffer: &mut [u8]) -> StorageResult<usize> {
@@ -172,7 +174,7 @@ mod tests {
         let (object, model) = segment();
         let mut bytes = vec![0; 5000];
         object.read(STRIPE_BYTES - 2000, &mut bytes).unwrap();
-        let start = STRIPE_BYTES as usize - 2000;
+        let start = usize::try_from(STRIPE_BYTES).unwrap() - 2000;
         assert!(bytes == model[0][start..start + 5000]);
         bytes.fill(0);
         assert_eq!(object.read_resident(STRIPE_BYTES - 2000, &mut bytes).unwrap(), 5000);

@@ -195,11 +195,13 @@ fn a_node_alone_syncs_its_data_with_the_directory() {
     assert_eq!(contents(&storage), [7; 64]);
 }
 
+type Storages = Vec<Arc<dyn Storage>>;
+
 /// The storages of members, of which that of `failing` is to fail.
 fn with_faults(
     members: usize,
     failing: usize,
-) -> (Arc<dyn Storage>, Arc<Failing<MemoryStorage>>, Vec<Arc<dyn Storage>>) {
+) -> (Arc<dyn Storage>, Arc<Failing<MemoryStorage>>, Storages) {
     let memory = MemoryStorage::new();
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     create(&storage, &bytes_array());
@@ -256,13 +258,7 @@ fn what_one_member_cannot_write_is_an_error_of_all_and_the_rest_can_be_recovered
 
 #[test]
 fn what_members_flushed_is_found_lane_by_lane_and_counts_in_the_order_of_writing() {
-    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    create(&storage, &bytes_array());
-    let (faulty_shared, faulty, storages) = {
-        let (storage, faulty, storages) = with_faults(3, 1);
-        (storage, faulty, storages)
-    };
-    drop(storage);
+    let (storage, faulty, storages) = with_faults(3, 1);
     on_nodes(&storages, 3, |rank, mut session| {
         for value in 1..4 {
             let own = one(20 * u64::from(rank), 24);
@@ -276,8 +272,8 @@ fn what_members_flushed_is_found_lane_by_lane_and_counts_in_the_order_of_writing
         }
         assert!(session.commit().is_err());
     });
-    let store = open(&faulty_shared, true);
-    assert_eq!(contents(&faulty_shared), [0; 64]);
+    let store = open(&storage, true);
+    assert_eq!(contents(&storage), [0; 64]);
     let done = store.recover(None, Leftover::Commit, &|| false).unwrap();
     let ranks: Vec<_> = done.found.iter().map(|found| (found.rank, found.writes)).collect();
     assert_eq!(ranks, [(0, 3), (1, 3), (2, 3)]);
@@ -285,7 +281,7 @@ fn what_members_flushed_is_found_lane_by_lane_and_counts_in_the_order_of_writing
     for rank in 0..3_usize {
         expected[20 * rank..20 * rank + 24].fill(30 + rank as u8);
     }
-    assert_eq!(contents(&faulty_shared), expected);
+    assert_eq!(contents(&storage), expected);
 }
 
 #[test]
