@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bedform_format::ObjectPath;
+use bedform_format::log::Lane;
 
 use crate::{
     Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Operation, Storage,
@@ -177,6 +178,10 @@ impl GrowingObject for FailingGrowing {
         self.call(Operation::AppendGrowing, |inner| inner.append(bytes))
     }
 
+    fn flush(&mut self) -> Result<()> {
+        self.call(Operation::AppendGrowing, |inner| inner.flush())
+    }
+
     fn sync(&mut self) -> Result<()> {
         self.call(Operation::SyncGrowing, |inner| inner.sync())
     }
@@ -216,6 +221,18 @@ impl<S: Storage> Storage for Failing<S> {
         size_hint: Option<u64>,
     ) -> Result<Box<dyn GrowingObject>> {
         let grow = || self.inner.grow(path, durability, size_hint);
+        let inner = self.faults.call(Operation::Grow, path, grow)?;
+        let faults = Arc::clone(&self.faults);
+        Ok(Box::new(FailingGrowing { inner, path: path.clone(), faults, failed: None }))
+    }
+
+    fn grow_lane(
+        &self,
+        path: &ObjectPath,
+        lane: Lane,
+        durability: Durability,
+    ) -> Result<Box<dyn GrowingObject>> {
+        let grow = || self.inner.grow_lane(path, lane, durability);
         let inner = self.faults.call(Operation::Grow, path, grow)?;
         let faults = Arc::clone(&self.faults);
         Ok(Box::new(FailingGrowing { inner, path: path.clone(), faults, failed: None }))

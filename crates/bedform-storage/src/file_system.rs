@@ -153,6 +153,12 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// Of the system.
     fn create_file(&self, directory: &Self::Handle, name: &str) -> io::Result<Self::Handle>;
 
+    /// Opens the file `name` in `directory`, which exists, for writing, following no link.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn open_to_write(&self, directory: &Self::Handle, name: &str) -> io::Result<Self::Handle>;
+
     /// What an opened file is.
     ///
     /// # Errors
@@ -204,12 +210,22 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// Of the system.
     fn write_at(&self, handle: &Self::Handle, offset: u64, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Makes a file at least `size` bytes long, with space set aside for them: a hint that makes the
-    /// writes that follow cheaper.
+    /// Makes a file long enough for `length` bytes from `offset` on, with space set aside for them: a
+    /// hint that makes the writes that follow cheaper.
     ///
     /// # Errors
     /// Where the place has no such way, or no space. The file may have become longer all the same.
-    fn reserve(&self, handle: &Self::Handle, size: u64) -> io::Result<()>;
+    fn reserve(&self, handle: &Self::Handle, offset: u64, length: u64) -> io::Result<()>;
+
+    /// Gives back the space of `length` bytes from `offset` on, which are zeros then; the file stays as
+    /// long as it is.
+    ///
+    /// # Errors
+    /// Where the place has no such way.
+    fn release(&self, handle: &Self::Handle, offset: u64, length: u64) -> io::Result<()> {
+        let _ = (handle, offset, length);
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Cuts a file to `size` bytes.
     ///

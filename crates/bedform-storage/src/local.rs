@@ -35,6 +35,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bedform_format::ObjectPath;
+use bedform_format::log::Lane;
 
 use crate::file_system::{FileKind, FileSystem, Links, Wait, uninterrupted};
 use crate::storage::checked_suffix;
@@ -365,7 +366,19 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
     ) -> Result<Box<dyn GrowingObject>> {
         check_name("create", path)?;
         self.shared.check_writable("create", path)?;
-        Ok(Box::new(LocalGrowing::create(&self.shared, path, durability, size_hint)?))
+        let lane = Lane::ONLY;
+        Ok(Box::new(LocalGrowing::create(&self.shared, path, lane, durability, size_hint)?))
+    }
+
+    fn grow_lane(
+        &self,
+        path: &ObjectPath,
+        lane: Lane,
+        durability: Durability,
+    ) -> Result<Box<dyn GrowingObject>> {
+        check_name("create", path)?;
+        self.shared.check_writable("create", path)?;
+        Ok(Box::new(LocalGrowing::create(&self.shared, path, lane, durability, None)?))
     }
 
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {

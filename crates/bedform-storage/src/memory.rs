@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bedform_format::ObjectPath;
+use bedform_format::log::{Lane, STRIPE_BYTES};
 
-use crate::storage::{checked_suffix, padding};
+use crate::storage::{checked_suffix, padding, place_in};
 use crate::{
     Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
     StorageErrorKind, Version,
@@ -52,10 +53,73 @@ struct State {
     published: u64,
 }
 
+/// The bytes of an object: one run, or of several writers stripe by stripe, so that what nobody has
+/// written takes no memory.
+#[derive(Debug)]
+enum Bytes {
+    Run(Vec<u8>),
+    Stripes { length: usize, stripes: Vec<Vec<u8>> },
+}
+
+impl Bytes {
+    fn len(&self) -> usize {
+        match self {
+            Self::Run(bytes) => bytes.len(),
+            Self::Stripes { length, .. } => *length,
+        }
+    }
+
+    /// Puts `bytes` at `start`, with zeros before them where there was nothing. Those of stripes lie in
+    /// one of them.
+    fn put(&mut self, start: usize, bytes: &[u8]) {
+        let (all, start) = match self {
+            Self::Run(all) => (all, start),
+            Self::Stripes { length, stripes } => {
+                *length = (*length).max(start + bytes.len());
+                let number = start / STRIPE;
+                if stripes.len() <= number {
+                    stripes.resize(number + 1, Vec::new());
+                }
+                (&mut stripes[number], start % STRIPE)
+            }
+        };
+        let end = start + bytes.len();
+        if all.len() < end {
+            all.resize(end, 0);
+        }
+        all[start..end].copy_from_slice(bytes);
+    }
+
+    /// Fills `buffer`, all of which there is.
+    fn copy_to(&self, start: usize, buffer: &mut [u8]) {
+        match self {
+            Self::Run(all) => buffer.copy_from_slice(&all[start..start + buffer.len()]),
+            Self::Stripes { stripes, .. } => {
+                let mut at = start;
+                let mut rest = buffer;
+                while !rest.is_empty() {
+                    let (now, later) = rest.split_at_mut((STRIPE - at % STRIPE).min(rest.len()));
+                    let known = stripes.get(at / STRIPE).and_then(|own| own.get(at % STRIPE..));
+                    let known = known.unwrap_or_default();
+                    let count = known.len().min(now.len());
+                    now[..count].copy_from_slice(&known[..count]);
+                    now[count..].fill(0);
+                    at += now.len();
+                    rest = later;
+                }
+            }
+        }
+    }
+}
+
+/// Bytes of a stripe.
+#[allow(clippy::cast_possible_truncation)]
+const STRIPE: usize = STRIPE_BYTES as usize;
+
 #[derive(Debug)]
 struct Content {
     /// The bytes, and of an object that grows perhaps more.
-    bytes: Arc<RwLock<Vec<u8>>>,
+    bytes: Arc<RwLock<Bytes>>,
     version: Version,
 }
 
@@ -108,7 +172,7 @@ impl State {
     fn insert(
         &mut self,
         path: &ObjectPath,
-        bytes: Arc<RwLock<Vec<u8>>>,
+        bytes: Arc<RwLock<Bytes>>,
         identity: Option<(u64, u64)>,
     ) -> Version {
         self.published += 1;
@@ -156,9 +220,10 @@ impl MemoryObject {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let end = usize::try_from(self.content.version.size).unwrap_or(usize::MAX);
         let bytes = self.content.bytes.read().unwrap_or_else(PoisonError::into_inner);
-        let rest = bytes.get(start..end).unwrap_or(&[]);
-        let count = rest.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&rest[..count]);
+        let count = end.saturating_sub(start).min(buffer.len());
+        if count > 0 {
+            bytes.copy_to(start, &mut buffer[..count]);
+        }
         count
     }
 }
@@ -206,7 +271,7 @@ impl ObjectWriter for MemoryWriter {
         let mut state = shared.state();
         state.check("publish", &path, condition)?;
         state.make_directories(&path.parent())?;
-        Ok(state.insert(&path, Arc::new(RwLock::new(bytes)), None))
+        Ok(state.insert(&path, Arc::new(RwLock::new(Bytes::Run(bytes))), None))
     }
 }
 
@@ -214,9 +279,25 @@ impl ObjectWriter for MemoryWriter {
 struct MemoryGrowing {
     shared: Arc<Shared>,
     path: ObjectPath,
-    bytes: Arc<RwLock<Vec<u8>>>,
+    lane: Lane,
+    bytes: Arc<RwLock<Bytes>>,
     position: u64,
     identity: (u64, u64),
+}
+
+impl MemoryGrowing {
+    /// Puts `bytes` where they belong, with zeros before them where nobody has written.
+    fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
+        let mut all = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
+        while !bytes.is_empty() {
+            let (offset, length) = place_in(self.lane, self.position, bytes.len(), &self.path)?;
+            let (now, later) = bytes.split_at(length);
+            all.put(usize::try_from(offset).unwrap_or(usize::MAX), now);
+            self.position += length as u64;
+            bytes = later;
+        }
+        Ok(())
+    }
 }
 
 impl GrowingObject for MemoryGrowing {
@@ -225,9 +306,9 @@ impl GrowingObject for MemoryGrowing {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        let mut state = self.shared.state();
-        self.bytes.write().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        self.position += bytes.len() as u64;
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state();
+        self.put(bytes)?;
         // The name may be gone by now, or stand for another object.
         let is_named = |found: &Arc<Content>| found.version.identity == self.identity;
         if state.objects.get(&self.path).is_some_and(is_named) {
@@ -252,6 +333,24 @@ impl Drop for MemoryLock {
     fn drop(&mut self) {
         self.shared.state().locked.remove(&self.path);
         self.shared.unlocked.notify_all();
+    }
+}
+
+impl MemoryStorage {
+    fn create_growing(&self, path: &ObjectPath, empty: Bytes) -> Result<MemoryGrowing> {
+        if path.is_root() {
+            return Err(StorageError::new(StorageErrorKind::NotAnObject, "create", path));
+        }
+        let mut state = self.shared.state();
+        state.make_directories(&path.parent())?;
+        if state.objects.contains_key(path) || state.is_directory(path) {
+            return Err(StorageError::new(StorageErrorKind::Exists, "create", path));
+        }
+        let bytes = Arc::new(RwLock::new(empty));
+        let identity = state.insert(path, Arc::clone(&bytes), None).identity;
+        let (shared, path) = (Arc::clone(&self.shared), path.clone());
+        let lane = Lane::ONLY;
+        Ok(MemoryGrowing { shared, path, lane, bytes, position: 0, identity })
     }
 }
 
@@ -289,18 +388,27 @@ impl Storage for MemoryStorage {
         _durability: Durability,
         _size_hint: Option<u64>,
     ) -> Result<Box<dyn GrowingObject>> {
-        if path.is_root() {
-            return Err(StorageError::new(StorageErrorKind::NotAnObject, "create", path));
+        Ok(Box::new(self.create_growing(path, Bytes::Run(Vec::new()))?))
+    }
+
+    fn grow_lane(
+        &self,
+        path: &ObjectPath,
+        lane: Lane,
+        durability: Durability,
+    ) -> Result<Box<dyn GrowingObject>> {
+        if lane.is_alone() {
+            return self.grow(path, durability, None);
         }
-        let mut state = self.shared.state();
-        state.make_directories(&path.parent())?;
-        if state.objects.contains_key(path) || state.is_directory(path) {
-            return Err(StorageError::new(StorageErrorKind::Exists, "create", path));
+        if lane.number() == 0 {
+            let stripes = Bytes::Stripes { length: 0, stripes: Vec::new() };
+            let growing = self.create_growing(path, stripes)?;
+            return Ok(Box::new(MemoryGrowing { lane, ..growing }));
         }
-        let bytes = Arc::<RwLock<_>>::default();
-        let identity = state.insert(path, Arc::clone(&bytes), None).identity;
+        let content = self.shared.state().find("create", path)?;
+        let (bytes, identity) = (Arc::clone(&content.bytes), content.version.identity);
         let (shared, path) = (Arc::clone(&self.shared), path.clone());
-        Ok(Box::new(MemoryGrowing { shared, path, bytes, position: 0, identity }))
+        Ok(Box::new(MemoryGrowing { shared, path, lane, bytes, position: 0, identity }))
     }
 
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {

@@ -333,6 +333,11 @@ impl FileSystem for OsFileSystem {
         Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))?)
     }
 
+    fn open_to_write(&self, directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | COMMON;
+        Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?)
+    }
+
     fn status(&self, handle: &OwnedFd) -> io::Result<Status> {
         Ok(status_of(&rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, ASKED)?))
     }
@@ -380,8 +385,13 @@ impl FileSystem for OsFileSystem {
         Ok(rustix::io::pwrite(handle, bytes, offset)?)
     }
 
-    fn reserve(&self, handle: &OwnedFd, size: u64) -> io::Result<()> {
-        Ok(rustix::fs::fallocate(handle, FallocateFlags::empty(), 0, size)?)
+    fn reserve(&self, handle: &OwnedFd, offset: u64, length: u64) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(handle, FallocateFlags::empty(), offset, length)?)
+    }
+
+    fn release(&self, handle: &OwnedFd, offset: u64, length: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(handle, flags, offset, length)?)
     }
 
     fn set_size(&self, handle: &OwnedFd, size: u64) -> io::Result<()> {

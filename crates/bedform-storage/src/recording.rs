@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bedform_format::ObjectPath;
+use bedform_format::log::Lane;
 
 use crate::{
     Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
@@ -286,6 +287,7 @@ impl ObjectWriter for RecordedWriter<'_> {
 struct RecordedGrowing {
     inner: Box<dyn GrowingObject>,
     path: ObjectPath,
+    lane: Lane,
     is_durable: bool,
     synced: u64,
     log: Log,
@@ -297,17 +299,30 @@ impl GrowingObject for RecordedGrowing {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        let start = self.inner.position();
+        let mut start = self.inner.position();
         self.inner.append(bytes)?;
-        let range = start..self.inner.position();
-        self.log.record(Operation::AppendGrowing, &self.path, range, false, (0, 0));
+        let end = self.inner.position();
+        while start < end {
+            let run = self.lane.run(start);
+            let length = run.length.min(end - start);
+            let range = run.offset..run.offset + length;
+            self.log.record(Operation::AppendGrowing, &self.path, range, false, (0, 0));
+            start += length;
+        }
         Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.inner.flush()
     }
 
     fn sync(&mut self) -> Result<()> {
         self.inner.sync()?;
-        let range = self.synced..self.inner.position();
-        self.synced = range.end;
+        let end = self.inner.position();
+        // Of a shared object whatever was written before.
+        let range =
+            if self.lane.is_alone() { self.synced..end } else { 0..self.lane.run(end).offset };
+        self.synced = end;
         self.log.record(Operation::SyncGrowing, &self.path, range, self.is_durable, (0, 0));
         Ok(())
     }
@@ -353,7 +368,22 @@ impl<S: Storage> Storage for Recording<S> {
         self.event(Operation::Grow, path, Some(durability));
         let is_durable = durability == Durability::Disk;
         let (path, log) = (path.clone(), self.log.clone());
-        Ok(Box::new(RecordedGrowing { inner, path, is_durable, synced: 0, log }))
+        let lane = Lane::ONLY;
+        Ok(Box::new(RecordedGrowing { inner, path, lane, is_durable, synced: 0, log }))
+    }
+
+    fn grow_lane(
+        &self,
+        path: &ObjectPath,
+        lane: Lane,
+        durability: Durability,
+    ) -> Result<Box<dyn GrowingObject>> {
+        let inner = self.inner.grow_lane(path, lane, durability)?;
+        let operation = if lane.number() == 0 { Operation::Grow } else { Operation::Open };
+        self.event(operation, path, Some(durability));
+        let is_durable = durability == Durability::Disk;
+        let (path, log) = (path.clone(), self.log.clone());
+        Ok(Box::new(RecordedGrowing { inner, path, lane, is_durable, synced: 0, log }))
     }
 
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
+use bedform_format::log::Lane;
 
 use crate::{
     Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
@@ -44,6 +45,15 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         size_hint: Option<u64>,
     ) -> Result<Box<dyn GrowingObject>> {
         (**self).grow(path, durability, size_hint)
+    }
+
+    fn grow_lane(
+        &self,
+        path: &ObjectPath,
+        lane: Lane,
+        durability: Durability,
+    ) -> Result<Box<dyn GrowingObject>> {
+        (**self).grow_lane(path, lane, durability)
     }
 
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {

@@ -368,6 +368,14 @@ impl FileSystem for SimulatedFileSystem {
         })
     }
 
+    fn open_to_write(
+        &self,
+        directory: &SimulatedHandle,
+        name: &str,
+    ) -> io::Result<SimulatedHandle> {
+        self.open_child(directory, name)
+    }
+
     fn status(&self, handle: &SimulatedHandle) -> io::Result<Status> {
         self.call(CallKind::Stat, |world, _| world.state.status(handle.inode))
     }
@@ -415,10 +423,11 @@ impl FileSystem for SimulatedFileSystem {
         })
     }
 
-    fn reserve(&self, handle: &SimulatedHandle, size: u64) -> io::Result<()> {
+    fn reserve(&self, handle: &SimulatedHandle, offset: u64, length: u64) -> io::Result<()> {
         self.call(CallKind::Reserve, |world, _| {
-            let length = world.state.file(handle.inode)?.bytes.len() as u64;
-            world.state.change_file(handle.inode, FileChange::Size(size.max(length)))
+            let before = world.state.file(handle.inode)?.bytes.len() as u64;
+            let size = offset.saturating_add(length).max(before);
+            world.state.change_file(handle.inode, FileChange::Size(size))
         })
     }
 

@@ -20,8 +20,9 @@ use std::io;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
+use bedform_format::log::Lane;
 
-use crate::{ReadBlock, StorageError};
+use crate::{ReadBlock, StorageError, StorageErrorKind};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -126,6 +127,30 @@ pub trait Storage: Send + Sync + Debug {
         durability: Durability,
         size_hint: Option<u64>,
     ) -> Result<Box<dyn GrowingObject>>;
+
+    /// As [`Storage::grow`], of an object that several writers share, each appending to a lane of its
+    /// own: `bedform_format::log::Lanes` says which bytes that is. The writer of the first lane creates
+    /// the object, the others find it. A lane that was not written to reads as zeros, or is missing at
+    /// the end; so is what was set aside and not written. Space is only set aside in a writer's own lane.
+    ///
+    /// A sync by any of them makes durable what all that see the object through the same system have
+    /// handed to it, which [`GrowingObject::flush`] does.
+    ///
+    /// # Errors
+    /// As [`Storage::grow`]; `NotFound` for other lanes than the first; `Io` where the place has no such
+    /// objects.
+    fn grow_lane(
+        &self,
+        path: &ObjectPath,
+        lane: Lane,
+        durability: Durability,
+    ) -> Result<Box<dyn GrowingObject>> {
+        if lane.is_alone() {
+            return self.grow(path, durability, None);
+        }
+        let reason = io::Error::other("objects of several writers are not to be had here");
+        Err(StorageError::from_io("create", path, reason))
+    }
 
     /// The place whose name is this one's with `suffix` behind it, in the same mode and with the same
     /// options; of a directory that is its sibling. Nothing is made until something is written there,
@@ -281,13 +306,15 @@ pub trait ObjectWriter: Send {
 
 /// An object that is seen while it grows, appended to by one writer.
 ///
+/// Of an object that has several [lanes](Storage::grow_lane) this is one of them.
+///
 /// Readers open it at any time. They may read what was synced, and should be told elsewhere how much
 /// that is: behind it there may be anything, zeros or nothing, and the size of the object says nothing.
 /// What was appended after an [`Object`] was opened may be missing from that one.
 ///
 /// Dropping it leaves the object as it is, and no thread behind.
 pub trait GrowingObject: Send {
-    /// Bytes appended so far, padding included.
+    /// Bytes appended so far, padding included; of a lane, to that.
     fn position(&self) -> u64;
 
     /// Appends `bytes` behind what is there.
@@ -309,7 +336,7 @@ pub trait GrowingObject: Send {
     /// Hands everything appended to the system, where readers find it, and at [`Durability::Disk`]
     /// makes it and the object's name survive a power cut before it returns. Pads with zeros to a
     /// multiple of [`SYNC_ALIGNMENT`], which is then the object's size and the position; appending
-    /// goes on from there. Without anything new it does nothing.
+    /// goes on from there. Without anything new it does nothing, unless others have lanes, too.
     ///
     /// # Errors
     /// As [`GrowingObject::append`]; `Poisoned` if what was appended since the last sync may be there
@@ -319,6 +346,25 @@ pub trait GrowingObject: Send {
 
 /// Holds an advisory lock until dropped.
 pub trait Lock: Send + Sync {}
+
+/// Where the next `length` bytes of a lane from `position` on go in the object, and how many of them
+/// lie there.
+///
+/// # Errors
+/// `NoSpace` if the lane has no room for all of them.
+pub(crate) fn place_in(
+    lane: Lane,
+    position: u64,
+    length: usize,
+    path: &ObjectPath,
+) -> Result<(u64, usize)> {
+    let end = position.checked_add(length as u64);
+    if end.is_none_or(|end| end > lane.bytes_max()) {
+        return Err(StorageError::new(StorageErrorKind::NoSpace, "write", path));
+    }
+    let run = lane.run(position);
+    Ok((run.offset, usize::try_from(run.length).unwrap_or(usize::MAX).min(length)))
+}
 
 /// The zeros that an object of `position` bytes is padded with.
 pub(crate) fn padding(position: u64) -> &'static [u8] {

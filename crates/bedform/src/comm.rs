@@ -8,7 +8,7 @@
 //! | `threads` | members that are threads, for tests |
 //! | `messages` | what a door has to provide: messages of known lengths |
 //! | `table` | messages through a table of C functions, which the user's own MPI fills |
-//! | `group` | members that may leave early |
+//! | `group` | members that may leave early, and that talk by node |
 //!
 //! Every call here is collective: all members make it, in the same order. A member that fails by
 //! itself says so at the next [`agree`], so that nobody waits for it.
@@ -22,10 +22,10 @@ use std::fmt::Debug;
 
 use crate::error::{Error, ErrorKind, Result};
 
-pub use group::Group;
+pub use group::{Gathered, Group};
 pub use messages::{Members, Messages, ReceivedMessage, SentMessage};
 pub use table::{CMembers, CMessage};
-pub use threads::{ThreadMember, threads};
+pub use threads::{ThreadMember, threads, threads_on_nodes};
 
 /// The member that coordinates.
 pub const COORDINATOR: u32 = 0;
@@ -43,6 +43,12 @@ pub trait Communicator: Send + Sync + Debug {
     /// # Errors
     /// `Io` if the members cannot be reached.
     fn split_by_node(&self) -> Result<Box<dyn Communicator>>;
+
+    /// The members of these ranks, numbered in this order. Those make the call, and nobody else.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if this member is not among them, or one is none.
+    fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>>;
 
     /// Waits until all members are here.
     ///
@@ -202,6 +208,11 @@ impl Communicator for Alone {
         Ok(Box::new(Self))
     }
 
+    fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>> {
+        number_among(ranks, 0, 1)?;
+        Ok(Box::new(Self))
+    }
+
     fn broadcast(&self, bytes: Vec<u8>, _root: u32) -> Result<Vec<u8>> {
         Ok(bytes)
     }
@@ -212,6 +223,16 @@ impl Communicator for Alone {
 
     fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
         check_parts(parts, 1)
+    }
+}
+
+/// The number of member `rank` of `size` among `ranks`.
+fn number_among(ranks: &[u32], rank: u32, size: u32) -> Result<u32> {
+    let number = ranks.iter().position(|one| *one == rank);
+    let number = number.and_then(|number| u32::try_from(number).ok());
+    match number.filter(|_| ranks.iter().all(|rank| *rank < size)) {
+        Some(number) => Ok(number),
+        None => Err(Error::invalid(format!("rank {rank} of {size} is not one of {ranks:?}"))),
     }
 }
 
@@ -308,6 +329,23 @@ mod tests {
         });
         let gone = Some(Err(ErrorKind::Io));
         assert_eq!(outcomes, [gone, None, gone]);
+    }
+
+    #[test]
+    fn selected_members_talk_among_themselves() {
+        on_all(5, |member| {
+            if [4, 1, 3].contains(&member.rank()) {
+                let some = member.select(&[4, 1, 3]).unwrap();
+                let rank = u8::try_from(some.rank()).unwrap();
+                assert_eq!(some.size(), 3);
+                let all = some.gather(&[rank, u8::try_from(member.rank()).unwrap()], 0).unwrap();
+                assert_eq!(all, (rank == 0).then(|| vec![vec![0, 4], vec![1, 1], vec![2, 3]]));
+                assert_eq!(some.broadcast(vec![rank], 2).unwrap(), [2]);
+            } else {
+                assert!(member.select(&[4, 1, 3]).is_err());
+            }
+            member.barrier().unwrap();
+        });
     }
 
     #[test]

@@ -15,6 +15,9 @@ const WHAT: &str = "a write";
 /// large.
 const MEMORY_MAX: u64 = MEMORY_FREE / 4 * 3;
 
+/// Blocks of a section that is made of several: within what is left for them, whatever their size.
+const ABSORBED_BLOCKS_MAX: usize = 1 << 18;
+
 /// Puts a [`Section`] together: arrays and selections once, the record apart from the box.
 #[derive(Debug, Default)]
 pub struct SectionBuilder {
@@ -36,21 +39,25 @@ impl SectionBuilder {
     /// [`LogError::Invalid`] or [`LogError::Limit`] for an item size or rank that cannot be, and
     /// [`LogError::SectionFull`].
     pub fn array(&mut self, key: [u8; 16], item_size: u32, shape: &[u64]) -> Result<u32> {
-        let known = self.arrays.get(&key).map_or(&[][..], Vec::as_slice);
-        let is_same = |number: &&u32| {
-            let array = self.section.arrays.get(**number as usize);
-            array.is_some_and(|array| array.item_size == item_size && array.shape == shape)
-        };
-        if let Some(number) = known.iter().find(is_same) {
-            return Ok(*number);
-        }
         let array = SectionArray { key, item_size, shape: shape.to_vec() };
+        if let Some(number) = self.known_array(&array) {
+            return Ok(number);
+        }
         array.check(&Limits::default())?;
-        // A shape is kept twice at most: in the list of shapes, and by its array.
-        self.take(2 * SectionArray::memory_bytes(shape.len()))?;
+        self.take(array_memory_bytes(&array))?;
+        self.add_array(array)
+    }
+
+    fn known_array(&self, array: &SectionArray) -> Option<u32> {
+        let known = self.arrays.get(&array.key).map_or(&[][..], Vec::as_slice);
+        let is_same = |number: &&u32| self.section.arrays.get(**number as usize) == Some(array);
+        known.iter().find(is_same).copied()
+    }
+
+    fn add_array(&mut self, array: SectionArray) -> Result<u32> {
         let number = next_number(self.section.arrays.len())?;
+        self.arrays.entry(array.key).or_default().push(number);
         self.section.arrays.push(array);
-        self.arrays.entry(key).or_default().push(number);
         Ok(number)
     }
 
@@ -82,14 +89,21 @@ impl SectionBuilder {
     /// As [`SectionBuilder::write`], but for the array, of which nothing is known.
     pub fn declare(&mut self, boxes: Boxes) -> Result<u32> {
         let fingerprint = boxes.fingerprint();
-        let known = self.selections.get(&fingerprint).map_or(&[][..], Vec::as_slice);
-        let is_same =
-            |number: &&u32| self.section.selections.get(**number as usize) == Some(&boxes);
-        if let Some(number) = known.iter().find(is_same) {
-            return Ok(*number);
+        if let Some(number) = self.known_selection(&boxes, fingerprint) {
+            return Ok(number);
         }
         let summary = boxes.summary()?;
         self.take(selection_memory_bytes(&boxes))?;
+        self.add_selection(boxes, summary, fingerprint)
+    }
+
+    fn known_selection(&self, boxes: &Boxes, fingerprint: u64) -> Option<u32> {
+        let known = self.selections.get(&fingerprint).map_or(&[][..], Vec::as_slice);
+        let is_same = |number: &&u32| self.section.selections.get(**number as usize) == Some(boxes);
+        known.iter().find(is_same).copied()
+    }
+
+    fn add_selection(&mut self, boxes: Boxes, summary: Summary, fingerprint: u64) -> Result<u32> {
         let number = next_number(self.section.selections.len())?;
         self.summaries.push(summary);
         self.section.selections.push(boxes);
@@ -132,6 +146,71 @@ impl SectionBuilder {
         self.section.blocks.push(block);
     }
 
+    /// Takes all writes of another section, behind those that are there: arrays and selections that both
+    /// have are kept once. Gives it back if it does not fit, which an empty builder never does with what
+    /// was decoded.
+    ///
+    /// # Errors
+    /// [`LogError::Invalid`] for a section that [`Section::check`] would refuse.
+    pub fn absorb(&mut self, other: Section) -> Result<Option<Section>> {
+        if !self.is_empty() && !self.has_room_for_section(&other) {
+            return Ok(Some(other));
+        }
+        let renumbered = |list: &[u32], number: u32| list.get(number as usize).copied();
+        let outside = || invalid(WHAT, "an array or selection that is not there");
+        let mut arrays = Vec::with_capacity(other.arrays.len());
+        for array in other.arrays {
+            arrays.push(match self.known_array(&array) {
+                Some(number) => number,
+                None => {
+                    self.memory = self.memory.saturating_add(array_memory_bytes(&array));
+                    self.add_array(array)?
+                }
+            });
+        }
+        let mut selections = Vec::with_capacity(other.selections.len());
+        for boxes in other.selections {
+            let fingerprint = boxes.fingerprint();
+            selections.push(match self.known_selection(&boxes, fingerprint) {
+                Some(number) => number,
+                None => {
+                    let needed = selection_memory_bytes(&boxes);
+                    self.memory = self.memory.saturating_add(needed);
+                    let summary = boxes.summary()?;
+                    self.add_selection(boxes, summary, fingerprint)?
+                }
+            });
+        }
+        for entry in other.entries {
+            let array = renumbered(&arrays, entry.array).ok_or_else(outside)?;
+            let selection = renumbered(&selections, entry.selection).ok_or_else(outside)?;
+            self.memory = self.memory.saturating_add(size_of::<Entry>());
+            self.section.entries.push(Entry { array, selection, ..entry });
+        }
+        self.section.blocks.extend(other.blocks);
+        Ok(None)
+    }
+
+    /// True if another section fits, at most as large as it is here.
+    fn has_room_for_section(&self, other: &Section) -> bool {
+        let is_new = |boxes: &&Boxes| self.known_selection(boxes, boxes.fingerprint()).is_none();
+        let selections = other.selections.iter().filter(is_new).map(selection_memory_bytes);
+        let is_new = |array: &&SectionArray| self.known_array(array).is_none();
+        let arrays = other.arrays.iter().filter(is_new).map(array_memory_bytes);
+        let entries = other.entries.len() as u64;
+        let needed = selections.chain(arrays).fold(0, u64::saturating_add);
+        let needed = needed.saturating_add(entries.saturating_mul(size_of::<Entry>()));
+        let boxes = |section: &Section| -> u64 {
+            section.selections.iter().map(|boxes| boxes.count() as u64).sum()
+        };
+        let limits = Limits::default();
+        let blocks = self.section.blocks.len() + other.blocks.len();
+        self.memory.saturating_add(needed) <= MEMORY_MAX
+            && self.section.entries.len() as u64 + entries <= limits.section_entries_max
+            && boxes(&self.section).saturating_add(boxes(other)) <= limits.section_boxes_max
+            && blocks <= ABSORBED_BLOCKS_MAX
+    }
+
     /// True if nothing has been written.
     pub fn is_empty(&self) -> bool {
         self.section.entries.is_empty()
@@ -165,6 +244,11 @@ impl SectionBuilder {
             numbers.pop();
         }
     }
+}
+
+/// What an array takes in a reader: its shape is kept twice at most, by itself and in a list.
+fn array_memory_bytes(array: &SectionArray) -> u64 {
+    2 * SectionArray::memory_bytes(array.shape.len())
 }
 
 /// What a selection takes in a reader: itself, and a shape for itself alone.

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`RecordHead`] | the 32 bytes before every record of a segment |
 //! | [`SegmentHeader`] | whose segment it is: the first record |
+//! | [`SegmentName`], [`Lanes`] | the name of a segment, and how several writers share one |
 //! | [`Sealed`] | what stands before a compressed body |
 //! | [`Section`], [`SectionBuilder`] | what the data of one writer mean |
 //! | [`Boxes`] | a selection of a section |
@@ -23,6 +24,7 @@ mod boxes;
 mod builder;
 mod commit_id;
 mod directory;
+mod lanes;
 mod root;
 mod section;
 mod section_wire;
@@ -36,6 +38,7 @@ pub use boxes::Boxes;
 pub use builder::SectionBuilder;
 pub use commit_id::CommitId;
 pub use directory::{Directory, GrownArray, SectionPlace, Touched};
+pub use lanes::{LANE_BYTES, Lane, Lanes, STRIPE_BYTES, SegmentName};
 pub use root::{CommitRecord, Root, SettledRecord};
 pub use section::{Block, Entry, Section, SectionArray};
 pub use segment::{

@@ -19,7 +19,6 @@
 use super::{LogError, Result, check_limit, check_version, invalid};
 use crate::Limits;
 use crate::checksum::crc32c;
-use crate::metadata::{hex, parse_hex};
 
 /// What the size of a segment is a multiple of after every sync.
 pub const SEGMENT_ALIGNMENT: u64 = 4096;
@@ -136,7 +135,7 @@ impl RecordHead {
     }
 }
 
-/// Whose segment it is: the body of its first record.
+/// Whose segment, or lane of one, it is: the body of its first record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SegmentHeader {
     /// Identity of the store.
@@ -150,27 +149,6 @@ pub struct SegmentHeader {
 impl SegmentHeader {
     /// Bytes of a header.
     pub const BYTES: usize = 40;
-
-    /// The name of the segment's object.
-    ///
-    /// ```
-    /// use bedform_format::log::SegmentHeader;
-    /// let header = SegmentHeader { store: [0; 16], session: [0xab; 16], rank: 3 };
-    /// let name = header.name();
-    /// assert_eq!(name, "abababababababababababababababab-3");
-    /// assert_eq!(SegmentHeader::parse_name(&name), Some(([0xab; 16], 3)));
-    /// ```
-    pub fn name(&self) -> String {
-        format!("{}-{}", hex(&self.session), self.rank)
-    }
-
-    /// The session and rank of the segment of this name; `None` for names of anything else.
-    pub fn parse_name(name: &str) -> Option<([u8; 16], u32)> {
-        let (session, rank) = name.split_once('-')?;
-        let (session, number) = (parse_hex(session)?, rank.parse().ok()?);
-        // Other ways to write the number are names of nothing.
-        (u32::to_string(&number) == rank).then_some((session, number))
-    }
 
     /// The bytes of the header.
     pub fn encode(&self) -> [u8; Self::BYTES] {

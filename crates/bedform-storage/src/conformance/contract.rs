@@ -46,6 +46,8 @@ pub const CASES: &[Case] = &[
     Case { name: "growing: a dropped one leaves what was synced", run: growing::dropped },
     Case { name: "growing: it is deleted as any other", run: growing::deleted },
     Case { name: "growing: what was synced never changes", run: growing::race_readers },
+    Case { name: "growing: lanes of one object equal a model", run: growing::lanes },
+    Case { name: "growing: only the first lane creates", run: growing::first_lane },
     Case { name: "beside: empty until something is written", run: beside::empty },
     Case { name: "beside: two places have nothing in common", run: beside::apart },
     Case { name: "beside: it is deleted and made again", run: beside::deleted },

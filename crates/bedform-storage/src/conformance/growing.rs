@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bedform_format::log::{Lanes, STRIPE_BYTES};
+
 use super::{get, kind_of, path, put, read_all};
 use crate::{
     Condition, Durability, Entry, GrowingObject, SYNC_ALIGNMENT, Storage, StorageErrorKind,
@@ -188,4 +190,61 @@ pub(super) fn race_readers(storage: &dyn Storage) {
             before = now;
         }
     });
+}
+
+pub(super) fn lanes(storage: &dyn Storage) {
+    for count in [1, 3] {
+        let lanes = Lanes::new(count).unwrap();
+        let name = format!("lanes/{count}");
+        let mut written: Vec<Vec<u8>> = vec![Vec::new(); count as usize];
+        let mut growing: Vec<_> = lanes
+            .all()
+            .map(|lane| storage.grow_lane(&path(&name), lane, Durability::Disk).unwrap())
+            .collect();
+        let mut sizes = sizes(5);
+        for round in 0..4 {
+            for (number, (own, model)) in growing.iter_mut().zip(&mut written).enumerate() {
+                // The first has nothing of its own in some rounds, and syncs what the others have.
+                if (number + round) % 3 != 0 {
+                    let bytes = pattern(number + model.len(), sizes.next().unwrap() + 700_000);
+                    own.append(&bytes).unwrap();
+                    model.extend(bytes);
+                }
+                own.flush().unwrap();
+                model.resize(model.len().next_multiple_of(SYNC_ALIGNMENT as usize), 0);
+                assert_eq!(own.position(), model.len() as u64);
+            }
+            growing[0].sync().unwrap();
+            let object = storage.open(&path(&name)).unwrap();
+            for (lane, model) in lanes.all().zip(&written) {
+                let mut at = 0;
+                while at < model.len() {
+                    let run = lane.run(at as u64);
+                    let left = model.len() - at;
+                    let mut found = vec![0; usize::try_from(run.length).unwrap_or(left).min(left)];
+                    object.read(run.offset, &mut found).unwrap();
+                    assert!(found == model[at..at + found.len()], "lane {lane:?} at {at}");
+                    at += found.len();
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn first_lane(storage: &dyn Storage) {
+    let lanes = Lanes::new(2).unwrap();
+    let grow = |number| {
+        let lane = lanes.lane(number).unwrap();
+        storage.grow_lane(&path("a/b"), lane, Durability::Disk)
+    };
+    assert_eq!(kind_of(grow(1)), Some(StorageErrorKind::NotFound));
+    let first = grow(0).unwrap();
+    assert_eq!(kind_of(grow(0)), Some(StorageErrorKind::Exists));
+    let mut second = grow(1).unwrap();
+    second.append(b"second").unwrap();
+    second.sync().unwrap();
+    drop((first, second));
+    let mut bytes = [0; 6];
+    storage.open(&path("a/b")).unwrap().read(STRIPE_BYTES, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"second");
 }

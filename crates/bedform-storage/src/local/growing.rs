@@ -4,18 +4,20 @@ use std::io;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
+use bedform_format::log::Lane;
 
 use super::staging::Stream;
 use super::{Result, Shared};
-use crate::file_system::{FileSystem, uninterrupted};
-use crate::storage::padding;
+use crate::file_system::{FileSystem, Links, uninterrupted};
+use crate::storage::{padding, place_in};
 use crate::{Durability, GrowingObject, StorageError, StorageErrorKind};
 
-/// A file under its own name. A sync costs one of the file; the first one, one of its directory, too,
+/// A file under its own name, or a lane of one. A sync costs one of the file; the first one, one of its directory, too,
 /// and of those above that this handle has not seen to.
 pub(super) struct LocalGrowing<F: FileSystem> {
     shared: Arc<Shared<F>>,
     path: ObjectPath,
+    lane: Lane,
     durability: Durability,
     /// Where the name is, until that is durable.
     directory: Option<F::Handle>,
@@ -30,21 +32,34 @@ impl<F: FileSystem> LocalGrowing<F> {
     pub(super) fn create(
         shared: &Arc<Shared<F>>,
         path: &ObjectPath,
+        lane: Lane,
         durability: Durability,
         size_hint: Option<u64>,
     ) -> Result<Self> {
-        let directory = shared.make_directories(&path.parent())?;
-        let file = uninterrupted(|| shared.system.create_file(&directory, path.name()))
-            .map_err(|error| StorageError::from_io("create", path, error))?;
+        let system = &shared.system;
+        let (file, directory) = if lane.number() == 0 {
+            let directory = shared.make_directories(&path.parent())?;
+            let file = uninterrupted(|| system.create_file(&directory, path.name()));
+            (file, Some(directory))
+        } else {
+            // Who has created it sees to its name.
+            let open = || {
+                let directory = system.open_directory(path.parent().as_str(), Links::Refuse)?;
+                system.open_to_write(&directory, path.name())
+            };
+            (uninterrupted(open), None)
+        };
+        let file = file.map_err(|error| StorageError::from_io("create", path, error))?;
         let direct = durability == Durability::Disk;
         Ok(Self {
             shared: Arc::clone(shared),
             path: path.clone(),
+            lane,
             durability,
-            directory: Some(directory),
+            directory,
             position: 0,
             synced: None,
-            stream: Some(Stream::new(shared, file, direct, size_hint)),
+            stream: Some(Stream::new(shared, file, lane, direct, size_hint)),
         })
     }
 
@@ -83,6 +98,7 @@ impl<F: FileSystem> GrowingObject for LocalGrowing<F> {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        place_in(self.lane, self.position, bytes.len(), &self.path)?;
         self.write(|stream| stream.append(bytes))?;
         self.position += bytes.len() as u64;
         Ok(())
@@ -95,7 +111,8 @@ impl<F: FileSystem> GrowingObject for LocalGrowing<F> {
 
     fn sync(&mut self) -> Result<()> {
         self.write(|_| Ok(()))?;
-        if self.synced == Some(self.position) {
+        // What others have written to their lanes is not known here.
+        if self.synced == Some(self.position) && self.lane.is_alone() {
             return Ok(());
         }
         self.flush()?;
@@ -118,7 +135,8 @@ mod tests {
         let storage = LocalStorage::over(system, Mode::ReadWrite, Staging::default());
         let path = ObjectPath::parse("a").unwrap();
         let mut growing =
-            LocalGrowing::create(&storage.shared, &path, Durability::Disk, None).unwrap();
+            LocalGrowing::create(&storage.shared, &path, Lane::ONLY, Durability::Disk, None)
+                .unwrap();
         let has_thread = |growing: &LocalGrowing<SimulatedFileSystem>| {
             growing.stream.as_ref().is_some_and(Stream::has_thread)
         };

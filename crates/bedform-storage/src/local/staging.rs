@@ -9,6 +9,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use bedform_format::log::{Lane, STRIPE_BYTES};
+
 use super::Shared;
 use crate::LargeMemory;
 use crate::file_system::{FileSystem, uninterrupted};
@@ -79,6 +81,8 @@ impl Block {
 struct Sink<F: FileSystem> {
     shared: Arc<Shared<F>>,
     file: Arc<F::Handle>,
+    /// Which bytes of the file these are.
+    lane: Lane,
     position: u64,
     /// Large pieces are to go past the page cache.
     wants_direct: bool,
@@ -108,14 +112,56 @@ impl<F: FileSystem> Sink<F> {
         } else {
             end.saturating_add(step)
         };
+        if !self.lane.is_alone() {
+            return self.reserve_stripes(reserved, end);
+        }
         // A refusal may come after some of the work is done; what it means the writes will tell.
         self.longest = self.longest.max(size);
-        let outcome = uninterrupted(|| self.shared.system.reserve(&self.file, size));
+        let outcome = uninterrupted(|| self.shared.system.reserve(&self.file, 0, size));
         self.reserved = outcome.is_ok().then_some(size);
+    }
+
+    /// As [`Sink::reserve`], stripe by stripe: what lies between them is for others to ask for. All
+    /// writers together set aside as much ahead as one alone.
+    fn reserve_stripes(&mut self, reserved: u64, end: u64) {
+        let step = self.shared.staging.reserve_bytes / u64::from(self.lane.lanes().count());
+        let wanted = end.saturating_add(step / STRIPE_BYTES * STRIPE_BYTES);
+        let mut at = reserved.max(self.position);
+        while at < wanted {
+            let run = self.lane.run(at);
+            let reserve = || self.shared.system.reserve(&self.file, run.offset, run.length);
+            if uninterrupted(reserve).is_err() {
+                self.reserved = None;
+                return;
+            }
+            at += run.length;
+        }
+        self.reserved = Some(at);
+    }
+
+    /// Gives back the stripes that were set aside and not written. Nobody cuts the file, since nobody
+    /// knows where the others are: it may end in a hole.
+    fn release_stripes(&mut self) {
+        let Some(reserved) = self.reserved else { return };
+        let mut at = self.position;
+        while at < reserved {
+            let run = self.lane.run(at);
+            // Where it cannot be given back it is there for what comes, or goes with the file.
+            let release = || self.shared.system.release(&self.file, run.offset, run.length);
+            if uninterrupted(release).is_err() {
+                break;
+            }
+            at += run.length;
+        }
+        self.reserved = Some(self.position);
     }
 
     /// Cuts off what was reserved and not written.
     fn cut(&mut self) -> io::Result<()> {
+        if !self.lane.is_alone() {
+            self.release_stripes();
+            return Ok(());
+        }
         if self.longest <= self.position {
             return Ok(());
         }
@@ -142,7 +188,9 @@ impl<F: FileSystem> Sink<F> {
                 self.set_direct(false)?;
             }
             let rest = if self.direct { &bytes[done..aligned] } else { &bytes[done..] };
-            match uninterrupted(|| shared.system.write_at(&self.file, self.position, rest)) {
+            let run = self.lane.run(self.position);
+            let rest = &rest[..usize::try_from(run.length).unwrap_or(usize::MAX).min(rest.len())];
+            match uninterrupted(|| shared.system.write_at(&self.file, run.offset, rest)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     done += count;
@@ -253,10 +301,11 @@ pub(super) struct Stream<F: FileSystem> {
 }
 
 impl<F: FileSystem> Stream<F> {
-    /// Starts at the front of the empty `file`. `direct`: large objects go past the page cache.
+    /// Starts at the front of the empty `file`, or of a lane of it. `direct`: large objects go past the page cache.
     pub(super) fn new(
         shared: &Arc<Shared<F>>,
         file: F::Handle,
+        lane: Lane,
         direct: bool,
         size_hint: Option<u64>,
     ) -> Self {
@@ -268,6 +317,7 @@ impl<F: FileSystem> Stream<F> {
         let sink = Sink {
             shared: Arc::clone(shared),
             file: Arc::clone(&file),
+            lane,
             position: 0,
             wants_direct: direct && shared.staging.direct,
             direct: false,

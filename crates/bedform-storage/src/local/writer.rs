@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
+use bedform_format::log::Lane;
 
 use super::staging::Stream;
 use super::{Result, Shared, names, publish};
@@ -57,7 +58,7 @@ impl<F: FileSystem> LocalWriter<F> {
             durability,
             position: 0,
             temporary,
-            stream: Some(Stream::new(shared, file, direct, size_hint)),
+            stream: Some(Stream::new(shared, file, Lane::ONLY, direct, size_hint)),
         })
     }
 

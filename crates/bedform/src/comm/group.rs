@@ -1,4 +1,4 @@
-//! Members that may leave early.
+//! Members that may leave early, and that talk by node.
 //!
 //! A member whose program fails between two collective calls makes no more of them, and the others
 //! would wait for ever. So it leaves ([`Communicator::leave`]): it takes part in the next collective call,
@@ -7,20 +7,34 @@
 //!
 //! It rests on one rule: what all members do together begins with a gather at the coordinator and a
 //! broadcast from it, as [`agree`](super::agree) does, and nobody leaves before it is over.
+//!
+//! A gather at the coordinator has two steps: the members of a node give their leader, who is the first
+//! of them, what they have, and the leaders give the coordinator what it comes to. A broadcast goes the
+//! other way. So the coordinator hears of nodes, not of members, and what the members of a node have in
+//! common can be said once ([`Group::decide_by_node`]). A leader that loses the members of its node, or
+//! the other leaders, says so where it still can: nobody waits for what does not come.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{COORDINATOR, Communicator};
+use super::{Alone, COORDINATOR, Communicator, FAILED, FINE, describe, parse_error, split};
 use crate::error::{Error, ErrorKind, Result};
 
-/// In front of a message: the group goes on, or this member leaves; from the coordinator, which one did.
+/// In front of a message: the group goes on, this member leaves, or some cannot be reached; from the
+/// coordinator, which one left.
 const STAYS: u8 = 0;
 const LEAVES: u8 = 1;
+const LOST: u8 = 2;
 
 /// Members of whom some may leave before the others.
 #[derive(Debug)]
 pub struct Group {
     members: Box<dyn Communicator>,
+    /// The members of this node, if they talk by node.
+    node: Option<Box<dyn Communicator>>,
+    /// On a leader the leaders of all nodes.
+    leaders: Option<Box<dyn Communicator>>,
+    /// The ranks of the members of this node, or of all, by their ranks there.
+    ranks: Vec<u32>,
     /// Why it is over.
     over: Mutex<Option<Over>>,
 }
@@ -35,10 +49,69 @@ enum Over {
     Unreachable,
 }
 
+/// What [`Group::decide_by_node`] asks its caller to make something of.
+#[derive(Debug)]
+pub enum Gathered {
+    /// On the leader of a node: what its members have, by their ranks there; nothing of one that failed.
+    Node(Vec<Option<Vec<u8>>>),
+    /// On the coordinator: what was made of each node.
+    All(Vec<Vec<u8>>),
+}
+
 impl Group {
-    /// The group of all `members`.
+    /// The group of all `members`, who talk to the coordinator directly.
     pub fn new(members: Box<dyn Communicator>) -> Self {
-        Self { members, over: Mutex::new(None) }
+        let leaders: Option<Box<dyn Communicator>> = match members.rank() {
+            COORDINATOR => Some(Box::new(Alone)),
+            _ => None,
+        };
+        let ranks = (0..members.size()).collect();
+        Self { members, node: None, leaders, ranks, over: Mutex::new(None) }
+    }
+
+    /// The group of all `members`, who talk by node, if there is a node with several. Collective.
+    ///
+    /// # Errors
+    /// `Io` if the members cannot be reached.
+    pub fn by_node(members: Box<dyn Communicator>) -> Result<Self> {
+        if members.size() == 1 {
+            return Ok(Self::new(members));
+        }
+        let node = members.split_by_node()?;
+        let own = node.gather(&members.rank().to_le_bytes(), COORDINATOR)?;
+        let own = own.map_or_else(Vec::new, |own| own.concat());
+        let all = members.gather(&own, COORDINATOR)?;
+        let leaders = all.map_or_else(Vec::new, |all| leaders_of(&all, members.size()));
+        let leaders = ranks_in(&members.broadcast(leaders, COORDINATOR)?);
+        if leaders.is_empty() || leaders.len() == members.size() as usize {
+            return Ok(Self::new(members));
+        }
+        let ranks = ranks_in(&node.broadcast(own, COORDINATOR)?);
+        let leaders = match node.rank() {
+            COORDINATOR => Some(members.select(&leaders)?),
+            _ => None,
+        };
+        Ok(Self { members, node: Some(node), leaders, ranks, over: Mutex::new(None) })
+    }
+
+    /// The members of this node, if the group talks by node.
+    pub fn node(&self) -> Option<&dyn Communicator> {
+        self.node.as_deref()
+    }
+
+    /// The rank of the leader of this node, or of the coordinator.
+    pub fn leader(&self) -> u32 {
+        self.ranks.first().copied().unwrap_or(COORDINATOR)
+    }
+
+    /// How many leaders there are; nothing on who is none.
+    pub fn leader_count(&self) -> Option<u32> {
+        self.leaders.as_ref().map(|leaders| leaders.size())
+    }
+
+    /// Those who give a leader what they have.
+    fn near(&self) -> &dyn Communicator {
+        self.node.as_deref().unwrap_or(&*self.members)
     }
 
     fn over(&self) -> MutexGuard<'_, Option<Over>> {
@@ -69,18 +142,199 @@ impl Group {
         outcome
     }
 
-    fn left_by(&self, told: &[u8]) -> Result<()> {
+    /// Brings what the members say to the coordinator, what those of a node say `joined`.
+    fn collect(
+        &self,
+        said: &[u8],
+        join: impl FnOnce(Vec<Vec<u8>>) -> Vec<u8>,
+    ) -> Result<Option<Vec<Vec<u8>>>> {
+        let near = self.near().gather(said, COORDINATOR);
+        let Some(leaders) = &self.leaders else { return self.reached(near).map(|_| None) };
+        let up = match near {
+            Ok(Some(all)) => match all.iter().find(|said| said.first() != Some(&STAYS)) {
+                Some(over) => over.clone(),
+                None => framed(&join(all.into_iter().map(unframed).collect())),
+            },
+            Ok(None) | Err(_) => vec![LOST],
+        };
+        leaders.gather(&up, COORDINATOR).or_else(|error| {
+            // The members of the node wait for what comes of it.
+            let _ = self.near().broadcast(vec![LOST], COORDINATOR);
+            self.reached(Err(error))
+        })
+    }
+
+    /// Brings what the coordinator tells to all.
+    fn tell(&self, told: Vec<u8>) -> Result<Vec<u8>> {
+        let told = match &self.leaders {
+            None => Vec::new(),
+            Some(leaders) => leaders.broadcast(told, COORDINATOR).unwrap_or_else(|_| vec![LOST]),
+        };
+        let told = self.reached(self.near().broadcast(told, COORDINATOR))?;
+        if told.first() == Some(&STAYS) {
+            return Ok(unframed(told));
+        }
         let rank = told.get(1..5).and_then(|rank| rank.try_into().ok()).map(u32::from_le_bytes);
-        self.end(Over::LeftBy(rank.unwrap_or(COORDINATOR)));
-        self.check()
+        self.end(match (told.first(), rank) {
+            (Some(&LEAVES), Some(rank)) => Over::LeftBy(rank),
+            _ => Over::Unreachable,
+        });
+        self.check()?;
+        Ok(Vec::new())
+    }
+
+    /// As [`Group::collect`] of members that stay; ends the group if one did not.
+    fn gather_joined(
+        &self,
+        bytes: &[u8],
+        join: impl FnOnce(Vec<Vec<u8>>) -> Vec<u8>,
+    ) -> Result<Option<Vec<Vec<u8>>>> {
+        self.check()?;
+        let Some(all) = self.collect(&framed(bytes), join)? else { return Ok(None) };
+        if let Some(over) = all.iter().find(|said| said.first() != Some(&STAYS)) {
+            // The others wait for the broadcast that follows.
+            self.tell(if over.is_empty() { vec![LOST] } else { over.clone() })?;
+        }
+        Ok(Some(all.into_iter().map(unframed).collect()))
+    }
+
+    /// As [`decide`](super::decide), in two steps: `act` makes one thing of what the members of a node
+    /// have, on their leader, and decides on the coordinator, of what was made of the nodes. The leader
+    /// is asked, too, if one of its members failed; what it makes goes nowhere then.
+    ///
+    /// # Errors
+    /// The first error of any member, on all; else that of `act`.
+    pub fn decide_by_node(
+        &self,
+        mine: Result<Vec<u8>>,
+        act: &mut dyn FnMut(Gathered) -> Result<Vec<u8>>,
+    ) -> Result<Vec<u8>> {
+        if self.size() == 1 {
+            let made = act(Gathered::Node(vec![Some(mine?)]))?;
+            return act(Gathered::All(vec![made]));
+        }
+        let said = outcome_bytes(&mine);
+        let mut made = Ok(Vec::new());
+        let all = self.gather_joined(&said, |near| {
+            let failed = self.first_failed(&near);
+            let near = near.into_iter().map(|said| {
+                said.split_first()
+                    .filter(|(first, _)| **first == FINE)
+                    .map(|(_, part)| part.to_vec())
+            });
+            made = act(Gathered::Node(near.collect()));
+            match (failed, &made) {
+                (Some(failed), _) => failed,
+                (None, Ok(bytes)) => [&[FINE], &bytes[..]].concat(),
+                (None, Err(error)) => outcome_bytes(&Err(self.by(error))),
+            }
+        })?;
+        let decided = match all {
+            None => Ok(Vec::new()),
+            Some(all) => match all.iter().find(|said| said.first() != Some(&FINE)) {
+                Some(failed) => Err(parse_error(failed.get(1..).unwrap_or_default())),
+                None => act(Gathered::All(all.into_iter().map(unframed).collect())),
+            },
+        };
+        let told = self.broadcast(outcome_bytes(&decided), COORDINATOR)?;
+        // Whoever failed knows best why.
+        match (mine, made, decided, told.split_first()) {
+            (Err(error), ..) | (_, Err(error), ..) | (_, _, Err(error), _) => Err(error),
+            (.., Some((&FINE, bytes))) => Ok(bytes.to_vec()),
+            (.., Some((_, error))) => Err(parse_error(error)),
+            (.., None) => Err(Error::new(ErrorKind::Io, "the members' coordinator said nothing")),
+        }
+    }
+
+    /// What the first member of the node that failed has said, with its rank.
+    fn first_failed(&self, near: &[Vec<u8>]) -> Option<Vec<u8>> {
+        let at = near.iter().position(|said| said.first() != Some(&FINE))?;
+        let (kind, text) = split(near[at].get(1..).unwrap_or_default());
+        let rank = self.ranks.get(at).copied().unwrap_or(u32::MAX);
+        let mut said = vec![FAILED];
+        said.extend_from_slice(format!("{kind}\0rank {rank}: {text}").as_bytes());
+        Some(said)
+    }
+
+    /// An error of this member, as the others hear of it.
+    fn by(&self, error: &Error) -> Error {
+        Error::new(error.kind(), format!("rank {}: {error}", self.rank()))
     }
 }
 
-/// What the coordinator tells if a member of `all` leaves.
-fn leaver(all: &[Vec<u8>]) -> Option<Vec<u8>> {
-    let rank = all.iter().position(|said| said.first() == Some(&LEAVES))?;
-    let rank = u32::try_from(rank).unwrap_or(u32::MAX);
-    Some([&[LEAVES][..], &rank.to_le_bytes()].concat())
+fn outcome_bytes(outcome: &Result<Vec<u8>>) -> Vec<u8> {
+    match outcome {
+        Ok(bytes) => [&[FINE], &bytes[..]].concat(),
+        Err(error) => [&[FAILED], &describe(error)[..]].concat(),
+    }
+}
+
+fn framed(bytes: &[u8]) -> Vec<u8> {
+    [&[STAYS], bytes].concat()
+}
+
+/// A message without the byte in front.
+fn unframed(mut message: Vec<u8>) -> Vec<u8> {
+    if !message.is_empty() {
+        message.remove(0);
+    }
+    message
+}
+
+/// The ranks of the leaders, of what each member of `size` gave: its node's ranks, or nothing if it does
+/// not lead. Nothing if they are not what they should be: then nobody leads.
+fn leaders_of(all: &[Vec<u8>], size: u32) -> Vec<u8> {
+    let mut seen = vec![false; size as usize];
+    let mut leaders = Vec::new();
+    for (leader, node) in (0_u32..).zip(all).filter(|(_, node)| !node.is_empty()) {
+        let ranks = ranks_in(node);
+        leaders.push(leader);
+        for rank in &ranks {
+            match seen.get_mut(*rank as usize) {
+                Some(seen) if !*seen => *seen = true,
+                _ => return Vec::new(),
+            }
+        }
+        if ranks.first() != Some(&leader) {
+            return Vec::new();
+        }
+    }
+    if leaders.first() != Some(&COORDINATOR) || seen.contains(&false) {
+        return Vec::new();
+    }
+    leaders.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+fn ranks_in(bytes: &[u8]) -> Vec<u32> {
+    bytes.as_chunks::<4>().0.iter().copied().map(u32::from_le_bytes).collect()
+}
+
+/// What the members with these ranks have, as one message.
+fn join_parts(ranks: &[u32], parts: &[Vec<u8>]) -> Vec<u8> {
+    let mut joined = Vec::with_capacity(parts.iter().map(|part| part.len() + 12).sum());
+    for (rank, part) in ranks.iter().zip(parts) {
+        joined.extend_from_slice(&rank.to_le_bytes());
+        joined.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        joined.extend_from_slice(part);
+    }
+    joined
+}
+
+/// Takes messages of [`join_parts`] apart, by rank.
+fn split_parts(all: &[Vec<u8>], size: u32) -> Option<Vec<Vec<u8>>> {
+    let mut parts = vec![Vec::new(); size as usize];
+    for joined in all {
+        let mut rest = joined.as_slice();
+        while !rest.is_empty() {
+            let (rank, behind) = rest.split_first_chunk()?;
+            let (length, behind) = behind.split_first_chunk()?;
+            let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+            let (part, behind) = behind.split_at_checked(length)?;
+            *parts.get_mut(u32::from_le_bytes(*rank) as usize)? = part.to_vec();
+            rest = behind;
+        }
+    }
+    Some(parts)
 }
 
 impl Communicator for Group {
@@ -97,20 +351,18 @@ impl Communicator for Group {
         self.reached(self.members.split_by_node())
     }
 
+    fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>> {
+        self.check()?;
+        self.members.select(ranks)
+    }
+
     fn broadcast(&self, bytes: Vec<u8>, root: u32) -> Result<Vec<u8>> {
         self.check()?;
-        if self.size() == 1 {
-            return Ok(bytes);
+        match root {
+            _ if self.size() == 1 => Ok(bytes),
+            COORDINATOR => self.tell(framed(&bytes)),
+            root => self.reached(self.members.broadcast(bytes, root)),
         }
-        let mut framed = Vec::with_capacity(bytes.len() + 1);
-        framed.push(STAYS);
-        framed.extend_from_slice(&bytes);
-        let mut told = self.reached(self.members.broadcast(framed, root))?;
-        if told.first() != Some(&STAYS) {
-            self.left_by(&told)?;
-        }
-        told.remove(0);
-        Ok(told)
     }
 
     fn gather(&self, bytes: &[u8], root: u32) -> Result<Option<Vec<Vec<u8>>>> {
@@ -118,23 +370,14 @@ impl Communicator for Group {
         if self.size() == 1 {
             return Ok(Some(vec![bytes.to_vec()]));
         }
-        let mut framed = Vec::with_capacity(bytes.len() + 1);
-        framed.push(STAYS);
-        framed.extend_from_slice(bytes);
-        let Some(mut all) = self.reached(self.members.gather(&framed, root))? else {
-            return Ok(None);
-        };
-        if let Some(told) = leaver(&all) {
-            // The others wait for the broadcast that follows.
-            self.reached(self.members.broadcast(told.clone(), root))?;
-            self.left_by(&told)?;
+        if root != COORDINATOR {
+            return self.reached(self.members.gather(bytes, root));
         }
-        for part in &mut all {
-            if !part.is_empty() {
-                part.remove(0);
-            }
-        }
-        Ok(Some(all))
+        let all = self.gather_joined(bytes, |parts| join_parts(&self.ranks, &parts))?;
+        let Some(all) = all else { return Ok(None) };
+        split_parts(&all, self.size())
+            .map(Some)
+            .ok_or_else(|| Error::new(ErrorKind::Io, "a member of the session said what cannot be"))
     }
 
     fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
@@ -145,33 +388,107 @@ impl Communicator for Group {
     /// Ends the group. The others learn of it in their next collective call, or leave as well; does
     /// nothing if it is over.
     fn leave(&self) {
-        if self.members.size() > 1 && self.check().is_ok() {
+        let takes_part = self.members.size() > 1 && self.check().is_ok();
+        self.end(Over::Left);
+        if takes_part {
             // Whoever can still be reached knows then; nothing can be done for the others.
-            if let Ok(all) = self.members.gather(&[LEAVES], COORDINATOR) {
-                let told = all.map_or_else(Vec::new, |all| leaver(&all).unwrap_or_default());
-                let _ = self.members.broadcast(told, COORDINATOR);
+            let said = [&[LEAVES][..], &self.rank().to_le_bytes()].concat();
+            if let Ok(all) = self.collect(&said, |_| Vec::new()) {
+                let over =
+                    all.and_then(|all| all.into_iter().find(|said| said.first() != Some(&STAYS)));
+                let _ = self.tell(over.unwrap_or_default());
             }
         }
-        self.end(Over::Left);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::{agree, threads};
+    use crate::comm::{agree, threads_on_nodes};
 
-    /// What each of `size` members returns from `act`.
+    /// What each of `size` members returns from `act`, on nodes of one to all of them; in the end, of all
+    /// on one.
     fn on_all<T: Send>(size: u32, act: impl Fn(Group) -> T + Sync) -> Vec<T> {
+        let mut outcomes = Vec::new();
+        for per_node in 1..=size {
+            outcomes = on_nodes(size, per_node, &act);
+        }
+        outcomes
+    }
+
+    fn on_nodes<T: Send>(size: u32, per_node: u32, act: impl Fn(Group) -> T + Sync) -> Vec<T> {
         std::thread::scope(|scope| {
             let act = &act;
-            let group = |member| Group::new(Box::new(member));
-            let all: Vec<_> = threads(size)
+            let group = |member| Group::by_node(Box::new(member)).unwrap();
+            let all: Vec<_> = threads_on_nodes(size, per_node)
                 .into_iter()
                 .map(|member| scope.spawn(move || act(group(member))))
                 .collect();
             all.into_iter().map(|thread| thread.join().unwrap()).collect()
         })
+    }
+
+    #[test]
+    fn what_a_node_has_is_made_one_by_its_leader() {
+        for (size, per_node) in [(7, 3), (4, 4), (6, 2), (1, 1), (3, 1)] {
+            let told = on_nodes(size, per_node, |group| {
+                let rank = u8::try_from(group.rank()).unwrap();
+                let act = &mut |gathered| match gathered {
+                    Gathered::Node(parts) => Ok(parts.into_iter().flatten().flatten().collect()),
+                    Gathered::All(nodes) => Ok(nodes.join(&0xff)),
+                };
+                group.decide_by_node(Ok(vec![rank]), act).unwrap()
+            });
+            let ranks: Vec<u8> = (0..u8::try_from(size).unwrap()).collect();
+            // Where each has a node of its own there is nothing to make one of.
+            let per_node = if per_node == 1 { size } else { per_node };
+            let nodes: Vec<_> = ranks.chunks(per_node as usize).map(<[u8]>::to_vec).collect();
+            assert!(told.iter().all(|told| *told == nodes.join(&0xff)), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_in_any_step_is_that_of_all_and_the_leader_still_hears_of_the_rest() {
+        for (failing, step) in [(1, 0), (4, 0), (0, 1), (3, 1), (0, 2)] {
+            let outcomes = on_nodes(6, 3, |group| {
+                let is_failing = group.rank() == failing;
+                let error = || Error::new(ErrorKind::NoSpace, "the disk is full");
+                let mine = if is_failing && step == 0 { Err(error()) } else { Ok(vec![7]) };
+                let mut heard = None;
+                let outcome = group.decide_by_node(mine, &mut |gathered| match gathered {
+                    Gathered::Node(parts) => {
+                        heard = Some(parts.iter().flatten().count());
+                        if is_failing && step == 1 { Err(error()) } else { Ok(vec![]) }
+                    }
+                    Gathered::All(_) => Err(error()),
+                });
+                // Nobody is out of step.
+                assert!(agree(&group, Ok(())).is_ok());
+                (outcome.unwrap_err(), heard)
+            });
+            for (rank, (error, heard)) in (0_u32..).zip(outcomes) {
+                assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+                let named = error.to_string().starts_with(&format!("rank {failing}: "));
+                assert_eq!(named, rank != failing && step != 2, "{error}");
+                let all = if step == 0 && rank / 3 == failing / 3 { 2 } else { 3 };
+                assert_eq!(heard, (rank % 3 == 0).then_some(all));
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_is_gone_leaves_nobody_waiting() {
+        for gone in 0..6 {
+            let outcomes = on_nodes(6, 2, |group| {
+                agree(&group, Ok(())).unwrap();
+                if group.rank() == gone {
+                    return true;
+                }
+                agree(&group, Ok(())).is_err() && agree(&group, Ok(())).is_err()
+            });
+            assert!(outcomes.iter().all(|failed| *failed), "{gone}: {outcomes:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! ([`Messages`]), and [`Members`] finds the lengths out: each part travels in a frame of fixed size
 //! that has room for it if it is small, which nearly all are; only what is left takes another message.
 
-use super::{Communicator, check_parts};
+use std::sync::Arc;
+
+use super::{Communicator, check_parts, number_among};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of a frame: its length in front, then as much of the part as fits. A broadcast sends one, a
@@ -91,13 +93,22 @@ pub trait Messages: Send + Sync + std::fmt::Debug {
 /// The members behind messages of known lengths, for messages of any.
 #[derive(Debug)]
 pub struct Members {
-    messages: Box<dyn Messages>,
+    messages: Arc<dyn Messages>,
+}
+
+/// Some of the members, who send each other messages without the others.
+#[derive(Debug)]
+struct Selected {
+    messages: Arc<dyn Messages>,
+    /// By rank here, the rank among all.
+    ranks: Vec<u32>,
+    rank: u32,
 }
 
 impl Members {
     /// The members that `messages` reaches.
     pub fn new(messages: Box<dyn Messages>) -> Self {
-        Self { messages }
+        Self { messages: Arc::from(messages) }
     }
 
     /// Frames of `length` bytes for each member.
@@ -154,6 +165,12 @@ impl Communicator for Members {
 
     fn split_by_node(&self) -> Result<Box<dyn Communicator>> {
         Ok(Box::new(Self::new(self.messages.split_by_node()?)))
+    }
+
+    fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>> {
+        let rank = number_among(ranks, self.rank(), self.size())?;
+        let messages = self.messages.clone();
+        Ok(Box::new(Selected { messages, ranks: ranks.to_vec(), rank }))
     }
 
     fn barrier(&self) -> Result<()> {
@@ -224,6 +241,106 @@ impl Communicator for Members {
             self.messages.exchange(&rests, &mut expected)?;
         }
         taken[mine] = own;
+        Ok(taken)
+    }
+}
+
+impl Selected {
+    /// Sends `given[n]` to each other member `n` that it has something for, and gives what `from` those
+    /// of them have sent that are expected to: first frames, then what does not fit into them.
+    fn swap(&self, given: &[Option<&[u8]>], from: &[bool]) -> Result<Vec<Vec<u8>>> {
+        let count = self.ranks.len();
+        let is_other = |number: &usize| *number != self.rank as usize;
+        let mut frames = vec![[0; GATHER_FRAME]; count];
+        let mut arrived = vec![[0; GATHER_FRAME]; count];
+        for (frame, part) in frames.iter_mut().zip(given) {
+            fill_frame(frame, part.unwrap_or_default());
+        }
+        let sent: Vec<SentMessage<'_>> = (0..count)
+            .filter(|number| is_other(number) && given[*number].is_some())
+            .map(|number| SentMessage { to: self.ranks[number], bytes: &frames[number] })
+            .collect();
+        let is_expected = |number: &usize| is_other(number) && from[*number];
+        let mut received: Vec<ReceivedMessage<'_>> = arrived
+            .iter_mut()
+            .enumerate()
+            .filter(|(number, _)| is_expected(number))
+            .map(|(number, frame)| ReceivedMessage { from: self.ranks[number], bytes: frame })
+            .collect();
+        self.exchange(&sent, &mut received)?;
+        let mut parts = vec![Vec::new(); count];
+        for number in (0..count).filter(is_expected) {
+            parts[number] = open_frame(&arrived[number])?;
+        }
+        let rests: Vec<SentMessage<'_>> = (0..count)
+            .filter(is_other)
+            .filter_map(|number| {
+                let bytes = rest_of(given[number]?, GATHER_FRAME);
+                (!bytes.is_empty()).then_some(SentMessage { to: self.ranks[number], bytes })
+            })
+            .collect();
+        let mut expected = received_rests(&mut parts, GATHER_FRAME);
+        for message in &mut expected {
+            message.from = self.ranks[message.from as usize];
+        }
+        self.exchange(&rests, &mut expected)?;
+        Ok(parts)
+    }
+
+    fn exchange(&self, sent: &[SentMessage<'_>], to: &mut [ReceivedMessage<'_>]) -> Result<()> {
+        if sent.is_empty() && to.is_empty() {
+            return Ok(());
+        }
+        self.messages.exchange(sent, to)
+    }
+}
+
+impl Communicator for Selected {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        u32::try_from(self.ranks.len()).unwrap_or(u32::MAX)
+    }
+
+    fn split_by_node(&self) -> Result<Box<dyn Communicator>> {
+        Err(Error::invalid("selected members are not split by node"))
+    }
+
+    fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>> {
+        let rank = number_among(ranks, self.rank, self.size())?;
+        let ranks = ranks.iter().map(|rank| self.ranks[*rank as usize]).collect();
+        Ok(Box::new(Self { messages: self.messages.clone(), ranks, rank }))
+    }
+
+    fn broadcast(&self, bytes: Vec<u8>, root: u32) -> Result<Vec<u8>> {
+        let (count, root) = (self.ranks.len(), root as usize);
+        if self.rank as usize == root {
+            self.swap(&vec![Some(bytes.as_slice()); count], &vec![false; count])?;
+            return Ok(bytes);
+        }
+        let from: Vec<bool> = (0..count).map(|number| number == root).collect();
+        Ok(self.swap(&vec![None; count], &from)?.swap_remove(root))
+    }
+
+    fn gather(&self, bytes: &[u8], root: u32) -> Result<Option<Vec<Vec<u8>>>> {
+        let (count, root) = (self.ranks.len(), root as usize);
+        if self.rank as usize == root {
+            let mut parts = self.swap(&vec![None; count], &vec![true; count])?;
+            parts[root] = bytes.to_vec();
+            return Ok(Some(parts));
+        }
+        let given: Vec<_> = (0..count).map(|number| (number == root).then_some(bytes)).collect();
+        self.swap(&given, &vec![false; count]).map(|_| None)
+    }
+
+    fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let mut parts = check_parts(parts, self.size())?;
+        let given: Vec<_> = parts.iter().map(|part| Some(part.as_slice())).collect();
+        let mut taken = self.swap(&given, &vec![true; parts.len()])?;
+        let mine = self.rank as usize;
+        taken[mine] = std::mem::take(&mut parts[mine]);
         Ok(taken)
     }
 }

@@ -442,6 +442,22 @@ mod tests {
                     (0..size).map(|from| part(from, rank, length_of(from, rank))).collect();
                 assert_eq!(taken, wanted);
                 members.barrier().unwrap();
+                // The same among some of them.
+                if rank != 1 {
+                    let some = members.select(&[2, 0]).unwrap();
+                    let told = some.broadcast(part(rank, 0, length), 0).unwrap();
+                    assert_eq!(told, part(2, 0, length));
+                    let all = some.gather(&part(rank, 5, own), 1).unwrap();
+                    let of =
+                        |from: u32| part(from, 5, lengths[(round + from as usize) % lengths.len()]);
+                    assert_eq!(all, (rank == 0).then(|| vec![of(2), of(0)]));
+                    let given = vec![part(rank, 2, own), part(rank, 0, own)];
+                    let taken = some.all_to_all(given).unwrap();
+                    let of = |from: u32| {
+                        part(from, rank, lengths[(round + from as usize) % lengths.len()])
+                    };
+                    assert_eq!(taken, [of(2), of(0)]);
+                }
             }
             let error = agree(
                 &members,

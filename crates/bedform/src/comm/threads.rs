@@ -1,8 +1,9 @@
 //! Members that are threads of one process.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Communicator, check_parts};
+use super::{Communicator, check_parts, number_among};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What the threads of one group exchange: each gives its parts, and takes those for it when all have.
@@ -11,8 +12,17 @@ struct Table {
     size: u32,
     state: Mutex<Exchange>,
     changed: Condvar,
-    /// The table of the same members as those of a node.
-    node: OnceLock<Arc<Self>>,
+    /// Members on a node: the first ones on the first, and so on.
+    per_node: u32,
+    parts: Mutex<Parts>,
+}
+
+/// Tables of some of the members.
+#[derive(Debug, Default)]
+struct Parts {
+    /// By the ranks of those members.
+    tables: BTreeMap<Vec<u32>, Arc<Table>>,
+    gone: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -25,14 +35,41 @@ struct Exchange {
 }
 
 impl Table {
-    fn new(size: u32) -> Arc<Self> {
+    fn new(size: u32, per_node: u32) -> Arc<Self> {
         let given = (0..size).map(|_| None).collect();
         let state = Mutex::new(Exchange { given, ..Exchange::default() });
-        Arc::new(Self { size, state, changed: Condvar::new(), node: OnceLock::new() })
+        Arc::new(Self { size, state, changed: Condvar::new(), per_node, parts: Mutex::default() })
     }
 
-    fn node(&self) -> Arc<Self> {
-        self.node.get_or_init(|| Self::new(self.size)).clone()
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The table of the members of these ranks.
+    fn part(&self, ranks: &[u32]) -> Arc<Self> {
+        let mut parts = self.parts();
+        let size = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
+        let is_broken = ranks.iter().any(|rank| parts.gone.contains(rank));
+        let table = parts.tables.entry(ranks.to_vec()).or_insert_with(|| Self::new(size, size));
+        if is_broken {
+            table.end();
+        }
+        table.clone()
+    }
+
+    /// Ends what is going on for all.
+    fn end(&self) {
+        self.lock().is_broken = true;
+        self.changed.notify_all();
+    }
+
+    /// A member goes: whatever it is part of ends.
+    fn leave(&self, rank: u32) {
+        self.end();
+        let mut parts = self.parts();
+        parts.gone.push(rank);
+        let tables = parts.tables.iter().filter(|(ranks, _)| ranks.contains(&rank));
+        tables.for_each(|(_, table)| table.end());
     }
 
     fn lock(&self) -> MutexGuard<'_, Exchange> {
@@ -99,14 +136,18 @@ pub struct ThreadMember {
 /// });
 /// ```
 pub fn threads(size: u32) -> Vec<ThreadMember> {
-    let table = Table::new(size);
+    threads_on_nodes(size, size)
+}
+
+/// As [`threads`], as if there were `per_node` of them on each node, or fewer on the last.
+pub fn threads_on_nodes(size: u32, per_node: u32) -> Vec<ThreadMember> {
+    let table = Table::new(size, per_node.max(1));
     (0..size).map(|rank| ThreadMember { rank, table: table.clone() }).collect()
 }
 
 impl Drop for ThreadMember {
     fn drop(&mut self) {
-        self.table.lock().is_broken = true;
-        self.table.changed.notify_all();
+        self.table.leave(self.rank);
     }
 }
 
@@ -120,8 +161,14 @@ impl Communicator for ThreadMember {
     }
 
     fn split_by_node(&self) -> Result<Box<dyn Communicator>> {
-        // All threads are on one node.
-        Ok(Box::new(Self { rank: self.rank, table: self.table.node() }))
+        let Table { size, per_node, .. } = *self.table;
+        let first = self.rank / per_node * per_node;
+        self.select(&(first..first.saturating_add(per_node).min(size)).collect::<Vec<u32>>())
+    }
+
+    fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>> {
+        let rank = number_among(ranks, self.rank, self.size())?;
+        Ok(Box::new(Self { rank, table: self.table.part(ranks) }))
     }
 
     fn broadcast(&self, bytes: Vec<u8>, root: u32) -> Result<Vec<u8>> {

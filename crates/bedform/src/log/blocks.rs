@@ -223,11 +223,11 @@ impl LogCopies {
 
 /// Nothing outside a segment is asked for, nor memory taken for it.
 fn check_place(segment: &LogSegment, block: &Block) -> Result<()> {
-    let size = segment.object.version().size;
-    let end = block.offset.saturating_add(block.stored_bytes);
-    if end <= size {
+    if segment.holds(block.offset, block.stored_bytes) {
         return Ok(());
     }
+    let size = segment.object.version().size;
+    let end = block.offset.saturating_add(block.stored_bytes);
     Err(Error::corrupt(
         place(segment, block),
         format!("it ends at byte {end} of a segment of {size} bytes"),

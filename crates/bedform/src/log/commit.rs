@@ -61,6 +61,10 @@ impl Session {
     /// The first error of any member, on all; nothing is visible then. `Conflict` if another writer
     /// has appended to an array that this session appends to, has made one smaller, or deleted it.
     pub fn commit(&mut self) -> Result<u64> {
+        if self.share.is_some() {
+            let mine = self.check_sound().and_then(|()| self.hand_over());
+            return self.commit_by_node(mine);
+        }
         let mine = self.check_sound().and_then(|()| self.finish());
         self.has_promises |= self.options.reach == Reach::Node;
         self.commit_together(mine)
@@ -84,6 +88,11 @@ impl Session {
         let members = self.members.clone();
         let told =
             decide(&*members, mine, |parts| Ok(self.commit_all(&parts)?.to_le_bytes().to_vec()));
+        self.committed(told)
+    }
+
+    /// Notes what became of a commit, and gives its number.
+    pub(super) fn committed(&mut self, told: Result<Vec<u8>>) -> Result<u64> {
         self.count_epoch();
         self.appended.clear();
         self.arrays.values_mut().for_each(|known| known.is_new = false);
@@ -98,13 +107,19 @@ impl Session {
         Ok(u64::from_le_bytes(number))
     }
 
+    /// The arrays that this member makes larger.
+    pub(super) fn take_grown(&mut self) -> Vec<GrownArray> {
+        let grown = self.arrays.values().filter_map(Known::grown).collect();
+        // The next commit looks up again what becomes of them.
+        self.arrays.retain(|_, known| known.grown().is_none());
+        grown
+    }
+
     /// Makes this member's part of the commit durable, and says how far it has been drained and what
     /// it is.
     fn finish(&mut self) -> Result<Vec<u8>> {
         let commit = self.commit_id();
-        let grown: Vec<GrownArray> = self.arrays.values().filter_map(Known::grown).collect();
-        // The next commit looks up again what becomes of them.
-        self.arrays.retain(|_, known| known.grown().is_none());
+        let grown = self.take_grown();
         let reach = self.options.reach;
         if reach == Reach::Node {
             for GrownArray { key, shape, .. } in &grown {
@@ -132,14 +147,18 @@ impl Session {
     fn finish_draining(&mut self) -> Result<Vec<u8>> {
         if let Some(stream) = &mut self.stream {
             // Those that were flushed and not yet committed are for the next commit.
-            self.sections.extend(stream.segment().finish(Reach::Shared)?.sections);
+            let finished = match self.share {
+                None => stream.segment().finish(Reach::Shared)?,
+                Some(_) => stream.segment().hand_over()?,
+            };
+            self.sections.extend(finished.sections);
         }
         self.ends.clear();
         Ok(self.drained_epoch().to_le_bytes().to_vec())
     }
 
     /// The last epoch of which this member has nothing more to drain.
-    fn drained_epoch(&mut self) -> u32 {
+    pub(super) fn drained_epoch(&mut self) -> u32 {
         let drained = match &mut self.stream {
             Some(stream) => stream.segment().drained_bytes(),
             None => u64::MAX,
@@ -151,7 +170,7 @@ impl Session {
     }
 
     /// Prepares what the members say they have, and commits what all have drained.
-    fn commit_all(&mut self, parts: &[Vec<u8>]) -> Result<u64> {
+    pub(super) fn commit_all(&mut self, parts: &[Vec<u8>]) -> Result<u64> {
         let mut drained = u32::MAX;
         let mut directories = Vec::with_capacity(parts.len());
         for part in parts {
@@ -251,16 +270,20 @@ impl Session {
     }
 
     /// One directory of those of all members.
-    fn merge(&self, parts: &[&[u8]]) -> Result<Directory> {
+    pub(super) fn merge(&self, parts: &[&[u8]]) -> Result<Directory> {
         let limits = &self.store.options().limits;
         let mut all = Directory { commit: self.commit_id(), ..Directory::default() };
         let mut grown = BTreeMap::<[u8; 16], GrownArray>::new();
         for part in parts.iter().filter(|part| !part.is_empty()) {
             let one = Directory::decode(part, limits).map_err(to_error)?;
-            let first = u32::try_from(all.segments.len()).unwrap_or(u32::MAX);
+            // The members of a node name the same one.
+            let is_same = !one.segments.is_empty() && all.segments.ends_with(&one.segments);
+            let before = all.segments.len() - if is_same { one.segments.len() } else { 0 };
+            let first = u32::try_from(before).unwrap_or(u32::MAX);
+            all.segments.truncate(before);
             all.segments.extend(one.segments);
             all.sections.extend(one.sections.into_iter().map(|mut section| {
-                section.segment += first;
+                section.segment = section.segment.saturating_add(first);
                 section
             }));
             for array in one.grown {
@@ -416,7 +439,7 @@ impl Session {
     }
 }
 
-fn cut_short() -> Error {
+pub(super) fn cut_short() -> Error {
     Error::new(ErrorKind::Io, "a member of the session said less than it had to")
 }
 

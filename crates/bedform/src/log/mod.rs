@@ -13,10 +13,12 @@
 //! | `fetch` | blocks that are fetched together |
 //! | `boxes` | selections as boxes |
 //! | [`burst`], `staged` | the fast tier that takes segments first, and how they are drained |
-//! | `segment` | the file that one writer appends to |
+//! | `segment` | the file, or lane of one, that one writer appends to |
+//! | `lanes` | what lies in a segment, whoever of several writers put it there |
 //! | `stream` | what one writer writes: data, and sections that say what they mean |
 //! | [`session`] | writing: what the members of a job take and declare |
 //! | `commit` | what the members do together to commit |
+//! | `node` | what those of a node do together: one segment, one section |
 //! | [`recover`] | what writers that died left behind |
 //! | [`mod@settle`] | commits become shards |
 
@@ -25,6 +27,8 @@ mod boxes;
 pub mod burst;
 pub(crate) mod commit;
 pub(crate) mod fetch;
+mod lanes;
+mod node;
 pub(crate) mod overlay;
 pub(crate) mod place;
 pub mod recover;

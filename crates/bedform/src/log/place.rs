@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bedform_format::log::{Root, SegmentHeader};
+use bedform_format::log::{Root, SegmentName};
 use bedform_format::metadata::LogState;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Storage, StorageErrorKind};
@@ -96,8 +96,8 @@ impl LogPlace {
     /// Of storage.
     pub(crate) fn sessions(&self) -> Result<BTreeSet<[u8; 16]>> {
         let names = self.segment_names()?;
-        let headers = names.iter().filter_map(|name| SegmentHeader::parse_name(name));
-        Ok(headers.map(|(session, _)| session).collect())
+        let names = names.iter().filter_map(|name| SegmentName::parse(name));
+        Ok(names.map(|name| name.session).collect())
     }
 
     /// Notes that the writer of a segment has ended and wants nothing more of it: what no commit has is

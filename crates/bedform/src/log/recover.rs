@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use bedform_format::log::{
-    CommitId, CommitRecord, Directory, GrownArray, RecordHead, RecordKind, Root, Section,
-    SectionPlace, SegmentHeader,
+    CommitId, CommitRecord, Directory, GrownArray, Lane, RecordHead, RecordKind, Root, Section,
+    SectionPlace, SegmentName,
 };
 use bedform_format::metadata::{LogState, hex};
 use bedform_format::{Limits, ObjectPath};
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::burst::{Burst, BurstPlace};
 use super::commit::enlarge;
+use super::lanes::OpenedSegment;
 use super::place::LogPlace;
 use super::segment::{decode_body, read_record, read_sealed};
 use super::session::{Session, SessionOptions};
@@ -91,12 +92,13 @@ impl Recovered {
     }
 }
 
-/// Writes of one rank of a session that no commit has.
+/// Writes of one rank of a session that no commit has; or of several, whose node had put them together
+/// for a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// Identity of the session, in hexadecimal digits.
     pub session: String,
-    /// The rank.
+    /// The rank, or the lowest.
     pub rank: u32,
     /// The number of writes that can be read.
     pub writes: u64,
@@ -110,7 +112,6 @@ pub struct Found {
 struct Orphan {
     name: String,
     session: [u8; 16],
-    rank: u32,
     sections: Vec<(CommitId, SectionPlace)>,
     directories: Vec<(Directory, CommitRecord)>,
     has_promises: bool,
@@ -187,7 +188,7 @@ impl Store {
     ) -> Result<Vec<Orphan>> {
         let mut orphans = Vec::new();
         for name in log.segment_names()? {
-            let Some((session, rank)) = SegmentHeader::parse_name(&name) else { continue };
+            let Some(SegmentName { session, .. }) = SegmentName::parse(&name) else { continue };
             if interrupted() {
                 return Err(Error::new(ErrorKind::Interrupted, "stopped; call it again to go on"));
             }
@@ -206,7 +207,6 @@ impl Store {
             orphans.push(Orphan {
                 name,
                 session,
-                rank,
                 sections,
                 directories,
                 has_promises,
@@ -220,14 +220,20 @@ impl Store {
     fn describe(&self, orphans: &[Orphan]) -> Result<Vec<Found>> {
         let by_key = self.shared.shapes_by_key()?;
         let name = |key: &[u8; 16]| by_key.get(key).map(|(path, _)| path.to_string());
-        let with_writes = orphans.iter().filter(|orphan| !orphan.sections.is_empty());
-        Ok(with_writes
-            .map(|orphan| {
-                let touched = || orphan.sections.iter().flat_map(|(_, place)| &place.arrays);
+        let mut by_rank = BTreeMap::<([u8; 16], u32), Vec<&SectionPlace>>::new();
+        for orphan in orphans {
+            for (_, place) in &orphan.sections {
+                by_rank.entry((orphan.session, place.rank_first)).or_default().push(place);
+            }
+        }
+        Ok(by_rank
+            .into_iter()
+            .map(|((session, rank), places)| {
+                let touched = || places.iter().flat_map(|place| &place.arrays);
                 let arrays: BTreeSet<_> = touched().filter_map(|part| name(&part.key)).collect();
                 Found {
-                    session: hex(&orphan.session),
-                    rank: orphan.rank,
+                    session: hex(&session),
+                    rank,
                     writes: touched().map(|part| part.entries).sum(),
                     bytes: touched().map(|part| part.bytes).sum(),
                     arrays: arrays.into_iter().collect(),
@@ -265,7 +271,7 @@ pub(super) fn has_leftover(
     root: &Root,
     limits: &Limits,
 ) -> Result<bool> {
-    let Some((session, _)) = SegmentHeader::parse_name(name) else { return Ok(false) };
+    let Some(SegmentName { session, .. }) = SegmentName::parse(name) else { return Ok(false) };
     if log.is_closed(name)? {
         return Ok(false);
     }
@@ -276,75 +282,115 @@ pub(super) fn has_leftover(
 /// What the segment has of commits after epoch `known`.
 fn scan(log: &LogPlace, name: &str, known: u32, limits: &Limits) -> Result<Scan> {
     let mut scan = Scan::default();
-    let segment = match log.storage.open(&LogPlace::segment_path(name)?) {
+    let segment = match OpenedSegment::open(log, name) {
         Ok(segment) => segment,
-        Err(error) if error.is_not_found() => return Ok(scan),
-        Err(error) => return Err(error.into()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(scan),
+        Err(error) => return Err(error),
     };
-    let shown = || format!("{}/segments/{name}", log.name());
-    for next in Heads::new(&*segment) {
-        let (offset, head) = next?;
-        let place = |body: &[u8]| (head.record_bytes(), body.len() as u64);
-        match head.kind {
-            RecordKind::Section => {
-                let read = read_record(&*segment, offset, head.kind, limits, &shown);
-                let Some(body) = undamaged(read)? else { break };
-                let Ok(section) = Section::decode(&body, limits) else { break };
-                if section.commit.epoch <= known {
-                    scan.committed = offset.saturating_add(head.record_bytes());
-                    continue;
-                }
-                if !is_whole(&*segment, &section)? {
-                    continue;
-                }
-                let (stored_bytes, bytes) = place(&body);
-                let arrays = section.touched().map_err(|e| Error::corrupt(shown(), e))?;
-                let rank_first = section.entries.first().map_or(0, |entry| entry.rank);
-                let segment = 0;
-                let place =
-                    SectionPlace { segment, offset, stored_bytes, bytes, rank_first, arrays };
-                for array in section.arrays {
-                    let shape = scan.shapes.entry(array.key);
-                    enlarge(shape.or_insert_with(|| array.shape.clone()), &array.shape);
-                }
-                scan.sections.push((section.commit, place));
-            }
-            RecordKind::Directory => {
-                let read = read_sealed(&*segment, offset, head.kind, limits, &shown);
-                let Some((body, codec)) = undamaged(read)? else { break };
-                let Ok(directory) = Directory::decode(&body, limits) else { break };
-                scan.has_promises |= directory.is_promised;
-                if directory.commit.epoch <= known {
-                    scan.committed = offset.saturating_add(head.record_bytes());
-                    continue;
-                }
-                let (stored_bytes, bytes) = place(&body);
-                let record = CommitRecord {
-                    number: 0,
-                    segment: name.to_owned(),
-                    offset,
-                    stored_bytes,
-                    bytes,
-                    codec,
-                };
-                scan.directories.push((directory, record));
-            }
-            RecordKind::Header | RecordKind::Data => {}
-        }
+    let mut scanner = Scanner { log, name, segment: &*segment.object, known, limits };
+    // Sections that a member cut by itself come before those that its node made of the rest, in the
+    // first lane.
+    let mut lanes: Vec<Lane> = segment.lanes.all().collect();
+    lanes.rotate_left(1);
+    for lane in lanes {
+        scanner.scan(lane, &mut scan)?;
     }
+    scan.sections.sort_by_key(|(commit, _)| *commit);
     Ok(scan)
 }
 
-/// The heads of a segment's records, with their places, up to the first that is damaged: nothing
-/// behind that was durable.
+/// Who looks through a segment.
+struct Scanner<'a> {
+    log: &'a LogPlace,
+    name: &'a str,
+    segment: &'a dyn Object,
+    known: u32,
+    limits: &'a Limits,
+}
+
+impl Scanner<'_> {
+    fn shown(&self) -> String {
+        format!("{}/segments/{}", self.log.name(), self.name)
+    }
+
+    /// Adds what a lane has to `scan`.
+    fn scan(&mut self, lane: Lane, scan: &mut Scan) -> Result<()> {
+        for next in Heads::new(self.segment, lane) {
+            let (offset, head) = next?;
+            let is_known = match head.kind {
+                RecordKind::Section => self.section(offset, head, scan)?,
+                RecordKind::Directory => self.directory(offset, head, scan)?,
+                RecordKind::Header | RecordKind::Data => Some(false),
+            };
+            match is_known {
+                Some(true) => scan.committed = offset.saturating_add(head.record_bytes()),
+                Some(false) => {}
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a section; true if it is known to be committed, nothing if it is damaged.
+    fn section(&self, offset: u64, head: RecordHead, scan: &mut Scan) -> Result<Option<bool>> {
+        let shown = || self.shown();
+        let read = read_record(self.segment, offset, head.kind, self.limits, &shown);
+        let Some(body) = undamaged(read)? else { return Ok(None) };
+        let Ok(section) = Section::decode(&body, self.limits) else { return Ok(None) };
+        if section.commit.epoch <= self.known {
+            return Ok(Some(true));
+        }
+        if !is_whole(self.segment, &section)? {
+            return Ok(Some(false));
+        }
+        let place = SectionPlace {
+            segment: 0,
+            offset,
+            stored_bytes: head.record_bytes(),
+            bytes: body.len() as u64,
+            rank_first: section.entries.iter().map(|entry| entry.rank).min().unwrap_or(0),
+            arrays: section.touched().map_err(|error| Error::corrupt(shown(), error))?,
+        };
+        for array in section.arrays {
+            let shape = scan.shapes.entry(array.key);
+            enlarge(shape.or_insert_with(|| array.shape.clone()), &array.shape);
+        }
+        scan.sections.push((section.commit, place));
+        Ok(Some(false))
+    }
+
+    /// As [`Scanner::section`], of a directory.
+    fn directory(&self, offset: u64, head: RecordHead, scan: &mut Scan) -> Result<Option<bool>> {
+        let read = read_sealed(self.segment, offset, head.kind, self.limits, &|| self.shown());
+        let Some((body, codec)) = undamaged(read)? else { return Ok(None) };
+        let Ok(directory) = Directory::decode(&body, self.limits) else { return Ok(None) };
+        scan.has_promises |= directory.is_promised;
+        if directory.commit.epoch <= self.known {
+            return Ok(Some(true));
+        }
+        let record = CommitRecord {
+            number: 0,
+            segment: self.name.to_owned(),
+            offset,
+            stored_bytes: head.record_bytes(),
+            bytes: body.len() as u64,
+            codec,
+        };
+        scan.directories.push((directory, record));
+        Ok(Some(false))
+    }
+}
+
+/// The heads of a lane's records, with their places, up to the first that is damaged: nothing behind
+/// that was durable.
 struct Heads<'a> {
     segment: &'a dyn Object,
     at: u64,
 }
 
 impl<'a> Heads<'a> {
-    fn new(segment: &'a dyn Object) -> Self {
-        Self { segment, at: 0 }
+    fn new(segment: &'a dyn Object, lane: Lane) -> Self {
+        Self { segment, at: lane.address(0).unwrap_or(u64::MAX) }
     }
 
     fn read(&self, at: u64) -> Result<Option<RecordHead>> {
@@ -480,7 +526,7 @@ fn run_at<'a>(
 
 /// The first bytes of a segment, as it lies in the log, that belong to commits.
 fn committed_bytes(log: &LogPlace, name: &str, limits: &Limits) -> Result<u64> {
-    let Some((session, _)) = SegmentHeader::parse_name(name) else { return Ok(0) };
+    let Some(SegmentName { session, .. }) = SegmentName::parse(name) else { return Ok(0) };
     let known = known_epoch(log.newest(None)?.as_deref(), &session);
     let Scan { committed, .. } = scan(log, name, known, limits)?;
     Ok(committed)

@@ -1,4 +1,4 @@
-//! The file that one writer appends to, and records read back.
+//! The file, or lane of one, that one writer appends to, and records read back.
 //!
 //! A thread of its own checks and appends, so that computing and writing overlap: `docs/log.md`.
 
@@ -9,8 +9,8 @@ use std::thread::{Builder, JoinHandle};
 use bedform_format::Limits;
 use bedform_format::checksum::crc32c;
 use bedform_format::log::{
-    Block, CommitId, RecordHead, RecordKind, Sealed, SealedCodec, SectionBuilder, SectionPlace,
-    SegmentHeader,
+    Block, CommitId, Lane, RecordHead, RecordKind, Sealed, SealedCodec, Section, SectionBuilder,
+    SectionPlace, SegmentHeader, SegmentName,
 };
 use bedform_storage::{Durability, Lock, Object};
 
@@ -37,10 +37,16 @@ enum Order {
     Held(Held),
     /// Say what the blocks since the last section mean.
     Section(Box<SectionBuilder>, CommitId),
+    /// Keep that, for others to write.
+    Keep(Box<SectionBuilder>, CommitId),
+    /// Append what others have kept, put together.
+    Whole(Box<Section>),
     /// Hand everything to the system.
     Flush(Sender<Result<()>>),
     /// Make everything durable, and say what there is.
     Finish(Reach, Sender<Result<Finished>>),
+    /// Hand everything to the system, and say what there is.
+    HandOver(Sender<Result<Finished>>),
     /// Append a directory, durably, and say where its head is.
     Directory(Vec<u8>, Reach, Sender<Result<Place>>),
 }
@@ -50,6 +56,8 @@ enum Order {
 pub(super) struct Finished {
     /// The sections since the last time.
     pub(super) sections: Vec<SectionPlace>,
+    /// Sections that were kept, encoded.
+    pub(super) kept: Vec<Vec<u8>>,
     /// Bytes of the segment.
     pub(super) position: u64,
 }
@@ -57,7 +65,7 @@ pub(super) struct Finished {
 /// Where a record lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Of the record's head.
+    /// The address of the record's head.
     pub(super) offset: u64,
     /// Bytes of the record.
     pub(super) stored_bytes: u64,
@@ -70,6 +78,8 @@ pub(super) struct Place {
 pub(super) struct Segment {
     name: String,
     orders: Option<SyncSender<Order>>,
+    /// What carries out orders where no thread does.
+    own: Option<Box<File>>,
     /// Orders given so far.
     given: u64,
     spare: Receiver<Vec<u8>>,
@@ -77,8 +87,10 @@ pub(super) struct Segment {
     /// What the burst tier has passed on; nothing without one.
     drain: Option<Arc<Drain>>,
     thread: Option<JoinHandle<()>>,
-    /// Tells others that somebody still writes here.
-    _lock: Box<dyn Lock>,
+    /// The file as the system knows it.
+    identity: (u64, u64),
+    /// Tells others that somebody still writes here; held by the writer of the first lane.
+    _lock: Option<Box<dyn Lock>>,
 }
 
 /// What the thread has done.
@@ -115,6 +127,7 @@ impl Progress {
 /// What a segment is, and how it is written.
 pub(super) struct SegmentOptions {
     pub(super) header: SegmentHeader,
+    pub(super) share: Share,
     pub(super) durability: Durability,
     /// Bounds the blocks that wait to be written.
     pub(super) buffer_bytes: usize,
@@ -122,20 +135,46 @@ pub(super) struct SegmentOptions {
     /// What it goes through, and how far data have to get before a commit.
     pub(super) burst: Option<Burst>,
     pub(super) reach: Reach,
+    /// A thread of its own does the work.
+    pub(super) in_background: bool,
+}
+
+/// Which lane of which segment is a writer's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Share {
+    pub(super) name: SegmentName,
+    pub(super) lane: Lane,
+    /// The file as the writer of the first lane knows it; nothing on that one.
+    pub(super) identity: Option<(u64, u64)>,
 }
 
 impl Segment {
-    /// Creates the segment of a writer.
+    /// Creates the segment of a writer, or opens it to write to another lane than the first.
     ///
     /// # Errors
-    /// Those of storage; `Io` if the system has no thread to give.
+    /// Those of storage; `Unsupported` if it is not the file that the writer of the first lane made;
+    /// `Io` if the system has no thread to give.
     pub(super) fn create(place: &LogPlace, options: SegmentOptions) -> Result<Self> {
-        let name = options.header.name();
+        let Share { name, lane, identity: expected } = options.share;
+        let name = name.to_string();
         let path = LogPlace::segment_path(&name)?;
-        let object = place.storage.grow(&path, options.durability, None)?;
-        let lock = place.storage.lock(&LogPlace::segment_directory(&name)?)?;
+        let object = place.storage.grow_lane(&path, lane, options.durability)?;
+        let lock = match expected {
+            None => Some(place.storage.lock(&LogPlace::segment_directory(&name)?)?),
+            Some(_) => None,
+        };
         // Between these two calls it may have been taken for a segment that nobody writes.
-        place.storage.stat(&path)?;
+        let identity = place.storage.stat(&path)?.identity;
+        if expected.is_some_and(|expected| expected != identity) {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "the processes of this node see {} through different mounts, and one cannot sync \
+                     what the other wrote: give them the same mount, or host names of their own",
+                    place.name()
+                ),
+            ));
+        }
         let sink = match &options.burst {
             None => Sink::Direct(object),
             Some(burst) => {
@@ -149,22 +188,46 @@ impl Segment {
         let progress = Arc::<Progress>::default();
         let file = File {
             object: sink,
+            lane,
             sequence: 0,
-            rank: options.header.rank,
             limits: options.limits,
             blocks: Vec::new(),
             sections: Vec::new(),
+            kept: Vec::new(),
             back,
         };
         let (header, done) = (options.header, progress.clone());
+        let mut segment = Self {
+            name,
+            orders: None,
+            own: None,
+            given: 0,
+            spare,
+            progress,
+            drain,
+            thread: None,
+            identity,
+            _lock: lock,
+        };
+        if !options.in_background {
+            let mut own = Box::new(file);
+            own.append_record(RecordKind::Header, &header.encode())?;
+            segment.own = Some(own);
+            return Ok(segment);
+        }
         let thread = Builder::new()
             .name("bedform-log".to_owned())
             .spawn(move || file.run(&header, &todo, &done))
             .map_err(|error| {
                 Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
             })?;
-        let (orders, thread) = (Some(orders), Some(thread));
-        Ok(Self { name, orders, given: 0, spare, progress, drain, thread, _lock: lock })
+        (segment.orders, segment.thread) = (Some(orders), Some(thread));
+        Ok(segment)
+    }
+
+    /// The file as the system knows it.
+    pub(super) fn identity(&self) -> (u64, u64) {
+        self.identity
     }
 
     /// The name of the segment.
@@ -207,6 +270,32 @@ impl Segment {
     /// As [`Segment::append`].
     pub(super) fn section(&mut self, builder: SectionBuilder, commit: CommitId) -> Result<()> {
         self.send(Order::Section(Box::new(builder), commit))
+    }
+
+    /// Keeps what the blocks since the last section mean, for [`Segment::hand_over`].
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn keep(&mut self, builder: SectionBuilder, commit: CommitId) -> Result<()> {
+        self.send(Order::Keep(Box::new(builder), commit))
+    }
+
+    /// Appends a section whose data lie anywhere in the segment, in the background.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn whole(&mut self, section: Section) -> Result<()> {
+        self.send(Order::Whole(Box::new(section)))
+    }
+
+    /// Waits until everything is handed to the system, and says what there is, with what was kept.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn hand_over(&mut self) -> Result<Finished> {
+        let (reply, answer) = channel();
+        self.send(Order::HandOver(reply))?;
+        answer.recv().unwrap_or_else(|_| Err(self.failure()))
     }
 
     /// Waits until everything is handed to the system.
@@ -260,9 +349,19 @@ impl Segment {
     }
 
     fn send(&mut self, order: Order) -> Result<()> {
-        match &self.orders {
-            Some(orders) => orders.send(order).map_err(|_| self.failure())?,
-            None => return Err(self.failure()),
+        match (&self.orders, &mut self.own) {
+            (Some(orders), _) => orders.send(order).map_err(|_| self.failure())?,
+            (None, Some(own)) => {
+                let outcome = own.carry_out(order);
+                if let Err(error) = outcome {
+                    // Whoever waits for an answer has it, and nothing more is written.
+                    self.own = None;
+                    self.progress.end(Some(error));
+                } else {
+                    self.progress.count();
+                }
+            }
+            (None, None) => return Err(self.failure()),
         }
         self.given += 1;
         Ok(())
@@ -287,14 +386,15 @@ impl Drop for Segment {
 /// The thread's side.
 struct File {
     object: Sink,
+    lane: Lane,
     sequence: u64,
-    /// Of the writer.
-    rank: u32,
     limits: Limits,
     /// Blocks since the last section.
     blocks: Vec<Block>,
     /// Sections that nobody has been told of.
     sections: Vec<SectionPlace>,
+    /// Sections that somebody else is to write.
+    kept: Vec<Vec<u8>>,
     back: Sender<Vec<u8>>,
 }
 
@@ -325,13 +425,24 @@ impl File {
                 let data: &(dyn AsRef<[u8]> + Send) = &*data;
                 data.as_ref().chunks(BLOCK_BYTES).try_for_each(|bytes| self.append_block(bytes))
             }
-            Order::Section(builder, commit) => self.append_section(*builder, commit),
+            Order::Section(builder, commit) => {
+                let section = self.describe(*builder, commit);
+                self.append_section(&section)
+            }
+            Order::Keep(builder, commit) => {
+                let section = self.describe(*builder, commit);
+                self.kept.push(section.encode(&self.limits).map_err(to_error)?);
+                Ok(())
+            }
+            Order::Whole(section) => self.append_section(&section),
             Order::Flush(reply) => answer(&reply, self.object.flush()),
             Order::Finish(reach, reply) => {
                 let outcome = self.object.check().and_then(|()| self.object.sync(reach));
-                let sections = std::mem::take(&mut self.sections);
-                let position = self.object.position();
-                answer(&reply, outcome.map(|()| Finished { sections, position }))
+                answer(&reply, outcome.map(|()| self.finished()))
+            }
+            Order::HandOver(reply) => {
+                let outcome = self.object.flush();
+                answer(&reply, outcome.map(|()| self.finished()))
             }
             Order::Directory(body, reach, reply) => {
                 let place = self.append_sealed(RecordKind::Directory, &body);
@@ -355,14 +466,26 @@ impl File {
         Ok(())
     }
 
-    fn append_section(&mut self, mut builder: SectionBuilder, commit: CommitId) -> Result<()> {
+    fn finished(&mut self) -> Finished {
+        Finished {
+            sections: std::mem::take(&mut self.sections),
+            kept: std::mem::take(&mut self.kept),
+            position: self.object.position(),
+        }
+    }
+
+    /// What the blocks since the last section mean.
+    fn describe(&mut self, mut builder: SectionBuilder, commit: CommitId) -> Section {
         self.blocks.drain(..).for_each(|block| builder.block(block));
-        let section = builder.finish(commit);
+        builder.finish(commit)
+    }
+
+    fn append_section(&mut self, section: &Section) -> Result<()> {
         let body = section.encode(&self.limits).map_err(to_error)?;
         let arrays = section.touched().map_err(to_error)?;
         let Place { offset, stored_bytes, bytes, .. } =
             self.append_sealed(RecordKind::Section, &body)?;
-        let rank_first = self.rank;
+        let rank_first = section.entries.iter().map(|entry| entry.rank).min().unwrap_or(0);
         let place = SectionPlace { segment: 0, offset, stored_bytes, bytes, rank_first, arrays };
         self.sections.push(place);
         Ok(())
@@ -377,20 +500,23 @@ impl File {
         let bytes = body.len() as u64;
         let mut whole = Sealed::new(stored, bytes, codec).encode_head().to_vec();
         whole.extend_from_slice(stored);
+        let before = self.object.position();
         let offset = self.append_record(kind, &whole)?;
-        Ok(Place { offset, stored_bytes: self.object.position() - offset, bytes, codec })
+        Ok(Place { offset, stored_bytes: self.object.position() - before, bytes, codec })
     }
 
-    /// Appends a record; gives the place of its head.
+    /// Appends a record; gives the address of its head.
     fn append_record(&mut self, kind: RecordKind, body: &[u8]) -> Result<u64> {
         const ZEROS: [u8; 8] = [0; 8];
         let head = RecordHead { kind, body_bytes: body.len() as u64, sequence: self.sequence };
         self.sequence += 1;
-        let offset = self.object.position();
+        let position = self.object.position();
         self.object.append(&head.encode())?;
         self.object.append(body)?;
         self.object.append(&ZEROS[..(8 - body.len() % 8) % 8])?;
-        Ok(offset)
+        self.lane
+            .address(position)
+            .ok_or_else(|| Error::new(ErrorKind::NoSpace, "the lane of the segment is full"))
     }
 }
 
@@ -438,9 +564,15 @@ pub(super) fn check_header(
     let damaged = |problem: &dyn std::fmt::Display| Error::corrupt(shown(), problem);
     let head = RecordHead::decode(head).map_err(|error| damaged(&error))?;
     let header = SegmentHeader::decode(body).map_err(|error| damaged(&error))?;
-    match head.kind == RecordKind::Header && header.store == *store && header.name() == name {
+    // Where several writers share a segment, the first lane is that of the one whose rank it names.
+    let is_named = SegmentName::parse(name)
+        .is_some_and(|name| (name.session, name.rank) == (header.session, header.rank));
+    match head.kind == RecordKind::Header && header.store == *store && is_named {
         true => Ok(()),
-        false => Err(damaged(&format!("it is segment {} of some store", header.name()))),
+        false => {
+            let found = SegmentName::from(&header);
+            Err(damaged(&format!("it is segment {found} of some store")))
+        }
     }
 }
 

@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_format::log::{Boxes, CommitId, GrownArray, SectionPlace, SegmentHeader};
+use bedform_format::log::{
+    Boxes, CommitId, GrownArray, Lane, SectionPlace, SegmentHeader, SegmentName,
+};
 use bedform_geometry::{Selection, element_count};
 
 use self::create::Creation;
@@ -22,7 +24,7 @@ pub use super::burst::Burst;
 use super::commit::{Prepared, Shapes, enlarge};
 use super::place::LogPlace;
 pub use super::segment::Held;
-use super::segment::{Segment, SegmentOptions, to_error};
+use super::segment::{Segment, SegmentOptions, Share, to_error};
 pub use super::staged::Reach;
 use super::stream::{Data, Declared, Stream, Target, Turn, held};
 use crate::array::Elements;
@@ -105,12 +107,15 @@ impl Decomposition {
 /// ```
 pub struct Session {
     pub(super) store: Store,
-    pub(super) members: Arc<dyn Communicator>,
+    pub(super) members: Arc<Group>,
     pub(super) options: SessionOptions,
     pub(super) log: LogPlace,
     /// Identity of the session, the same on all members.
     pub(super) id: [u8; 16],
     pub(super) stream: Option<Stream>,
+    /// The segment that this member shares with others of its node, and which part of it is its own;
+    /// nothing if it has one for itself.
+    pub(super) share: Option<Share>,
     /// Sections that are written, and part of no commit yet.
     pub(super) sections: Vec<SectionPlace>,
     declared: Vec<Declared>,
@@ -179,23 +184,29 @@ impl Store {
         options: SessionOptions,
     ) -> Result<Session> {
         // Whose program fails between two commits leaves, and nobody waits for it.
-        let members: Arc<dyn Communicator> = Arc::new(Group::new(members));
+        let members = Arc::new(Group::by_node(members)?);
         let log = self.shared.check_writable().and_then(|()| self.shared.log_place());
+        // A burst tier takes the segment of each member by itself.
+        let can_share = options.burst.is_none() && options.reach == Reach::Shared;
         let (mine, log) = match log {
-            Ok(log) => (Ok(Vec::new()), Some(log)),
+            Ok(log) => (Ok(vec![u8::from(can_share)]), Some(log)),
             Err(error) => (Err(error), None),
         };
-        let id = decide(&*members, mine, |_| Ok(random_key()?.to_vec()))?;
-        let (Ok(id), Some(log)) = (id.try_into(), log) else {
+        let told = decide(&*members, mine, |parts| {
+            let all_share = parts.iter().all(|part| part == &[1]);
+            Ok([&random_key()?[..], &[u8::from(all_share)]].concat())
+        })?;
+        let (Some((id, &[all_share])), Some(log)) = (told.split_first_chunk(), log) else {
             return Err(Error::invalid("the members' coordinator erred"));
         };
-        Ok(Session {
+        let mut session = Session {
             store: self.clone(),
             members,
             options,
             log,
-            id,
+            id: *id,
             stream: None,
+            share: None,
             sections: Vec::new(),
             declared: Vec::new(),
             arrays: HashMap::new(),
@@ -208,7 +219,11 @@ impl Store {
             prepared: VecDeque::new(),
             epoch: 0,
             is_sound: true,
-        })
+        };
+        if all_share == 1 {
+            session.share_segment()?;
+        }
+        Ok(session)
     }
 }
 
@@ -564,17 +579,28 @@ impl Session {
                 session: self.id,
                 rank: self.members.rank(),
             };
+            let name = SegmentName::from(&header);
+            let alone = Share { name, lane: Lane::ONLY, identity: None };
+            let share = self.share.unwrap_or(alone);
             let options = SegmentOptions {
                 header,
+                share,
                 durability: self.store.options().durability,
                 buffer_bytes: self.options.buffer_bytes,
                 limits: self.store.options().limits.clone(),
                 burst: self.options.burst.clone(),
                 reach: self.options.reach,
+                in_background: self.options.in_background,
             };
             // Who removes the log holds it, too, and would take a segment that just begins with it.
-            let _lock = self.store.shared.lock(&ObjectPath::root())?;
-            self.store.shared.remove_stale_roots(&self.log)?;
+            let _lock = match share.identity {
+                None => Some(self.store.shared.lock(&ObjectPath::root())?),
+                // The leader of the node has begun it.
+                Some(_) => None,
+            };
+            if share.identity.is_none() {
+                self.store.shared.remove_stale_roots(&self.log)?;
+            }
             let segment = Segment::create(&self.log, options);
             let segment = segment.map_err(|error| error.at(self.log.name()))?;
             self.stream = Some(Stream::new(segment));

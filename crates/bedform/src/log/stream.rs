@@ -201,9 +201,8 @@ impl Stream {
             return Ok(());
         }
         self.send_block()?;
-        self.section += 1;
-        self.section_bytes = 0;
-        self.segment.section(std::mem::take(&mut self.builder), commit)
+        let builder = self.next_section();
+        self.segment.section(builder, commit)
     }
 
     /// A number for [`Stream::wait`]: everything added so far.
@@ -220,6 +219,27 @@ impl Stream {
             self.send_block()?;
         }
         self.segment.wait(position.min(self.segment.given()))
+    }
+
+    /// Ends the section, which somebody else is to write, and waits until everything is handed to the
+    /// system.
+    ///
+    /// # Errors
+    /// As [`Stream::cut_if_large`].
+    pub(super) fn hand_over(&mut self, commit: CommitId) -> Result<Finished> {
+        if !self.builder.is_empty() {
+            self.send_block()?;
+            let builder = self.next_section();
+            self.segment.keep(builder, commit)?;
+        }
+        self.segment.hand_over()
+    }
+
+    /// The description of the section that ends here.
+    fn next_section(&mut self) -> SectionBuilder {
+        self.section += 1;
+        self.section_bytes = 0;
+        std::mem::take(&mut self.builder)
     }
 
     /// Ends the section and waits until everything is durable, as far as `reach` says.

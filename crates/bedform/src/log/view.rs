@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::Limits;
 use bedform_format::log::{
-    CommitRecord, Directory, RecordKind, Root, Section, SectionPlace, SettledRecord, SettledShards,
+    CommitRecord, Directory, Lanes, RecordKind, Root, Section, SectionPlace, SettledRecord,
+    SettledShards,
 };
 use bedform_geometry::Region;
 use bedform_storage::Object;
 
 use super::fetch::BlockCache;
+use super::lanes::OpenedSegment;
 use super::overlay::{Held, Overlay};
 use super::place::LogPlace;
 use super::section::LoadedSection;
@@ -55,6 +57,16 @@ pub(crate) struct LogSegment {
     /// Its name in the log, which no other segment of this store ever has.
     pub(crate) name: Arc<str>,
     pub(crate) object: Arc<dyn Object>,
+    opened: OpenedSegment,
+    /// The root that was pinned by who opened it: what that refers to is there.
+    root: u64,
+}
+
+impl LogSegment {
+    /// True if these bytes were in it when it was opened.
+    pub(super) fn holds(&self, address: u64, length: u64) -> bool {
+        self.opened.holds(address, length)
+    }
 }
 
 /// The directory of a commit, and which of its sections touch an array.
@@ -233,8 +245,7 @@ impl View {
         if let Some(directory) = self.loaded.directories.get(&commit.number, |_| true) {
             return Ok(directory);
         }
-        let end = commit.offset.saturating_add(commit.stored_bytes);
-        let segment = self.segment(&commit.segment, end)?;
+        let segment = self.segment(&commit.segment, commit.offset, commit.stored_bytes)?;
         let name = || format!("{}/segments/{}", self.place.name(), commit.segment);
         let kind = RecordKind::Directory;
         let body = read_record(&*segment.object, commit.offset, kind, &self.limits, &name)?;
@@ -246,27 +257,32 @@ impl View {
         Ok(directory)
     }
 
-    /// A segment as it was when it had `bytes` bytes, or later: what was opened earlier may not have
-    /// what came after.
-    fn segment(&self, name: &str, bytes: u64) -> Result<Arc<LogSegment>> {
+    /// A segment as it was when it had a record of `bytes` bytes at an address, or later: what was opened
+    /// earlier may not have what came after. Of several lanes one says nothing about the others.
+    fn segment(&self, name: &str, address: u64, bytes: u64) -> Result<Arc<LogSegment>> {
         let segments = || self.loaded.segments.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_long = |known: &&Arc<LogSegment>| known.object.version().size >= bytes;
-        if let Some(segment) = segments().get(name).filter(is_long) {
+        let has_all = |known: &&Arc<LogSegment>| {
+            known.holds(address, bytes)
+                && (known.opened.lanes == Lanes::ONE || known.root >= self.root.number)
+        };
+        if let Some(segment) = segments().get(name).filter(has_all) {
             return Ok(segment.clone());
         }
-        let object = self.place.storage.open(&LogPlace::segment_path(name)?).map_err(|error| {
-            match error.is_not_found() {
+        let opened = OpenedSegment::open(&self.place, name).map_err(|error| {
+            match error.kind() == ErrorKind::NotFound {
                 // Settled and removed since this root was read; or lost, which the next look says.
                 true => Error::new(
                     ErrorKind::SnapshotMoved,
                     format!("segment {name} of {} is gone", self.place.name()),
                 ),
-                false => error.into(),
+                false => error,
             }
         })?;
         let shown = || format!("{}/segments/{name}", self.place.name());
-        check_header(&*object, &self.place.store, name, &shown)?;
-        let segment = Arc::new(LogSegment { name: name.into(), object: Arc::from(object) });
+        check_header(&*opened.object, &self.place.store, name, &shown)?;
+        let (name_shared, object) = (name.into(), opened.object.clone());
+        let root = self.root.number;
+        let segment = Arc::new(LogSegment { name: name_shared, object, opened, root });
         let mut all = segments();
         if all.len() >= self.limits.objects_open_max {
             all.clear();
@@ -305,7 +321,7 @@ impl View {
         if let Some(section) = self.loaded.sections.get(&key, |_| true) {
             return Ok(section);
         }
-        let segment = self.segment(name, offset.saturating_add(stored_bytes))?;
+        let segment = self.segment(name, offset, stored_bytes)?;
         let shown = || format!("{}/segments/{name}", self.place.name());
         let kind = RecordKind::Section;
         let body = read_record(&*segment.object, offset, kind, &self.limits, &shown)?;

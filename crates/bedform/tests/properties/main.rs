@@ -5,6 +5,8 @@ mod arrays;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod nodes;
+#[cfg(test)]
 mod overlay;
 #[cfg(test)]
 mod pieces;

@@ -28,6 +28,7 @@ mod limits;
 mod machine;
 mod model;
 mod moved;
+mod nodes;
 mod paths;
 mod races;
 mod regressions;

@@ -98,6 +98,11 @@ impl FileSystem for Watched {
         self.opened(self.inner.create_file(directory, name), "create")
     }
 
+    fn open_to_write(&self, directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+        self.change(directory, name, "open to write");
+        self.opened(self.inner.open_to_write(directory, name), "open to write")
+    }
+
     fn status(&self, handle: &OwnedFd) -> io::Result<Status> {
         self.inner.status(handle)
     }
@@ -119,8 +124,8 @@ impl FileSystem for Watched {
         self.inner.write_at(handle, offset, bytes)
     }
 
-    fn reserve(&self, handle: &OwnedFd, size: u64) -> io::Result<()> {
-        self.inner.reserve(handle, size)
+    fn reserve(&self, handle: &OwnedFd, offset: u64, length: u64) -> io::Result<()> {
+        self.inner.reserve(handle, offset, length)
     }
 
     fn set_size(&self, handle: &OwnedFd, size: u64) -> io::Result<()> {

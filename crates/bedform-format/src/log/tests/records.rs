@@ -1,5 +1,7 @@
 //! Heads of records, headers of segments, sealed bodies.
 
+use proptest::prelude::*;
+
 use super::super::*;
 use super::{assert_every_bit_counts, assert_exact, limits};
 use crate::checksum::crc32c;
@@ -21,7 +23,6 @@ fn every_changed_bit_of_a_header_is_noticed() {
     assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
     assert_every_bit_counts(&header.encode(), SegmentHeader::decode);
     assert_exact(&header.encode(), SegmentHeader::decode);
-    assert!(super::super::check_segment_name(&header.name()).is_ok());
 }
 
 #[test]
@@ -66,4 +67,63 @@ fn a_sealed_body_is_held_against_its_checksum_length_and_limit() {
     assert!(matches!(Sealed::open(&body(&bomb), &limits()), Err(LogError::Limit { .. })));
     let longer = Sealed::new(stored, stored.len() as u64 + 1, SealedCodec::None);
     assert!(Sealed::open(&body(&longer), &limits()).is_err());
+}
+
+#[test]
+fn a_lane_is_one_run_of_bytes_and_no_two_share_any() {
+    let count = 5;
+    let lanes = Lanes::new(count).unwrap();
+    // By stripe of the file, which lane has it: as dealt in turn.
+    for stripe in 0..40 {
+        let lane = lanes.lane(stripe % count).unwrap();
+        let within = u64::from(stripe / count) * STRIPE_BYTES;
+        for at in [0, 1, STRIPE_BYTES - 1] {
+            let run = lane.run(within + at);
+            assert_eq!(run.offset, u64::from(stripe) * STRIPE_BYTES + at);
+            assert_eq!(run.length, STRIPE_BYTES - at);
+            assert_eq!(lanes.run(lane.address(within + at).unwrap()), Some(run));
+        }
+    }
+    assert_eq!(lanes.lane(count), None);
+    assert_eq!(Lanes::new(0), None);
+    assert_eq!(Lanes::new(u32::MAX), None);
+}
+
+#[test]
+fn what_is_said_of_addresses_outside_all_lanes_is_nothing() {
+    let lanes = Lanes::new(2).unwrap();
+    let last = lanes.lane(1).unwrap();
+    assert_eq!(last.address(LANE_BYTES), None);
+    let end = last.address(LANE_BYTES - 1).unwrap();
+    assert!(lanes.end_of(end, 1).is_some());
+    assert_eq!(lanes.end_of(end, 2), None, "it would begin the next lane");
+    assert_eq!(lanes.end_of(LANE_BYTES - 1, 2), None, "two lanes");
+    for address in [2 * LANE_BYTES, u64::MAX] {
+        assert_eq!(lanes.run(address), None);
+        assert_eq!(lanes.end_of(address, 1), None);
+    }
+    assert_eq!(lanes.end_of(1, u64::MAX), None);
+    assert_eq!(Lanes::ONE.end_of(10, 5), Some(15));
+    assert_eq!(Lanes::ONE.end_of(10, 0), Some(10));
+    assert_eq!(Lanes::ONE.end_of(u64::MAX, 1), None);
+}
+
+proptest! {
+    #[test]
+    fn names_and_addresses_of_any_kind_are_taken_or_refused(
+        session: [u8; 16], rank: u32, count in 1_u32..=1 << 16, address: u64, length: u64,
+        text in "[0-9a-fx-]{0,50}",
+    ) {
+        let name = SegmentName { session, rank, lanes: Lanes::new(count).unwrap() };
+        prop_assert_eq!(SegmentName::parse(&name.to_string()), Some(name));
+        prop_assert!(super::super::check_segment_name(&name.to_string()).is_ok());
+        if let Some(found) = SegmentName::parse(&text) {
+            prop_assert_eq!(found.to_string(), text);
+        }
+        if let Some(end) = name.lanes.end_of(address, length) {
+            let run = name.lanes.run(address).unwrap();
+            prop_assert!(end >= run.offset);
+            prop_assert!(end - run.offset >= length.min(run.length));
+        }
+    }
 }

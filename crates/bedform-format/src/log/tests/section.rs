@@ -342,3 +342,50 @@ fn a_full_section_says_so_and_can_still_be_read() {
     assert!(section.entries.len() > 300, "{}", section.entries.len());
     assert_eq!(decode(&section.encode(&limits()).unwrap()), Ok(section));
 }
+
+#[test]
+fn sections_that_are_put_together_have_the_writes_of_all_in_order_and_shared_boxes_once() {
+    let mut whole = SectionBuilder::default();
+    let (mut model, mut blocks) = (Vec::new(), Vec::new());
+    for rank in 0..5_u32 {
+        let mut builder = SectionBuilder::default();
+        let grid = builder.array([1; 16], 4, &[9, 5, 6]).unwrap();
+        let own = builder.array([2 + rank as u8 % 2; 16], 1, &[100]).unwrap();
+        let shared = Boxes::one(&[u64::from(rank), 1, 2], &[1, 2, 3]).unwrap();
+        let mut bytes = builder.write(grid, shared, 0, rank).unwrap();
+        let boxes = Boxes::one(&[10 * u64::from(rank)], &[7]).unwrap();
+        bytes += builder.write(own, boxes, 0, rank).unwrap();
+        add_blocks(&mut builder, bytes, 10);
+        let section = builder.finish(CommitId { session: [7; 16], epoch: 1 });
+        model.extend(writes_of(&section));
+        blocks.extend(section.blocks.clone());
+        assert_eq!(whole.absorb(section), Ok(None));
+    }
+    let section = whole.finish(CommitId { session: [7; 16], epoch: 1 });
+    assert_eq!(writes_of(&section), model);
+    assert_eq!(section.blocks, blocks);
+    assert_eq!((section.arrays.len(), section.selections.len()), (3, 6));
+    assert_eq!(decode(&section.encode(&limits()).unwrap()), Ok(section));
+}
+
+#[test]
+fn a_section_that_does_not_fit_is_given_back_and_fits_an_empty_one() {
+    let count = 1_200_000;
+    let large = |first: u64| {
+        let mut builder = SectionBuilder::default();
+        let array = builder.array([1; 16], 1, &[1 << 30]).unwrap();
+        let starts = (0..count).map(|at| 2 * at + first).collect();
+        let boxes = Boxes::new(1, starts, vec![1; count as usize]).unwrap();
+        let bytes = builder.write(array, boxes, 0, 0).unwrap();
+        add_blocks(&mut builder, bytes, 32 << 10);
+        builder.finish(CommitId::default())
+    };
+    let mut whole = SectionBuilder::default();
+    assert_eq!(whole.absorb(large(0)), Ok(None));
+    for _ in 0..5 {
+        assert_eq!(whole.absorb(large(0)), Ok(None), "the same boxes again");
+    }
+    let refused = (1..10).find_map(|first| whole.absorb(large(first)).unwrap());
+    assert!(whole.finish(CommitId::default()).encode(&limits()).is_ok());
+    assert_eq!(SectionBuilder::default().absorb(refused.unwrap()), Ok(None));
+}

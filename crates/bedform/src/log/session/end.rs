@@ -17,7 +17,11 @@ pub enum AtEnd {
 /// What a member does that cannot begin a session, in place of
 /// [`Store::session`](crate::Store::session): the others learn of its error. Gives it back.
 pub fn decline(members: Box<dyn Communicator>, error: Error) -> Error {
-    match decide(&Group::new(members), Err(error), |_| Ok(Vec::new())) {
+    let members = match Group::by_node(members) {
+        Ok(members) => members,
+        Err(_) => return error,
+    };
+    match decide(&members, Err(error), |_| Ok(Vec::new())) {
         Err(error) => error,
         Ok(_) => Error::invalid("the session did not begin"),
     }
@@ -57,7 +61,9 @@ impl Session {
     /// Lets go of the segment: what no commit has of it is nobody's, unless something failed or was
     /// promised.
     pub(super) fn end_stream(&mut self) {
+        let is_first = self.share.is_none_or(|share| share.lane.number() == 0);
         if let Some(mut stream) = self.stream.take()
+            && is_first
             && self.is_sound
             && !self.has_promises
             // Where the store was before it was moved nothing is to be made.

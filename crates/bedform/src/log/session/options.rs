@@ -19,11 +19,14 @@ pub struct SessionOptions {
     pub burst: Option<Burst>,
     /// How far data have to get before a commit returns.
     pub reach: Reach,
+    /// Data are checked and written while the caller goes on; else in the calls themselves, which is for
+    /// who simulates more members than there can be threads.
+    pub in_background: bool,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { buffer_bytes: 64 << 20, burst: None, reach: Reach::Shared }
+        Self { buffer_bytes: 64 << 20, burst: None, reach: Reach::Shared, in_background: true }
     }
 }
 

@@ -217,9 +217,8 @@ fn read_blocks(
     let blocks = &section.section.blocks[numbers];
     let object = &*section.segment.object;
     let name = |block: &Block| format!("segment {} at byte {}", section.segment.name, block.offset);
-    let size = object.version().size;
     for block in blocks {
-        if block.offset.checked_add(block.stored_bytes).is_none_or(|end| end > size) {
+        if !section.segment.holds(block.offset, block.stored_bytes) {
             return Err(Error::corrupt(name(block), "it ends behind the segment"));
         }
     }

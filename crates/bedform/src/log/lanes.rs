@@ -1,0 +1,213 @@
+//! Segments that were opened: what lies in them by address, whoever of several writers put it there.
+//!
+//! Names and addresses come from files, so both may say anything: what lies nowhere is `Truncated`, as
+//! what lies behind the end is.
+
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use bedform_format::log::{Lanes, SegmentName};
+use bedform_format::shard::Extent;
+use bedform_storage::{Object, ReadBlock, StorageError, StorageErrorKind, Version};
+
+use super::place::LogPlace;
+use crate::error::Result;
+
+type StorageResult<T> = std::result::Result<T, StorageError>;
+
+/// An opened segment.
+#[derive(Debug)]
+pub(super) struct OpenedSegment {
+    /// What lies in it, by address.
+    pub(super) object: Arc<dyn Object>,
+    pub(super) lanes: Lanes,
+}
+
+impl OpenedSegment {
+    /// Opens the segment of this name, which may be that of anything.
+    ///
+    /// # Errors
+    /// As [`bedform_storage::Storage::open`]; for what is no name.
+    pub(super) fn open(place: &LogPlace, name: &str) -> Result<Self> {
+        let lanes = SegmentName::parse(name).map_or(Lanes::ONE, |name| name.lanes);
+        let path = LogPlace::segment_path(name)?;
+        let file = place.storage.open(&path)?;
+        let object: Arc<dyn Object> = match lanes {
+            Lanes::ONE => Arc::from(file),
+            lanes => Arc::new(LaneObject { file, lanes, path }),
+        };
+        Ok(Self { object, lanes })
+    }
+
+    /// True if the `length` bytes from an address on were in it when it was opened.
+    pub(super) fn holds(&self, address: u64, length: u64) -> bool {
+        let end = self.lanes.end_of(address, length);
+        end.is_some_and(|end| end <= self.object.version().size)
+    }
+}
+
+/// The object of several writers, by address.
+#[derive(Debug)]
+struct LaneObject {
+    file: Box<dyn Object>,
+    lanes: Lanes,
+    path: ObjectPath,
+}
+
+impl LaneObject {
+    /// The runs of the file in which the `length` bytes from an address on lie, in order.
+    fn runs(&self, address: u64, length: u64) -> impl Iterator<Item = StorageResult<Extent>> + '_ {
+        let (mut at, mut left) = (address, length);
+        let is_within = length == 0 || self.lanes.end_of(address, length).is_some();
+        std::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            let run = self.lanes.run(at).filter(|_| is_within);
+            let Some(run) = run else {
+                left = 0;
+                let kind = StorageErrorKind::Truncated;
+                return Some(Err(StorageError::new(kind, "read", &self.path)));
+            };
+            let length = run.length.min(left);
+            (at, left) = (at + length, left - length);
+            Some(Ok(Extent { offset: run.offset, length }))
+        })
+    }
+
+    fn pieces<'b>(
+        &self,
+        address: u64,
+        mut buffer: &'b mut [u8],
+    ) -> impl Iterator<Item = StorageResult<(u64, &'b mut [u8])>> {
+        self.runs(address, buffer.len() as u64).map(move |run| {
+            let Extent { offset, length } = run?;
+            let whole = std::mem::take(&mut buffer);
+            let length = usize::try_from(length).unwrap_or(usize::MAX).min(whole.len());
+            let (now, later) = whole.split_at_mut(length);
+            buffer = later;
+            Ok((offset, now))
+        })
+    }
+}
+
+impl Object for LaneObject {
+    fn version(&self) -> &Version {
+        self.file.version()
+    }
+
+    fn read(&self, address: u64, buffer: &mut [u8]) -> StorageResult<()> {
+        for piece in self.pieces(address, buffer) {
+            let (offset, bytes) = piece?;
+            self.file.read(offset, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn read_past<'b>(
+        &self,
+        address: u64,
+        length: usize,
+        block: &'b mut ReadBlock,
+    ) -> StorageResult<Option<&'b [u8]>> {
+        // What lies in two stripes is not one run in the block, either.
+        match self.runs(address, length as u64).next() {
+            Some(Ok(run)) if run.length == length as u64 => {
+                self.file.read_past(run.offset, length, block)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn read_ahead(&self, address: u64, length: u64) -> bool {
+        let mut is_known = false;
+        for run in self.runs(address, length).flatten() {
+            is_known |= self.file.read_ahead(run.offset, run.length);
+        }
+        is_known
+    }
+
+    fn read_resident(&self, address: u64, buffer: &mut [u8]) -> StorageResult<usize> {
+        let mut count = 0;
+        for piece in self.pieces(address, buffer) {
+            let (offset, bytes) = piece?;
+            let found = self.file.read_resident(offset, bytes)?;
+            count += found;
+            if found < bytes.len() {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    fn is_current(&self) -> StorageResult<bool> {
+        self.file.is_current()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bedform_format::log::{LANE_BYTES, STRIPE_BYTES};
+    use bedform_storage::{Durability, MemoryStorage, Storage as _};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A segment of two lanes: a stripe and a half in the first, a stripe in the second.
+    fn segment() -> (LaneObject, Vec<Vec<u8>>) {
+        let storage = MemoryStorage::new();
+        let path = ObjectPath::parse("a").unwrap();
+        let lanes = Lanes::new(2).unwrap();
+        let mut model = Vec::new();
+        for (lane, length) in lanes.all().zip([STRIPE_BYTES * 3 / 2, STRIPE_BYTES]) {
+            let mut growing = storage.grow_lane(&path, lane, Durability::Disk).unwrap();
+            let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8 ^ 0x40).collect();
+            growing.append(&bytes).unwrap();
+            growing.sync().unwrap();
+            model.push(bytes);
+        }
+        (LaneObject { file: storage.open(&path).unwrap(), lanes, path }, model)
+    }
+
+    #[test]
+    fn a_read_gives_what_the_lane_has_across_stripes_or_says_that_there_is_nothing() {
+        let (object, model) = segment();
+        let mut bytes = vec![0; 5000];
+        object.read(STRIPE_BYTES - 2000, &mut bytes).unwrap();
+        let start = usize::try_from(STRIPE_BYTES).unwrap() - 2000;
+        assert!(bytes == model[0][start..start + 5000]);
+        bytes.fill(0);
+        assert_eq!(object.read_resident(STRIPE_BYTES - 2000, &mut bytes).unwrap(), 5000);
+        assert!(bytes == model[0][start..start + 5000]);
+        object.read(LANE_BYTES + 7, &mut bytes).unwrap();
+        assert!(bytes == model[1][7..5007]);
+        for address in [
+            2 * STRIPE_BYTES,
+            LANE_BYTES - 2500,
+            LANE_BYTES + STRIPE_BYTES,
+            2 * LANE_BYTES,
+            u64::MAX - 100,
+        ] {
+            let error = object.read(address, &mut bytes).unwrap_err();
+            assert_eq!(error.kind, StorageErrorKind::Truncated, "{address}");
+            assert!(!object.read_ahead(address, 5000));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_address_is_too_much(
+            lane in 0_u64..4, near in 0_u64..4 * STRIPE_BYTES, any: u64, length in 0_usize..9000,
+        ) {
+            let (object, _) = segment();
+            let mut block = ReadBlock::default();
+            for address in [any, lane * LANE_BYTES + near, lane * LANE_BYTES.wrapping_sub(near)] {
+                let mut bytes = vec![0; length];
+                let _ = object.read(address, &mut bytes);
+                let _ = object.read_resident(address, &mut bytes);
+                let _ = object.read_past(address, length, &mut block);
+                let _ = object.read_ahead(address, any);
+            }
+        }
+    }
+}
