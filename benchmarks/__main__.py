@@ -19,6 +19,7 @@ NAMES = {
     "log-e3sm": "benchmarks.log_e3sm",
     "log-s3d": "benchmarks.log_s3d",
     "log-flash": "benchmarks.log_flash",
+    "burst": "benchmarks.burst",
 }
 
 

@@ -2,15 +2,15 @@
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bedform::comm::Members;
 use bedform::log::burst::Burst;
 use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
+use bedform::store::storage_of;
 use bedform::{Append, Elements, Growth, NewArray, NodeKind, OpenOptions};
 use bedform_format::ObjectPath;
-use bedform_storage::{LocalStorage, Mode};
+use bedform_storage::Mode;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
@@ -39,16 +39,6 @@ pub(crate) fn options(text: &str) -> PyResult<OpenOptions> {
     OpenOptions::from_json(&json_of(text)?).map_err(raise)
 }
 
-/// A directory as storage.
-pub(crate) fn local(
-    path: &Path,
-    mode: Mode,
-    options: &OpenOptions,
-) -> bedform::Result<LocalStorage> {
-    let storage = LocalStorage::open(path, mode)?;
-    Ok(if options.direct_reads { storage } else { storage.through_page_cache() })
-}
-
 #[pymethods]
 impl Store {
     /// Opens the store in the directory `path`.
@@ -56,12 +46,9 @@ impl Store {
     fn open(py: Python<'_>, path: PathBuf, opening: &str) -> PyResult<Self> {
         let options = options(opening)?;
         let mode = if options.writable { Mode::ReadWrite } else { Mode::ReadOnly };
-        py.detach(|| {
-            let storage = local(&path, mode, &options)?;
-            bedform::Store::open(Arc::new(storage), options)
-        })
-        .map(|inner| Self { inner })
-        .map_err(raise)
+        py.detach(|| bedform::Store::open(storage_of(&path, mode, &options)?, options))
+            .map(|inner| Self { inner })
+            .map_err(raise)
     }
 
     /// Creates a store in the directory `path`.
@@ -70,8 +57,8 @@ impl Store {
         let options = options(opening)?;
         let attributes = json_of(attributes)?;
         py.detach(|| {
-            let storage = local(&path, Mode::Create, &options)?;
-            bedform::Store::create(Arc::new(storage), &attributes, options)
+            let storage = storage_of(&path, Mode::Create, &options)?;
+            bedform::Store::create(storage, &attributes, options)
         })
         .map(|inner| Self { inner })
         .map_err(raise)

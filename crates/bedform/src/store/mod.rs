@@ -45,6 +45,7 @@ use crate::read::tuning::Tuning;
 pub use create::{ArrayLayout, NewArray};
 pub(crate) use create::{check_key, commit, random_key, set_log_state};
 pub(crate) use documents::{ArrayDocument, Documents, publish};
+pub use opening::storage_of;
 
 /// When a store looks whether another writer has changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
