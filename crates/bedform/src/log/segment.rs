@@ -6,18 +6,19 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use bedform_format::Limits;
 use bedform_format::checksum::crc32c;
 use bedform_format::log::{
     Block, CommitId, RecordHead, RecordKind, Sealed, SealedCodec, SectionBuilder, SectionPlace,
     SegmentHeader,
 };
-use bedform_storage::{Durability, Lock, Object};
+use bedform_format::{Limits, ObjectPath};
+use bedform_storage::{Durability, GrowingObject, Lock, Object};
 
 use super::burst::{Burst, BurstPlace};
 use super::place::LogPlace;
 use super::staged::{Drain, Reach, Sink, Staged};
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::Shared;
 
 /// Bytes of a block: large enough for the device, small enough to be read and checked for a part.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
@@ -77,8 +78,8 @@ pub(super) struct Segment {
     /// What the burst tier has passed on; nothing without one.
     drain: Option<Arc<Drain>>,
     thread: Option<JoinHandle<()>>,
-    /// Tells others that somebody still writes here.
-    _lock: Box<dyn Lock>,
+    /// Tells others that somebody still writes here; nothing where the drain has it.
+    _lock: Option<Box<dyn Lock>>,
 }
 
 /// What the thread has done.
@@ -122,6 +123,38 @@ pub(super) struct SegmentOptions {
     /// What it goes through, and how far data have to get before a commit.
     pub(super) burst: Option<Burst>,
     pub(super) reach: Reach,
+    /// Of the store, whose lock is held while the segment begins.
+    pub(super) shared: Arc<Shared>,
+}
+
+/// A segment in the log.
+pub(super) struct LogFile {
+    pub(super) object: Box<dyn GrowingObject>,
+    /// Tells others that somebody still writes here.
+    lock: Box<dyn Lock>,
+}
+
+impl LogFile {
+    /// Creates the segment `name`.
+    ///
+    /// # Errors
+    /// Those of storage.
+    fn create(
+        shared: &Shared,
+        place: &LogPlace,
+        name: &str,
+        durability: Durability,
+    ) -> Result<Self> {
+        // Who removes the log holds it, too, and would take a segment that just begins with it.
+        let _lock = shared.lock(&ObjectPath::root())?;
+        shared.remove_stale_roots(place)?;
+        let path = LogPlace::segment_path(name)?;
+        let object = place.storage.grow(&path, durability, None)?;
+        let lock = place.storage.lock(&LogPlace::segment_directory(name)?)?;
+        // Between these two calls it may have been taken for a segment that nobody writes.
+        place.storage.stat(&path)?;
+        Ok(Self { object, lock })
+    }
 }
 
 impl Segment {
@@ -131,16 +164,19 @@ impl Segment {
     /// Those of storage; `Io` if the system has no thread to give.
     pub(super) fn create(place: &LogPlace, options: SegmentOptions) -> Result<Self> {
         let name = options.header.name();
-        let path = LogPlace::segment_path(&name)?;
-        let object = place.storage.grow(&path, options.durability, None)?;
-        let lock = place.storage.lock(&LogPlace::segment_directory(&name)?)?;
-        // Between these two calls it may have been taken for a segment that nobody writes.
-        place.storage.stat(&path)?;
-        let sink = match &options.burst {
-            None => Sink::Direct(object),
+        let (shared, durability) = (options.shared, options.durability);
+        let (sink, lock) = match &options.burst {
+            None => {
+                let file = LogFile::create(&shared, place, &name, durability)?;
+                (Sink::Direct(file.object), Some(file.lock))
+            }
             Some(burst) => {
                 let staging = BurstPlace::of(burst, place, &name)?;
-                Sink::Staged(Box::new(Staged::new(burst, staging, object, options.reach)?))
+                let (log, name) = (place.clone(), name.clone());
+                // The writer does not wait for the slow tier.
+                let create = move || LogFile::create(&shared, &log, &name, durability);
+                let staged = Staged::new(burst, staging, Box::new(create), options.reach)?;
+                (Sink::Staged(Box::new(staged)), None)
             }
         };
         let drain = sink.drain();

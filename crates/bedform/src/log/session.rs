@@ -551,10 +551,8 @@ impl Session {
                 limits: self.store.options().limits.clone(),
                 burst: self.options.burst.clone(),
                 reach: self.options.reach,
+                shared: self.store.shared.clone(),
             };
-            // Who removes the log holds it, too, and would take a segment that just begins with it.
-            let _lock = self.store.shared.lock(&ObjectPath::root())?;
-            self.store.shared.remove_stale_roots(&self.log)?;
             self.stream = Some(Stream::new(Segment::create(&self.log, options)?));
         }
         self.stream.as_mut().ok_or_else(|| Error::invalid("no segment"))
