@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import data
-from benchmarks.harness.log_writer import CHECKOUT, STORE, LogWriter, compiler
+from benchmarks.harness.log_writer import CHECKOUT, LogWriter, compiler
 from benchmarks.harness.parallel import (
     ROOT,
     Job,
