@@ -128,6 +128,7 @@ int main(int count, char **words) {
   if (rank == 0) create_all(&all, words[1]);
   bf_mpi_barrier(comm.context); /* of those that do not spin */
   check(bf_open(words[1], "r+", NULL, &store), words[1]);
+  bf_mpi_barrier(comm.context);
   times[BEGIN] = MPI_Wtime();
   check(bf_session_begin(store, &comm, options, &session), "begin");
   times[DECLARE] = MPI_Wtime();
