@@ -8,6 +8,7 @@ that is very slow runs in the first rounds only; ratios are of the rounds of bot
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
@@ -34,6 +35,8 @@ SLOW_SECONDS = 20.0
 SLOW_ROUNDS = 3
 AFTER_ROUNDS = 1
 TIMEOUT_SECONDS = 1800
+# Numbers of the outputs of a run.
+OUTPUTS = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -201,11 +204,11 @@ class Rounds:
         self.details: dict[str, dict[str, list[float]]] = {name: {} for name in writers}
 
     def once(self, name: str, variant: str, round_number: int | None) -> float:
-        """Write once into a new folder, check, delete; the device is at rest before.
+        """Write once into a new folder, check, empty it; the device is at rest before.
 
         Without a number it is a try. What comes after a write is measured in the first rounds only.
         """
-        folder = ROOT / "written" / name.replace(" ", "-")
+        folder = ROOT / "written" / f"{next(OUTPUTS)}-{name.replace(' ', '-')}"
         data.remove(folder)
         folder.mkdir(parents=True)
         os.sync()
@@ -217,7 +220,7 @@ class Rounds:
             details = details | writer.after(self.job, folder)
         for key, value in details.items():
             self.details[name].setdefault(key, []).append(value)
-        data.remove(folder)
+        data.empty(folder)
         return outcome.seconds
 
     def run(self, quick: bool) -> Results:

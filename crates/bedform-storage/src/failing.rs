@@ -249,6 +249,15 @@ impl<S: Storage> Storage for Failing<S> {
         self.faults.call(Operation::Sync, path, || self.inner.sync(path))
     }
 
+    fn can_sync_all(&self) -> bool {
+        self.inner.can_sync_all()
+    }
+
+    fn sync_all(&self, directories: &[ObjectPath]) -> Result<()> {
+        let root = ObjectPath::root();
+        self.faults.call(Operation::Sync, &root, || self.inner.sync_all(directories))
+    }
+
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         self.faults.call(Operation::Lock, path, || self.inner.lock(path))
     }

@@ -236,6 +236,21 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// Of the system; the names are then in an unknown state.
     fn sync_directory(&self, directory: &Self::Handle) -> io::Result<()>;
 
+    /// True if [`FileSystem::sync_whole`] is to be had, says where a write failed, and has little to do
+    /// for others.
+    fn can_sync_whole(&self) -> bool {
+        false
+    }
+
+    /// Makes everything durable that was written to the device that `handle` lies on, by anyone.
+    ///
+    /// # Errors
+    /// As [`FileSystem::sync_file`], for all of it.
+    fn sync_whole(&self, handle: &Self::Handle) -> io::Result<()> {
+        let _ = handle;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Closes a written file and says if the system had an error to report.
     ///
     /// # Errors

@@ -10,6 +10,7 @@
 //!   single call that excludes everybody everywhere.
 //! - A failed sync leaves it unknown what is on the device. It is never tried again: the handle
 //!   refuses further writes and says `Poisoned`; reads go on.
+//! - Many small objects need not be synced one by one: all of a device are, once.
 //! - An object that grows has its name from the start. A sync costs one of the file; the first one, one
 //!   of the directory, too.
 //! - The root of a place beside another is looked up at every call, for others make and delete it. Who
@@ -28,7 +29,7 @@ mod publish;
 mod staging;
 mod writer;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -467,6 +468,27 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
             }
             None => Ok(()),
         }
+    }
+
+    fn can_sync_all(&self) -> bool {
+        self.shared.system.can_sync_whole()
+    }
+
+    fn sync_all(&self, directories: &[ObjectPath]) -> Result<()> {
+        let shared = &*self.shared;
+        let mut synced = BTreeSet::new();
+        for path in directories {
+            shared.check_writable("sync", path)?;
+            let fail = |error| StorageError::from_io("sync", path, error);
+            let open = || shared.system.open_directory(path.as_str(), Links::Refuse);
+            let directory = uninterrupted(open).map_err(fail)?;
+            let status = uninterrupted(|| shared.system.status(&directory)).map_err(fail)?;
+            if synced.insert(status.version.identity.0) {
+                let outcome = shared.system.sync_whole(&directory);
+                outcome.map_err(|error| shared.poison(path, error))?;
+            }
+        }
+        Ok(())
     }
 
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {

@@ -14,6 +14,7 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{
@@ -30,6 +31,30 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::DI
 /// The pages that the page cache counts in where a machine has no larger ones.
 const PAGE_BYTES: u64 = 4096;
 const ASKED: StatxFlags = StatxFlags::BASIC_STATS;
+
+/// Bytes of others that a sync of a whole device may have to wait for.
+const WAITING_BYTES_MAX: u64 = 64 << 20;
+/// Whether `syncfs` says that a write failed.
+static REPORTS_FAILED_WRITES: OnceLock<bool> = OnceLock::new();
+
+/// Linux does since 5.8.
+fn reports_failed_writes() -> bool {
+    let system = rustix::system::uname();
+    let release = system.release().to_str().unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse().ok());
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= (5, 8)
+}
+
+/// Bytes of everybody that the system has in memory and not yet on a device; nothing if it does not say.
+fn waiting_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    };
+    Some(kib("Dirty:")?.saturating_add(kib("Writeback:")?).saturating_mul(1024))
+}
 
 /// The system's own files below one directory.
 #[derive(Debug)]
@@ -374,6 +399,15 @@ impl FileSystem for OsFileSystem {
 
     fn sync_directory(&self, directory: &OwnedFd) -> io::Result<()> {
         Ok(rustix::fs::fsync(directory)?)
+    }
+
+    fn can_sync_whole(&self) -> bool {
+        *REPORTS_FAILED_WRITES.get_or_init(reports_failed_writes)
+            && waiting_bytes().is_some_and(|bytes| bytes <= WAITING_BYTES_MAX)
+    }
+
+    fn sync_whole(&self, handle: &OwnedFd) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(handle)?)
     }
 
     #[allow(unsafe_code)]

@@ -392,6 +392,16 @@ impl<S: Storage> Storage for Recording<S> {
         Ok(())
     }
 
+    fn can_sync_all(&self) -> bool {
+        self.inner.can_sync_all()
+    }
+
+    fn sync_all(&self, directories: &[ObjectPath]) -> Result<()> {
+        self.inner.sync_all(directories)?;
+        self.event(Operation::Sync, &ObjectPath::root(), None);
+        Ok(())
+    }
+
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         let lock = self.inner.lock(path)?;
         self.event(Operation::Lock, path, None);

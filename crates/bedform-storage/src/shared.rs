@@ -71,6 +71,14 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).sync(path)
     }
 
+    fn can_sync_all(&self) -> bool {
+        (**self).can_sync_all()
+    }
+
+    fn sync_all(&self, directories: &[ObjectPath]) -> Result<()> {
+        (**self).sync_all(directories)
+    }
+
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         (**self).lock(path)
     }

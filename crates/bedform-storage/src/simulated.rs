@@ -436,6 +436,18 @@ impl FileSystem for SimulatedFileSystem {
         self.sync(CallKind::SyncDirectory, directory, State::sync_directory)
     }
 
+    fn can_sync_whole(&self) -> bool {
+        true
+    }
+
+    fn sync_whole(&self, _handle: &SimulatedHandle) -> io::Result<()> {
+        let outcome = self.call(CallKind::SyncWhole, |world, _| world.state.sync_whole());
+        if outcome.is_err() {
+            self.machine.world().state.doubt_whole();
+        }
+        outcome
+    }
+
     fn close(&self, handle: SimulatedHandle) -> io::Result<()> {
         let outcome = self.call(CallKind::Close, |_, _| Ok(()));
         drop(handle);

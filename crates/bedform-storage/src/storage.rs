@@ -170,6 +170,23 @@ pub trait Storage: Send + Sync + Debug {
     /// `Poisoned` if the outcome is unknown; `PermissionDenied`, `Io`.
     fn sync(&self, path: &ObjectPath) -> Result<()>;
 
+    /// True if [`Storage::sync_all`] is to be had, and has little to do for others just now.
+    fn can_sync_all(&self) -> bool {
+        false
+    }
+
+    /// Makes all objects in `directories` durable, with their names and those of the directories: what
+    /// was published at [`Durability::Process`] is then as good as at [`Durability::Disk`]. It waits for
+    /// whatever else lies in the system's memory for these devices: worth it for many small objects.
+    ///
+    /// # Errors
+    /// As [`Storage::sync`]; `NotFound` for a missing directory; `Io` where it is not to be had.
+    fn sync_all(&self, directories: &[ObjectPath]) -> Result<()> {
+        let _ = directories;
+        let refused = std::io::ErrorKind::Unsupported.into();
+        Err(StorageError::from_io("sync", self.name(), refused))
+    }
+
     /// Waits until this process and thread alone hold the advisory lock named `path` (a directory
     /// of the store, which must exist). The lock is given up when the guard is dropped and when the
     /// holder dies; it never goes stale.

@@ -226,7 +226,7 @@ impl Root {
         if let Some(shards) = self.settled_shards {
             document["settled_shards"] = shards.to_json();
         }
-        let bytes = seal(&document);
+        let bytes = seal(document);
         check_limit("bytes in a root", bytes.len() as u64, limits.metadata_bytes_max)?;
         Ok(bytes)
     }

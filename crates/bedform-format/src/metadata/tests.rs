@@ -32,7 +32,7 @@ fn parse(document: &Value) -> Result<ArrayMetadata, MetadataError> {
 #[test]
 fn a_written_document_reads_back_equal() {
     let metadata = parse(&document()).unwrap();
-    let bytes = seal(&write_array(&metadata));
+    let bytes = seal(write_array(&metadata));
     let again = strict::parse(&bytes, &Limits::default()).unwrap();
     assert!(check_seal(&bytes, &again).unwrap());
     assert_eq!(parse(&again).unwrap(), metadata);
@@ -43,7 +43,7 @@ fn a_written_document_reads_back_equal() {
 #[test]
 fn every_changed_bit_of_a_sealed_document_is_reported_or_leaves_its_meaning() {
     let metadata = parse(&document()).unwrap();
-    let bytes = seal(&write_array(&metadata));
+    let bytes = seal(write_array(&metadata));
     for bit in 0..bytes.len() * 8 {
         let mut flipped = bytes.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
@@ -63,7 +63,7 @@ fn every_changed_bit_of_a_sealed_document_is_reported_or_leaves_its_meaning() {
 
 #[test]
 fn a_document_rewritten_by_another_tool_is_taken_although_it_kept_the_seal() {
-    let bytes = seal(&write_array(&parse(&document()).unwrap()));
+    let bytes = seal(write_array(&parse(&document()).unwrap()));
     let mut again = strict::parse(&bytes, &Limits::default()).unwrap();
     again["attributes"]["units"] = json!("degC");
     let foreign = serde_json::to_vec_pretty(&again).unwrap();

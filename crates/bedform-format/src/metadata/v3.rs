@@ -64,11 +64,13 @@ pub fn parse_array(document: &Value, limits: &Limits) -> Result<ArrayMetadata> {
     Ok(metadata)
 }
 
-/// Reads a group's document.
+/// Reads a group's document. Its consolidated documents, which may be many, are taken out of it and not
+/// looked into.
 ///
 /// # Errors
-/// As [`parse_array`]. Consolidated documents are not looked into.
-pub fn parse_group(document: &Value) -> Result<GroupDocument> {
+/// As [`parse_array`].
+pub fn parse_group(document: &mut Value) -> Result<GroupDocument> {
+    let taken = take_consolidated(document);
     let fields = Fields::new("", document)?;
     check_node(&fields, "group", GROUP_KEYS)?;
     let (mut store, mut log) = (None, LogState::default());
@@ -82,7 +84,7 @@ pub fn parse_group(document: &Value) -> Result<GroupDocument> {
                 return Err(unsupported("consolidated_metadata.kind", "a kind but 'inline'"));
             }
             match inner.need("metadata")? {
-                Value::Object(documents) => Some(documents.clone()),
+                Value::Object(_) => taken,
                 other => {
                     return Err(invalid(
                         "consolidated_metadata.metadata",
@@ -94,6 +96,12 @@ pub fn parse_group(document: &Value) -> Result<GroupDocument> {
     };
     let attributes = attributes(&fields)?;
     Ok(GroupDocument { attributes, consolidated, store, log, zarr_format: 3 })
+}
+
+/// The consolidated documents of a group's `document`, which is left with none. They may be large.
+fn take_consolidated(document: &mut Value) -> Option<Map<String, Value>> {
+    let documents = document.get_mut("consolidated_metadata")?.get_mut("metadata")?;
+    Some(std::mem::take(documents.as_object_mut()?))
 }
 
 /// What a store says of its log.

@@ -208,8 +208,7 @@ const FORM: &[u8] = b"{\n \"zarr_format\"";
 
 /// The bytes of `document` with its seal, as they are stored. A document without the key `bedform`
 /// is written without one.
-pub fn seal(document: &Value) -> Vec<u8> {
-    let mut document = document.clone();
+pub fn seal(mut document: Value) -> Vec<u8> {
     let own = own_value_mut(&mut document);
     let sealed = own.map(|own| own.insert("seal".into(), json!(UNSEALED))).is_some();
     let mut bytes = Vec::new();

@@ -70,7 +70,7 @@ impl Trial<'_> {
         let is_done = outcome.is_ok();
         progress.is_done = is_done;
         let kind = kind_of(outcome);
-        let is_sync = matches!(self.kind, CallKind::SyncFile | CallKind::SyncDirectory);
+        let is_sync = self.kind.is_sync();
         let is_poisoned = kind == Some(StorageErrorKind::Poisoned);
         assert!(is_poisoned || !is_sync, "{}: a failed sync is no success", self.story());
         let is_harmless = self.failure == Failure::Short

@@ -23,6 +23,7 @@ pub enum CallKind {
     SetDirect,
     SyncFile,
     SyncDirectory,
+    SyncWhole,
     Close,
     Rename,
     Link,
@@ -35,7 +36,7 @@ pub enum CallKind {
 
 impl CallKind {
     /// All kinds.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Open,
         Self::OpenDirectory,
         Self::Stat,
@@ -47,6 +48,7 @@ impl CallKind {
         Self::SetDirect,
         Self::SyncFile,
         Self::SyncDirectory,
+        Self::SyncWhole,
         Self::Close,
         Self::Rename,
         Self::Link,
@@ -56,6 +58,11 @@ impl CallKind {
         Self::List,
         Self::Lock,
     ];
+
+    /// True for those after whose failure nobody knows what is durable.
+    pub fn is_sync(self) -> bool {
+        matches!(self, Self::SyncFile | Self::SyncDirectory | Self::SyncWhole)
+    }
 }
 
 /// How a call fails.

@@ -296,6 +296,21 @@ impl State {
         Ok(())
     }
 
+    /// Confirms what is under way anywhere.
+    pub(super) fn sync_whole(&mut self) -> io::Result<()> {
+        let numbers: Vec<u64> = self.inodes.keys().copied().collect();
+        numbers.into_iter().try_for_each(|number| match self.inode(number)?.body {
+            Body::File(_) => self.sync_file(number),
+            Body::Directory(_) => self.sync_directory(number),
+        })
+    }
+
+    /// What it does when it fails.
+    pub(super) fn doubt_whole(&mut self) {
+        let numbers: Vec<u64> = self.inodes.keys().copied().collect();
+        numbers.into_iter().for_each(|number| self.doubt(number));
+    }
+
     /// What a failed sync does: nothing that was under way will be confirmed by a later one.
     pub(super) fn doubt(&mut self, number: u64) {
         match self.inodes.get_mut(&number).map(|inode| &mut inode.body) {

@@ -288,3 +288,38 @@ fn places_in_memory_are_shared_by_clones() {
     let beside = storage.beside(SUFFIX).unwrap();
     assert_eq!(beside.stat(&path("a")).unwrap_err().kind, StorageErrorKind::NotFound);
 }
+
+#[test]
+fn many_objects_are_made_durable_with_their_directories_by_one_call() {
+    let (system, storage) = simulated();
+    let names: Vec<String> = (0..5).map(|number| format!("group/{number}")).collect();
+    let directories: Vec<_> = names.iter().map(|name| path(name)).collect();
+    let made = calls(&system, || {
+        for directory in &directories {
+            let object = directory.join("document").unwrap();
+            let mut writer = storage.create(&object, Durability::Process, None).unwrap();
+            writer.append(b"bytes").unwrap();
+            writer.publish(Condition::None).unwrap();
+        }
+        assert!(storage.can_sync_all());
+        storage.sync_all(&directories).unwrap();
+    });
+    let of_kind = |wanted| made.iter().find(|(kind, _)| *kind == wanted).map_or(0, |(_, n)| *n);
+    assert_eq!([CallKind::SyncFile, CallKind::SyncDirectory].map(of_kind), [0, 0]);
+    assert_eq!(of_kind(CallKind::SyncWhole), 1);
+    for image in system.crash_images(1, 50) {
+        let storage = LocalStorage::over(image, Mode::ReadOnly, Staging::default());
+        for directory in &directories {
+            let object = storage.open(&directory.join("document").unwrap()).unwrap();
+            assert_eq!(get(&*object), b"bytes");
+        }
+    }
+
+    let missing = storage.sync_all(&[path("nothing")]).unwrap_err();
+    assert_eq!(missing.kind, StorageErrorKind::NotFound);
+    system.fail_at(CallKind::SyncWhole, 0, Failure::Error(5));
+    let failed = storage.sync_all(&directories).unwrap_err();
+    assert_eq!(failed.kind, StorageErrorKind::Poisoned);
+    let refused = storage.sync_all(&directories).unwrap_err();
+    assert_eq!(refused.kind, StorageErrorKind::Poisoned, "it is never tried again");
+}

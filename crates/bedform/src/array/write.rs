@@ -452,7 +452,7 @@ fn commit_shapes(shared: &Shared, changes: &[(&ObjectPath, &ArrayState)]) -> Res
     }
     let mut paths = Vec::with_capacity(changes.len());
     for ((path, _), document) in changes.iter().zip(&documents) {
-        publish(shared, path, document)?;
+        publish(shared, path, document.clone())?;
         paths.push((*path).clone());
     }
     if is_alone { Ok(()) } else { commit(shared, &paths, &[]) }

@@ -10,16 +10,19 @@ use bedform_format::metadata::{
 };
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, ObjectPath, Serializer};
 use bedform_geometry::Order;
-use bedform_storage::{Condition, Storage};
+use bedform_storage::{Condition, Durability, Storage};
 use serde_json::{Map, Value, json};
 
-use super::documents::{GroupState, node_type, publish, read};
+use super::documents::{GroupState, node_type, publish, publish_at, read};
 use super::{Draft, DraftLock, NodeKind, OpenOptions, Shared, Store};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Threads that create arrays: they wait for the device, not for a core.
+/// Threads that create arrays where each is made durable by itself: they wait for the device, not for a
+/// core.
 const CREATE_THREADS: usize = 16;
+/// So many arrays are made durable by one call, where there is one.
+const SYNCED_TOGETHER_MIN: usize = 4;
 
 /// How the elements of a new array become bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,7 +97,7 @@ impl Store {
             }
         }
         let document = write_group(&random_key()?, attributes, Some(Map::new()));
-        let bytes = bedform_format::metadata::seal(&document);
+        let bytes = bedform_format::metadata::seal(document);
         let path = ObjectPath::root().join("zarr.json")?;
         let mut writer = shared.storage.create(&path, shared.options.durability, None)?;
         writer.append(&bytes)?;
@@ -116,7 +119,7 @@ impl Store {
         let _lock = shared.lock(&ObjectPath::root())?;
         check_free(shared, path)?;
         let store = store_key(shared)?;
-        publish(shared, path, &write_group(&store, attributes, None))?;
+        publish(shared, path, write_group(&store, attributes, None))?;
         commit(shared, std::slice::from_ref(path), &[])
     }
 
@@ -134,7 +137,7 @@ impl Store {
 
     /// Creates many arrays at once, with the missing groups above them: readers see all of them or none.
     /// Durable on return. Much faster than one by one: what has to be durable before the commit is made
-    /// so by several threads, and there is one commit.
+    /// so at once, or by several threads, and there is one commit.
     ///
     /// # Errors
     /// As [`Store::create_array`]; `InvalidArgument` if a path is given twice.
@@ -147,37 +150,27 @@ impl Store {
         }
         let _lock = shared.lock(&ObjectPath::root())?;
         let store = store_key(shared)?;
+        let durability = shared.options.durability;
+        let syncs_all = durability == Durability::Disk
+            && arrays.len() >= SYNCED_TOGETHER_MIN
+            && shared.storage.can_sync_all();
+        let own_durability = if syncs_all { Durability::Process } else { durability };
         let create = |(path, new): &(ObjectPath, NewArray)| -> Result<Added> {
             check_free(shared, path)?;
             let document = new.document(Identity { store, array: random_key()? }, shared, path)?;
-            publish(shared, path, &document)?;
+            publish_at(shared, path, document.clone(), own_durability)?;
             Ok((path.clone(), Some(document)))
         };
-        let next = AtomicUsize::new(0);
-        let made = Mutex::new(Ok(Vec::with_capacity(arrays.len())));
-        let work = || {
-            while let Some(array) = arrays.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let outcome = create(array);
-                let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-                match (&mut *made, outcome) {
-                    (Ok(all), Ok(one)) => all.push(one),
-                    (Ok(_), Err(error)) => *made = Err(error),
-                    (Err(_), _) => return,
-                }
-            }
+        let made = if syncs_all {
+            let made = arrays.iter().map(create).collect::<Result<Vec<_>>>()?;
+            let paths: Vec<ObjectPath> = made.iter().map(|(path, _)| path.clone()).collect();
+            shared.storage.sync_all(&paths)?;
+            made
+        } else {
+            let threads = if shared.options.threads == Some(1) { 1 } else { CREATE_THREADS };
+            in_threads(threads, arrays, create)?
         };
-        let threads = match shared.options.threads {
-            Some(1) => 1,
-            _ => CREATE_THREADS.min(arrays.len()),
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                // Without another thread this one does it all.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-            }
-            work();
-        });
-        commit_all(shared, made.into_inner().unwrap_or_else(PoisonError::into_inner)?, &[], None)
+        commit_all(shared, made, &[], None)
     }
 
     /// Creates an array that no reader sees before [`Store::commit_drafts`] names it, so that
@@ -196,7 +189,7 @@ impl Store {
         let document = new.document(identity, shared, path)?;
         let metadata = parse_array(&document, &shared.options.limits)
             .map_err(|error| Error::metadata(shared.name_of(path), error))?;
-        publish(shared, path, &document)?;
+        publish(shared, path, document.clone())?;
         // Not waited for: whoever holds it may be waiting for the store's lock, which is ours.
         let lock = shared.storage.try_lock(path)?.ok_or_else(|| in_use(shared, path))?;
         let lock = DraftLock::new(lock);
@@ -242,7 +235,7 @@ impl Store {
             if shared.documents.kind(shared, path)? == Some(NodeKind::Array) {
                 return Err(exists(shared, path));
             }
-            publish(shared, path, &write_group(&store_key(shared)?, attributes, None))?;
+            publish(shared, path, write_group(&store_key(shared)?, attributes, None))?;
             added.push(path.clone());
         }
         let of_root = groups.iter().find(|(path, _)| path.is_root());
@@ -393,6 +386,35 @@ fn check_free(shared: &Shared, path: &ObjectPath) -> Result<()> {
     Ok(())
 }
 
+/// What `make` makes of each of `items`, in any order, by so many threads.
+fn in_threads<T: Sync, R: Send>(
+    threads: usize,
+    items: &[T],
+    make: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let next = AtomicUsize::new(0);
+    let made = Mutex::new(Ok(Vec::with_capacity(items.len())));
+    let work = || {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let outcome = make(item);
+            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+            match (&mut *made, outcome) {
+                (Ok(all), Ok(one)) => all.push(one),
+                (Ok(_), Err(error)) => *made = Err(error),
+                (Err(_), _) => return,
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(items.len()) {
+            // Without another thread this one does it all.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    made.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Fails if a path is given twice, or lies inside another.
 fn check_apart<'a>(paths: impl Iterator<Item = &'a ObjectPath> + Clone) -> Result<()> {
     let mut all = BTreeSet::new();
@@ -504,7 +526,7 @@ fn publish_root(
             document.insert(name.clone(), value.clone());
         }
     }
-    publish(shared, &ObjectPath::root(), &Value::Object(document))
+    publish(shared, &ObjectPath::root(), Value::Object(document))
 }
 
 fn not_a_group(shared: &Shared) -> Error {
@@ -555,7 +577,7 @@ fn commit_all(
     };
     for group in groups.iter().filter(|group| !documents.contains_key(group.as_str())) {
         if read(shared, group, "zarr.json")?.is_none() {
-            publish(shared, group, &write_group(&store, &Map::new(), None))?;
+            publish(shared, group, write_group(&store, &Map::new(), None))?;
         }
     }
     for group in &groups {
@@ -610,6 +632,6 @@ pub(super) fn set_attributes(
         _ => own_document(shared, path)?,
     };
     document["attributes"] = Value::Object(attributes);
-    publish(shared, path, &document)?;
+    publish(shared, path, document)?;
     if path.is_root() { Ok(()) } else { commit(shared, std::slice::from_ref(path), &[]) }
 }

@@ -7,7 +7,7 @@ use bedform_format::metadata::{
     ArrayMetadata, GroupDocument, check_seal, hex, parse_array, parse_array_v2, parse_group, seal,
 };
 use bedform_format::{Limits, ObjectPath, json};
-use bedform_storage::{Condition, Version};
+use bedform_storage::{Condition, Durability, Object, Version};
 use serde_json::{Map, Value};
 
 use super::{Freshness, NodeKind, Shared};
@@ -30,8 +30,11 @@ pub(crate) struct Documents {
 #[derive(Debug)]
 pub(crate) struct GroupState {
     pub(crate) version: Version,
+    /// All of it but the consolidated documents, which `group` has.
     pub(crate) document: Value,
     pub(crate) group: GroupDocument,
+    /// As long as it is open nothing else can have its version.
+    _object: Box<dyn Object>,
 }
 
 /// An array's document, and which versions of which documents it was made from.
@@ -54,11 +57,20 @@ pub(crate) struct Stored {
 /// Reads the document `name` below `path`; `None` if there is none.
 pub(crate) fn read(shared: &Shared, path: &ObjectPath, name: &str) -> Result<Option<Stored>> {
     let path = path.join(name)?;
-    let object = match shared.storage.open(&path) {
-        Ok(object) => object,
-        Err(error) if error.is_not_found() => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
+    open(shared, &path)?.map(|object| read_opened(shared, &path, &*object)).transpose()
+}
+
+/// Opens the document at `path`; `None` if there is none.
+fn open(shared: &Shared, path: &ObjectPath) -> Result<Option<Box<dyn Object>>> {
+    match shared.storage.open(path) {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads the document `object`, which lies at `path`.
+fn read_opened(shared: &Shared, path: &ObjectPath, object: &dyn Object) -> Result<Stored> {
     let limits = &shared.options.limits;
     let version = object.version().clone();
     if version.size > limits.metadata_bytes_max {
@@ -66,7 +78,7 @@ pub(crate) fn read(shared: &Shared, path: &ObjectPath, name: &str) -> Result<Opt
             ErrorKind::LimitExceeded,
             format!(
                 "{} has {} bytes, over the limit of {} for metadata",
-                shared.name_of(&path),
+                shared.name_of(path),
                 version.size,
                 limits.metadata_bytes_max
             ),
@@ -74,13 +86,13 @@ pub(crate) fn read(shared: &Shared, path: &ObjectPath, name: &str) -> Result<Opt
     }
     let mut bytes = vec![0; usize::try_from(version.size).unwrap_or(usize::MAX)];
     object.read(0, &mut bytes)?;
-    let fail = |error| Error::metadata(shared.name_of(&path), error);
+    let fail = |error| Error::metadata(shared.name_of(path), error);
     let document = json::parse(&bytes, limits).map_err(|error| fail(error.into()))?;
     if let Some(attributes) = document.get("attributes").filter(|_| is_large(&version, limits)) {
-        super::create::check_attributes(shared, &path, attributes)?;
+        super::create::check_attributes(shared, path, attributes)?;
     }
     let sealed = check_seal(&bytes, &document).map_err(fail)?;
-    Ok(Some(Stored { version, document, sealed }))
+    Ok(Stored { version, document, sealed })
 }
 
 /// True if attributes over the limit have room in a document.
@@ -89,7 +101,17 @@ fn is_large(version: &Version, limits: &Limits) -> bool {
 }
 
 /// Publishes a document in place of whatever is there. The caller holds the lock that guards it.
-pub(crate) fn publish(shared: &Shared, path: &ObjectPath, document: &Value) -> Result<()> {
+pub(crate) fn publish(shared: &Shared, path: &ObjectPath, document: Value) -> Result<()> {
+    publish_at(shared, path, document, shared.options.durability)
+}
+
+/// As [`publish`], at a durability other than the store's.
+pub(super) fn publish_at(
+    shared: &Shared,
+    path: &ObjectPath,
+    document: Value,
+    durability: Durability,
+) -> Result<()> {
     let bytes = seal(document);
     if bytes.len() as u64 > shared.options.limits.metadata_bytes_max {
         return Err(Error::new(
@@ -104,7 +126,7 @@ pub(crate) fn publish(shared: &Shared, path: &ObjectPath, document: &Value) -> R
     }
     let path = path.join(ZARR_JSON)?;
     let storage = &*shared.storage;
-    let mut writer = storage.create(&path, shared.options.durability, Some(bytes.len() as u64))?;
+    let mut writer = storage.create(&path, durability, Some(bytes.len() as u64))?;
     writer.append(&bytes)?;
     writer.publish(Condition::None)?;
     Ok(())
@@ -132,18 +154,21 @@ impl Documents {
         kept.as_ref().is_some_and(|root| root.group.log.pending)
     }
 
-    /// As [`Documents::root`], from storage.
+    /// As [`Documents::root`], as storage has it now.
     pub(crate) fn read_root(&self, shared: &Shared) -> Result<Option<Arc<GroupState>>> {
-        let root = ObjectPath::root();
-        let Some(stored) = read(shared, &root, ZARR_JSON)? else { return Ok(None) };
-        if node_type(&stored.document) != Some("group") {
+        let path = ObjectPath::root().join(ZARR_JSON)?;
+        let Some(object) = open(shared, &path)? else { return Ok(None) };
+        let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(kept) = kept.filter(|kept| kept.version == *object.version()) {
+            return Ok(Some(kept));
+        }
+        let Stored { version, mut document, .. } = read_opened(shared, &path, &*object)?;
+        if node_type(&document) != Some("group") {
             return Ok(None);
         }
-        let name = root.join(ZARR_JSON)?;
-        let group = parse_group(&stored.document)
-            .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
-        let state =
-            Arc::new(GroupState { version: stored.version, document: stored.document, group });
+        let group = parse_group(&mut document)
+            .map_err(|error| Error::metadata(shared.name_of(&path), error))?;
+        let state = Arc::new(GroupState { version, document, group, _object: object });
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
         Ok(Some(state))
     }
@@ -251,11 +276,11 @@ impl Documents {
                 format!("no group {path:?} in {}", shared.storage.name()),
             )
         };
-        if let Some(stored) = read(shared, path, ZARR_JSON)? {
+        if let Some(mut stored) = read(shared, path, ZARR_JSON)? {
             if node_type(&stored.document) != Some("group") {
                 return Err(missing());
             }
-            let group = parse_group(&stored.document)
+            let group = parse_group(&mut stored.document)
                 .map_err(|error| Error::metadata(shared.name_of(path), error))?;
             return Ok(group.attributes);
         }

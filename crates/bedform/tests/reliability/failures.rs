@@ -48,7 +48,7 @@ impl Trial<'_> {
         let progress = run(&storage, self.model.clone(), &self.workload.act);
         system.heal();
         let error = progress.error.as_ref().map(bedform::Error::kind);
-        let is_sync = matches!(self.kind, CallKind::SyncFile | CallKind::SyncDirectory);
+        let is_sync = self.kind.is_sync();
         let is_harmless = self.failure == Failure::Short
             || self.failure == Failure::Error(Errno::INTR.raw_os_error());
         if error.is_some() && is_harmless && !is_sync {

@@ -179,6 +179,7 @@ fn arrays_created_together_appear_all_or_none_whichever_call_fails() {
         CallKind::Write,
         CallKind::SyncFile,
         CallKind::SyncDirectory,
+        CallKind::SyncWhole,
         CallKind::Rename,
         CallKind::MakeDirectory,
     ] {

@@ -140,6 +140,14 @@ impl FileSystem for Watched {
         self.inner.sync_directory(directory)
     }
 
+    fn can_sync_whole(&self) -> bool {
+        self.inner.can_sync_whole()
+    }
+
+    fn sync_whole(&self, handle: &OwnedFd) -> io::Result<()> {
+        self.inner.sync_whole(handle)
+    }
+
     fn close(&self, handle: OwnedFd) -> io::Result<()> {
         self.inner.close(handle)
     }

@@ -132,7 +132,7 @@ fn a_sealed_document_that_is_no_root_is_refused_with_the_field_at_fault() {
     let refused = |pointer: &str, value: serde_json::Value| {
         let mut changed = document.clone();
         *changed.pointer_mut(pointer).unwrap() = value;
-        decode(&seal(&changed)).unwrap_err().to_string()
+        decode(&seal(changed)).unwrap_err().to_string()
     };
     let newer = refused("/bedform/version", 2.into());
     assert!(newer.contains("version 2 (a newer Bedform)"), "{newer}");
@@ -159,7 +159,7 @@ fn a_sealed_document_that_is_no_root_is_refused_with_the_field_at_fault() {
     }
     let mut unknown = document.clone();
     unknown["more"] = 1.into();
-    assert!(decode(&seal(&unknown)).is_err(), "a key that this version does not know");
+    assert!(decode(&seal(unknown)).is_err(), "a key that this version does not know");
     let unsealed = serde_json::to_vec_pretty(&document).unwrap();
     assert!(decode(&unsealed).is_err());
     assert!(decode(b"{}").is_err());
