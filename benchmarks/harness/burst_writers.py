@@ -1,7 +1,7 @@
 """The writers of `burst`: through the tier into the log, and directly to where each byte belongs.
 
-The slow tier is a place as fast as memory, if there is one, that takes as long as `Pace` says: so what
-is drained does not use the device that the burst tier is on, as it would not where there are two.
+The slow tier is a place as fast as memory, if there is one, that takes as long as `Pace` says: so
+what is drained does not use the device that the burst tier is on, as where there are two.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Pace:
 
 
 def capacity_place(given: Path | None) -> Path:
-    """Return the directory of the slow tier: the one named, else one in memory, else on the disk."""
+    """Return the directory of the slow tier: the one named, else in memory, else on the disk."""
     parent = given or (MEMORY if MEMORY.is_dir() else ROOT)
     return parent / "bedform-benchmarks"
 
@@ -95,8 +95,8 @@ class BurstWriter(LogWriter):
 class DirectWriter(Writer):
     """Each process writes its runs where they belong in one file of the slow tier, and syncs.
 
-    Where that takes long it writes the first records only, and the time is taken in proportion: every
-    record is as the others.
+    Where that takes long it writes the first records only, and the time is taken in proportion:
+    every record is as the others.
     """
 
     name = DIRECT
