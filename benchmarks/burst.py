@@ -132,7 +132,7 @@ class BurstReport:
         if options.only:
             self.report.settings["lines"] = ", ".join(options.only)
         self.returned = Table(
-            "Until the commit returns, durable in the burst tier; MiB/s and the share of the device",
+            "Until a commit returns, durable in the burst tier; MiB/s and the share of the device",
             ["line", "MiB", "device", "bedform", "share", "create ms", "write ms", "commit ms"],
         )
         self.drained = Table(

@@ -1,7 +1,7 @@
 //! Stores.
 
 use std::cell::Cell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bedform::comm::Members;
