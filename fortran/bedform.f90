@@ -27,7 +27,7 @@ module bedform
     bf_close_array, bf_array_shape, bf_attributes, bf_set_attributes, bf_resize, bf_settle, bf_comm_free, &
     bf_session_begin, bf_session_commit, bf_session_end, bf_session_abort, bf_session_resize, &
     bf_decomposition_declare, bf_decomposition_free, bf_read, bf_write, bf_append, bf_session_write, &
-    bf_session_write_decomposed, bf_session_append
+    bf_session_write_decomposed, bf_session_append, bf_define_begin, bf_define_end, bf_session_define_end
 
   ! One procedure for each kind of data; bedform_data.inc has them.
   interface bf_read
@@ -280,6 +280,25 @@ contains
     comm_at = c_null_ptr
     if (present(comm)) comm_at = c_loc(comm)
     call settle_status(c_session_begin(store, comm_at, c_text(options), session), status)
+  end subroutine
+
+  subroutine bf_define_begin(store, status)
+    type(bf_store), intent(in) :: store
+    integer, intent(out), optional :: status
+    call settle_status(c_define_begin(store), status)
+  end subroutine
+
+  subroutine bf_define_end(store, status)
+    type(bf_store), intent(in) :: store
+    integer, intent(out), optional :: status
+    call settle_status(c_define_end(store), status)
+  end subroutine
+
+  subroutine bf_session_define_end(session, store, status)
+    type(bf_session), intent(in) :: session
+    type(bf_store), intent(in) :: store
+    integer, intent(out), optional :: status
+    call settle_status(c_session_define_end(session, store), status)
   end subroutine
 
   subroutine bf_session_resize(session, path, shape, status)

@@ -166,6 +166,19 @@ module bedform_interfaces
       integer(c_int64_t), value :: bytes
       integer(c_int64_t), intent(out) :: start
     end function
+    integer(c_int) function c_define_begin(store) bind(C, name="bf_define_begin")
+      import
+      type(bf_store), value :: store
+    end function
+    integer(c_int) function c_define_end(store) bind(C, name="bf_define_end")
+      import
+      type(bf_store), value :: store
+    end function
+    integer(c_int) function c_session_define_end(session, store) bind(C, name="bf_session_define_end")
+      import
+      type(bf_session), value :: session
+      type(bf_store), value :: store
+    end function
     integer(c_int) function c_session_resize(session, path, rank, shape) bind(C, name="bf_session_resize")
       import
       type(bf_session), value :: session

@@ -115,7 +115,8 @@ bf_status bf_create_array(bf_store store, const char *path, const char *dtype, u
                           const uint64_t *shards, const char *options, bf_array *array);
 
 /* Creates many arrays at once: those of bf_create_array between the two calls appear with the second, all or
- * none, and much faster than one by one. They have no handles before; `array` is left null. */
+ * none, and much faster than one by one. They have no handles before; `array` is left null. In a session
+ * bf_session_define_end is the second call, and faster still. */
 bf_status bf_define_begin(bf_store store);
 bf_status bf_define_end(bf_store store);
 
@@ -249,6 +250,11 @@ bf_status bf_decomposition_free(bf_decomposition decomposition);
  * first axis of an array with one axis more. */
 bf_status bf_session_write_decomposed(bf_session session, const char *path, int64_t record,
                                       bf_decomposition decomposition, const void *data, uint64_t bytes);
+
+/* Creates the arrays that were defined since bf_define_begin(store) in the process with rank 0, whose `store`
+ * counts; collective. All processes can write to them at once, while they are being created; they become
+ * visible with the next commit, all or none, and what cannot be created is an error of it. */
+bf_status bf_session_define_end(bf_session session, bf_store store);
 
 /* Makes an array larger, from the next commit on. Not collective: of several shapes the largest of each axis
  * counts. */

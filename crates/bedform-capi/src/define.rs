@@ -1,12 +1,13 @@
-//! Arrays that are created together: `bf_define_begin` to `bf_define_end`.
+//! Arrays that are created together: `bf_define_begin` to `bf_define_end` or `bf_session_define_end`.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bedform::{NewArray, Result};
+use bedform::NewArray;
 use bedform_format::ObjectPath;
 
-use crate::handles::StoreHandle;
+use crate::handles::{SessionHandle, StoreHandle};
+use crate::session::with;
 use crate::status::{Status, call, misuse};
 
 type Defined = HashMap<u64, Vec<(ObjectPath, NewArray)>>;
@@ -39,9 +40,8 @@ pub(crate) fn forget(store: StoreHandle) {
     lock().as_mut().and_then(|all| all.remove(&store.id));
 }
 
-fn take(store: StoreHandle) -> Result<Vec<(ObjectPath, NewArray)>> {
-    let found = lock().as_mut().and_then(|all| all.remove(&store.id));
-    found.ok_or_else(|| misuse("bf_define_begin was not called for this store"))
+fn take(store: StoreHandle) -> Option<Vec<(ObjectPath, NewArray)>> {
+    lock().as_mut().and_then(|all| all.remove(&store.id))
 }
 
 /// `bf_define_begin`.
@@ -64,7 +64,17 @@ pub extern "C" fn bf_define_begin(store: StoreHandle) -> Status {
 pub extern "C" fn bf_define_end(store: StoreHandle) -> Status {
     call(|| {
         let opened = store.get()?;
-        let arrays = take(store)?;
-        opened.create_arrays(&arrays)
+        let not_begun = || misuse("bf_define_begin was not called for this store");
+        opened.create_arrays(&take(store).ok_or_else(not_begun)?)
+    })
+}
+
+/// `bf_session_define_end`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_session_define_end(session: SessionHandle, store: StoreHandle) -> Status {
+    call(|| {
+        // What members but the first define counts for nothing.
+        let arrays = take(store).unwrap_or_default();
+        with(session, |session| session.create_arrays(&arrays))
     })
 }

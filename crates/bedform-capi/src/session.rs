@@ -47,7 +47,10 @@ fn with_open<T>(
     act(open.as_mut().ok_or_else(|| misuse("the session was closed before"))?)
 }
 
-fn with<T>(handle: SessionHandle, act: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
+pub(crate) fn with<T>(
+    handle: SessionHandle,
+    act: impl FnOnce(&mut Session) -> Result<T>,
+) -> Result<T> {
     with_open(handle, |open| act(&mut open.session))
 }
 

@@ -5,6 +5,7 @@ use std::mem::zeroed;
 use std::ptr::{null, null_mut};
 
 use bedform_capi::array::*;
+use bedform_capi::define::*;
 use bedform_capi::session::*;
 use bedform_capi::status::*;
 use bedform_capi::store::*;
@@ -290,6 +291,62 @@ fn new_arrays_leave_their_layout_to_bedform_or_say_it() {
         assert_eq!(bf_read(array, 0, null(), null(), null(), buffer, 8), OK);
         assert_eq!(found, 42);
     }
+}
+
+#[test]
+fn arrays_that_are_defined_appear_at_once_or_with_the_commit_of_a_session() {
+    let place = Place::new();
+    let define = |names: &[&CStr]| {
+        assert_eq!(bf_define_begin(place.store), OK, "{}", last_error());
+        for name in names {
+            let shape = [3_u64];
+            let (dtype, shape) = (c"uint8".as_ptr(), shape.as_ptr());
+            let (dims, lengths) = (null(), null());
+            let (options, array) = (null(), null_mut());
+            let name = name.as_ptr();
+            let made = unsafe {
+                bf_create_array(
+                    place.store,
+                    name,
+                    dtype,
+                    1,
+                    shape,
+                    dims,
+                    lengths,
+                    lengths,
+                    options,
+                    array,
+                )
+            };
+            assert_eq!(made, OK, "{}", last_error());
+        }
+    };
+    let is_there = |name: &CStr| {
+        let mut array = ArrayHandle::NULL;
+        OK == unsafe { bf_open_array(place.store, name.as_ptr(), &raw mut array) }
+    };
+    define(&[c"a", c"b"]);
+    assert!(!is_there(c"a"));
+    assert_eq!(bf_define_end(place.store), OK, "{}", last_error());
+    assert!(is_there(c"a") && is_there(c"b"));
+    assert_eq!(bf_define_end(place.store), INVALID);
+
+    let session = begin(place.store, c"");
+    define(&[c"c", c"g/d", c"e", c"f"]);
+    assert_eq!(bf_session_define_end(session, place.store), OK, "{}", last_error());
+    let (start, shape, data) = ([1_u64], [2_u64], [7_u8, 8]);
+    for name in [c"c", c"g/d"] {
+        let (start, shape, data) = (start.as_ptr(), shape.as_ptr(), data.as_ptr().cast());
+        let written = unsafe { bf_session_write(session, name.as_ptr(), 1, start, shape, data, 2) };
+        assert_eq!(written, OK, "{}", last_error());
+    }
+    assert!(!is_there(c"c"));
+    assert_eq!(unsafe { bf_session_commit(session, null_mut()) }, OK, "{}", last_error());
+    assert!(is_there(c"c") && is_there(c"g/d"));
+    define(&[c"c"]);
+    assert_eq!(bf_session_define_end(session, place.store), EXISTS);
+    assert_eq!(bf_session_define_end(session, place.store), OK, "nothing was defined");
+    assert_eq!(bf_session_end(session), OK, "{}", last_error());
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_format::log::{CommitRecord, Directory, GrownArray, Root, Touched};
-use bedform_format::metadata::LogState;
 use bedform_storage::{Lock, Version};
 
 use super::place::LogPlace;
@@ -86,6 +85,7 @@ impl Session {
             decide(&*members, mine, |parts| Ok(self.commit_all(&parts)?.to_le_bytes().to_vec()));
         self.count_epoch();
         self.appended.clear();
+        self.arrays.values_mut().for_each(|known| known.is_new = false);
         if let Err(error) = &told {
             self.arrays.clear();
             // A later commit would hide that an earlier one was promised, or left behind.
@@ -158,6 +158,7 @@ impl Session {
             directories.push(directory);
         }
         let directory = self.merge(&directories)?;
+        self.commit_creations()?;
         let has_something = !directory.sections.is_empty() || !directory.grown.is_empty();
         let mut number = self.complete_drained(drained)?;
         if self.options.reach == Reach::Node && number.is_none() {
@@ -328,9 +329,10 @@ impl Session {
             let root = self.successor(newest.as_deref(), settled, directory, record);
             self.check_arrays(&root, directory)?;
             // While there are commits nobody makes an array smaller or deletes it.
-            if newest.is_none_or(|root| root.commits.is_empty()) {
-                self.log.prepare()?;
-                set_log_state(&store.shared, LogState { pending: true, settled: root.settled })?;
+            if newest.is_none_or(|root| root.commits.is_empty())
+                && let Some(log) = self.prepare_log(root.settled)?
+            {
+                set_log_state(&store.shared, log)?;
             }
             match self.log.publish(&root) {
                 Ok(()) => return Ok(root.number),

@@ -4,6 +4,7 @@
 //! before [`Session::commit`], and then all of it at once; `docs/log.md` says how, and why that holds
 //! when something fails. `stream` has what one member writes, `commit` what all do together.
 
+mod create;
 mod end;
 mod options;
 
@@ -14,6 +15,7 @@ use bedform_format::ObjectPath;
 use bedform_format::log::{Boxes, CommitId, GrownArray, SectionPlace, SegmentHeader};
 use bedform_geometry::{Selection, element_count};
 
+use self::create::Creation;
 pub use self::options::SessionOptions;
 use super::boxes::parts_of;
 pub use super::burst::Burst;
@@ -122,6 +124,8 @@ pub struct Session {
     pub(super) ends: VecDeque<(u32, u64)>,
     /// True if a commit may have been promised that is not visible.
     pub(super) has_promises: bool,
+    /// On the coordinator: arrays that appear with the next commit.
+    pub(super) creations: Vec<Creation>,
     /// On the coordinator: commits that wait for being drained, in order.
     pub(super) prepared: VecDeque<Prepared>,
     /// Collective calls so far.
@@ -137,6 +141,8 @@ pub(super) struct Known {
     base: Vec<u64>,
     /// The epoch in which it was looked up: others may have made it larger since.
     epoch: u32,
+    /// It appears with the next commit: nobody else knows of it.
+    pub(super) is_new: bool,
 }
 
 impl Known {
@@ -198,6 +204,7 @@ impl Store {
             promised_shapes: BTreeMap::new(),
             ends: VecDeque::new(),
             has_promises: false,
+            creations: Vec::new(),
             prepared: VecDeque::new(),
             epoch: 0,
             is_sound: true,
@@ -431,7 +438,10 @@ impl Session {
     ) -> Result<&mut Known> {
         let epoch = self.epoch;
         let is_old = |known: &Known| {
-            known.epoch != epoch && known.grown().is_none() && !enough(&known.target.shape)
+            known.epoch != epoch
+                && known.grown().is_none()
+                && !known.is_new
+                && !enough(&known.target.shape)
         };
         if self.arrays.get(path).is_some_and(is_old) {
             self.arrays.remove(path);
@@ -463,7 +473,7 @@ impl Session {
             }
             let target = Target { key: identity.array, item_size: state.item_size, shape };
             let (base, epoch) = (target.shape.clone(), self.epoch);
-            self.arrays.insert(path.clone(), Known { target, base, epoch });
+            self.arrays.insert(path.clone(), Known { target, base, epoch, is_new: false });
         }
         self.arrays.get_mut(path).ok_or_else(|| Error::invalid("no such array"))
     }

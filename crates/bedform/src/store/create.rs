@@ -1,8 +1,7 @@
 //! New stores, groups and arrays, changed attributes, deletion.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bedform_format::metadata::{
     ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, LogState, ShardEncoding, hex,
@@ -10,19 +9,13 @@ use bedform_format::metadata::{
 };
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, ObjectPath, Serializer};
 use bedform_geometry::Order;
-use bedform_storage::{Condition, Durability, Storage};
+use bedform_storage::{Condition, Storage};
 use serde_json::{Map, Value, json};
 
-use super::documents::{GroupState, node_type, publish, publish_at, read};
+use super::documents::{GroupState, node_type, publish, read};
 use super::{Draft, DraftLock, NodeKind, OpenOptions, Shared, Store};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
-
-/// Threads that create arrays where each is made durable by itself: they wait for the device, not for a
-/// core.
-const CREATE_THREADS: usize = 16;
-/// So many arrays are made durable by one call, where there is one.
-const SYNCED_TOGETHER_MIN: usize = 4;
 
 /// How the elements of a new array become bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,44 +128,6 @@ impl Store {
         Ok(array)
     }
 
-    /// Creates many arrays at once, with the missing groups above them: readers see all of them or none.
-    /// Durable on return. Much faster than one by one: what has to be durable before the commit is made
-    /// so at once, or by several threads, and there is one commit.
-    ///
-    /// # Errors
-    /// As [`Store::create_array`]; `InvalidArgument` if a path is given twice.
-    pub fn create_arrays(&self, arrays: &[(ObjectPath, NewArray)]) -> Result<()> {
-        let shared = &*self.shared;
-        shared.check_writable()?;
-        check_apart(arrays.iter().map(|(path, _)| path))?;
-        for (path, new) in arrays {
-            check_attributes(shared, path, &new.attributes)?;
-        }
-        let _lock = shared.lock(&ObjectPath::root())?;
-        let store = store_key(shared)?;
-        let durability = shared.options.durability;
-        let syncs_all = durability == Durability::Disk
-            && arrays.len() >= SYNCED_TOGETHER_MIN
-            && shared.storage.can_sync_all();
-        let own_durability = if syncs_all { Durability::Process } else { durability };
-        let create = |(path, new): &(ObjectPath, NewArray)| -> Result<Added> {
-            check_free(shared, path)?;
-            let document = new.document(Identity { store, array: random_key()? }, shared, path)?;
-            publish_at(shared, path, document.clone(), own_durability)?;
-            Ok((path.clone(), Some(document)))
-        };
-        let made = if syncs_all {
-            let made = arrays.iter().map(create).collect::<Result<Vec<_>>>()?;
-            let paths: Vec<ObjectPath> = made.iter().map(|(path, _)| path.clone()).collect();
-            shared.storage.sync_all(&paths)?;
-            made
-        } else {
-            let threads = if shared.options.threads == Some(1) { 1 } else { CREATE_THREADS };
-            in_threads(threads, arrays, create)?
-        };
-        commit_all(shared, made, &[], None)
-    }
-
     /// Creates an array that no reader sees before [`Store::commit_drafts`] names it, so that
     /// several arrays can appear at once with their data. As long as a handle of the draft lives,
     /// nobody else gets its name.
@@ -240,7 +195,8 @@ impl Store {
         }
         let of_root = groups.iter().find(|(path, _)| path.is_root());
         let added = added.into_iter().map(|path| (path, None)).collect();
-        commit_all(shared, added, &[], of_root.map(|(_, attributes)| attributes))?;
+        let attributes = of_root.map(|(_, attributes)| attributes);
+        commit_all(shared, added, &[], RootChange { attributes, log: None })?;
         for draft in paths.iter().filter_map(|path| shared.drafts().remove(path)) {
             if let Some(lock) = draft.lock.upgrade() {
                 lock.release();
@@ -302,7 +258,12 @@ impl Store {
 
 impl NewArray {
     /// The document of the array at `path`.
-    fn document(&self, identity: Identity, shared: &Shared, path: &ObjectPath) -> Result<Value> {
+    pub(super) fn document(
+        &self,
+        identity: Identity,
+        shared: &Shared,
+        path: &ObjectPath,
+    ) -> Result<Value> {
         let document = write_array(&self.metadata(identity)?);
         // It is read back as a reader would, so that none can be written that is refused.
         parse_array(&document, &shared.options.limits).map_err(|error| {
@@ -352,7 +313,7 @@ impl NewArray {
     }
 }
 
-fn exists(shared: &Shared, path: &ObjectPath) -> Error {
+pub(super) fn exists(shared: &Shared, path: &ObjectPath) -> Error {
     Error::new(
         ErrorKind::Exists,
         format!("{} exists already; open it, or choose another name", shared.name_of(path)),
@@ -360,7 +321,7 @@ fn exists(shared: &Shared, path: &ObjectPath) -> Error {
 }
 
 /// Fails if something visible is at `path`; removes what a crashed creation or deletion left there.
-fn check_free(shared: &Shared, path: &ObjectPath) -> Result<()> {
+pub(super) fn check_free(shared: &Shared, path: &ObjectPath) -> Result<()> {
     if path.is_root() {
         return Err(exists(shared, path));
     }
@@ -382,55 +343,6 @@ fn check_free(shared: &Shared, path: &ObjectPath) -> Result<()> {
     }
     if !shared.storage.list(path)?.is_empty() {
         shared.storage.delete_tree(path, shared.options.durability)?;
-    }
-    Ok(())
-}
-
-/// What `make` makes of each of `items`, in any order, by so many threads.
-fn in_threads<T: Sync, R: Send>(
-    threads: usize,
-    items: &[T],
-    make: impl Fn(&T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    let next = AtomicUsize::new(0);
-    let made = Mutex::new(Ok(Vec::with_capacity(items.len())));
-    let work = || {
-        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let outcome = make(item);
-            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-            match (&mut *made, outcome) {
-                (Ok(all), Ok(one)) => all.push(one),
-                (Ok(_), Err(error)) => *made = Err(error),
-                (Err(_), _) => return,
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.min(items.len()) {
-            // Without another thread this one does it all.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-        }
-        work();
-    });
-    made.into_inner().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Fails if a path is given twice, or lies inside another.
-fn check_apart<'a>(paths: impl Iterator<Item = &'a ObjectPath> + Clone) -> Result<()> {
-    let mut all = BTreeSet::new();
-    if let Some(twice) = paths.clone().find(|path| !all.insert(*path)) {
-        return Err(Error::invalid(format!("{twice:?} is given twice")));
-    }
-    for path in paths {
-        let mut parent = path.parent();
-        while !parent.is_root() {
-            if all.contains(&parent) {
-                return Err(Error::invalid(format!(
-                    "{path:?} would lie inside the array {parent:?}"
-                )));
-            }
-            parent = parent.parent();
-        }
     }
     Ok(())
 }
@@ -459,7 +371,7 @@ pub(super) fn check_attributes(
 }
 
 /// The key of the store; one is made for a store that another tool wrote last.
-fn store_key(shared: &Shared) -> Result<[u8; 16]> {
+pub(super) fn store_key(shared: &Shared) -> Result<[u8; 16]> {
     let root = shared.documents.read_root(shared)?.ok_or_else(|| not_a_group(shared))?;
     if let Some(key) = root.group.store {
         return Ok(key);
@@ -483,9 +395,9 @@ pub(crate) fn set_log_state(shared: &Shared, log: LogState) -> Result<()> {
 
 /// What is to become different in the root's document, beside what it says of arrays and groups.
 #[derive(Default)]
-struct RootChange<'a> {
-    attributes: Option<&'a Map<String, Value>>,
-    log: Option<LogState>,
+pub(super) struct RootChange<'a> {
+    pub(super) attributes: Option<&'a Map<String, Value>>,
+    pub(super) log: Option<LogState>,
 }
 
 /// The documents of everything below the root; put together for a store of another tool.
@@ -541,18 +453,18 @@ fn not_a_group(shared: &Shared) -> Error {
 /// store's lock. This is the commit.
 pub(crate) fn commit(shared: &Shared, added: &[ObjectPath], removed: &[ObjectPath]) -> Result<()> {
     let added = added.iter().map(|path| (path.clone(), None)).collect();
-    commit_all(shared, added, removed, None)
+    commit_all(shared, added, removed, RootChange::default())
 }
 
 /// A new or changed node, with its document if that is at hand; else it is read.
-type Added = (ObjectPath, Option<Value>);
+pub(super) type Added = (ObjectPath, Option<Value>);
 
-/// As [`commit`]; the root group gets new `attributes`, if there are any.
-fn commit_all(
+/// As [`commit`], with what else is to become different in the root's document.
+pub(super) fn commit_all(
     shared: &Shared,
     added: Vec<Added>,
     removed: &[ObjectPath],
-    attributes: Option<&Map<String, Value>>,
+    change: RootChange<'_>,
 ) -> Result<()> {
     let root = shared.documents.read_root(shared)?.ok_or_else(|| not_a_group(shared))?;
     let mut documents = consolidated(shared, &root)?;
@@ -585,7 +497,7 @@ fn commit_all(
             documents.insert(group.as_str().to_owned(), own_document(shared, group)?);
         }
     }
-    publish_root(shared, &root, &store, documents, RootChange { attributes, log: None })
+    publish_root(shared, &root, &store, documents, change)
 }
 
 /// Fails unless `document`, at `path`, is that of the array with `key`: somebody may have deleted

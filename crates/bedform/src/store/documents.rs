@@ -14,7 +14,7 @@ use super::{Freshness, NodeKind, Shared};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The name of Zarr v3 documents.
-const ZARR_JSON: &str = "zarr.json";
+pub(super) const ZARR_JSON: &str = "zarr.json";
 /// Groups within groups that a walk looks into.
 const WALK_DEPTH_MAX: usize = 32;
 /// Nodes that a walk lists.
@@ -102,16 +102,16 @@ fn is_large(version: &Version, limits: &Limits) -> bool {
 
 /// Publishes a document in place of whatever is there. The caller holds the lock that guards it.
 pub(crate) fn publish(shared: &Shared, path: &ObjectPath, document: Value) -> Result<()> {
-    publish_at(shared, path, document, shared.options.durability)
+    publish_at(shared, path, document, shared.options.durability).map(drop)
 }
 
-/// As [`publish`], at a durability other than the store's.
+/// As [`publish`], at a durability other than the store's. Gives the version.
 pub(super) fn publish_at(
     shared: &Shared,
     path: &ObjectPath,
     document: Value,
     durability: Durability,
-) -> Result<()> {
+) -> Result<Version> {
     let bytes = seal(document);
     if bytes.len() as u64 > shared.options.limits.metadata_bytes_max {
         return Err(Error::new(
@@ -128,8 +128,7 @@ pub(super) fn publish_at(
     let storage = &*shared.storage;
     let mut writer = storage.create(&path, durability, Some(bytes.len() as u64))?;
     writer.append(&bytes)?;
-    writer.publish(Condition::None)?;
-    Ok(())
+    Ok(writer.publish(Condition::None)?)
 }
 
 impl Documents {

@@ -19,11 +19,13 @@
 //! | `create` | new stores, groups and arrays |
 //! | `description` | new arrays from JSON |
 //! | `opening` | stores in directories, options from JSON |
+//! | `together` | arrays that are created together |
 
 mod create;
 mod description;
 mod documents;
 mod opening;
+mod together;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +48,7 @@ pub use create::{ArrayLayout, NewArray};
 pub(crate) use create::{check_key, commit, random_key, set_log_state};
 pub(crate) use documents::{ArrayDocument, Documents, publish};
 pub use opening::storage_of;
+pub(crate) use together::NewArrays;
 
 /// When a store looks whether another writer has changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

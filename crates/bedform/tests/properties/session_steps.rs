@@ -8,7 +8,7 @@ use bedform::log::session::{Burst, Decomposition, Reach, Session, SessionOptions
 use bedform::{Elements, ErrorKind, Growth, NewArray, Store, append_with};
 use bedform_format::log::Boxes;
 use bedform_format::{DataType, ObjectPath};
-use bedform_geometry::{Region, Selection};
+use bedform_geometry::{AxisRange, AxisSelection, Region, Selection};
 use bedform_storage::{Failing, Fault, MemoryStorage, Operation, Storage, StorageErrorKind};
 use proptest::prelude::*;
 
@@ -508,4 +508,97 @@ fn what_a_failed_append_left_behind_is_never_seen_in_a_session_that_grows() {
         twins.store.settle(&|| false).unwrap();
         assert_eq!(contents(&twins.store), [0, 0, 0, 0, 7, 0], "{chunk} {shard}: settled");
     }
+}
+
+fn line(start: u64, length: u64) -> Selection {
+    let range = AxisRange::contiguous(start, length).unwrap();
+    Selection::Orthogonal(vec![AxisSelection::Range(range)])
+}
+
+#[test]
+fn arrays_of_a_session_are_written_at_once_by_all_members_and_appear_with_the_commit() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    create(&storage, &bytes_array());
+    let names = ["g/a", "b", "c", "d", "e"].map(|name| ObjectPath::parse(name).unwrap());
+    std::thread::scope(|scope| {
+        for member in threads(3) {
+            let (storage, names) = (&storage, &names);
+            scope.spawn(move || {
+                let rank = u8::try_from(member.rank()).unwrap();
+                let store = open(storage, true);
+                let mut session =
+                    store.session(Box::new(member), SessionOptions::default()).unwrap();
+                let taken = [(names[1].clone(), bytes_array()), (path(), bytes_array())];
+                let refused = session.create_arrays(if rank == 0 { &taken } else { &[] });
+                assert_eq!(refused.unwrap_err().kind(), ErrorKind::Exists);
+                let new = names.clone().map(|name| (name, bytes_array()));
+                session.create_arrays(if rank == 0 { &new } else { &[] }).unwrap();
+                for name in names {
+                    let mine = line(u64::from(rank) * 10, 10);
+                    session.write(name, &mine, Elements::Bytes(&[rank + 1; 10])).unwrap();
+                }
+                let start = session.append(&names[0], 0, &[1], Elements::Bytes(&[9])).unwrap();
+                assert_eq!(start, 64 + u64::from(rank));
+                session.resize(&names[1], &[70]).unwrap();
+                let end = line(69, 1);
+                session.write(&names[1], &end, Elements::Bytes(&[8])).unwrap();
+                assert!(store.array(&names[1]).is_err(), "it is seen before the commit");
+                session.commit().unwrap();
+                let again = line(40, 1);
+                session.write(&names[2], &again, Elements::Bytes(&[rank])).unwrap();
+                session.commit().unwrap();
+            });
+        }
+    });
+    let store = open(&storage, false);
+    let all = |name: &ObjectPath, length: u64| {
+        let array = store.array(name).unwrap();
+        read(&array, DataType::UInt8, &Selection::all(&[length])).concat()
+    };
+    let written = [[1; 10], [2; 10], [3; 10]].concat();
+    let expected = |changes: &[(usize, u8)], length: usize| {
+        let mut expected = written.clone();
+        expected.resize(length, 0);
+        changes.iter().for_each(|(at, value)| expected[*at] = *value);
+        expected
+    };
+    assert_eq!(all(&names[0], 67), expected(&[(64, 9), (65, 9), (66, 9)], 67));
+    assert_eq!(all(&names[1], 70), expected(&[(69, 8)], 70));
+    assert_eq!(all(&names[2], 64), expected(&[(40, 2)], 64));
+    assert_eq!(all(&names[4], 64), expected(&[], 64));
+}
+
+#[test]
+fn arrays_of_a_session_that_ends_without_a_commit_leave_nothing() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    create(&storage, &bytes_array());
+    let store = open(&storage, true);
+    let names = ["a", "b", "c", "d"].map(|name| ObjectPath::parse(name).unwrap());
+    let new = names.clone().map(|name| (name, bytes_array()));
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    session.create_arrays(&new).unwrap();
+    session.leave();
+    assert!(storage.list(&names[0]).unwrap().is_empty());
+    store.create_arrays(&new).unwrap();
+}
+
+#[test]
+fn of_two_that_create_an_array_at_once_the_session_is_told() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    create(&storage, &bytes_array());
+    let (store, other) = (open(&storage, true), open(&storage, true));
+    let names = ["a", "b", "c", "d"].map(|name| ObjectPath::parse(name).unwrap());
+    let new = names.clone().map(|name| (name, bytes_array()));
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    session.create_arrays(&new).unwrap();
+    session.write(&names[0], &Selection::all(&[64]), Elements::Bytes(&[1; 64])).unwrap();
+    // What the session has written is nothing that anybody has to respect. Both may be under way.
+    while other.create_arrays(&new[..1]).is_err() {}
+    let error = session.commit().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Exists), "{error}");
+    assert!(error.to_string().contains('a'), "{error}");
+    drop(session);
+    let array = store.array(&names[0]).unwrap();
+    assert_eq!(read(&array, DataType::UInt8, &Selection::all(&[64])).concat(), [0; 64]);
+    assert_eq!(store.nodes().unwrap().len(), 3, "{:?}", store.nodes());
 }

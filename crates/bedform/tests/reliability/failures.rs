@@ -99,11 +99,15 @@ impl Trial<'_> {
         progress: &Progress,
         found: Option<StoreModel>,
     ) -> Result<(), String> {
-        // Not whole operations: region writes are done shard by shard, and a commit made while others
-        // are settled stays when that fails.
+        // Not whole operations: region writes are done shard by shard, a commit made while others are
+        // settled stays when that fails, and arrays of a session appear before their data.
         let in_parts = matches!(
             &progress.under_way,
-            UnderWay::Operation(Operation::Write { .. } | Operation::SettleUnder { .. })
+            UnderWay::Operation(
+                Operation::Write { .. }
+                    | Operation::SettleUnder { .. }
+                    | Operation::SessionArrays { .. }
+            )
         );
         let is_lost_answer = matches!(self.failure, Failure::ErrorAfter(_));
         let is_new = found != progress.before;

@@ -50,6 +50,11 @@ pub(crate) enum Operation {
         shape: Vec<u64>,
         seed: u64,
     },
+    /// Arrays that a session creates and writes whole, in one commit.
+    SessionArrays {
+        arrays: Vec<(&'static str, ArrayModel)>,
+        seed: u64,
+    },
     /// Boxes that one commit of a session makes visible.
     Session {
         boxes: Vec<(String, Vec<u64>, Vec<u64>)>,
@@ -259,7 +264,10 @@ impl Operation {
                 let array = store.array(&path(name))?;
                 array.write(&region(start, shape), Elements::Bytes(&new), &|| false).map(drop)
             }
-            Self::Session { .. } | Self::Growth { .. } | Self::Promise { .. } => {
+            Self::SessionArrays { .. }
+            | Self::Session { .. }
+            | Self::Growth { .. }
+            | Self::Promise { .. } => {
                 // What it promised it keeps when it ends; if it cannot, there is `Recover`.
                 self.session(store, false).map(drop)
             }
@@ -324,6 +332,17 @@ impl Operation {
         }
         let mut session = store.session(Box::new(Alone), options)?;
         match self {
+            Self::SessionArrays { arrays, seed } => {
+                let there = store.nodes()?;
+                let missing = arrays.iter().filter(|(name, _)| !there.contains_key(&path(name)));
+                let new: Vec<_> =
+                    missing.map(|(name, like)| (path(name), new_array(like))).collect();
+                session.create_arrays(&new)?;
+                for (name, like) in arrays {
+                    let new = bytes(&values(*seed, product(&like.shape)));
+                    session.write(&path(name), &whole(&like.shape), Elements::Bytes(&new))?;
+                }
+            }
             Self::Session { boxes, seed } | Self::Promise { boxes, seed } => {
                 for (name, start, shape) in boxes {
                     let new = bytes(&values(*seed, product(shape)));
@@ -353,7 +372,7 @@ impl Operation {
             Self::Create { name, like } => {
                 model.insert((*name).to_owned(), like.clone());
             }
-            Self::Drafts { arrays, seed } => {
+            Self::Drafts { arrays, seed } | Self::SessionArrays { arrays, seed } => {
                 for (name, like) in arrays {
                     let mut array = like.clone();
                     array.values = values(*seed, product(&like.shape));
@@ -477,6 +496,12 @@ pub(crate) fn judge(
         return Ok(found);
     }
     match operation {
+        // They appear before what is written to them.
+        Operation::SessionArrays { arrays, .. } => {
+            let mut empty = before.clone();
+            empty.extend(arrays.iter().map(|(name, like)| ((*name).to_owned(), like.clone())));
+            if found == empty { Ok(found) } else { Err(difference(&found, &empty)) }
+        }
         Operation::Write { name, start, shape, .. } => {
             mixed_by_shard(&found, before, &after, name, (start, shape)).map(|()| found)
         }

@@ -1,4 +1,4 @@
-//! Twenty-two workloads of the engine whose every call is cut off or made to fail.
+//! Twenty-three workloads of the engine whose every call is cut off or made to fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,6 +133,17 @@ pub(crate) fn workloads() -> Vec<Workload> {
             vec![
                 commit(&[("t", &[1, 1], &[6, 4]), ("g/u", &[2], &[3])], 19),
                 commit(&[("t", &[4, 0], &[3, 7])], 20),
+            ],
+        ),
+        workload(
+            "create arrays in a session",
+            Some(vec![filled()]),
+            vec![
+                Operation::SessionArrays {
+                    arrays: ["g/a", "g/b", "c", "d", "u"].map(|name| (name, line())).to_vec(),
+                    seed: 40,
+                },
+                commit(&[("t", &[4, 0], &[3, 7]), ("u", &[2], &[3])], 41),
             ],
         ),
         workload(

@@ -1,0 +1,172 @@
+//! Arrays that a session creates: known to its members at once, written while they write, visible with
+//! the next commit.
+
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+use bedform_format::ObjectPath;
+use bedform_format::metadata::LogState;
+use bedform_storage::Version;
+use serde_json::{Value, json};
+
+use super::{Known, Session, Target, holds_text};
+use crate::comm::decide;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{NewArray, NewArrays, Store};
+
+/// Arrays that are written under one hold of the store's lock: others want it, too.
+const LOCKED_TOGETHER: usize = 64;
+
+/// Arrays that are on their way.
+#[derive(Debug)]
+pub(in crate::log) struct Creation {
+    store: Store,
+    new: Arc<NewArrays>,
+    /// Gives the versions of the documents; nothing once it has.
+    work: Option<Work>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Thread(JoinHandle<Result<Vec<Version>>>),
+    Done(Result<Vec<Version>>),
+}
+
+impl Creation {
+    fn begin(store: &Store, new: NewArrays) -> Result<Self> {
+        let (store, new) = (store.clone(), Arc::new(new));
+        let work = if store.options().threads == Some(1) {
+            Work::Done(write_all(&store, &new))
+        } else {
+            let (store, new) = (store.clone(), new.clone());
+            let thread = Builder::new().name("bedform-create".to_owned());
+            let thread = thread.spawn(move || write_all(&store, &new)).map_err(|error| {
+                Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
+            })?;
+            Work::Thread(thread)
+        };
+        Ok(Self { store, new, work: Some(work) })
+    }
+
+    /// Waits until everything is written.
+    fn written(&mut self) -> Result<Vec<Version>> {
+        let outcome = match self.work.take() {
+            Some(Work::Thread(thread)) => thread.join().ok(),
+            Some(Work::Done(outcome)) => Some(outcome),
+            None => None,
+        };
+        let ended = || Error::new(ErrorKind::Poisoned, "the arrays could not be created");
+        outcome.unwrap_or_else(|| Err(ended()))
+    }
+}
+
+impl Drop for Creation {
+    fn drop(&mut self) {
+        if self.work.is_none() {
+            return;
+        }
+        if let Ok(versions) = self.written()
+            && let Ok(_lock) = self.store.shared.lock(&ObjectPath::root())
+        {
+            self.new.discard(&self.store.shared, &versions);
+        }
+    }
+}
+
+/// Writes the documents of all arrays, durably.
+fn write_all(store: &Store, new: &NewArrays) -> Result<Vec<Version>> {
+    let mut versions = Vec::with_capacity(new.len());
+    for start in (0..new.len()).step_by(LOCKED_TOGETHER) {
+        let _lock = store.shared.lock(&ObjectPath::root())?;
+        let end = new.len().min(start + LOCKED_TOGETHER);
+        versions.extend(new.write(&store.shared, start..end)?);
+    }
+    new.sync(&store.shared)?;
+    Ok(versions)
+}
+
+impl Session {
+    /// Creates arrays, which all members can write to at once, and which become visible with the next
+    /// commit, all or none, before what is written to them. Collective; what the coordinator gives
+    /// counts, and the others may give nothing. Faster than [`Store::create_arrays`]: their documents
+    /// are written while the members write.
+    ///
+    /// # Errors
+    /// As [`Store::create_arrays`]; `Unsupported` for arrays of text. What cannot be written, and
+    /// `Conflict` with another writer who creates one of them meanwhile, is an error of the commit.
+    pub fn create_arrays(&mut self, arrays: &[(ObjectPath, NewArray)]) -> Result<()> {
+        let members = self.members.clone();
+        let sound = self.check_sound().map(|()| Vec::new());
+        let told = decide(&*members, sound, |_| self.begin_creation(arrays))?;
+        self.count_epoch();
+        let epoch = self.epoch();
+        for one in serde_json::from_slice::<Vec<Value>>(&told).map_err(|_| erred())? {
+            let (path, target) = parse(&one).ok_or_else(erred)?;
+            let base = target.shape.clone();
+            self.arrays.insert(path, Known { target, base, epoch, is_new: true });
+        }
+        Ok(())
+    }
+
+    /// On the coordinator: what all members have to know of the arrays, which are being written.
+    fn begin_creation(&mut self, arrays: &[(ObjectPath, NewArray)]) -> Result<Vec<u8>> {
+        let shared = self.store.shared.clone();
+        let mut known = Vec::with_capacity(arrays.len());
+        let new = {
+            let _lock = shared.lock(&ObjectPath::root())?;
+            NewArrays::new(&shared, arrays)?
+        };
+        for ((path, array), key) in arrays.iter().zip(new.keys()) {
+            let Some(item) = array.data_type.item_size() else {
+                return Err(holds_text(path));
+            };
+            known.push(json!([path.as_str(), key, item, array.shape]));
+        }
+        let creation = Creation::begin(&self.store, new)?;
+        self.creations.push(creation);
+        Ok(Value::Array(known).to_string().into_bytes())
+    }
+
+    /// On the coordinator: makes the arrays visible that the session has created.
+    pub(in crate::log) fn commit_creations(&mut self) -> Result<()> {
+        for mut creation in std::mem::take(&mut self.creations) {
+            let versions = creation.written()?;
+            let shared = &*self.store.shared;
+            let _lock = shared.lock(&ObjectPath::root())?;
+            let outcome = creation
+                .new
+                .check_untouched(shared, &versions)
+                .and_then(|()| self.prepare_log(0))
+                .and_then(|log| creation.new.commit(shared, log));
+            if outcome.is_err() {
+                creation.new.discard(shared, &versions);
+                return outcome;
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares the log for its first commit, and gives what the store has to say of it then, at least
+    /// that so many commits are `settled`; nothing if it says that there is one. The caller holds the
+    /// store's lock.
+    pub(in crate::log) fn prepare_log(&self, settled: u64) -> Result<Option<LogState>> {
+        let shared = &*self.store.shared;
+        let log = shared.documents.read_root(shared)?.map(|root| root.group.log);
+        let log = log.unwrap_or_default();
+        if log.pending && log.settled >= settled {
+            return Ok(None);
+        }
+        self.log.prepare()?;
+        Ok(Some(LogState { pending: true, settled: settled.max(log.settled) }))
+    }
+}
+
+fn parse(one: &Value) -> Option<(ObjectPath, Target)> {
+    let (path, key, item, shape): (String, [u8; 16], usize, Vec<u64>) =
+        serde_json::from_value(one.clone()).ok()?;
+    Some((ObjectPath::parse(&path).ok()?, Target { key, item_size: item, shape }))
+}
+
+fn erred() -> Error {
+    Error::invalid("the members' coordinator erred")
+}
