@@ -7,8 +7,9 @@ it belongs.
 
 The slow tier has a quarter of the device's bandwidth, measured first, shared evenly by the
 processes, and takes 5 ms a request: Bedform through BEDFORM_THROTTLE, direct writes by the same
-rule in their driver. *Returned* is from the beginning of the session until the commit returns;
-*drained* until all of it is durable in the slow tier, and visible. Arrays are made before.
+rule in their driver. *Returned* is from the first write until the commit returns; *drained* until
+all of it is durable in the slow tier, and visible. Arrays are made in the slow tier, and looked up
+there, once for all steps of a program: the column *create* has it, the ratios do not.
 
 Direct writes are what programs do without a layer between: one request for each run of neighbouring
 bytes of a process. Where processes exchange data first (two-phase I/O) there are fewer requests,
