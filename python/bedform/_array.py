@@ -7,9 +7,9 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from bedform import _fork, _json, _selection
+from bedform._elements import AnyArray, Elements
 from bedform._errors import InvalidArgumentError, ReadOnlyError
 from bedform._explanation import Explanation
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from bedform import _internal
     from bedform._store import Store
-
-AnyArray = npt.NDArray[Any]
 
 
 class BasicReads:
@@ -167,6 +165,7 @@ class Array(BasicReads):
         self._facts: dict[str, Any] = _json.load(store._call(inner.describe)())
         self._dtype = np.dtype(self._facts["numpy"])
         self._text = self._dtype.hasobject
+        self._given = Elements(self.path, self._dtype)
         super().__init__()
 
     def _bind(self, inner: _internal.Array) -> None:
@@ -333,40 +332,10 @@ class Array(BasicReads):
         self._store._call(self._inner.write)(selected.engine, self._elements(data))
 
     def _converted(self, value: Any) -> AnyArray:
-        """``value`` as elements of this array; only conversions that NumPy's assignment makes."""
-        try:
-            data = np.asarray(value)
-        except ValueError as error:
-            raise InvalidArgumentError(f"{self.path} holds {self._dtype}: {error}") from None
-        if self._text:
-            return data.astype(object)
-        # Plain objects whose type NumPy only guesses are converted below, or refused by it.
-        plain = not hasattr(value, "dtype")
-        refused = ("SU" if plain else "OSUT").replace(self._dtype.kind, "")
-        if data.size and refused and data.dtype.kind in refused:
-            raise InvalidArgumentError(f"{self.path} holds {self._dtype}, not {data.dtype}")
-        if data.dtype.kind == "c" and self._dtype.kind != "c":
-            raise InvalidArgumentError(
-                f"{self.path} holds {self._dtype}: the imaginary part is lost"
-            )
-        try:
-            # From the value itself: a list of large integers is one of floats to NumPy.
-            return np.asarray(value if plain else data, dtype=self._dtype)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise InvalidArgumentError(f"{self.path} holds {self._dtype}: {error}") from None
+        return self._given.converted(value)
 
     def _elements(self, data: AnyArray) -> Any:
-        if self._text:
-            return [self._text_of(element) for element in data.reshape(-1)]
-        return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-
-    def _text_of(self, element: Any) -> str:
-        # Anything else would be stored as what it prints, which nobody can read back.
-        if isinstance(element, str):
-            return element
-        raise InvalidArgumentError(
-            f"{self.path} holds text, not {type(element).__name__}: convert the values first"
-        )
+        return self._given.flat(data)
 
     def append(self, values: Any, axis: int = 0) -> int:
         """Append behind the last element along ``axis``; give where the new elements start.

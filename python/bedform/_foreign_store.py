@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from bedform import _foreign_encoding, _fork, _internal, _selection
-from bedform._array import AnyArray, BasicReads
+from bedform._array import BasicReads
 from bedform._errors import (
     BY_KIND,
     BedformError,
@@ -36,6 +36,8 @@ from bedform._foreign_names import ForeignFileError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self
+
+    from bedform._elements import AnyArray
 
 #: Chunk maps kept, and the bytes that one may have to be kept.
 _MAPS_MAX: Final = 512

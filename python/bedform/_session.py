@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from bedform import _selection
+from bedform._elements import Elements
 from bedform._errors import InvalidArgumentError
 from bedform._text import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from bedform import _internal
@@ -35,6 +36,16 @@ class Decomposition:
     rank: int
 
 
+class _New:
+    """An array that a session has created, and that nobody sees yet: what writing to it needs."""
+
+    def __init__(self, path: str, shape: Sequence[int], dtype: Any) -> None:
+        self.shape = tuple(int(length) for length in shape)
+        self.ndim = len(self.shape)
+        given = Elements(path, np.dtype(dtype))
+        self._converted, self._elements = given.converted, given.flat
+
+
 class Session:
     """A writing session; :meth:`bedform.Store.session` gives it.
 
@@ -55,7 +66,7 @@ class Session:
         self._inner = inner
         self._settle = settle
         self._members = members
-        self._arrays: dict[str, Array] = {}
+        self._arrays: dict[str, Array | _New] = {}
 
     def write(
         self, name: str, values: Any, start: Sequence[int] | None = None, *, copy: bool = True
@@ -174,6 +185,40 @@ class Session:
         call = self._store._call(self._inner.write_declared)
         call(name, record, decomposition.number, elements)
 
+    def create_arrays(self, arrays: Mapping[str, Mapping[str, Any]]) -> None:
+        """Create arrays that appear with the next commit, all or none, and can be written at once.
+
+        They are created in the background, while the session is written to: for the output of a
+        simulation with hundreds of variables. All processes of the session make the call, with the
+        same arrays.
+
+        Parameters
+        ----------
+        arrays
+            By path, the arguments of :meth:`bedform.Store.create_array`; not of text.
+
+        Raises
+        ------
+        ExistsError
+            A path is taken; nothing has been created. If another program takes one meanwhile, the
+            commit fails, with a ``Conflict`` or this.
+
+        Examples
+        --------
+        >>> import bedform as bf, tempfile
+        >>> store = bf.create(tempfile.mkdtemp() + "/s.zarr")
+        >>> with store.session() as session:
+        ...     session.create_arrays({
+        ...         name: {"shape": (2, 3), "dtype": "int32", "dims": ("y", "x")} for name in "uvw"
+        ...     })
+        ...     session.write("v", [[1, 2, 3]], start=(1, 0))
+        >>> sorted(store), store["v"][1].tolist()
+        (['u', 'v', 'w'], [1, 2, 3])
+        """
+        self._store._call(self._inner.create_arrays)(self._store._described(arrays))
+        for path, arguments in arrays.items():
+            self._arrays[path] = _New(path, arguments["shape"], arguments["dtype"])
+
     def resize(self, name: str, shape: Sequence[int]) -> None:
         """Make an array larger, from the next commit on; new elements are the fill value.
 
@@ -203,7 +248,7 @@ class Session:
         data = np.broadcast_to(array._converted(values), selected.result)
         self._write(name, selected.engine, array._elements(data))
 
-    def _array(self, name: str) -> Array:
+    def _array(self, name: str) -> Array | _New:
         if name not in self._arrays:
             self._arrays[name] = self._store.array(name)
         return self._arrays[name]
@@ -223,6 +268,10 @@ class Session:
             Another writer has changed an array that was written to.
         """
         number: int = self._store._call(self._inner.commit)()
+        # What was new is there now, and may have been made larger.
+        self._arrays = {
+            name: array for name, array in self._arrays.items() if not isinstance(array, _New)
+        }
         return number
 
     def drain(self) -> int:

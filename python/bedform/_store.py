@@ -378,6 +378,10 @@ class Group:
         >>> sorted(store)
         ['u', 'v', 'w']
         """
+        self._store._call(self._store._inner.create_arrays)(self._described(arrays))
+
+    def _described(self, arrays: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
+        """Paths and descriptions of new arrays, as the engine takes them."""
         texts = []
         for name, arguments in arrays.items():
             given = {**_NEW_ARRAY, **arguments}
@@ -388,7 +392,7 @@ class Group:
                 raise InvalidArgumentError(f"array {name!r}: {what}")
             description = {**self._describe(**given), "checksum": checksum}
             texts.append((self._join(name), json.dumps(description, allow_nan=False)))
-        self._store._call(self._store._inner.create_arrays)(texts)
+        return texts
 
     def _create(self, name: str, description: dict[str, Any], *, draft: bool) -> Array:
         text = json.dumps(description, allow_nan=False)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     import numpy as np
     from xarray import Dataset, DataTree
 
-    from bedform._array import AnyArray, Array
+    from bedform._array import Array
+    from bedform._elements import AnyArray
 
 # What our own stores have near their beginning.
 _OURS = re.compile(rb'"consolidated_metadata"\s*:\s*\{\s*"bedform"\s*:')

@@ -16,7 +16,7 @@ use crate::array::{Data, interrupted, stopped};
 use crate::comm::PythonMessages;
 use crate::error::raise;
 use crate::selection::parse;
-use crate::store::path_of;
+use crate::store::{new_arrays, path_of};
 
 /// A writing session; used up by `close`.
 #[pyclass(frozen, module = "bedform._internal")]
@@ -201,6 +201,13 @@ impl Session {
             session.write_declared(&path, record, parts, bytes).map(drop)
         };
         py.detach(|| self.with(write)).map_err(raise)
+    }
+
+    /// Creates arrays, (path, JSON) each, that appear with the next commit.
+    fn create_arrays(&self, py: Python<'_>, arrays: Vec<(String, String)>) -> PyResult<()> {
+        let limits = self.with(|session| Ok(session.store().options().limits.clone()));
+        let new = new_arrays(&arrays, &limits.map_err(raise)?)?;
+        py.detach(|| self.with(|session| session.create_arrays(&new))).map_err(raise)
     }
 
     /// Makes an array larger, from the next commit on.

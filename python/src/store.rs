@@ -9,7 +9,7 @@ use bedform::log::burst::Burst;
 use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
 use bedform::store::storage_of;
 use bedform::{Append, Elements, Growth, NewArray, NodeKind, OpenOptions};
-use bedform_format::ObjectPath;
+use bedform_format::{Limits, ObjectPath};
 use bedform_storage::Mode;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -24,6 +24,18 @@ use crate::session::Session;
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct Store {
     inner: bedform::Store,
+}
+
+/// New arrays from (path, JSON) each.
+pub(crate) fn new_arrays(
+    arrays: &[(String, String)],
+    limits: &Limits,
+) -> PyResult<Vec<(ObjectPath, NewArray)>> {
+    let described = arrays.iter().map(|(path, text)| {
+        let new = NewArray::from_json(&Value::Object(json_of(text)?), limits);
+        Ok((path_of(path)?, new.map_err(raise)?))
+    });
+    described.collect()
 }
 
 pub(crate) fn path_of(text: &str) -> PyResult<ObjectPath> {
@@ -211,18 +223,8 @@ impl Store {
 
     /// Creates arrays, (path, JSON) each: all at once.
     fn create_arrays(&self, py: Python<'_>, arrays: Vec<(String, String)>) -> PyResult<()> {
-        let described = arrays
-            .iter()
-            .map(|(path, text)| Ok((path_of(path)?, Value::Object(json_of(text)?))))
-            .collect::<PyResult<Vec<_>>>()?;
-        py.detach(|| {
-            let limits = &self.inner.options().limits;
-            let new = described
-                .into_iter()
-                .map(|(path, description)| Ok((path, NewArray::from_json(&description, limits)?)));
-            self.inner.create_arrays(&new.collect::<bedform::Result<Vec<_>>>()?)
-        })
-        .map_err(raise)
+        let arrays = new_arrays(&arrays, &self.inner.options().limits)?;
+        py.detach(|| self.inner.create_arrays(&arrays)).map_err(raise)
     }
 
     /// Finds what writers that died have left, in the burst tier at `burst` or the configured one, too,

@@ -140,3 +140,33 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(bf.InvalidArgumentError, match="session is closed"):
         session.flush()
     assert not store["t"][...].any()
+
+
+def test_arrays_of_a_session_are_written_before_they_are_seen(tmp_path: Path) -> None:
+    store = bf.create(tmp_path / "new.zarr")
+    new = {"shape": (3, 4), "dtype": "int16", "dims": ("y", "x"), "fill_value": -1}
+    with store.session() as session:
+        session.create_arrays({f"group/v{number}": new for number in range(10)})
+        session.write("group/v3", np.ones((2, 4)), start=(1, 0))
+        with pytest.raises(bf.InvalidArgumentError, match="group/v3 has 2 axes"):
+            session.write("group/v3", [1, 2])
+        with pytest.raises(bf.InvalidArgumentError, match="int16"):
+            session.write("group/v3", [["a"]])
+        assert session.append("group/v4", np.full((1, 4), 7)) == 3
+        assert list(store) == []
+        session.commit()
+        assert len(store["group"]) == 10
+        session.write_at("group/v4", (-1, 0), 8)
+        with pytest.raises(bf.ExistsError, match="group/v3"):
+            session.create_arrays({"w": new, "group/v3": new})
+        with pytest.raises(bf.InvalidArgumentError, match="array 'w'"):
+            session.create_arrays({"w": {"shape": (3,)}})
+    assert store["group/v3"][...].tolist() == [[-1] * 4, [1] * 4, [1] * 4]
+    assert store["group/v4"][3].tolist() == [8, 7, 7, 7]
+    assert "w" not in store
+
+    session = store.session()
+    session.create_arrays({"u": new})
+    session.close()
+    assert "u" not in store
+    store.create_array("u", **new)

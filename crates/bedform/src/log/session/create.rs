@@ -86,6 +86,11 @@ fn write_all(store: &Store, new: &NewArrays) -> Result<Vec<Version>> {
 }
 
 impl Session {
+    /// The store that is written to.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Creates arrays, which all members can write to at once, and which become visible with the next
     /// commit, all or none, before what is written to them. Collective; what the coordinator gives
     /// counts, and the others may give nothing. Faster than [`Store::create_arrays`]: their documents

@@ -1,0 +1,58 @@
+"""What users give as elements, as the engine takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bedform._errors import InvalidArgumentError
+
+AnyArray = npt.NDArray[Any]
+
+
+class Elements:
+    """Conversions to the elements of an array at ``path``, with this type."""
+
+    def __init__(self, path: str, dtype: np.dtype[Any]) -> None:
+        self._path = path
+        self._dtype = dtype
+        self._is_text = dtype.hasobject
+
+    def converted(self, value: Any) -> AnyArray:
+        """``value`` as elements of the array; only conversions that NumPy's assignment makes."""
+        try:
+            data = np.asarray(value)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{self._path} holds {self._dtype}: {error}") from None
+        if self._is_text:
+            return data.astype(object)
+        # Plain objects whose type NumPy only guesses are converted below, or refused by it.
+        plain = not hasattr(value, "dtype")
+        refused = ("SU" if plain else "OSUT").replace(self._dtype.kind, "")
+        if data.size and refused and data.dtype.kind in refused:
+            raise InvalidArgumentError(f"{self._path} holds {self._dtype}, not {data.dtype}")
+        if data.dtype.kind == "c" and self._dtype.kind != "c":
+            raise InvalidArgumentError(
+                f"{self._path} holds {self._dtype}: the imaginary part is lost"
+            )
+        try:
+            # From the value itself: a list of large integers is one of floats to NumPy.
+            return np.asarray(value if plain else data, dtype=self._dtype)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"{self._path} holds {self._dtype}: {error}") from None
+
+    def flat(self, data: AnyArray) -> Any:
+        """Converted elements in C order: bytes, or a list of texts."""
+        if self._is_text:
+            return [self._text_of(element) for element in data.reshape(-1)]
+        return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+
+    def _text_of(self, element: Any) -> str:
+        # Anything else would be stored as what it prints, which nobody can read back.
+        if isinstance(element, str):
+            return element
+        raise InvalidArgumentError(
+            f"{self._path} holds text, not {type(element).__name__}: convert the values first"
+        )
