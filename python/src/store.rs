@@ -57,8 +57,7 @@ impl Store {
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf, opening: &str) -> PyResult<Self> {
         let options = options(opening)?;
-        let mode = if options.writable { Mode::ReadWrite } else { Mode::ReadOnly };
-        py.detach(|| bedform::Store::open(storage_of(&path, mode, &options)?, options))
+        py.detach(|| bedform::Store::open_path(&path, options))
             .map(|inner| Self { inner })
             .map_err(raise)
     }
@@ -284,6 +283,7 @@ impl Store {
             ("bytes", done.bytes),
             ("read_bytes", done.read_bytes),
             ("rounds", done.rounds),
+            ("rewritten", done.rewritten),
         ])
     }
 
