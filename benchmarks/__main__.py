@@ -20,6 +20,7 @@ NAMES = {
     "log-s3d": "benchmarks.log_s3d",
     "log-flash": "benchmarks.log_flash",
     "log-scale": "benchmarks.log_scale",
+    "burst": "benchmarks.burst",
 }
 
 

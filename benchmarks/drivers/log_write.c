@@ -4,7 +4,10 @@
  *
  * Process r reads PLAN-PREFIX-r.plan. The time is from the creation of the store to the end of the
  * session: arrays, declarations, writes, one commit, all durable. With SETTLE "settle" the session settles,
- * which is timed apart. Prints one line of JSON; the longest of all processes counts. */
+ * which is timed apart. With "node" the commit is durable in the burst tier, of which BEDFORM_BURST has the
+ * directory: arrays are made and looked up behind the tier, so the time is from there to the return of the
+ * commit, and draining is timed apart. Prints one line of JSON; the longest of all processes
+ * counts. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +16,7 @@
 #include "bedform_mpi.h"
 #include "plan.h"
 
-enum { CREATE, DECLARE, WRITE, COMMIT, SETTLE, PHASES };
+enum { CREATE, BEGIN, DECLARE, WRITE, COMMIT, DRAIN, SETTLE, PHASES };
 
 static void check(bf_status status, const char *what) {
   if (status == BF_OK) return;
@@ -44,20 +47,36 @@ static void lay_out(const variable *one, const uint64_t *shape, uint32_t axes, u
   }
 }
 
+/* Gives the whole shape of a variable; returns its axes. */
+static uint32_t shape_of(const plan *all, const variable *one, uint64_t *shape) {
+  uint32_t axes = 0;
+  if (one->has_record) shape[axes++] = (uint64_t)all->records;
+  for (int64_t axis = 0; axis < one->axes; axis++) shape[axes++] = (uint64_t)one->lengths[axis];
+  return axes;
+}
+
 /* Defines the arrays. */
 static void define_all(const plan *all, bf_store store) {
   check(bf_define_begin(store), "define");
   for (int64_t at = 0; at < all->variable_count; at++) {
     const variable *one = &all->variables[at];
     uint64_t shape[PLAN_AXES_MAX + 1];
-    uint32_t axes = 0;
-    if (one->has_record) shape[axes++] = (uint64_t)all->records;
-    for (int64_t axis = 0; axis < one->axes; axis++) shape[axes++] = (uint64_t)one->lengths[axis];
+    uint32_t axes = shape_of(all, one, shape);
     uint64_t chunks[PLAN_AXES_MAX + 1], shards[PLAN_AXES_MAX + 1];
     lay_out(one, shape, axes, chunks, shards);
     check(bf_create_array(store, one->name, plan_types[one->type], axes, shape, NULL, chunks, shards, NULL,
                           NULL),
           one->name);
+  }
+}
+
+/* Has the session look up the arrays, as programs open theirs: once, and not when they write. */
+static void look_up_all(const plan *all, bf_session session) {
+  for (int64_t at = 0; at < all->variable_count; at++) {
+    const variable *one = &all->variables[at];
+    uint64_t shape[PLAN_AXES_MAX + 1];
+    uint32_t axes = shape_of(all, one, shape);
+    check(bf_session_resize(session, one->name, axes, shape), one->name);
   }
 }
 
@@ -107,10 +126,11 @@ int main(int count, char **words) {
   int rank;
   MPI_Init(&count, &words);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (count != 4) plan_fail("usage: log_write STORE PLAN-PREFIX settle|later", words[0]);
+  if (count != 4) plan_fail("usage: log_write STORE PLAN-PREFIX settle|later|node", words[0]);
   snprintf(path, sizeof path, "%s-%d.plan", words[2], rank);
   plan all = plan_read(path);
-  int settles = strcmp(words[3], "settle") == 0;
+  int settles = strcmp(words[3], "settle") == 0, drains = strcmp(words[3], "node") == 0;
+  const char *options = drains ? "{\"settle\": \"later\", \"durability\": \"node\"}" : "{\"settle\": \"later\"}";
   bf_comm comm;
   bf_store store;
   bf_session session;
@@ -118,30 +138,46 @@ int main(int count, char **words) {
   MPI_Barrier(MPI_COMM_WORLD);
   times[CREATE] = MPI_Wtime();
   if (rank == 0) check(bf_create(words[1], NULL, NULL, &store), words[1]);
+  if (rank == 0 && drains) {
+    define_all(&all, store);
+    check(bf_define_end(store), "define");
+  }
   bf_mpi_barrier(comm.context); /* of those that do not spin */
   if (rank != 0) check(bf_open(words[1], "r+", NULL, &store), words[1]);
-  check(bf_session_begin(store, &comm, "{\"settle\": \"later\"}", &session), "begin");
-  if (rank == 0) define_all(&all, store);
-  check(bf_session_define_end(session, store), "define");
+  times[BEGIN] = MPI_Wtime();
+  check(bf_session_begin(store, &comm, options, &session), "begin");
+  if (drains) {
+    look_up_all(&all, session);
+    bf_mpi_barrier(comm.context);
+  } else {
+    if (rank == 0) define_all(&all, store);
+    check(bf_session_define_end(session, store), "define");
+  }
   times[DECLARE] = MPI_Wtime();
   bf_decomposition *made = declare_all(&all);
   times[WRITE] = MPI_Wtime();
   write_all(session, &all, made);
   times[COMMIT] = MPI_Wtime();
   check(bf_session_commit(session, NULL), "commit");
-  check(bf_session_end(session), "end");
+  if (!drains) check(bf_session_end(session), "end");
+  times[DRAIN] = MPI_Wtime();
+  if (drains) {
+    check(bf_session_drain(session, NULL), "drain");
+    check(bf_session_end(session), "end");
+  }
   times[SETTLE] = MPI_Wtime();
   if (settles && rank == 0) check(bf_settle(store), "settle");
   bf_mpi_barrier(comm.context);
   times[PHASES] = MPI_Wtime();
   for (int phase = 0; phase < PHASES; phase++) spans[phase] = times[phase + 1] - times[phase];
-  total = times[SETTLE] - times[CREATE];
+  total = times[drains ? DRAIN : SETTLE] - times[drains ? DECLARE : CREATE];
   MPI_Reduce(spans, longest, PHASES, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
   MPI_Reduce(&total, &longest_total, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
   if (rank == 0)
-    printf("{\"seconds\": %.6f, \"create\": %.6f, \"declare\": %.6f, \"write\": %.6f, \"commit\": %.6f, "
-           "\"settle\": %.6f}\n",
-           longest_total, longest[CREATE], longest[DECLARE], longest[WRITE], longest[COMMIT], longest[SETTLE]);
+    printf("{\"seconds\": %.6f, \"create\": %.6f, \"begin\": %.6f, \"declare\": %.6f, \"write\": %.6f, "
+           "\"commit\": %.6f, \"drain\": %.6f, \"settle\": %.6f}\n",
+           longest_total, longest[CREATE] + longest[BEGIN], longest[BEGIN], longest[DECLARE], longest[WRITE], longest[COMMIT],
+           longest[DRAIN], longest[SETTLE]);
   check(bf_close(store), "close");
   check(bf_comm_free(&comm), "free");
   MPI_Finalize();

@@ -35,6 +35,9 @@ class Options:
     map: Path | None = None
     e3sm_io: str | None = None
     bedform: str | None = None
+    # Of `burst`.
+    processes: int = 4
+    capacity: Path | None = None
 
     def wants(self, line: str) -> bool:
         """Tell whether the line was asked for: some pattern matches, or there is none."""
@@ -95,6 +98,8 @@ def parse(names: list[str], arguments: list[str]) -> tuple[str, Options]:
         map=given.map,
         e3sm_io=given.e3sm_io,
         bedform=given.bedform,
+        processes=given.processes,
+        capacity=given.capacity,
     )
 
 
@@ -105,3 +110,6 @@ def add_parallel(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--map", type=Path, help="a map of E3SM-IO's format, .nc or .h5")
     group.add_argument("--e3sm-io", help="the program e3sm_io (or name it in E3SM_IO)")
     group.add_argument("--bedform", help="where Bedform's C library is installed (BEDFORM_PREFIX)")
+    group = parser.add_argument_group("burst")
+    group.add_argument("--processes", type=int, default=4, help="a square number (default 4)")
+    group.add_argument("--capacity", type=Path, help="where the slow tier lies (a place in memory)")

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bedform::store::storage_of;
 use bedform::{Error, ErrorKind, OpenOptions};
 use bedform_format::chunk_map::{ChunkMap, ChunkTable};
 use bedform_format::{Limits, ObjectPath};
@@ -14,7 +15,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use crate::array::{Bytes, ReadCounts, counts, interrupted, stopped};
 use crate::error::raise;
 use crate::selection::parse;
-use crate::store::{local, options};
+use crate::store::options;
 
 /// A foreign file, opened: its chunk map, and where it is.
 #[pyclass(frozen, module = "bedform._internal")]
@@ -33,8 +34,7 @@ fn place(path: &Path, options: &OpenOptions) -> bedform::Result<(Arc<dyn Storage
     let unusable = || Error::invalid(format!("{}: not the path of a file", path.display()));
     let parent = path.parent().ok_or_else(unusable)?;
     let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(unusable)?;
-    let storage = local(parent, Mode::ReadOnly, options)?;
-    Ok((Arc::new(storage), ObjectPath::parse(name)?))
+    Ok((storage_of(parent, Mode::ReadOnly, options)?, ObjectPath::parse(name)?))
 }
 
 fn map_error(path: &Path, error: &impl std::fmt::Display) -> PyErr {

@@ -1,16 +1,16 @@
 //! Stores.
 
 use std::cell::Cell;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bedform::comm::Members;
 use bedform::log::burst::Burst;
 use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
+use bedform::store::storage_of;
 use bedform::{Append, Elements, Growth, NewArray, NodeKind, OpenOptions};
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{LocalStorage, Mode};
+use bedform_storage::Mode;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
@@ -51,16 +51,6 @@ pub(crate) fn options(text: &str) -> PyResult<OpenOptions> {
     OpenOptions::from_json(&json_of(text)?).map_err(raise)
 }
 
-/// A directory as storage.
-pub(crate) fn local(
-    path: &Path,
-    mode: Mode,
-    options: &OpenOptions,
-) -> bedform::Result<LocalStorage> {
-    let storage = LocalStorage::open(path, mode)?;
-    Ok(if options.direct_reads { storage } else { storage.through_page_cache() })
-}
-
 #[pymethods]
 impl Store {
     /// Opens the store in the directory `path`.
@@ -78,8 +68,8 @@ impl Store {
         let options = options(opening)?;
         let attributes = json_of(attributes)?;
         py.detach(|| {
-            let storage = local(&path, Mode::Create, &options)?;
-            bedform::Store::create(Arc::new(storage), &attributes, options)
+            let storage = storage_of(&path, Mode::Create, &options)?;
+            bedform::Store::create(storage, &attributes, options)
         })
         .map(|inner| Self { inner })
         .map_err(raise)

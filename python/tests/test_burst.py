@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -140,3 +141,33 @@ def test_many_arrays_are_created_at_once_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(bf.InvalidArgumentError, match="inside"):
         store.create_arrays({"w": new, "w/x": new})
     assert "w" not in store
+
+
+def in_process(code: str, throttle: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "import sys, bedform as bf\n" + code, *map(str, arguments)]
+    environment = {**os.environ, "BEDFORM_THROTTLE": throttle}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_a_throttled_store_holds_the_same(store: bf.Store, tmp_path: Path) -> None:
+    write = """
+with bf.open(sys.argv[1], mode="r+").session(burst=sys.argv[2], durability="node") as session:
+    session.append("t", [[1, 2, 3, 4, 5, 6, 7, 8]])
+"""
+    done = in_process(write, "100 MB/s, 10 us", tmp_path / "run.zarr", tmp_path / "fast")
+    assert done.returncode == 0, done.stderr
+    assert store["t"][...].tolist() == [[1, 2, 3, 4, 5, 6, 7, 8]]
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("throttle", ["fast", "5 ms", "512 MB/s", "0 MB/s, 5 ms", "1 MB, 1 ms"])
+def test_what_says_no_throttle_is_refused_in_one_line(tmp_path: Path, throttle: str) -> None:
+    code = """
+try:
+    bf.open(sys.argv[1])
+except ValueError as error:
+    print(error)
+"""
+    done = in_process(code, throttle, tmp_path / "run.zarr")
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("BEDFORM_THROTTLE: ") and throttle in line and "512 MB/s, 5 ms" in line

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import log_flash, log_s3d  # noqa: E402
+from benchmarks import burst, log_flash, log_s3d  # noqa: E402
 from benchmarks.harness import calls, e3sm  # noqa: E402
 from benchmarks.harness.decomposition import (  # noqa: E402
     Decomposition,
@@ -187,6 +187,15 @@ def test_blocks_cover_their_arrays_once(ranks: int) -> None:
             sizes = [blocks.elements(rank) for rank in range(ranks)]
             assert sum(sizes) == np.prod(blocks.shape)
             assert np.bincount(blocks.owners().reshape(-1)).tolist() == sizes
+
+
+def test_what_goes_through_the_burst_tier_covers_its_arrays_once() -> None:
+    (lines,), _ = burst.transfers(4, 64)
+    for blocks in (lines, burst.multipartition(4, 8), burst.multipartition(9, 6)):
+        ranks = blocks.ranks
+        sizes = [blocks.elements(rank) for rank in range(ranks)]
+        assert np.bincount(blocks.owners().reshape(-1)).tolist() == sizes
+        assert set(sizes) == {np.prod(blocks.shape) // ranks}
 
 
 def test_what_must_be_read_back_is_the_owner_and_the_variable() -> None:

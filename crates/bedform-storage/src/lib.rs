@@ -14,6 +14,7 @@
 //! | [`recording`] | [`Recording`]: a log of what is done to a storage |
 //! | [`failing`] | [`Failing`]: a storage whose operations fail when told to |
 //! | `conformance` | the suite that holds all of them to the contract (a feature of that name) |
+//! | [`throttle`] | [`Throttled`]: calls that take as long as told, for experiments |
 //! | [`simulated`] | [`SimulatedFileSystem`]: the calls of a system that loses its power, in memory |
 
 pub mod calibrate;
@@ -31,6 +32,7 @@ pub mod recording;
 mod shared;
 pub mod simulated;
 pub mod storage;
+pub mod throttle;
 
 pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate};
 pub use error::{StorageError, StorageErrorKind};
@@ -47,3 +49,4 @@ pub use storage::{
     Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, SYNC_ALIGNMENT,
     Storage, Version,
 };
+pub use throttle::{Clock, Pace, Throttle, ThrottleError, Throttled};

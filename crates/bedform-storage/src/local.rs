@@ -40,8 +40,8 @@ use bedform_format::log::Lane;
 use crate::file_system::{FileKind, FileSystem, Links, Wait, uninterrupted};
 use crate::storage::checked_suffix;
 use crate::{
-    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, OsFileSystem, Storage,
-    StorageError, StorageErrorKind, Version,
+    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, OsFileSystem, Pace,
+    Storage, StorageError, StorageErrorKind, Throttled, Version,
 };
 use direct::DirectReads;
 use growing::LocalGrowing;
@@ -119,14 +119,27 @@ impl LocalStorage<OsFileSystem> {
     /// `NotFound` if it is missing and `mode` is not `Create`, or if it is no directory;
     /// `PermissionDenied`, `ReadOnly`, `Io`.
     pub fn open(root: &Path, mode: Mode) -> Result<Self> {
-        let system = match mode {
-            Mode::Create => OsFileSystem::create(root),
-            _ => OsFileSystem::open(root),
-        };
-        let system =
-            system.map_err(|error| StorageError::from_io("open", root.display(), error))?;
+        Ok(Self::over(system_of(root, mode)?, mode, Staging::default()))
+    }
+}
+
+impl LocalStorage<Throttled<OsFileSystem>> {
+    /// As [`LocalStorage::open`], as slow as `pace` says.
+    ///
+    /// # Errors
+    /// As [`LocalStorage::open`].
+    pub fn open_throttled(root: &Path, mode: Mode, pace: Arc<Pace>) -> Result<Self> {
+        let system = Throttled::new(system_of(root, mode)?, pace);
         Ok(Self::over(system, mode, Staging::default()))
     }
+}
+
+fn system_of(root: &Path, mode: Mode) -> Result<OsFileSystem> {
+    let system = match mode {
+        Mode::Create => OsFileSystem::create(root),
+        _ => OsFileSystem::open(root),
+    };
+    system.map_err(|error| StorageError::from_io("open", root.display(), error))
 }
 
 impl<F: FileSystem> LocalStorage<F> {

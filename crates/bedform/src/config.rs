@@ -4,7 +4,9 @@
 //! A key that is not known is an error: it may be misspelt.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
+use bedform_storage::{Pace, Throttle};
 use serde::Deserialize;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -15,6 +17,7 @@ const FILE: &str = "bedform.toml";
 const FILE_VARIABLE: &str = "BEDFORM_CONFIG";
 const BURST_VARIABLE: &str = "BEDFORM_BURST";
 const CAPACITY_VARIABLE: &str = "BEDFORM_BURST_CAPACITY";
+const THROTTLE_VARIABLE: &str = "BEDFORM_THROTTLE";
 /// A configuration is written by hand.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -129,6 +132,24 @@ impl Configuration {
             .map_err(|error| fail(ErrorKind::Io, error.to_string()))?;
         Self::parse(&text).map_err(|error| fail(error.kind(), error.to_string()))
     }
+}
+
+/// How slow this process finds stores, their logs and foreign files, for experiments:
+/// `BEDFORM_THROTTLE`, such as `"512 MB/s, 5 ms"`, as it was at the first call. Burst tiers are not.
+///
+/// # Errors
+/// `InvalidArgument` if that says no throttle.
+pub fn pace() -> Result<Option<Arc<Pace>>> {
+    // One for all: what is written to a store and to its log goes the same way.
+    static PACE: OnceLock<std::result::Result<Option<Arc<Pace>>, String>> = OnceLock::new();
+    let found = PACE.get_or_init(|| {
+        let Some(text) = std::env::var_os(THROTTLE_VARIABLE).filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        let throttle = Throttle::parse(&text.to_string_lossy());
+        throttle.map(|one| Some(Pace::new(one))).map_err(|error| error.to_string())
+    });
+    found.clone().map_err(|error| Error::invalid(format!("{THROTTLE_VARIABLE}: {error}")))
 }
 
 impl Burst {

@@ -2,8 +2,8 @@
 
 use bedform_storage::conformance::{Budget, check, cut_power, cut_power_again, fail_calls};
 use bedform_storage::{
-    Failing, LocalStorage, MemoryStorage, Mode, OsFileSystem, Recording, SimulatedFileSystem,
-    Staging,
+    Failing, LocalStorage, MemoryStorage, Mode, OsFileSystem, Pace, Recording, SimulatedFileSystem,
+    Staging, Throttle, Throttled,
 };
 
 use crate::local::Scratch;
@@ -51,6 +51,15 @@ fn simulated_files_keep_the_contract() {
     check(|| {
         let staging = Staging { small_bytes_max: 4096, block_bytes: 4096, ..Staging::default() };
         LocalStorage::over(SimulatedFileSystem::new(), Mode::ReadWrite, staging)
+    });
+}
+
+#[test]
+fn throttled_files_keep_the_contract() {
+    let pace = Pace::new(Throttle::parse("1 GB/s, 1 us").unwrap());
+    check(|| {
+        let system = Throttled::new(SimulatedFileSystem::new(), pace.clone());
+        LocalStorage::over(system, Mode::ReadWrite, Staging::default())
     });
 }
 

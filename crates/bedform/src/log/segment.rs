@@ -6,18 +6,19 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use bedform_format::Limits;
 use bedform_format::checksum::crc32c;
 use bedform_format::log::{
     Block, CommitId, Lane, RecordHead, RecordKind, Sealed, SealedCodec, Section, SectionBuilder,
     SectionPlace, SegmentHeader, SegmentName,
 };
-use bedform_storage::{Durability, Lock, Object};
+use bedform_format::{Limits, ObjectPath};
+use bedform_storage::{Durability, GrowingObject, Lock, Object};
 
 use super::burst::{Burst, BurstPlace};
 use super::place::LogPlace;
 use super::staged::{Drain, Reach, Sink, Staged};
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::Shared;
 
 /// Bytes of a block: large enough for the device, small enough to be read and checked for a part.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
@@ -87,9 +88,10 @@ pub(super) struct Segment {
     /// What the burst tier has passed on; nothing without one.
     drain: Option<Arc<Drain>>,
     thread: Option<JoinHandle<()>>,
-    /// The file as the system knows it.
+    /// The file as the system knows it; nothing of it where the drain makes it.
     identity: (u64, u64),
-    /// Tells others that somebody still writes here; held by the writer of the first lane.
+    /// Tells others that somebody still writes here; held by the writer of the first lane, or by the
+    /// drain.
     _lock: Option<Box<dyn Lock>>,
 }
 
@@ -135,6 +137,8 @@ pub(super) struct SegmentOptions {
     /// What it goes through, and how far data have to get before a commit.
     pub(super) burst: Option<Burst>,
     pub(super) reach: Reach,
+    /// Of the store, whose lock is held while the segment begins.
+    pub(super) shared: Arc<Shared>,
     /// A thread of its own does the work.
     pub(super) in_background: bool,
 }
@@ -148,17 +152,39 @@ pub(super) struct Share {
     pub(super) identity: Option<(u64, u64)>,
 }
 
-impl Segment {
-    /// Creates the segment of a writer, or opens it to write to another lane than the first.
+/// A segment in the log, as one writer has it.
+pub(super) struct LogFile {
+    pub(super) object: Box<dyn GrowingObject>,
+    /// The file as the system knows it.
+    identity: (u64, u64),
+    /// Tells others that somebody still writes here; of the writer of the first lane.
+    lock: Option<Box<dyn Lock>>,
+}
+
+impl LogFile {
+    /// Creates the segment, or opens it to write to another lane than the first.
     ///
     /// # Errors
-    /// Those of storage; `Unsupported` if it is not the file that the writer of the first lane made;
-    /// `Io` if the system has no thread to give.
-    pub(super) fn create(place: &LogPlace, options: SegmentOptions) -> Result<Self> {
-        let Share { name, lane, identity: expected } = options.share;
+    /// Those of storage; `Unsupported` if it is not the file that the writer of the first lane made.
+    fn create(
+        shared: &Shared,
+        place: &LogPlace,
+        share: Share,
+        durability: Durability,
+    ) -> Result<Self> {
+        let Share { name, lane, identity: expected } = share;
         let name = name.to_string();
         let path = LogPlace::segment_path(&name)?;
-        let object = place.storage.grow_lane(&path, lane, options.durability)?;
+        // Who removes the log holds it, too, and would take a segment that just begins with it.
+        let _lock = match expected {
+            None => Some(shared.lock(&ObjectPath::root())?),
+            // The leader of the node has begun it.
+            Some(_) => None,
+        };
+        if expected.is_none() {
+            shared.remove_stale_roots(place)?;
+        }
+        let object = place.storage.grow_lane(&path, lane, durability)?;
         let lock = match expected {
             None => Some(place.storage.lock(&LogPlace::segment_directory(&name)?)?),
             Some(_) => None,
@@ -175,11 +201,32 @@ impl Segment {
                 ),
             ));
         }
-        let sink = match &options.burst {
-            None => Sink::Direct(object),
+        Ok(Self { object, identity, lock })
+    }
+}
+
+impl Segment {
+    /// Creates the segment of a writer, or opens it to write to another lane than the first.
+    ///
+    /// # Errors
+    /// Those of storage; `Unsupported` if it is not the file that the writer of the first lane made;
+    /// `Io` if the system has no thread to give.
+    pub(super) fn create(place: &LogPlace, options: SegmentOptions) -> Result<Self> {
+        let (share, lane) = (options.share, options.share.lane);
+        let name = share.name.to_string();
+        let (shared, durability) = (options.shared, options.durability);
+        let (sink, identity, lock) = match &options.burst {
+            None => {
+                let file = LogFile::create(&shared, place, share, durability)?;
+                (Sink::Direct(file.object), file.identity, file.lock)
+            }
             Some(burst) => {
                 let staging = BurstPlace::of(burst, place, &name)?;
-                Sink::Staged(Box::new(Staged::new(burst, staging, object, options.reach)?))
+                let log = place.clone();
+                // The writer does not wait for the slow tier.
+                let create = move || LogFile::create(&shared, &log, share, durability);
+                let staged = Staged::new(burst, staging, Box::new(create), options.reach)?;
+                (Sink::Staged(Box::new(staged)), (0, 0), None)
             }
         };
         let drain = sink.drain();

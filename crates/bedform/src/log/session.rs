@@ -590,17 +590,9 @@ impl Session {
                 limits: self.store.options().limits.clone(),
                 burst: self.options.burst.clone(),
                 reach: self.options.reach,
+                shared: self.store.shared.clone(),
                 in_background: self.options.in_background,
             };
-            // Who removes the log holds it, too, and would take a segment that just begins with it.
-            let _lock = match share.identity {
-                None => Some(self.store.shared.lock(&ObjectPath::root())?),
-                // The leader of the node has begun it.
-                Some(_) => None,
-            };
-            if share.identity.is_none() {
-                self.store.shared.remove_stale_roots(&self.log)?;
-            }
             let segment = Segment::create(&self.log, options);
             let segment = segment.map_err(|error| error.at(self.log.name()))?;
             self.stream = Some(Stream::new(segment));

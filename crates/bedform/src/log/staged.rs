@@ -4,18 +4,25 @@
 //! been drained can be removed while the segment grows: the tier may be smaller than what is written.
 //! A part is removed when its bytes are durable in the log. A writer that finds the tier full waits for
 //! that; what the tier cannot take at all goes to the log directly.
+//!
+//! Who waits for the tier alone gets all of the node: what no commit has yet is not drained while the
+//! writer is busy and half of the tier is free.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use bedform_storage::{Condition, Durability, GrowingObject, Lock, StorageErrorKind};
 
 use super::burst::{Burst, BurstPlace};
+use super::segment::LogFile;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes that are moved at a time.
 const COPY_BYTES: usize = 8 << 20;
+/// A writer that fills no part for so long is not busy.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// How far data have to get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -103,6 +110,9 @@ pub(super) struct Staged {
     _lock: Box<dyn Lock>,
 }
 
+/// Makes the segment in the log.
+type Create = Box<dyn FnOnce() -> Result<LogFile> + Send>;
+
 /// Who drains.
 enum Hands {
     Thread(JoinHandle<()>),
@@ -129,10 +139,12 @@ pub(super) struct Drain {
 
 struct State {
     waiting: VecDeque<Run>,
+    /// Runs that start before this byte are to be drained; later ones wait.
+    released: u64,
     /// Bytes that are durable in the log.
     durable: u64,
-    /// The writer waits: make durable what was moved.
-    is_urgent: bool,
+    /// The writer waits for these bytes: make them durable as soon as they are moved.
+    wanted: u64,
     /// Nothing more comes.
     is_closed: bool,
     failure: Option<Error>,
@@ -152,17 +164,28 @@ impl Drain {
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Waits for more; what waits is released if nothing came for a while.
+    fn wait_for_pause(&self, state: MutexGuard<'_, State>) {
+        let end = |state: &State| state.waiting.back().map_or(0, |run| run.end);
+        let before = end(&state);
+        let waited = self.changed.wait_timeout(state, PAUSE);
+        let (mut state, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
+        if outcome.timed_out() && end(&state) == before {
+            state.released = state.released.max(before);
+        }
+    }
 }
 
 impl Staged {
-    /// Stages a segment that will lie in `object`, which is empty.
+    /// Stages a segment that will lie in the log where `create` makes it.
     ///
     /// # Errors
     /// Those of the burst tier; `Io` if the system has no thread to give.
     pub(super) fn new(
         burst: &Burst,
         place: BurstPlace,
-        object: Box<dyn GrowingObject>,
+        create: Create,
         reach: Reach,
     ) -> Result<Self> {
         place.prepare()?;
@@ -170,16 +193,18 @@ impl Staged {
         let shared = Arc::new(Drain {
             state: Mutex::new(State {
                 waiting: VecDeque::new(),
+                released: if reach == Reach::Node { 0 } else { u64::MAX },
                 durable: 0,
-                is_urgent: false,
+                wanted: 0,
                 is_closed: false,
                 failure: None,
                 has_failed: false,
             }),
             changed: Condvar::new(),
         });
+        let target = Target::Missing(Some(create));
         let (told, moved) = (shared.clone(), Vec::new());
-        let drainer = Drainer { place: place.clone(), object, shared: told, moved };
+        let drainer = Drainer { place: place.clone(), target, shared: told, moved };
         let hands = if burst.in_background {
             let thread = Builder::new().name("bedform-drain".to_owned());
             Hands::Thread(thread.spawn(move || drainer.run()).map_err(|error| {
@@ -254,9 +279,12 @@ impl Staged {
     }
 
     fn end_part(&mut self) -> Result<()> {
-        self.sync_part()?;
+        if let Some(part) = &mut self.part {
+            part.sync()?;
+        }
         let end = self.position();
-        self.tell(end, true);
+        let waits = end - self.shared.durable_bytes();
+        self.tell(end, true, waits > self.capacity / 2);
         self.part = None;
         self.start = end;
         Ok(())
@@ -264,10 +292,11 @@ impl Staged {
 
     /// Hands what was appended to the system, durably where that counts, and to the drain.
     fn sync_part(&mut self) -> Result<()> {
-        let Some(part) = &mut self.part else { return Ok(()) };
-        part.sync()?;
+        if let Some(part) = &mut self.part {
+            part.sync()?;
+        }
         let end = self.position();
-        self.tell(end, false);
+        self.tell(end, false, true);
         Ok(())
     }
 
@@ -276,10 +305,18 @@ impl Staged {
         self.part.as_mut().map_or(Ok(()), |part| Ok(part.flush()?))
     }
 
-    fn tell(&mut self, end: u64, is_last: bool) {
+    /// Tells the drain of the bytes up to `end`, and whether it is to begin with them.
+    fn tell(&mut self, end: u64, is_last: bool, releases: bool) {
         let run = Run { part: self.start, start: self.told, end, is_last };
         self.told = end;
-        self.shared.lock().waiting.push_back(run);
+        let mut state = self.shared.lock();
+        if run.start < end || is_last {
+            state.waiting.push_back(run);
+        }
+        if releases {
+            state.released = state.released.max(end);
+        }
+        drop(state);
         self.shared.changed.notify_all();
     }
 
@@ -297,7 +334,8 @@ impl Staged {
         let mut state = self.shared.lock();
         while state.durable < bytes {
             failed(&mut state)?;
-            state.is_urgent = true;
+            state.wanted = state.wanted.max(bytes);
+            state.released = state.released.max(bytes);
             self.shared.changed.notify_all();
             state = self.shared.wait(state);
         }
@@ -337,10 +375,30 @@ impl Drop for Staged {
 /// The side of the thread that moves parts to the log.
 struct Drainer {
     place: BurstPlace,
-    object: Box<dyn GrowingObject>,
+    target: Target,
     shared: Arc<Drain>,
     /// What was appended to the log and is not yet durable there.
     moved: Vec<Run>,
+}
+
+/// Where the drain goes to.
+enum Target {
+    Missing(Option<Create>),
+    There(LogFile),
+}
+
+impl Target {
+    /// The segment in the log, which is made if it is missing.
+    fn object(&mut self) -> Result<&mut dyn GrowingObject> {
+        if let Self::Missing(create) = self {
+            let create = create.take().ok_or_else(|| Error::new(ErrorKind::Io, "no segment"))?;
+            *self = Self::There(create()?);
+        }
+        match self {
+            Self::There(file) => Ok(&mut *file.object),
+            Self::Missing(_) => Err(Error::new(ErrorKind::Io, "no segment")),
+        }
+    }
 }
 
 impl Drainer {
@@ -366,6 +424,8 @@ impl Drainer {
     }
 
     fn drain(&mut self) -> Result<()> {
+        // At once: what is wrong with the place is known before much is promised.
+        self.target.object()?;
         while let Some(run) = self.next()? {
             self.copy(run)?;
             self.moved.push(run);
@@ -389,24 +449,32 @@ impl Drainer {
         loop {
             let shared = self.shared.clone();
             let mut state = shared.lock();
-            if !self.moved.is_empty() && (state.is_urgent || state.waiting.is_empty()) {
-                state.is_urgent = false;
+            let is_next = |run: &Run| run.start < state.released || state.is_closed;
+            let has_next = state.waiting.front().is_some_and(is_next);
+            let moved = self.moved.last().map_or(state.durable, |run| run.end);
+            let is_wanted = state.durable < state.wanted && state.wanted <= moved;
+            if !self.moved.is_empty() && (is_wanted || !has_next) {
                 drop(state);
                 self.settle()?;
                 continue;
             }
-            if let Some(run) = state.waiting.pop_front() {
-                return Ok(Some(run));
+            if has_next {
+                return Ok(state.waiting.pop_front());
             }
             if state.is_closed {
                 return Ok(None);
             }
-            drop(shared.wait(state));
+            if state.waiting.is_empty() {
+                drop(shared.wait(state));
+            } else {
+                shared.wait_for_pause(state);
+            }
         }
     }
 
     /// Appends the bytes of `run` to the log.
     fn copy(&mut self, run: Run) -> Result<()> {
+        let object = self.target.object()?;
         let part = self.place.storage.open(&self.place.part(run.part)?)?;
         let mut buffer = vec![0; COPY_BYTES];
         let mut at = run.start;
@@ -414,7 +482,7 @@ impl Drainer {
             let left = usize::try_from(run.end - at).unwrap_or(usize::MAX);
             let bytes = &mut buffer[..left.min(COPY_BYTES)];
             part.read(at - run.part, bytes)?;
-            self.object.append(bytes)?;
+            object.append(bytes)?;
             at += bytes.len() as u64;
         }
         Ok(())
@@ -424,8 +492,9 @@ impl Drainer {
     fn settle(&mut self) -> Result<()> {
         let Some(last) = self.moved.last() else { return Ok(()) };
         let end = last.end;
-        self.object.sync()?;
-        debug_assert_eq!(self.object.position(), end, "parts are padded as syncs are");
+        let object = self.target.object()?;
+        object.sync()?;
+        debug_assert_eq!(object.position(), end, "parts are padded as syncs are");
         for run in self.moved.drain(..).filter(|run| run.is_last) {
             let path = self.place.part(run.part)?;
             self.place.storage.delete(&path, Durability::Process, Condition::None)?;

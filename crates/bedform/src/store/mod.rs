@@ -53,6 +53,7 @@ pub use create::{ArrayLayout, NewArray};
 pub(crate) use create::{check_key, commit, random_key, set_log_state};
 use documents::GroupState;
 pub(crate) use documents::{ArrayDocument, Documents, publish};
+pub use opening::storage_of;
 use outer::Outer;
 pub(crate) use together::NewArrays;
 

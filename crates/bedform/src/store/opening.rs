@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bedform_storage::{Durability, LocalStorage, Mode, Profile};
+use bedform_storage::{Durability, FileSystem, LocalStorage, Mode, Profile, Storage};
 use serde_json::{Map, Value};
 
 use super::outer::Outer;
 use super::{Freshness, OpenOptions, Store};
+use crate::config;
 use crate::error::{Error, ErrorKind, Result};
 
 impl OpenOptions {
@@ -75,7 +76,7 @@ impl Store {
             return Err(outer.refuse_writing());
         }
         let mode = if options.writable { Mode::ReadWrite } else { Mode::ReadOnly };
-        Self::open_in(Arc::new(storage_of(path, mode, &options)?), options, outer)
+        Self::open_in(storage_of(path, mode, &options)?, options, outer)
     }
 
     /// Creates an empty store in the directory `path`, which is missing or empty; missing parents are
@@ -89,13 +90,23 @@ impl Store {
         options: OpenOptions,
     ) -> Result<Self> {
         check_local(path)?;
-        Self::create(Arc::new(storage_of(path, Mode::Create, &options)?), attributes, options)
+        Self::create(storage_of(path, Mode::Create, &options)?, attributes, options)
     }
 }
 
-fn storage_of(path: &Path, mode: Mode, options: &OpenOptions) -> Result<LocalStorage> {
-    let storage = LocalStorage::open(path, mode)?;
-    Ok(if options.direct_reads { storage } else { storage.through_page_cache() })
+/// The directory `path` as storage, as slow as `BEDFORM_THROTTLE` says if it is set.
+///
+/// # Errors
+/// As [`config::pace`] and [`LocalStorage::open`].
+pub fn storage_of(path: &Path, mode: Mode, options: &OpenOptions) -> Result<Arc<dyn Storage>> {
+    fn shared<F: FileSystem>(local: LocalStorage<F>, direct: bool) -> Arc<dyn Storage> {
+        Arc::new(if direct { local } else { local.through_page_cache() })
+    }
+    let direct = options.direct_reads;
+    Ok(match config::pace()? {
+        None => shared(LocalStorage::open(path, mode)?, direct),
+        Some(pace) => shared(LocalStorage::open_throttled(path, mode, pace)?, direct),
+    })
 }
 
 fn check_local(path: &Path) -> Result<()> {

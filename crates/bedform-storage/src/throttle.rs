@@ -1,0 +1,471 @@
+//! A file system that is as slow as told, for experiments: a distant tier on a machine that has none.
+//!
+//! [`Throttled`] makes the calls of another [`FileSystem`] take as long as a bandwidth and a time a
+//! request say. It is a wrapper around calls, not objects, so that what counts as a request is what
+//! leaves the process, whatever the layers above it gather or cut.
+//!
+//! - A request is a call that a client of a distant server has to send: open a file, read, write, sync,
+//!   create, rename, link, remove, list. What clients keep (directories that are open, attributes, pages
+//!   that are at hand) and locks cost nothing.
+//! - Bytes go through one after the other, whoever asks; the time a request is waited for by each alone.
+//!   So a request of `n` bytes takes `latency + n / bandwidth`, and two in flight take less than twice
+//!   that.
+//! - Nothing is saved up: after a pause it is no faster than before.
+//! - The time that the call itself takes is part of it. Waiting is sleep.
+//!
+//! The limit is that of a process. Whoever starts several gives each its share: no memory, file or clock
+//! has to be shared between them, and none that ends early leaves others waiting.
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::FileSystem;
+use crate::file_system::{FileKind, Links, Replace, Residency, Status, Wait};
+
+const NANOSECONDS: u128 = 1_000_000_000;
+
+/// How slow a place is.
+///
+/// ```
+/// use bedform_storage::Throttle;
+/// use std::time::Duration;
+///
+/// let throttle = Throttle::parse("512 MB/s, 5 ms")?;
+/// assert_eq!(throttle.bytes_per_second(), 512_000_000);
+/// assert_eq!(throttle.latency(), Duration::from_millis(5));
+/// # Ok::<(), bedform_storage::ThrottleError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Throttle {
+    bytes_per_second: u64,
+    latency: Duration,
+}
+
+/// A text that says no throttle.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no bandwidth and time a request; expected such as \"512 MB/s, 5 ms\"")]
+pub struct ThrottleError {
+    text: String,
+}
+
+impl Throttle {
+    /// So many bytes in a second, and a time that each request takes besides. At least a byte.
+    pub fn new(bytes_per_second: u64, latency: Duration) -> Self {
+        Self { bytes_per_second: bytes_per_second.max(1), latency }
+    }
+
+    /// The throttle that `text` says: a bandwidth in B/s, KB/s, MB/s, GB/s or their binary kin (KiB/s),
+    /// a comma, and a time in s, ms or us; whole numbers.
+    ///
+    /// # Errors
+    /// What it was and what it should be.
+    pub fn parse(text: &str) -> Result<Self, ThrottleError> {
+        const RATES: [(&str, u64); 7] = [
+            ("B/s", 1),
+            ("KB/s", 1_000),
+            ("MB/s", 1_000_000),
+            ("GB/s", 1_000_000_000),
+            ("KiB/s", 1 << 10),
+            ("MiB/s", 1 << 20),
+            ("GiB/s", 1 << 30),
+        ];
+        const TIMES: [(&str, u64); 3] = [("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+        let parts = text.split_once(',').and_then(|(rate, time)| {
+            Some((quantity(rate, &RATES).filter(|rate| *rate > 0)?, quantity(time, &TIMES)?))
+        });
+        let (rate, time) = parts.ok_or_else(|| ThrottleError { text: text.to_owned() })?;
+        Ok(Self::new(rate, Duration::from_nanos(time)))
+    }
+
+    /// Bytes in a second.
+    pub fn bytes_per_second(self) -> u64 {
+        self.bytes_per_second
+    }
+
+    /// What a request takes besides.
+    pub fn latency(self) -> Duration {
+        self.latency
+    }
+
+    fn transfer_nanoseconds(self, bytes: usize) -> u64 {
+        let nanoseconds = bytes as u128 * NANOSECONDS / u128::from(self.bytes_per_second);
+        u64::try_from(nanoseconds).unwrap_or(u64::MAX)
+    }
+}
+
+/// A whole number and one of `units`.
+fn quantity(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let (_, times) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim()))?;
+    number.parse::<u64>().ok()?.checked_mul(*times)
+}
+
+/// Tells the time, and lets it pass.
+pub trait Clock: Send + Sync + Debug {
+    /// The time since some moment that stays the same.
+    fn now(&self) -> Duration;
+
+    /// Returns at that time, or later.
+    fn sleep_until(&self, time: Duration);
+}
+
+#[derive(Debug)]
+struct SystemClock {
+    start: Instant,
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn sleep_until(&self, time: Duration) {
+        if let Some(left) = time.checked_sub(self.now()).filter(|left| !left.is_zero()) {
+            std::thread::sleep(left);
+        }
+    }
+}
+
+/// What all that share a throttle wait for.
+#[derive(Debug)]
+pub struct Pace {
+    throttle: Throttle,
+    clock: Arc<dyn Clock>,
+    /// When the bytes of all requests so far are through, in nanoseconds of the clock. No lock: a fork
+    /// may copy it at any moment.
+    free: AtomicU64,
+}
+
+impl Pace {
+    /// A pace of its own, by the system's clock.
+    pub fn new(throttle: Throttle) -> Arc<Self> {
+        Self::by_clock(throttle, Arc::new(SystemClock { start: Instant::now() }))
+    }
+
+    /// As [`Pace::new`], by another clock.
+    pub fn by_clock(throttle: Throttle, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { throttle, clock, free: AtomicU64::new(0) })
+    }
+
+    /// Does `work`, a request of `bytes` bytes, and returns when it is over.
+    fn request<T>(&self, bytes: usize, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let now = nanoseconds(self.clock.now());
+        let transfer = self.throttle.transfer_nanoseconds(bytes);
+        let through = |free: u64| free.max(now).saturating_add(transfer);
+        let before =
+            self.free.fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| Some(through(free)));
+        let (Ok(free) | Err(free)) = before;
+        let outcome = work();
+        let end = Duration::from_nanos(through(free)).saturating_add(self.throttle.latency);
+        self.clock.sleep_until(end);
+        outcome
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A file system at a [`Pace`].
+///
+/// ```
+/// use bedform_format::ObjectPath;
+/// use bedform_storage::{
+///     Condition, Durability, LocalStorage, Mode, Pace, SimulatedFileSystem, Staging, Storage,
+///     Throttle, Throttled,
+/// };
+///
+/// let pace = Pace::new(Throttle::parse("1 GB/s, 10 us")?);
+/// let system = Throttled::new(SimulatedFileSystem::new(), pace);
+/// let storage = LocalStorage::over(system, Mode::ReadWrite, Staging::default());
+/// let path = ObjectPath::parse("a").unwrap();
+/// storage.create(&path, Durability::Disk, None)?.publish(Condition::Absent)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Throttled<F> {
+    inner: F,
+    pace: Arc<Pace>,
+}
+
+impl<F> Throttled<F> {
+    /// The calls of `inner`, at a pace that others may share.
+    pub fn new(inner: F, pace: Arc<Pace>) -> Self {
+        Self { inner, pace }
+    }
+}
+
+impl<F: FileSystem> FileSystem for Throttled<F> {
+    type Handle = F::Handle;
+
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn beside(&self, suffix: &str) -> io::Result<Self> {
+        Ok(Self { inner: self.inner.beside(suffix)?, pace: Arc::clone(&self.pace) })
+    }
+
+    fn above(&self) -> io::Result<Option<(F::Handle, &str)>> {
+        self.inner.above()
+    }
+
+    fn open_file(&self, path: &str) -> io::Result<(F::Handle, Status)> {
+        self.pace.request(0, || self.inner.open_file(path))
+    }
+
+    fn open_direct(&self, path: &str) -> io::Result<(F::Handle, Status)> {
+        self.pace.request(0, || self.inner.open_direct(path))
+    }
+
+    fn stat(&self, path: &str) -> io::Result<Status> {
+        self.inner.stat(path)
+    }
+
+    fn peek(&self, path: &str) -> io::Result<Status> {
+        self.inner.peek(path)
+    }
+
+    fn open_directory(&self, path: &str, links: Links) -> io::Result<F::Handle> {
+        self.inner.open_directory(path, links)
+    }
+
+    fn open_child(&self, directory: &F::Handle, name: &str) -> io::Result<F::Handle> {
+        self.inner.open_child(directory, name)
+    }
+
+    fn create_file(&self, directory: &F::Handle, name: &str) -> io::Result<F::Handle> {
+        self.pace.request(0, || self.inner.create_file(directory, name))
+    }
+
+    fn open_to_write(&self, directory: &F::Handle, name: &str) -> io::Result<F::Handle> {
+        self.pace.request(0, || self.inner.open_to_write(directory, name))
+    }
+
+    fn status(&self, handle: &F::Handle) -> io::Result<Status> {
+        self.inner.status(handle)
+    }
+
+    fn stat_child(&self, directory: &F::Handle, name: &str) -> io::Result<Status> {
+        self.inner.stat_child(directory, name)
+    }
+
+    fn read_at(&self, handle: &F::Handle, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.pace.request(buffer.len(), || self.inner.read_at(handle, offset, buffer))
+    }
+
+    fn read_resident(
+        &self,
+        handle: &F::Handle,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
+        self.inner.read_resident(handle, offset, buffer)
+    }
+
+    fn residency(&self, handle: &F::Handle, offset: u64, length: u64) -> io::Result<Residency> {
+        self.inner.residency(handle, offset, length)
+    }
+
+    // No hints: what they bring would be at hand without having been waited for.
+
+    fn write_at(&self, handle: &F::Handle, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.pace.request(bytes.len(), || self.inner.write_at(handle, offset, bytes))
+    }
+
+    fn reserve(&self, handle: &F::Handle, offset: u64, length: u64) -> io::Result<()> {
+        self.inner.reserve(handle, offset, length)
+    }
+
+    fn set_size(&self, handle: &F::Handle, size: u64) -> io::Result<()> {
+        self.inner.set_size(handle, size)
+    }
+
+    fn set_direct(&self, handle: &F::Handle, direct: bool) -> io::Result<()> {
+        self.inner.set_direct(handle, direct)
+    }
+
+    fn sync_file(&self, handle: &F::Handle) -> io::Result<()> {
+        self.pace.request(0, || self.inner.sync_file(handle))
+    }
+
+    fn sync_directory(&self, directory: &F::Handle) -> io::Result<()> {
+        self.pace.request(0, || self.inner.sync_directory(directory))
+    }
+
+    fn can_sync_whole(&self) -> bool {
+        self.inner.can_sync_whole()
+    }
+
+    fn sync_whole(&self, handle: &F::Handle) -> io::Result<()> {
+        self.pace.request(0, || self.inner.sync_whole(handle))
+    }
+
+    fn close(&self, handle: F::Handle) -> io::Result<()> {
+        self.inner.close(handle)
+    }
+
+    fn rename(
+        &self,
+        directory: &F::Handle,
+        from: &str,
+        to: &str,
+        replace: Replace,
+    ) -> io::Result<()> {
+        self.pace.request(0, || self.inner.rename(directory, from, to, replace))
+    }
+
+    fn link(&self, directory: &F::Handle, from: &str, to: &str) -> io::Result<()> {
+        self.pace.request(0, || self.inner.link(directory, from, to))
+    }
+
+    fn unlink(&self, directory: &F::Handle, name: &str) -> io::Result<()> {
+        self.pace.request(0, || self.inner.unlink(directory, name))
+    }
+
+    fn make_directory(&self, directory: &F::Handle, name: &str) -> io::Result<()> {
+        self.pace.request(0, || self.inner.make_directory(directory, name))
+    }
+
+    fn remove_directory(&self, directory: &F::Handle, name: &str) -> io::Result<()> {
+        self.pace.request(0, || self.inner.remove_directory(directory, name))
+    }
+
+    fn list(&self, directory: &F::Handle) -> io::Result<Vec<(String, FileKind)>> {
+        self.pace.request(0, || self.inner.list(directory))
+    }
+
+    fn lock(&self, handle: &F::Handle, wait: Wait) -> io::Result<()> {
+        self.inner.lock(handle, wait)
+    }
+
+    fn open_lock_file(&self, directory: &F::Handle, name: &str) -> io::Result<F::Handle> {
+        self.inner.open_lock_file(directory, name)
+    }
+
+    fn token(&self) -> u64 {
+        self.inner.token()
+    }
+
+    fn is_overlapped(&self) -> bool {
+        self.inner.is_overlapped()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Durability, LocalStorage, Mode, SimulatedFileSystem, Staging, Storage};
+    use bedform_format::ObjectPath;
+
+    /// A clock that goes only when somebody sleeps.
+    #[derive(Debug, Default)]
+    struct Still(AtomicU64);
+
+    impl Clock for Still {
+        fn now(&self) -> Duration {
+            Duration::from_nanos(self.0.load(Ordering::SeqCst))
+        }
+
+        fn sleep_until(&self, time: Duration) {
+            self.0.fetch_max(nanoseconds(time), Ordering::SeqCst);
+        }
+    }
+
+    /// A clock that stands still: requests begin all at once, and it keeps when each would end.
+    #[derive(Debug, Default)]
+    struct Stopped(std::sync::Mutex<Vec<u128>>);
+
+    impl Clock for Stopped {
+        fn now(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn sleep_until(&self, time: Duration) {
+            self.0.lock().unwrap().push(time.as_millis());
+        }
+    }
+
+    fn throttle() -> Throttle {
+        Throttle::parse("1000 B/s, 5 ms").unwrap()
+    }
+
+    #[test]
+    fn a_request_takes_its_latency_and_the_time_of_its_bytes() {
+        let clock = Arc::new(Still::default());
+        let pace = Pace::by_clock(throttle(), clock.clone());
+        for (bytes, end) in [(100, 105), (0, 110), (10, 125)] {
+            pace.request(bytes, || Ok(())).unwrap();
+            assert_eq!(clock.now(), Duration::from_millis(end));
+        }
+        // A pause saves nothing up.
+        clock.sleep_until(Duration::from_secs(9));
+        pace.request(100, || Ok(())).unwrap();
+        assert_eq!(clock.now(), Duration::from_millis(9105));
+    }
+
+    #[test]
+    fn requests_in_flight_share_the_bandwidth_and_not_the_latency() {
+        let clock = Arc::new(Stopped::default());
+        let pace = Pace::by_clock(throttle(), clock.clone());
+        for _ in 0..3 {
+            pace.request(100, || Ok(())).unwrap();
+        }
+        assert_eq!(*clock.0.lock().unwrap(), [105, 205, 305]);
+    }
+
+    #[test]
+    fn what_a_call_takes_by_itself_counts_and_a_failure_is_waited_for() {
+        let clock = Arc::new(Still::default());
+        let pace = Pace::by_clock(throttle(), clock.clone());
+        let slow = || {
+            clock.sleep_until(Duration::from_millis(70));
+            Err::<(), _>(io::ErrorKind::Other.into())
+        };
+        assert!(pace.request(80, slow).is_err());
+        assert_eq!(clock.now(), Duration::from_millis(85));
+    }
+
+    #[test]
+    fn the_store_and_what_lies_beside_it_wait_for_each_other() {
+        let clock = Arc::new(Stopped::default());
+        let pace = Pace::by_clock(throttle(), clock.clone());
+        let system = Throttled::new(SimulatedFileSystem::new(), pace);
+        let storage = LocalStorage::over(system, Mode::ReadWrite, Staging::default());
+        let beside = storage.beside("-log").unwrap();
+        let path = ObjectPath::parse("a").unwrap();
+        for place in [&storage as &dyn Storage, &*beside] {
+            let mut growing = place.grow(&path, Durability::Process, None).unwrap();
+            growing.append(&[1; 4096]).unwrap();
+            growing.sync().unwrap();
+        }
+        let last = clock.0.lock().unwrap().iter().copied().max();
+        assert_eq!(last, Some(2 * 4096 + 5));
+    }
+
+    #[test]
+    fn bandwidths_and_times_have_units() {
+        for (text, rate, microseconds) in [
+            ("512MB/s,5ms", 512_000_000, 5000),
+            (" 3 gib/s , 10 us ", 3 << 30, 10),
+            ("7B/s,1s", 7, 1_000_000),
+            ("1KiB/s,0ms", 1024, 0),
+        ] {
+            let throttle = Throttle::parse(text).unwrap();
+            assert_eq!(throttle.bytes_per_second(), rate, "{text}");
+            assert_eq!(throttle.latency(), Duration::from_micros(microseconds), "{text}");
+        }
+        for text in
+            ["", "5ms", "512MB/s", "512,5", "0MB/s,5ms", "-1MB/s,5ms", "1.5GB/s,5ms", "1MB/s,5m"]
+        {
+            let error = Throttle::parse(text).unwrap_err().to_string();
+            assert!(error.contains("512 MB/s, 5 ms") && !error.contains('\n'), "{error}");
+        }
+        assert!(Throttle::parse("99999999999999GB/s,5ms").is_err());
+    }
+}
