@@ -659,7 +659,8 @@ class Store(Group):
         -------
         dict
             ``commits`` that are in shards now, ``objects`` and ``bytes`` written, ``read_bytes`` of
-            the log, ``rounds``; with ``comm``, of this process, and the commits of the first.
+            the log, ``rounds``, and objects ``rewritten`` by another program, over whose elements
+            commits lie now; with ``comm``, of this process, and the commits of the first.
 
         Raises
         ------

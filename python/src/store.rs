@@ -67,13 +67,9 @@ impl Store {
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf, opening: &str) -> PyResult<Self> {
         let options = options(opening)?;
-        let mode = if options.writable { Mode::ReadWrite } else { Mode::ReadOnly };
-        py.detach(|| {
-            let storage = local(&path, mode, &options)?;
-            bedform::Store::open(Arc::new(storage), options)
-        })
-        .map(|inner| Self { inner })
-        .map_err(raise)
+        py.detach(|| bedform::Store::open_path(&path, options))
+            .map(|inner| Self { inner })
+            .map_err(raise)
     }
 
     /// Creates a store in the directory `path`.
@@ -297,6 +293,7 @@ impl Store {
             ("bytes", done.bytes),
             ("read_bytes", done.read_bytes),
             ("rounds", done.rounds),
+            ("rewritten", done.rewritten),
         ])
     }
 

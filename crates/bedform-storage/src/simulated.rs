@@ -192,6 +192,13 @@ impl SimulatedFileSystem {
         faults.power_fails_at = Some(faults.calls.saturating_add(k));
     }
 
+    /// Sets the clock that files get their times from, and what it goes on by with every change: 1 as
+    /// from the start, 0 for one that stands still, less for one that runs backwards.
+    pub fn set_clock(&self, now: i64, step: i64) {
+        let mut world = self.machine.world();
+        (world.state.clock, world.state.clock_step) = (now, step);
+    }
+
     /// From now on nothing fails: the power is back, and failures still to come are called off.
     pub fn heal(&self) {
         let faults = &mut self.machine.world().faults;

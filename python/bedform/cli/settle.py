@@ -73,6 +73,11 @@ def _say(path: str, done: dict[str, int], left: dict[str, int], seconds: float) 
             f"{_count(done['objects'], 'object')} of {format_bytes(done['bytes'])} written in "
             f"{_count(done['rounds'], 'round')}, {format_seconds(seconds)}"
         )
+    if done["rewritten"]:
+        line += (
+            f"; {_count(done['rewritten'], 'object')} of them had been written by another program, "
+            "and commits count over that"
+        )
     if left["commits"]:
         verb = "is" if left["commits"] == 1 else "are"
         held = f"{_count(left['commits'], 'commit')} {verb} in the log"

@@ -74,6 +74,8 @@ pub(super) struct State {
     pub(super) next_inode: u64,
     pub(super) next_token: u64,
     pub(super) clock: i64,
+    /// What the clock goes on by with every change.
+    pub(super) clock_step: i64,
 }
 
 /// Puts `bytes` into `content` at `offset`, filling a gap with zeros.
@@ -106,11 +108,12 @@ impl State {
             next_inode: root + 1,
             next_token: 1,
             clock: 1,
+            clock_step: 1,
         }
     }
 
     fn tick(&mut self) -> i64 {
-        self.clock += 1;
+        self.clock = self.clock.saturating_add(self.clock_step);
         self.clock
     }
 

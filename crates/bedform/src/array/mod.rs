@@ -175,10 +175,16 @@ impl Array {
     /// Commits that are not settled may have made the array larger than its metadata say.
     pub(crate) fn state(&self) -> Result<Arc<ArrayState>> {
         let state = self.stored_state()?;
+        self.shared.check_outer()?;
         if self.growing || !self.shared.documents.is_log_pending() {
             return Ok(state);
         }
         let Snapshot { view: Some(view), .. } = self.shared.snapshot()? else { return Ok(state) };
+        if let Some(key) = state.source.as_ref().and_then(|source| source.replaced)
+            && view.names(&key)?
+        {
+            return Err(replaced(&self.name(), "put something else in the place of"));
+        }
         match state.identity().and_then(|identity| view.root.shapes.get(&identity.array)) {
             Some(shape) => self.enlarged(state, shape),
             None => Ok(state),
@@ -296,7 +302,22 @@ impl Array {
     }
 }
 
-fn load(shared: &Shared, path: &ObjectPath) -> Result<ArrayState> {
+/// The error of an array that is no longer what commits are of.
+pub(crate) fn replaced(name: &str, what: &str) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        format!(
+            "another program has {what} {name}, of which there are commits that are not settled: put \
+             back what was there, or delete the array with Bedform"
+        ),
+    )
+}
+
+/// What storage has on the array at `path`.
+///
+/// # Errors
+/// As [`Store::array`](crate::Store::array).
+pub(crate) fn load(shared: &Shared, path: &ObjectPath) -> Result<ArrayState> {
     let source = shared.documents.array(shared, path)?;
     ArrayState::new(shared, source.metadata.clone(), source.document.clone(), Some(source))
         .map_err(|error| error.at(shared.name_of(path)))

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
+use bedform_format::metadata::Identity;
 use bedform_format::shard::{ShardError, ShardIndex, Stamp};
 use bedform_geometry::Region;
 use bedform_storage::{Object, Version};
@@ -24,6 +25,12 @@ pub(crate) struct ZarrSource<'a> {
 }
 
 impl ZarrSource<'_> {
+    /// The array's identity, if it is one of this store. The stamps of one that came from another store
+    /// with its shards name commits of that one.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.state.identity().filter(|identity| self.snapshot.store == Some(identity.store))
+    }
+
     /// The path of the object at `coordinates` in the grid of objects.
     pub(crate) fn object_path(&self, coordinates: &[u64]) -> Result<ObjectPath> {
         Ok(self.path.join(&self.state.metadata.keys.name(coordinates))?)
@@ -54,7 +61,7 @@ impl ZarrSource<'_> {
     /// As [`ZarrSource::existing`], and those that must be there.
     pub(crate) fn expected(&self) -> Result<BTreeSet<Vec<u64>>> {
         let mut all: BTreeSet<Vec<u64>> = self.existing()?.into_iter().collect();
-        if let (Some(view), Some(identity)) = (&self.snapshot.view, self.state.identity()) {
+        if let (Some(view), Some(identity)) = (&self.snapshot.view, self.identity()) {
             all.extend(view.settled_objects(&identity.array)?);
         }
         Ok(all)
@@ -100,6 +107,7 @@ impl ZarrSource<'_> {
         coordinates: &[u64],
         contained: u64,
     ) -> Result<Option<Arc<Overlay>>> {
+        let Some(identity) = self.identity() else { return Ok(None) };
         if contained > self.snapshot.number {
             return Err(Error::new(
                 ErrorKind::SnapshotMoved,
@@ -110,9 +118,7 @@ impl ZarrSource<'_> {
                 ),
             ));
         }
-        let (Some(view), Some(identity)) = (&self.snapshot.view, self.state.identity()) else {
-            return Ok(None);
-        };
+        let Some(view) = &self.snapshot.view else { return Ok(None) };
         let name = || self.object_name_of(coordinates);
         view.check_contained(&identity.array, coordinates, contained, &name)?;
         let shape = &self.state.metadata.chunk_shape;

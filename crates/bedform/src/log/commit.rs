@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_format::log::{CommitRecord, Directory, GrownArray, Root, Touched};
+use bedform_format::metadata::LogState;
 use bedform_storage::{Lock, Version};
 
 use super::place::LogPlace;
@@ -127,7 +128,8 @@ impl Session {
         }
         let mut mine = Directory { commit, grown, ..Directory::default() };
         if let Some(stream) = &mut self.stream {
-            let finished = stream.finish(commit, reach)?;
+            let finished = stream.finish(commit, reach);
+            let finished = finished.map_err(|error| error.at(self.log.name()))?;
             mine.segments.push(stream.segment().name().to_owned());
             self.sections.extend(finished.sections);
             mine.sections = std::mem::take(&mut self.sections);
@@ -348,11 +350,12 @@ impl Session {
             let _lock = store.shared.lock(&ObjectPath::root())?;
             let newest = self.log.newest(None)?;
             let document = store.shared.documents.read_root(&store.shared)?;
-            let settled = document.map_or(0, |document| document.group.log.settled);
-            let root = self.successor(newest.as_deref(), settled, directory, record);
+            let log = document.map_or_else(LogState::default, |document| document.group.log);
+            self.check_place(newest.as_deref(), log)?;
+            let root = self.successor(newest.as_deref(), log.settled, directory, record);
             self.check_arrays(&root, directory)?;
             // While there are commits nobody makes an array smaller or deletes it.
-            if newest.is_none_or(|root| root.commits.is_empty())
+            if newest.as_ref().is_none_or(|root| root.commits.is_empty())
                 && let Some(log) = self.prepare_log(root.settled)?
             {
                 set_log_state(&store.shared, log)?;
@@ -367,6 +370,26 @@ impl Session {
             ErrorKind::Conflict,
             format!("other writers of {} were faster {ATTEMPTS_MAX} times; retry", self.log.name()),
         ))
+    }
+
+    /// Fails if the log is no longer that of the store: a commit there would be seen by nobody.
+    pub(super) fn check_place(&self, newest: Option<&Root>, log: LogState) -> Result<()> {
+        let now = self.store.shared.log_place()?.name();
+        if now != self.log.name() {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!(
+                    "the store was moved while this session was open, and its log is {now} now, not \
+                     {}; nothing of this commit is visible: start a new session",
+                    self.log.name()
+                ),
+            ));
+        }
+        match newest {
+            None if log.pending => Err(self.log.missing()),
+            None => Ok(()),
+            Some(newest) => self.log.check_age(newest, log),
+        }
     }
 
     /// Fails if an array that the commit touches is gone, or is too small for it.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bedform_format::log::{Root, SegmentName};
+use bedform_format::metadata::LogState;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Storage, StorageErrorKind};
 
@@ -48,16 +49,21 @@ impl LogPlace {
         self.storage.name()
     }
 
-    /// Says in the log's directory what it is. Durable on return.
-    pub(crate) fn prepare(&self) -> Result<()> {
+    /// Makes the log: says in its directory what it is, and publishes `first`, a root without commits,
+    /// where there is none. Durable on return. A store that says it has a log always has a root, so
+    /// that one whose roots were lost is not taken for one without commits.
+    pub(crate) fn prepare(&self, first: Option<&Root>) -> Result<()> {
         let path = ObjectPath::root().join(README)?;
         let mut writer =
             self.storage.create(&path, Durability::Disk, Some(README_TEXT.len() as u64))?;
         writer.append(README_TEXT.as_bytes())?;
         match writer.publish(Condition::Absent) {
-            Err(error) if error.kind == StorageErrorKind::Exists => Ok(()),
-            outcome => Ok(outcome.map(drop)?),
+            Err(error) if error.kind == StorageErrorKind::Exists => {}
+            outcome => {
+                outcome?;
+            }
         }
+        first.map_or(Ok(()), |first| self.publish(first))
     }
 
     /// The directory of all segments.
@@ -127,23 +133,55 @@ impl LogPlace {
         Ok(entries.into_iter().map(|entry| entry.name).collect())
     }
 
-    /// Fails unless the log's directory is there: a store that has one must not be read without.
+    /// The error of a store that says it has a log, and whose log has no root.
+    pub(crate) fn missing(&self) -> Error {
+        let is_there = self.storage.list(&ObjectPath::root()).is_ok_and(|all| !all.is_empty());
+        let what = if is_there { "has lost its roots" } else { "is missing" };
+        Error::new(
+            ErrorKind::Corrupt,
+            format!(
+                "{} {what}: the store has commits that are not settled, and they lie there; put it \
+                 back beside the store, whole",
+                self.name()
+            ),
+        )
+    }
+
+    /// Fails if `newest`, the newest root, and the store, whose document says `log`, are not of one
+    /// time: somebody has put an older copy of one of them beside the other.
     ///
     /// # Errors
-    /// `Corrupt` if it is missing.
-    pub(crate) fn check_there(&self) -> Result<()> {
-        match self.storage.stat(&ObjectPath::root().join(README)?) {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_not_found() => Err(Error::new(
-                ErrorKind::Corrupt,
-                format!(
-                    "{} is missing: the store has commits that are not settled, and they lie there; \
-                     put it back beside the store",
-                    self.name()
-                ),
-            )),
-            Err(error) => Err(error.into()),
-        }
+    /// `Corrupt` says which is older.
+    pub(crate) fn check_age(&self, newest: &Root, log: LogState) -> Result<()> {
+        let first = newest.commits.first().map(|commit| commit.number);
+        // Only while other commits stay is what is settled noted in the root alone.
+        let is_first = first.is_some() && newest.settled_shards.is_none();
+        let (older, newer) = match log {
+            LogState { pending: false, settled } if newest.number > settled && first.is_some() => {
+                ("store", "log")
+            }
+            LogState { pending: false, .. } => return Ok(()),
+            LogState { settled, .. } if newest.number < settled => ("log", "store"),
+            LogState { settled, .. } if is_first && newest.settled > settled => ("store", "log"),
+            LogState { settled, .. } if is_first && first <= Some(settled) => ("log", "store"),
+            LogState { .. } => return Ok(()),
+        };
+        Err(Error::new(
+            ErrorKind::Corrupt,
+            format!(
+                "{} and its store are not of the same time: the {older} is older than the {newer}; \
+                 put back both as they were together",
+                self.name()
+            ),
+        ))
+    }
+
+    /// The number of the newest root; `None` without any.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(crate) fn newest_number(&self) -> Result<Option<u64>> {
+        Ok(self.root_numbers()?.pop())
     }
 
     /// The path of root `number`.
@@ -159,7 +197,8 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(crate) fn root_numbers(&self) -> Result<Vec<u64>> {
-        let entries = self.storage.list(&ObjectPath::root().join(ROOTS)?)?;
+        let entries = self.storage.list(&ObjectPath::root().join(ROOTS)?);
+        let entries = entries.map_err(|error| Error::from(error).at(self.name()))?;
         let mut numbers: Vec<_> =
             entries.iter().filter_map(|entry| Root::parse_name(&entry.name)).collect();
         numbers.sort_unstable();
@@ -205,6 +244,22 @@ impl LogPlace {
         Err(Error::new(ErrorKind::Conflict, format!("the roots of {} keep going", self.name())))
     }
 
+    /// The newest root of whatever log lies beside the store in `storage`; `None` where there is none,
+    /// or none can be.
+    ///
+    /// # Errors
+    /// Of storage; `Corrupt` for a damaged root.
+    pub(crate) fn newest_of_any(storage: &dyn Storage, limits: &Limits) -> Result<Option<Root>> {
+        let Ok(place) = Self::beside(storage, [0; 16], limits) else { return Ok(None) };
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(newest) = place.newest_number()? else { return Ok(None) };
+            if let Some(root) = place.root_of_any(newest)? {
+                return Ok(Some(root));
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, format!("the roots of {} keep going", place.name())))
+    }
+
     fn exists(&self, number: u64) -> Result<bool> {
         match self.storage.stat(&Self::root_path(number)?) {
             Ok(_) => Ok(true),
@@ -218,6 +273,22 @@ impl LogPlace {
     /// # Errors
     /// Of storage; `Corrupt` for a damaged root, also one of another store.
     pub(super) fn root(&self, number: u64) -> Result<Option<Root>> {
+        let root = self.root_of_any(number)?;
+        if root.as_ref().is_some_and(|root| root.store != self.store) {
+            let name = format!("{}/{}", self.name(), Self::root_path(number)?);
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                format!(
+                    "{name} is of another store, whose log was left here: put that log beside its \
+                     store again, or move it away"
+                ),
+            ));
+        }
+        Ok(root)
+    }
+
+    /// As [`LogPlace::root`], whatever store it is of.
+    fn root_of_any(&self, number: u64) -> Result<Option<Root>> {
         let path = Self::root_path(number)?;
         let object = match self.storage.open(&path) {
             Ok(object) => object,
@@ -236,9 +307,6 @@ impl LogPlace {
         let root = Root::decode(&bytes, &self.limits).map_err(|e| Error::corrupt(name(), e))?;
         if root.number != number {
             return Err(Error::corrupt(name(), format!("it says that it is root {}", root.number)));
-        }
-        if root.store != self.store {
-            return Err(Error::corrupt(name(), "it is of another store"));
         }
         Ok(Some(root))
     }

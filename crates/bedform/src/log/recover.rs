@@ -12,7 +12,7 @@ use bedform_format::log::{
     CommitId, CommitRecord, Directory, GrownArray, Lane, RecordHead, RecordKind, Root, Section,
     SectionPlace, SegmentName,
 };
-use bedform_format::metadata::hex;
+use bedform_format::metadata::{LogState, hex};
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Lock, Object, SYNC_ALIGNMENT};
 use serde_json::{Value, json};
@@ -139,6 +139,14 @@ impl Store {
         {
             let _lock = self.shared.lock(&ObjectPath::root())?;
             self.shared.remove_stale_roots(&log)?;
+            let document = self.shared.documents.read_root(&self.shared)?;
+            let state = document.map_or_else(LogState::default, |document| document.group.log);
+            match log.newest(None)? {
+                Some(newest) => log.check_age(&newest, state)?,
+                // What lies there would be taken for what nobody has committed.
+                None if state.pending => return Err(log.missing()),
+                None => {}
+            }
         }
         let mut recovered = Recovered::default();
         if let Some(burst) = burst {

@@ -548,6 +548,32 @@ fn zstd_safe_compress(body: &[u8]) -> Result<Vec<u8>> {
     Ok(packed)
 }
 
+/// Fails if a segment is not that of its name: somebody has put another one in its place.
+///
+/// # Errors
+/// `Corrupt`; those of storage.
+pub(super) fn check_header(
+    segment: &dyn Object,
+    store: &[u8; 16],
+    name: &str,
+    shown: &dyn Fn() -> String,
+) -> Result<()> {
+    let mut bytes = [0; RecordHead::BYTES + SegmentHeader::BYTES];
+    segment.read(0, &mut bytes).map_err(|error| Error::from(error).at(shown()))?;
+    let (head, body) = bytes.split_at(RecordHead::BYTES);
+    let damaged = |problem: &dyn std::fmt::Display| Error::corrupt(shown(), problem);
+    let head = RecordHead::decode(head).map_err(|error| damaged(&error))?;
+    let header = SegmentHeader::decode(body).map_err(|error| damaged(&error))?;
+    // Of several lanes the first has the header of the segment.
+    let found = SegmentName::from(&header);
+    let is_named = |name: SegmentName| (name.session, name.rank) == (found.session, found.rank);
+    let is_own = head.kind == RecordKind::Header && header.store == *store;
+    match is_own && SegmentName::parse(name).is_some_and(is_named) {
+        true => Ok(()),
+        false => Err(damaged(&format!("it is segment {found} of some store"))),
+    }
+}
+
 /// The body of a section or directory, checked and decompressed.
 ///
 /// # Errors
@@ -577,7 +603,7 @@ pub(super) fn read_sealed(
         Error::corrupt(format!("{} at byte {offset}", name()), problem)
     };
     let mut head = [0; RecordHead::BYTES];
-    segment.read(offset, &mut head)?;
+    segment.read(offset, &mut head).map_err(|error| Error::from(error).at(name()))?;
     let head = RecordHead::decode(&head).map_err(|error| damaged(&error))?;
     if head.kind != kind {
         return Err(damaged(&format!("it is a record of kind {:?}", head.kind)));
@@ -587,7 +613,8 @@ pub(super) fn read_sealed(
         return Err(Error::new(ErrorKind::LimitExceeded, text).at(name()));
     }
     let mut body = vec![0; usize::try_from(head.body_bytes).unwrap_or(usize::MAX)];
-    segment.read(offset + RecordHead::BYTES as u64, &mut body)?;
+    let read = segment.read(offset + RecordHead::BYTES as u64, &mut body);
+    read.map_err(|error| Error::from(error).at(name()))?;
     let (sealed, stored) = Sealed::open(&body, limits).map_err(|error| damaged(&error))?;
     let codec = u8::from(sealed.codec == SealedCodec::Zstd);
     let body = decode_body(stored.to_vec(), codec, sealed.checksum, sealed.bytes)

@@ -479,6 +479,16 @@ impl Session {
                     ),
                 ));
             };
+            if identity.store != self.log.store {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    format!(
+                        "{} came here from another store, so a session cannot write to it; copy it \
+                         into a new array, or write to it directly",
+                        array.name()
+                    ),
+                ));
+            }
             if state.is_text() {
                 return Err(holds_text(path));
             }
@@ -591,7 +601,9 @@ impl Session {
             if share.identity.is_none() {
                 self.store.shared.remove_stale_roots(&self.log)?;
             }
-            self.stream = Some(Stream::new(Segment::create(&self.log, options)?));
+            let segment = Segment::create(&self.log, options);
+            let segment = segment.map_err(|error| error.at(self.log.name()))?;
+            self.stream = Some(Stream::new(segment));
         }
         self.stream.as_mut().ok_or_else(|| Error::invalid("no segment"))
     }

@@ -20,7 +20,7 @@ use super::lanes::OpenedSegment;
 use super::overlay::{Held, Overlay};
 use super::place::LogPlace;
 use super::section::LoadedSection;
-use super::segment::read_record;
+use super::segment::{check_header, read_record};
 use crate::array::ArrayState;
 use crate::cache::ByteCache;
 use crate::error::{Error, ErrorKind, Result};
@@ -218,6 +218,21 @@ impl View {
         Ok(names)
     }
 
+    /// True if commits have something of the array with `key`.
+    ///
+    /// # Errors
+    /// As [`View::overlay`].
+    pub(crate) fn names(&self, key: &[u8; 16]) -> Result<bool> {
+        for commit in &self.root.commits {
+            let directory = self.directory_of(commit)?;
+            let mut grown = directory.directory.grown.iter();
+            if directory.by_key.contains_key(key) || grown.any(|array| array.key == *key) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The directory of a commit.
     ///
     /// # Errors
@@ -263,6 +278,8 @@ impl View {
                 false => error,
             }
         })?;
+        let shown = || format!("{}/segments/{name}", self.place.name());
+        check_header(&*opened.object, &self.place.store, name, &shown)?;
         let (name_shared, object) = (name.into(), opened.object.clone());
         let root = self.root.number;
         let segment = Arc::new(LogSegment { name: name_shared, object, opened, root });

@@ -241,7 +241,9 @@ impl Store {
             _ => None,
         };
         let _lock = shared.lock(&ObjectPath::root())?;
-        if shared.documents.kind(shared, path)?.is_none() {
+        // Another program may have removed it, and the store still names it.
+        let is_there = shared.documents.kind(shared, path)?.is_some();
+        if !is_there && !shared.documents.names(shared, path)? {
             return Err(Error::new(
                 ErrorKind::NotFound,
                 format!("no array or group {path:?} in {}", shared.storage.name()),

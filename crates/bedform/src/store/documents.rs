@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::metadata::{
-    ArrayMetadata, GroupDocument, check_seal, hex, parse_array, parse_array_v2, parse_group, seal,
+    ArrayMetadata, GroupDocument, check_seal, hex, parse_array, parse_array_v2, parse_group,
+    parse_hex, seal,
 };
 use bedform_format::{Limits, ObjectPath, json};
 use bedform_storage::{Condition, Durability, Object, Version};
 use serde_json::{Map, Value};
 
+use super::rewritten::lost_state;
 use super::{Freshness, NodeKind, Shared};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -24,6 +26,8 @@ const NODES_MAX: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
     root: Mutex<Option<Arc<GroupState>>>,
+    /// True to take the root's document as it is.
+    is_as_stored: bool,
 }
 
 /// A group's document as it was when it was read.
@@ -44,6 +48,9 @@ pub(crate) struct ArrayDocument {
     pub(crate) document: Value,
     own: (ObjectPath, Version),
     root: Option<Version>,
+    /// The identity of the array that the store has had here, where another program has put another
+    /// one, or what has none, in its place.
+    pub(crate) replaced: Option<[u8; 16]>,
 }
 
 /// A document as it is stored.
@@ -132,6 +139,11 @@ pub(super) fn publish_at(
 }
 
 impl Documents {
+    /// Documents as they are stored, whoever has rewritten them.
+    pub(super) fn as_stored() -> Self {
+        Self { is_as_stored: true, ..Self::default() }
+    }
+
     /// The root group's document; `None` if the store's root is no v3 group.
     pub(crate) fn root(&self, shared: &Shared) -> Result<Option<Arc<GroupState>>> {
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -165,8 +177,14 @@ impl Documents {
         if node_type(&document) != Some("group") {
             return Ok(None);
         }
-        let group = parse_group(&mut document)
+        let mut group = parse_group(&mut document)
             .map_err(|error| Error::metadata(shared.name_of(&path), error))?;
+        if let (None, false) = (group.store, self.is_as_stored)
+            && let Some((store, log)) = lost_state(shared)?
+        {
+            // What it says of arrays is that program's; their own documents count.
+            (group.store, group.log, group.consolidated) = (Some(store), log, None);
+        }
         let state = Arc::new(GroupState { version, document, group, _object: object });
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
         Ok(Some(state))
@@ -239,12 +257,28 @@ impl Documents {
         }
         let metadata = parse_array(&document, limits)
             .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
+        let had = root.as_ref().and_then(|root| key_of(&root.group, path));
+        let has = metadata.identity.map(|identity| identity.array);
         Ok(ArrayDocument {
             metadata,
             document,
             own: (name, own.version),
             root: root.map(|root| root.version.clone()),
+            replaced: had.filter(|had| Some(*had) != has),
         })
+    }
+
+    /// The identity of the array that the store has at `path`, also where another program has removed
+    /// its document.
+    pub(crate) fn key_of(&self, shared: &Shared, path: &ObjectPath) -> Result<Option<[u8; 16]>> {
+        Ok(self.root(shared)?.and_then(|root| key_of(&root.group, path)))
+    }
+
+    /// True if the store's document names something at `path`, there or not.
+    pub(super) fn names(&self, shared: &Shared, path: &ObjectPath) -> Result<bool> {
+        let root = self.root(shared)?;
+        let documents = root.as_ref().and_then(|root| root.group.consolidated.as_ref());
+        Ok(documents.is_some_and(|documents| documents.contains_key(path.as_str())))
     }
 
     /// True if nothing that `array` was made from has changed.
@@ -360,6 +394,12 @@ fn committed<'a>(
     }
 }
 
+/// The identity of the array that a store's document has at `path`.
+fn key_of(root: &GroupDocument, path: &ObjectPath) -> Option<[u8; 16]> {
+    let document = root.consolidated.as_ref()?.get(path.as_str())?;
+    parse_hex(document.get("bedform")?.get("array")?.as_str()?)
+}
+
 pub(crate) fn node_type(document: &Value) -> Option<&str> {
     document.get("node_type").and_then(Value::as_str)
 }
@@ -375,6 +415,7 @@ fn array_v2(shared: &Shared, path: &ObjectPath, limits: &Limits) -> Result<Optio
         document: own.document,
         own: (name, own.version),
         root: None,
+        replaced: None,
     }))
 }
 

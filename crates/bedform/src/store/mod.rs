@@ -19,19 +19,24 @@
 //! | `create` | new stores, groups and arrays |
 //! | `description` | new arrays from JSON |
 //! | `opening` | stores in directories, options from JSON |
+//! | `outer` | groups and arrays that are opened by their own paths |
+//! | `rewritten` | stores whose document another program has rewritten |
 //! | `together` | arrays that are created together |
 
 mod create;
 mod description;
 mod documents;
 mod opening;
+mod outer;
+mod rewritten;
 mod together;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use bedform_format::metadata::{LogState, parse_hex};
+use bedform_format::log::Root;
+use bedform_format::metadata::{GroupDocument, LogState, parse_hex};
 use bedform_format::shard::ShardIndex;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Durability, Lock, Profile, Storage, Version};
@@ -46,7 +51,9 @@ use crate::read::tuning::Tuning;
 
 pub use create::{ArrayLayout, NewArray};
 pub(crate) use create::{check_key, commit, random_key, set_log_state};
+use documents::GroupState;
 pub(crate) use documents::{ArrayDocument, Documents, publish};
+use outer::Outer;
 pub(crate) use together::NewArrays;
 
 /// When a store looks whether another writer has changed it.
@@ -134,6 +141,8 @@ pub(crate) struct Shared {
     /// The newest root of the log when it was last looked up, and what views have loaded.
     view: Mutex<Option<Arc<View>>>,
     loaded: Arc<Loaded>,
+    /// The store of which this is a group or an array, if it was opened by the path of one.
+    outer: Option<Outer>,
 }
 
 /// An array that is not yet committed: its key, and the lock that lives as long as its handles.
@@ -173,13 +182,16 @@ impl std::fmt::Debug for DraftLock {
 pub(crate) struct Snapshot {
     /// The last commit.
     pub(crate) number: u64,
+    /// The identity of the store, whose commits these numbers count: stamps of arrays that came from
+    /// other stores count those of theirs.
+    pub(crate) store: Option<[u8; 16]>,
     /// The commits that are not settled; nothing if all are.
     pub(crate) view: Option<Arc<View>>,
 }
 
 impl Snapshot {
     fn of(view: Arc<View>) -> Self {
-        Self { number: view.root.number, view: Some(view) }
+        Self { number: view.root.number, store: Some(view.root.store), view: Some(view) }
     }
 }
 
@@ -195,9 +207,22 @@ fn key_and_shape(document: &Value) -> Option<([u8; 16], Vec<u64>)> {
 
 /// Snapshots that a read or write tries while others settle.
 const ATTEMPTS_MAX: usize = 100;
+/// Attempts in a row that find the data moved on, and the same newest root.
+const UNMOVED_MAX: u32 = 3;
 
 /// Directories that a handle remembers to have swept; beyond it forgets all.
 const SWEPT_MAX: usize = 1 << 16;
+
+/// The error of a log or store where `error` says that the data have moved on, and they have not.
+pub(crate) fn not_whole(name: &str, error: &Error) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!(
+            "{error}; yet nothing has changed: {name} or its log is not whole, or they are not of the \
+             same time; put back both as they were together"
+        ),
+    )
+}
 
 /// A decoded chunk: of which opened array, which version of which object, and where in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -230,6 +255,7 @@ impl Shared {
             swept: Mutex::default(),
             view: Mutex::default(),
             loaded: Arc::new(Loaded::new(options.cache_bytes)),
+            outer: None,
             storage,
             tuning,
             options,
@@ -312,17 +338,49 @@ impl Shared {
     /// # Errors
     /// `Corrupt` if the log is missing or damaged; those of storage.
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
+        self.check_outer()?;
         let Some(root) = self.documents.root(self)? else { return Ok(Snapshot::default()) };
         let LogState { pending, settled } = root.group.log;
         if !pending {
-            return Ok(Snapshot { number: settled, view: None });
+            return Ok(Snapshot { number: settled, store: root.group.store, view: None });
         }
         let kept = || self.view.lock().unwrap_or_else(PoisonError::into_inner);
         let known = kept().clone();
         if let (Some(known), true) = (&known, self.options.freshness != Freshness::Read) {
             return Ok(Snapshot::of(known.clone()));
         }
-        self.newest_snapshot(known, settled)
+        self.newest_snapshot(known)
+    }
+
+    /// Fails if this is part of a store that has commits which are not settled.
+    ///
+    /// # Errors
+    /// `Unsupported` names the store and the path in it; of reading that store's document.
+    pub(crate) fn check_outer(&self) -> Result<()> {
+        self.outer.as_ref().map_or(Ok(()), Outer::check_settled)
+    }
+
+    /// Fails if the log beside a store that says it has none has commits: an older copy of the store
+    /// was put in the place of the one that they belong to.
+    fn check_log_is_not_newer(&self) -> Result<()> {
+        let Some(root) = self.documents.root(self)? else { return Ok(()) };
+        if root.group.store.is_none() || root.group.log.pending {
+            return Ok(());
+        }
+        // Where nothing can lie beside the store, or something else does, there is no log.
+        let Ok(place) = self.log_place() else { return Ok(()) };
+        let Ok(Some(number)) = place.newest_number() else { return Ok(()) };
+        if number <= root.group.log.settled {
+            return Ok(());
+        }
+        let newest = LogPlace::newest_of_any(&*self.storage, &self.options.limits)?;
+        // Somebody may have committed since the document was read.
+        match (newest, self.documents.read_root(self)?) {
+            (Some(newest), Some(document)) if newest.store == place.store => {
+                place.check_age(&newest, document.group.log)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// As [`Shared::snapshot`], whatever was known before.
@@ -336,35 +394,72 @@ impl Shared {
     /// Calls `act` until the data do not move on under it.
     ///
     /// # Errors
-    /// Those of `act`; `SnapshotMoved` if they never stop.
+    /// Those of `act`; `Corrupt` if what it needs is gone, or is newer than the log; `SnapshotMoved` if
+    /// the data never stop.
     pub(crate) fn in_one_snapshot<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
+        let (mut last, mut unmoved) = (None, 0);
         for _ in 0..ATTEMPTS_MAX {
-            match act() {
-                Err(error) if error.kind() == ErrorKind::SnapshotMoved => self.look_again()?,
+            let error = match act() {
+                Err(error) if error.kind() == ErrorKind::SnapshotMoved => error,
                 outcome => return outcome,
+            };
+            self.look_again()?;
+            // What has moved on has a newer root. Where there is none, the log and the shards are not
+            // of one time, or not whole.
+            let number = self.snapshot()?.number;
+            unmoved = if last == Some(number) { unmoved + 1 } else { 0 };
+            if unmoved == UNMOVED_MAX {
+                return Err(not_whole(&self.storage.name(), &error));
             }
+            last = Some(number);
         }
         act()
     }
 
-    fn newest_snapshot(&self, known: Option<Arc<View>>, settled: u64) -> Result<Snapshot> {
+    /// The newest root of a store that has said there is a log.
+    fn newest_snapshot(&self, mut known: Option<Arc<View>>) -> Result<Snapshot> {
         let place = self.log_place()?;
-        let Some(newest) = place.newest(known.as_ref().map(|view| &view.root))? else {
-            // Settled and removed since the document was read?
-            let log = self.documents.read_root(self)?.map(|root| root.group.log);
-            let settled = log.map_or(settled, |log| log.settled.max(settled));
-            if log.is_some_and(|log| log.pending) {
-                place.check_there()?;
+        let mut looked_at: Option<Arc<GroupState>> = None;
+        for _ in 0..ATTEMPTS_MAX {
+            let newest = place.newest(known.take().map(|view| view.root.clone()).as_ref())?;
+            // Others may have settled, and removed the log, since the document was read.
+            let Some(document) = (match &newest {
+                Some(_) if looked_at.is_none() => self.documents.root(self)?,
+                _ => self.documents.read_root(self)?,
+            }) else {
+                break;
+            };
+            let GroupDocument { log, store, .. } = &document.group;
+            let problem = match &newest {
+                None if !log.pending => {
+                    return Ok(Snapshot { number: log.settled, store: *store, view: None });
+                }
+                None => place.missing(),
+                Some(root) => match place.check_age(root, *log) {
+                    Ok(()) => return Ok(self.pinned(root.clone(), place)),
+                    Err(error) => error,
+                },
+            };
+            // The document and the roots were not looked at in one moment: only what is still so at a
+            // second look is wrong.
+            if looked_at.is_some_and(|before| before.version == document.version) {
+                return Err(problem);
             }
-            return Ok(Snapshot { number: settled, view: None });
-        };
-        if let Some(known) = known.filter(|known| known.root.number == newest.number) {
-            return Ok(Snapshot::of(known));
+            looked_at = Some(document);
+        }
+        Err(Error::new(ErrorKind::Conflict, format!("{} keeps changing", place.name())))
+    }
+
+    /// The snapshot of `newest`, and what is known of it.
+    fn pinned(&self, newest: Arc<Root>, place: LogPlace) -> Snapshot {
+        let mut kept = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = kept.as_ref().filter(|known| known.root.number == newest.number) {
+            return Snapshot::of(known.clone());
         }
         let view = View::new(newest, place, &self.options.limits, self.loaded.clone());
         let view = Arc::new(view);
-        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Some(view.clone());
-        Ok(Snapshot::of(view))
+        *kept = Some(view.clone());
+        Snapshot::of(view)
     }
 
     /// A number that no other opened array of this store has.
@@ -396,7 +491,16 @@ impl Store {
     /// # Errors
     /// `NotFound` if there is none; `Corrupt`, `Unsupported` by its metadata.
     pub fn open(storage: Arc<dyn Storage>, options: OpenOptions) -> Result<Self> {
-        let shared = Arc::new(Shared::new(storage, options));
+        Self::open_in(storage, options, None)
+    }
+
+    /// As [`Store::open`], of what may be a group or an array of the store `outer`.
+    fn open_in(
+        storage: Arc<dyn Storage>,
+        options: OpenOptions,
+        outer: Option<Outer>,
+    ) -> Result<Self> {
+        let shared = Arc::new(Shared { outer, ..Shared::new(storage, options) });
         let store = Self { shared };
         if store.kind(&ObjectPath::root())?.is_none() {
             return Err(Error::new(
@@ -419,6 +523,8 @@ impl Store {
         if store.shared.options.writable {
             store.shared.sweep_once(&ObjectPath::root());
         }
+        store.shared.check_outer()?;
+        store.shared.check_log_is_not_newer()?;
         Ok(store)
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bedform_storage::{Durability, LocalStorage, Mode, Profile};
 use serde_json::{Map, Value};
 
+use super::outer::Outer;
 use super::{Freshness, OpenOptions, Store};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -57,18 +58,24 @@ impl OpenOptions {
 
 impl Store {
     /// Opens the store in the directory `path`, with the profile that is kept for its storage unless
-    /// the options have one.
+    /// the options have one. A group or an array of a store can be opened by its own path, to be read
+    /// while everything is settled.
     ///
     /// # Errors
-    /// As [`Store::open`]; `Unsupported` for what is no path of this machine.
+    /// As [`Store::open`]; `Unsupported` for what is no path of this machine; `InvalidArgument` for a
+    /// part of a store that is to be written to, or that has commits which are not settled.
     pub fn open_path(path: &Path, mut options: OpenOptions) -> Result<Self> {
         check_local(path)?;
         if options.profile.is_none() {
             // A kept profile that cannot be read must not keep data from being read.
             options.profile = Profile::for_path(path).ok().flatten();
         }
+        let outer = Outer::of(path, &options);
+        if let Some(outer) = outer.as_ref().filter(|_| options.writable) {
+            return Err(outer.refuse_writing());
+        }
         let mode = if options.writable { Mode::ReadWrite } else { Mode::ReadOnly };
-        Self::open(Arc::new(storage_of(path, mode, &options)?), options)
+        Self::open_in(Arc::new(storage_of(path, mode, &options)?), options, outer)
     }
 
     /// Creates an empty store in the directory `path`, which is missing or empty; missing parents are

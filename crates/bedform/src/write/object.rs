@@ -78,6 +78,11 @@ pub(crate) fn contained(places: &Places) -> u64 {
     }
 }
 
+/// True if Bedform was the last to write a stored object.
+pub(crate) fn is_stamped(places: &Places) -> bool {
+    matches!(places, Places::Index(index) if Stamp::decode(index.before()).is_ok())
+}
+
 /// What becomes of one chunk.
 enum Fate {
     /// Encoded anew.
@@ -220,7 +225,7 @@ impl ObjectWrite<'_> {
         match self.open_existing() {
             // To write all of it anew is the remedy.
             Err(error) if error.kind() == ErrorKind::Corrupt => Ok((None, true)),
-            Ok(Some((_, places))) if contained(&places) > self.commit() => Err(Error::new(
+            Ok(Some((_, places))) if self.contained(&places) > self.commit() => Err(Error::new(
                 ErrorKind::SnapshotMoved,
                 format!(
                     "{} contains commits that this write has not seen",
@@ -229,6 +234,11 @@ impl ObjectWrite<'_> {
             )),
             existing => Ok((existing?, false)),
         }
+    }
+
+    /// The last commit of this store that an object contains.
+    fn contained(&self, places: &Places) -> u64 {
+        self.source.identity().map_or(0, |_| contained(places))
     }
 
     fn open_existing(&self) -> Result<Option<StoredObject>> {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bedform::Store;
 use bedform_storage::{LocalStorage, Mode};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Map;
 
 use crate::model::{Operation, StoreModel, form, judge, observe, options, recover};
@@ -25,7 +26,7 @@ fn random(seed: u64, life: u64) -> Random {
 }
 
 /// What a writer does next to a store that holds `model`.
-fn next_operation(random: &mut Random, model: &StoreModel) -> Operation {
+pub(crate) fn next_operation(random: &mut Random, model: &StoreModel) -> Operation {
     let seed = random.next() >> 8;
     let free = NAMES.into_iter().find(|name| !model.contains_key(*name));
     if let Some(name) = free
@@ -107,29 +108,63 @@ fn open(root: &Path, mode: Mode) -> Arc<LocalStorage> {
 }
 
 pub(crate) fn write_until_killed(root: &Path, arguments: &[u64]) {
-    let [seed, life] = arguments else { panic!("seed and life") };
+    let [seed, life, more_bytes] = arguments else { panic!("seed, life, memory") };
     let storage = open(root, Mode::ReadWrite);
     let mut model = observe(storage.clone(), &StoreModel::new()).unwrap().unwrap();
     let store = Store::open(storage, options(true)).unwrap();
     let mut random = random(*seed, *life);
     let mut output = std::io::stdout();
     output.write_all(b"\nready\n").unwrap();
+    if *more_bytes < u64::MAX {
+        let maximum = getrlimit(Resource::As).maximum;
+        let limit = Rlimit { current: Some(address_space_bytes() + more_bytes), maximum };
+        setrlimit(Resource::As, limit).unwrap();
+    }
     loop {
         let operation = next_operation(&mut random, &model);
         // A promise is acknowledged when it is given; the end of its session keeps it.
-        let promised = operation.is_promise().then(|| operation.session(&store, true).unwrap());
-        if promised.is_none() {
-            let outcome = operation.run(&store, &model);
-            outcome.unwrap_or_else(|error| panic!("{operation:?}: {error}"));
-        }
+        let outcome = match operation.is_promise() {
+            true => operation.session(&store, true).map(Some),
+            false => operation.run(&store, &model).map(|()| None),
+        };
+        let promised = match outcome {
+            Ok(promised) => promised,
+            // No memory: the last thing that this process says.
+            Err(_) if *more_bytes < u64::MAX => std::process::exit(0),
+            Err(error) => panic!("{operation:?}: {error}"),
+        };
         model = operation.apply(&model);
         output.write_all(b"done\n").unwrap();
         drop(promised);
     }
 }
 
-/// Kills `lives` writers, one after the other, on one store. Gives the operations acknowledged.
-fn kill_writers(seed: u64, lives: u64) -> u64 {
+/// Of this process.
+fn address_space_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+/// What a writer may take beyond what it has when it begins, where that is limited.
+const MEMORY_BYTES: [u64; 12] = [
+    1 << 12,
+    1 << 16,
+    1 << 18,
+    1 << 19,
+    1 << 20,
+    3 << 19,
+    1 << 21,
+    1 << 22,
+    1 << 23,
+    1 << 24,
+    3 << 24,
+    1 << 26,
+];
+
+/// Kills `lives` writers, one after the other, on one store; `in_little_memory` they may die before of
+/// an allocation that is refused. Gives the operations acknowledged.
+fn kill_writers(seed: u64, lives: u64, in_little_memory: bool) -> u64 {
     let scratch = Scratch::new("kills");
     let root = scratch.0.join("store");
     Store::create(open(&root, Mode::Create), &Map::new(), options(true)).unwrap();
@@ -137,7 +172,12 @@ fn kill_writers(seed: u64, lives: u64) -> u64 {
     let mut acknowledged = 0;
     let mut delays = Random(seed);
     for life in 0..lives {
-        let mut child = process("write until killed", &root, &[seed, life]).spawn().unwrap();
+        let memory = match in_little_memory {
+            true => MEMORY_BYTES[life as usize % MEMORY_BYTES.len()],
+            false => u64::MAX,
+        };
+        let arguments = [seed, life, memory];
+        let mut child = process("write until killed", &root, &arguments).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let is_ready = lines.any(|line| line.unwrap() == "ready");
         std::thread::sleep(Duration::from_micros(delays.below(50_000)));
@@ -145,7 +185,11 @@ fn kill_writers(seed: u64, lives: u64) -> u64 {
         child.wait().unwrap();
         let mut said = String::new();
         child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(is_ready && said.is_empty(), "seed {seed}, life {life}: {said}");
+        let is_quiet = match in_little_memory {
+            true => !said.contains("panicked"),
+            false => said.is_empty(),
+        };
+        assert!(is_ready && is_quiet, "seed {seed}, life {life}, memory {memory}: {said}");
 
         let mut random = random(seed, life);
         for line in lines {
@@ -172,7 +216,18 @@ fn a_killed_writer_leaves_what_it_acknowledged_and_whole_operations() {
     let lives = 50;
     let stores = effort(40, 2);
     let seeds: Vec<u64> = (0..stores - 1).chain([random]).collect();
-    let acknowledged = in_parallel(&seeds, |seed| kill_writers(*seed, lives));
+    let acknowledged = in_parallel(&seeds, |seed| kill_writers(*seed, lives, false));
     count("kills", lives * seeds.len() as u64);
     count("operations-acknowledged", acknowledged.iter().sum());
+}
+
+/// F17: an allocation that is refused is an error or the end of the process, and the store is whole.
+#[test]
+fn a_writer_that_gets_no_memory_leaves_what_it_acknowledged_and_whole_operations() {
+    let random = random_seed("kills::a_writer_that_gets_no_memory");
+    let lives = 36;
+    let seeds: Vec<u64> = (100..effort(110, 101)).chain([random]).collect();
+    let acknowledged = in_parallel(&seeds, |seed| kill_writers(*seed, lives, true));
+    count("lives-in-little-memory", lives * seeds.len() as u64);
+    assert!(acknowledged.iter().sum::<u64>() > 0);
 }

@@ -9,6 +9,7 @@ use bedform_format::metadata::LogState;
 use bedform_storage::Version;
 use serde_json::{Value, json};
 
+use super::super::commit::first_root;
 use super::{Known, Session, Target, holds_text};
 use crate::comm::decide;
 use crate::error::{Error, ErrorKind, Result};
@@ -158,10 +159,13 @@ impl Session {
         let shared = &*self.store.shared;
         let log = shared.documents.read_root(shared)?.map(|root| root.group.log);
         let log = log.unwrap_or_default();
+        let newest = self.log.newest(None)?;
+        self.check_place(newest.as_deref(), log)?;
         if log.pending && log.settled >= settled {
             return Ok(None);
         }
-        self.log.prepare()?;
+        let first = newest.is_none().then(|| first_root(&self.log, log.settled));
+        self.log.prepare(first.as_ref())?;
         Ok(Some(LogState { pending: true, settled: settled.max(log.settled) }))
     }
 }

@@ -66,6 +66,8 @@ impl Session {
             && is_first
             && self.is_sound
             && !self.has_promises
+            // Where the store was before it was moved nothing is to be made.
+            && self.store.shared.log_place().is_ok_and(|now| now.name() == self.log.name())
         {
             // Without it the segment is looked through before it is removed, which costs time only.
             let _ = self.log.mark_closed(stream.segment().name());

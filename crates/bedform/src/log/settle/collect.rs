@@ -18,7 +18,7 @@ use crate::log::commit::first_root;
 use crate::log::place::LogPlace;
 use crate::log::recover::has_leftover;
 use crate::log::view::View;
-use crate::store::{Shared, Snapshot, Store, set_log_state};
+use crate::store::{Shared, Snapshot, Store, not_whole, set_log_state};
 
 /// Roots that are tried while commits are faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -96,15 +96,27 @@ impl Store {
         let _lock = shared.lock(&ObjectPath::root())?;
         let place = shared.log_place()?;
         shared.remove_stale_roots(&place)?;
+        let log = shared.documents.read_root(shared)?.map(|root| root.group.log);
+        let log = log.unwrap_or_default();
         let newest = match place.newest(None)? {
-            Some(newest) => newest,
+            Some(newest) => {
+                place.check_age(&newest, log)?;
+                newest
+            }
+            // Segments are all that is left of the commits.
+            None if log.pending => return Err(place.missing()),
             None if place.segment_names()?.is_empty() => {
                 return Ok(CollectStatistics { is_gone: true, ..CollectStatistics::default() });
             }
             // Writers began, and nobody has committed.
             None => Arc::new(first_root(&place, 0)),
         };
-        let mut needed = self.segments_of(&newest, &place)?;
+        // Under the lock nobody settles: what is gone now was lost.
+        let needed = self.segments_of(&newest, &place);
+        let mut needed = needed.map_err(|error| match error.kind() {
+            ErrorKind::SnapshotMoved => not_whole(&place.name(), &error),
+            _ => error,
+        })?;
         let numbers = place.root_numbers()?;
         let recent = recent_roots(&place, &numbers, options.grace)?;
         for number in &recent {

@@ -89,6 +89,9 @@ pub struct SettleStatistics {
     pub read_bytes: u64,
     /// Rounds.
     pub rounds: u64,
+    /// Objects that another program had written, before or after the commits that lie over what it
+    /// wrote now: nothing tells which.
+    pub rewritten: u64,
 }
 
 impl Store {
@@ -147,6 +150,7 @@ impl Store {
         done.bytes += rest.bytes;
         done.read_bytes += rest.read_bytes;
         done.rounds += rest.rounds;
+        done.rewritten += rest.rewritten;
         Ok(done)
     }
 

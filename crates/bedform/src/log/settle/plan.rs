@@ -7,8 +7,8 @@ use bedform_format::ObjectPath;
 use bedform_format::log::{CommitRecord, Section, Touched};
 use bedform_geometry::{delinearize, element_count, linearize};
 
-use crate::array::ArrayState;
 use crate::array::source::ZarrSource;
+use crate::array::{ArrayState, replaced};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::View;
 use crate::store::{NodeKind, Snapshot, Store};
@@ -53,7 +53,8 @@ impl ArrayPlan {
 
     /// Where the objects are, as of the snapshot that ends with `view`.
     pub(super) fn source<'a>(&'a self, store: &'a Store, view: &Arc<View>) -> ZarrSource<'a> {
-        let snapshot = Snapshot { number: view.root.number, view: Some(view.clone()) };
+        let (number, key) = (view.root.number, Some(view.root.store));
+        let snapshot = Snapshot { number, store: key, view: Some(view.clone()) };
         ZarrSource { shared: &store.shared, path: &self.path, state: &self.state, snapshot }
     }
 }
@@ -80,7 +81,13 @@ pub(super) fn plan(
         if arrays.is_some_and(|chosen| !chosen.contains(path)) {
             continue;
         }
-        let state = store.array(path)?.state()?;
+        let state = match store.array(path).and_then(|array| array.state()) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                check_unneeded(store, view, path)?;
+                continue;
+            }
+            state => state?,
+        };
         let Some(identity) = state.identity() else { continue };
         let key = identity.array;
         let grid = grid_of(view, &key, &state);
@@ -93,6 +100,14 @@ pub(super) fn plan(
         }
     }
     Ok(plans)
+}
+
+/// Fails if commits are of the array at `path`, whose document another program has removed.
+fn check_unneeded(store: &Store, view: &View, path: &ObjectPath) -> Result<()> {
+    match store.shared.documents.key_of(&store.shared, path)? {
+        Some(key) if view.names(&key)? => Err(replaced(&store.shared.name_of(path), "removed")),
+        _ => Ok(()),
+    }
 }
 
 /// Objects along each axis: of the array as it is, or as the last commit leaves it.

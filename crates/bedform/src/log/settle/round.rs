@@ -19,7 +19,7 @@ use crate::array::source::ZarrSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::View;
 use crate::store::Store;
-use crate::write::object::{contained, open_stored};
+use crate::write::object::{contained, is_stamped, open_stored};
 
 /// Windows that are read ahead of the one that is laid.
 const WINDOWS_AHEAD: usize = 2;
@@ -253,6 +253,9 @@ impl<'a> Rounds<'a> {
         if contained >= last_commit(&self.view.root.commits) {
             self.counts.settled(at, number, contained);
             return Ok(None);
+        }
+        if stored.as_ref().is_some_and(|(_, places)| !is_stamped(places)) {
+            Counts::add(&self.counts.rewritten, 1);
         }
         Ok(Some(BuildingObject {
             plan: at,

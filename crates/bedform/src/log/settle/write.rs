@@ -19,6 +19,7 @@ pub(super) struct Counts {
     bytes: AtomicU64,
     pub(super) read_bytes: AtomicU64,
     pub(super) rounds: AtomicU64,
+    pub(super) rewritten: AtomicU64,
     /// What is settled: plan, number of the object, the last commit that it contains.
     settled: Mutex<Vec<(usize, u64, u64)>>,
     /// Bytes of the plan that need nothing any more.
@@ -33,6 +34,7 @@ impl Counts {
             bytes: self.bytes.load(Ordering::Relaxed),
             read_bytes: self.read_bytes.load(Ordering::Relaxed),
             rounds: self.rounds.load(Ordering::Relaxed),
+            rewritten: self.rewritten.load(Ordering::Relaxed),
         }
     }
 

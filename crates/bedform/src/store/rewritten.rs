@@ -1,0 +1,82 @@
+//! Stores whose document another program has rewritten.
+//!
+//! Such a program keeps attributes and drops what it does not know: the identity of the store, whether
+//! there is a log, and the number up to which commits are settled. The arrays' own documents and the
+//! log still say the first two, and the stamps of the shards the third, so nothing is lost: commits
+//! that are not settled are read, and numbers of commits are never used again.
+
+use bedform_format::ObjectPath;
+use bedform_format::metadata::LogState;
+
+use super::{Documents, Freshness, NodeKind, OpenOptions, Shared, Snapshot};
+use crate::array::source::{ZarrSource, contained_commit};
+use crate::array::{ArrayState, load};
+use crate::error::Result;
+use crate::log::place::LogPlace;
+
+/// Arrays that are looked at for the identity of their store.
+const ARRAYS_MAX: usize = 16;
+
+/// The identity of a store, and what there is of a log.
+pub(super) type LostState = ([u8; 16], LogState);
+
+/// The identity of a store and what there is of a log, where its document no longer says so. Nothing
+/// for a store of another program, and for who only reads one without a log, who needs neither.
+///
+/// # Errors
+/// `Corrupt` for a damaged log or shard; those of storage.
+pub(super) fn lost_state(shared: &Shared) -> Result<Option<LostState>> {
+    let newest = LogPlace::newest_of_any(&*shared.storage, &shared.options.limits)?;
+    let is_writable = shared.options.writable;
+    if newest.is_none() && !is_writable {
+        return Ok(None);
+    }
+    let limits = shared.options.limits.clone();
+    let options = OpenOptions { limits, freshness: Freshness::Open, ..OpenOptions::default() };
+    let as_stored = Documents::as_stored();
+    let shared = &Shared { documents: as_stored, ..Shared::new(shared.storage.clone(), options) };
+    let arrays = arrays(shared)?;
+    let mut stores = Vec::new();
+    for path in arrays.iter().take(ARRAYS_MAX) {
+        let identity = load(shared, path).ok().and_then(|state| state.identity().copied());
+        stores.extend(identity.map(|identity| identity.store));
+    }
+    // Beside the store may lie the log of another one that was here before.
+    if let Some(newest) = newest.filter(|newest| stores.contains(&newest.store)) {
+        let pending = !newest.commits.is_empty();
+        let settled = if pending { newest.settled } else { newest.number };
+        return Ok(Some((newest.store, LogState { pending, settled })));
+    }
+    let Some(store) = stores.first().filter(|_| is_writable).copied() else {
+        return Ok(None);
+    };
+    let mut settled = 0;
+    for path in &arrays {
+        let Ok(state) = load(shared, path) else { continue };
+        if state.identity().is_some_and(|identity| identity.store == store) {
+            settled = settled.max(last_stamp(shared, path, &state)?);
+        }
+    }
+    Ok(Some((store, LogState { pending: false, settled })))
+}
+
+fn arrays(shared: &Shared) -> Result<Vec<ObjectPath>> {
+    let nodes = shared.documents.nodes(shared)?.into_iter();
+    Ok(nodes.filter(|(_, kind)| *kind == NodeKind::Array).map(|(path, _)| path).collect())
+}
+
+/// The last commit that a shard of the array contains.
+fn last_stamp(shared: &Shared, path: &ObjectPath, state: &ArrayState) -> Result<u64> {
+    if state.shard().is_none() {
+        return Ok(0);
+    }
+    let source = ZarrSource { shared, path, state, snapshot: Snapshot::default() };
+    let mut last = 0;
+    for coordinates in source.existing()? {
+        if let Some(object) = source.open_object(&coordinates)? {
+            let (index, _) = source.read_index(&coordinates, &*object, &|| ())?;
+            last = last.max(contained_commit(&index));
+        }
+    }
+    Ok(last)
+}
