@@ -611,15 +611,13 @@ pub(super) fn check_header(
     let damaged = |problem: &dyn std::fmt::Display| Error::corrupt(shown(), problem);
     let head = RecordHead::decode(head).map_err(|error| damaged(&error))?;
     let header = SegmentHeader::decode(body).map_err(|error| damaged(&error))?;
-    // Where several writers share a segment, the first lane is that of the one whose rank it names.
-    let is_named = SegmentName::parse(name)
-        .is_some_and(|name| (name.session, name.rank) == (header.session, header.rank));
-    match head.kind == RecordKind::Header && header.store == *store && is_named {
+    // Of several lanes the first has the header of the segment.
+    let found = SegmentName::from(&header);
+    let is_named = |name: SegmentName| (name.session, name.rank) == (found.session, found.rank);
+    let is_own = head.kind == RecordKind::Header && header.store == *store;
+    match is_own && SegmentName::parse(name).is_some_and(is_named) {
         true => Ok(()),
-        false => {
-            let found = SegmentName::from(&header);
-            Err(damaged(&format!("it is segment {found} of some store")))
-        }
+        false => Err(damaged(&format!("it is segment {found} of some store"))),
     }
 }
 
