@@ -31,7 +31,7 @@ module bedform_interfaces
   type, bind(C) :: bf_comm
     type(c_ptr) :: context = c_null_ptr
     integer(c_int32_t) :: rank = 0, size = 0
-    type(c_funptr) :: split_by_node = c_null_funptr, barrier = c_null_funptr, broadcast = c_null_funptr, &
+    type(c_funptr) :: barrier = c_null_funptr, broadcast = c_null_funptr, &
       gather = c_null_funptr, all_to_all = c_null_funptr, exchange = c_null_funptr, free = c_null_funptr
   end type
 

@@ -184,8 +184,6 @@ typedef struct bf_comm {
   void *context; /* handed to every function */
   int32_t rank;
   int32_t size;
-  /* Fills `node` with the processes on this node. */
-  int (*split_by_node)(void *context, struct bf_comm *node);
   int (*barrier)(void *context);
   /* The bytes of `root` to all. */
   int (*broadcast)(void *context, void *bytes, uint64_t length, int32_t root);

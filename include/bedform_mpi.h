@@ -150,8 +150,6 @@ static inline void bf_mpi_free(void *context) {
   free(context);
 }
 
-static inline int bf_mpi_split(void *context, bf_comm *node);
-
 /* Fills `filled` with the processes of `comm`, which it takes over. */
 static inline int bf_mpi_fill(MPI_Comm comm, bf_comm *filled) {
   int rank, size;
@@ -164,7 +162,6 @@ static inline int bf_mpi_fill(MPI_Comm comm, bf_comm *filled) {
   filled->context = context;
   filled->rank = rank;
   filled->size = size;
-  filled->split_by_node = bf_mpi_split;
   filled->barrier = bf_mpi_barrier;
   filled->broadcast = bf_mpi_broadcast;
   filled->gather = bf_mpi_gather;
@@ -172,15 +169,6 @@ static inline int bf_mpi_fill(MPI_Comm comm, bf_comm *filled) {
   filled->exchange = bf_mpi_exchange;
   filled->free = bf_mpi_free;
   return 0;
-}
-
-static inline int bf_mpi_split(void *context, bf_comm *node) {
-  MPI_Comm split;
-  /* There is no split that does not block: all come to it together, so that nobody spins for long. */
-  int code = bf_mpi_barrier(context);
-  if (code != 0) return code;
-  code = MPI_Comm_split_type(bf_mpi_of(context), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &split);
-  return code == MPI_SUCCESS ? bf_mpi_fill(split, node) : code;
 }
 
 /* The processes of `mpi`, all of which make this call, for bf_session_begin. 0, or an error code of MPI;

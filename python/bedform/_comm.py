@@ -65,21 +65,9 @@ class Messages:
             )
         copy, request = comm.Idup()
         _wait([request])
-        self._take(copy)
-
-    def _take(self, comm: Any) -> None:
-        self._comm = comm
-        self.rank = int(comm.Get_rank())
-        self.size = int(comm.Get_size())
-
-    def split_by_node(self) -> Messages:
-        """The processes on this node."""
-        # There is no split that does not block: all come to it together, so that nobody spins long.
-        self.barrier()
-        shared = sys.modules[type(self._comm).__module__].COMM_TYPE_SHARED
-        node = Messages.__new__(Messages)
-        node._take(self._comm.Split_type(shared))
-        return node
+        self._comm = copy
+        self.rank = int(copy.Get_rank())
+        self.size = int(copy.Get_size())
 
     def barrier(self) -> None:
         """Wait for all."""

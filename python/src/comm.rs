@@ -14,29 +14,18 @@ pub(crate) struct PythonMessages {
     object: Py<PyAny>,
     rank: u32,
     size: u32,
-    /// Whether the object is freed with this value.
-    is_owner: bool,
 }
 
 impl PythonMessages {
     /// Those of `object`, which stays the caller's to free.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let (rank, size) = (object.getattr("rank")?.extract()?, object.getattr("size")?.extract()?);
-        Ok(Self { object: object.clone().unbind(), rank, size, is_owner: false })
+        Ok(Self { object: object.clone().unbind(), rank, size })
     }
 
     /// Calls a method. What it raises is an error of the engine.
     fn call<T>(&self, act: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> Result<T> {
         Python::attach(|py| act(self.object.bind(py)).map_err(|error| lost(py, &error)))
-    }
-}
-
-impl Drop for PythonMessages {
-    fn drop(&mut self) {
-        if self.is_owner {
-            // At the interpreter's exit MPI is over, too.
-            Python::try_attach(|py| self.object.bind(py).call_method0("free").map(drop));
-        }
     }
 }
 
@@ -67,14 +56,6 @@ impl Messages for PythonMessages {
 
     fn size(&self) -> u32 {
         self.size
-    }
-
-    fn split_by_node(&self) -> Result<Box<dyn Messages>> {
-        self.call(|object| {
-            let mut node = Self::of(&object.call_method0("split_by_node")?)?;
-            node.is_owner = true;
-            Ok(Box::new(node) as Box<dyn Messages>)
-        })
     }
 
     fn barrier(&self) -> Result<()> {

@@ -113,7 +113,7 @@ impl<F: FileSystem> Sink<F> {
             end.saturating_add(step)
         };
         if !self.lane.is_alone() {
-            return self.reserve_stripes(reserved, end);
+            return self.reserve_rows(end);
         }
         // A refusal may come after some of the work is done; what it means the writes will tell.
         self.longest = self.longest.max(size);
@@ -121,22 +121,25 @@ impl<F: FileSystem> Sink<F> {
         self.reserved = outcome.is_ok().then_some(size);
     }
 
-    /// As [`Sink::reserve`], stripe by stripe: what lies between them is for others to ask for. All
-    /// writers together set aside as much ahead as one alone.
-    fn reserve_stripes(&mut self, reserved: u64, end: u64) {
-        let step = self.shared.staging.reserve_bytes / u64::from(self.lane.lanes().count());
-        let wanted = end.saturating_add(step / STRIPE_BYTES * STRIPE_BYTES);
-        let mut at = reserved.max(self.position);
-        while at < wanted {
-            let run = self.lane.run(at);
-            let reserve = || self.shared.system.reserve(&self.file, run.offset, run.length);
+    /// As [`Sink::reserve`], for the writers of all lanes: each time the system waits for what they are
+    /// writing, so whoever comes first sets aside whole rows of stripes, and the file's length tells the
+    /// others. All together set aside as much ahead as one alone.
+    fn reserve_rows(&mut self, end: u64) {
+        let row = STRIPE_BYTES * u64::from(self.lane.lanes().count());
+        let needed = end.div_ceil(STRIPE_BYTES).saturating_mul(row);
+        let Ok(status) = uninterrupted(|| self.shared.system.status(&self.file)) else { return };
+        let mut size = status.version.size / row * row;
+        if size < needed {
+            let ahead = self.shared.staging.reserve_bytes / row * row;
+            let length = needed.saturating_add(ahead) - size;
+            let reserve = || self.shared.system.reserve(&self.file, size, length);
             if uninterrupted(reserve).is_err() {
                 self.reserved = None;
                 return;
             }
-            at += run.length;
+            size += length;
         }
-        self.reserved = Some(at);
+        self.reserved = Some(size / row * STRIPE_BYTES);
     }
 
     /// Gives back the stripes that were set aside and not written. Nobody cuts the file, since nobody
@@ -158,11 +161,7 @@ impl<F: FileSystem> Sink<F> {
 
     /// Cuts off what was reserved and not written.
     fn cut(&mut self) -> io::Result<()> {
-        if !self.lane.is_alone() {
-            self.release_stripes();
-            return Ok(());
-        }
-        if self.longest <= self.position {
+        if !self.lane.is_alone() || self.longest <= self.position {
             return Ok(());
         }
         uninterrupted(|| self.shared.system.set_size(&self.file, self.position))?;
@@ -452,6 +451,10 @@ impl<F: FileSystem> Drop for Stream<F> {
             let _ = thread.finish(&mut self.spare);
         }
         // What is set aside would be lost to everybody for as long as the file has a name.
-        let _ = locked(&self.sink).cut();
+        let mut sink = locked(&self.sink);
+        let _ = sink.cut();
+        if !sink.lane.is_alone() {
+            sink.release_stripes();
+        }
     }
 }

@@ -4,9 +4,10 @@
 //! ([`Messages`]), and [`Members`] finds the lengths out: each part travels in a frame of fixed size
 //! that has room for it if it is small, which nearly all are; only what is left takes another message.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Communicator, check_parts, number_among};
+use super::{COORDINATOR, Communicator, check_parts, number_among};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of a frame: its length in front, then as much of the part as fits. A broadcast sends one, a
@@ -14,6 +15,8 @@ use crate::error::{Error, ErrorKind, Result};
 const BROADCAST_FRAME: usize = 1024;
 const GATHER_FRAME: usize = 256;
 const EXCHANGE_FRAME: usize = 64;
+/// Bytes of a node's name that count.
+const NODE_NAME_MAX: usize = 128;
 /// Bytes of the length in front of a frame.
 const LENGTH_BYTES: usize = 8;
 
@@ -46,43 +49,37 @@ pub trait Messages: Send + Sync + std::fmt::Debug {
     /// How many members there are.
     fn size(&self) -> u32;
 
-    /// The members on this member's node.
-    ///
-    /// # Errors
-    /// `Io` if the members cannot be reached.
-    fn split_by_node(&self) -> Result<Box<dyn Messages>>;
-
     /// Waits until all members are here.
     ///
     /// # Errors
-    /// As [`Messages::split_by_node`].
+    /// `Io` if the members cannot be reached.
     fn barrier(&self) -> Result<()>;
 
     /// The bytes of `root`, into those of all, which are of one length.
     ///
     /// # Errors
-    /// As [`Messages::split_by_node`].
+    /// As [`Messages::barrier`].
     fn broadcast(&self, bytes: &mut [u8], root: u32) -> Result<()>;
 
     /// The bytes of each, which are of one length of at most 64 KiB, by rank into `all` of `root`;
     /// that of the others is empty.
     ///
     /// # Errors
-    /// As [`Messages::split_by_node`].
+    /// As [`Messages::barrier`].
     fn gather(&self, bytes: &[u8], all: &mut [u8], root: u32) -> Result<()>;
 
     /// From each member what it has for this one, by rank; all parts are of one length of at most
     /// 64 KiB, and both buffers have one for each member.
     ///
     /// # Errors
-    /// As [`Messages::split_by_node`].
+    /// As [`Messages::barrier`].
     fn all_to_all(&self, given: &[u8], taken: &mut [u8]) -> Result<()>;
 
     /// Messages between some members. Only those that have one to send or to receive make the call;
     /// messages between two members arrive in the order of the calls.
     ///
     /// # Errors
-    /// As [`Messages::split_by_node`].
+    /// As [`Messages::barrier`].
     fn exchange(
         &self,
         sent: &[SentMessage<'_>],
@@ -154,6 +151,28 @@ fn received_rests(parts: &mut [Vec<u8>], frame: usize) -> Vec<ReceivedMessage<'_
     rests.collect()
 }
 
+/// What the members of this node have in common, and no others: its name, and one that its system has
+/// given itself when it started.
+fn this_node() -> Vec<u8> {
+    let system = rustix::system::uname();
+    let mut name = system.nodename().to_bytes().to_vec();
+    name.truncate(NODE_NAME_MAX);
+    name.push(0);
+    // Without it the name must do.
+    name.extend(std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default());
+    name
+}
+
+/// A number for each of `names`, as many bytes as a u32 has: the same for the same.
+fn numbered(names: &[Vec<u8>]) -> Vec<u8> {
+    let mut known = HashMap::new();
+    let numbers = names.iter().map(|name| {
+        let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
+        *known.entry(name).or_insert(next)
+    });
+    numbers.flat_map(u32::to_le_bytes).collect()
+}
+
 impl Communicator for Members {
     fn rank(&self) -> u32 {
         self.messages.rank()
@@ -163,8 +182,22 @@ impl Communicator for Members {
         self.messages.size()
     }
 
+    /// By what each member says of its node: MPI's own way blocks, and spins, which takes most of a
+    /// second where there are many more members than cores.
     fn split_by_node(&self) -> Result<Box<dyn Communicator>> {
-        Ok(Box::new(Self::new(self.messages.split_by_node()?)))
+        let all = self.gather(&this_node(), COORDINATOR)?;
+        let nodes = all.map_or_else(Vec::new, |all| numbered(&all));
+        let nodes = self.broadcast(nodes, COORDINATOR)?;
+        let nodes = nodes.as_chunks::<4>().0;
+        let Some(mine) = nodes.get(self.rank() as usize) else {
+            return Err(Error::invalid("the members' coordinator erred"));
+        };
+        let here = (0_u32..).zip(nodes).filter(|(_, node)| *node == mine);
+        let here: Vec<u32> = here.map(|(rank, _)| rank).collect();
+        match here.len() == nodes.len() {
+            true => Ok(Box::new(Self { messages: self.messages.clone() })),
+            false => self.select(&here),
+        }
     }
 
     fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>> {

@@ -33,8 +33,6 @@ pub struct CMembers {
     pub rank: i32,
     /// How many members there are.
     pub size: i32,
-    /// Fills a table with the members of this node.
-    pub split_by_node: Option<unsafe extern "C" fn(*mut c_void, *mut Self) -> c_int>,
     /// Waits for all: (context).
     pub barrier: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
     /// (context, bytes, length, root).
@@ -59,7 +57,6 @@ impl CMembers {
         context: null_mut(),
         rank: 0,
         size: 0,
-        split_by_node: None,
         barrier: None,
         broadcast: None,
         gather: None,
@@ -78,7 +75,7 @@ impl CMembers {
     /// The functions do what `bedform.h` says, with the memory that they are given and no other; one
     /// thread after another may call them.
     pub unsafe fn messages(&self) -> Result<Box<dyn Messages>> {
-        Ok(Box::new(Table::new(*self, false)?))
+        Ok(Box::new(Table::new(*self)?))
     }
 }
 
@@ -88,8 +85,6 @@ struct Table {
     members: CMembers,
     rank: u32,
     size: u32,
-    /// Whether the context is this table's to free.
-    is_owner: bool,
 }
 
 // SAFETY: the context is used only by the functions of its table, which `CMembers::messages` requires to
@@ -98,28 +93,16 @@ unsafe impl Send for Table {}
 // SAFETY: as above; sessions, which alone use a table, make one call at a time.
 unsafe impl Sync for Table {}
 
-impl Drop for Table {
-    fn drop(&mut self) {
-        if let (true, Some(free)) = (self.is_owner, self.members.free) {
-            // SAFETY: nobody uses the context any more.
-            unsafe { free(self.members.context) };
-        }
-    }
-}
-
 impl Table {
-    fn new(members: CMembers, is_owner: bool) -> Result<Self> {
+    fn new(members: CMembers) -> Result<Self> {
         let CMembers { context: _, rank, size, .. } = members;
-        let is_complete = members.split_by_node.is_some()
-            && members.barrier.is_some()
+        let is_complete = members.barrier.is_some()
             && members.broadcast.is_some()
             && members.gather.is_some()
             && members.all_to_all.is_some()
             && members.exchange.is_some();
         match (u32::try_from(rank), u32::try_from(size)) {
-            (Ok(rank), Ok(size)) if rank < size && is_complete => {
-                Ok(Self { members, rank, size, is_owner })
-            }
+            (Ok(rank), Ok(size)) if rank < size && is_complete => Ok(Self { members, rank, size }),
             _ => Err(Error::invalid(format!(
                 "the communicator (rank {rank} of {size}) was not filled, or was freed; fill it with \
                  bf_comm_from_mpi of bedform_mpi.h"
@@ -155,14 +138,6 @@ impl Messages for Table {
 
     fn size(&self) -> u32 {
         self.size
-    }
-
-    fn split_by_node(&self) -> Result<Box<dyn Messages>> {
-        let split = self.members.split_by_node.ok_or_else(missing)?;
-        let mut node = CMembers::EMPTY;
-        // SAFETY: the contract of `CMembers::messages`; `node` is a table to be filled.
-        check("split_by_node", unsafe { split(self.members.context, &raw mut node) })?;
-        Ok(Box::new(Self::new(node, true)?))
     }
 
     fn barrier(&self) -> Result<()> {
@@ -288,12 +263,6 @@ mod tests {
         usize::try_from(length).unwrap()
     }
 
-    unsafe extern "C" fn split(context: *mut c_void, node: *mut CMembers) -> c_int {
-        let Context { post, rank, size } = unsafe { of(context) };
-        unsafe { *node = table(post.clone(), *rank, *size) };
-        0
-    }
-
     unsafe extern "C" fn barrier(context: *mut c_void) -> c_int {
         let parts = usized(unsafe { of(context) }.size as u64);
         let mut taken = vec![0; parts];
@@ -385,7 +354,6 @@ mod tests {
             context: Box::into_raw(Box::new(Context { post, rank, size })).cast(),
             rank,
             size,
-            split_by_node: Some(split),
             barrier: Some(barrier),
             broadcast: Some(broadcast),
             gather: Some(gather),
@@ -468,13 +436,12 @@ mod tests {
     }
 
     #[test]
-    fn the_members_of_a_node_are_freed_by_whoever_asked_for_them() {
-        let freed = on_all(2, |members| {
+    fn members_of_one_system_are_on_one_node() {
+        on_all(3, |members| {
             let node = members.split_by_node().unwrap();
-            assert_eq!((node.rank(), node.size()), (members.rank(), 2));
+            assert_eq!((node.rank(), node.size()), (members.rank(), 3));
             assert_eq!(node.broadcast(vec![4], 1).unwrap(), [4]);
         });
-        assert_eq!(freed, 4);
     }
 
     #[test]
