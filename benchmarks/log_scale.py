@@ -1,9 +1,10 @@
 """`log-scale`: what commits of 20,160 processes on 240 nodes cost, counted.
 
-Every process is a real session, in a thread of one program (`crates/bedform/examples/log_scale.rs`); messages
-and storage are memory, and counted. Each process writes 16 elements of 8 arrays for each commit; a shard
-has what the processes of a node write of a time step. The lines
-with fewer nodes, and with fewer processes on each, show what a figure depends on.
+Every process is a real session, in a thread of one program
+(`crates/bedform/examples/log_scale.rs`); messages and storage are memory, and counted. Each process
+writes 16 elements of 8 arrays for each commit; a shard has what the processes of a node write of a
+time step. The lines with fewer nodes, and with fewer processes on each, show what a figure depends
+on.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Found = dict[str, dict[str, Any]]
 
 
 def ignore_faults() -> None:
-    """Keep the program from mapping a signal stack for each thread: the system has a limit of maps."""
+    """Keep the program from mapping a signal stack for each thread: maps have a limit."""
     for number in (signal.SIGSEGV, signal.SIGBUS):
         signal.signal(number, signal.SIG_IGN)
 
@@ -57,7 +58,7 @@ def simulate(nodes: int, per_node: int) -> Found:
         check=True,
         capture_output=True,
         text=True,
-        preexec_fn=ignore_faults,  # noqa: PLW1509
+        preexec_fn=ignore_faults,
     )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return {line.pop("what"): line for line in lines}
@@ -66,9 +67,7 @@ def simulate(nodes: int, per_node: int) -> Found:
 def table_of(title: str, step: str, found: dict[str, Found], note: str = "") -> Table:
     """Return what a step cost in every size."""
     known = [name for name in COLUMNS if name in next(iter(found.values()))[step]]
-    rows = [
-        [line, *(f"{steps[step][name]:,}" for name in known)] for line, steps in found.items()
-    ]
+    rows = [[line, *(f"{steps[step][name]:,}" for name in known)] for line, steps in found.items()]
     return Table(title, ["nodes x processes", *(COLUMNS[name] for name in known)], rows, note=note)
 
 
@@ -81,7 +80,7 @@ def run(options: Options) -> Report:
     commit = f"commit {COMMITS}"
     report.tables += [
         table_of("The session begins", "begin", found),
-        table_of("A commit of all", commit, found, "The data of the processes are written before it."),
+        table_of("A commit of all", commit, found, "The processes' data are written before it."),
         table_of("A reader: one step of one array, what one process has", REGION, found),
         table_of("A reader: one step of one array, whole", WHOLE, found),
     ]

@@ -89,7 +89,7 @@ class LogWriter(Writer):
         # Durable when the commit returns: nothing is synced again, which would cost a flush a file.
         seconds = spans.pop("seconds")
         spans.pop("settle")
-        # What is on the disk: processes that share a segment leave holes where one has written less.
+        # What is on the disk: processes that share a segment leave holes where one wrote less.
         files = [entry for entry in folder.rglob("*") if entry.is_file()]
         spans["overhead"] = sum(512 * entry.stat().st_blocks for entry in files)
         spans["overhead"] = spans["overhead"] / job.workload.bytes() - 1

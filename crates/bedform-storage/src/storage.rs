@@ -65,10 +65,10 @@ pub struct Entry {
 /// What must hold at the moment that a writer's bytes get their name.
 #[derive(Debug, Clone, Copy)]
 pub enum Condition<'a> {
-    /// No object has the name; else [`StorageErrorKind::Exists`](crate::StorageErrorKind::Exists).
+    /// No object has the name; else [`StorageErrorKind::Exists`].
     Absent,
     /// The name still stands for this opened object; else
-    /// [`StorageErrorKind::Conflict`](crate::StorageErrorKind::Conflict).
+    /// [`StorageErrorKind::Conflict`].
     Unchanged(&'a dyn Object),
     /// Nothing: the newest writer wins.
     None,
