@@ -48,7 +48,8 @@ static void test(bf_comm comm) {
 }
 
 int main(int count, char **arguments) {
-  bf_comm comm, node;
+  bf_comm comm, other;
+  MPI_Comm reversed;
   int rank = -1;
   CHECK(bf_comm_from_mpi(MPI_COMM_NULL, &comm) != 0); /* MPI is not there yet */
   MPI_Init(&count, &arguments);
@@ -56,10 +57,13 @@ int main(int count, char **arguments) {
   CHECK(bf_comm_from_mpi(MPI_COMM_WORLD, &comm) == 0);
   rank = comm.rank;
   test(comm);
-  CHECK(comm.split_by_node(comm.context, &node) == 0);
-  test(node);
-  CHECK(bf_comm_free(&node) == BF_OK);
-  CHECK(bf_comm_free(&node) == BF_INVALID_ARGUMENT);
+  CHECK(MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed) == MPI_SUCCESS);
+  CHECK(bf_comm_from_mpi(reversed, &other) == 0);
+  CHECK(other.rank == other.size - 1 - rank);
+  test(other);
+  CHECK(bf_comm_free(&other) == BF_OK);
+  CHECK(bf_comm_free(&other) == BF_INVALID_ARGUMENT);
+  MPI_Comm_free(&reversed);
   CHECK(bf_comm_free(&comm) == BF_OK);
   MPI_Finalize();
   if (rank == 0) puts("ok");
