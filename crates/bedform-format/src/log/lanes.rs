@@ -74,6 +74,11 @@ impl Lanes {
         Some(lane.run(address % LANE_BYTES))
     }
 
+    /// The address of the first byte of the lane that an address is in.
+    pub fn start_of(self, address: u64) -> u64 {
+        if self == Self::ONE { 0 } else { address / LANE_BYTES * LANE_BYTES }
+    }
+
     /// The bytes that a file must have for the `length` bytes from an address on to be in it; `None`
     /// if they do not lie in one lane.
     pub fn end_of(self, address: u64, length: u64) -> Option<u64> {

@@ -15,6 +15,7 @@ use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Durability, GrowingObject, Lock, Object};
 
 use super::burst::{Burst, BurstPlace};
+use super::lanes::OpenedSegment;
 use super::place::LogPlace;
 use super::staged::{Drain, Reach, Sink, Staged};
 use crate::error::{Error, ErrorKind, Result};
@@ -595,25 +596,31 @@ fn zstd_safe_compress(body: &[u8]) -> Result<Vec<u8>> {
     Ok(packed)
 }
 
-/// Fails if a segment is not that of its name: somebody has put another one in its place.
+/// Fails if a segment is not that of its name: somebody has put another one in its place. Of several lanes
+/// that of `address` is looked at: others may have nothing, where their writers died.
 ///
 /// # Errors
 /// `Corrupt`; those of storage.
 pub(super) fn check_header(
-    segment: &dyn Object,
+    segment: &OpenedSegment,
+    address: u64,
     store: &[u8; 16],
     name: &str,
     shown: &dyn Fn() -> String,
 ) -> Result<()> {
+    let start = segment.lanes.start_of(address);
     let mut bytes = [0; RecordHead::BYTES + SegmentHeader::BYTES];
-    segment.read(0, &mut bytes).map_err(|error| Error::from(error).at(shown()))?;
+    let read = segment.object.read(start, &mut bytes);
+    read.map_err(|error| Error::from(error).at(shown()))?;
     let (head, body) = bytes.split_at(RecordHead::BYTES);
     let damaged = |problem: &dyn std::fmt::Display| Error::corrupt(shown(), problem);
     let head = RecordHead::decode(head).map_err(|error| damaged(&error))?;
     let header = SegmentHeader::decode(body).map_err(|error| damaged(&error))?;
-    // Of several lanes the first has the header of the segment.
     let found = SegmentName::from(&header);
-    let is_named = |name: SegmentName| (name.session, name.rank) == (found.session, found.rank);
+    let is_named = |name: SegmentName| {
+        // The first lane is that of the writer whose rank the segment has in its name.
+        name.session == found.session && (start > 0 || name.rank == found.rank)
+    };
     let is_own = head.kind == RecordKind::Header && header.store == *store;
     match is_own && SegmentName::parse(name).is_some_and(is_named) {
         true => Ok(()),

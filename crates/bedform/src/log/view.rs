@@ -279,7 +279,7 @@ impl View {
             }
         })?;
         let shown = || format!("{}/segments/{name}", self.place.name());
-        check_header(&*opened.object, &self.place.store, name, &shown)?;
+        check_header(&opened, address, &self.place.store, name, &shown)?;
         let (name_shared, object) = (name.into(), opened.object.clone());
         let root = self.root.number;
         let segment = Arc::new(LogSegment { name: name_shared, object, opened, root });
