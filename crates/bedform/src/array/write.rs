@@ -48,6 +48,17 @@ impl Array {
         })
     }
 
+    /// Fails if the array is another one, or has become larger, since `state` was looked up: the commits
+    /// that a write goes by may have made it so, and what they put behind the old end would be lost.
+    fn check_unchanged(&self, state: &ArrayState) -> Result<()> {
+        let now = self.state()?;
+        if (now.identity(), &now.metadata.shape) == (state.identity(), &state.metadata.shape) {
+            return Ok(());
+        }
+        let text = format!("{} has changed while it was written to", self.name());
+        Err(Error::new(ErrorKind::SnapshotMoved, text))
+    }
+
     fn write_state(
         &self,
         state: &ArrayState,
@@ -64,6 +75,9 @@ impl Array {
         }
         let plan = super::read::plan(state, selection).map_err(|error| error.at(&self.path))?;
         let source = self.source(state)?;
+        if valid.is_none() {
+            self.check_unchanged(state)?;
+        }
         let mut numbers = Vec::new();
         let input = match (elements, state.is_text()) {
             (Elements::Bytes(bytes), false) => Input::Bytes(bytes),

@@ -328,7 +328,7 @@ fn check_rows(found: &[i32], appenders: &[u64]) -> Result<(), String> {
         next[writer] += 1;
         for _ in 0..=row % 2 {
             if rows.get(at).is_none_or(|row| row.iter().any(|other| *other != value)) {
-                return Err(format!("row {at} is not whole"));
+                return Err(format!("row {at} is not whole: {:?}", rows.get(at)));
             }
             at += 1;
         }
