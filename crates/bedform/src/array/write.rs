@@ -8,7 +8,7 @@ use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_storage::{Durability, Lock};
 use serde_json::json;
 
-use super::{Array, ArrayState};
+use super::{Array, ArrayState, ZarrSource};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::commit::enlarge;
 use crate::read::plan::Plan;
@@ -44,7 +44,9 @@ impl Array {
         self.shared.check_writable()?;
         self.shared.in_one_snapshot(|| {
             let state = self.state()?;
-            self.write_state(&state, selection, elements, None, interrupted)
+            let source = self.source(&state)?;
+            self.check_unchanged(&state)?;
+            self.write_to(&source, selection, elements, None, interrupted)
         })
     }
 
@@ -59,14 +61,15 @@ impl Array {
         Err(Error::new(ErrorKind::SnapshotMoved, text))
     }
 
-    fn write_state(
+    fn write_to(
         &self,
-        state: &ArrayState,
+        source: &ZarrSource<'_>,
         selection: &Selection,
         elements: Elements<'_>,
         valid: Option<&[u64]>,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<WriteStatistics> {
+        let state = source.state;
         if state.metadata.zarr_format != 3 {
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -74,10 +77,6 @@ impl Array {
             ));
         }
         let plan = super::read::plan(state, selection).map_err(|error| error.at(&self.path))?;
-        let source = self.source(state)?;
-        if valid.is_none() {
-            self.check_unchanged(state)?;
-        }
         let mut numbers = Vec::new();
         let input = match (elements, state.is_text()) {
             (Elements::Bytes(bytes), false) => Input::Bytes(bytes),
@@ -94,7 +93,7 @@ impl Array {
             }
         };
         check_count(&plan, &input, &self.path)?;
-        write_plan(&source, &plan, input, valid, interrupted)
+        write_plan(source, &plan, input, valid, interrupted)
     }
 
     /// Appends `elements`, an array of `shape`, behind the last element along `axis`. Readers see
@@ -439,7 +438,7 @@ fn write_appended(part: &Append<'_>, interrupted: &dyn Fn() -> bool) -> Result<(
         })
         .collect::<std::result::Result<_, _>>()?;
     let selection = Selection::Orthogonal(ranges);
-    array.write_state(&grown, &selection, *elements, Some(old), interrupted)?;
+    array.write_to(&array.source(&grown)?, &selection, *elements, Some(old), interrupted)?;
     Ok((start, grown))
 }
 
