@@ -115,15 +115,10 @@ impl Session {
                 true => segment.hand_over()?,
                 false => segment.finish(Reach::Shared)?,
             };
-            let name = segment.name().to_owned();
-            let number = u32::try_from(node.segments.len()).unwrap_or(u32::MAX);
-            let number = match node.segments.first() {
-                Some(_) => number - 1,
-                None => {
-                    node.segments.push(name);
-                    0
-                }
-            };
+            if node.segments.is_empty() {
+                node.segments.push(segment.name().to_owned());
+            }
+            let number = u32::try_from(node.segments.len() - 1).unwrap_or(u32::MAX);
             node.sections.extend(finished.sections.into_iter().map(|mut section| {
                 section.segment = number;
                 section
