@@ -56,6 +56,7 @@ impl DerefMut for LargeMemory {
 #[derive(Debug, Default)]
 pub struct ReadBlock {
     memory: Option<LargeMemory>,
+    is_for_scattered: bool,
 }
 
 impl ReadBlock {
@@ -68,6 +69,17 @@ impl ReadBlock {
             self.memory = LargeMemory::new(Self::BYTES).ok();
         }
         self.memory.as_deref_mut()
+    }
+
+    /// Says whether the next requests are of scattered bytes, many at a time: none of them alone is
+    /// large, but all together are.
+    pub fn set_scattered(&mut self, is_scattered: bool) {
+        self.is_for_scattered = is_scattered;
+    }
+
+    /// True if the next requests are of scattered bytes.
+    pub fn is_for_scattered(&self) -> bool {
+        self.is_for_scattered
     }
 
     /// Bytes that the block takes.

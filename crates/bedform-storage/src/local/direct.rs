@@ -26,6 +26,9 @@ const ALIGNMENT: u64 = 4096;
 /// Smaller requests are bound by the device's latency, not by the page cache.
 const BYTES_MIN: usize = 256 << 10;
 
+/// As [`BYTES_MIN`], of requests that come many at a time.
+const SCATTERED_BYTES_MIN: usize = 16 << 10;
+
 /// Bytes per second that the page cache takes in at best: on a slower device it costs nothing.
 const RATE_MIN: f64 = 1e9;
 
@@ -54,6 +57,11 @@ impl DirectReads {
     /// True if a read of so many bytes, which the page cache does not have, should go past it.
     pub(super) fn wants(&self, length: usize) -> bool {
         length >= BYTES_MIN && self.pause.load(Ordering::Relaxed) == 0
+    }
+
+    /// As [`DirectReads::wants`], for one of many requests that are in flight together.
+    pub(super) fn wants_scattered(&self, length: usize) -> bool {
+        length >= SCATTERED_BYTES_MIN && self.pause.load(Ordering::Relaxed) == 0
     }
 
     /// Counts bytes that went through the page cache.
@@ -203,6 +211,8 @@ mod tests {
     fn a_slow_device_is_read_through_the_page_cache_for_a_while() {
         let reads = DirectReads::default();
         assert!(reads.wants(BYTES_MIN) && !reads.wants(BYTES_MIN - 1));
+        assert!(reads.wants_scattered(SCATTERED_BYTES_MIN));
+        assert!(!reads.wants_scattered(SCATTERED_BYTES_MIN - 1));
         (1..JUDGED_AFTER).for_each(|_| reads.judge(0.2e9));
         assert!(reads.wants(BYTES_MIN), "too early to say");
         reads.judge(0.9e9);

@@ -61,9 +61,11 @@ impl<F: FileSystem> LocalObject<F> {
 
     /// True if these bytes are read past the page cache: there are enough of them, and nobody has read
     /// them of late.
-    fn goes_past(&self, offset: u64, length: usize) -> bool {
+    fn goes_past(&self, offset: u64, length: usize, is_scattered: bool) -> bool {
         let residency = || self.shared.system.residency(&self.file, offset, length as u64);
-        self.shared.direct_reads.wants(length) && matches!(residency(), Ok(Residency::Nothing))
+        let reads = &self.shared.direct_reads;
+        let wants = reads.wants(length) || (is_scattered && reads.wants_scattered(length));
+        wants && matches!(residency(), Ok(Residency::Nothing))
     }
 
     fn fail(&self, error: io::Error) -> StorageError {
@@ -102,7 +104,7 @@ impl<F: FileSystem> Object for LocalObject<F> {
         block: &'b mut ReadBlock,
     ) -> Result<Option<&'b [u8]>> {
         let (reads, system) = (&self.shared.direct_reads, &self.shared.system);
-        if !self.goes_past(offset, length) {
+        if !self.goes_past(offset, length, block.is_for_scattered()) {
             reads.passed(length);
             return Ok(None);
         }
@@ -126,7 +128,8 @@ impl<F: FileSystem> Object for LocalObject<F> {
     }
 
     fn read_ahead(&self, offset: u64, length: u64) -> bool {
-        let past = usize::try_from(length).is_ok_and(|length| self.goes_past(offset, length));
+        let past =
+            usize::try_from(length).is_ok_and(|length| self.goes_past(offset, length, false));
         !past && self.shared.system.read_ahead(&self.file, offset, length)
     }
 

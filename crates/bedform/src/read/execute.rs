@@ -455,6 +455,11 @@ impl<'a> Run<'a> {
             }
             let start = std::mem::replace(&mut queue.ahead, end);
             let units = queue.units.range(start..end);
+            if units.clone().any(|(.., unit)| unit.is_scattered()) {
+                self.fetched_late.store(true, Ordering::Relaxed);
+            }
+            // Scattered ones go past the page cache.
+            let units = units.filter(|(.., unit)| !unit.is_scattered());
             units.map(|(object, _, unit)| (object.clone(), unit.extents.clone())).collect()
         };
         for (object, extents) in ahead {

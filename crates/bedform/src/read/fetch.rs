@@ -20,6 +20,9 @@ use crate::log::overlay::{Overlay, Share};
 /// chunk alone is larger.
 pub(crate) const UNIT_BYTES_MAX: u64 = 2 << 20;
 
+/// Smaller extents are better fetched ahead into the page cache than waited for one by one.
+const SCATTERED_BYTES_MIN: u64 = 48 << 10;
+
 /// What one thread fetches, decodes and copies at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Unit {
@@ -61,6 +64,13 @@ impl Unit {
     /// Bytes of the buffer.
     pub(crate) fn bytes(&self) -> u64 {
         self.extents.iter().map(|extent| extent.length).sum()
+    }
+
+    /// True for several extents of a log that are large enough to go past the page cache one by one,
+    /// though not large: what a box of an array needs of a log lies in many places.
+    pub(crate) fn is_scattered(&self) -> bool {
+        let count = self.extents.len() as u64;
+        self.log.is_some() && count > 1 && self.bytes() / count >= SCATTERED_BYTES_MIN
     }
 }
 

@@ -206,13 +206,45 @@ impl Run<'_> {
             }
             return Ok(&fetched[..length]);
         }
+        let mut done = 0;
+        if unit.is_scattered() {
+            block.set_scattered(true);
+            let outcome = self.fetch_past(object, unit, &mut fetched[..length], block, helpers);
+            block.set_scattered(false);
+            done = outcome?;
+        }
         let mut start = 0;
-        for extent in &unit.extents {
+        for (number, extent) in unit.extents.iter().enumerate() {
             let end = start + usize::try_from(extent.length).unwrap_or(usize::MAX);
-            self.fill(object, extent.offset, &mut fetched[start..end], block, helpers)?;
+            if number >= done {
+                self.fill(object, extent.offset, &mut fetched[start..end], block, helpers)?;
+            }
             start = end;
         }
         Ok(&fetched[..length])
+    }
+
+    /// Fills the front of `buffer` with the first extents of a unit by requests past the page cache, up
+    /// to one that it has some bytes of; gives how many that were.
+    fn fetch_past(
+        &self,
+        object: &dyn Object,
+        unit: &Unit,
+        mut buffer: &mut [u8],
+        block: &mut ReadBlock,
+        helpers: Helpers<'_>,
+    ) -> Result<usize> {
+        for (number, extent) in unit.extents.iter().enumerate() {
+            let length = usize::try_from(extent.length).unwrap_or(usize::MAX);
+            let (own, rest) = buffer.split_at_mut(length);
+            let Some(bytes) = object.read_past(extent.offset, length, block)? else {
+                return Ok(number);
+            };
+            own.copy_from_slice(bytes);
+            buffer = rest;
+            self.waits(helpers);
+        }
+        Ok(unit.extents.len())
     }
 
     /// Fills `buffer` with the bytes from `offset` on.
