@@ -173,6 +173,21 @@ impl LoadedSection {
         }
     }
 
+    /// The box around all boxes of an entry: start, and end, exclusive.
+    pub(super) fn bounds(&self, number: usize) -> (Vec<u64>, Vec<u64>) {
+        let entry = &self.section.entries[number];
+        let bounds = &self.selections[entry.selection as usize].bounds;
+        let record = entry.record.map(|record| (record, record + 1));
+        record.into_iter().chain(bounds.iter().copied()).unzip()
+    }
+
+    /// Bytes of the data of an entry.
+    pub(super) fn bytes_of(&self, number: usize) -> u64 {
+        let all = || self.ends.last().copied().unwrap_or(0);
+        let end = self.starts.get(number + 1).copied().unwrap_or_else(all);
+        end.saturating_sub(self.starts[number])
+    }
+
     /// One of the entries.
     pub(super) fn entry(&self, number: u32) -> &Entry {
         &self.section.entries[number as usize]

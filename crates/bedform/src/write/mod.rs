@@ -16,5 +16,6 @@ pub(crate) mod elements;
 pub(crate) mod object;
 pub(crate) mod pipeline;
 pub(crate) mod region;
+pub(crate) mod room;
 
 pub use region::WriteStatistics;

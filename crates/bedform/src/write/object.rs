@@ -10,6 +10,7 @@ use bedform_storage::{Condition, Durability, Object, ObjectWriter};
 
 use super::elements::{ChunkElements, Input, is_outside};
 use super::pipeline::in_order;
+use super::room::Room;
 use crate::array::ArrayState;
 use crate::array::source::{ZarrSource, contained_commit};
 use crate::codec::Scratch;
@@ -85,8 +86,8 @@ pub(crate) fn is_stamped(places: &Places) -> bool {
 
 /// What becomes of one chunk.
 enum Fate {
-    /// Encoded anew.
-    Made(Vec<u8>),
+    /// Encoded anew; the room is that of the elements.
+    Made(Vec<u8>, Option<Room>),
     /// Copied as it is stored.
     Kept(Vec<u8>),
     /// Not stored: every element is the fill value.
@@ -98,7 +99,13 @@ pub(crate) struct BuiltObject {
     /// The object as it is stored, with the chunks that stay as they are.
     pub(crate) stored: Option<StoredObject>,
     /// Its new chunks by their positions; taken as they are written.
-    pub(crate) chunks: Mutex<HashMap<u64, ChunkElements>>,
+    pub(crate) chunks: Mutex<HashMap<u64, BuiltChunk>>,
+}
+
+/// One of them, and what it takes of a memory that is shared.
+pub(crate) struct BuiltChunk {
+    pub(crate) elements: ChunkElements,
+    pub(crate) room: Option<Room>,
 }
 
 /// What becomes of the chunk at a position; takes memory for the encoded chunk.
@@ -116,14 +123,14 @@ impl ObjectWrite<'_> {
             let mut chunks = built.chunks.lock().unwrap_or_else(PoisonError::into_inner);
             let chunk = chunks.remove(&position);
             drop(chunks);
-            let Some(mut chunk) = chunk else {
+            let Some(BuiltChunk { mut elements, room }) = chunk else {
                 return self.fate(position, None, &existing, worker, output);
             };
-            if chunk.is_fill(self.state()) {
+            if elements.is_fill(self.state()) {
                 return Ok(Fate::Dropped);
             }
-            chunk.encode(self.state(), &self.input, &mut worker.scratch, &mut output)?;
-            Ok(Fate::Made(output))
+            elements.encode(self.state(), &self.input, &mut worker.scratch, &mut output)?;
+            Ok(Fate::Made(output, room))
         };
         match self.attempt(&existing, false, &fate) {
             Err(error) if is_lost_race(&error) => self.run(),
@@ -270,7 +277,12 @@ impl ObjectWrite<'_> {
                 fate(position, worker, output).map(|fate| (position, fate))
             },
             |(position, fate)| {
-                if let Fate::Made(bytes) | Fate::Kept(bytes) = fate {
+                let (bytes, _room) = match fate {
+                    Fate::Made(bytes, room) => (Some(bytes), room),
+                    Fate::Kept(bytes) => (Some(bytes), None),
+                    Fate::Dropped => (None, None),
+                };
+                if let Some(bytes) = bytes {
                     let place = usize::try_from(position).unwrap_or(usize::MAX);
                     extents[place] =
                         Some(Extent { offset: writer.position(), length: bytes.len() as u64 });
@@ -388,7 +400,7 @@ impl ObjectWrite<'_> {
             return Ok(Fate::Dropped);
         }
         worker.chunk.encode(state, &self.input, &mut worker.scratch, &mut output)?;
-        Ok(Fate::Made(output))
+        Ok(Fate::Made(output, None))
     }
 
     fn chunk_coordinates(&self, position: u64) -> Vec<u64> {

@@ -55,10 +55,19 @@ pub(crate) fn write_objects<'a>(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
     let act = |number, threads| write(number, threads).run();
-    each_object(source.shared, count, act, interrupted)
+    each_object(source.shared, count, at_once(source.shared), act, interrupted)
 }
 
-/// Calls `act` with the numbers of `count` objects, several at a time, and the threads that each may
+/// How many objects are written at a time: one more than cores, so that something is encoded while
+/// another is synced.
+pub(crate) fn at_once(shared: &Shared) -> usize {
+    match shared.options.threads {
+        Some(1) => 1,
+        _ => shared.tuning.threads + 1,
+    }
+}
+
+/// Calls `act` with the numbers of `count` objects, `at_once` at a time, and the threads that each may
 /// take; it gives the bytes that it wrote.
 ///
 /// # Errors
@@ -66,17 +75,15 @@ pub(crate) fn write_objects<'a>(
 pub(crate) fn each_object(
     shared: &Shared,
     count: u64,
+    at_once: usize,
     act: impl Fn(u64, usize) -> Result<u64> + Sync,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
     if count == 0 {
         return Ok(WriteStatistics::default());
     }
-    let cores = shared.tuning.threads;
-    // One more object than cores, so that something is encoded while another is synced.
-    let at_once = if shared.options.threads == Some(1) { 1 } else { cores + 1 };
-    let outer = usize::try_from(count).unwrap_or(usize::MAX).min(at_once);
-    let threads = cores.div_ceil(outer);
+    let outer = usize::try_from(count).unwrap_or(usize::MAX).min(at_once.max(1));
+    let threads = shared.tuning.threads.div_ceil(outer);
     let (next, bytes, objects) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let stopped = AtomicBool::new(false);
     let failure: Mutex<Option<Error>> = Mutex::new(None);

@@ -14,7 +14,10 @@ use bedform::{ArrayLayout, Elements, ErrorKind, NewArray, OpenOptions, Result, S
 use bedform_format::metadata::FillValue;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisRange, AxisSelection, Order, Selection};
-use bedform_storage::{Condition, Durability, LocalStorage, MemoryStorage, Mode, Storage};
+use bedform_storage::{
+    Condition, Durability, Failing, Fault, LocalStorage, MemoryStorage, Mode, Operation, Storage,
+    StorageErrorKind,
+};
 use proptest::prelude::*;
 
 use super::arrays::{model_of, path, read, with};
@@ -76,6 +79,11 @@ fn region(start: &[u64], shape: &[u64]) -> Selection {
 #[allow(clippy::host_endian_bytes)]
 fn counting(count: u32) -> Vec<u8> {
     (0..count).flat_map(|at| f64::from(at).to_ne_bytes()).collect()
+}
+
+#[allow(clippy::host_endian_bytes)]
+fn native(values: &[f64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
 }
 
 fn named(name: &str) -> ObjectPath {
@@ -173,6 +181,74 @@ fn elements_across_blocks_and_boxes_across_rounds_arrive_whole() {
         assert!(all_of(&other, "field") == bytes);
         assert_eq!(all_of(&other, "flags"), [1, 2, 3]);
     }
+}
+
+/// Boxes of one to three elements, of which very many lie in each chunk, some over others, some across
+/// chunks; with and without an axis of records.
+#[test]
+fn scattered_elements_arrive_each_in_its_place_by_any_number_of_threads() {
+    const COUNT: u64 = 6_000;
+    let ranges = |step: u64, length: u64| -> Selection {
+        let every = (0..COUNT).filter(|at| at % step < length);
+        Selection::Orthogonal(vec![
+            AxisSelection::Range(AxisRange::contiguous(1, 2).unwrap()),
+            AxisSelection::Coords(every.collect()),
+        ])
+    };
+    let new = plain(DataType::Float64, &[4, COUNT], &[2, 500], &[2, 2_000]);
+    let mut model = vec![0_f64; usize::try_from(4 * COUNT).unwrap()];
+    let mut writes = Vec::new();
+    for (number, (step, length)) in [(7, 3), (2, 1), (5, 2), (501, 2)].into_iter().enumerate() {
+        let mut values = Vec::new();
+        for row in 1..3 {
+            for at in (0..COUNT).filter(|at| at % step < length) {
+                let value = (number * 100_000 + values.len()) as f64;
+                model[usize::try_from(row * COUNT + at).unwrap()] = value;
+                values.push(value);
+            }
+        }
+        writes.push((ranges(step, length), native(&values)));
+    }
+    for cores in [Some(1), Some(3)] {
+        for memory in [20_000, 64 << 20] {
+            let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+            let store = create(&storage);
+            store.create_array(&named("t"), &new).unwrap();
+            for two in writes.chunks(2) {
+                let two: Vec<_> = two
+                    .iter()
+                    .map(|(selection, bytes)| ("t", selection.clone(), bytes.as_slice()))
+                    .collect();
+                commit(&store, &two);
+            }
+            let over_the_log = all_of(&store, "t");
+            settle(&open(&storage, cores), &options(memory, (0, 1))).unwrap();
+            assert!(log_is_gone(&storage));
+            assert!(all_of(&store, "t") == native(&model), "{cores:?} {memory}");
+            assert!(over_the_log == native(&model));
+        }
+    }
+}
+
+/// Shards of which two do not fit into the memory: the second is built as the first one is written.
+#[test]
+fn who_waits_for_memory_of_a_writer_that_fails_gets_its_error_and_the_next_call_goes_on() {
+    let storage = Arc::new(Failing::new(MemoryStorage::new()));
+    let shared: Arc<dyn Storage> = storage.clone();
+    let new = plain(DataType::UInt8, &[60_000], &[100], &[10_000]);
+    create(&shared).create_array(&named("t"), &new).unwrap();
+    let values: Vec<u8> = (0..=250).cycle().take(60_000).collect();
+    let store = open(&shared, Some(3));
+    commit(&store, &[("t", Selection::all(&[60_000]), &values)]);
+    for nth in [0, 1, 2] {
+        storage.fail_at(Operation::Publish, nth, Fault::Error(StorageErrorKind::NoSpace));
+        let error = settle(&store, &options(16_000, (0, 1))).unwrap_err();
+        assert!(error.to_string().contains("space"), "{error}");
+        assert!(all_of(&open(&shared, None), "t") == values);
+    }
+    let done = settle(&store, &options(16_000, (0, 1))).unwrap();
+    assert_eq!((done.objects, done.rounds), (3, 3), "{done:?}");
+    assert!(all_of(&store, "t") == values && log_is_gone(&shared));
 }
 
 #[test]

@@ -1,21 +1,25 @@
 //! Boxes of the log become elements of chunks.
 //!
 //! In two levels: a box whose elements lie in one chunk as they lie in the log is one copy; only what
-//! crosses chunks, or lies otherwise there, is taken apart into rows.
+//! crosses chunks, or lies otherwise there, is taken apart into rows. Of scattered elements there are
+//! very many boxes, each a few bytes in the chunk of the one before: these have a way of their own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bedform_format::log::Boxes;
 use bedform_geometry::delinearize;
 use bedform_storage::Object;
 
 use super::plan::ArrayPlan;
+use super::walk::Walk;
 use crate::array::source::ZarrSource;
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::locate::Places;
-use crate::read::scatter::{Axis, Copy, Target};
 use crate::write::elements::{ChunkElements, Input, is_outside};
+use crate::write::object::BuiltChunk;
+use crate::write::room::Wait;
 
 /// The chunks of one array's objects that a round builds.
 pub(super) struct Building<'a> {
@@ -23,8 +27,9 @@ pub(super) struct Building<'a> {
     pub(super) source: &'a ZarrSource<'a>,
     pub(super) objects: Vec<BuildingObject>,
     places: HashMap<u64, usize>,
-    /// The object found last: the next box is likely to lie there, too.
-    last: Option<(u64, usize)>,
+    /// The chunk that was laid over last, taken out of its object: the next box is likely to lie
+    /// there, too.
+    near: Option<Near>,
     pub(super) reach: Reach,
     /// Elements lie in chunks as in the log: in C order, their bytes in the same order.
     is_plain: bool,
@@ -44,6 +49,14 @@ pub(super) struct Reach {
     high: Vec<u64>,
 }
 
+/// How a box lies to another: wholly inside, wholly outside, or neither.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Position {
+    Inside,
+    Outside,
+    Across,
+}
+
 /// One object on its way.
 pub(super) struct BuildingObject {
     /// Which of the plans it is of, and its number there.
@@ -55,17 +68,28 @@ pub(super) struct BuildingObject {
     pub(super) contained: u64,
     /// Its bytes in the plan.
     pub(super) bytes: u64,
-    pub(super) chunks: HashMap<u64, ChunkElements>,
+    pub(super) chunks: HashMap<u64, BuiltChunk>,
 }
 
-/// Where a walk over the chunks of a box is; kept, since there are many boxes.
-#[derive(Default)]
-struct Walk {
-    chunk: Vec<u64>,
-    /// The share of the box in the chunk: first element and count along each axis.
-    start: Vec<u64>,
-    count: Vec<u64>,
-    row: Vec<u64>,
+/// A chunk in memory that is not its object's for as long as boxes are laid over it.
+struct Near {
+    /// Its place in the grid of chunks; its first element along each axis, and the end.
+    coordinates: Vec<u64>,
+    low: Vec<u64>,
+    high: Vec<u64>,
+    /// Its object, its position there, and the last commit that the object contains as it is stored.
+    object: usize,
+    position: u64,
+    contained: u64,
+    chunk: BuiltChunk,
+}
+
+/// Boxes that a writer wrote, and the commit.
+#[derive(Clone, Copy)]
+pub(super) struct Written<'b> {
+    pub(super) commit: u64,
+    pub(super) record: Option<u64>,
+    pub(super) boxes: &'b Boxes,
 }
 
 impl<'a> Building<'a> {
@@ -88,30 +112,31 @@ impl<'a> Building<'a> {
             reach: Reach::new(plan, &objects),
             objects,
             places,
-            last: None,
+            near: None,
             is_plain,
             scratch: Scratch::default(),
             walk: Walk::default(),
         }
     }
 
-    /// Lays a box that `commit` wrote over the chunks. `data` are its elements in C order.
+    /// Lays a box that `commit` wrote over the chunks. `data` are its elements in C order; `wait` is
+    /// for memory.
     ///
     /// # Errors
-    /// `Corrupt` for a stored chunk that is damaged; those of storage.
+    /// `Corrupt` for a stored chunk that is damaged; those of storage and of `wait`.
     pub(super) fn lay(
         &mut self,
         commit: u64,
-        start: &[u64],
-        lengths: &[u64],
+        (start, lengths): (&[u64], &[u64]),
         data: &[u8],
+        wait: &Wait<'_>,
     ) -> Result<()> {
         let shape = self.plan.state.grid.chunk_shape();
         let mut walk = std::mem::take(&mut self.walk);
         walk.chunk.clear();
         walk.chunk.extend(start.iter().zip(shape).map(|(at, length)| at / length));
         let outcome = loop {
-            if let Err(error) = self.lay_chunk(commit, &mut walk, start, lengths, data) {
+            if let Err(error) = self.lay_chunk(commit, &mut walk, (start, lengths), data, wait) {
                 break Err(error);
             }
             let next = (0..shape.len()).rev().find(|axis| {
@@ -131,8 +156,53 @@ impl<'a> Building<'a> {
         outcome
     }
 
+    /// Lays the boxes of `written` from number `first` on, as long as each is one run of elements in
+    /// the chunk that was laid over last and in `data`, which begins with the first of them. Gives how
+    /// many boxes, and how many bytes of `data`, that were.
+    pub(super) fn lay_near(
+        &mut self,
+        written: Written<'_>,
+        first: usize,
+        data: &[u8],
+    ) -> (usize, usize) {
+        let is_news = |near: &&mut Near| near.contained < written.commit;
+        let Some(near) = self.near.as_mut().filter(|_| self.is_plain).filter(is_news) else {
+            return (0, 0);
+        };
+        let item = self.plan.state.item_size as u64;
+        let (boxes, rank) = (written.boxes, written.boxes.rank());
+        let (mut base, mut low, mut high) = (0, near.low.as_slice(), near.high.as_slice());
+        if let Some(record) = written.record {
+            let is_inside = low[0] <= record && record < high[0];
+            if !is_inside {
+                return (0, 0);
+            }
+            base = record - low[0];
+            (low, high) = (&low[1..], &high[1..]);
+        }
+        let chunk = near.chunk.elements.bytes_mut();
+        let (mut count, mut done) = (0, 0);
+        // Rank 0 has boxes of one element each: rare, and none of them is like another.
+        let starts = boxes.starts().chunks_exact(rank.max(1)).skip(first);
+        for (start, shape) in starts.zip(boxes.shapes().chunks_exact(rank.max(1)).skip(first)) {
+            let Some((to, run)) = run_in(base, low, high, start, shape) else { break };
+            let (to, length) = (index(to * item), index(run * item));
+            let target = to.checked_add(length).and_then(|end| chunk.get_mut(to..end));
+            let source = data.get(done..).and_then(|rest| rest.get(..length));
+            let (Some(target), Some(source)) = (target, source) else { break };
+            match (<&mut [u8; 8]>::try_from(&mut *target), <&[u8; 8]>::try_from(source)) {
+                // One element, mostly: without a call.
+                (Ok(target), Ok(source)) => *target = *source,
+                _ => target.copy_from_slice(source),
+            }
+            done += length;
+            count += 1;
+        }
+        (count, done)
+    }
+
     /// The object and the position in it of a chunk, if `commit` is news for it.
-    fn find(&mut self, commit: u64, chunk: &[u64]) -> Option<(usize, u64)> {
+    fn find(&self, commit: u64, chunk: &[u64]) -> Option<(usize, u64)> {
         let (mut number, mut position) = (0, 0);
         for (axis, at) in chunk.iter().enumerate() {
             let per_object = self.plan.state.per_object[axis];
@@ -143,11 +213,7 @@ impl<'a> Building<'a> {
             number = number * self.plan.grid[axis] + object;
             position = position * per_object + at % per_object;
         }
-        let place = match self.last {
-            Some((last, place)) if last == number => place,
-            _ => *self.places.get(&number)?,
-        };
-        self.last = Some((number, place));
+        let place = *self.places.get(&number)?;
         (self.objects[place].contained < commit).then_some((place, position))
     }
 
@@ -155,11 +221,18 @@ impl<'a> Building<'a> {
         &mut self,
         commit: u64,
         walk: &mut Walk,
-        start: &[u64],
-        lengths: &[u64],
+        (start, lengths): (&[u64], &[u64]),
         data: &[u8],
+        wait: &Wait<'_>,
     ) -> Result<()> {
-        let Some((place, position)) = self.find(commit, &walk.chunk) else { return Ok(()) };
+        let known = self.near.as_ref().filter(|near| near.coordinates == walk.chunk);
+        let known = known.map(|near| (near.object, near.position, near.contained));
+        let found = match known {
+            Some((_, _, contained)) if contained >= commit => None,
+            Some((object, position, _)) => Some((object, position)),
+            None => self.find(commit, &walk.chunk),
+        };
+        let Some((object, position)) = found else { return Ok(()) };
         let shape = self.plan.state.grid.chunk_shape();
         walk.start.clear();
         walk.count.clear();
@@ -172,8 +245,10 @@ impl<'a> Building<'a> {
             walk.start.push(low);
             walk.count.push(count);
         }
-        self.make_chunk(place, position, is_whole)?;
-        let chunk = self.objects[place].chunks.get_mut(&position).map(ChunkElements::bytes_mut);
+        if known.is_none() {
+            self.go_to(object, position, &walk.chunk, is_whole, wait)?;
+        }
+        let chunk = self.near.as_mut().map(|near| near.chunk.elements.bytes_mut());
         let chunk = chunk.unwrap_or_default();
         let copied = match self.is_plain {
             true => walk.copy_rows(start, lengths, shape, self.plan.state.item_size, data, chunk),
@@ -183,13 +258,52 @@ impl<'a> Building<'a> {
         copied.ok_or_else(|| Error::new(ErrorKind::Io, "internal error: a box leaves its chunk"))
     }
 
-    /// Makes sure that a chunk is there: with what is stored, unless all of it `is_replaced`.
-    fn make_chunk(&mut self, place: usize, position: u64, is_replaced: bool) -> Result<()> {
-        let state = &*self.plan.state;
-        let object = &mut self.objects[place];
-        if object.chunks.contains_key(&position) {
-            return Ok(());
+    /// Makes a chunk the one that is laid over; `is_replaced` as in [`Building::make_chunk`].
+    fn go_to(
+        &mut self,
+        object: usize,
+        position: u64,
+        coordinates: &[u64],
+        is_replaced: bool,
+        wait: &Wait<'_>,
+    ) -> Result<()> {
+        self.put_back();
+        let chunk = match self.objects[object].chunks.remove(&position) {
+            Some(chunk) => chunk,
+            None => self.make_chunk(object, position, is_replaced, wait)?,
+        };
+        let shape = self.plan.state.grid.chunk_shape();
+        let low: Vec<u64> = coordinates.iter().zip(shape).map(|(at, length)| at * length).collect();
+        self.near = Some(Near {
+            coordinates: coordinates.to_vec(),
+            high: low.iter().zip(shape).map(|(low, length)| low + length).collect(),
+            low,
+            object,
+            position,
+            contained: self.objects[object].contained,
+            chunk,
+        });
+        Ok(())
+    }
+
+    /// Gives the chunk that was laid over last back to its object.
+    pub(super) fn put_back(&mut self) {
+        if let Some(near) = self.near.take() {
+            self.objects[near.object].chunks.insert(near.position, near.chunk);
         }
+    }
+
+    /// A new chunk: with what is stored, unless all of it `is_replaced`.
+    fn make_chunk(
+        &mut self,
+        object: usize,
+        position: u64,
+        is_replaced: bool,
+        wait: &Wait<'_>,
+    ) -> Result<BuiltChunk> {
+        let state = &*self.plan.state;
+        let object = &self.objects[object];
+        let room = wait.room(state.codec.decoded_bytes() as u64)?;
         let mut chunk = ChunkElements::default();
         let name = || self.source.object_name_of(&object.coordinates);
         let at = delinearize(position, &state.per_object);
@@ -224,8 +338,7 @@ impl<'a> Building<'a> {
             None if is_replaced => chunk.make_room(state),
             None => chunk.clear(state),
         }
-        object.chunks.insert(position, chunk);
-        Ok(())
+        Ok(BuiltChunk { elements: chunk, room: Some(room) })
     }
 }
 
@@ -258,6 +371,16 @@ impl Reach {
         })
     }
 
+    /// How the boxes between `low` and `high` lie to what objects of the round may hold.
+    pub(super) fn position_of(&self, low: &[u64], high: &[u64]) -> Position {
+        let axes = || (0..low.len().min(self.low.len())).map(|axis| (axis, self.low[axis]));
+        if axes().all(|(axis, own)| own <= low[axis] && high[axis] <= self.high[axis]) {
+            return Position::Inside;
+        }
+        let is_outside = |(axis, own)| high[axis] <= own || self.high[axis] <= low[axis];
+        if axes().any(is_outside) { Position::Outside } else { Position::Across }
+    }
+
     /// The first and the last element of the box, in its C order, that an object of the round may
     /// hold; the box [`touches`](Self::touches) the round.
     pub(super) fn span(&self, start: &[u64], lengths: &[u64]) -> (u64, u64) {
@@ -272,172 +395,33 @@ impl Reach {
     }
 }
 
-impl Walk {
-    /// Copies the share of a box in a chunk, both in C order; `None` if it would leave one of them.
-    fn copy_rows(
-        &mut self,
-        start: &[u64],
-        lengths: &[u64],
-        shape: &[u64],
-        item: usize,
-        data: &[u8],
-        chunk: &mut [u8],
-    ) -> Option<()> {
-        let rank = shape.len();
-        // Rows that follow each other in both are one.
-        let mut run = item as u64;
-        let mut outer = rank;
-        while outer > 0 {
-            outer -= 1;
-            run *= self.count[outer];
-            if self.count[outer] != lengths[outer] || self.count[outer] != shape[outer] {
-                break;
-            }
-        }
-        self.row.clear();
-        self.row.resize(outer, 0);
-        let run = usize::try_from(run).ok()?;
-        loop {
-            let (mut from, mut to) = (0, 0);
-            for axis in 0..rank {
-                let inside = self.row.get(axis).copied().unwrap_or(0) + self.start[axis];
-                from = from * lengths[axis] + (inside - start[axis]);
-                to = to * shape[axis] + (inside - self.chunk[axis] * shape[axis]);
-            }
-            let from = usize::try_from(from).ok()?.checked_mul(item)?;
-            let to = usize::try_from(to).ok()?.checked_mul(item)?;
-            let target = chunk.get_mut(to..to.checked_add(run)?)?;
-            target.copy_from_slice(data.get(from..from.checked_add(run)?)?);
-            let next = (0..outer).rev().find(|axis| {
-                self.row[*axis] += 1;
-                let more = self.row[*axis] < self.count[*axis];
-                if !more {
-                    self.row[*axis] = 0;
-                }
-                more
-            });
-            if next.is_none() {
-                return Some(());
-            }
-        }
-    }
-
-    /// As [`Walk::copy_rows`], into chunks with another order of axes or bytes.
-    fn copy_any(
-        &self,
-        start: &[u64],
-        lengths: &[u64],
-        plan: &ArrayPlan,
-        data: &[u8],
-        chunk: &mut [u8],
-    ) -> Result<Option<()>> {
-        let state = &*plan.state;
-        let shape = state.grid.chunk_shape();
-        let mut copy = Copy::default();
-        let mut step = signed(state.item_size as u64);
-        for axis in (0..shape.len()).rev() {
-            let target_step = state.codec.strides()[axis];
-            let inside = self.start[axis] - self.chunk[axis] * shape[axis];
-            copy.source_start += signed(self.start[axis] - start[axis]) * step;
-            copy.target_start += signed(inside) * target_step;
-            let count = self.count[axis];
-            copy.axes.push(Axis::Even { source_step: step, target_step, count });
-            step *= signed(lengths[axis]);
-        }
-        copy.tidy();
-        let target = Target::new(chunk);
-        // SAFETY: this thread alone has the chunk.
-        unsafe { copy.run(data, target, state.item_size, state.codec.swap_size())? };
-        Ok(Some(()))
-    }
-}
-
-/// What is called with start and lengths of a box.
-type Visit<'a> = dyn FnMut(&[u64], &[u64]) -> Result<()> + 'a;
-
-/// Calls `visit` with boxes that together are the elements `first..end` of a box, in C order, and with
-/// how many elements each has.
-///
-/// # Errors
-/// Those of `visit`.
-pub(super) fn split(
+/// A box as a run of elements in a chunk of C order from `low` to `high`: its first element there, and
+/// how many. `base` counts the rows of axes before. `None` if it is more than one run or leaves the
+/// chunk.
+fn run_in(
+    base: u64,
+    low: &[u64],
+    high: &[u64],
     start: &[u64],
-    lengths: &[u64],
-    (first, end): (u64, u64),
-    visit: &mut Visit<'_>,
-) -> Result<()> {
-    let (mut corner, mut count) = (start.to_vec(), lengths.to_vec());
-    split_axis(0, lengths, (first, end), (&mut corner, &mut count), visit)
-}
-
-fn split_axis(
-    axis: usize,
-    lengths: &[u64],
-    (mut first, end): (u64, u64),
-    (corner, count): (&mut Vec<u64>, &mut Vec<u64>),
-    visit: &mut Visit<'_>,
-) -> Result<()> {
-    if first >= end {
-        return Ok(());
-    }
-    if axis == lengths.len() {
-        return visit(corner, count);
-    }
-    let step: u64 = lengths[axis + 1..].iter().product();
-    let begin = corner[axis];
-    // Parts of the first and of the last row, and all rows between.
-    while first < end {
-        let row = first / step;
-        let rows = if first.is_multiple_of(step) { end / step - row } else { 0 };
-        corner[axis] = begin + row;
-        if rows > 0 {
-            count[axis] = rows;
-            visit(corner, count)?;
-            first += rows * step;
-        } else {
-            count[axis] = 1;
-            let inner = (first - row * step, (end - row * step).min(step));
-            split_axis(axis + 1, lengths, inner, (corner, count), visit)?;
-            first = row * step + inner.1;
+    shape: &[u64],
+) -> Option<(u64, u64)> {
+    let (mut to, mut run, mut is_run) = (base, 1, true);
+    let axes = low.iter().zip(high).zip(start.iter().zip(shape));
+    for ((low, high), (start, length)) in axes {
+        let is_inside = low <= start && start + length <= *high;
+        // Behind an axis of more than one element every axis is to be whole.
+        is_run &= run == 1 || *length == high - low;
+        if !is_inside || !is_run {
+            return None;
         }
+        to = to * (high - low) + (start - low);
+        run *= length;
     }
-    corner[axis] = begin;
-    count[axis] = lengths[axis];
-    Ok(())
+    Some((to, run))
 }
 
-fn signed(value: u64) -> i64 {
+#[allow(clippy::cast_possible_truncation)]
+fn index(value: u64) -> usize {
     // Sizes of what is in memory.
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bedform_geometry::{element_count, linearize};
-
-    #[test]
-    fn the_parts_of_a_box_are_its_elements_in_their_order() {
-        for lengths in [vec![], vec![5], vec![3, 4], vec![2, 3, 4], vec![2, 1, 3]] {
-            let start: Vec<u64> = (0..lengths.len() as u64).map(|axis| 10 * axis).collect();
-            let all = element_count(&lengths).unwrap();
-            for first in 0..all {
-                for end in first..=all {
-                    let mut found = Vec::new();
-                    split(&start, &lengths, (first, end), &mut |corner, count| {
-                        let inside: Vec<u64> = corner
-                            .iter()
-                            .zip(&start)
-                            .map(|(corner, start)| corner - start)
-                            .collect();
-                        let from = linearize(&inside, &lengths);
-                        found.extend(from..from + count.iter().product::<u64>());
-                        Ok(())
-                    })
-                    .unwrap();
-                    assert!(found.into_iter().eq(first..end), "{lengths:?} {first}..{end}");
-                }
-            }
-        }
-    }
+    value as usize
 }

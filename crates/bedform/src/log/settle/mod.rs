@@ -8,19 +8,25 @@
 //! | module | holds |
 //! |---|---|
 //! | `plan` | which objects commits touch |
-//! | `stream` | the data of a round, in the order of the log |
-//! | `lay` | boxes into chunks |
+//! | `read` | the data of a round, in the order of the log |
+//! | `ahead` | the same, read by threads while it is laid |
+//! | `stream` | what was read into boxes |
+//! | `lay`, `walk`, `split` | boxes into chunks |
 //! | `round` | which objects a round has; building one while the last is written |
 //! | `shards` | the list of settled shards, while a log has commits |
 //! | `collect` | what is settled leaves the log |
 //! | `write` | the objects of a round: encoded, written, their stamps read back |
 
+mod ahead;
 mod collect;
 mod lay;
 mod plan;
+mod read;
 mod round;
 mod shards;
+mod split;
 mod stream;
+mod walk;
 mod write;
 
 use std::time::Duration;

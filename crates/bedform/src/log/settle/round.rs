@@ -1,29 +1,35 @@
 //! Rounds: as many objects as fit into the memory, built from the log, then written.
 //!
 //! While one round is encoded and written the next one is read and laid, so that the device and the
-//! cores are both busy; each may take half of the memory. An object that needs more is a round of its
-//! own, with nothing beside it; one that needs more than there is is built chunk by chunk. A store of
-//! one thread does one round after the other, in the same order every time.
+//! cores are both busy. Both share the memory: chunks of the next round take the place of those that
+//! are written. A round takes half of it, or has one object that takes more; an object that needs
+//! more than there is is built chunk by chunk. A store of one thread does one round after the other,
+//! in the same order every time.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
+use bedform_storage::ReadBlock;
+
 use super::SettleWatch;
+use super::ahead::read_ahead;
 use super::lay::{Building, BuildingObject, Reach};
 use super::plan::{ArrayPlan, ObjectPlan, last_commit};
-use super::stream::{Layer, Window, read_round};
+use super::read::{Window, plan_windows};
+use super::stream::Layer;
 use super::write::{Counts, Writer};
 use crate::array::source::ZarrSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::View;
 use crate::store::Store;
 use crate::write::object::{contained, is_stamped, open_stored};
+use crate::write::room::{Rooms, Wait};
 
-/// Windows that are read ahead of the one that is laid.
-const WINDOWS_AHEAD: usize = 2;
-const WINDOW_BYTES_MAX: u64 = 8 << 20;
+/// What a request past the page cache gives.
+const WINDOW_BYTES_MAX: u64 = 2 << 20;
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
 /// How often who waits looks whether it was interrupted.
 const LOOK: Duration = Duration::from_millis(10);
@@ -55,8 +61,6 @@ struct Position {
 /// What is to be done next.
 enum Next<'a> {
     Round(Vec<Building<'a>>),
-    /// One object that needs the memory of two rounds.
-    Alone(Vec<Building<'a>>),
     /// An object that is larger than the memory: chunk by chunk, each with what lies over it.
     Large(BuildingObject),
 }
@@ -75,10 +79,12 @@ impl<'a> Rounds<'a> {
     }
 
     fn run_rounds(&self) -> Result<()> {
+        let rooms = Rooms::new(2 * self.round_bytes());
         if self.store.shared.options.threads == Some(1) {
-            let mut position = Position::default();
+            let (mut position, check) = (Position::default(), || self.check());
             while let Some(next) = self.next(&mut position)? {
-                let built = self.build(next, &mut |round| self.fill_here(round))?;
+                let wait = Wait::new(&rooms, &check);
+                let built = self.build(next, &mut |round| self.fill_here(round, &wait))?;
                 self.writer().write(built, self.watch.interrupted)?;
             }
             return Ok(());
@@ -93,7 +99,7 @@ impl<'a> Rounds<'a> {
                 .map_err(|error| {
                     Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
                 })?;
-            let outcome = self.build_all(&send, &|| writer.is_finished());
+            let outcome = self.build_all(&rooms, &send, &|| writer.is_finished());
             stopped.store(outcome.is_err(), Ordering::Relaxed);
             drop(send);
             while !writer.is_finished() {
@@ -117,6 +123,7 @@ impl<'a> Rounds<'a> {
 
     fn build_all(
         &self,
+        rooms: &Arc<Rooms>,
         send: &SyncSender<Vec<Building<'a>>>,
         writer_is_gone: &dyn Fn() -> bool,
     ) -> Result<()> {
@@ -135,14 +142,15 @@ impl<'a> Rounds<'a> {
                 std::thread::sleep(LOOK / 10);
             }
         };
+        let check = || match writer_is_gone() {
+            // What it failed with is told when it is joined.
+            true => Err(Error::new(ErrorKind::Interrupted, "nobody writes any more")),
+            false => self.check(),
+        };
         while let Some(next) = self.next(&mut position)? {
-            let is_alone = matches!(next, Next::Alone(_));
-            // An empty round is taken when nothing is being written any more.
-            if is_alone && !hand_over(Vec::new())? {
-                break;
-            }
-            let built = self.build(next, &mut |round| self.fill_ahead(round))?;
-            if !hand_over(built)? || (is_alone && !hand_over(Vec::new())?) {
+            let wait = Wait::new(rooms, &check);
+            let built = self.build(next, &mut |round| self.fill_ahead(round, &wait))?;
+            if !hand_over(built)? {
                 break;
             }
         }
@@ -169,15 +177,14 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    /// The chunks of one round may take this: two rounds are in memory at a time, and a quarter is for
-    /// what is read and encoded.
+    /// The chunks of one round may take this, of two in memory at a time; a quarter is for what is read
+    /// and encoded.
     fn round_bytes(&self) -> u64 {
         self.memory_bytes / 8 * 3
     }
 
-    fn window_bytes(&self) -> usize {
-        let bytes = (self.memory_bytes / 32).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
-        usize::try_from(bytes).unwrap_or(usize::MAX)
+    fn window_bytes(&self) -> u64 {
+        (self.memory_bytes / 64).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
     }
 
     /// The next objects that need something; `None` if no more do.
@@ -208,10 +215,6 @@ impl<'a> Rounds<'a> {
             };
             if is_large {
                 return Ok(Some(Next::Large(found)));
-            }
-            if !fits {
-                let building = Building::new(&self.plans[at], &self.sources[at], vec![found]);
-                return Ok(Some(Next::Alone(vec![building])));
             }
             bytes += object.bytes;
             count += 1;
@@ -276,8 +279,9 @@ impl<'a> Rounds<'a> {
     ) -> Result<Vec<Building<'a>>> {
         Counts::add(&self.counts.rounds, 1);
         match next {
-            Next::Round(mut round) | Next::Alone(mut round) => {
+            Next::Round(mut round) => {
                 fill(&mut round)?;
+                round.iter_mut().for_each(Building::put_back);
                 Ok(round)
             }
             Next::Large(object) => {
@@ -289,52 +293,37 @@ impl<'a> Rounds<'a> {
     }
 
     /// Lays the data of a round as they are read.
-    fn fill_here(&self, round: &mut [Building<'a>]) -> Result<()> {
+    fn fill_here(&self, round: &mut [Building<'a>], wait: &Wait<'_>) -> Result<()> {
+        let reaches = reaches(round);
+        let (mut layer, mut block) = (Layer::default(), ReadBlock::default());
+        let mut spare = Vec::new();
+        plan_windows(self.view, &reaches, self.window_bytes(), &mut |window| {
+            let window = window.read(std::mem::take(&mut spare), &mut block)?;
+            self.lay(&mut layer, &window, round, wait)?;
+            spare = window.bytes;
+            Ok(())
+        })
+    }
+
+    /// Lays the data of a round while threads read more.
+    fn fill_ahead(&self, round: &mut [Building<'a>], wait: &Wait<'_>) -> Result<()> {
         let reaches = reaches(round);
         let mut layer = Layer::default();
-        read_round(self.view, &reaches, self.window_bytes(), &mut |window| {
-            self.lay(&mut layer, &window, round)?;
-            Ok(window.bytes)
+        read_ahead(self.view, &reaches, self.window_bytes(), &mut |window| {
+            self.lay(&mut layer, window, round, wait)
         })
     }
 
-    /// Lays the data of a round while a thread reads more.
-    fn fill_ahead(&self, round: &mut [Building<'a>]) -> Result<()> {
-        let reaches = reaches(round);
-        let (send, windows) = sync_channel(WINDOWS_AHEAD);
-        let (back, spare) = channel();
-        std::thread::scope(|scope| {
-            let reader = std::thread::Builder::new().name("bedform-settle".to_owned());
-            let (view, window_bytes) = (self.view, self.window_bytes());
-            let read = move || {
-                read_round(view, &reaches, window_bytes, &mut |window| {
-                    let gone = |_| Error::new(ErrorKind::Interrupted, "nobody takes what is read");
-                    send.send(window).map_err(gone)?;
-                    Ok(spare.try_recv().unwrap_or_default())
-                })
-            };
-            let reader = reader.spawn_scoped(scope, read).map_err(|error| {
-                Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
-            })?;
-            let mut layer = Layer::default();
-            let mut laid = Ok(());
-            while let (Ok(()), Ok(window)) = (&laid, windows.recv()) {
-                laid = self.lay(&mut layer, &window, round);
-                // Nobody may want it any more.
-                let _ = back.send(window.bytes);
-            }
-            drop(windows);
-            let read = reader.join().unwrap_or_else(|_| {
-                Err(Error::new(ErrorKind::Io, "internal error: the thread that reads has ended"))
-            });
-            laid.and(read)
-        })
-    }
-
-    fn lay(&self, layer: &mut Layer, window: &Window, round: &mut [Building<'a>]) -> Result<()> {
+    fn lay(
+        &self,
+        layer: &mut Layer,
+        window: &Window,
+        round: &mut [Building<'a>],
+        wait: &Wait<'_>,
+    ) -> Result<()> {
         self.check()?;
         Counts::add(&self.counts.read_bytes, window.length());
-        layer.lay(window, round)
+        layer.lay(window, round, wait)
     }
 }
 

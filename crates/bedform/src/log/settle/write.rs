@@ -10,7 +10,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 use crate::write::elements::Input;
 use crate::write::object::{BuiltObject, ObjectWrite, contained, open_stored};
-use crate::write::region::each_object;
+use crate::write::region::{at_once, each_object};
+use crate::write::room::{Rooms, Wait};
+
+/// Objects up to this size are written in one piece: what takes time is to wait for the device.
+const SMALL_BYTES: u64 = 1 << 20;
+/// So many of them take the memory of a large one, and are written at a time: the file system syncs
+/// together what is to be synced at the same time.
+const SMALL_AT_ONCE: u64 = 16;
 
 /// What was done, counted by all threads.
 #[derive(Default)]
@@ -90,14 +97,21 @@ impl Writer<'_> {
                 objects.push((building.source, object, valid, BuiltObject { stored, chunks }));
             }
         }
+        let shared = &self.store.shared;
+        let large = at_once(shared) as u64;
+        let (rooms, go_on) = (Rooms::new(large * SMALL_AT_ONCE), || Ok(()));
         let act = |number: u64, threads| {
             let at = usize::try_from(number).unwrap_or(usize::MAX);
             let (source, object, valid, built) = &objects[at];
+            let share = if object.bytes <= SMALL_BYTES { 1 } else { SMALL_AT_ONCE };
+            let _room = Wait::new(&rooms, &go_on).room(share)?;
             let written = change(source, &object.coordinates, *valid, threads).run_built(built)?;
             self.wrote(source, object, written)?;
             Ok(written)
         };
-        each_object(&self.store.shared, objects.len() as u64, act, interrupted).map(drop)
+        let threads = if large == 1 { 1 } else { large.max(SMALL_AT_ONCE) };
+        let threads = usize::try_from(threads).unwrap_or(1);
+        each_object(shared, objects.len() as u64, threads, act, interrupted).map(drop)
     }
 
     /// Writes an object that is larger than a round: chunk by chunk, each with what lies over it.

@@ -1,0 +1,93 @@
+//! The data of a round, laid by one thread while others read what comes next.
+//!
+//! One thread says what is to be read, in order; some read and check windows, each the next that
+//! nobody has begun; the windows are laid in order. Reading is ahead by a fixed number of windows.
+
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Mutex, PoisonError};
+
+use bedform_storage::ReadBlock;
+
+use super::lay::Reach;
+use super::read::{Window, WindowPlan, plan_windows};
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::view::View;
+
+/// Windows that are read ahead of the one that is laid.
+const WINDOWS_AHEAD: usize = 4;
+/// Threads that read: requests that are in flight at a time.
+const READERS: usize = 4;
+
+/// A window to be read, and who waits for it.
+type Task = (WindowPlan, SyncSender<Result<Window>>);
+
+/// Reads what `round` needs in windows of `window_bytes` and calls `lay` with each, in order.
+///
+/// # Errors
+/// `Corrupt` for damaged records; those of storage and of `lay`; `Io` if no thread can be started.
+pub(super) fn read_ahead(
+    view: &View,
+    round: &[Reach],
+    window_bytes: u64,
+    lay: &mut dyn FnMut(&Window) -> Result<()>,
+) -> Result<()> {
+    let (send_task, tasks) = channel::<Task>();
+    let (send_window, windows) = sync_channel(WINDOWS_AHEAD);
+    let (tasks, spare) = (Mutex::new(tasks), Mutex::default());
+    std::thread::scope(|scope| {
+        let start = || std::thread::Builder::new().name("bedform-settle".to_owned());
+        let plan = move || {
+            plan_windows(view, round, window_bytes, &mut |window| {
+                let gone = |_| Error::new(ErrorKind::Interrupted, "nobody takes what is read");
+                let (done, wait) = sync_channel(1);
+                send_window.send(wait).map_err(gone)?;
+                // The tasks are there as long as this function.
+                let _ = send_task.send((window, done));
+                Ok(())
+            })
+        };
+        let planner = start().spawn_scoped(scope, plan).map_err(|error| no_thread(&error))?;
+        for number in 0..READERS {
+            let reader = start().spawn_scoped(scope, || read_tasks(&tasks, &spare));
+            if let (0, Err(error)) = (number, reader) {
+                return Err(no_thread(&error));
+            }
+        }
+        let laid = lay_all(&windows, &spare, lay);
+        drop(windows);
+        let planned = planner.join().unwrap_or_else(|_| Err(ended()));
+        laid.and(planned)
+    })
+}
+
+fn lay_all(
+    windows: &Receiver<Receiver<Result<Window>>>,
+    spare: &Mutex<Vec<Vec<u8>>>,
+    lay: &mut dyn FnMut(&Window) -> Result<()>,
+) -> Result<()> {
+    for window in windows {
+        let window = window.recv().unwrap_or_else(|_| Err(ended()))?;
+        lay(&window)?;
+        spare.lock().unwrap_or_else(PoisonError::into_inner).push(window.bytes);
+    }
+    Ok(())
+}
+
+/// Reads windows until there are no more.
+fn read_tasks(tasks: &Mutex<Receiver<Task>>, spare: &Mutex<Vec<Vec<u8>>>) {
+    let mut block = ReadBlock::default();
+    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    while let Ok((window, done)) = next() {
+        let bytes = spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        // Nobody may want it any more.
+        let _ = done.send(window.read(bytes.unwrap_or_default(), &mut block));
+    }
+}
+
+fn no_thread(error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
+}
+
+fn ended() -> Error {
+    Error::new(ErrorKind::Io, "internal error: a thread that reads has ended")
+}

@@ -1,0 +1,335 @@
+//! The data of a round, read in the order in which they lie in the log.
+//!
+//! What a writer wrote in one commit is a run of blocks: those that hold something for the round are
+//! read once, one behind the other, checked, and laid. Where the order in which writes count is not
+//! the order in which they lie (the epochs of several writers alternate), the parts of each are read
+//! in the order that counts. What is to be read is known before: several windows are on their way at
+//! a time, each by a thread of its own.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bedform_format::checksum::crc32c;
+use bedform_format::log::{Block, Directory, Entry, SectionPlace, Touched};
+use bedform_storage::ReadBlock;
+
+use super::lay::{Position, Reach};
+use crate::error::{Error, Result};
+use crate::log::section::LoadedSection;
+use crate::log::segment::decode_body;
+use crate::log::view::View;
+
+/// Entries of one writer that follow each other, of one epoch and rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Group {
+    epoch: u32,
+    rank: u32,
+    /// Which section of the directory.
+    section: usize,
+    first: usize,
+    end: usize,
+}
+
+/// Bytes of the log, one behind the other in the data of one section.
+pub(super) struct Window {
+    pub(super) job: Arc<Job>,
+    /// Of the first byte in the section's data.
+    pub(super) start: u64,
+    pub(super) bytes: Vec<u8>,
+    /// Bytes of `bytes` that count.
+    pub(super) length: usize,
+}
+
+/// A window that is to be read.
+pub(super) struct WindowPlan {
+    job: Arc<Job>,
+    blocks: Range<usize>,
+}
+
+/// Entries of a section that have something for the round.
+pub(super) struct Job {
+    pub(super) section: Arc<LoadedSection>,
+    pub(super) commit: u64,
+    /// Of each array of the section its place in the round.
+    pub(super) arrays: Vec<Option<usize>>,
+    pub(super) entries: Vec<usize>,
+}
+
+/// Calls `deliver` with windows of about `window_bytes` that together are all data that
+/// `round` needs, in the order in which they are to be laid.
+///
+/// # Errors
+/// `Corrupt` for damaged records; those of storage and of `deliver`.
+pub(super) fn plan_windows(
+    view: &View,
+    round: &[Reach],
+    window_bytes: u64,
+    deliver: &mut dyn FnMut(WindowPlan) -> Result<()>,
+) -> Result<()> {
+    let after = round.iter().map(|reach| reach.contained).min().unwrap_or(u64::MAX);
+    for commit in view.root.commits.iter().filter(|commit| commit.number > after) {
+        let directory = view.directory(commit)?;
+        for group in groups(view, &directory, round)? {
+            let section = view.section_of(&directory, &directory.sections[group.section])?;
+            let mut job = Job::new(section, commit.number, group.first..group.end, round);
+            let needed = job.keep_needed(round);
+            let job = Arc::new(job);
+            let mut first = 0;
+            for run in needed.chunk_by(|one, next| one == next) {
+                let end = first + run.len();
+                if run[0] {
+                    job.cut(first..end, window_bytes, deliver)?;
+                }
+                first = end;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The groups of a commit that may have something for the round, in the order in which they count.
+fn groups(view: &View, directory: &Directory, round: &[Reach]) -> Result<Vec<Group>> {
+    let mut groups = Vec::new();
+    for (number, place) in directory.sections.iter().enumerate() {
+        if !has_part(place, round) {
+            continue;
+        }
+        let section = view.section_of(directory, place)?;
+        let entries = &section.section.entries;
+        let key = |entry: &Entry| (entry.epoch, entry.rank);
+        let mut first = 0;
+        for run in entries.chunk_by(|one, next| key(one) == key(next)) {
+            let (epoch, rank) = key(&run[0]);
+            let end = first + run.len();
+            groups.push(Group { epoch, rank, section: number, first, end });
+            first = end;
+        }
+    }
+    // Stable: groups of one writer stay in the order of writing.
+    groups.sort_by_key(|group| (group.epoch, group.rank));
+    Ok(groups)
+}
+
+fn has_part(place: &SectionPlace, round: &[Reach]) -> bool {
+    let is_ours = |part: &Touched, reach: &Reach| {
+        let lengths = || part.start.iter().zip(&part.end).map(|(start, end)| end - start);
+        part.key == reach.key
+            && part.start.len() == reach.rank()
+            && reach.touches(&part.start, &lengths().collect::<Vec<u64>>())
+    };
+    place.arrays.iter().any(|part| round.iter().any(|reach| is_ours(part, reach)))
+}
+
+/// Where in the round the array of a section is.
+fn place_in(round: &[Reach], section: &LoadedSection) -> Vec<Option<usize>> {
+    let arrays = section.section.arrays.iter().map(|array| {
+        round.iter().position(|reach| {
+            array.key == reach.key
+                && array.shape.len() == reach.rank()
+                && array.item_size as usize == reach.item_size
+        })
+    });
+    arrays.collect()
+}
+
+impl Job {
+    fn new(
+        section: Arc<LoadedSection>,
+        commit: u64,
+        entries: Range<usize>,
+        round: &[Reach],
+    ) -> Self {
+        let arrays = place_in(round, &section);
+        Self { section, commit, arrays, entries: entries.collect() }
+    }
+
+    /// Bytes of an element of an entry.
+    pub(super) fn item(&self, entry: &Entry) -> u64 {
+        u64::from(self.section.section.arrays[entry.array as usize].item_size)
+    }
+
+    /// Keeps the entries that have something for the round, and says which blocks hold it.
+    fn keep_needed(&mut self, round: &[Reach]) -> Vec<bool> {
+        let mut needed = vec![false; self.section.section.blocks.len()];
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.retain(|entry| mark(self, *entry, round, &mut needed));
+        self.entries = entries;
+        needed
+    }
+
+    /// Cuts blocks that follow each other into windows.
+    fn cut(
+        self: &Arc<Self>,
+        blocks: Range<usize>,
+        window_bytes: u64,
+        deliver: &mut dyn FnMut(WindowPlan) -> Result<()>,
+    ) -> Result<()> {
+        let (mut first, mut bytes) = (blocks.start, 0);
+        for at in blocks.clone() {
+            bytes += self.section.section.blocks[at].bytes;
+            let next = at + 1;
+            let follows = blocks.contains(&next).then(|| self.section.section.blocks[next].bytes);
+            if follows.is_none_or(|more| bytes + more > window_bytes) {
+                deliver(WindowPlan { job: self.clone(), blocks: first..next })?;
+                (first, bytes) = (next, 0);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl WindowPlan {
+    /// Reads the window into `bytes`, and checks it. `block` is memory for reads past the page cache.
+    ///
+    /// # Errors
+    /// `Corrupt` for a damaged block; those of storage.
+    pub(super) fn read(self, mut bytes: Vec<u8>, block: &mut ReadBlock) -> Result<Window> {
+        let section = &self.job.section;
+        let start = self.blocks.start.checked_sub(1).map_or(0, |before| section.ends[before]);
+        let (mut length, mut next) = (0, self.blocks.start);
+        while next < self.blocks.end {
+            let end = end_of_request(&section.section.blocks[..self.blocks.end], next);
+            length = read_blocks(section, next..end, &mut bytes, length, block)?;
+            next = end;
+        }
+        Ok(Window { job: self.job, start, bytes, length })
+    }
+}
+
+/// The end of the blocks from `first` on that one request gives as they are stored.
+fn end_of_request(blocks: &[Block], first: usize) -> usize {
+    let follows = |last: &Block, next: &Block| {
+        last.codec == 0
+            && next.codec == 0
+            && last.offset.checked_add(last.stored_bytes) == Some(next.offset)
+    };
+    let more = blocks[first..].windows(2).take_while(|pair| follows(&pair[0], &pair[1]));
+    first + 1 + more.count()
+}
+
+/// Reads blocks, more than one only if they lie in the segment as in the data, behind the first `length`
+/// bytes of `bytes`, and checks them; gives the new length.
+fn read_blocks(
+    section: &LoadedSection,
+    numbers: Range<usize>,
+    bytes: &mut Vec<u8>,
+    length: usize,
+    past: &mut ReadBlock,
+) -> Result<usize> {
+    let blocks = &section.section.blocks[numbers];
+    let object = &*section.segment.object;
+    for block in blocks {
+        if !section.segment.holds(block.offset, block.stored_bytes) {
+            return Err(damaged(section, block, "it ends behind the segment"));
+        }
+    }
+    let Some(first) = blocks.first() else { return Ok(length) };
+    bytes.truncate(length);
+    if first.codec == 0 {
+        let stored = blocks.iter().fold(0, |all, block| all + index(block.stored_bytes));
+        if let Some(found) = object.read_past(first.offset, stored, past)? {
+            check(section, blocks, found)?;
+            bytes.extend_from_slice(found);
+        } else {
+            bytes.resize(length + stored, 0);
+            object.read(first.offset, &mut bytes[length..])?;
+            check(section, blocks, &bytes[length..])?;
+        }
+    } else {
+        let mut stored = vec![0; index(first.stored_bytes)];
+        object.read(first.offset, &mut stored)?;
+        let decoded = decode_body(stored, first.codec, first.checksum, first.bytes)
+            .map_err(|problem| damaged(section, first, problem))?;
+        bytes.extend_from_slice(&decoded);
+    }
+    Ok(bytes.len())
+}
+
+/// Checks blocks of which `found` are the stored bytes, one behind the other.
+fn check(section: &LoadedSection, blocks: &[Block], mut found: &[u8]) -> Result<()> {
+    for block in blocks {
+        let (own, more) = found.split_at(index(block.stored_bytes).min(found.len()));
+        let (sum, expected) = (crc32c(own), block.checksum);
+        if sum != expected {
+            let text = format!("it has checksum {sum:08x}, expected {expected:08x}");
+            return Err(damaged(section, block, text));
+        }
+        found = more;
+    }
+    Ok(())
+}
+
+fn damaged(section: &LoadedSection, block: &Block, text: impl std::fmt::Display) -> Error {
+    let name = format!("segment {} at byte {}", section.segment.name, block.offset);
+    Error::corrupt(name, text)
+}
+
+/// Marks the blocks that hold something of an entry for the round; false if there are none.
+fn mark(job: &Job, number: usize, round: &[Reach], needed: &mut [bool]) -> bool {
+    let entry = &job.section.section.entries[number];
+    let Some(reach) = job.arrays[entry.array as usize].map(|at| &round[at]) else {
+        return false;
+    };
+    let (begin, item) = (job.section.starts[number], job.item(entry));
+    let (low, high) = job.section.bounds(number);
+    match reach.position_of(&low, &high) {
+        Position::Outside => return false,
+        Position::Inside => {
+            let bytes = job.section.bytes_of(number);
+            mark_bytes(&job.section.ends, begin, begin + bytes, needed);
+            return bytes > 0;
+        }
+        Position::Across => {}
+    }
+    let boxes = &job.section.section.selections[entry.selection as usize];
+    let mut at = begin;
+    let mut is_needed = false;
+    let (mut start, mut lengths) = (Vec::new(), Vec::new());
+    for (corner, count) in boxes.iter() {
+        whole_box(entry, corner, count, &mut start, &mut lengths);
+        let bytes = count.iter().product::<u64>() * item;
+        if reach.touches(&start, &lengths) {
+            let (first, last) = reach.span(&start, &lengths);
+            mark_bytes(&job.section.ends, at + first * item, at + (last + 1) * item, needed);
+            is_needed = true;
+        }
+        at += bytes;
+    }
+    is_needed
+}
+
+/// Marks the blocks that hold the bytes from `start` to `end`.
+fn mark_bytes(ends: &[u64], start: u64, end: u64, needed: &mut [bool]) {
+    let first = ends.partition_point(|block_end| *block_end <= start);
+    let last = ends.partition_point(|block_end| *block_end < end);
+    if let Some(needed) = needed.get_mut(first..=last) {
+        needed.fill(true);
+    }
+}
+
+/// A box of an entry with its record.
+pub(super) fn whole_box(
+    entry: &Entry,
+    corner: &[u64],
+    count: &[u64],
+    start: &mut Vec<u64>,
+    lengths: &mut Vec<u64>,
+) {
+    start.clear();
+    start.extend(entry.record.iter().chain(corner));
+    lengths.clear();
+    lengths.extend(entry.record.iter().map(|_| 1).chain(count.iter().copied()));
+}
+
+impl Window {
+    /// Bytes of the log that it holds.
+    pub(super) fn length(&self) -> u64 {
+        self.length as u64
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)]
+pub(super) fn index(value: u64) -> usize {
+    // Sizes of what is in memory.
+    value as usize
+}
