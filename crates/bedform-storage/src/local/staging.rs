@@ -1,6 +1,5 @@
 //! Bytes on their way to a file: collected into large aligned blocks, written past the page cache by
-//! threads of their own while the caller makes more. Two are on their way at once: while one is made
-//! ready the device has the other.
+//! a thread of their own while the caller makes more.
 //!
 //! Small objects never get that far: they are one buffered write. Nor does the little that a growing
 //! object gains between two syncs: each flush is a new start.
@@ -29,7 +28,7 @@ pub struct Staging {
     pub small_bytes_max: usize,
     /// Bytes of one block; a multiple of 4,096.
     pub block_bytes: usize,
-    /// Blocks that one writer has at most; half of them may be on their way to the device.
+    /// Blocks that one writer has at most.
     pub blocks_max: usize,
     /// Bytes that are set aside ahead of the writes of large objects whose size is not known; for
     /// others it is sixteen times as much.
@@ -43,7 +42,7 @@ impl Default for Staging {
         Self {
             small_bytes_max: 1 << 20,
             block_bytes: 2 << 20,
-            blocks_max: 4,
+            blocks_max: 3,
             reserve_bytes: 64 << 20,
             direct: true,
         }
@@ -78,20 +77,13 @@ impl Block {
     }
 }
 
-/// A file that is written, one piece behind the other; several pieces may be on their way.
+/// Writes to a file, one piece behind the other.
 struct Sink<F: FileSystem> {
     shared: Arc<Shared<F>>,
     file: Arc<F::Handle>,
     /// Which bytes of the file these are.
     lane: Lane,
-    state: Mutex<State>,
-}
-
-struct State {
-    /// Where the next piece goes; after a failure the end of what is there without a gap.
     position: u64,
-    /// A piece could not be written: none behind it is.
-    has_failed: bool,
     /// Large pieces are to go past the page cache.
     wants_direct: bool,
     /// Writes go past it now.
@@ -105,50 +97,34 @@ struct State {
 }
 
 impl<F: FileSystem> Sink<F> {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the next `count` bytes of the object: gives where they go.
-    fn take(&self, count: usize) -> io::Result<u64> {
-        let mut state = self.state();
-        if state.has_failed {
-            return Err(stopped());
-        }
-        let at = state.position;
-        state.position += count as u64;
-        Ok(at)
-    }
-
     /// Makes the file long enough for `count` more bytes. Allocating in large steps ahead of the
     /// writes is what makes them fast, also through the page cache.
-    fn reserve(&self, count: usize) {
-        let mut state = self.state();
-        let Some(reserved) = state.reserved else { return };
-        let end = state.position + count as u64;
+    fn reserve(&mut self, count: usize) {
+        let Some(reserved) = self.reserved else { return };
+        let end = self.position + count as u64;
         if end <= reserved {
             return;
         }
         // In steps: a hint may be far too large, and a full disk is everybody's.
         let step = self.shared.staging.reserve_bytes;
-        let size = if state.size_hint >= end {
-            end.saturating_add(step.saturating_mul(HINTED_STEPS)).min(state.size_hint)
+        let size = if self.size_hint >= end {
+            end.saturating_add(step.saturating_mul(HINTED_STEPS)).min(self.size_hint)
         } else {
             end.saturating_add(step)
         };
         if !self.lane.is_alone() {
-            return self.reserve_rows(&mut state, end);
+            return self.reserve_rows(end);
         }
         // A refusal may come after some of the work is done; what it means the writes will tell.
-        state.longest = state.longest.max(size);
+        self.longest = self.longest.max(size);
         let outcome = uninterrupted(|| self.shared.system.reserve(&self.file, 0, size));
-        state.reserved = outcome.is_ok().then_some(size);
+        self.reserved = outcome.is_ok().then_some(size);
     }
 
     /// As [`Sink::reserve`], for the writers of all lanes: each time the system waits for what they are
     /// writing, so whoever comes first sets aside whole rows of stripes, and the file's length tells the
     /// others. All together set aside as much ahead as one alone.
-    fn reserve_rows(&self, state: &mut State, end: u64) {
+    fn reserve_rows(&mut self, end: u64) {
         let row = STRIPE_BYTES * u64::from(self.lane.lanes().count());
         let needed = end.div_ceil(STRIPE_BYTES).saturating_mul(row);
         let Ok(status) = uninterrupted(|| self.shared.system.status(&self.file)) else { return };
@@ -158,20 +134,19 @@ impl<F: FileSystem> Sink<F> {
             let length = needed.saturating_add(ahead) - size;
             let reserve = || self.shared.system.reserve(&self.file, size, length);
             if uninterrupted(reserve).is_err() {
-                state.reserved = None;
+                self.reserved = None;
                 return;
             }
             size += length;
         }
-        state.reserved = Some(size / row * STRIPE_BYTES);
+        self.reserved = Some(size / row * STRIPE_BYTES);
     }
 
     /// Gives back the stripes that were set aside and not written. Nobody cuts the file, since nobody
     /// knows where the others are: it may end in a hole.
-    fn release_stripes(&self) {
-        let mut state = self.state();
-        let Some(reserved) = state.reserved else { return };
-        let mut at = state.position;
+    fn release_stripes(&mut self) {
+        let Some(reserved) = self.reserved else { return };
+        let mut at = self.position;
         while at < reserved {
             let run = self.lane.run(at);
             // Where it cannot be given back it is there for what comes, or goes with the file.
@@ -181,62 +156,51 @@ impl<F: FileSystem> Sink<F> {
             }
             at += run.length;
         }
-        state.reserved = Some(state.position);
+        self.reserved = Some(self.position);
     }
 
     /// Cuts off what was reserved and not written.
-    fn cut(&self) -> io::Result<()> {
-        let mut state = self.state();
-        if !self.lane.is_alone() || state.longest <= state.position {
+    fn cut(&mut self) -> io::Result<()> {
+        if !self.lane.is_alone() || self.longest <= self.position {
             return Ok(());
         }
-        uninterrupted(|| self.shared.system.set_size(&self.file, state.position))?;
-        state.longest = state.position;
-        state.reserved = state.reserved.map(|_| state.position);
+        uninterrupted(|| self.shared.system.set_size(&self.file, self.position))?;
+        self.longest = self.position;
+        self.reserved = self.reserved.map(|_| self.position);
         Ok(())
     }
 
     /// Writes one of many blocks.
-    fn write_block(&self, block: &Block) -> io::Result<()> {
+    fn write_block(&mut self, block: &Block) -> io::Result<()> {
         self.reserve(block.length);
-        self.write(self.take(block.length)?, block.bytes())
+        self.write(block.bytes())
     }
 
-    /// Writes `bytes` from byte `start` of the object on, which have been taken.
-    fn write(&self, start: u64, bytes: &[u8]) -> io::Result<()> {
+    /// Writes `bytes` behind what was written before.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
         let mut done = 0;
-        let outcome = self.write_counted(start, bytes, &mut done);
-        if outcome.is_err() {
-            let mut state = self.state();
-            state.has_failed = true;
-            state.position = state.position.min(start + done as u64);
-        }
-        outcome
-    }
-
-    /// As [`Sink::write`]; counts in `done` what is written.
-    fn write_counted(&self, start: u64, bytes: &[u8], done: &mut usize) -> io::Result<()> {
-        while *done < bytes.len() {
+        while done < bytes.len() {
             // The end of the object is rarely aligned: it takes the way through the page cache.
-            let aligned = *done + (bytes.len() - *done) / ALIGNMENT * ALIGNMENT;
-            if aligned == *done {
+            let aligned = done + (bytes.len() - done) / ALIGNMENT * ALIGNMENT;
+            if aligned == done {
                 self.set_direct(false)?;
             }
-            let direct = self.state().direct;
-            let rest = if direct { &bytes[*done..aligned] } else { &bytes[*done..] };
-            let run = self.lane.run(start + *done as u64);
+            let rest = if self.direct { &bytes[done..aligned] } else { &bytes[done..] };
+            let run = self.lane.run(self.position);
             let rest = &rest[..usize::try_from(run.length).unwrap_or(usize::MAX).min(rest.len())];
-            match uninterrupted(|| self.shared.system.write_at(&self.file, run.offset, rest)) {
+            match uninterrupted(|| shared.system.write_at(&self.file, run.offset, rest)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
-                    *done += count;
+                    done += count;
+                    self.position += count as u64;
                     if !count.is_multiple_of(ALIGNMENT) {
                         self.set_direct(false)?;
                     }
                 }
                 // The system took the flag but not the write.
-                Err(error) if direct && error.kind() == io::ErrorKind::InvalidInput => {
-                    self.state().wants_direct = false;
+                Err(error) if self.direct && error.kind() == io::ErrorKind::InvalidInput => {
+                    self.wants_direct = false;
                     self.set_direct(false)?;
                 }
                 Err(error) => return Err(error),
@@ -245,40 +209,47 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    fn set_direct(&self, direct: bool) -> io::Result<()> {
-        let mut state = self.state();
-        if state.direct == direct {
+    fn set_direct(&mut self, direct: bool) -> io::Result<()> {
+        if self.direct == direct {
             return Ok(());
         }
-        state.direct = false;
+        self.direct = false;
         uninterrupted(|| self.shared.system.set_direct(&self.file, direct))?;
-        state.direct = direct;
+        self.direct = direct;
         Ok(())
     }
 }
 
-/// Threads that write full blocks and hand them back empty, or their first failure.
-struct WritingThreads {
-    full: SyncSender<Block>,
-    empty: Receiver<io::Result<Block>>,
-    threads: Vec<JoinHandle<()>>,
+fn locked<F: FileSystem>(sink: &Mutex<Sink<F>>) -> MutexGuard<'_, Sink<F>> {
+    sink.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl WritingThreads {
-    /// Threads that write to `sink`, or none if the system has no more.
-    fn start<F: FileSystem>(sink: &Arc<Sink<F>>, blocks_max: usize) -> Option<Self> {
+/// A thread that writes full blocks and hands them back empty, or its first failure.
+struct WritingThread {
+    full: SyncSender<Block>,
+    empty: Receiver<io::Result<Block>>,
+    thread: JoinHandle<()>,
+}
+
+impl WritingThread {
+    /// A thread that writes to `sink`, or none if the system has no more.
+    fn start<F: FileSystem>(sink: &Arc<Mutex<Sink<F>>>, blocks_max: usize) -> Option<Self> {
         let (full, incoming) = sync_channel::<Block>(blocks_max);
         let (outgoing, empty): (Sender<io::Result<Block>>, _) = channel();
-        let incoming = Arc::new(Mutex::new(incoming));
-        let start = |_| {
-            let (sink, incoming, outgoing) =
-                (Arc::clone(sink), Arc::clone(&incoming), outgoing.clone());
-            let work = move || write_blocks(&sink, &incoming, &outgoing);
-            let name = "bedform-write".to_owned();
-            std::thread::Builder::new().name(name).spawn(work).ok()
+        let sink = Arc::clone(sink);
+        let work = move || {
+            for mut block in incoming {
+                let outcome = locked(&sink).write_block(&block);
+                let is_over = outcome.is_err();
+                block.length = 0;
+                if outgoing.send(outcome.map(|()| block)).is_err() || is_over {
+                    return;
+                }
+            }
         };
-        let threads: Vec<_> = (0..(blocks_max / 2).max(1)).map_while(start).collect();
-        (!threads.is_empty()).then_some(Self { full, empty, threads })
+        let name = "bedform-write".to_owned();
+        let thread = std::thread::Builder::new().name(name).spawn(work).ok()?;
+        Some(Self { full, empty, thread })
     }
 
     /// An empty block, when there is one.
@@ -291,66 +262,40 @@ impl WritingThreads {
         self.full.send(block).map_err(|_| failure())
     }
 
-    /// Waits until all blocks are written, adds them to `spare`, and ends the threads.
+    /// Waits until all blocks are written, adds them to `spare`, and ends the thread.
     fn finish(self, spare: &mut Vec<Block>) -> io::Result<()> {
-        let Self { full, empty, threads } = self;
+        let Self { full, empty, thread } = self;
         drop(full);
         let mut outcome = Ok(());
         for written in empty {
             match written {
                 Ok(block) => spare.push(block),
-                Err(error) => outcome = outcome.and(Err(error)),
+                Err(error) => outcome = Err(error),
             }
         }
-        threads
-            .into_iter()
-            .fold(outcome, |outcome, thread| outcome.and(thread.join().map_err(|_| stopped())))
-    }
-}
-
-/// Writes block after block, until there are no more or one fails.
-fn write_blocks<F: FileSystem>(
-    sink: &Sink<F>,
-    incoming: &Mutex<Receiver<Block>>,
-    outgoing: &Sender<io::Result<Block>>,
-) {
-    loop {
-        let (mut block, at) = {
-            // The blocks get their places in the order in which they come.
-            let incoming = incoming.lock().unwrap_or_else(PoisonError::into_inner);
-            let Ok(block) = incoming.recv() else { return };
-            sink.reserve(block.length);
-            // Another one has failed, and says with what.
-            let Ok(at) = sink.take(block.length) else { return };
-            (block, at)
-        };
-        let outcome = sink.write(at, block.bytes());
-        let is_over = outcome.is_err();
-        block.length = 0;
-        if outgoing.send(outcome.map(|()| block)).is_err() || is_over {
-            return;
-        }
+        let joined = thread.join();
+        outcome.and_then(|()| joined.map_err(|_| stopped()))
     }
 }
 
 fn stopped() -> io::Error {
-    io::Error::other("a writing thread has stopped")
+    io::Error::other("the writing thread has stopped")
 }
 
-/// The bytes of one object, in order. Between flushes it has no threads.
+/// The bytes of one object, in order. Between flushes it has no thread.
 pub(super) struct Stream<F: FileSystem> {
     shared: Arc<Shared<F>>,
     file: Arc<F::Handle>,
-    sink: Arc<Sink<F>>,
+    sink: Arc<Mutex<Sink<F>>>,
     /// What was appended since the last flush, while it is little.
     small: Vec<u8>,
     /// The block that is being filled, once it is more.
     block: Option<Block>,
-    threads: Option<WritingThreads>,
+    thread: Option<WritingThread>,
     /// Blocks that are empty, out of `blocks` in all.
     spare: Vec<Block>,
     blocks: usize,
-    /// The process whose threads and file these are.
+    /// The process whose thread and file these are.
     process: u32,
 }
 
@@ -368,28 +313,24 @@ impl<F: FileSystem> Stream<F> {
         // An object that is known to be large goes to a block at once.
         let small = Vec::with_capacity(if hint > small_max { 0 } else { hint });
         let file = Arc::new(file);
-        let state = State {
+        let sink = Sink {
+            shared: Arc::clone(shared),
+            file: Arc::clone(&file),
+            lane,
             position: 0,
-            has_failed: false,
             wants_direct: direct && shared.staging.direct,
             direct: false,
             size_hint: size_hint.unwrap_or(0),
             reserved: Some(0),
             longest: 0,
         };
-        let sink = Sink {
-            shared: Arc::clone(shared),
-            file: Arc::clone(&file),
-            lane,
-            state: Mutex::new(state),
-        };
         Self {
             shared: Arc::clone(shared),
             file,
-            sink: Arc::new(sink),
+            sink: Arc::new(Mutex::new(sink)),
             small,
             block: None,
-            threads: None,
+            thread: None,
             spare: Vec::new(),
             blocks: 0,
             process: std::process::id(),
@@ -427,20 +368,21 @@ impl<F: FileSystem> Stream<F> {
     /// Writes what is staged, waits for it, and cuts off what was set aside. More may then be
     /// appended; after a failure, not.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        if let Some(threads) = self.threads.take() {
-            threads.finish(&mut self.spare)?;
+        if let Some(thread) = self.thread.take() {
+            thread.finish(&mut self.spare)?;
         }
+        let mut sink = locked(&self.sink);
         if let Some(mut block) = self.block.take() {
-            self.sink.write_block(&block)?;
+            sink.write_block(&block)?;
             block.length = 0;
             self.spare.push(block);
         } else {
             // Memory of any alignment.
-            self.sink.set_direct(false)?;
-            self.sink.write(self.sink.take(self.small.len())?, &self.small)?;
+            sink.set_direct(false)?;
+            sink.write(&self.small)?;
             self.small.clear();
         }
-        self.sink.cut()
+        sink.cut()
     }
 
     /// As [`Stream::flush`]; returns the file, of which no other handle is left.
@@ -453,40 +395,42 @@ impl<F: FileSystem> Stream<F> {
 
     #[cfg(test)]
     pub(super) fn has_thread(&self) -> bool {
-        self.threads.is_some()
+        self.thread.is_some()
     }
 
-    /// Takes the first block of what turns out to be much, and threads if they are worth while.
+    /// Takes the first block of what turns out to be much, and a thread if that is worth while.
     fn start_blocks(&mut self) -> io::Result<()> {
         self.block = Some(self.empty_block()?);
         let blocks_max = self.shared.staging.blocks_max;
-        let wants_direct = self.sink.state().wants_direct;
-        let direct = wants_direct && self.sink.set_direct(true).is_ok();
+        let direct = {
+            let mut sink = locked(&self.sink);
+            sink.wants_direct && sink.set_direct(true).is_ok()
+        };
         if direct && blocks_max > 1 && self.shared.system.is_overlapped() {
-            self.threads = WritingThreads::start(&self.sink, blocks_max);
+            self.thread = WritingThread::start(&self.sink, blocks_max);
         }
         Ok(())
     }
 
     /// Gives the full `block` on and returns an empty one.
     fn exchange(&mut self, mut block: Block) -> io::Result<Block> {
-        if self.threads.is_none() {
-            self.sink.write_block(&block)?;
+        if self.thread.is_none() {
+            locked(&self.sink).write_block(&block)?;
             block.length = 0;
             return Ok(block);
         }
         let next = self.empty_block()?;
-        if let Some(threads) = &self.threads {
-            threads.send(block)?;
+        if let Some(thread) = &self.thread {
+            thread.send(block)?;
         }
         Ok(next)
     }
 
     fn empty_block(&mut self) -> io::Result<Block> {
         let staging = &self.shared.staging;
-        match (self.spare.pop(), &self.threads) {
+        match (self.spare.pop(), &self.thread) {
             (Some(block), _) => Ok(block),
-            (None, Some(threads)) if self.blocks >= staging.blocks_max => threads.receive(),
+            (None, Some(thread)) if self.blocks >= staging.blocks_max => thread.receive(),
             (None, _) => {
                 self.blocks += 1;
                 Block::new(staging.block_bytes.next_multiple_of(ALIGNMENT))
@@ -497,19 +441,20 @@ impl<F: FileSystem> Stream<F> {
 
 impl<F: FileSystem> Drop for Stream<F> {
     fn drop(&mut self) {
-        let threads = self.threads.take();
+        let thread = self.thread.take();
         if self.process != std::process::id() {
-            // A fork has copied the value, but not the threads; and the file is the parent's.
-            std::mem::forget(threads);
+            // A fork has copied the value, but not the thread; and the file is the parent's.
+            std::mem::forget(thread);
             return;
         }
-        if let Some(threads) = threads {
-            let _ = threads.finish(&mut self.spare);
+        if let Some(thread) = thread {
+            let _ = thread.finish(&mut self.spare);
         }
         // What is set aside would be lost to everybody for as long as the file has a name.
-        let _ = self.sink.cut();
-        if !self.sink.lane.is_alone() {
-            self.sink.release_stripes();
+        let mut sink = locked(&self.sink);
+        let _ = sink.cut();
+        if !sink.lane.is_alone() {
+            sink.release_stripes();
         }
     }
 }
