@@ -273,7 +273,8 @@ impl Boxes {
         // Without axes all are the same element, and there may be very many.
         let mut all = if self.rank == 0 { self.count as u64 } else { 0 };
         let (starts, shapes) = (self.starts(), self.shapes());
-        let boxes = starts.chunks_exact(self.rank.max(1)).zip(shapes.chunks_exact(self.rank.max(1)));
+        let boxes =
+            starts.chunks_exact(self.rank.max(1)).zip(shapes.chunks_exact(self.rank.max(1)));
         for (start, shape) in boxes {
             let mut elements = Some(1_u64);
             for axis in 0..self.rank {
@@ -308,8 +309,7 @@ impl Boxes {
         let rest = |numbers: &[u64]| -> Vec<u64> {
             numbers.chunks_exact(rank).flat_map(|one| &one[1..]).copied().collect()
         };
-        let summary =
-            Summary { elements: *elements, low: low[1..].into(), high: high[1..].into() };
+        let summary = Summary { elements: *elements, low: low[1..].into(), high: high[1..].into() };
         let (starts, shapes) = (rest(self.starts()), rest(self.shapes()));
         *self = Self::of(rank - 1, self.count, starts, shapes);
         let _ = self.shared.summary.set(summary);
@@ -327,10 +327,11 @@ impl Boxes {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let mix = |hash: u64, value: u64| (hash.rotate_left(5) ^ value).wrapping_mul(ODD);
         let seed = (self.rank as u64, self.count as u64);
-        let (starts, shapes) =
-            self.starts().iter().zip(self.shapes()).fold(seed, |(left, right), (&start, &length)| {
-                (mix(left, start), mix(right, length))
-            });
+        let (starts, shapes) = self
+            .starts()
+            .iter()
+            .zip(self.shapes())
+            .fold(seed, |(left, right), (&start, &length)| (mix(left, start), mix(right, length)));
         mix(starts, shapes)
     }
 
