@@ -1,14 +1,18 @@
-"""Reading takes the memory of its result and little more."""
+"""Reading takes the memory of its result and little more; settling takes what it may."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import bedform
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RESULT_BYTES = 256 << 20
 MARGIN_BYTES = 64 << 20
@@ -60,3 +64,41 @@ def test_a_read_takes_the_memory_of_its_result_and_little_more(
     block = np.arange(64 * 256 * 256).reshape(64, 256, 256)[..., 0 if "-1" in key else -1]
     assert total == sum(int(block.sum()) + start * block.size for start in range(0, 512, 64))
     assert growth <= RESULT_BYTES + MARGIN_BYTES
+
+
+SETTLE = """
+import resource, sys
+import bedform
+store = bedform.open(sys.argv[1], mode="r+")
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+before = peak()
+done = store.settle(memory=int(sys.argv[2]))
+print(peak() - before, done["rounds"], done["objects"])
+"""
+
+
+def test_settling_stays_within_its_memory_while_a_round_is_written_and_the_next_is_laid(
+    tmp_path: Path,
+) -> None:
+    # A shard takes more than half of the limit, all of them four times as much.
+    limit = 64 << 20
+    path = tmp_path / "s.zarr"
+    layout = bedform.Regular((4, 64, 64), (80, 256, 256))
+    store = bedform.create(path, durability="process")
+    store.create_array("a", (480, 256, 256), "f8", layout=layout, codecs=[])
+    values = np.arange(16 * 256 * 256, dtype="f8").reshape(16, 256, 256)
+    with store.session(settle="later") as session:
+        for start in range(0, 480, 16):
+            session.write("a", values + start, start=(start, 0, 0))
+    done = subprocess.run(
+        [sys.executable, "-c", SETTLE, str(path), str(limit)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    growth, rounds, objects = (int(word) for word in done.stdout.split())
+    assert (rounds, objects) == (6, 6)
+    assert growth <= limit + MARGIN_BYTES
+    settled = bedform.open(path)["a"]
+    for start in range(0, 480, 16):
+        assert np.array_equal(settled[start : start + 16], values + start)
