@@ -361,6 +361,11 @@ impl Segment {
         self.drain.as_ref().map_or(u64::MAX, |drain| drain.durable_bytes())
     }
 
+    /// What takes the segment through the burst tier; nothing without one.
+    pub(super) fn drain(&self) -> Option<&Arc<Drain>> {
+        self.drain.as_ref()
+    }
+
     /// Waits until everything is durable, as far as `reach` says, and says what there is.
     ///
     /// # Errors
