@@ -19,6 +19,10 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// See [`Burst::part_bytes`].
 const PART_BYTES: u64 = 32 << 20;
+/// See [`Burst::lengthen_parts`].
+const LONG_PART_BYTES_MAX: u64 = 256 << 20;
+/// How many long parts fill the tier.
+const LONG_PARTS: u64 = 16;
 /// Bytes that a writer may have in the tier where nothing else is said.
 const CAPACITY_BYTES: u64 = 4 << 30;
 const NAME: &str = "STORE.txt";
@@ -43,6 +47,13 @@ impl Burst {
     pub fn new(storage: Arc<dyn Storage>, capacity_bytes: Option<u64>) -> Self {
         let capacity_bytes = capacity_bytes.unwrap_or(CAPACITY_BYTES);
         Self { storage, capacity_bytes, part_bytes: PART_BYTES, in_background: true }
+    }
+
+    /// Makes parts as long as suits who waits for the tier alone: each costs two syncs, and nothing is
+    /// drained before half of the tier is taken.
+    pub(super) fn lengthen_parts(&mut self) {
+        let long = (self.capacity_bytes / LONG_PARTS).min(LONG_PART_BYTES_MAX);
+        self.part_bytes = self.part_bytes.max(long);
     }
 
     /// The tier in the directory `path`, which is made if it is not there.

@@ -14,6 +14,7 @@ use bedform_format::log::{
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Durability, GrowingObject, Lock, Object};
 
+use super::buffer::{Buffer, Buffers};
 use super::burst::{Burst, BurstPlace};
 use super::lanes::OpenedSegment;
 use super::place::LogPlace;
@@ -21,7 +22,7 @@ use super::staged::{Drain, Reach, Sink, Staged};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Shared;
 
-/// Bytes of a block: large enough for the device, small enough to be read and checked for a part.
+/// Bytes of a block of data that somebody holds.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes that have a checksum of their own: what a reader of a few bytes fetches and checks.
 const CHECKED_BYTES: usize = 32 << 10;
@@ -34,7 +35,7 @@ pub type Held = Box<dyn AsRef<[u8]> + Send>;
 /// What the thread is to do next.
 enum Order {
     /// Append a block of data.
-    Block(Vec<u8>),
+    Block(Buffer),
     /// Append data as blocks, and let go of them.
     Held(Held),
     /// Say what the blocks since the last section mean.
@@ -84,7 +85,8 @@ pub(super) struct Segment {
     own: Option<Box<File>>,
     /// Orders given so far.
     given: u64,
-    spare: Receiver<Vec<u8>>,
+    spare: Receiver<Buffer>,
+    buffers: Buffers,
     progress: Arc<Progress>,
     /// What the burst tier has passed on; nothing without one.
     drain: Option<Arc<Drain>>,
@@ -231,7 +233,8 @@ impl Segment {
             }
         };
         let drain = sink.drain();
-        let (orders, todo) = sync_channel((options.buffer_bytes / BLOCK_BYTES).max(2));
+        let buffers = Buffers::new(options.buffer_bytes);
+        let (orders, todo) = sync_channel(buffers.count(options.buffer_bytes));
         let (back, spare) = channel();
         let progress = Arc::<Progress>::default();
         let file = File {
@@ -251,6 +254,7 @@ impl Segment {
             own: None,
             given: 0,
             spare,
+            buffers,
             progress,
             drain,
             thread: None,
@@ -289,10 +293,10 @@ impl Segment {
     }
 
     /// Memory for a block, empty.
-    pub(super) fn buffer(&self) -> Vec<u8> {
-        let mut buffer = self.spare.try_recv().unwrap_or_default();
+    pub(super) fn buffer(&mut self) -> Buffer {
+        let spare = self.spare.try_recv();
+        let mut buffer = spare.unwrap_or_else(|_| self.buffers.make());
         buffer.clear();
-        buffer.reserve_exact(BLOCK_BYTES);
         buffer
     }
 
@@ -300,7 +304,7 @@ impl Segment {
     ///
     /// # Errors
     /// What an earlier order failed with.
-    pub(super) fn append(&mut self, block: Vec<u8>) -> Result<()> {
+    pub(super) fn append(&mut self, block: Buffer) -> Result<()> {
         self.send(Order::Block(block))
     }
 
@@ -448,7 +452,7 @@ struct File {
     sections: Vec<SectionPlace>,
     /// Sections that somebody else is to write.
     kept: Vec<Vec<u8>>,
-    back: Sender<Vec<u8>>,
+    back: Sender<Buffer>,
 }
 
 impl File {
@@ -468,10 +472,10 @@ impl File {
     /// the thread.
     fn carry_out(&mut self, order: Order) -> Result<()> {
         match order {
-            Order::Block(bytes) => {
-                self.append_block(&bytes)?;
+            Order::Block(buffer) => {
+                self.append_block(buffer.bytes())?;
                 // Nobody may want it any more.
-                let _ = self.back.send(bytes);
+                let _ = self.back.send(buffer);
                 Ok(())
             }
             Order::Held(data) => {

@@ -23,6 +23,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes that are moved at a time.
 const COPY_BYTES: usize = 8 << 20;
+/// Bytes of a part that are set aside at once: the tier is everybody's.
+const AHEAD_BYTES_MAX: u64 = 64 << 20;
 /// A writer that appends nothing for so long is not busy: longer than a sync takes, or a turn of others
 /// on a core.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -285,11 +287,12 @@ impl Staged {
             self.make_room()?;
             let path = self.place.part(self.start)?;
             let storage = self.place.storage.clone();
-            let part = match storage.grow(&path, self.durability, Some(self.part_bytes)) {
+            let hint = Some(self.part_bytes.min(AHEAD_BYTES_MAX));
+            let part = match storage.grow(&path, self.durability, hint) {
                 Err(error) if error.kind == StorageErrorKind::NoSpace => {
                     // Others may have filled it; our own share comes free when it is drained.
                     self.drained(self.start)?;
-                    storage.grow(&path, self.durability, Some(self.part_bytes))?
+                    storage.grow(&path, self.durability, hint)?
                 }
                 outcome => outcome?,
             };
