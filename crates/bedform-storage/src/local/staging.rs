@@ -102,6 +102,7 @@ struct State {
     direct: bool,
     /// How long the file was made ahead of the writes; nothing where that is not to be had.
     reserved: Option<u64>,
+    is_reserving: bool,
     /// The longest that the file may have become so.
     longest: u64,
 }
@@ -120,48 +121,60 @@ impl<F: FileSystem> Sink<F> {
     }
 
     /// Makes the file long enough for bytes up to `end`. Allocating in large steps ahead of the
-    /// writes is what makes them fast, also through the page cache.
+    /// writes is what makes them fast, also through the page cache. Who comes while somebody else does
+    /// that goes on: some file systems take long.
     fn reserve(&self, end: u64) {
-        let state = &mut *self.state();
-        let Some(reserved) = state.reserved else { return };
-        if end <= reserved {
-            return;
-        }
-        if !self.lane.is_alone() {
-            return self.reserve_rows(state, end);
-        }
-        // In steps: a hint may be far too large, and a full disk is everybody's.
-        let step = self.shared.staging.reserve_bytes;
-        let size = if self.size_hint >= end {
-            end.saturating_add(step.saturating_mul(HINTED_STEPS)).min(self.size_hint)
-        } else {
-            end.saturating_add(step)
-        };
-        // A refusal may come after some of the work is done; what it means the writes will tell.
-        state.longest = state.longest.max(size);
-        let outcome = uninterrupted(|| self.shared.system.reserve(&self.file, 0, size));
-        state.reserved = outcome.is_ok().then_some(size);
-    }
-
-    /// As [`Sink::reserve`], for the writers of all lanes: each time the system waits for what they are
-    /// writing, so whoever comes first sets aside whole rows of stripes, and the file's length tells the
-    /// others. All together set aside as much ahead as one alone.
-    fn reserve_rows(&self, state: &mut State, end: u64) {
-        let row = STRIPE_BYTES * u64::from(self.lane.lanes().count());
-        let needed = end.div_ceil(STRIPE_BYTES).saturating_mul(row);
-        let Ok(status) = uninterrupted(|| self.shared.system.status(&self.file)) else { return };
-        let mut size = status.version.size / row * row;
-        if size < needed {
-            let ahead = self.shared.staging.reserve_bytes / row * row;
-            let length = needed.saturating_add(ahead) - size;
-            let reserve = || self.shared.system.reserve(&self.file, size, length);
-            if uninterrupted(reserve).is_err() {
-                state.reserved = None;
+        let (start, size) = {
+            let mut state = self.state();
+            let is_due = state.reserved.is_some_and(|reserved| end > reserved);
+            if !is_due || state.is_reserving {
                 return;
             }
-            size += length;
+            let Some((start, size)) = self.next_reserve(end) else { return };
+            if self.lane.is_alone() {
+                // A refusal may come after some of the work is done; what it means the writes will tell.
+                state.longest = state.longest.max(size);
+            }
+            state.is_reserving = true;
+            (start, size)
+        };
+        let is_done = size == start
+            || uninterrupted(|| self.shared.system.reserve(&self.file, start, size - start))
+                .is_ok();
+        let mut state = self.state();
+        state.is_reserving = false;
+        state.reserved = is_done.then(|| match self.lane.is_alone() {
+            true => size,
+            false => size / self.row() * STRIPE_BYTES,
+        });
+    }
+
+    /// Bytes of a stripe of each lane.
+    fn row(&self) -> u64 {
+        STRIPE_BYTES * u64::from(self.lane.lanes().count())
+    }
+
+    /// From where to where the file is to be set aside, so that bytes up to `end` have room. Nothing if
+    /// the system does not tell its length.
+    fn next_reserve(&self, end: u64) -> Option<(u64, u64)> {
+        let step = self.shared.staging.reserve_bytes;
+        if self.lane.is_alone() {
+            // In steps: a hint may be far too large, and a full disk is everybody's.
+            let size = if self.size_hint >= end {
+                end.saturating_add(step.saturating_mul(HINTED_STEPS)).min(self.size_hint)
+            } else {
+                end.saturating_add(step)
+            };
+            return Some((0, size));
         }
-        state.reserved = Some(size / row * STRIPE_BYTES);
+        // Each time the system waits for what all lanes are writing, so whoever comes first sets aside
+        // whole rows of stripes, and the file's length tells the others. All together set aside as much
+        // ahead as one alone.
+        let row = self.row();
+        let needed = end.div_ceil(STRIPE_BYTES).saturating_mul(row);
+        let status = uninterrupted(|| self.shared.system.status(&self.file)).ok()?;
+        let size = status.version.size / row * row;
+        Some((size, if size < needed { needed.saturating_add(step / row * row) } else { size }))
     }
 
     /// Gives back the stripes that were set aside and not written. Nobody cuts the file, since nobody
@@ -376,6 +389,7 @@ impl<F: FileSystem> Stream<F> {
                 wants_direct: direct && shared.staging.direct,
                 direct: false,
                 reserved: Some(0),
+                is_reserving: false,
                 longest: 0,
             }),
         };

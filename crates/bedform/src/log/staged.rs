@@ -21,8 +21,8 @@ use super::burst::{Burst, BurstPlace};
 use super::segment::LogFile;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes that are moved at a time.
-const COPY_BYTES: usize = 8 << 20;
+/// Bytes that are moved at a time: fewer than wait to be written, so that writing never waits for reading.
+const COPY_BYTES: usize = 4 << 20;
 /// Bytes of a part that are set aside at once: the tier is everybody's.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
 /// A writer that appends nothing for so long is not busy: longer than a sync takes, or a turn of others
@@ -193,7 +193,8 @@ impl Drain {
         let before = self.appended.load(Ordering::Relaxed);
         let waited = self.changed.wait_timeout(state, PAUSE);
         let (mut state, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
-        if outcome.timed_out() && !state.is_held && self.appended.load(Ordering::Relaxed) == before {
+        if outcome.timed_out() && !state.is_held && self.appended.load(Ordering::Relaxed) == before
+        {
             state.release_waiting();
         }
     }
