@@ -96,6 +96,8 @@ struct Sink<F: FileSystem> {
 struct State {
     /// Bytes that are written, or that somebody is writing.
     position: u64,
+    /// Where the first write failed: nothing more is written then, and nothing behind it counts.
+    failed: Option<u64>,
     /// Large pieces are to go past the page cache.
     wants_direct: bool,
     /// Writes go past it now.
@@ -105,6 +107,13 @@ struct State {
     is_reserving: bool,
     /// The longest that the file may have become so.
     longest: u64,
+}
+
+impl State {
+    /// Bytes that count.
+    fn end(&self) -> u64 {
+        self.failed.unwrap_or(self.position)
+    }
 }
 
 impl<F: FileSystem> Sink<F> {
@@ -182,7 +191,7 @@ impl<F: FileSystem> Sink<F> {
     fn release_stripes(&self) {
         let mut state = self.state();
         let Some(reserved) = state.reserved else { return };
-        let mut at = state.position;
+        let mut at = state.end();
         while at < reserved {
             let run = self.lane.run(at);
             // Where it cannot be given back it is there for what comes, or goes with the file.
@@ -192,18 +201,19 @@ impl<F: FileSystem> Sink<F> {
             }
             at += run.length;
         }
-        state.reserved = Some(state.position);
+        state.reserved = Some(state.end());
     }
 
     /// Cuts off what was reserved and not written.
     fn cut(&self) -> io::Result<()> {
         let mut state = self.state();
-        if !self.lane.is_alone() || state.longest <= state.position {
+        let end = state.end();
+        if !self.lane.is_alone() || state.longest <= end {
             return Ok(());
         }
-        uninterrupted(|| self.shared.system.set_size(&self.file, state.position))?;
-        state.longest = state.position;
-        state.reserved = state.reserved.map(|_| state.position);
+        uninterrupted(|| self.shared.system.set_size(&self.file, end))?;
+        state.longest = end;
+        state.reserved = state.reserved.map(|_| end);
         Ok(())
     }
 
@@ -212,8 +222,12 @@ impl<F: FileSystem> Sink<F> {
         self.write_block_at(self.take(block.length), block)
     }
 
-    /// Writes one of many blocks, whose place was [taken](Sink::take).
+    /// Writes one of many blocks, whose place was [taken](Sink::take); nothing once a write of somebody
+    /// has failed, who says so.
     fn write_block_at(&self, start: u64, block: &Block) -> io::Result<()> {
+        if self.state().failed.is_some() {
+            return Ok(());
+        }
         self.reserve(start + block.length as u64);
         self.write_at(start, block.bytes())
     }
@@ -223,15 +237,14 @@ impl<F: FileSystem> Sink<F> {
         self.write_at(self.take(bytes.len()), bytes)
     }
 
-    /// Writes `bytes`, whose place was [taken](Sink::take). After a failure what follows counts as not
-    /// written.
+    /// Writes `bytes`, whose place was [taken](Sink::take).
     fn write_at(&self, start: u64, bytes: &[u8]) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {
-            let outcome = self.write_some(start + done as u64, &bytes[done..]);
-            done += outcome.inspect_err(|_| {
+            let position = start + done as u64;
+            done += self.write_some(position, &bytes[done..]).inspect_err(|_| {
                 let mut state = self.state();
-                state.position = state.position.min(start + done as u64);
+                state.failed = Some(state.end().min(position));
             })?;
         }
         Ok(())
@@ -386,6 +399,7 @@ impl<F: FileSystem> Stream<F> {
             size_hint: size_hint.unwrap_or(0),
             state: Mutex::new(State {
                 position: 0,
+                failed: None,
                 wants_direct: direct && shared.staging.direct,
                 direct: false,
                 reserved: Some(0),
