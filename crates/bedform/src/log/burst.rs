@@ -149,3 +149,24 @@ fn store_directory(log: &LogPlace) -> Result<ObjectPath> {
         .join(&hex(&log.store))
         .map_err(|error| Error::new(ErrorKind::InvalidArgument, error.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use bedform_storage::MemoryStorage;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_for_the_tier_alone_has_parts_that_are_long_but_far_from_fill_it() {
+        for (capacity, expected) in [
+            (None, LONG_PART_BYTES_MAX),
+            (Some(u64::MAX), LONG_PART_BYTES_MAX),
+            (Some(1 << 30), 64 << 20),
+            (Some(8 << 20), PART_BYTES),
+        ] {
+            let mut burst = Burst::new(Arc::new(MemoryStorage::new()), capacity);
+            burst.lengthen_parts();
+            assert_eq!(burst.part_bytes, expected);
+        }
+    }
+}
