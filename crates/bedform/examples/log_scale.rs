@@ -106,14 +106,15 @@ impl Communicator for Member {
         u32::try_from(self.ranks.len()).unwrap()
     }
 
-    fn split_by_node(&self) -> Result<Box<dyn Communicator>> {
-        let node = self.rank / self.per_node;
-        let ranks = (node * self.per_node..(node + 1) * self.per_node).collect();
-        Ok(self.of(1 + u64::from(node), ranks))
+    fn nodes(&self) -> Result<Vec<u32>> {
+        Ok((0..self.size()).map(|rank| rank / self.per_node).collect())
     }
 
     fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>> {
-        Ok(self.of(u64::MAX, ranks.to_vec()))
+        // Those of a node, or the first of each.
+        let is_node = ranks.iter().all(|rank| rank / self.per_node == self.rank / self.per_node);
+        let number = if is_node { 1 + u64::from(self.rank / self.per_node) } else { u64::MAX };
+        Ok(self.of(number, ranks.to_vec()))
     }
 
     fn broadcast(&self, bytes: Vec<u8>, root: u32) -> Result<Vec<u8>> {

@@ -38,11 +38,11 @@ pub trait Communicator: Send + Sync + Debug {
     /// How many members there are.
     fn size(&self) -> u32;
 
-    /// The members on this member's node.
+    /// The node of each member, by rank: any numbers, the same for those that share a node.
     ///
     /// # Errors
     /// `Io` if the members cannot be reached.
-    fn split_by_node(&self) -> Result<Box<dyn Communicator>>;
+    fn nodes(&self) -> Result<Vec<u32>>;
 
     /// The members of these ranks, numbered in this order. Those make the call, and nobody else.
     ///
@@ -53,7 +53,7 @@ pub trait Communicator: Send + Sync + Debug {
     /// Waits until all members are here.
     ///
     /// # Errors
-    /// As [`Communicator::split_by_node`].
+    /// As [`Communicator::nodes`].
     fn barrier(&self) -> Result<()> {
         self.gather(&[], COORDINATOR)?;
         self.broadcast(Vec::new(), COORDINATOR).map(drop)
@@ -62,19 +62,19 @@ pub trait Communicator: Send + Sync + Debug {
     /// What `root` gave, to all.
     ///
     /// # Errors
-    /// As [`Communicator::split_by_node`].
+    /// As [`Communicator::nodes`].
     fn broadcast(&self, bytes: Vec<u8>, root: u32) -> Result<Vec<u8>>;
 
     /// What each member gave, by rank, to `root`; nothing to the others.
     ///
     /// # Errors
-    /// As [`Communicator::split_by_node`].
+    /// As [`Communicator::nodes`].
     fn gather(&self, bytes: &[u8], root: u32) -> Result<Option<Vec<Vec<u8>>>>;
 
     /// From each member what it has for this one, by rank. `parts` has one entry per member.
     ///
     /// # Errors
-    /// As [`Communicator::split_by_node`]; `InvalidArgument` for another number of parts.
+    /// As [`Communicator::nodes`]; `InvalidArgument` for another number of parts.
     fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>>;
 
     /// This member makes no more calls. Of a [`Group`], that ends it for all members: they learn of it
@@ -204,8 +204,8 @@ impl Communicator for Alone {
         1
     }
 
-    fn split_by_node(&self) -> Result<Box<dyn Communicator>> {
-        Ok(Box::new(Self))
+    fn nodes(&self) -> Result<Vec<u32>> {
+        Ok(vec![0])
     }
 
     fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>> {
@@ -349,13 +349,9 @@ mod tests {
     }
 
     #[test]
-    fn the_members_of_a_node_are_those_of_the_group() {
-        on_all(3, |member| {
-            let node = member.split_by_node().unwrap();
-            assert_eq!((node.rank(), node.size()), (member.rank(), 3));
-            let told = node.broadcast(vec![7], 1).unwrap();
-            assert_eq!(told, [7]);
-            member.barrier().unwrap();
-        });
+    fn threads_are_on_the_nodes_that_they_are_said_to_be_on() {
+        let nodes = |members: Vec<ThreadMember>| members[1].nodes().unwrap();
+        assert_eq!(nodes(threads(3)), [0, 0, 0]);
+        assert_eq!(nodes(threads_on_nodes(5, 2)), [0, 0, 1, 1, 2]);
     }
 }

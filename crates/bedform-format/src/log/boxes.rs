@@ -12,6 +12,9 @@
 //!
 //! Where 64 bits cannot count the elements of the shape, there is a column for each axis instead.
 
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, OnceLock};
+
 use super::varint::{Reader, write_column, write_varint};
 use super::{
     ALLOCATION_BYTES, Budget, LogError, Result, check_limit, invalid, list_bytes, size_of,
@@ -31,33 +34,61 @@ const WHAT: &str = "a selection";
 /// assert_eq!(Boxes::decode(&bytes, &[10, 10], &Limits::default())?, boxes);
 /// # Ok::<(), bedform_format::log::LogError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+///
+/// A clone shares the numbers: there may be millions.
+#[derive(Debug, Clone)]
 pub struct Boxes {
     rank: usize,
     /// Kept apart, since boxes without axes have no numbers.
     count: usize,
-    starts: Vec<u64>,
-    shapes: Vec<u64>,
+    shared: Arc<Shared>,
 }
 
-/// What is checked of boxes again and again: kept, since there may be many.
+#[derive(Debug, Default)]
+struct Shared {
+    starts: Vec<u64>,
+    shapes: Vec<u64>,
+    /// What is asked again and again, once it has been.
+    summary: OnceLock<Summary>,
+    fingerprint: OnceLock<u64>,
+}
+
+/// What is known of boxes that are not empty, and whose ends 64 bits hold.
 #[derive(Debug, Clone)]
 pub(super) struct Summary {
     /// Of all boxes.
     pub(super) elements: u64,
-    /// Behind the last box along each axis.
-    ends: Box<[u64]>,
+    /// The smallest box around all.
+    pub(super) low: Box<[u64]>,
+    pub(super) high: Box<[u64]>,
 }
 
 impl Summary {
     pub(super) fn memory_bytes(rank: usize) -> u64 {
-        size_of::<Self>() + list_bytes(rank)
+        size_of::<Self>() + 2 * list_bytes(rank)
     }
 
     /// True if all boxes lie in `shape`.
     pub(super) fn fits(&self, shape: &[u64]) -> bool {
-        self.ends.len() == shape.len()
-            && self.ends.iter().zip(shape).all(|(end, length)| end <= length)
+        self.high.len() == shape.len()
+            && self.high.iter().zip(shape).all(|(end, length)| end <= length)
+    }
+}
+
+impl PartialEq for Boxes {
+    fn eq(&self, other: &Self) -> bool {
+        let (own, others) = (&self.shared, &other.shared);
+        (self.rank, self.count) == (other.rank, other.count)
+            && (Arc::ptr_eq(own, others)
+                || (own.starts == others.starts && own.shapes == others.shapes))
+    }
+}
+
+impl Eq for Boxes {}
+
+impl Hash for Boxes {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.fingerprint().hash(state);
     }
 }
 
@@ -90,7 +121,7 @@ impl Boxes {
             let lengths = (starts.len(), shapes.len());
             return Err(invalid(WHAT, format!("{lengths:?} numbers for boxes of rank {rank}")));
         }
-        Ok(Self { rank, count: starts.len() / rank, starts, shapes })
+        Ok(Self::of(rank, starts.len() / rank, starts, shapes))
     }
 
     /// One box, of any rank.
@@ -106,7 +137,11 @@ impl Boxes {
 
     /// `count` boxes without axes, of one element each.
     pub fn without_axes(count: usize) -> Self {
-        Self { rank: 0, count, starts: Vec::new(), shapes: Vec::new() }
+        Self::of(0, count, Vec::new(), Vec::new())
+    }
+
+    fn of(rank: usize, count: usize, starts: Vec<u64>, shapes: Vec<u64>) -> Self {
+        Self { rank, count, shared: Arc::new(Shared { starts, shapes, ..Shared::default() }) }
     }
 
     /// Axes of every box.
@@ -121,12 +156,12 @@ impl Boxes {
 
     /// The first coordinates of the boxes, box by box.
     pub fn starts(&self) -> &[u64] {
-        &self.starts
+        &self.shared.starts
     }
 
     /// The lengths of the boxes, box by box.
     pub fn shapes(&self) -> &[u64] {
-        &self.shapes
+        &self.shared.shapes
     }
 
     /// Start and shape of box `index`.
@@ -135,7 +170,7 @@ impl Boxes {
             return None;
         }
         let numbers = index * self.rank..(index + 1) * self.rank;
-        Some((self.starts.get(numbers.clone())?, self.shapes.get(numbers)?))
+        Some((self.starts().get(numbers.clone())?, self.shapes().get(numbers)?))
     }
 
     /// Start and shape of every box.
@@ -148,11 +183,14 @@ impl Boxes {
     /// # Errors
     /// [`LogError::Invalid`] if 64 bits cannot count them.
     pub fn elements(&self) -> Result<u64> {
+        if let Some(known) = self.shared.summary.get() {
+            return Ok(known.elements);
+        }
         let over = || invalid(WHAT, "more elements than 64 bits count");
         if self.rank == 0 {
             return Ok(self.count as u64);
         }
-        self.shapes.chunks_exact(self.rank).try_fold(0_u64, |sum, shape| {
+        self.shapes().chunks_exact(self.rank).try_fold(0_u64, |sum, shape| {
             let elements = shape.iter().try_fold(1_u64, |all, &length| all.checked_mul(length));
             elements.and_then(|elements| sum.checked_add(elements)).ok_or_else(over)
         })
@@ -161,6 +199,9 @@ impl Boxes {
     /// The smallest box around all: its start, and its end, exclusive. `None` if there are no boxes.
     /// An end that 64 bits do not hold, which [`Boxes::validate`] refuses, is cut off there.
     pub fn bounds(&self) -> Option<(Vec<u64>, Vec<u64>)> {
+        if let Some(known) = self.shared.summary.get() {
+            return Some((known.low.to_vec(), known.high.to_vec()));
+        }
         if self.rank == 0 {
             return (self.count > 0).then(Default::default);
         }
@@ -194,6 +235,9 @@ impl Boxes {
             // All are the same element, and there may be very many.
             return Ok(());
         }
+        if self.summary().is_ok_and(|summary| summary.fits(shape)) {
+            return Ok(());
+        }
         let is_inside = |((&at, &length), &of): ((&u64, &u64), &u64)| {
             length > 0 && at.checked_add(length).is_some_and(|end| end <= of)
         };
@@ -207,47 +251,87 @@ impl Boxes {
         Ok(())
     }
 
-    pub(super) fn summary(&self) -> Result<Summary> {
-        self.validate(&vec![u64::MAX; self.rank])?;
-        let (_, ends) = self.bounds().unwrap_or_default();
-        Ok(Summary { elements: self.elements()?, ends: ends.into() })
+    /// What is known of the boxes, looked through once, also for their clones.
+    ///
+    /// # Errors
+    /// [`LogError::Invalid`] if there are none, if one is empty, or if 64 bits cannot count its end or the
+    /// elements.
+    pub(super) fn summary(&self) -> Result<&Summary> {
+        if self.shared.summary.get().is_none() {
+            let summary = self.summed_up()?;
+            return Ok(self.shared.summary.get_or_init(|| summary));
+        }
+        self.shared.summary.get().ok_or_else(|| invalid(WHAT, "no boxes"))
+    }
+
+    fn summed_up(&self) -> Result<Summary> {
+        if self.count == 0 {
+            return Err(invalid(WHAT, "no boxes"));
+        }
+        let (mut low, mut high) = (vec![u64::MAX; self.rank], vec![0; self.rank]);
+        let wrong = || invalid(WHAT, "a box that is empty, or more than 64 bits count");
+        // Without axes all are the same element, and there may be very many.
+        let mut all = if self.rank == 0 { self.count as u64 } else { 0 };
+        let (starts, shapes) = (self.starts(), self.shapes());
+        let boxes =
+            starts.chunks_exact(self.rank.max(1)).zip(shapes.chunks_exact(self.rank.max(1)));
+        for (start, shape) in boxes {
+            let mut elements = Some(1_u64);
+            for axis in 0..self.rank {
+                let (at, length) = (start[axis], shape[axis]);
+                let end = at.checked_add(length).filter(|_| length > 0).ok_or_else(wrong)?;
+                low[axis] = low[axis].min(at);
+                high[axis] = high[axis].max(end);
+                elements = elements.and_then(|elements| elements.checked_mul(length));
+            }
+            all = elements.and_then(|elements| all.checked_add(elements)).ok_or_else(wrong)?;
+        }
+        Ok(Summary { elements: all, low: low.into(), high: high.into() })
     }
 
     /// Memory of `count` boxes of `rank` axes.
     pub(super) fn memory_bytes(rank: usize, count: u64) -> u64 {
         let numbers = count.saturating_mul(16).saturating_mul(rank as u64);
-        numbers.saturating_add(size_of::<Self>() + 2 * ALLOCATION_BYTES)
+        numbers.saturating_add(size_of::<Self>() + size_of::<Shared>() + 4 * ALLOCATION_BYTES)
     }
 
     /// Takes the first axis away if all boxes lie at one index of it, and gives that.
     pub(super) fn split_record(&mut self) -> Option<u64> {
-        let (rank, record) = (self.rank, *self.starts.first()?);
-        let is_record = |start: &[u64], shape: &[u64]| start[0] == record && shape[0] == 1;
-        if rank < 2 || !self.iter().all(|(start, shape)| is_record(start, shape)) {
+        let rank = self.rank;
+        if rank < 2 {
             return None;
         }
-        for numbers in [&mut self.starts, &mut self.shapes] {
-            let mut at = 0;
-            numbers.retain(|_| {
-                at += 1;
-                (at - 1) % rank != 0
-            });
+        let Summary { elements, low, high } = self.summary().ok()?;
+        let record = *low.first()?;
+        if high.first() != Some(&(record + 1)) {
+            return None;
         }
-        self.rank -= 1;
+        let rest = |numbers: &[u64]| -> Vec<u64> {
+            numbers.chunks_exact(rank).flat_map(|one| &one[1..]).copied().collect()
+        };
+        let summary = Summary { elements: *elements, low: low[1..].into(), high: high[1..].into() };
+        let (starts, shapes) = (rest(self.starts()), rest(self.shapes()));
+        *self = Self::of(rank - 1, self.count, starts, shapes);
+        let _ = self.shared.summary.set(summary);
         Some(record)
     }
 
     /// A number that equal boxes have in common, and others hardly.
     pub(super) fn fingerprint(&self) -> u64 {
+        *self.shared.fingerprint.get_or_init(|| self.mixed())
+    }
+
+    fn mixed(&self) -> u64 {
         // Two chains of multiplications beside each other; nobody gains by making them collide,
         // since boxes are compared, too.
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let mix = |hash: u64, value: u64| (hash.rotate_left(5) ^ value).wrapping_mul(ODD);
         let seed = (self.rank as u64, self.count as u64);
-        let (starts, shapes) =
-            self.starts.iter().zip(&self.shapes).fold(seed, |(left, right), (&start, &length)| {
-                (mix(left, start), mix(right, length))
-            });
+        let (starts, shapes) = self
+            .starts()
+            .iter()
+            .zip(self.shapes())
+            .fold(seed, |(left, right), (&start, &length)| (mix(left, start), mix(right, length)));
         mix(starts, shapes)
     }
 
@@ -287,7 +371,7 @@ impl Boxes {
         };
         match form {
             Form::One => {
-                let numbers = self.starts.iter().chain(&self.shapes);
+                let numbers = self.starts().iter().chain(self.shapes());
                 numbers.for_each(|&number| write_varint(number, bytes));
             }
             Form::Flattened => {
@@ -296,7 +380,7 @@ impl Boxes {
                 write_column(self.iter().map(|(_, lengths)| place(lengths, shape, 1)), bytes);
             }
             Form::ByAxis => {
-                for numbers in [&self.starts, &self.shapes] {
+                for numbers in [self.starts(), self.shapes()] {
                     (0..self.rank)
                         .for_each(|at| write_column(axis(numbers, at).into_iter(), bytes));
                 }
@@ -326,7 +410,7 @@ impl Boxes {
             }
             Form::ByAxis => (read_axes(reader, rank, count)?, read_axes(reader, rank, count)?),
         };
-        let boxes = Self { rank, count: boxes_count, starts, shapes };
+        let boxes = Self::of(rank, boxes_count, starts, shapes);
         boxes.validate(shape)?;
         Ok(boxes)
     }

@@ -26,8 +26,6 @@ pub struct SectionBuilder {
     arrays: HashMap<[u8; 16], Vec<u32>>,
     /// The selections of a fingerprint.
     selections: HashMap<u64, Vec<u32>>,
-    /// Of every selection.
-    summaries: Vec<Summary>,
     /// What a reader will need, without blocks.
     memory: u64,
 }
@@ -92,9 +90,9 @@ impl SectionBuilder {
         if let Some(number) = self.known_selection(&boxes, fingerprint) {
             return Ok(number);
         }
-        let summary = boxes.summary()?;
+        boxes.summary()?;
         self.take(selection_memory_bytes(&boxes))?;
-        self.add_selection(boxes, summary, fingerprint)
+        self.add_selection(boxes, fingerprint)
     }
 
     fn known_selection(&self, boxes: &Boxes, fingerprint: u64) -> Option<u32> {
@@ -103,9 +101,8 @@ impl SectionBuilder {
         known.iter().find(is_same).copied()
     }
 
-    fn add_selection(&mut self, boxes: Boxes, summary: Summary, fingerprint: u64) -> Result<u32> {
+    fn add_selection(&mut self, boxes: Boxes, fingerprint: u64) -> Result<u32> {
         let number = next_number(self.section.selections.len())?;
-        self.summaries.push(summary);
         self.section.selections.push(boxes);
         self.selections.entry(fingerprint).or_default().push(number);
         Ok(number)
@@ -118,11 +115,10 @@ impl SectionBuilder {
     /// As [`SectionBuilder::write`].
     pub fn write_declared(&mut self, entry: Entry) -> Result<u64> {
         let array = self.array_of(entry.array)?;
-        let summary = self.summaries.get(entry.selection as usize);
-        let summary = summary.ok_or_else(|| {
+        let boxes = self.section.selections.get(entry.selection as usize).ok_or_else(|| {
             invalid(WHAT, format!("selection {} has not been declared", entry.selection))
         })?;
-        let bytes = array.bytes_of(entry.record, summary)?;
+        let bytes = array.bytes_of(entry.record, boxes.summary()?)?;
         if self.section.entries.len() as u64 >= Limits::default().section_entries_max {
             return Err(LogError::SectionFull);
         }
@@ -176,8 +172,8 @@ impl SectionBuilder {
                 None => {
                     let needed = selection_memory_bytes(&boxes);
                     self.memory = self.memory.saturating_add(needed);
-                    let summary = boxes.summary()?;
-                    self.add_selection(boxes, summary, fingerprint)?
+                    boxes.summary()?;
+                    self.add_selection(boxes, fingerprint)?
                 }
             });
         }
@@ -238,7 +234,6 @@ impl SectionBuilder {
 
     fn forget_last_selection(&mut self) {
         let Some(boxes) = self.section.selections.pop() else { return };
-        self.summaries.pop();
         self.memory = self.memory.saturating_sub(selection_memory_bytes(&boxes));
         if let Some(numbers) = self.selections.get_mut(&boxes.fingerprint()) {
             numbers.pop();

@@ -139,8 +139,7 @@ impl Section {
         check_limit("axes of a selection", ranks.max().unwrap_or(0), limits.rank_max as u64)?;
         self.arrays.iter().try_for_each(|array| array.check(limits))?;
         self.blocks.iter().try_for_each(|block| block.check(limits))?;
-        let summaries: Vec<Summary> =
-            self.selections.iter().map(Boxes::summary).collect::<Result<_>>()?;
+        let summaries = self.summaries()?;
         let mut data_bytes = 0_u64;
         for entry in &self.entries {
             let (array, summary) = self.parts(&summaries, entry)?;
@@ -155,9 +154,17 @@ impl Section {
         Ok(())
     }
 
-    fn parts<'a, T>(&'a self, list: &'a [T], entry: &Entry) -> Result<(&'a SectionArray, &'a T)> {
+    fn summaries(&self) -> Result<Vec<&Summary>> {
+        self.selections.iter().map(Boxes::summary).collect()
+    }
+
+    fn parts<'a>(
+        &'a self,
+        summaries: &[&'a Summary],
+        entry: &Entry,
+    ) -> Result<(&'a SectionArray, &'a Summary)> {
         let array = self.arrays.get(entry.array as usize);
-        let selection = list.get(entry.selection as usize);
+        let selection = summaries.get(entry.selection as usize).copied();
         array.zip(selection).ok_or_else(|| {
             let Entry { array, selection, .. } = entry;
             invalid(ENTRY, format!("array {array} or selection {selection} is not there"))
@@ -170,17 +177,14 @@ impl Section {
     /// # Errors
     /// As [`Section::check`], where an index points nowhere or bytes cannot be counted.
     pub fn touched(&self) -> Result<Vec<Touched>> {
-        let summaries: Vec<Summary> =
-            self.selections.iter().map(Boxes::summary).collect::<Result<_>>()?;
-        let bounds: Vec<_> =
-            self.selections.iter().map(|boxes| boxes.bounds().unwrap_or_default()).collect();
+        let summaries = self.summaries()?;
         // By key, and by rank: of an array that was made anew nothing must be lost.
         let mut touched = BTreeMap::<([u8; 16], usize), Touched>::new();
         for entry in &self.entries {
             let (array, summary) = self.parts(&summaries, entry)?;
             let bytes = array.bytes_of(entry.record, summary)?;
-            let (_, (low, high)) = self.parts(&bounds, entry)?;
-            let start = || entry.record.iter().chain(low).copied();
+            let Summary { low, high, .. } = summary;
+            let start = || entry.record.iter().chain(low.iter()).copied();
             let end = || entry.record.iter().map(|&record| record + 1).chain(high.iter().copied());
             let of_array = touched.entry((array.key, array.shape.len())).or_insert_with(|| {
                 let (start, end) = (start().collect(), end().collect());

@@ -244,8 +244,8 @@ fn read_selections(
         let (shape, count) = (numbers.next_of(shapes)?, counts.next()?);
         boxes_count = boxes_count.saturating_add(count);
         check_limit("boxes", boxes_count, limits.section_boxes_max)?;
-        // Starts and lengths of each, and the ends of all.
-        budget.charge(count.saturating_mul(2).saturating_add(1), 8 * shape.len() as u64)?;
+        // Starts and lengths of each, and the bounds of all.
+        budget.charge(count.saturating_mul(2).saturating_add(2), 8 * shape.len() as u64)?;
         selections.push(Boxes::read(reader, shape, count)?);
     }
     numbers.finish()?;

@@ -3,6 +3,7 @@
 use bedform_format::BytesCodec;
 use bedform_format::checksum::crc32c;
 
+use super::compress::grow;
 use super::{CodecError, Result};
 
 /// Checks the checksum behind `input`, and gives the length without it.
@@ -67,7 +68,7 @@ pub(super) fn shuffle(input: &[u8], element_size: usize, output: &mut Vec<u8>) {
 /// The inverse of [`shuffle`].
 pub(super) fn unshuffle(input: &[u8], element_size: usize, output: &mut Vec<u8>) {
     output.clear();
-    output.resize(input.len(), 0);
+    grow(output, input.len());
     let count = input.len() / element_size.max(1);
     let (body, rest) = input.split_at(count * element_size.max(1));
     match element_size {

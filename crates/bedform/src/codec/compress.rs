@@ -144,13 +144,30 @@ pub(super) fn decode_gzip(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) 
     let limit = match bound {
         SizeBound::Exactly(size) | SizeBound::AtMost(size) => size,
     };
-    output.clear();
     // One byte over the limit is enough to know that there is too much.
-    let mut limited = (&mut decoder).take(limit as u64 + 1);
-    if let SizeBound::Exactly(size) = bound {
-        output.reserve(size + 1);
+    let most = limit.saturating_add(1);
+    let start = match bound {
+        SizeBound::Exactly(_) => most,
+        SizeBound::AtMost(_) => input.len().saturating_mul(4).clamp((1 << 12).min(most), most),
+    };
+    resize(output, start);
+    let mut found = 0;
+    loop {
+        let read = decoder.read(&mut output[found..]);
+        found += match read {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => 0,
+            Err(error) => return Err(invalid("gzip", &error.to_string())),
+        };
+        if found == most {
+            break;
+        }
+        if found == output.len() {
+            let larger = found.saturating_mul(2).min(most);
+            grow(output, larger);
+        }
     }
-    let found = limited.read_to_end(output).map_err(|error| invalid("gzip", &error.to_string()))?;
     finish("gzip", bound, found, output)
 }
 
@@ -184,7 +201,7 @@ pub(super) fn decode_zlib(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) 
         }
         // A full buffer with the stream's end still to come: one byte more tells the two apart.
         let larger = output.len().saturating_mul(2).min(limit).max(output.len() + 1);
-        output.resize(larger, 0);
+        grow(output, larger);
     }
 }
 
@@ -214,11 +231,22 @@ pub(super) fn encode_zlib(input: &[u8], level: u32, output: &mut Vec<u8>) -> Res
 /// Makes `output` `length` bytes long without caring what is in them.
 pub(super) fn resize(output: &mut Vec<u8>, length: usize) {
     // Buffers are used again, so growing (and zeroing) is rare.
+    if output.capacity() < length {
+        // Nothing in it is to be copied.
+        output.clear();
+    }
     if output.len() < length {
-        output.resize(length, 0);
+        grow(output, length);
     } else {
         output.truncate(length);
     }
+}
+
+/// Makes `output` longer, and its memory no larger than that: a vector's own growth would take up to
+/// twice the bytes that a limit allows.
+pub(super) fn grow(output: &mut Vec<u8>, length: usize) {
+    output.reserve_exact(length.saturating_sub(output.len()));
+    output.resize(length, 0);
 }
 
 fn finish(codec: &'static str, bound: SizeBound, found: usize, output: &mut Vec<u8>) -> Result<()> {

@@ -96,6 +96,33 @@ fn a_bomb_is_refused_without_its_memory() {
 }
 
 #[test]
+fn memory_that_is_used_again_grows_to_what_is_allowed_and_no_further() {
+    for codec in [
+        BytesCodec::Zstd { level: 3, checksum: false },
+        BytesCodec::Gzip { level: 6 },
+        BytesCodec::Zlib { level: 6 },
+        blosc_of(BloscCompressor::Zstd, BloscShuffle::None),
+        BytesCodec::Shuffle { element_size: 4 },
+    ] {
+        // The outer codec knows but a bound, the inner one the exact size.
+        let chain = chain(&[codec, BytesCodec::Gzip { level: 1 }]);
+        let mut used = Scratch::default();
+        for count in [100_000, 100_001, 100_002] {
+            let one = ChunkCodec::new(&chain, DataType::UInt32, &[count]);
+            let mut encoded = Vec::new();
+            let data = sample(count as usize);
+            one.encode(&data, &mut Scratch::default(), &mut encoded).unwrap();
+            assert_eq!(one.decode(&encoded, 0, &mut used).unwrap(), data, "{codec:?}");
+            let allowed = 2 * data.len() + (1 << 16) + 1;
+            let taken = used.front.capacity().max(used.back.capacity());
+            assert!(taken <= allowed, "{codec:?}: {taken} bytes, {allowed} allowed");
+        }
+        let before = used.back.capacity();
+        assert!(before <= 4 * 100_002 + 1, "{codec:?}: {before} bytes for a known size");
+    }
+}
+
+#[test]
 fn every_changed_bit_is_noticed_where_a_checksum_is_kept() {
     let mut scratch = Scratch::default();
     for chain in chains().into_iter().filter(CodecChain::is_checked) {

@@ -14,6 +14,7 @@
 //! common can be said once ([`Group::decide_by_node`]). A leader that loses the members of its node, or
 //! the other leaders, says so where it still can: nobody waits for what does not come.
 
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Alone, COORDINATOR, Communicator, FAILED, FINE, describe, parse_error, split};
@@ -77,16 +78,20 @@ impl Group {
         if members.size() == 1 {
             return Ok(Self::new(members));
         }
-        let node = members.split_by_node()?;
-        let own = node.gather(&members.rank().to_le_bytes(), COORDINATOR)?;
-        let own = own.map_or_else(Vec::new, |own| own.concat());
-        let all = members.gather(&own, COORDINATOR)?;
-        let leaders = all.map_or_else(Vec::new, |all| leaders_of(&all, members.size()));
-        let leaders = ranks_in(&members.broadcast(leaders, COORDINATOR)?);
-        if leaders.is_empty() || leaders.len() == members.size() as usize {
+        let nodes = members.nodes()?;
+        if nodes.len() != members.size() as usize {
+            return Err(Error::new(ErrorKind::Io, "the members do not know their nodes"));
+        }
+        let mut seen = HashSet::new();
+        let leaders = (0_u32..).zip(&nodes).filter(|(_, node)| seen.insert(**node));
+        let leaders: Vec<u32> = leaders.map(|(rank, _)| rank).collect();
+        if leaders.len() == nodes.len() {
             return Ok(Self::new(members));
         }
-        let ranks = ranks_in(&node.broadcast(own, COORDINATOR)?);
+        let own = nodes[members.rank() as usize];
+        let here = (0_u32..).zip(&nodes).filter(|(_, node)| **node == own);
+        let ranks: Vec<u32> = here.map(|(rank, _)| rank).collect();
+        let node = members.select(&ranks)?;
         let leaders = match node.rank() {
             COORDINATOR => Some(members.select(&leaders)?),
             _ => None,
@@ -281,34 +286,6 @@ fn unframed(mut message: Vec<u8>) -> Vec<u8> {
     message
 }
 
-/// The ranks of the leaders, of what each member of `size` gave: its node's ranks, or nothing if it does
-/// not lead. Nothing if they are not what they should be: then nobody leads.
-fn leaders_of(all: &[Vec<u8>], size: u32) -> Vec<u8> {
-    let mut seen = vec![false; size as usize];
-    let mut leaders = Vec::new();
-    for (leader, node) in (0_u32..).zip(all).filter(|(_, node)| !node.is_empty()) {
-        let ranks = ranks_in(node);
-        leaders.push(leader);
-        for rank in &ranks {
-            match seen.get_mut(*rank as usize) {
-                Some(seen) if !*seen => *seen = true,
-                _ => return Vec::new(),
-            }
-        }
-        if ranks.first() != Some(&leader) {
-            return Vec::new();
-        }
-    }
-    if leaders.first() != Some(&COORDINATOR) || seen.contains(&false) {
-        return Vec::new();
-    }
-    leaders.into_iter().flat_map(u32::to_le_bytes).collect()
-}
-
-fn ranks_in(bytes: &[u8]) -> Vec<u32> {
-    bytes.as_chunks::<4>().0.iter().copied().map(u32::from_le_bytes).collect()
-}
-
 /// What the members with these ranks have, as one message.
 fn join_parts(ranks: &[u32], parts: &[Vec<u8>]) -> Vec<u8> {
     let mut joined = Vec::with_capacity(parts.iter().map(|part| part.len() + 12).sum());
@@ -346,9 +323,9 @@ impl Communicator for Group {
         self.members.size()
     }
 
-    fn split_by_node(&self) -> Result<Box<dyn Communicator>> {
+    fn nodes(&self) -> Result<Vec<u32>> {
         self.check()?;
-        self.reached(self.members.split_by_node())
+        self.reached(self.members.nodes())
     }
 
     fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>> {

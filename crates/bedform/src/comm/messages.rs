@@ -184,25 +184,19 @@ impl Communicator for Members {
 
     /// By what each member says of its node: MPI's own way blocks, and spins, which takes most of a
     /// second where there are many more members than cores.
-    fn split_by_node(&self) -> Result<Box<dyn Communicator>> {
+    fn nodes(&self) -> Result<Vec<u32>> {
         let all = self.gather(&this_node(), COORDINATOR)?;
         let nodes = all.map_or_else(Vec::new, |all| numbered(&all));
         let nodes = self.broadcast(nodes, COORDINATOR)?;
-        let nodes = nodes.as_chunks::<4>().0;
-        let Some(mine) = nodes.get(self.rank() as usize) else {
-            return Err(Error::invalid("the members' coordinator erred"));
-        };
-        let here = (0_u32..).zip(nodes).filter(|(_, node)| *node == mine);
-        let here: Vec<u32> = here.map(|(rank, _)| rank).collect();
-        match here.len() == nodes.len() {
-            true => Ok(Box::new(Self { messages: self.messages.clone() })),
-            false => self.select(&here),
-        }
+        Ok(nodes.as_chunks::<4>().0.iter().copied().map(u32::from_le_bytes).collect())
     }
 
     fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>> {
         let rank = number_among(ranks, self.rank(), self.size())?;
         let messages = self.messages.clone();
+        if ranks.iter().copied().eq(0..self.size()) {
+            return Ok(Box::new(Self { messages }));
+        }
         Ok(Box::new(Selected { messages, ranks: ranks.to_vec(), rank }))
     }
 
@@ -337,8 +331,8 @@ impl Communicator for Selected {
         u32::try_from(self.ranks.len()).unwrap_or(u32::MAX)
     }
 
-    fn split_by_node(&self) -> Result<Box<dyn Communicator>> {
-        Err(Error::invalid("selected members are not split by node"))
+    fn nodes(&self) -> Result<Vec<u32>> {
+        Err(Error::invalid("selected members do not know their nodes"))
     }
 
     fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>> {

@@ -160,10 +160,9 @@ impl Communicator for ThreadMember {
         self.table.size
     }
 
-    fn split_by_node(&self) -> Result<Box<dyn Communicator>> {
+    fn nodes(&self) -> Result<Vec<u32>> {
         let Table { size, per_node, .. } = *self.table;
-        let first = self.rank / per_node * per_node;
-        self.select(&(first..first.saturating_add(per_node).min(size)).collect::<Vec<u32>>())
+        Ok((0..size).map(|rank| rank / per_node).collect())
     }
 
     fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>> {

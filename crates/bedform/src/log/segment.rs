@@ -26,6 +26,9 @@ use crate::store::Shared;
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes that have a checksum of their own: what a reader of a few bytes fetches and checks.
 const CHECKED_BYTES: usize = 32 << 10;
+/// Descriptions from this size on are worth a request of their own: putting them together with others
+/// would save nothing, and keep the leader of the node busy while everybody waits.
+const OWN_SECTION_BYTES: usize = 256 << 10;
 /// Zstandard's level for sections and directories: they are small, and read often.
 const LEVEL: i32 = 3;
 
@@ -40,7 +43,7 @@ enum Order {
     Held(Held),
     /// Say what the blocks since the last section mean.
     Section(Box<SectionBuilder>, CommitId),
-    /// Keep that, for others to write.
+    /// Keep that, for others to write, unless it is large.
     Keep(Box<SectionBuilder>, CommitId),
     /// Append what others have kept, put together.
     Whole(Box<Section>),
@@ -484,14 +487,22 @@ impl File {
             }
             Order::Section(builder, commit) => {
                 let section = self.describe(*builder, commit);
-                self.append_section(&section)
+                let body = section.encode(&self.limits).map_err(to_error)?;
+                self.append_section(&section, &body)
             }
             Order::Keep(builder, commit) => {
                 let section = self.describe(*builder, commit);
-                self.kept.push(section.encode(&self.limits).map_err(to_error)?);
+                let body = section.encode(&self.limits).map_err(to_error)?;
+                if body.len() >= OWN_SECTION_BYTES {
+                    return self.append_section(&section, &body);
+                }
+                self.kept.push(body);
                 Ok(())
             }
-            Order::Whole(section) => self.append_section(&section),
+            Order::Whole(section) => {
+                let body = section.encode(&self.limits).map_err(to_error)?;
+                self.append_section(&section, &body)
+            }
             Order::Flush(reply) => answer(&reply, self.object.flush()),
             Order::Finish(reach, reply) => {
                 let outcome = self.object.check().and_then(|()| self.object.sync(reach));
@@ -537,11 +548,11 @@ impl File {
         builder.finish(commit)
     }
 
-    fn append_section(&mut self, section: &Section) -> Result<()> {
-        let body = section.encode(&self.limits).map_err(to_error)?;
+    /// Appends a section, of which `body` are the bytes.
+    fn append_section(&mut self, section: &Section, body: &[u8]) -> Result<()> {
         let arrays = section.touched().map_err(to_error)?;
         let Place { offset, stored_bytes, bytes, .. } =
-            self.append_sealed(RecordKind::Section, &body)?;
+            self.append_sealed(RecordKind::Section, body)?;
         let rank_first = section.entries.iter().map(|entry| entry.rank).min().unwrap_or(0);
         let place = SectionPlace { segment: 0, offset, stored_bytes, bytes, rank_first, arrays };
         self.sections.push(place);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bedform::comm::{Communicator as _, ThreadMember, threads_on_nodes};
 use bedform::log::recover::Leftover;
 use bedform::log::session::{Session, SessionOptions};
-use bedform::{ErrorKind, Store};
+use bedform::{ArrayLayout, ErrorKind, NewArray, Store};
 use bedform_format::log::{Boxes, SegmentName};
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{Region, Selection};
@@ -193,6 +193,48 @@ fn a_node_alone_syncs_its_data_with_the_directory() {
     });
     assert_eq!(of_segments(&recording.events(), Operation::SyncGrowing).len(), 1);
     assert_eq!(contents(&storage), [7; 64]);
+}
+
+#[test]
+fn what_takes_a_large_description_is_read_as_what_takes_a_small_one() {
+    // One description of 300 KB is that of a leader, one is not; the others say little.
+    const COUNT: u64 = 150_000;
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let layout = ArrayLayout {
+        chunk_shape: vec![1 << 16],
+        shard_shape: vec![1 << 20],
+        ..bytes_array().layout
+    };
+    create(&storage, &NewArray { shape: vec![101 * COUNT], layout, ..bytes_array() });
+    let starts = |rank: u64| (0..COUNT).map(move |at| 100 * at + at * at % 37 + rank);
+    let boxes = |rank: u32| match rank {
+        1 | 2 => {
+            let starts: Vec<u64> = starts(u64::from(rank)).collect();
+            let shapes = vec![1; starts.len()];
+            Boxes::new(1, starts, shapes).unwrap()
+        }
+        _ => one(u64::from(rank), 2),
+    };
+    on_nodes(&vec![storage.clone(); 4], 2, |rank, mut session| {
+        let boxes = boxes(rank);
+        let bytes = vec![rank as u8 + 1; usize::try_from(boxes.elements().unwrap()).unwrap()];
+        session.write_boxes(&path(), boxes, &bytes).unwrap();
+        session.commit().unwrap();
+    });
+    let mut expected = vec![0; 101 * COUNT as usize];
+    for rank in 0..4 {
+        for (start, length) in boxes(rank).iter() {
+            let (start, length) = (start[0] as usize, length[0] as usize);
+            expected[start..start + length].fill(rank as u8 + 1);
+        }
+    }
+    let found = |storage| {
+        let array = open(storage, false).array(&path()).unwrap();
+        read(&array, DataType::UInt8, &Selection::all(&[101 * COUNT])).concat()
+    };
+    assert!(found(&storage) == expected);
+    open(&storage, true).settle(&|| false).unwrap();
+    assert!(found(&storage) == expected);
 }
 
 type Storages = Vec<Arc<dyn Storage>>;
