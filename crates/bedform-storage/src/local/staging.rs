@@ -29,9 +29,10 @@ pub struct Staging {
     pub small_bytes_max: usize,
     /// Bytes of one block; a multiple of 4,096.
     pub block_bytes: usize,
-    /// Blocks that one writer has at most.
+    /// Blocks that one writer has at most, with one write in flight; each more adds one.
     pub blocks_max: usize,
-    /// Writes of one writer that are in flight at most, where writing goes on beside the caller.
+    /// Writes in flight of one writer who has an object for himself, where writing goes on beside the
+    /// caller. Those of several writers of an object keep the device busy together.
     pub writes_max: usize,
     /// Bytes that are set aside ahead of the writes of large objects whose size is not known; for
     /// others it is sixteen times as much.
@@ -45,7 +46,7 @@ impl Default for Staging {
         Self {
             small_bytes_max: 1 << 20,
             block_bytes: 2 << 20,
-            blocks_max: 4,
+            blocks_max: 3,
             writes_max: 2,
             reserve_bytes: 64 << 20,
             direct: true,
@@ -303,12 +304,12 @@ struct WritingThreads {
 
 impl WritingThreads {
     /// As many threads as writes are to be in flight, all to `sink`; none if the system has no more.
-    fn start<F: FileSystem>(sink: &Arc<Sink<F>>, staging: &Staging) -> Option<Self> {
-        let (full, incoming) = sync_channel::<(u64, Block)>(staging.blocks_max);
+    fn start<F: FileSystem>(sink: &Arc<Sink<F>>, writes: usize, blocks: usize) -> Option<Self> {
+        let (full, incoming) = sync_channel::<(u64, Block)>(blocks);
         let (outgoing, empty): (Sender<io::Result<Block>>, _) = channel();
         let incoming = Arc::new(Mutex::new(incoming));
         let mut threads = Vec::new();
-        for _ in 0..staging.writes_max.max(1) {
+        for _ in 0..writes {
             let (sink, incoming, outgoing) = (sink.clone(), incoming.clone(), outgoing.clone());
             let next = move || incoming.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let work = move || {
@@ -480,6 +481,16 @@ impl<F: FileSystem> Stream<F> {
         self.threads.is_some()
     }
 
+    /// Writes that are in flight at most.
+    fn writes(&self) -> usize {
+        if self.sink.lane.is_alone() { self.shared.staging.writes_max.max(1) } else { 1 }
+    }
+
+    /// Blocks that there are at most.
+    fn blocks_max(&self) -> usize {
+        self.shared.staging.blocks_max + self.writes() - 1
+    }
+
     /// Takes the first block of what turns out to be much, and threads if that is worth while.
     fn start_blocks(&mut self) -> io::Result<()> {
         self.block = Some(self.empty_block()?);
@@ -489,7 +500,7 @@ impl<F: FileSystem> Stream<F> {
         };
         let staging = &self.shared.staging;
         if direct && staging.blocks_max > 1 && self.shared.system.is_overlapped() {
-            self.threads = WritingThreads::start(&self.sink, staging);
+            self.threads = WritingThreads::start(&self.sink, self.writes(), self.blocks_max());
         }
         Ok(())
     }
@@ -512,7 +523,7 @@ impl<F: FileSystem> Stream<F> {
         let staging = &self.shared.staging;
         match (self.spare.pop(), &self.threads) {
             (Some(block), _) => Ok(block),
-            (None, Some(threads)) if self.blocks >= staging.blocks_max => threads.receive(),
+            (None, Some(threads)) if self.blocks >= self.blocks_max() => threads.receive(),
             (None, _) => {
                 self.blocks += 1;
                 Block::new(staging.block_bytes.next_multiple_of(ALIGNMENT))
