@@ -193,9 +193,15 @@ impl Store {
                 return Err(Error::new(ErrorKind::Interrupted, "stopped; call it again to go on"));
             }
             let directory = LogPlace::segment_directory(&name)?;
-            let Some(lock) = log.storage.try_lock(&directory)? else {
-                recovered.live += 1;
-                continue;
+            let lock = match log.storage.try_lock(&directory) {
+                Ok(Some(lock)) => lock,
+                Ok(None) => {
+                    recovered.live += 1;
+                    continue;
+                }
+                // Its writer has ended, and others have settled and removed it, since it was listed.
+                Err(error) if error.is_not_found() => continue,
+                Err(error) => return Err(error.into()),
             };
             if log.is_closed(&name)? {
                 continue;
@@ -460,7 +466,13 @@ fn drain(
     limits: &Limits,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Option<u64>> {
-    let Some(_lock) = place.storage.try_lock(&place.directory)? else { return Ok(None) };
+    let _lock = match place.storage.try_lock(&place.directory) {
+        Ok(Some(lock)) => lock,
+        Ok(None) => return Ok(None),
+        // Somebody else has brought it since it was listed.
+        Err(error) if error.is_not_found() => return Ok(Some(0)),
+        Err(error) => return Err(error.into()),
+    };
     let mut parts = Vec::new();
     for start in place.parts()? {
         parts.push((start, place.storage.open(&place.part(start)?)?));
