@@ -79,7 +79,7 @@ class BurstWriter(LogWriter):
         printed = mpiexec(job.workload.ranks, command, environment)
         spans: dict[str, float] = json.loads(printed.strip().splitlines()[-1])
         seconds = spans.pop("seconds")
-        if any(burst.rglob("0*")):
+        if any(entry.is_file() for entry in burst.rglob("*")):
             raise ValueError("something was left in the burst tier")
         return Outcome(seconds, spans | {"drained": seconds + spans["drain"]})
 

@@ -471,14 +471,14 @@ fn lengths_numbers_and_texts_that_do_not_fit_are_named() {
         c.check(
             "record 9",
             bf_session_write_decomposed(session, name, 9, parts, data, 24),
-            INVALID,
+            OUT_OF_BOUNDS,
             "record 9",
         );
         c.check(
             "no record",
             bf_session_write_decomposed(session, name, -1, parts, data, 24),
             INVALID,
-            "does not lie in",
+            "do not lie in",
         );
         c.check(
             "no array",

@@ -1,5 +1,6 @@
 //! Bytes on their way to a file: collected into large aligned blocks, written past the page cache by
-//! a thread of their own while the caller makes more.
+//! threads of their own while the caller makes more. Two writes are in flight: a distant place that takes
+//! a time for each request, whatever its size, is then kept busy, and so is a device close by.
 //!
 //! Small objects never get that far: they are one buffered write. Nor does the little that a growing
 //! object gains between two syncs: each flush is a new start.
@@ -28,8 +29,11 @@ pub struct Staging {
     pub small_bytes_max: usize,
     /// Bytes of one block; a multiple of 4,096.
     pub block_bytes: usize,
-    /// Blocks that one writer has at most.
+    /// Blocks that one writer has at most, with one write in flight; each more adds one.
     pub blocks_max: usize,
+    /// Writes in flight of one writer who has an object for himself, where writing goes on beside the
+    /// caller. Those of several writers of an object keep the device busy together.
+    pub writes_max: usize,
     /// Bytes that are set aside ahead of the writes of large objects whose size is not known; for
     /// others it is sixteen times as much.
     pub reserve_bytes: u64,
@@ -43,6 +47,7 @@ impl Default for Staging {
             small_bytes_max: 1 << 20,
             block_bytes: 2 << 20,
             blocks_max: 3,
+            writes_max: 2,
             reserve_bytes: 64 << 20,
             direct: true,
         }
@@ -77,76 +82,117 @@ impl Block {
     }
 }
 
-/// Writes to a file, one piece behind the other.
+/// A file, and where in it the next bytes go.
 struct Sink<F: FileSystem> {
     shared: Arc<Shared<F>>,
     file: Arc<F::Handle>,
     /// Which bytes of the file these are.
     lane: Lane,
+    /// Bytes of the whole object as far as known, 0 if not.
+    size_hint: u64,
+    state: Mutex<State>,
+}
+
+/// What all who write to a file have to agree on.
+struct State {
+    /// Bytes that are written, or that somebody is writing.
     position: u64,
+    /// Where the first write failed: nothing more is written then, and nothing behind it counts.
+    failed: Option<u64>,
     /// Large pieces are to go past the page cache.
     wants_direct: bool,
     /// Writes go past it now.
     direct: bool,
-    /// Bytes of the whole object as far as known, 0 if not.
-    size_hint: u64,
     /// How long the file was made ahead of the writes; nothing where that is not to be had.
     reserved: Option<u64>,
+    is_reserving: bool,
     /// The longest that the file may have become so.
     longest: u64,
 }
 
+impl State {
+    /// Bytes that count.
+    fn end(&self) -> u64 {
+        self.failed.unwrap_or(self.position)
+    }
+}
+
 impl<F: FileSystem> Sink<F> {
-    /// Makes the file long enough for `count` more bytes. Allocating in large steps ahead of the
-    /// writes is what makes them fast, also through the page cache.
-    fn reserve(&mut self, count: usize) {
-        let Some(reserved) = self.reserved else { return };
-        let end = self.position + count as u64;
-        if end <= reserved {
-            return;
-        }
-        // In steps: a hint may be far too large, and a full disk is everybody's.
-        let step = self.shared.staging.reserve_bytes;
-        let size = if self.size_hint >= end {
-            end.saturating_add(step.saturating_mul(HINTED_STEPS)).min(self.size_hint)
-        } else {
-            end.saturating_add(step)
-        };
-        if !self.lane.is_alone() {
-            return self.reserve_rows(end);
-        }
-        // A refusal may come after some of the work is done; what it means the writes will tell.
-        self.longest = self.longest.max(size);
-        let outcome = uninterrupted(|| self.shared.system.reserve(&self.file, 0, size));
-        self.reserved = outcome.is_ok().then_some(size);
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`Sink::reserve`], for the writers of all lanes: each time the system waits for what they are
-    /// writing, so whoever comes first sets aside whole rows of stripes, and the file's length tells the
-    /// others. All together set aside as much ahead as one alone.
-    fn reserve_rows(&mut self, end: u64) {
-        let row = STRIPE_BYTES * u64::from(self.lane.lanes().count());
-        let needed = end.div_ceil(STRIPE_BYTES).saturating_mul(row);
-        let Ok(status) = uninterrupted(|| self.shared.system.status(&self.file)) else { return };
-        let mut size = status.version.size / row * row;
-        if size < needed {
-            let ahead = self.shared.staging.reserve_bytes / row * row;
-            let length = needed.saturating_add(ahead) - size;
-            let reserve = || self.shared.system.reserve(&self.file, size, length);
-            if uninterrupted(reserve).is_err() {
-                self.reserved = None;
+    /// Gives the place of the next `count` bytes, which the caller is to write.
+    fn take(&self, count: usize) -> u64 {
+        let mut state = self.state();
+        let start = state.position;
+        state.position += count as u64;
+        start
+    }
+
+    /// Makes the file long enough for bytes up to `end`. Allocating in large steps ahead of the
+    /// writes is what makes them fast, also through the page cache. Who comes while somebody else does
+    /// that goes on: some file systems take long.
+    fn reserve(&self, end: u64) {
+        let (start, size) = {
+            let mut state = self.state();
+            let is_due = state.reserved.is_some_and(|reserved| end > reserved);
+            if !is_due || state.is_reserving {
                 return;
             }
-            size += length;
+            let Some((start, size)) = self.next_reserve(end) else { return };
+            if self.lane.is_alone() {
+                // A refusal may come after some of the work is done; what it means the writes will tell.
+                state.longest = state.longest.max(size);
+            }
+            state.is_reserving = true;
+            (start, size)
+        };
+        let is_done = size == start
+            || uninterrupted(|| self.shared.system.reserve(&self.file, start, size - start))
+                .is_ok();
+        let mut state = self.state();
+        state.is_reserving = false;
+        state.reserved = is_done.then(|| match self.lane.is_alone() {
+            true => size,
+            false => size / self.row() * STRIPE_BYTES,
+        });
+    }
+
+    /// Bytes of a stripe of each lane.
+    fn row(&self) -> u64 {
+        STRIPE_BYTES * u64::from(self.lane.lanes().count())
+    }
+
+    /// From where to where the file is to be set aside, so that bytes up to `end` have room. Nothing if
+    /// the system does not tell its length.
+    fn next_reserve(&self, end: u64) -> Option<(u64, u64)> {
+        let step = self.shared.staging.reserve_bytes;
+        if self.lane.is_alone() {
+            // In steps: a hint may be far too large, and a full disk is everybody's.
+            let size = if self.size_hint >= end {
+                end.saturating_add(step.saturating_mul(HINTED_STEPS)).min(self.size_hint)
+            } else {
+                end.saturating_add(step)
+            };
+            return Some((0, size));
         }
-        self.reserved = Some(size / row * STRIPE_BYTES);
+        // Each time the system waits for what all lanes are writing, so whoever comes first sets aside
+        // whole rows of stripes, and the file's length tells the others. All together set aside as much
+        // ahead as one alone.
+        let row = self.row();
+        let needed = end.div_ceil(STRIPE_BYTES).saturating_mul(row);
+        let status = uninterrupted(|| self.shared.system.status(&self.file)).ok()?;
+        let size = status.version.size / row * row;
+        Some((size, if size < needed { needed.saturating_add(step / row * row) } else { size }))
     }
 
     /// Gives back the stripes that were set aside and not written. Nobody cuts the file, since nobody
     /// knows where the others are: it may end in a hole.
-    fn release_stripes(&mut self) {
-        let Some(reserved) = self.reserved else { return };
-        let mut at = self.position;
+    fn release_stripes(&self) {
+        let mut state = self.state();
+        let Some(reserved) = state.reserved else { return };
+        let mut at = state.end();
         while at < reserved {
             let run = self.lane.run(at);
             // Where it cannot be given back it is there for what comes, or goes with the file.
@@ -156,100 +202,131 @@ impl<F: FileSystem> Sink<F> {
             }
             at += run.length;
         }
-        self.reserved = Some(self.position);
+        state.reserved = Some(state.end());
     }
 
     /// Cuts off what was reserved and not written.
-    fn cut(&mut self) -> io::Result<()> {
-        if !self.lane.is_alone() || self.longest <= self.position {
+    fn cut(&self) -> io::Result<()> {
+        let mut state = self.state();
+        let end = state.end();
+        if !self.lane.is_alone() || state.longest <= end {
             return Ok(());
         }
-        uninterrupted(|| self.shared.system.set_size(&self.file, self.position))?;
-        self.longest = self.position;
-        self.reserved = self.reserved.map(|_| self.position);
+        uninterrupted(|| self.shared.system.set_size(&self.file, end))?;
+        state.longest = end;
+        state.reserved = state.reserved.map(|_| end);
         Ok(())
     }
 
-    /// Writes one of many blocks.
-    fn write_block(&mut self, block: &Block) -> io::Result<()> {
-        self.reserve(block.length);
-        self.write(block.bytes())
+    /// Writes one of many blocks, behind what was written before.
+    fn write_block(&self, block: &Block) -> io::Result<()> {
+        self.write_block_at(self.take(block.length), block)
+    }
+
+    /// Writes one of many blocks, whose place was [taken](Sink::take); nothing once a write of somebody
+    /// has failed, who says so.
+    fn write_block_at(&self, start: u64, block: &Block) -> io::Result<()> {
+        if self.state().failed.is_some() {
+            return Ok(());
+        }
+        self.reserve(start + block.length as u64);
+        self.write_at(start, block.bytes())
     }
 
     /// Writes `bytes` behind what was written before.
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let shared = Arc::clone(&self.shared);
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        self.write_at(self.take(bytes.len()), bytes)
+    }
+
+    /// Writes `bytes`, whose place was [taken](Sink::take).
+    fn write_at(&self, start: u64, bytes: &[u8]) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {
-            // The end of the object is rarely aligned: it takes the way through the page cache.
-            let aligned = done + (bytes.len() - done) / ALIGNMENT * ALIGNMENT;
-            if aligned == done {
-                self.set_direct(false)?;
-            }
-            let rest = if self.direct { &bytes[done..aligned] } else { &bytes[done..] };
-            let run = self.lane.run(self.position);
-            let rest = &rest[..usize::try_from(run.length).unwrap_or(usize::MAX).min(rest.len())];
-            match uninterrupted(|| shared.system.write_at(&self.file, run.offset, rest)) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => {
-                    done += count;
-                    self.position += count as u64;
-                    if !count.is_multiple_of(ALIGNMENT) {
-                        self.set_direct(false)?;
-                    }
-                }
-                // The system took the flag but not the write.
-                Err(error) if self.direct && error.kind() == io::ErrorKind::InvalidInput => {
-                    self.wants_direct = false;
-                    self.set_direct(false)?;
-                }
-                Err(error) => return Err(error),
-            }
+            let position = start + done as u64;
+            done += self.write_some(position, &bytes[done..]).inspect_err(|_| {
+                let mut state = self.state();
+                state.failed = Some(state.end().min(position));
+            })?;
         }
         Ok(())
     }
 
-    fn set_direct(&mut self, direct: bool) -> io::Result<()> {
-        if self.direct == direct {
+    /// Writes some of `bytes`, and says how many.
+    fn write_some(&self, position: u64, bytes: &[u8]) -> io::Result<usize> {
+        // The end of the object is rarely aligned: it takes the way through the page cache.
+        let aligned = bytes.len() / ALIGNMENT * ALIGNMENT;
+        let direct = {
+            let mut state = self.state();
+            if aligned == 0 {
+                self.set_direct(&mut state, false)?;
+            }
+            state.direct
+        };
+        let rest = if direct { &bytes[..aligned] } else { bytes };
+        let run = self.lane.run(position);
+        let rest = &rest[..usize::try_from(run.length).unwrap_or(usize::MAX).min(rest.len())];
+        match uninterrupted(|| self.shared.system.write_at(&self.file, run.offset, rest)) {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                if !count.is_multiple_of(ALIGNMENT) {
+                    self.set_direct(&mut self.state(), false)?;
+                }
+                Ok(count)
+            }
+            // The system took the flag but not the write.
+            Err(error) if direct && error.kind() == io::ErrorKind::InvalidInput => {
+                let mut state = self.state();
+                state.wants_direct = false;
+                self.set_direct(&mut state, false)?;
+                Ok(0)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn set_direct(&self, state: &mut State, direct: bool) -> io::Result<()> {
+        if state.direct == direct {
             return Ok(());
         }
-        self.direct = false;
+        state.direct = false;
         uninterrupted(|| self.shared.system.set_direct(&self.file, direct))?;
-        self.direct = direct;
+        state.direct = direct;
         Ok(())
     }
 }
 
-fn locked<F: FileSystem>(sink: &Mutex<Sink<F>>) -> MutexGuard<'_, Sink<F>> {
-    sink.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A thread that writes full blocks and hands them back empty, or its first failure.
-struct WritingThread {
-    full: SyncSender<Block>,
+/// Threads that write full blocks and hand them back empty, or their first failure.
+struct WritingThreads {
+    full: SyncSender<(u64, Block)>,
     empty: Receiver<io::Result<Block>>,
-    thread: JoinHandle<()>,
+    threads: Vec<JoinHandle<()>>,
 }
 
-impl WritingThread {
-    /// A thread that writes to `sink`, or none if the system has no more.
-    fn start<F: FileSystem>(sink: &Arc<Mutex<Sink<F>>>, blocks_max: usize) -> Option<Self> {
-        let (full, incoming) = sync_channel::<Block>(blocks_max);
+impl WritingThreads {
+    /// As many threads as writes are to be in flight, all to `sink`; none if the system has no more.
+    fn start<F: FileSystem>(sink: &Arc<Sink<F>>, writes: usize, blocks: usize) -> Option<Self> {
+        let (full, incoming) = sync_channel::<(u64, Block)>(blocks);
         let (outgoing, empty): (Sender<io::Result<Block>>, _) = channel();
-        let sink = Arc::clone(sink);
-        let work = move || {
-            for mut block in incoming {
-                let outcome = locked(&sink).write_block(&block);
-                let is_over = outcome.is_err();
-                block.length = 0;
-                if outgoing.send(outcome.map(|()| block)).is_err() || is_over {
-                    return;
+        let incoming = Arc::new(Mutex::new(incoming));
+        let mut threads = Vec::new();
+        for _ in 0..writes {
+            let (sink, incoming, outgoing) = (sink.clone(), incoming.clone(), outgoing.clone());
+            let next = move || incoming.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let work = move || {
+                while let Ok((start, mut block)) = next() {
+                    let outcome = sink.write_block_at(start, &block);
+                    let is_over = outcome.is_err();
+                    block.length = 0;
+                    if outgoing.send(outcome.map(|()| block)).is_err() || is_over {
+                        return;
+                    }
                 }
-            }
-        };
-        let name = "bedform-write".to_owned();
-        let thread = std::thread::Builder::new().name(name).spawn(work).ok()?;
-        Some(Self { full, empty, thread })
+            };
+            let name = "bedform-write".to_owned();
+            // One thread less is slower, no more.
+            threads.extend(std::thread::Builder::new().name(name).spawn(work).ok());
+        }
+        (!threads.is_empty()).then_some(Self { full, empty, threads })
     }
 
     /// An empty block, when there is one.
@@ -257,14 +334,14 @@ impl WritingThread {
         self.empty.recv().unwrap_or_else(|_| Err(stopped()))
     }
 
-    fn send(&self, block: Block) -> io::Result<()> {
+    fn send(&self, start: u64, block: Block) -> io::Result<()> {
         let failure = || self.empty.iter().find_map(Result::err).unwrap_or_else(stopped);
-        self.full.send(block).map_err(|_| failure())
+        self.full.send((start, block)).map_err(|_| failure())
     }
 
-    /// Waits until all blocks are written, adds them to `spare`, and ends the thread.
+    /// Waits until all blocks are written, adds them to `spare`, and ends the threads.
     fn finish(self, spare: &mut Vec<Block>) -> io::Result<()> {
-        let Self { full, empty, thread } = self;
+        let Self { full, empty, threads } = self;
         drop(full);
         let mut outcome = Ok(());
         for written in empty {
@@ -273,8 +350,11 @@ impl WritingThread {
                 Err(error) => outcome = Err(error),
             }
         }
-        let joined = thread.join();
-        outcome.and_then(|()| joined.map_err(|_| stopped()))
+        for thread in threads {
+            let joined = thread.join();
+            outcome = outcome.and_then(|()| joined.map_err(|_| stopped()));
+        }
+        outcome
     }
 }
 
@@ -286,16 +366,16 @@ fn stopped() -> io::Error {
 pub(super) struct Stream<F: FileSystem> {
     shared: Arc<Shared<F>>,
     file: Arc<F::Handle>,
-    sink: Arc<Mutex<Sink<F>>>,
+    sink: Arc<Sink<F>>,
     /// What was appended since the last flush, while it is little.
     small: Vec<u8>,
     /// The block that is being filled, once it is more.
     block: Option<Block>,
-    thread: Option<WritingThread>,
+    threads: Option<WritingThreads>,
     /// Blocks that are empty, out of `blocks` in all.
     spare: Vec<Block>,
     blocks: usize,
-    /// The process whose thread and file these are.
+    /// The process whose threads and file these are.
     process: u32,
 }
 
@@ -317,20 +397,24 @@ impl<F: FileSystem> Stream<F> {
             shared: Arc::clone(shared),
             file: Arc::clone(&file),
             lane,
-            position: 0,
-            wants_direct: direct && shared.staging.direct,
-            direct: false,
             size_hint: size_hint.unwrap_or(0),
-            reserved: Some(0),
-            longest: 0,
+            state: Mutex::new(State {
+                position: 0,
+                failed: None,
+                wants_direct: direct && shared.staging.direct,
+                direct: false,
+                reserved: Some(0),
+                is_reserving: false,
+                longest: 0,
+            }),
         };
         Self {
             shared: Arc::clone(shared),
             file,
-            sink: Arc::new(Mutex::new(sink)),
+            sink: Arc::new(sink),
             small,
             block: None,
-            thread: None,
+            threads: None,
             spare: Vec::new(),
             blocks: 0,
             process: std::process::id(),
@@ -368,21 +452,20 @@ impl<F: FileSystem> Stream<F> {
     /// Writes what is staged, waits for it, and cuts off what was set aside. More may then be
     /// appended; after a failure, not.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        if let Some(thread) = self.thread.take() {
-            thread.finish(&mut self.spare)?;
+        if let Some(threads) = self.threads.take() {
+            threads.finish(&mut self.spare)?;
         }
-        let mut sink = locked(&self.sink);
         if let Some(mut block) = self.block.take() {
-            sink.write_block(&block)?;
+            self.sink.write_block(&block)?;
             block.length = 0;
             self.spare.push(block);
         } else {
             // Memory of any alignment.
-            sink.set_direct(false)?;
-            sink.write(&self.small)?;
+            self.sink.set_direct(&mut self.sink.state(), false)?;
+            self.sink.write(&self.small)?;
             self.small.clear();
         }
-        sink.cut()
+        self.sink.cut()
     }
 
     /// As [`Stream::flush`]; returns the file, of which no other handle is left.
@@ -395,42 +478,52 @@ impl<F: FileSystem> Stream<F> {
 
     #[cfg(test)]
     pub(super) fn has_thread(&self) -> bool {
-        self.thread.is_some()
+        self.threads.is_some()
     }
 
-    /// Takes the first block of what turns out to be much, and a thread if that is worth while.
+    /// Writes that are in flight at most.
+    fn writes(&self) -> usize {
+        if self.sink.lane.is_alone() { self.shared.staging.writes_max.max(1) } else { 1 }
+    }
+
+    /// Blocks that there are at most.
+    fn blocks_max(&self) -> usize {
+        self.shared.staging.blocks_max + self.writes() - 1
+    }
+
+    /// Takes the first block of what turns out to be much, and threads if that is worth while.
     fn start_blocks(&mut self) -> io::Result<()> {
         self.block = Some(self.empty_block()?);
-        let blocks_max = self.shared.staging.blocks_max;
         let direct = {
-            let mut sink = locked(&self.sink);
-            sink.wants_direct && sink.set_direct(true).is_ok()
+            let mut state = self.sink.state();
+            state.wants_direct && self.sink.set_direct(&mut state, true).is_ok()
         };
-        if direct && blocks_max > 1 && self.shared.system.is_overlapped() {
-            self.thread = WritingThread::start(&self.sink, blocks_max);
+        let staging = &self.shared.staging;
+        if direct && staging.blocks_max > 1 && self.shared.system.is_overlapped() {
+            self.threads = WritingThreads::start(&self.sink, self.writes(), self.blocks_max());
         }
         Ok(())
     }
 
     /// Gives the full `block` on and returns an empty one.
     fn exchange(&mut self, mut block: Block) -> io::Result<Block> {
-        if self.thread.is_none() {
-            locked(&self.sink).write_block(&block)?;
+        if self.threads.is_none() {
+            self.sink.write_block(&block)?;
             block.length = 0;
             return Ok(block);
         }
         let next = self.empty_block()?;
-        if let Some(thread) = &self.thread {
-            thread.send(block)?;
+        if let Some(threads) = &self.threads {
+            threads.send(self.sink.take(block.length), block)?;
         }
         Ok(next)
     }
 
     fn empty_block(&mut self) -> io::Result<Block> {
         let staging = &self.shared.staging;
-        match (self.spare.pop(), &self.thread) {
+        match (self.spare.pop(), &self.threads) {
             (Some(block), _) => Ok(block),
-            (None, Some(thread)) if self.blocks >= staging.blocks_max => thread.receive(),
+            (None, Some(threads)) if self.blocks >= self.blocks_max() => threads.receive(),
             (None, _) => {
                 self.blocks += 1;
                 Block::new(staging.block_bytes.next_multiple_of(ALIGNMENT))
@@ -441,20 +534,19 @@ impl<F: FileSystem> Stream<F> {
 
 impl<F: FileSystem> Drop for Stream<F> {
     fn drop(&mut self) {
-        let thread = self.thread.take();
+        let threads = self.threads.take();
         if self.process != std::process::id() {
-            // A fork has copied the value, but not the thread; and the file is the parent's.
-            std::mem::forget(thread);
+            // A fork has copied the value, but not the threads; and the file is the parent's.
+            std::mem::forget(threads);
             return;
         }
-        if let Some(thread) = thread {
-            let _ = thread.finish(&mut self.spare);
+        if let Some(threads) = threads {
+            let _ = threads.finish(&mut self.spare);
         }
         // What is set aside would be lost to everybody for as long as the file has a name.
-        let mut sink = locked(&self.sink);
-        let _ = sink.cut();
-        if !sink.lane.is_alone() {
-            sink.release_stripes();
+        let _ = self.sink.cut();
+        if !self.sink.lane.is_alone() {
+            self.sink.release_stripes();
         }
     }
 }

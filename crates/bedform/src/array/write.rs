@@ -45,8 +45,25 @@ impl Array {
         self.shared.in_one_snapshot(|| {
             let (state, snapshot) = self.state_to_write()?;
             let source = self.source_in(&state, snapshot);
-            self.write_to(&source, selection, elements, None, interrupted)
+            let written = self.write_to(&source, selection, elements, None, interrupted)?;
+            self.check_still_settled(&source)?;
+            Ok(written)
         })
+    }
+
+    /// Fails if somebody has committed since a write found all settled: whole shards were put in place
+    /// whatever was there, as those of a time before that commit, and are to be written again.
+    fn check_still_settled(&self, source: &ZarrSource<'_>) -> Result<()> {
+        if source.snapshot.view.is_some() {
+            return Ok(());
+        }
+        self.shared.look_again()?;
+        let now = self.shared.snapshot()?;
+        if now.view.is_none() && now.number == source.snapshot.number {
+            return Ok(());
+        }
+        let text = format!("{} was committed to while it was written to", self.name());
+        Err(Error::new(ErrorKind::SnapshotMoved, text))
     }
 
     /// As [`Array::state_in_snapshot`], however seldom this handle looks for changes: what commits have

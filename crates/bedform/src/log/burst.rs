@@ -19,6 +19,10 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// See [`Burst::part_bytes`].
 const PART_BYTES: u64 = 32 << 20;
+/// See [`Burst::lengthen_parts`].
+const LONG_PART_BYTES_MAX: u64 = 256 << 20;
+/// How many long parts fill the tier.
+const LONG_PARTS: u64 = 16;
 /// Bytes that a writer may have in the tier where nothing else is said.
 const CAPACITY_BYTES: u64 = 4 << 30;
 const NAME: &str = "STORE.txt";
@@ -47,6 +51,13 @@ impl Burst {
     pub fn new(storage: Arc<dyn Storage>, capacity_bytes: Option<u64>) -> Self {
         let capacity_bytes = capacity_bytes.unwrap_or(CAPACITY_BYTES);
         Self { storage, capacity_bytes, part_bytes: PART_BYTES, in_background: true }
+    }
+
+    /// Makes parts as long as suits who waits for the tier alone: each costs two syncs, and nothing is
+    /// drained before half of the tier is taken.
+    pub(super) fn lengthen_parts(&mut self) {
+        let long = (self.capacity_bytes / LONG_PARTS).min(LONG_PART_BYTES_MAX);
+        self.part_bytes = self.part_bytes.max(long);
     }
 
     /// The tier in the directory `path`, which is made if it is not there.
@@ -164,4 +175,25 @@ fn store_directory(log: &LogPlace) -> Result<ObjectPath> {
     ObjectPath::root()
         .join(&hex(&log.store))
         .map_err(|error| Error::new(ErrorKind::InvalidArgument, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use bedform_storage::MemoryStorage;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_for_the_tier_alone_has_parts_that_are_long_but_far_from_fill_it() {
+        for (capacity, expected) in [
+            (None, LONG_PART_BYTES_MAX),
+            (Some(u64::MAX), LONG_PART_BYTES_MAX),
+            (Some(1 << 30), 64 << 20),
+            (Some(8 << 20), PART_BYTES),
+        ] {
+            let mut burst = Burst::new(Arc::new(MemoryStorage::new()), capacity);
+            burst.lengthen_parts();
+            assert_eq!(burst.part_bytes, expected);
+        }
+    }
 }

@@ -65,9 +65,19 @@ impl Session {
             let mine = self.check_sound().and_then(|()| self.hand_over());
             return self.commit_by_node(mine);
         }
+        let is_promise = self.options.reach == Reach::Node;
+        let drain = self.stream.as_mut().and_then(|stream| stream.segment().drain().cloned());
+        let drain = drain.filter(|_| is_promise);
+        if let Some(drain) = &drain {
+            drain.hold();
+        }
         let mine = self.check_sound().and_then(|()| self.finish());
-        self.has_promises |= self.options.reach == Reach::Node;
-        self.commit_together(mine)
+        self.has_promises |= is_promise;
+        let told = self.commit_together(mine);
+        if let Some(drain) = &drain {
+            drain.release();
+        }
+        told
     }
 
     /// Waits until everything that was committed is drained from the burst tiers, and visible.

@@ -12,6 +12,7 @@
 //! | `blocks` | copies from the blocks of segments |
 //! | `fetch` | blocks that are fetched together |
 //! | `boxes` | selections as boxes |
+//! | `buffer` | memory in which elements wait until they are appended |
 //! | [`burst`], `staged` | the fast tier that takes segments first, and how they are drained |
 //! | `segment` | the file, or lane of one, that one writer appends to |
 //! | `lanes` | what lies in a segment, whoever of several writers put it there |
@@ -24,6 +25,7 @@
 
 pub(crate) mod blocks;
 mod boxes;
+mod buffer;
 pub mod burst;
 pub(crate) mod commit;
 pub(crate) mod fetch;

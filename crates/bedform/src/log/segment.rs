@@ -14,6 +14,7 @@ use bedform_format::log::{
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Durability, GrowingObject, Lock, Object};
 
+use super::buffer::{Buffer, Buffers};
 use super::burst::{Burst, BurstPlace};
 use super::lanes::OpenedSegment;
 use super::place::LogPlace;
@@ -21,7 +22,7 @@ use super::staged::{Drain, Reach, Sink, Staged};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Shared;
 
-/// Bytes of a block: large enough for the device, small enough to be read and checked for a part.
+/// Bytes of a block of data that somebody holds.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes that have a checksum of their own: what a reader of a few bytes fetches and checks.
 const CHECKED_BYTES: usize = 32 << 10;
@@ -37,7 +38,7 @@ pub type Held = Box<dyn AsRef<[u8]> + Send>;
 /// What the thread is to do next.
 enum Order {
     /// Append a block of data.
-    Block(Vec<u8>),
+    Block(Buffer),
     /// Append data as blocks, and let go of them.
     Held(Held),
     /// Say what the blocks since the last section mean.
@@ -87,7 +88,8 @@ pub(super) struct Segment {
     own: Option<Box<File>>,
     /// Orders given so far.
     given: u64,
-    spare: Receiver<Vec<u8>>,
+    spare: Receiver<Buffer>,
+    buffers: Buffers,
     progress: Arc<Progress>,
     /// What the burst tier has passed on; nothing without one.
     drain: Option<Arc<Drain>>,
@@ -234,7 +236,8 @@ impl Segment {
             }
         };
         let drain = sink.drain();
-        let (orders, todo) = sync_channel((options.buffer_bytes / BLOCK_BYTES).max(2));
+        let buffers = Buffers::new(options.buffer_bytes);
+        let (orders, todo) = sync_channel(buffers.count(options.buffer_bytes));
         let (back, spare) = channel();
         let progress = Arc::<Progress>::default();
         let file = File {
@@ -254,6 +257,7 @@ impl Segment {
             own: None,
             given: 0,
             spare,
+            buffers,
             progress,
             drain,
             thread: None,
@@ -292,10 +296,10 @@ impl Segment {
     }
 
     /// Memory for a block, empty.
-    pub(super) fn buffer(&self) -> Vec<u8> {
-        let mut buffer = self.spare.try_recv().unwrap_or_default();
+    pub(super) fn buffer(&mut self) -> Buffer {
+        let spare = self.spare.try_recv();
+        let mut buffer = spare.unwrap_or_else(|_| self.buffers.make());
         buffer.clear();
-        buffer.reserve_exact(BLOCK_BYTES);
         buffer
     }
 
@@ -303,7 +307,7 @@ impl Segment {
     ///
     /// # Errors
     /// What an earlier order failed with.
-    pub(super) fn append(&mut self, block: Vec<u8>) -> Result<()> {
+    pub(super) fn append(&mut self, block: Buffer) -> Result<()> {
         self.send(Order::Block(block))
     }
 
@@ -362,6 +366,11 @@ impl Segment {
     /// Bytes that have reached the log itself, durably.
     pub(super) fn drained_bytes(&self) -> u64 {
         self.drain.as_ref().map_or(u64::MAX, |drain| drain.durable_bytes())
+    }
+
+    /// What takes the segment through the burst tier; nothing without one.
+    pub(super) fn drain(&self) -> Option<&Arc<Drain>> {
+        self.drain.as_ref()
     }
 
     /// Waits until everything is durable, as far as `reach` says, and says what there is.
@@ -446,7 +455,7 @@ struct File {
     sections: Vec<SectionPlace>,
     /// Sections that somebody else is to write.
     kept: Vec<Vec<u8>>,
-    back: Sender<Vec<u8>>,
+    back: Sender<Buffer>,
 }
 
 impl File {
@@ -466,10 +475,10 @@ impl File {
     /// the thread.
     fn carry_out(&mut self, order: Order) -> Result<()> {
         match order {
-            Order::Block(bytes) => {
-                self.append_block(&bytes)?;
+            Order::Block(buffer) => {
+                self.append_block(buffer.bytes())?;
                 // Nobody may want it any more.
-                let _ = self.back.send(bytes);
+                let _ = self.back.send(buffer);
                 Ok(())
             }
             Order::Held(data) => {

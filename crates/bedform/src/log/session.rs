@@ -344,17 +344,18 @@ impl Session {
         elements: &[u8],
     ) -> Result<Token> {
         self.check_sound()?;
-        let has_record = |shape: &[u64]| record.is_none_or(|at| shape.first() > Some(&at));
-        self.known_to_have(path, has_record)?;
+        let unknown = || Error::invalid("this decomposition was not declared in this session");
+        let boxes = self.declared.get(decomposition.0).ok_or_else(unknown)?.boxes.clone();
+        let known = self.known_to_have(path, |shape| lie_in(&boxes, record, shape).is_ok())?;
+        lie_in(&boxes, record, &known.target.shape).map_err(|error| error.at(path.to_string()))?;
         let (turn, commit) = (self.turn(), self.commit_id());
         self.stream()?;
-        let (Some(known), Some(stream)) = (self.arrays.get(path), self.stream.as_mut()) else {
+        let declared = self.declared.get_mut(decomposition.0);
+        let (Some(known), Some(stream), Some(declared)) =
+            (self.arrays.get(path), self.stream.as_mut(), declared)
+        else {
             return Err(Error::invalid("no such array"));
         };
-        let declared = self
-            .declared
-            .get_mut(decomposition.0)
-            .ok_or_else(|| Error::invalid("this decomposition was not declared in this session"))?;
         check_bytes(path, elements.len(), Some(declared.elements), known.target.item_size)?;
         stream
             .begin_declared(&known.target, record, declared, turn, commit)
@@ -648,6 +649,24 @@ fn holds_text(path: &ObjectPath) -> Error {
         ErrorKind::Unsupported,
         format!("{path} holds text, which sessions do not take; write it directly"),
     )
+}
+
+/// Fails if `boxes`, of the record if there is one, do not lie in an array of `shape`.
+fn lie_in(boxes: &Boxes, record: Option<u64>, shape: &[u64]) -> Result<()> {
+    let inner = match (record, shape.split_first()) {
+        (None, _) => shape,
+        (Some(record), Some((records, inner))) if record < *records => inner,
+        (Some(record), _) => {
+            let text = format!("there is no record {record} in an array of shape {shape:?}");
+            return Err(Error::new(ErrorKind::OutOfBounds, text));
+        }
+    };
+    if boxes.rank() != inner.len() {
+        let (axes, what) = (boxes.rank(), if record.is_some() { "a record of " } else { "" });
+        let text = format!("boxes of {axes} axes do not lie in {what}an array of shape {shape:?}");
+        return Err(Error::invalid(text));
+    }
+    boxes.validate(inner).map_err(|error| Error::new(ErrorKind::OutOfBounds, error.to_string()))
 }
 
 fn outside(path: &ObjectPath, error: &bedform_format::log::LogError) -> Error {

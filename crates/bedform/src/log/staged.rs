@@ -6,9 +6,11 @@
 //! that; what the tier cannot take at all goes to the log directly.
 //!
 //! Who waits for the tier alone gets all of the node: what no commit has yet is not drained while the
-//! writer is busy and half of the tier is free.
+//! writer is busy and half of the tier is free; nor is what a commit has, before it has returned: other
+//! processes of the node may still be writing their parts of it.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -19,10 +21,13 @@ use super::burst::{Burst, BurstPlace};
 use super::segment::LogFile;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes that are moved at a time.
-const COPY_BYTES: usize = 8 << 20;
-/// A writer that fills no part for so long is not busy.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes that are moved at a time: fewer than wait to be written, so that writing never waits for reading.
+const COPY_BYTES: usize = 4 << 20;
+/// Bytes of a part that are set aside at once: the tier is everybody's.
+const AHEAD_BYTES_MAX: u64 = 64 << 20;
+/// A writer that appends nothing for so long is not busy: longer than a sync takes, or a turn of others
+/// on a core.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// How far data have to get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -135,12 +140,16 @@ struct Run {
 pub(super) struct Drain {
     state: Mutex<State>,
     changed: Condvar,
+    /// Bytes appended so far.
+    appended: AtomicU64,
 }
 
 struct State {
     waiting: VecDeque<Run>,
     /// Runs that start before this byte are to be drained; later ones wait.
     released: u64,
+    /// A commit is on its way: what it has waits until it has returned, unless the tier is full.
+    is_held: bool,
     /// Bytes that are durable in the log.
     durable: u64,
     /// The writer waits for these bytes: make them durable as soon as they are moved.
@@ -165,15 +174,35 @@ impl Drain {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for more; what waits is released if nothing came for a while.
+    /// What waits is not to be drained until the commit that is on its way has returned.
+    pub(super) fn hold(&self) {
+        self.lock().is_held = true;
+    }
+
+    /// Everything that the drain has been told of is to be drained.
+    pub(super) fn release(&self) {
+        let mut state = self.lock();
+        state.is_held = false;
+        state.release_waiting();
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Waits for more; what waits is released if nothing was appended for a while.
     fn wait_for_pause(&self, state: MutexGuard<'_, State>) {
-        let end = |state: &State| state.waiting.back().map_or(0, |run| run.end);
-        let before = end(&state);
+        let before = self.appended.load(Ordering::Relaxed);
         let waited = self.changed.wait_timeout(state, PAUSE);
         let (mut state, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
-        if outcome.timed_out() && end(&state) == before {
-            state.released = state.released.max(before);
+        if outcome.timed_out() && !state.is_held && self.appended.load(Ordering::Relaxed) == before
+        {
+            state.release_waiting();
         }
+    }
+}
+
+impl State {
+    fn release_waiting(&mut self) {
+        self.released = self.released.max(self.waiting.back().map_or(0, |run| run.end));
     }
 }
 
@@ -194,6 +223,7 @@ impl Staged {
             state: Mutex::new(State {
                 waiting: VecDeque::new(),
                 released: if reach == Reach::Node { 0 } else { u64::MAX },
+                is_held: false,
                 durable: 0,
                 wanted: 0,
                 is_closed: false,
@@ -201,6 +231,7 @@ impl Staged {
                 has_failed: false,
             }),
             changed: Condvar::new(),
+            appended: AtomicU64::new(0),
         });
         let target = Target::Missing(Some(create));
         let (told, moved) = (shared.clone(), Vec::new());
@@ -247,6 +278,7 @@ impl Staged {
                 self.end_part()?;
             }
         }
+        self.shared.appended.store(self.position(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -256,11 +288,12 @@ impl Staged {
             self.make_room()?;
             let path = self.place.part(self.start)?;
             let storage = self.place.storage.clone();
-            let part = match storage.grow(&path, self.durability, Some(self.part_bytes)) {
+            let hint = Some(self.part_bytes.min(AHEAD_BYTES_MAX));
+            let part = match storage.grow(&path, self.durability, hint) {
                 Err(error) if error.kind == StorageErrorKind::NoSpace => {
                     // Others may have filled it; our own share comes free when it is drained.
                     self.drained(self.start)?;
-                    storage.grow(&path, self.durability, Some(self.part_bytes))?
+                    storage.grow(&path, self.durability, hint)?
                 }
                 outcome => outcome?,
             };
@@ -296,7 +329,8 @@ impl Staged {
             part.sync()?;
         }
         let end = self.position();
-        self.tell(end, false, true);
+        let is_held = self.shared.lock().is_held;
+        self.tell(end, false, !is_held);
         Ok(())
     }
 
@@ -464,7 +498,7 @@ impl Drainer {
             if state.is_closed {
                 return Ok(None);
             }
-            if state.waiting.is_empty() {
+            if state.waiting.is_empty() || state.is_held {
                 drop(shared.wait(state));
             } else {
                 shared.wait_for_pause(state);

@@ -2,6 +2,7 @@
 
 use bedform_format::log::{Boxes, CommitId, Entry, SectionBuilder};
 
+use super::buffer::Buffer;
 use super::segment::{BLOCK_BYTES, Finished, Held, Segment, to_error};
 use super::staged::Reach;
 use crate::error::Result;
@@ -67,7 +68,8 @@ pub(super) fn held(data: &Held) -> &[u8] {
 /// One writer's stream of data and sections.
 pub(super) struct Stream {
     segment: Segment,
-    block: Vec<u8>,
+    /// What waits to become a block.
+    block: Option<Buffer>,
     builder: SectionBuilder,
     /// Sections cut so far: the number of the one that is being written.
     section: u64,
@@ -78,7 +80,7 @@ impl Stream {
     pub(super) fn new(segment: Segment) -> Self {
         Self {
             segment,
-            block: Vec::new(),
+            block: None,
             builder: SectionBuilder::default(),
             section: 0,
             section_bytes: 0,
@@ -163,14 +165,9 @@ impl Stream {
 
     fn copy(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            if self.block.capacity() == 0 {
-                self.block = self.segment.buffer();
-            }
-            let room = BLOCK_BYTES - self.block.len();
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
-            self.block.extend_from_slice(now);
-            bytes = later;
-            if self.block.len() == BLOCK_BYTES {
+            let block = self.block.get_or_insert_with(|| self.segment.buffer());
+            bytes = &bytes[block.add(bytes)..];
+            if block.is_full() {
                 self.send_block()?;
             }
         }
@@ -178,9 +175,9 @@ impl Stream {
     }
 
     fn send_block(&mut self) -> Result<()> {
-        match std::mem::take(&mut self.block) {
-            block if block.is_empty() => Ok(()),
-            block => self.segment.append(block),
+        match self.block.take() {
+            Some(block) => self.segment.append(block),
+            None => Ok(()),
         }
     }
 
@@ -207,7 +204,7 @@ impl Stream {
 
     /// A number for [`Stream::wait`]: everything added so far.
     pub(super) fn position(&self) -> u64 {
-        self.segment.given() + u64::from(!self.block.is_empty())
+        self.segment.given() + u64::from(self.block.is_some())
     }
 
     /// Waits until everything up to `position` is written: what was held is let go then.

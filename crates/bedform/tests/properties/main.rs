@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod arrays;
 #[cfg(test)]
+mod burst_steps;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod nodes;

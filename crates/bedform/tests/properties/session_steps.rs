@@ -478,8 +478,14 @@ fn what_does_not_fit_is_refused_and_the_session_goes_on() {
     let smaller = session.resize(&path(), &[63]);
     assert_eq!(kind(smaller), ErrorKind::InvalidArgument);
     let declared = session.declare(boxes(60, 8)).unwrap();
-    let beyond = session.write_declared(&path(), None, declared, &[1; 8]).map(drop);
-    assert_eq!(kind(beyond), ErrorKind::InvalidArgument);
+    for (record, expected) in [
+        (None, ErrorKind::OutOfBounds),
+        (Some(64), ErrorKind::OutOfBounds),
+        (Some(0), ErrorKind::InvalidArgument),
+    ] {
+        let beyond = session.write_declared(&path(), record, declared, &[1; 8]).map(drop);
+        assert_eq!(kind(beyond), expected);
+    }
     let unknown = Decomposition::from_number(7);
     let unknown = session.write_declared(&path(), None, unknown, &[1; 8]).map(drop);
     assert_eq!(kind(unknown), ErrorKind::InvalidArgument);

@@ -1,11 +1,13 @@
 //! Sessions of several members: each commit shows all of them or none, overlaps in the order of ranks.
 
+use std::cell::Cell;
 use std::sync::{Arc, Barrier};
 
 use bedform::comm::{Communicator as _, ThreadMember, threads};
 use bedform::log::session::SessionOptions;
+use bedform::log::settle::{SettleOptions, SettleWatch};
 use bedform::{Elements, ErrorKind, NewArray, OpenOptions, Store};
-use bedform_format::DataType;
+use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::Selection;
 use bedform_storage::{MemoryStorage, Storage};
 use proptest::prelude::*;
@@ -180,6 +182,45 @@ fn a_commit_to_an_array_that_was_made_smaller_or_deleted_is_a_conflict() {
                 .unwrap()
                 .write(&all, Elements::Bytes(&[0; 64]), &|| false)
                 .unwrap();
+        }
+    }
+}
+
+/// Its snapshot is that of a store without commits; what it puts in place of a shard that has one by then
+/// must not look like the shard of an older time.
+#[test]
+fn a_whole_shard_begun_before_the_first_commit_and_ended_after_it_was_settled_is_whole() {
+    let all = Selection::all(&[64]);
+    for settles_all in [false, true] {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        create(&storage, &bytes_array());
+        let other = ObjectPath::parse("other").unwrap();
+        open(&storage, true).create_array(&other, &bytes_array()).unwrap();
+        let has_begun = Cell::new(false);
+        let commit_and_settle = || {
+            if has_begun.replace(true) {
+                return false;
+            }
+            let store = open(&storage, true);
+            let member = threads(1).pop().unwrap();
+            let mut session = store.session(Box::new(member), SessionOptions::default()).unwrap();
+            for path in [&path(), &other] {
+                session.write(path, &all, Elements::Bytes(&[7; 64])).unwrap();
+            }
+            session.commit().unwrap();
+            drop(session);
+            let mut options = SettleOptions::default();
+            options.arrays = (!settles_all).then(|| vec![path()]);
+            let watch = SettleWatch { interrupted: &|| false, progress: &|_, _| () };
+            store.settle_with(&options, &watch).unwrap();
+            false
+        };
+        let array = open(&storage, true).array(&path()).unwrap();
+        array.write(&all, Elements::Bytes(&[9; 64]), &commit_and_settle).unwrap();
+        for _ in 0..2 {
+            let found = open(&storage, false).array(&path()).unwrap();
+            assert_eq!(read(&found, DataType::UInt8, &all).concat(), [9; 64]);
+            open(&storage, true).settle(&|| false).unwrap();
         }
     }
 }

@@ -27,6 +27,7 @@ pub(crate) fn storage(system: &SimulatedFileSystem) -> Arc<Local> {
         small_bytes_max: 8192,
         block_bytes: 8192,
         blocks_max: 2,
+        writes_max: 2,
         reserve_bytes: 16_384,
         direct: true,
     };

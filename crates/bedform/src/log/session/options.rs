@@ -67,6 +67,9 @@ impl SessionOptions {
         if let (Some(burst), Some(bytes)) = (&mut options.burst, capacity) {
             burst.capacity_bytes = bytes;
         }
+        if let (Some(burst), Reach::Node) = (&mut options.burst, options.reach) {
+            burst.lengthen_parts();
+        }
         Ok(options)
     }
 }
