@@ -31,8 +31,8 @@ pub struct Staging {
     pub block_bytes: usize,
     /// Blocks that one writer has at most, with one write in flight; each more adds one.
     pub blocks_max: usize,
-    /// Writes in flight of one writer who has an object for himself, where writing goes on beside the
-    /// caller. Those of several writers of an object keep the device busy together.
+    /// Writes in flight of one writer, where writing goes on beside the caller. Several writers of an
+    /// object have twice as many together, and each one at least: they keep the device busy together.
     pub writes_max: usize,
     /// Bytes that are set aside ahead of the writes of large objects whose size is not known; for
     /// others it is sixteen times as much.
@@ -483,7 +483,8 @@ impl<F: FileSystem> Stream<F> {
 
     /// Writes that are in flight at most.
     fn writes(&self) -> usize {
-        if self.sink.lane.is_alone() { self.shared.staging.writes_max.max(1) } else { 1 }
+        let (each, lanes) = (self.shared.staging.writes_max, self.sink.lane.lanes().count());
+        (2 * each / (lanes as usize).max(1)).clamp(1, each.max(1))
     }
 
     /// Blocks that there are at most.
