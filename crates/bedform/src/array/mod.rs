@@ -174,21 +174,36 @@ impl Array {
     /// writer (or another handle) has changed it.
     /// Commits that are not settled may have made the array larger than its metadata say.
     pub(crate) fn state(&self) -> Result<Arc<ArrayState>> {
-        let state = self.stored_state()?;
-        self.shared.check_outer()?;
-        if self.growing || !self.shared.documents.is_log_pending() {
-            return Ok(state);
+        if !self.shared.documents.is_log_pending() {
+            let state = self.stored_state()?;
+            self.shared.check_outer()?;
+            if !self.shared.documents.is_log_pending() {
+                return Ok(state);
+            }
         }
-        let Snapshot { view: Some(view), .. } = self.shared.snapshot()? else { return Ok(state) };
+        Ok(self.state_in_snapshot()?.0)
+    }
+
+    /// As [`Array::state`], with a snapshot: none of its commits has made the array larger than that.
+    pub(crate) fn state_in_snapshot(&self) -> Result<(Arc<ArrayState>, Snapshot)> {
+        let snapshot = self.shared.snapshot()?;
+        // In this order: settling publishes an array's shape before it drops the commits that gave it,
+        // so what the root no longer says the documents do.
+        let state = self.stored_state()?;
+        let Some(view) = snapshot.view.as_ref().filter(|_| !self.growing) else {
+            return Ok((state, snapshot));
+        };
         if let Some(key) = state.source.as_ref().and_then(|source| source.replaced)
             && view.names(&key)?
         {
             return Err(replaced(&self.name(), "put something else in the place of"));
         }
-        match state.identity().and_then(|identity| view.root.shapes.get(&identity.array)) {
-            Some(shape) => self.enlarged(state, shape),
-            None => Ok(state),
-        }
+        let shapes = &view.root.shapes;
+        let state = match state.identity().and_then(|identity| shapes.get(&identity.array)) {
+            Some(shape) => self.enlarged(state, shape)?,
+            None => state,
+        };
+        Ok((state, snapshot))
     }
 
     fn enlarged(&self, state: Arc<ArrayState>, shape: &[u64]) -> Result<Arc<ArrayState>> {
@@ -237,8 +252,12 @@ impl Array {
 
     /// Where the objects of the array with `state` are, as of now.
     pub(crate) fn source<'a>(&'a self, state: &'a ArrayState) -> Result<ZarrSource<'a>> {
-        let snapshot = self.shared.snapshot()?;
-        Ok(ZarrSource { shared: &self.shared, path: &self.path, state, snapshot })
+        Ok(self.source_in(state, self.shared.snapshot()?))
+    }
+
+    /// As [`Array::source`], as of `snapshot`.
+    fn source_in<'a>(&'a self, state: &'a ArrayState, snapshot: Snapshot) -> ZarrSource<'a> {
+        ZarrSource { shared: &self.shared, path: &self.path, state, snapshot }
     }
 
     /// Takes `state`, which was just committed; better, what storage has now.

@@ -12,7 +12,7 @@ use super::{Array, ArrayState, ZarrSource};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::commit::enlarge;
 use crate::read::plan::Plan;
-use crate::store::{Shared, Store, check_key, commit, publish};
+use crate::store::{Freshness, Shared, Snapshot, Store, check_key, commit, publish};
 use crate::write::WriteStatistics;
 use crate::write::elements::Input;
 use crate::write::object::ObjectWrite;
@@ -43,9 +43,8 @@ impl Array {
     ) -> Result<WriteStatistics> {
         self.shared.check_writable()?;
         self.shared.in_one_snapshot(|| {
-            let state = self.state()?;
-            let source = self.source(&state)?;
-            self.check_unchanged(&state)?;
+            let (state, snapshot) = self.state_to_write()?;
+            let source = self.source_in(&state, snapshot);
             let written = self.write_to(&source, selection, elements, None, interrupted)?;
             self.check_still_settled(&source)?;
             Ok(written)
@@ -67,15 +66,17 @@ impl Array {
         Err(Error::new(ErrorKind::SnapshotMoved, text))
     }
 
-    /// Fails if the array is another one, or has become larger, since `state` was looked up: the commits
-    /// that a write goes by may have made it so, and what they put behind the old end would be lost.
-    fn check_unchanged(&self, state: &ArrayState) -> Result<()> {
-        let now = self.state()?;
-        if (now.identity(), &now.metadata.shape) == (state.identity(), &state.metadata.shape) {
-            return Ok(());
+    /// As [`Array::state_in_snapshot`], however seldom this handle looks for changes: what commits have
+    /// behind an end that is known no more would be lost with the shard that is merged with them.
+    fn state_to_write(&self) -> Result<(Arc<ArrayState>, Snapshot)> {
+        let found = self.state_in_snapshot()?;
+        let looks_always = self.shared.options.freshness == Freshness::Read;
+        if looks_always || self.growing || found.1.view.is_none() {
+            return Ok(found);
         }
-        let text = format!("{} has changed while it was written to", self.name());
-        Err(Error::new(ErrorKind::SnapshotMoved, text))
+        self.shared.documents.read_root(&self.shared)?;
+        self.reload()?;
+        self.state_in_snapshot()
     }
 
     fn write_to(
@@ -268,7 +269,8 @@ pub fn append(parts: &[Append<'_>], interrupted: &dyn Fn() -> bool) -> Result<Ve
     let mut grown = Vec::with_capacity(parts.len());
     let mut starts = Vec::with_capacity(parts.len());
     for part in parts {
-        let (start, state) = write_appended(part, interrupted)?;
+        // Nobody makes the array larger now; what others commit to it, and write directly, is merged.
+        let (start, state) = shared.in_one_snapshot(|| write_appended(part, interrupted))?;
         starts.push(start);
         grown.push((&part.array.path, state));
     }
@@ -311,7 +313,7 @@ pub fn append_with(
         shape[*axis] = old.checked_add(*length).ok_or_else(|| Error::invalid("too large"))?;
         array.with_shape(&state, &shape)?;
         // What a crashed append left behind the end must not come to light.
-        array.clean_outside(&state, &state.metadata.shape)?;
+        shared.in_one_snapshot(|| array.clean_outside(&state, &state.metadata.shape))?;
         shapes.push(shape);
     }
     fill(&shapes)?;

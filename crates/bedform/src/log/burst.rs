@@ -26,6 +26,10 @@ const LONG_PARTS: u64 = 16;
 /// Bytes that a writer may have in the tier where nothing else is said.
 const CAPACITY_BYTES: u64 = 4 << 30;
 const NAME: &str = "STORE.txt";
+/// What it says before and behind the name of the log.
+const TEXT: (&str, &str) =
+    ("This directory holds data of the Bedform log ", " that are not yet there.\n");
+const TEXT_BYTES_MAX: u64 = 64 << 10;
 const PART_DIGITS: usize = 20;
 
 /// A burst tier.
@@ -100,8 +104,9 @@ impl BurstPlace {
     /// # Errors
     /// Of storage.
     pub(super) fn prepare(&self) -> Result<()> {
+        let (before, behind) = TEXT;
         let text = format!(
-            "This directory holds data of the Bedform log {} that are not yet there.\n\
+            "{before}{}{behind}\
              Do not delete it. If no program writes to that store any more, \
              'bedform recover' brings them there.\n",
             self.store
@@ -111,6 +116,28 @@ impl BurstPlace {
         writer.append(text.as_bytes())?;
         writer.publish(Condition::None)?;
         Ok(())
+    }
+
+    /// The log that the segment is of, as it was called when its writer began; nothing where that cannot
+    /// be told.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn origin(&self) -> Result<Option<String>> {
+        let object = match self.storage.open(&self.directory.join(NAME)?) {
+            Ok(object) => object,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let size = object.version().size;
+        if size > TEXT_BYTES_MAX {
+            return Ok(None);
+        }
+        let mut text = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
+        object.read(0, &mut text)?;
+        let text = String::from_utf8(text).ok();
+        let name = text.as_deref().and_then(|text| text.strip_prefix(TEXT.0)?.split_once(TEXT.1));
+        Ok(name.map(|(name, _)| name.to_owned()))
     }
 
     /// The part that starts at byte `start` of the segment.

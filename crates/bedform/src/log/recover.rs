@@ -6,6 +6,7 @@
 //! until somebody says what is to become of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::str::FromStr;
 
 use bedform_format::log::{
@@ -20,12 +21,12 @@ use serde_json::{Value, json};
 use super::burst::{Burst, BurstPlace};
 use super::commit::enlarge;
 use super::lanes::OpenedSegment;
-use super::place::LogPlace;
+use super::place::{LogPlace, SUFFIX};
 use super::segment::{decode_body, read_record, read_sealed};
 use super::session::{Session, SessionOptions};
 use crate::comm::Alone;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::Store;
+use crate::store::{OpenOptions, Store};
 
 /// Bytes that are moved at a time.
 const COPY_BYTES: usize = 8 << 20;
@@ -126,8 +127,8 @@ impl Store {
     /// live are not touched. Can be stopped and called again.
     ///
     /// # Errors
-    /// `ReadOnly`; `Conflict` where a promise cannot be kept because an array was deleted; those of
-    /// storage.
+    /// `ReadOnly`; `Conflict` where a promise cannot be kept because an array was deleted, or was made to
+    /// the store of which this is a copy; those of storage.
     pub fn recover(
         &self,
         burst: Option<&Burst>,
@@ -150,7 +151,9 @@ impl Store {
         }
         let mut recovered = Recovered::default();
         if let Some(burst) = burst {
-            for (name, place) in BurstPlace::all(burst, &log)? {
+            let places = BurstPlace::all(burst, &log)?;
+            places.iter().try_for_each(|(_, place)| check_is_ours(&log, place))?;
+            for (name, place) in places {
                 match drain(&log, &name, &place, &self.options().limits, interrupted)? {
                     Some(bytes) => recovered.drained_bytes += bytes,
                     None => recovered.live += 1,
@@ -193,9 +196,15 @@ impl Store {
                 return Err(Error::new(ErrorKind::Interrupted, "stopped; call it again to go on"));
             }
             let directory = LogPlace::segment_directory(&name)?;
-            let Some(lock) = log.storage.try_lock(&directory)? else {
-                recovered.live += 1;
-                continue;
+            let lock = match log.storage.try_lock(&directory) {
+                Ok(Some(lock)) => lock,
+                Ok(None) => {
+                    recovered.live += 1;
+                    continue;
+                }
+                // Its writer has ended, and others have settled and removed it, since it was listed.
+                Err(error) if error.is_not_found() => continue,
+                Err(error) => return Err(error.into()),
             };
             if log.is_closed(&name)? {
                 continue;
@@ -451,6 +460,31 @@ fn is_whole(segment: &dyn Object, section: &Section) -> Result<bool> {
     Ok(true)
 }
 
+/// Fails if the tier holds what was promised to another store, of which this one is a copy: they have one
+/// identity, and the other is still where it was. Where it is not, it was moved here.
+fn check_is_ours(log: &LogPlace, place: &BurstPlace) -> Result<()> {
+    let Some(origin) = place.origin()?.filter(|origin| *origin != log.name()) else {
+        return Ok(());
+    };
+    let Some(store) = origin.strip_suffix(SUFFIX) else { return Ok(()) };
+    let other = Store::open_path(Path::new(store), OpenOptions::default());
+    let is_there = match other.and_then(|other| other.shared.log_place()) {
+        Ok(other) => other.store == log.store && other.name() != log.name(),
+        Err(error) => error.kind() == ErrorKind::Corrupt,
+    };
+    if !is_there {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Conflict,
+        format!(
+            "the burst tier holds what was promised to {store}, of which {} is the log of a copy: run \
+             'bedform recover {store}' first; nothing was taken",
+            log.name()
+        ),
+    ))
+}
+
 /// Brings a segment from the burst tier to the log. Gives the bytes that came; `None` if somebody
 /// still writes to it. Whatever cuts it off, calling it again brings the same.
 fn drain(
@@ -460,7 +494,13 @@ fn drain(
     limits: &Limits,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Option<u64>> {
-    let Some(_lock) = place.storage.try_lock(&place.directory)? else { return Ok(None) };
+    let _lock = match place.storage.try_lock(&place.directory) {
+        Ok(Some(lock)) => lock,
+        Ok(None) => return Ok(None),
+        // Somebody else has brought it since it was listed.
+        Err(error) if error.is_not_found() => return Ok(Some(0)),
+        Err(error) => return Err(error.into()),
+    };
     let mut parts = Vec::new();
     for start in place.parts()? {
         parts.push((start, place.storage.open(&place.part(start)?)?));

@@ -26,6 +26,7 @@ const ATTEMPTS_MAX: usize = 1000;
 const WINDOW_BYTES: usize = 16 << 20;
 
 /// A change of one object.
+#[derive(Clone)]
 pub(crate) struct ObjectWrite<'a> {
     pub(crate) source: &'a ZarrSource<'a>,
     /// Which elements are new, and where they are in `input`; `None` if none are.
@@ -133,7 +134,9 @@ impl ObjectWrite<'_> {
             Ok(Fate::Made(output, room))
         };
         match self.attempt(&existing, false, &fate) {
-            Err(error) if is_lost_race(&error) => self.run(),
+            // What is stored now may contain commits that made the array larger: what it does not
+            // contain says by itself what of it does not count.
+            Err(error) if is_lost_race(&error) => Self { valid: None, ..self.clone() }.run(),
             outcome => outcome,
         }
     }

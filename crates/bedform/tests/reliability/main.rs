@@ -33,6 +33,7 @@ mod paths;
 mod races;
 mod regressions;
 mod roles;
+mod schedules;
 mod support;
 mod watched;
 mod workloads;

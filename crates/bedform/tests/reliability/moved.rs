@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bedform::comm::Alone;
 use bedform::log::recover::Leftover;
-use bedform::log::session::{Session, SessionOptions};
+use bedform::log::session::{Burst, Reach, Session, SessionOptions};
 use bedform::log::settle::CollectOptions;
 use bedform::{Elements, Error, ErrorKind, Freshness, Store};
 use serde_json::{Map, Value};
@@ -745,4 +745,57 @@ fn readers_that_stay_read_what_they_know_while_others_settle_and_collect() {
         let now = observe_store(&reader, &before).unwrap();
         assert_eq!(now, place.model);
     }
+}
+
+/// A store with a promise that lies in its burst tier alone: its writer was killed.
+fn with_promise(name: &str) -> (Place, Burst) {
+    let place = Place::with_commits(name);
+    let mut burst = Burst::in_directory(&place.scratch.0.join("fast"), None).unwrap();
+    burst.in_background = false;
+    let mut options = SessionOptions::default();
+    (options.burst, options.reach) = (Some(burst.clone()), Reach::Node);
+    let store = open(&place.store()).unwrap();
+    let mut session = store.session(Box::new(Alone), options).unwrap();
+    put(&mut session, &[0, 0], 9).unwrap();
+    session.commit().unwrap();
+    let tier = place.scratch.0.join("kept");
+    copy(&place.scratch.0.join("fast"), &tier);
+    // Its end would keep the promise: what it does is undone.
+    let as_it_was = place.scratch.0.join("as it was");
+    put_back(&place.store(), &as_it_was.join("run.zarr"));
+    drop(session);
+    put_back(&as_it_was.join("run.zarr"), &place.store());
+    remove(&as_it_was);
+    (place, Burst::in_directory(&tier, None).unwrap())
+}
+
+fn recovered(store: &Path, tier: &Burst) -> bedform::Result<u64> {
+    let done = open(store)?.recover(Some(tier), Leftover::Keep, &|| false)?;
+    Ok(done.completed)
+}
+
+#[test]
+fn a_copy_does_not_take_what_the_burst_tier_promised_to_the_original() {
+    let (place, tier) = with_promise("copied-promise");
+    let other = place.scratch.0.join("copy.zarr");
+    copy(&place.store(), &other);
+    copy(&place.log(), &log_of(&other));
+    let error = recovered(&other, &tier).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.to_string().contains("run.zarr"), "{error}");
+    place.check(&other);
+    assert_eq!(recovered(&place.store(), &tier).unwrap(), 1);
+    assert_ne!(found(&place.store(), &place.model).unwrap(), place.model);
+    assert_eq!(recovered(&other, &tier).unwrap(), 0);
+    place.check(&other);
+}
+
+#[test]
+fn a_store_that_was_moved_takes_what_the_burst_tier_promised_to_it() {
+    let (place, tier) = with_promise("moved-promise");
+    let other = place.scratch.0.join("elsewhere.zarr");
+    fs::rename(place.store(), &other).unwrap();
+    fs::rename(place.log(), log_of(&other)).unwrap();
+    assert_eq!(recovered(&other, &tier).unwrap(), 1);
+    assert_ne!(found(&other, &place.model).unwrap(), place.model);
 }

@@ -1,13 +1,18 @@
 //! Faults that were found here once, each by itself.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
-use bedform::{Elements, ErrorKind, Store};
+use bedform::comm::Alone;
+use bedform::log::session::SessionOptions;
+use bedform::log::settle::{SettleOptions, SettleWatch};
+use bedform::{Elements, ErrorKind, Freshness, Store};
 use bedform_storage::{CallKind, Failure, MemoryStorage, SimulatedFileSystem, Storage};
 use serde_json::{Map, json};
 
 use crate::model::{
-    FILL, Operation, StoreModel, bytes, form, new_array, observe, options, read, values, whole,
+    FILL, Operation, StoreModel, bytes, form, new_array, observe, options, read, region, values,
+    whole,
 };
 use crate::support::path;
 use crate::workloads::{run, storage};
@@ -230,4 +235,83 @@ fn of_arrays_created_together_none_has_the_place_of_another_node() {
     assert_eq!(other.nodes().unwrap().len(), 43);
     assert_eq!(make(&["new", "g0/a0"]), Err(ErrorKind::Exists));
     assert!(other.array(&path("new")).is_err());
+}
+
+/// A session that appends a row of `value` to `t`, and commits.
+fn append_row(store: &Store, value: i32) {
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    let row = bytes(&[value; 4]);
+    session.append(&path("t"), 0, &[1, 4], Elements::Bytes(&row)).unwrap();
+    session.commit().unwrap();
+}
+
+/// Who was faster had put the rows into the shard, and who came second took them for what an append
+/// that was cut off had left there: they were gone from the store and from the log.
+#[test]
+fn rows_that_a_session_appended_survive_two_who_settle_at_once() {
+    let mut looks = 0;
+    for when in 0.. {
+        let (store, other) = two_handles();
+        store.create_array(&path("t"), &new_array(&form(&[3, 4], &[2, 2], &[4, 4], ""))).unwrap();
+        append_row(&store, 7);
+        let told = Cell::new(0);
+        let meanwhile = |_, _| {
+            if told.replace(told.get() + 1) == when {
+                other.settle(&|| false).unwrap();
+            }
+        };
+        let watch = SettleWatch { interrupted: &|| false, progress: &meanwhile };
+        store.settle_with(&SettleOptions::default(), &watch).unwrap();
+        let array = other.array(&path("t")).unwrap();
+        assert_eq!(read(&array, &region(&[3, 0], &[1, 4])).unwrap(), [7; 4], "{when}");
+        looks += 1;
+        if told.get() <= when {
+            break;
+        }
+    }
+    assert!(looks > 2, "{looks}");
+}
+
+/// It failed with `SnapshotMoved`, which is for readers that were told to stay.
+#[test]
+fn an_append_goes_on_when_others_commit_and_write_to_its_shard_meanwhile() {
+    let (store, other) = two_handles();
+    let like = form(&[3, 4], &[2, 2], &[4, 4], "");
+    let array = store.create_array(&path("t"), &new_array(&like)).unwrap();
+    let is_first = Cell::new(true);
+    let meanwhile = || {
+        if is_first.replace(false) {
+            let boxes = vec![("t".to_owned(), vec![0, 0], vec![1, 4])];
+            Operation::Session { boxes, seed: 1 }.run(&other, &StoreModel::new()).unwrap();
+            let row = bytes(&[8; 4]);
+            let written = other.array(&path("t")).unwrap();
+            let row = Elements::Bytes(&row);
+            written.write(&region(&[1, 0], &[1, 4]), row, &|| false).unwrap();
+        }
+        false
+    };
+    array.append(0, &[1, 4], Elements::Bytes(&bytes(&[9; 4])), &meanwhile).unwrap();
+    assert!(!is_first.get());
+    let found = read(&other.array(&path("t")).unwrap(), &whole(&[4, 4])).unwrap();
+    assert_eq!(found[..4], values(1, 4));
+    assert_eq!(found[4..], [[8; 4], [FILL; 4], [9; 4]].concat());
+}
+
+/// It merged a shard with commits that lay behind the end that it knew, and they were lost.
+#[test]
+fn a_writer_that_looks_for_no_changes_keeps_what_lies_behind_the_end_that_it_knows() {
+    let (store, _) = two_handles();
+    store.create_array(&path("t"), &new_array(&form(&[3, 4], &[1, 2], &[4, 4], ""))).unwrap();
+    let mut seldom = options(true);
+    seldom.freshness = Freshness::Open;
+    let late = Store::open(store.storage().clone(), seldom).unwrap();
+    let array = late.array(&path("t")).unwrap();
+    append_row(&store, 7);
+    store.settle(&|| false).unwrap();
+    let boxes = vec![("t".to_owned(), vec![3, 0], vec![1, 4])];
+    Operation::Session { boxes, seed: 1 }.run(&store, &StoreModel::new()).unwrap();
+    let row = bytes(&[8; 4]);
+    array.write(&region(&[2, 0], &[1, 4]), Elements::Bytes(&row), &|| false).unwrap();
+    let found = read(&store.array(&path("t")).unwrap(), &whole(&[4, 4])).unwrap();
+    assert_eq!(found[8..], [&[8; 4], &values(1, 4)[..]].concat());
 }

@@ -126,7 +126,8 @@ impl Writer<'_> {
     ) -> Result<()> {
         if valid.is_some() || source.is_pending(&object.coordinates)? {
             let threads = self.store.shared.tuning.threads;
-            let written = change(source, &object.coordinates, valid, threads).run()?;
+            // Others may have settled it since `valid` was found; what lies over it counts.
+            let written = change(source, &object.coordinates, None, threads).run()?;
             return self.wrote(source, object, written);
         }
         Counts::add(&self.counts.done, object.bytes);

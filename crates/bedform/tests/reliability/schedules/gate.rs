@@ -1,0 +1,591 @@
+//! A storage whose calls wait at a gate, and a scheduler that lets one of them go at a time.
+//!
+//! A call goes when every other thread waits at the gate, too, or sleeps until another thread wakes
+//! it: then who comes next follows from the seed alone. Threads that the engine starts are found by
+//! their ids in `/proc`, which also says which of them sleep: so the engine is tested as it is. What
+//! cannot be told apart afterwards goes without waiting: reads of objects that were opened, and what is
+//! appended to one that nobody sees yet.
+
+use std::cell::Cell;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{Builder, Thread, park};
+use std::time::{Duration, Instant};
+
+use bedform_format::ObjectPath;
+use bedform_format::log::Lane;
+use bedform_storage::{
+    Condition, Durability, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
+    Version,
+};
+
+use crate::support::Random;
+
+type Result<T> = std::result::Result<T, StorageError>;
+
+/// What one thread of a schedule does.
+pub(super) type Actor = Box<dyn FnOnce() -> std::result::Result<(), String> + Send>;
+
+const LOCK: &str = "lock";
+/// How long nothing may happen before that is a deadlock: longer than any sleep of the engine.
+const STUCK: Duration = Duration::from_secs(2);
+/// Calls beyond which a schedule does not end.
+const CALLS_MAX: usize = 50_000;
+/// Calls among which the changes of priorities lie.
+const HORIZON: u64 = 400;
+
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    state: Mutex<State>,
+    arrived: Condvar,
+    /// Calls go as they come while it is not closed.
+    is_closed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By the ids of the threads.
+    waiting: BTreeMap<u64, (Thread, Call)>,
+    held: BTreeSet<Call>,
+    /// The identities that were drawn by lot, in the order in which they came up.
+    keys: HashMap<String, usize>,
+}
+
+/// A call that waits; one for a lock goes when nobody holds that.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Call {
+    name: &'static str,
+    place: String,
+    path: ObjectPath,
+}
+
+/// What the system calls this thread.
+fn thread_id() -> u64 {
+    thread_local! {
+        static ID: Cell<u64> = const { Cell::new(0) };
+    }
+    if ID.get() == 0 {
+        let link = std::fs::read_link("/proc/thread-self").unwrap();
+        ID.set(link.file_name().unwrap().to_str().unwrap().parse().unwrap());
+    }
+    ID.get()
+}
+
+impl Gate {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn wait(&self, call: Call) {
+        if !self.is_closed.load(Ordering::SeqCst) {
+            return;
+        }
+        let id = thread_id();
+        self.state().waiting.insert(id, (std::thread::current(), call));
+        self.arrived.notify_all();
+        while self.state().waiting.contains_key(&id) {
+            park();
+        }
+    }
+}
+
+/// What a schedule was.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// The calls in their order: the number of the thread, and what it did.
+    pub(super) trace: Vec<String>,
+    pub(super) problems: Vec<String>,
+}
+
+/// Who comes next.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Order {
+    /// Drawn by lot.
+    Seed(u64),
+    /// The first actor until it has made so many calls, then the others to their ends.
+    Interrupted(usize),
+}
+
+/// Runs `actors` beside each other in this order.
+pub(super) fn run(gate: &Arc<Gate>, order: Order, actors: Vec<Actor>) -> Outcome {
+    let mut watch = Watch::new();
+    let problems = Arc::new(Mutex::new(Vec::new()));
+    gate.is_closed.store(true, Ordering::SeqCst);
+    let threads: Vec<_> = actors
+        .into_iter()
+        .enumerate()
+        .map(|(number, actor)| {
+            let (started, problems) = (gate.clone(), problems.clone());
+            let work = move || {
+                started.wait(call("start", String::new(), &ObjectPath::root()));
+                let outcome = catch_unwind(AssertUnwindSafe(actor));
+                let outcome = outcome.unwrap_or_else(|_| Err("panicked".to_owned()));
+                if let Err(problem) = outcome {
+                    problems.lock().unwrap().push(format!("actor {number}: {problem}"));
+                }
+            };
+            let thread = Builder::new().name(format!("actor {number}")).spawn(work).unwrap();
+            // So that the ids of the threads are in the order of the actors.
+            while gate.state().waiting.len() <= number {
+                std::thread::yield_now();
+            }
+            thread
+        })
+        .collect();
+    let (mut chooser, mut trace) = (Chooser::new(order), Vec::new());
+    while watch.wait_for_quiet(gate, &problems, &trace) {
+        let mut state = gate.state();
+        let free: Vec<u64> = state
+            .waiting
+            .iter()
+            .filter(|(_, (_, call))| !state.held.contains(call))
+            .map(|(id, _)| *id)
+            .collect();
+        chooser.meet(state.waiting.keys());
+        let next = chooser.choose(&free);
+        let (thread, call) = state.waiting.remove(&next).unwrap();
+        trace.push(state.line(chooser.numbers[&next], &call));
+        drop(state);
+        thread.unpark();
+        if trace.len() > CALLS_MAX {
+            give_up("does not end", &problems, &trace);
+        }
+    }
+    gate.is_closed.store(false, Ordering::SeqCst);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let problems = std::mem::take(&mut *problems.lock().unwrap());
+    Outcome { trace, problems }
+}
+
+/// The threads cannot be ended: the process has to.
+fn give_up(what: &str, problems: &Mutex<Vec<String>>, trace: &[String]) -> ! {
+    let last = trace[trace.len().saturating_sub(80)..].join("\n");
+    eprintln!("{last}\n{:?}\nthe schedule {what}", problems.lock().unwrap());
+    std::process::exit(1);
+}
+
+fn call(name: &'static str, place: String, path: &ObjectPath) -> Call {
+    Call { name, place, path: path.clone() }
+}
+
+/// The identity that a name begins with: that of a session or a store.
+fn key_of(name: &str) -> Option<&str> {
+    name.get(..32).filter(|key| key.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+impl State {
+    /// A call for the trace: with numbers in place of what is drawn by lot.
+    fn line(&mut self, thread: usize, call: &Call) -> String {
+        let mut path = call.path.to_string();
+        for key in call.path.to_string().split('/').filter_map(key_of) {
+            let next = self.keys.len();
+            let number = self.keys.entry(key.to_owned()).or_insert(next);
+            path = path.replace(key, &format!("#{number}"));
+        }
+        format!("{thread} {} {}/{path}", call.name, call.place)
+    }
+}
+
+/// By lot: who comes next is any, or the one with the highest priority, which changes at a few calls.
+///
+/// The second finds what depends on a few calls that have to come in an order, however many lie between
+/// them: Burckhardt et al., "A randomized scheduler with probabilistic guarantees of finding bugs", 2010.
+struct Chooser {
+    order: Order,
+    random: Random,
+    has_priorities: bool,
+    changes: BTreeSet<u64>,
+    calls: u64,
+    calls_of_first: usize,
+    numbers: HashMap<u64, usize>,
+    priorities: HashMap<u64, i64>,
+    lowest: i64,
+}
+
+impl Chooser {
+    fn new(order: Order) -> Self {
+        let Order::Seed(seed) = order else { return Self::with(order, Random(0)) };
+        let mut random = Random(seed);
+        let has_priorities = random.below(4) != 0;
+        let among = HORIZON >> random.below(4);
+        let changes = (0..1 + random.below(3)).map(|_| random.below(among)).collect();
+        Self { has_priorities, changes, ..Self::with(order, random) }
+    }
+
+    fn with(order: Order, random: Random) -> Self {
+        Self {
+            order,
+            random,
+            has_priorities: true,
+            changes: BTreeSet::new(),
+            calls: 0,
+            calls_of_first: 0,
+            numbers: HashMap::new(),
+            priorities: HashMap::new(),
+            lowest: 0,
+        }
+    }
+
+    /// Numbers and priorities for threads that come for the first time.
+    fn meet<'a>(&mut self, ids: impl Iterator<Item = &'a u64>) {
+        for id in ids.filter(|id| !self.numbers.contains_key(id)).collect::<Vec<_>>() {
+            let number = self.numbers.len();
+            let priority = match (self.order, number) {
+                (Order::Seed(_), _) => 1 + (self.random.next() >> 2).cast_signed(),
+                (_, 0) => 2,
+                (_, 1) => 0,
+                // What the two have started goes on while they wait for it.
+                _ => 1,
+            };
+            self.numbers.insert(*id, number);
+            self.priorities.insert(*id, priority);
+        }
+    }
+
+    fn choose(&mut self, free: &[u64]) -> u64 {
+        self.calls += 1;
+        if !self.has_priorities {
+            return free[self.random.below(free.len() as u64) as usize];
+        }
+        let highest = |priorities: &HashMap<u64, i64>| {
+            free.iter().copied().max_by_key(|id| (priorities[id], *id)).unwrap()
+        };
+        let next = highest(&self.priorities);
+        let is_interrupted = match self.order {
+            Order::Seed(_) => self.changes.contains(&self.calls),
+            Order::Interrupted(calls) => {
+                let is_first = self.numbers[&next] == 0;
+                self.calls_of_first += usize::from(is_first);
+                is_first && self.calls_of_first == calls + 1
+            }
+        };
+        if is_interrupted {
+            self.lowest -= 1;
+            self.priorities.insert(next, self.lowest);
+        }
+        highest(&self.priorities)
+    }
+}
+
+/// Looks at what the threads of this process do.
+struct Watch {
+    /// Those that have no part in this.
+    baseline: BTreeSet<u64>,
+    /// Who slept when nobody acted last, and how often each had been given a core.
+    quiet: (Vec<u64>, Vec<String>),
+    files: HashMap<u64, (File, File)>,
+}
+
+fn thread_ids() -> BTreeSet<u64> {
+    let entries = std::fs::read_dir("/proc/self/task").unwrap();
+    entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
+}
+
+impl Watch {
+    fn new() -> Self {
+        Self { baseline: thread_ids(), quiet: Default::default(), files: HashMap::new() }
+    }
+
+    /// Waits until nobody acts who does not wait at the gate. False when all have ended.
+    fn wait_for_quiet(
+        &mut self,
+        gate: &Gate,
+        problems: &Mutex<Vec<String>>,
+        trace: &[String],
+    ) -> bool {
+        let mut began = None;
+        loop {
+            if let Some(sleeping) = self.sleeping(gate) {
+                let state = gate.state();
+                if state.waiting.values().any(|(_, call)| !state.held.contains(call)) {
+                    return true;
+                }
+                if state.waiting.is_empty() && sleeping == 0 {
+                    return false;
+                }
+                if began.get_or_insert_with(Instant::now).elapsed() > STUCK {
+                    drop(state);
+                    give_up("is a deadlock", problems, trace);
+                }
+            }
+            let pause = Duration::from_micros(30);
+            let _ = gate.arrived.wait_timeout(gate.state(), pause).unwrap();
+        }
+    }
+
+    /// How many threads sleep elsewhere; nothing if a thread may be acting.
+    ///
+    /// Who sleeps may have been woken since it was looked at, by one that then fell asleep before its
+    /// turn to be looked at. A second look finds that, or the number of times that it was given a core.
+    fn sleeping(&mut self, gate: &Gate) -> Option<usize> {
+        let ids = self.others(gate);
+        if ids.is_empty() {
+            return Some(0);
+        }
+        if !self.all_sleep(&ids) {
+            return None;
+        }
+        let runs = self.runs_of(&ids)?;
+        let now = (ids, runs);
+        if now != self.quiet {
+            let (ids, runs) = &now;
+            let is_quiet = self.all_sleep(ids) && self.all_sleep(ids);
+            if !is_quiet || self.runs_of(ids)? != *runs || self.others(gate) != *ids {
+                return None;
+            }
+            self.quiet = now;
+        }
+        // Else only the one that was let go has acted since, and it waits again.
+        Some(self.quiet.0.len())
+    }
+
+    /// The threads that do not wait at the gate. Those who wait are looked at first: what the others
+    /// start meanwhile is either found, or its parent is.
+    fn others(&self, gate: &Gate) -> Vec<u64> {
+        let waiting: Vec<u64> = gate.state().waiting.keys().copied().collect();
+        let is_other = |id: &u64| !self.baseline.contains(id) && waiting.binary_search(id).is_err();
+        thread_ids().into_iter().filter(is_other).collect()
+    }
+
+    fn files(&mut self, id: u64) -> Option<&(File, File)> {
+        if let Entry::Vacant(missing) = self.files.entry(id) {
+            let open = |name| File::open(format!("/proc/self/task/{id}/{name}")).ok();
+            missing.insert((open("stat")?, open("schedstat")?));
+        }
+        self.files.get(&id)
+    }
+
+    /// How often each was given a core.
+    fn runs_of(&mut self, ids: &[u64]) -> Option<Vec<String>> {
+        let mut runs = Vec::with_capacity(ids.len());
+        for id in ids {
+            let text = read_file(&self.files(*id)?.1)?;
+            runs.push(text.split_whitespace().next_back()?.to_owned());
+        }
+        Some(runs)
+    }
+
+    /// True if all sleep. One that was woken does not, though it has no core yet.
+    fn all_sleep(&mut self, ids: &[u64]) -> bool {
+        ids.iter().all(|id| {
+            let said = self.files(*id).and_then(|(file, _)| read_file(file));
+            // The state follows the thread's name, in parentheses.
+            said.and_then(|said| said.rsplit_once(") ").map(|(_, rest)| rest.starts_with('S')))
+                .unwrap_or(false)
+        })
+    }
+}
+
+fn read_file(file: &File) -> Option<String> {
+    let mut bytes = [0; 512];
+    let count = file.read_at(&mut bytes, 0).ok()?;
+    String::from_utf8(bytes[..count].to_vec()).ok()
+}
+
+/// A storage behind the gate.
+#[derive(Debug, Clone)]
+pub(super) struct Gated {
+    pub(super) inner: Arc<dyn Storage>,
+    pub(super) gate: Arc<Gate>,
+}
+
+impl Gated {
+    fn wait(&self, name: &'static str, path: &ObjectPath) {
+        self.gate.wait(call(name, self.inner.name(), path));
+    }
+}
+
+/// An object, or what writes one, behind the gate.
+#[derive(Debug)]
+struct Of<T> {
+    inner: T,
+    path: ObjectPath,
+    storage: Gated,
+}
+
+impl<T> Of<T> {
+    fn wait(&self, name: &'static str) {
+        self.storage.wait(name, &self.path);
+    }
+}
+
+impl Object for Of<Box<dyn Object>> {
+    fn version(&self) -> &Version {
+        self.inner.version()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.inner.read(offset, buffer)
+    }
+
+    fn is_current(&self) -> Result<bool> {
+        self.wait("look at");
+        self.inner.is_current()
+    }
+}
+
+impl ObjectWriter for Of<Box<dyn ObjectWriter + '_>> {
+    fn position(&self) -> u64 {
+        self.inner.position()
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.inner.append(bytes)
+    }
+
+    fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
+        self.wait("publish");
+        self.inner.publish(condition)
+    }
+}
+
+impl GrowingObject for Of<Box<dyn GrowingObject>> {
+    fn position(&self) -> u64 {
+        self.inner.position()
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.wait("append to");
+        self.inner.append(bytes)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.wait("flush");
+        self.inner.flush()
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.wait("sync");
+        self.inner.sync()
+    }
+}
+
+struct HeldLock {
+    inner: Option<Box<dyn Lock>>,
+    call: Call,
+    gate: Arc<Gate>,
+}
+
+impl Lock for HeldLock {}
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        self.inner = None;
+        self.gate.state().held.remove(&self.call);
+    }
+}
+
+impl Gated {
+    fn hold(&self, inner: Box<dyn Lock>, path: &ObjectPath) -> Box<dyn Lock> {
+        let call = call(LOCK, self.inner.name(), path);
+        self.gate.state().held.insert(call.clone());
+        Box::new(HeldLock { inner: Some(inner), call, gate: self.gate.clone() })
+    }
+
+    fn of<T>(&self, inner: T, path: &ObjectPath) -> Box<Of<T>> {
+        Box::new(Of { inner, path: path.clone(), storage: self.clone() })
+    }
+}
+
+impl Storage for Gated {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
+        self.wait("open", path);
+        Ok(self.of(self.inner.open(path)?, path))
+    }
+
+    fn stat(&self, path: &ObjectPath) -> Result<Version> {
+        self.wait("stat", path);
+        self.inner.stat(path)
+    }
+
+    fn create(
+        &self,
+        path: &ObjectPath,
+        durability: Durability,
+        size_hint: Option<u64>,
+    ) -> Result<Box<dyn ObjectWriter + '_>> {
+        Ok(self.of(self.inner.create(path, durability, size_hint)?, path))
+    }
+
+    fn grow(
+        &self,
+        path: &ObjectPath,
+        durability: Durability,
+        size_hint: Option<u64>,
+    ) -> Result<Box<dyn GrowingObject>> {
+        self.wait("grow", path);
+        Ok(self.of(self.inner.grow(path, durability, size_hint)?, path))
+    }
+
+    fn grow_lane(
+        &self,
+        path: &ObjectPath,
+        lane: Lane,
+        durability: Durability,
+    ) -> Result<Box<dyn GrowingObject>> {
+        self.wait("grow", path);
+        Ok(self.of(self.inner.grow_lane(path, lane, durability)?, path))
+    }
+
+    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+        Ok(Arc::new(Self { inner: self.inner.beside(suffix)?, gate: self.gate.clone() }))
+    }
+
+    fn delete(
+        &self,
+        path: &ObjectPath,
+        durability: Durability,
+        condition: Condition<'_>,
+    ) -> Result<()> {
+        self.wait("delete", path);
+        self.inner.delete(path, durability, condition)
+    }
+
+    fn delete_tree(&self, path: &ObjectPath, durability: Durability) -> Result<()> {
+        self.wait("delete all of", path);
+        self.inner.delete_tree(path, durability)
+    }
+
+    fn list(&self, path: &ObjectPath) -> Result<Vec<bedform_storage::Entry>> {
+        self.wait("list", path);
+        let mut entries = self.inner.list(path)?;
+        // Not by what was drawn by lot.
+        let state = self.gate.state();
+        entries.sort_by_key(|entry| key_of(&entry.name).and_then(|key| state.keys.get(key)));
+        Ok(entries)
+    }
+
+    fn sync(&self, path: &ObjectPath) -> Result<()> {
+        self.inner.sync(path)
+    }
+
+    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
+        if !self.gate.is_closed.load(Ordering::SeqCst) {
+            return Ok(self.hold(self.inner.lock(path)?, path));
+        }
+        loop {
+            self.gate.wait(call(LOCK, self.inner.name(), path));
+            if let Some(inner) = self.inner.try_lock(path)? {
+                return Ok(self.hold(inner, path));
+            }
+        }
+    }
+
+    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        self.wait("try to lock", path);
+        Ok(self.inner.try_lock(path)?.map(|inner| self.hold(inner, path)))
+    }
+
+    fn sweep(&self, path: &ObjectPath) -> Result<u64> {
+        self.inner.sweep(path)
+    }
+}
