@@ -5,8 +5,10 @@
 //! fill value. So nothing is read that something newer hides, and every element goes from its block
 //! straight to its place.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use bedform_format::log::Touched;
 use bedform_geometry::{AxisRange, ChunkGrid, Positions, Region};
 
 use super::blocks::LogCopies;
@@ -21,11 +23,26 @@ use crate::read::plan::{Plan, Task};
 use crate::read::scatter::Target;
 use crate::write::elements::{fill_outside, stored_fill};
 
-/// A section, or where it lies if too many are held already.
+/// Bytes of sections that one overlay holds. Of more it knows where they lie, and asks the store's
+/// readers for them.
+const HELD_BYTES: u64 = 64 << 20;
+
+/// A section that may touch the object: where it lies, and itself once a read has needed it.
 #[derive(Debug)]
-pub(super) enum Held {
-    Section(Arc<LoadedSection>),
-    Place { segment: String, offset: u64, stored_bytes: u64 },
+pub(super) struct Held {
+    pub(super) segment: String,
+    pub(super) offset: u64,
+    pub(super) stored_bytes: u64,
+    /// The boxes around what it has of the array.
+    pub(super) touched: Vec<Touched>,
+    pub(super) section: Mutex<Option<Arc<LoadedSection>>>,
+}
+
+impl Held {
+    /// True if it may have something of the box from `low` to `high`, exclusive.
+    fn may_have(&self, low: &[u64], high: &[u64]) -> bool {
+        self.touched.iter().any(|touched| touched.intersects(low, high))
+    }
 }
 
 /// What is laid over an object: by commit, the newest first, the sections that touch it.
@@ -34,6 +51,8 @@ pub(crate) struct Overlay {
     view: Arc<View>,
     key: [u8; 16],
     commits: Vec<Vec<Held>>,
+    /// Of the sections that it holds.
+    held_bytes: AtomicU64,
     /// The shape from which the first of these commits made the array larger. What is stored outside
     /// was never part of the array.
     base: Option<Vec<u64>>,
@@ -104,7 +123,7 @@ impl Overlay {
             swap_size: state.codec.swap_size(),
             fill: stored_fill(state),
         };
-        Self { view, key, commits, base, form }
+        Self { view, key, commits, held_bytes: AtomicU64::new(0), base, form }
     }
 
     /// Finds what lies over the elements that the plan takes of a task's chunk: adds its copies to
@@ -166,7 +185,8 @@ impl Overlay {
             if mask.is_full() {
                 break;
             }
-            let sections = commit.iter().map(|held| self.load(held)).collect::<Result<Vec<_>>>()?;
+            let sections = commit.iter().filter(|held| held.may_have(&low, &high));
+            let sections = sections.map(|held| self.load(held)).collect::<Result<Vec<_>>>()?;
             found.clear();
             for (at, section) in sections.iter().enumerate() {
                 section.visit(&self.key, &low, &high, &mut |entry, number| {
@@ -281,12 +301,17 @@ impl Overlay {
     }
 
     fn load(&self, held: &Held) -> Result<Arc<LoadedSection>> {
-        match held {
-            Held::Section(section) => Ok(section.clone()),
-            Held::Place { segment, offset, stored_bytes } => {
-                self.view.section(segment, *offset, *stored_bytes)
-            }
+        // Whoever needs it meanwhile waits, and does not load it, too.
+        let mut kept = held.section.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(section) = &*kept {
+            return Ok(section.clone());
         }
+        let section = self.view.section(&held.segment, held.offset, held.stored_bytes)?;
+        let bytes = section.memory_bytes();
+        if self.held_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= HELD_BYTES {
+            *kept = Some(section.clone());
+        }
+        Ok(section)
     }
 
     /// True if something has a share in the chunk at `coordinates`, or that cannot be told, which
@@ -297,7 +322,9 @@ impl Overlay {
             return true;
         }
         let end: Vec<u64> = (0..chunk.rank()).map(|axis| chunk.end(axis)).collect();
-        self.commits.iter().flatten().any(|held| {
+        let mut near =
+            self.commits.iter().flatten().filter(|held| held.may_have(chunk.start(), &end));
+        near.any(|held| {
             let mut is_hit = false;
             match self.load(held) {
                 Ok(section) => section.visit(&self.key, chunk.start(), &end, &mut |_, _| {

@@ -25,8 +25,7 @@ use crate::array::ArrayState;
 use crate::cache::ByteCache;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes of sections that a store's readers keep, and as many of directories. What is laid over one
-/// object holds no more of them either.
+/// Bytes of sections that a store's readers keep, and as many of directories.
 const SECTIONS_BYTES: u64 = 64 << 20;
 /// Bytes of blocks that they keep, where that many bytes are to be kept at all.
 const BLOCKS_BYTES: u64 = 64 << 20;
@@ -164,36 +163,19 @@ impl View {
             return Ok(None);
         }
         let end: Vec<u64> = (0..region.rank()).map(|axis| region.end(axis)).collect();
-        let (mut bytes, mut base) = (0, None);
-        let mut commits = Vec::new();
+        let (mut base, mut commits) = (None, Vec::new());
         for commit in self.root.commits.iter().rev().filter(|commit| commit.number > after) {
             let directory = self.directory_of(commit)?;
             let grown = directory.directory.grown.iter().rev().find(|grown| grown.key == *key);
             if let Some(grown) = grown.filter(|grown| grown.base.len() == end.len()) {
                 base = Some(grown.base.clone());
             }
-            let mut sections = Vec::new();
-            for place in directory.sections_of(key, region.start(), &end) {
-                let section = self.section_of(&directory.directory, place)?;
-                // The box that the directory gives may have holes.
-                let mut is_hit = false;
-                section.visit(key, region.start(), &end, &mut |_, _| {
-                    is_hit = true;
-                    false
-                });
-                if !is_hit {
-                    continue;
-                }
-                bytes += section.memory_bytes();
-                sections.push(match bytes <= SECTIONS_BYTES {
-                    true => Held::Section(section),
-                    false => {
-                        let (offset, stored_bytes) = (place.offset, place.stored_bytes);
-                        let segment = section.segment.name.to_string();
-                        Held::Place { segment, offset, stored_bytes }
-                    }
-                });
-            }
+            // The box that the directory gives may have holes: what is in it is found out by who
+            // needs elements there.
+            let sections = directory
+                .sections_of(key, region.start(), &end)
+                .map(|place| self.held(&directory.directory, place, key))
+                .collect::<Result<Vec<_>>>()?;
             if !sections.is_empty() {
                 commits.push(sections);
             }
@@ -203,6 +185,23 @@ impl View {
             return Ok(None);
         }
         Ok(Some(Overlay::new(self.clone(), *key, commits, base, state)))
+    }
+
+    /// A section of a directory, which is not loaded yet.
+    fn held(&self, directory: &Directory, place: &SectionPlace, key: &[u8; 16]) -> Result<Held> {
+        let touched = place.arrays.iter().filter(|touched| touched.key == *key);
+        Ok(Held {
+            segment: self.segment_name(directory, place)?.to_owned(),
+            offset: place.offset,
+            stored_bytes: place.stored_bytes,
+            touched: touched.cloned().collect(),
+            section: Mutex::default(),
+        })
+    }
+
+    fn segment_name<'d>(&self, directory: &'d Directory, place: &SectionPlace) -> Result<&'d str> {
+        let name = directory.segments.get(place.segment as usize).map(String::as_str);
+        name.ok_or_else(|| Error::corrupt(self.place.name(), "a directory names no segment"))
     }
 
     /// The names of all segments that the commits refer to.
@@ -300,10 +299,7 @@ impl View {
         directory: &Directory,
         place: &SectionPlace,
     ) -> Result<Arc<LoadedSection>> {
-        let name = directory
-            .segments
-            .get(place.segment as usize)
-            .ok_or_else(|| Error::corrupt(self.place.name(), "a directory names no segment"))?;
+        let name = self.segment_name(directory, place)?;
         self.section(name, place.offset, place.stored_bytes)
     }
 

@@ -183,6 +183,33 @@ fn a_commit_costs_a_sync_for_each_node_and_a_reader_opens_what_it_touches() {
 }
 
 #[test]
+fn a_reader_of_a_region_opens_what_lies_over_that_and_not_over_all_of_its_shard() {
+    let recording = Recording::new(MemoryStorage::new());
+    let storage: Arc<dyn Storage> = Arc::new(recording.clone());
+    let layout = ArrayLayout { shard_shape: vec![64], ..bytes_array().layout };
+    create(&storage, &NewArray { layout, ..bytes_array() });
+    on_nodes(&vec![storage.clone(); 8], 2, |rank, mut session| {
+        let bytes = [rank as u8 + 1; 8];
+        session.write_boxes(&path(), one(8 * u64::from(rank), 8), &bytes).unwrap();
+        session.commit().unwrap();
+    });
+    let array = open(&storage, false).array(&path()).unwrap();
+    for (start, length, expected) in [(36, 4, 2), (28, 8, 3), (0, 64, 4)] {
+        recording.clear();
+        let array = match length {
+            64 => array.clone(),
+            _ => open(&storage, false).array(&path()).unwrap(),
+        };
+        let part = Selection::from(Region::new(vec![start], vec![length]).unwrap());
+        let elements: Vec<u8> = (start..start + length).map(|at| (at / 8) as u8 + 1).collect();
+        assert_eq!(read(&array, DataType::UInt8, &part).concat(), elements);
+        let opened: BTreeSet<_> =
+            of_segments(&recording.events(), Operation::Open).into_iter().collect();
+        assert_eq!(opened.len(), expected, "{start}: {opened:?}");
+    }
+}
+
+#[test]
 fn a_node_alone_syncs_its_data_with_the_directory() {
     let recording = Recording::new(MemoryStorage::new());
     let storage: Arc<dyn Storage> = Arc::new(recording.clone());
