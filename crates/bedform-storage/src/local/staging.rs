@@ -187,12 +187,15 @@ impl<F: FileSystem> Sink<F> {
         Some((size, if size < needed { needed.saturating_add(step / row * row) } else { size }))
     }
 
-    /// Gives back the stripes that were set aside and not written. Nobody cuts the file, since nobody
-    /// knows where the others are: it may end in a hole.
+    /// Gives back the stripes that were set aside and not written, also those that writers of other
+    /// lanes set aside, as far as the file's length tells. Nobody cuts the file, since nobody knows where
+    /// the others are: it may end in a hole.
     fn release_stripes(&self) {
         let mut state = self.state();
-        let Some(reserved) = state.reserved else { return };
-        let mut at = state.end();
+        let Some(own) = state.reserved else { return };
+        let size = uninterrupted(|| self.shared.system.status(&self.file));
+        let reserved = size.map_or(0, |status| status.version.size / self.row() * STRIPE_BYTES);
+        let (mut at, reserved) = (state.end(), reserved.max(own));
         while at < reserved {
             let run = self.lane.run(at);
             // Where it cannot be given back it is there for what comes, or goes with the file.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use bedform_format::ObjectPath;
+use bedform_format::log::Lanes;
 use bedform_storage::{
     CallKind, Clock, Condition, Durability, Failing, Failure, Fault, GrowingObject, LocalStorage,
     MemoryStorage, Mode, Operation, OsFileSystem, Pace, Recording, SimulatedFileSystem, Staging,
@@ -141,6 +142,28 @@ fn what_was_set_aside_is_given_back_by_a_sync_and_when_dropped() {
     assert!(kept && bytes < 20 << 20, "{size}, {bytes}");
     let synced = &get(&*storage.open(&path("a")).unwrap())[..5 << 20];
     assert!(synced.iter().all(|byte| *byte == 7));
+}
+
+#[test]
+fn what_the_writer_of_one_lane_set_aside_for_the_others_is_given_back_by_them() {
+    let scratch = Scratch::new();
+    let storage = LocalStorage::open(&scratch.0, Mode::ReadWrite).unwrap();
+    let lanes = Lanes::new(4).unwrap();
+    let mut writers: Vec<_> = (0..4)
+        .map(|lane| {
+            let lane = lanes.lane(lane).unwrap();
+            storage.grow_lane(&path("a"), lane, Durability::Disk).unwrap()
+        })
+        .collect();
+    // The last one writes nothing, the others less and less, so that rows behind theirs are set aside.
+    for (lane, megabytes) in [(2, 5), (1, 20), (0, 90)] {
+        writers[lane].append(&vec![7; megabytes << 20]).unwrap();
+        writers[lane].flush().unwrap();
+    }
+    drop(writers);
+    let taken = std::fs::metadata(scratch.0.join("a")).unwrap().blocks() * 512;
+    let written = 115 << 20;
+    assert!((written..written + (2 << 20)).contains(&taken), "{taken} bytes are taken");
 }
 
 /// A simulated system, and storage on it with the defaults.
