@@ -487,22 +487,18 @@ impl File {
             }
             Order::Section(builder, commit) => {
                 let section = self.describe(*builder, commit);
-                let body = section.encode(&self.limits).map_err(to_error)?;
-                self.append_section(&section, &body)
+                self.append_section(&section)
             }
             Order::Keep(builder, commit) => {
                 let section = self.describe(*builder, commit);
                 let body = section.encode(&self.limits).map_err(to_error)?;
                 if body.len() >= OWN_SECTION_BYTES {
-                    return self.append_section(&section, &body);
+                    return self.append_encoded(&section, &body);
                 }
                 self.kept.push(body);
                 Ok(())
             }
-            Order::Whole(section) => {
-                let body = section.encode(&self.limits).map_err(to_error)?;
-                self.append_section(&section, &body)
-            }
+            Order::Whole(section) => self.append_section(&section),
             Order::Flush(reply) => answer(&reply, self.object.flush()),
             Order::Finish(reach, reply) => {
                 let outcome = self.object.check().and_then(|()| self.object.sync(reach));
@@ -548,8 +544,13 @@ impl File {
         builder.finish(commit)
     }
 
+    fn append_section(&mut self, section: &Section) -> Result<()> {
+        let body = section.encode(&self.limits).map_err(to_error)?;
+        self.append_encoded(section, &body)
+    }
+
     /// Appends a section, of which `body` are the bytes.
-    fn append_section(&mut self, section: &Section, body: &[u8]) -> Result<()> {
+    fn append_encoded(&mut self, section: &Section, body: &[u8]) -> Result<()> {
         let arrays = section.touched().map_err(to_error)?;
         let Place { offset, stored_bytes, bytes, .. } =
             self.append_sealed(RecordKind::Section, body)?;

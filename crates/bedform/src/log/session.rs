@@ -327,7 +327,8 @@ impl Session {
     /// `InvalidArgument` for no boxes, or an empty one.
     pub fn declare(&mut self, boxes: Boxes) -> Result<Decomposition> {
         boxes.validate(&vec![u64::MAX; boxes.rank()]).map_err(to_error)?;
-        self.declared.push(Declared::new(boxes)?);
+        boxes.elements().map_err(to_error)?;
+        self.declared.push(Declared::new(boxes));
         Ok(Decomposition(self.declared.len() - 1))
     }
 
@@ -356,7 +357,8 @@ impl Session {
         else {
             return Err(Error::invalid("no such array"));
         };
-        check_bytes(path, elements.len(), Some(declared.elements), known.target.item_size)?;
+        let count = boxes.elements().map_err(to_error)?;
+        check_bytes(path, elements.len(), Some(count), known.target.item_size)?;
         stream
             .begin_declared(&known.target, record, declared, turn, commit)
             .map_err(|error| error.at(path.to_string()))?;

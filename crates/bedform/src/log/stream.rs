@@ -30,16 +30,13 @@ pub(super) struct Turn {
 #[derive(Debug)]
 pub(super) struct Declared {
     pub(super) boxes: Boxes,
-    pub(super) elements: u64,
     /// Their number in a section, and which section that is.
     known: Option<(u64, u32)>,
 }
 
 impl Declared {
-    /// # Errors
-    /// `InvalidArgument` if 64 bits cannot count the elements.
-    pub(super) fn new(boxes: Boxes) -> Result<Self> {
-        Ok(Self { elements: boxes.elements().map_err(to_error)?, boxes, known: None })
+    pub(super) fn new(boxes: Boxes) -> Self {
+        Self { boxes, known: None }
     }
 }
 
