@@ -80,6 +80,9 @@ pub(super) struct Place {
     pub(super) codec: SealedCodec,
 }
 
+/// A directory on its way.
+pub(super) struct Placing(Receiver<Result<Place>>);
+
 /// A segment that is written.
 pub(super) struct Segment {
     name: String,
@@ -383,14 +386,23 @@ impl Segment {
         answer.recv().unwrap_or_else(|_| Err(self.failure()))
     }
 
-    /// Appends a directory. Durable on return, as far as `reach` says.
+    /// Appends a directory, in the background: [`Segment::placed`] waits until it is durable, as far
+    /// as `reach` says.
     ///
     /// # Errors
     /// As [`Segment::append`].
-    pub(super) fn directory(&mut self, body: Vec<u8>, reach: Reach) -> Result<Place> {
+    pub(super) fn directory(&mut self, body: Vec<u8>, reach: Reach) -> Result<Placing> {
         let (reply, answer) = channel();
         self.send(Order::Directory(body, reach, reply))?;
-        answer.recv().unwrap_or_else(|_| Err(self.failure()))
+        Ok(Placing(answer))
+    }
+
+    /// Waits until a directory is durable, and says where it is.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn placed(&self, placing: &Placing) -> Result<Place> {
+        placing.0.recv().unwrap_or_else(|_| Err(self.failure()))
     }
 
     /// Waits until the first `count` orders are carried out.

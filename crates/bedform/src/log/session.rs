@@ -18,6 +18,7 @@ use bedform_format::log::{
 use bedform_geometry::{Selection, element_count};
 
 use self::create::Creation;
+pub(super) use self::create::prepare_log;
 pub use self::options::SessionOptions;
 use super::boxes::parts_of;
 pub use super::burst::Burst;
