@@ -155,7 +155,6 @@ impl Session {
         }
         Ok(())
     }
-
 }
 
 /// Prepares the log for its first commit, and gives what the store has to say of it then, at least
