@@ -278,8 +278,10 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         self.pace.request(bytes.len(), || self.inner.write_at(handle, offset, bytes))
     }
 
-    fn reserve(&self, handle: &F::Handle, offset: u64, length: u64) -> io::Result<()> {
-        self.inner.reserve(handle, offset, length)
+    // Most distant places set nothing aside; and what it takes the place here would be no part of what a
+    // request takes.
+    fn reserve(&self, _: &F::Handle, _: u64, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn set_size(&self, handle: &F::Handle, size: u64) -> io::Result<()> {

@@ -16,9 +16,12 @@ use bedform_storage::{Durability, GrowingObject, Lock, Object};
 
 use super::buffer::{Buffer, Buffers};
 use super::burst::{Burst, BurstPlace};
+use super::drain::Drain;
 use super::lanes::OpenedSegment;
 use super::place::LogPlace;
-use super::staged::{Drain, Reach, Sink, Staged};
+use super::session::prepare_log;
+use super::staged::{Reach, Sink, Staged};
+use crate::comm::COORDINATOR;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Shared;
 
@@ -232,8 +235,18 @@ impl Segment {
             Some(burst) => {
                 let staging = BurstPlace::of(burst, place, &name)?;
                 let log = place.clone();
+                let coordinates = options.header.rank == COORDINATOR;
                 // The writer does not wait for the slow tier.
-                let create = move || LogFile::create(&shared, &log, share, durability);
+                let create = move || {
+                    let file = LogFile::create(&shared, &log, share, durability)?;
+                    if coordinates {
+                        let _lock = shared.lock(&ObjectPath::root())?;
+                        // A log without commits is like none; what fails here fails again in the
+                        // commit, which says so.
+                        let _ = prepare_log(&shared, &log, 0);
+                    }
+                    Ok(file)
+                };
                 let staged = Staged::new(burst, staging, Box::new(create), options.reach)?;
                 (Sink::Staged(Box::new(staged)), (0, 0), None)
             }
