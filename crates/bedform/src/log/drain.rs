@@ -294,7 +294,9 @@ impl Drainer {
         loop {
             let shared = self.shared.clone();
             let mut state = shared.lock();
-            let is_next = |run: &Run| run.start < state.released || state.is_closed;
+            // A run may have no bytes, and say only that a part has ended.
+            let is_released = |run: &Run| run.start < state.released || run.end <= state.released;
+            let is_next = |run: &Run| is_released(run) || state.is_closed;
             let has_next = state.waiting.front().is_some_and(is_next);
             let moved = self.moved.last().map_or(state.done.durable, |run| run.end);
             let is_wanted = state.done.durable < state.wanted && state.wanted <= moved;

@@ -86,6 +86,9 @@ pub(super) struct Place {
 /// A directory on its way.
 pub(super) struct Placing(Receiver<Result<Place>>);
 
+/// What is becoming durable.
+pub(super) struct Finishing(Receiver<Result<Finished>>);
+
 /// A segment that is written.
 pub(super) struct Segment {
     name: String,
@@ -394,9 +397,26 @@ impl Segment {
     /// # Errors
     /// As [`Segment::append`].
     pub(super) fn finish(&mut self, reach: Reach) -> Result<Finished> {
+        let finishing = self.begin_finish(reach)?;
+        self.finished(&finishing)
+    }
+
+    /// As [`Segment::finish`], in the background: [`Segment::finished`] waits.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn begin_finish(&mut self, reach: Reach) -> Result<Finishing> {
         let (reply, answer) = channel();
         self.send(Order::Finish(reach, reply))?;
-        answer.recv().unwrap_or_else(|_| Err(self.failure()))
+        Ok(Finishing(answer))
+    }
+
+    /// Waits until what was to be durable is, and says what there is.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn finished(&self, finishing: &Finishing) -> Result<Finished> {
+        finishing.0.recv().unwrap_or_else(|_| Err(self.failure()))
     }
 
     /// Appends a directory, in the background: [`Segment::placed`] waits until it is durable, as far
