@@ -451,6 +451,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_set_aside_in_a_distant_place() {
+        let pace = Pace::by_clock(throttle(), Arc::new(Stopped::default()));
+        let system = Throttled::new(SimulatedFileSystem::new(), pace);
+        let root = system.open_directory("", Links::Refuse).unwrap();
+        let file = system.create_file(&root, "a").unwrap();
+        let error = system.reserve(&file, 0, 4096).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert_eq!(system.status(&file).unwrap().version.size, 0);
+    }
+
+    #[test]
     fn bandwidths_and_times_have_units() {
         for (text, rate, microseconds) in [
             ("512MB/s,5ms", 512_000_000, 5000),
