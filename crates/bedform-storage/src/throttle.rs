@@ -11,6 +11,7 @@
 //!   So a request of `n` bytes takes `latency + n / bandwidth`, and two in flight take less than twice
 //!   that.
 //! - Nothing is saved up: after a pause it is no faster than before.
+//! - Space is not set aside ahead of writes, which most distant places do not know.
 //! - The time that the call itself takes is part of it. Waiting is sleep.
 //!
 //! The limit is that of a process. Whoever starts several gives each its share: no memory, file or clock
