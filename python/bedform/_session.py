@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -59,12 +59,10 @@ class Session:
         self,
         store: Store,
         inner: _internal.Session,
-        settle: Literal["exit", "later"],
         members: Messages | None = None,
     ) -> None:
         self._store = store
         self._inner = inner
-        self._settle = settle
         self._members = members
         self._arrays: dict[str, Array | _New] = {}
 
@@ -319,7 +317,7 @@ class Session:
             self.close()
             return
         try:
-            self._store._call(self._inner.end)(self._settle == "exit")
+            self._store._call(self._inner.end)()
         finally:
             self._free()
 
