@@ -135,6 +135,8 @@ pub struct Session {
     pub(super) creations: Vec<Creation>,
     /// On the coordinator: commits that wait for being drained, in order.
     pub(super) prepared: VecDeque<Prepared>,
+    /// On the coordinator: the last commit that was visible when the last collective call began.
+    pub(super) visible: u64,
     /// Collective calls so far.
     epoch: u32,
     health: Health,
@@ -232,6 +234,7 @@ impl Store {
             has_promises: false,
             creations: Vec::new(),
             prepared: VecDeque::new(),
+            visible: 0,
             epoch: 0,
             health: Health::Sound,
         };
