@@ -138,6 +138,8 @@ pub struct Session {
     epoch: u32,
     /// False once something failed that leaves the session without a known state.
     is_sound: bool,
+    /// The process that began it. One that was forked from that has a copy, but none of the threads.
+    process: u32,
 }
 
 /// An array that this session has written to.
@@ -220,6 +222,7 @@ impl Store {
             prepared: VecDeque::new(),
             epoch: 0,
             is_sound: true,
+            process: std::process::id(),
         };
         if all_share == 1 {
             session.share_segment()?;
@@ -230,6 +233,10 @@ impl Store {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        if self.check_process().is_err() {
+            self.leave_behind();
+            return;
+        }
         if self.has_promises && self.is_sound && self.members.size() == 1 {
             // What cannot be kept now is there for `bedform recover`.
             let _ = self.drain();
@@ -402,6 +409,7 @@ impl Session {
         shape: &[u64],
         elements: Elements<'_>,
     ) -> Result<u64> {
+        self.check_process()?;
         let mine = self.appended_lengths(path, axis, shape);
         let members = self.members.clone();
         let told = decide(&*members, mine, |parts| Ok(place_in_order(&parts)))?;
@@ -530,6 +538,7 @@ impl Session {
     /// # Errors
     /// What writing in the background failed with.
     pub fn wait(&mut self, token: Token) -> Result<()> {
+        self.check_process()?;
         let outcome = self.stream.as_mut().map_or(Ok(()), |stream| stream.wait(token.0));
         self.is_sound &= outcome.is_ok();
         outcome
@@ -606,7 +615,7 @@ impl Session {
 
     pub(super) fn check_sound(&self) -> Result<()> {
         if self.is_sound {
-            return Ok(());
+            return self.check_process();
         }
         Err(Error::new(
             ErrorKind::Poisoned,
