@@ -108,6 +108,15 @@ def test_modes_create_refuse_replace_and_add(tmp_path: Path) -> None:
     path = tmp_path / "s.zarr"
     first, second = xr.Dataset({"a": ("x", [1, 2])}), xr.Dataset({"b": ("x", [3, 4])})
     with pytest.raises(FileNotFoundError, match="no such store"):
+def test_attributes_that_are_nan_or_infinite_are_what_to_zarr_writes(tmp_path: Path) -> None:
+    attributes = {"valid_range": [-np.inf, np.inf], "offset": np.nan, "word": "NaN"}
+    dataset = xr.Dataset({"v": ("x", [1.0, 2.0], attributes)}, attrs=attributes)
+    write(dataset, tmp_path / "ours.zarr")
+    dataset.to_zarr(tmp_path / "theirs.zarr")
+    for found in (opened(tmp_path / "ours.zarr"), opened(tmp_path / "theirs.zarr")):
+        assert repr(found.attrs) == repr(found["v"].attrs) == repr(attributes)
+
+
         write(first, path, mode="r+")
     write(first, path)
     with pytest.raises(FileExistsError, match="exists already"):
