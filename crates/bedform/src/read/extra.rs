@@ -39,9 +39,10 @@ impl Count {
     /// Changes the count of `process`; false if `next` has nothing.
     fn change(&self, process: u32, next: impl Fn(u32) -> Option<u32>) -> bool {
         let changed = |packed: u64| {
-            let (owner, count) = ((packed >> 32) as u32, packed as u32);
-            let count = next(if owner == process { count } else { 0 })?;
-            Some(u64::from(process) << 32 | u64::from(count))
+            let [owner, count] = [packed >> 32, packed & u64::from(u32::MAX)];
+            let is_own = owner == u64::from(process);
+            let count = if is_own { u32::try_from(count).unwrap_or(u32::MAX) } else { 0 };
+            Some(u64::from(process) << 32 | u64::from(next(count)?))
         };
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed).is_ok()
     }

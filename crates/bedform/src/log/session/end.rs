@@ -134,8 +134,7 @@ mod tests {
     #[test]
     fn a_forked_process_can_do_nothing_with_a_session_nor_end_it() {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-        let mut options = OpenOptions::default();
-        options.writable = true;
+        let options = OpenOptions { writable: true, ..OpenOptions::default() };
         let store = Store::create(storage.clone(), &Map::new(), options).unwrap();
         let path = ObjectPath::parse("t").unwrap();
         let new = json!({"shape": [4], "dtype": "uint8", "chunks": [2], "shards": [4]});
