@@ -249,6 +249,11 @@ bf_status bf_decomposition_free(bf_decomposition decomposition);
 bf_status bf_session_write_decomposed(bf_session session, const char *path, int64_t record,
                                       bf_decomposition decomposition, const void *data, uint64_t bytes);
 
+/* As bf_session_write_decomposed, without a copy: see bf_session_write_borrowed. */
+bf_status bf_session_write_decomposed_borrowed(bf_session session, const char *path, int64_t record,
+                                               bf_decomposition decomposition, const void *data,
+                                               uint64_t bytes, uint64_t *token);
+
 /* Creates the arrays that were defined since bf_define_begin(store) in the process with rank 0, whose `store`
  * counts; collective. All processes can write to them at once, while they are being created; they become
  * visible with the next commit, all or none, and what cannot be created is an error of it. */

@@ -184,20 +184,33 @@ class Session:
         return Decomposition(self, number, rank)
 
     def write_declared(
-        self, name: str, values: Any, decomposition: Decomposition, record: int | None = None
-    ) -> None:
-        """Write declared boxes of an array, or of its ``record`` along the first axis."""
+        self,
+        name: str,
+        values: Any,
+        decomposition: Decomposition,
+        record: int | None = None,
+        *,
+        copy: bool = True,
+    ) -> int | None:
+        """Write declared boxes of an array, or of its ``record`` along the first axis.
+
+        Without a ``copy`` the elements stay where they are, as with :meth:`write`, and what this
+        returns is for :meth:`wait`.
+        """
         if decomposition.session is not self:
             raise InvalidArgumentError("the decomposition was declared in another session")
         if record is not None and record < 0:
             raise InvalidArgumentError(f"the record must not be negative, but is {record}")
         array = self._array(name)
         elements = array._elements(array._converted(values))
-        if decomposition.number is None:
+        number = decomposition.number
+        if number is None:
             self._write(name, ("union", []), elements)
-            return
-        call = self._store._call(self._inner.write_declared)
-        call(name, record, decomposition.number, elements)
+            return None if copy else 0
+        if copy:
+            self._store._call(self._inner.write_declared)(name, record, number, elements)
+            return None
+        return self._store._call(self._inner.lend_declared)(name, record, number, elements)
 
     def create_arrays(self, arrays: Mapping[str, Mapping[str, Any]]) -> None:
         """Create arrays that appear with the next commit, all or none, and can be written at once.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use bedform::Elements;
 use bedform::ErrorKind;
 use bedform::comm::{Alone, Communicator, Members};
-use bedform::log::session::{AtEnd, Decomposition, SessionOptions, Token, decline};
+use bedform::log::session::{AtEnd, Decomposition, Held, SessionOptions, Token, decline};
 use bedform_format::log::Boxes;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -79,6 +79,23 @@ impl Session {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// Has `write` take the elements of `buffer` where they are, and keeps them there.
+    fn keep_lent(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        write: impl FnOnce(&mut bedform::log::session::Session, Held) -> bedform::Result<Token> + Send,
+    ) -> PyResult<u64> {
+        let data = Data::of(buffer)?;
+        let bytes = bytes_of(&data)?;
+        let lent = Lent { pointer: bytes.as_ptr(), length: bytes.len() };
+        let taken = py.detach(|| self.with(|session| write(session, Box::new(lent))));
+        // After an error it is kept to the end: some of it may be on its way.
+        let token = taken.as_ref().map_or(u64::MAX, |token| token.number());
+        self.lent.lock().unwrap_or_else(PoisonError::into_inner).push((token, data));
+        taken.map(Token::number).map_err(raise)
+    }
+
     /// Lets go of what was lent up to `token`.
     fn give_back(&self, token: u64) {
         let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,15 +160,7 @@ impl Session {
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
         let (path, selection) = (path_of(path)?, parse(selection)?);
-        let data = Data::of(buffer)?;
-        let bytes = bytes_of(&data)?;
-        let lent = Lent { pointer: bytes.as_ptr(), length: bytes.len() };
-        let taken = py
-            .detach(|| self.with(|session| session.write_held(&path, &selection, Box::new(lent))));
-        // After an error it is kept to the end: some of it may be on its way.
-        let token = taken.as_ref().map_or(u64::MAX, |token| token.number());
-        self.lent.lock().unwrap_or_else(PoisonError::into_inner).push((token, data));
-        taken.map(Token::number).map_err(raise)
+        self.keep_lent(py, buffer, |session, lent| session.write_held(&path, &selection, lent))
     }
 
     /// Waits until what was lent up to `token` may change again.
@@ -214,6 +223,23 @@ impl Session {
             session.write_declared(&path, record, parts, bytes).map(drop)
         };
         py.detach(|| self.with(write)).map_err(raise)
+    }
+
+    /// As `write_declared`, without a copy: see `lend`.
+    #[pyo3(signature = (path, record, decomposition, buffer))]
+    fn lend_declared(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        record: Option<u64>,
+        decomposition: u64,
+        buffer: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        let path = path_of(path)?;
+        let parts = Decomposition::from_number(decomposition);
+        self.keep_lent(py, buffer, |session, lent| {
+            session.write_declared_held(&path, record, parts, lent)
+        })
     }
 
     /// Creates arrays, (path, JSON) each, that appear with the next commit.

@@ -177,8 +177,8 @@ pub extern "C" fn bf_session_flush(session: SessionHandle) -> Status {
 }
 
 /// Writes no element, so that what is wrong is found all the same.
-fn write_nothing(session: &mut Session, path: &ObjectPath, data: &[u8]) -> Result<()> {
-    session.write(path, &Selection::Union(Vec::new()), Elements::Bytes(data)).map(drop)
+fn write_nothing(session: &mut Session, path: &ObjectPath, data: &[u8]) -> Result<Token> {
+    session.write(path, &Selection::Union(Vec::new()), Elements::Bytes(data))
 }
 
 /// `bf_session_write_boxes`.
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn bf_session_write_boxes(
         let (path, data) = (path(name)?, elements(data, bytes)?);
         with(session, |session| match boxes {
             Some(boxes) => session.write_boxes(&path, boxes, data).map(drop),
-            None => write_nothing(session, &path, data),
+            None => write_nothing(session, &path, data).map(drop),
         })
     })
 }
@@ -255,27 +255,78 @@ pub unsafe extern "C" fn bf_session_write_decomposed(
 ) -> Status {
     // SAFETY: the contract of the call.
     call(|| unsafe {
-        let record = match record {
-            -1 => None,
-            record => Some(
-                u64::try_from(record)
-                    .map_err(|_| misuse(format!("the record is {record}; -1 stands for none")))?,
-            ),
-        };
-        let parts = decomposition.get()?;
-        let (path, data) = (path(name)?, elements(data, bytes)?);
-        with_open(session, |open| {
-            let Some(boxes) = &parts.boxes else {
-                return write_nothing(&mut open.session, &path, data);
-            };
-            let known = open.declared.get(&decomposition.id).copied();
-            let declared = match known {
-                Some(declared) => declared,
-                None => open.session.declare(boxes.clone())?,
-            };
-            open.declared.insert(decomposition.id, declared);
-            open.session.write_declared(&path, record, declared, data).map(drop)
+        let data = elements(data, bytes)?;
+        write_decomposed(session, name, record, decomposition, data, |session, place| {
+            session.write_declared(place.path, place.record, place.declared, data)
         })
+        .map(drop)
+    })
+}
+
+/// `bf_session_write_decomposed_borrowed`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_write_decomposed_borrowed(
+    session: SessionHandle,
+    name: *const c_char,
+    record: i64,
+    decomposition: DecompositionHandle,
+    data: *const c_void,
+    bytes: u64,
+    token: *mut u64,
+) -> Status {
+    // SAFETY: the contract of the call, as of `bf_session_write_borrowed`.
+    call(|| unsafe {
+        give("the token", token, 0)?;
+        let data: &'static [u8] = elements(data, bytes)?;
+        let write = |session: &mut Session, place: Place<'_>| {
+            let data = Box::new(Borrowed(data));
+            session.write_declared_held(place.path, place.record, place.declared, data)
+        };
+        let taken = write_decomposed(session, name, record, decomposition, data, write)?;
+        give("the token", token, taken.number())
+    })
+}
+
+/// Where declared boxes are written.
+struct Place<'a> {
+    path: &'a ObjectPath,
+    record: Option<u64>,
+    declared: Declared,
+}
+
+/// Has `write` write the boxes of a decomposition, which the session gets to know at their first write.
+///
+/// # Safety
+/// `name` is a text.
+unsafe fn write_decomposed(
+    session: SessionHandle,
+    name: *const c_char,
+    record: i64,
+    decomposition: DecompositionHandle,
+    data: &[u8],
+    write: impl FnOnce(&mut Session, Place<'_>) -> Result<Token>,
+) -> Result<Token> {
+    let record = match record {
+        -1 => None,
+        record => Some(
+            u64::try_from(record)
+                .map_err(|_| misuse(format!("the record is {record}; -1 stands for none")))?,
+        ),
+    };
+    let parts = decomposition.get()?;
+    // SAFETY: the contract of the call.
+    let path = unsafe { path(name)? };
+    with_open(session, |open| {
+        let Some(boxes) = &parts.boxes else {
+            return write_nothing(&mut open.session, &path, data);
+        };
+        let known = open.declared.get(&decomposition.id).copied();
+        let declared = match known {
+            Some(declared) => declared,
+            None => open.session.declare(boxes.clone())?,
+        };
+        open.declared.insert(decomposition.id, declared);
+        write(&mut open.session, Place { path: &path, record, declared })
     })
 }
 

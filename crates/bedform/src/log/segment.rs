@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::Shared;
 
 /// Bytes of a block of data that somebody holds.
-pub(super) const BLOCK_BYTES: usize = 1 << 20;
+const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes that have a checksum of their own: what a reader of a few bytes fetches and checks.
 const CHECKED_BYTES: usize = 32 << 10;
 /// Descriptions from this size on are worth a request of their own: putting them together with others

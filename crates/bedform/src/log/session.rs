@@ -352,6 +352,30 @@ impl Session {
         decomposition: Decomposition,
         elements: &[u8],
     ) -> Result<Token> {
+        self.write_declared_data(path, record, decomposition, Data::Copied(elements))
+    }
+
+    /// As [`Session::write_declared`], without a copy where that helps: see [`Session::write_held`].
+    ///
+    /// # Errors
+    /// As [`Session::write`].
+    pub fn write_declared_held(
+        &mut self,
+        path: &ObjectPath,
+        record: Option<u64>,
+        decomposition: Decomposition,
+        elements: Held,
+    ) -> Result<Token> {
+        self.write_declared_data(path, record, decomposition, Data::Held(elements))
+    }
+
+    fn write_declared_data(
+        &mut self,
+        path: &ObjectPath,
+        record: Option<u64>,
+        decomposition: Decomposition,
+        data: Data<'_>,
+    ) -> Result<Token> {
         self.check_sound()?;
         let unknown = || Error::invalid("this decomposition was not declared in this session");
         let boxes = self.declared.get(decomposition.0).ok_or_else(unknown)?.boxes.clone();
@@ -366,11 +390,11 @@ impl Session {
             return Err(Error::invalid("no such array"));
         };
         let count = boxes.elements().map_err(to_error)?;
-        check_bytes(path, elements.len(), Some(count), known.target.item_size)?;
+        check_bytes(path, data.len(), Some(count), known.target.item_size)?;
         stream
             .begin_declared(&known.target, record, declared, turn, commit)
             .map_err(|error| error.at(path.to_string()))?;
-        let outcome = stream.add(Data::Copied(elements));
+        let outcome = stream.add(data);
         self.end(outcome)
     }
 

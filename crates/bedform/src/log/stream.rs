@@ -3,10 +3,12 @@
 use bedform_format::log::{Boxes, CommitId, Entry, SectionBuilder};
 
 use super::buffer::Buffer;
-use super::segment::{BLOCK_BYTES, Finished, Held, Segment, to_error};
+use super::segment::{Finished, Held, Segment, to_error};
 use super::staged::Reach;
 use crate::error::Result;
 
+/// Data that are held are appended by themselves from this size on; fewer are copied, to go with others.
+const HELD_BYTES_MIN: usize = 256 << 10;
 /// Data of a section: what a writer that dies leaves without a description is no more than this.
 const SECTION_DATA_BYTES: u64 = 256 << 20;
 
@@ -151,7 +153,7 @@ impl Stream {
     /// What writing in the background failed with.
     pub(super) fn add(&mut self, data: Data<'_>) -> Result<()> {
         match data {
-            Data::Held(data) if held(&data).len() >= BLOCK_BYTES => {
+            Data::Held(data) if held(&data).len() >= HELD_BYTES_MIN => {
                 self.send_block()?;
                 self.segment.append_held(data)
             }

@@ -152,7 +152,13 @@ impl Twins {
         let selection = Selection::Union(whole.collect());
         let elements = numbers.elements(self.data_type, selection.len().unwrap());
         let bytes = elements.concat();
-        self.session.write_declared(&path(), Some(record), declared, &bytes).unwrap();
+        let record = Some(record);
+        if numbers.below(2) == 0 {
+            self.session.write_declared(&path(), record, declared, &bytes).unwrap();
+        } else {
+            let held = Box::new(bytes);
+            self.session.write_declared_held(&path(), record, declared, held).unwrap();
+        }
         self.next.write(&selection, &elements);
     }
 
