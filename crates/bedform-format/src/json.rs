@@ -4,7 +4,7 @@
 //! readers would disagree on which counts), anything behind the document but white space. Taken,
 //! although JSON has no such tokens: bare `NaN`, `Infinity` and `-Infinity`, which zarr-python
 //! writes into attributes. They become strings that start with [`NON_FINITE`]; see
-//! [`non_finite`]. [`write`] makes of such strings what they stand for: zarr-python and xarray read
+//! [`non_finite`]. [`write()`] makes of such strings what they stand for: zarr-python and xarray read
 //! the same numbers. Nothing but an attribute has them.
 
 use serde::Serialize;
