@@ -110,10 +110,7 @@ impl Session {
         self.arrays.values_mut().for_each(|known| known.is_new = false);
         if let Err(error) = &told {
             self.arrays.clear();
-            // A later commit would hide that an earlier one was promised, or left behind.
-            if self.options.reach == Reach::Node || error.kind() != ErrorKind::Conflict {
-                self.poison();
-            }
+            self.end_with(error);
         }
         let number = told?.try_into().map_err(|_| Error::invalid("the coordinator erred"))?;
         Ok(u64::from_le_bytes(number))

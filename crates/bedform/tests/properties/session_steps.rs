@@ -457,7 +457,13 @@ fn of_two_sessions_that_append_at_once_the_second_is_told_and_nothing_is_lost() 
     first.commit().unwrap();
     let error = second.commit().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    // It looks again, and goes on.
+    // What it had is gone, so a commit that is tried again is none.
+    for again in [second.commit(), second.append(&path(), 0, &[1], Elements::Bytes(&[2]))] {
+        let error = again.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+        assert!(error.to_string().contains("was refused"), "{error}");
+    }
+    let mut second = session();
     assert_eq!(second.append(&path(), 0, &[1], Elements::Bytes(&[2])).unwrap(), 66);
     second.commit().unwrap();
     store.array(&path()).unwrap().append(0, &[1], Elements::Bytes(&[3]), &|| false).unwrap();
