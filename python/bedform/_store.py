@@ -661,7 +661,7 @@ class Store(Group):
         dict
             ``commits`` that are in shards now, ``objects`` and ``bytes`` written, ``read_bytes`` of
             the log, ``rounds``, and objects ``rewritten`` by another program, over whose elements
-            commits lie now; with ``comm``, of this process, and the commits of the first.
+            commits lie now; with ``comm`` or ``dask``, of all processes together, to each.
 
         Raises
         ------

@@ -24,6 +24,18 @@ pub(crate) struct Session {
     inner: Mutex<Option<bedform::log::session::Session>>,
     /// What was lent, with the tokens of the writes. Let go behind `inner`, whose thread reads it.
     lent: Mutex<Vec<(u64, Data)>>,
+    /// The process that began it: `bedform._session` lets no other one use it.
+    process: u32,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // A fork may have copied it as a thread was changing it.
+            let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(inner.take());
+        }
+    }
 }
 
 /// Bytes of a buffer that `Session::lent` keeps alive.
@@ -59,7 +71,8 @@ impl Session {
             Err(error) => return Err(decline(members, error)),
         };
         let session = store.session(members, options)?;
-        Ok(Self { inner: Mutex::new(Some(session)), lent: Mutex::default() })
+        let (inner, lent) = (Mutex::new(Some(session)), Mutex::default());
+        Ok(Self { inner, lent, process: std::process::id() })
     }
 
     fn take(&self) -> Option<bedform::log::session::Session> {

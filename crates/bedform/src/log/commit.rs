@@ -62,6 +62,7 @@ impl Session {
     /// The first error of any member, on all; nothing is visible then. `Conflict` if another writer
     /// has appended to an array that this session appends to, has made one smaller, or deleted it.
     pub fn commit(&mut self) -> Result<u64> {
+        self.check_process()?;
         if self.share.is_some() {
             let mine = self.check_sound().and_then(|()| self.hand_over());
             return self.commit_by_node(mine);
@@ -88,6 +89,7 @@ impl Session {
     /// As [`Session::commit`]. What was promised and could not be kept is still there for
     /// `bedform recover`.
     pub fn drain(&mut self) -> Result<u64> {
+        self.check_process()?;
         let mine = self.check_sound().and_then(|()| self.finish_draining());
         let number = self.commit_together(mine)?;
         self.has_promises = false;

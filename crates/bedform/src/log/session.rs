@@ -140,6 +140,8 @@ pub struct Session {
     /// Collective calls so far.
     epoch: u32,
     health: Health,
+    /// The process that began it. One that was forked from that has a copy, but none of the threads.
+    process: u32,
 }
 
 /// Whether a session goes on.
@@ -237,6 +239,7 @@ impl Store {
             visible: 0,
             epoch: 0,
             health: Health::Sound,
+            process: std::process::id(),
         };
         if all_share == 1 {
             session.share_segment()?;
@@ -247,6 +250,10 @@ impl Store {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        if self.check_process().is_err() {
+            self.leave_behind();
+            return;
+        }
         if self.has_promises && self.is_sound() && self.members.size() == 1 {
             // What cannot be kept now is there for `bedform recover`.
             let _ = self.drain();
@@ -443,6 +450,7 @@ impl Session {
         shape: &[u64],
         elements: Elements<'_>,
     ) -> Result<u64> {
+        self.check_process()?;
         let mine = self.appended_lengths(path, axis, shape);
         let members = self.members.clone();
         let told = decide(&*members, mine, |parts| Ok(place_in_order(&parts)))?;
@@ -571,6 +579,7 @@ impl Session {
     /// # Errors
     /// What writing in the background failed with.
     pub fn wait(&mut self, token: Token) -> Result<()> {
+        self.check_process()?;
         let outcome = self.stream.as_mut().map_or(Ok(()), |stream| stream.wait(token.0));
         self.fail_with(&outcome);
         outcome
@@ -663,6 +672,7 @@ impl Session {
     }
 
     pub(super) fn check_sound(&self) -> Result<()> {
+        self.check_process()?;
         let text = match self.health {
             Health::Sound => return Ok(()),
             Health::Refused => {
