@@ -70,7 +70,8 @@ impl Unit {
     /// though not large: what a box of an array needs of a log lies in many places.
     pub(crate) fn is_scattered(&self) -> bool {
         let count = self.extents.len() as u64;
-        self.log.is_some() && count > 1 && self.bytes() / count >= SCATTERED_BYTES_MIN
+        let has_parts = self.log.as_ref().is_some_and(LogFetch::has_parts);
+        has_parts && count > 1 && self.bytes() / count >= SCATTERED_BYTES_MIN
     }
 }
 
