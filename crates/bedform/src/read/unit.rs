@@ -10,7 +10,7 @@ use bedform_storage::{Object, ReadBlock};
 
 use super::buffers::{Buffers, grow};
 use super::execute::{Helpers, Run};
-use super::fetch::{FetchedChunk, Unit, Wanted};
+use super::fetch::{FetchedChunk, SCATTERED_BYTES_MIN, Unit, Wanted};
 use super::scatter::{Axis, Copy};
 use crate::codec::CodecError;
 use crate::error::{Error, Result};
@@ -239,24 +239,32 @@ impl Run<'_> {
         helpers: Helpers<'_>,
     ) -> Result<()> {
         let Buffers { fetched, block, elements, .. } = buffers;
-        let (mut start, mut goes_past) = (0, true);
-        for extent in &log.extents {
+        let (mut start, mut goes_past, mut is_told) = (0, true, false);
+        for (number, extent) in log.extents.iter().enumerate() {
             let length = usize::try_from(extent.length).unwrap_or(usize::MAX);
-            let past = match goes_past {
-                true => object.read_past(extent.offset, length, block)?,
-                false => None,
-            };
-            if let Some(bytes) = past {
-                self.waits(helpers);
-                log.run_part(start, bytes, elements, &self.destination())?;
-            } else {
-                goes_past = false;
-                block.set_scattered(false);
-                grow(fetched, length);
-                self.fill(object, extent.offset, &mut fetched[..length], block, helpers)?;
-                log.run_part(start, &fetched[..length], elements, &self.destination())?;
-            }
+            let part = start;
             start += length;
+            block.set_scattered(goes_past);
+            if goes_past && let Some(bytes) = object.read_past(extent.offset, length, block)? {
+                self.waits(helpers);
+                log.run_part(part, bytes, elements, &self.destination())?;
+                continue;
+            }
+            block.set_scattered(false);
+            // A short one goes through the page cache whatever that has, and says nothing of others.
+            goes_past &= extent.length < SCATTERED_BYTES_MIN;
+            grow(fetched, length);
+            let buffer = &mut fetched[..length];
+            if object.read_resident(extent.offset, buffer)? < length {
+                if !goes_past && !is_told {
+                    is_told = true;
+                    for next in &log.extents[number..] {
+                        object.read_ahead(next.offset, next.length);
+                    }
+                }
+                self.fill(object, extent.offset, buffer, block, helpers)?;
+            }
+            log.run_part(part, buffer, elements, &self.destination())?;
         }
         Ok(())
     }
