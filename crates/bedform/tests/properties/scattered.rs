@@ -66,7 +66,7 @@ impl Scattered {
         for (start, shape) in boxes {
             let numbers = &mut Numbers(start[0] * 7 + shape[1]);
             let bytes: Vec<u8> =
-                (0..shape[0] * shape[1]).map(|_| numbers.below(256) as u8).collect();
+                (0..shape[0] * shape[1]).map(|_| numbers.below(256).to_le_bytes()[0]).collect();
             session.write(&path(), &part(*start, *shape), Elements::Bytes(&bytes)).unwrap();
             for (row, bytes) in (start[0]..).zip(bytes.chunks(index(shape[1]))) {
                 let at = index(row * COLUMNS + start[1]);
