@@ -33,7 +33,7 @@ typedef enum bf_status {
   BF_OUT_OF_BOUNDS = 4,     /* a selection leaves the array: fix the selection */
   BF_UNSUPPORTED = 5,       /* the data need a feature that this version lacks */
   BF_CORRUPT = 6,           /* stored bytes are damaged: restore them from a copy */
-  BF_CONFLICT = 7,          /* another writer was faster: read again and retry */
+  BF_CONFLICT = 7,          /* another writer was faster: read again and retry; of a session: in a new one */
   BF_SNAPSHOT_MOVED = 8,    /* the data moved on while they were read: read again */
   BF_LIMIT_EXCEEDED = 9,    /* more than a limit or a buffer allows: raise it, if the data are trusted */
   BF_READ_ONLY = 10,        /* the store is read-only or was opened so */
@@ -248,6 +248,11 @@ bf_status bf_decomposition_free(bf_decomposition decomposition);
  * first axis of an array with one axis more. */
 bf_status bf_session_write_decomposed(bf_session session, const char *path, int64_t record,
                                       bf_decomposition decomposition, const void *data, uint64_t bytes);
+
+/* As bf_session_write_decomposed, without a copy: see bf_session_write_borrowed. */
+bf_status bf_session_write_decomposed_borrowed(bf_session session, const char *path, int64_t record,
+                                               bf_decomposition decomposition, const void *data,
+                                               uint64_t bytes, uint64_t *token);
 
 /* Creates the arrays that were defined since bf_define_begin(store) in the process with rank 0, whose `store`
  * counts; collective. All processes can write to them at once, while they are being created; they become

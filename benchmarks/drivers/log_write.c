@@ -92,15 +92,15 @@ static bf_decomposition *declare_all(const plan *all) {
   return made;
 }
 
-/* Writes one record of a variable, or the variable if it has none. */
-static void write_one(bf_session session, const plan *all, const bf_decomposition *made, const variable *one,
-                      int64_t record) {
-  uint64_t bytes = (uint64_t)(one->elements * plan_items[one->type]);
-  (void)all;
+/* Writes one record of a variable, or the variable if it has none. The plan keeps the data until the end, so
+ * that they can be lent, as the peers' nonblocking calls do. */
+static void write_one(bf_session session, const bf_decomposition *made, const variable *one, int64_t record) {
+  uint64_t bytes = (uint64_t)(one->elements * plan_items[one->type]), token;
   if (one->elements == 0) return;
   if (one->decomposition >= 0) {
     int64_t place = one->has_record ? record : -1;
-    check(bf_session_write_decomposed(session, one->name, place, made[one->decomposition], one->data, bytes),
+    check(bf_session_write_decomposed_borrowed(session, one->name, place, made[one->decomposition], one->data,
+                                               bytes, &token),
           one->name);
     return;
   }
@@ -108,16 +108,16 @@ static void write_one(bf_session session, const plan *all, const bf_decompositio
   uint32_t axes = 0;
   if (one->has_record) start[axes] = (uint64_t)record, shape[axes++] = 1;
   for (int64_t axis = 0; axis < one->axes; axis++) shape[axes++] = (uint64_t)one->lengths[axis];
-  check(bf_session_write(session, one->name, axes, start, shape, one->data, bytes), one->name);
+  check(bf_session_write_borrowed(session, one->name, axes, start, shape, one->data, bytes, &token), one->name);
 }
 
 static void write_all(bf_session session, const plan *all, const bf_decomposition *made) {
   const variable *end = all->variables + all->variable_count;
   for (const variable *one = all->variables; one < end; one++)
-    if (!one->has_record) write_one(session, all, made, one, 0);
+    if (!one->has_record) write_one(session, made, one, 0);
   for (int64_t record = 0; record < all->records; record++)
     for (const variable *one = all->variables; one < end; one++)
-      if (one->has_record) write_one(session, all, made, one, record);
+      if (one->has_record) write_one(session, made, one, record);
 }
 
 int main(int count, char **words) {

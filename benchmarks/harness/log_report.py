@@ -116,10 +116,10 @@ class LogReport:
         results = Rounds(job, writers, self.options.rounds).run(self.options.quick)
         self.report.samples[line] = results.to_dict()
         self.add_rows(line, job, results)
-        self.count_calls(line, job)
         self.report.verdicts += [promise.verdict(line, results) for promise in promises]
         for table in (self.speeds, self.ratios, self.costs):
             sys.stderr.write(" | ".join(table.rows[-1]) + "\n")
+        self.count_calls(line, job)
 
     def add_rows(self, line: str, job: Job, results: Results) -> None:
         """Add a line to the tables."""

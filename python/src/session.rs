@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use bedform::Elements;
 use bedform::ErrorKind;
 use bedform::comm::{Alone, Communicator, Members};
-use bedform::log::session::{AtEnd, Decomposition, SessionOptions, Token, decline};
+use bedform::log::session::{Decomposition, Held, SessionOptions, Token, decline};
 use bedform_format::log::Boxes;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -24,6 +24,18 @@ pub(crate) struct Session {
     inner: Mutex<Option<bedform::log::session::Session>>,
     /// What was lent, with the tokens of the writes. Let go behind `inner`, whose thread reads it.
     lent: Mutex<Vec<(u64, Data)>>,
+    /// The process that began it: `bedform._session` lets no other one use it.
+    process: u32,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // A fork may have copied it as a thread was changing it.
+            let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(inner.take());
+        }
+    }
 }
 
 /// Bytes of a buffer that `Session::lent` keeps alive.
@@ -59,11 +71,29 @@ impl Session {
             Err(error) => return Err(decline(members, error)),
         };
         let session = store.session(members, options)?;
-        Ok(Self { inner: Mutex::new(Some(session)), lent: Mutex::default() })
+        let (inner, lent) = (Mutex::new(Some(session)), Mutex::default());
+        Ok(Self { inner, lent, process: std::process::id() })
     }
 
     fn take(&self) -> Option<bedform::log::session::Session> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Has `write` take the elements of `buffer` where they are, and keeps them there.
+    fn keep_lent(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        write: impl FnOnce(&mut bedform::log::session::Session, Held) -> bedform::Result<Token> + Send,
+    ) -> PyResult<u64> {
+        let data = Data::of(buffer)?;
+        let bytes = bytes_of(&data)?;
+        let lent = Lent { pointer: bytes.as_ptr(), length: bytes.len() };
+        let taken = py.detach(|| self.with(|session| write(session, Box::new(lent))));
+        // After an error it is kept to the end: some of it may be on its way.
+        let token = taken.as_ref().map_or(u64::MAX, |token| token.number());
+        self.lent.lock().unwrap_or_else(PoisonError::into_inner).push((token, data));
+        taken.map(Token::number).map_err(raise)
     }
 
     /// Lets go of what was lent up to `token`.
@@ -130,15 +160,7 @@ impl Session {
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
         let (path, selection) = (path_of(path)?, parse(selection)?);
-        let data = Data::of(buffer)?;
-        let bytes = bytes_of(&data)?;
-        let lent = Lent { pointer: bytes.as_ptr(), length: bytes.len() };
-        let taken = py
-            .detach(|| self.with(|session| session.write_held(&path, &selection, Box::new(lent))));
-        // After an error it is kept to the end: some of it may be on its way.
-        let token = taken.as_ref().map_or(u64::MAX, |token| token.number());
-        self.lent.lock().unwrap_or_else(PoisonError::into_inner).push((token, data));
-        taken.map(Token::number).map_err(raise)
+        self.keep_lent(py, buffer, |session, lent| session.write_held(&path, &selection, lent))
     }
 
     /// Waits until what was lent up to `token` may change again.
@@ -203,6 +225,23 @@ impl Session {
         py.detach(|| self.with(write)).map_err(raise)
     }
 
+    /// As `write_declared`, without a copy: see `lend`.
+    #[pyo3(signature = (path, record, decomposition, buffer))]
+    fn lend_declared(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        record: Option<u64>,
+        decomposition: u64,
+        buffer: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        let path = path_of(path)?;
+        let parts = Decomposition::from_number(decomposition);
+        self.keep_lent(py, buffer, |session, lent| {
+            session.write_declared_held(&path, record, parts, lent)
+        })
+    }
+
     /// Creates arrays, (path, JSON) each, that appear with the next commit.
     fn create_arrays(&self, py: Python<'_>, arrays: Vec<(String, String)>) -> PyResult<()> {
         let limits = self.with(|session| Ok(session.store().options().limits.clone()));
@@ -245,10 +284,9 @@ impl Session {
     }
 
     /// Commits what is left, settles if told to, and ends the session.
-    fn end(&self, py: Python<'_>, settle: bool) -> PyResult<()> {
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
         let Some(session) = self.take() else { return Ok(()) };
-        let at_end = if settle { AtEnd::Settle } else { AtEnd::Leave };
-        let outcome = py.detach(|| session.close(at_end, &interrupted()));
+        let outcome = py.detach(|| session.close(&interrupted()));
         self.give_back(u64::MAX);
         outcome.map_err(|error| stopped(py, error))
     }

@@ -109,9 +109,32 @@ def test_arrays_grow_in_a_session_with_its_commit(tmp_path: Path) -> None:
 def test_elements_that_nobody_else_holds_may_be_lent(tmp_path: Path) -> None:
     store = new_store(tmp_path, (4000, 500))
     with store.session(buffer="1 MiB") as session:
-        for y in range(0, 4000, 100):
-            session.write("t", np.full((100, 500), y, "int32"), start=(y, 0), copy=False)
+        parts = [session.declare([[y, 0]], [[100, 500]]) for y in range(0, 4000, 100)]
+        for part, y in enumerate(range(0, 4000, 100)):
+            values = np.full((100, 500), y, "int32")
+            if part % 2:
+                session.write("t", values, start=(y, 0), copy=False)
+            else:
+                session.write_declared("t", values, parts[part], copy=False)
     assert np.array_equal(store["t"][::100, 7], np.arange(0, 4000, 100))
+
+
+def test_declared_boxes_that_were_lent_may_change_once_they_are_written(tmp_path: Path) -> None:
+    store = bf.create(tmp_path / "lent.zarr")
+    store.create_array("t", shape=(3, 400, 500), dtype="int32")
+    values = np.full((400, 500), 7, "int32")
+    with store.session() as session:
+        whole, nothing = (
+            session.declare([[0, 0]], [[400, 500]]),
+            session.declare([[0, 0]], [[0, 1]]),
+        )
+        token = session.write_declared("t", values, whole, record=1, copy=False)
+        assert token is not None
+        session.wait(token)
+        values[...] = -1
+        assert session.write_declared("t", values[:0], nothing, record=0, copy=False) == 0
+    assert (store["t"][1] == 7).all()
+    assert not store["t"][0].any()
 
 
 def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:

@@ -5,9 +5,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bedform::comm::CMembers;
-use bedform::log::session::{
-    AtEnd, Decomposition as Declared, Session, SessionOptions, Token, decline,
-};
+use bedform::log::session::{Decomposition as Declared, Session, SessionOptions, Token, decline};
 use bedform::{Elements, Error, ErrorKind, Result, Store};
 use bedform_format::ObjectPath;
 use bedform_format::log::Boxes;
@@ -20,10 +18,9 @@ use crate::handles::{Decomposition, DecompositionHandle, SessionHandle, StoreHan
 use crate::status::{Status, call, misuse};
 use crate::store::members_of;
 
-/// A session and what becomes of its commits.
+/// A session.
 pub(crate) struct OpenSession {
     session: Session,
-    at_end: AtEnd,
     /// What the session calls the decompositions that it was given, by their handles.
     declared: HashMap<u64, Declared>,
 }
@@ -61,19 +58,10 @@ fn take(handle: SessionHandle) -> Result<OpenSession> {
     open.ok_or_else(|| misuse("the session was closed before"))
 }
 
-/// The options of a session: `settle` (`"end"` or `"later"`), and those of the engine.
-unsafe fn options_of(options: *const c_char, store: &Store) -> Result<(SessionOptions, AtEnd)> {
+unsafe fn options_of(options: *const c_char, store: &Store) -> Result<SessionOptions> {
     // SAFETY: the caller's contract.
-    let mut given = unsafe { object("options", options) }?;
-    let at_end = match given.shift_remove("settle") {
-        None => AtEnd::Settle,
-        Some(value) => match value.as_str() {
-            Some("end") => AtEnd::Settle,
-            Some("later") => AtEnd::Leave,
-            _ => return Err(misuse(format!("not a value of settle: {value}"))),
-        },
-    };
-    Ok((SessionOptions::from_json(&given, store)?, at_end))
+    let given = unsafe { object("options", options) }?;
+    SessionOptions::from_json(&given, store)
 }
 
 /// `bf_session_begin`.
@@ -88,7 +76,7 @@ pub unsafe extern "C" fn bf_session_begin(
     call(|| unsafe {
         give("the session", session, SessionHandle::NULL)?;
         let members = members_of(comm)?;
-        let (store, (options, at_end)) = match store.get().and_then(|store| {
+        let (store, options) = match store.get().and_then(|store| {
             let options = options_of(options, &store)?;
             Ok((store, options))
         }) {
@@ -97,7 +85,7 @@ pub unsafe extern "C" fn bf_session_begin(
             Err(error) => return Err(decline(members, error)),
         };
         let session_of_all = store.session(members, options)?;
-        let begun = OpenSession { session: session_of_all, at_end, declared: HashMap::new() };
+        let begun = OpenSession { session: session_of_all, declared: HashMap::new() };
         give("the session", session, SessionHandle::new(Arc::new(Mutex::new(Some(begun)))))
     })
 }
@@ -177,8 +165,8 @@ pub extern "C" fn bf_session_flush(session: SessionHandle) -> Status {
 }
 
 /// Writes no element, so that what is wrong is found all the same.
-fn write_nothing(session: &mut Session, path: &ObjectPath, data: &[u8]) -> Result<()> {
-    session.write(path, &Selection::Union(Vec::new()), Elements::Bytes(data)).map(drop)
+fn write_nothing(session: &mut Session, path: &ObjectPath, data: &[u8]) -> Result<Token> {
+    session.write(path, &Selection::Union(Vec::new()), Elements::Bytes(data))
 }
 
 /// `bf_session_write_boxes`.
@@ -199,7 +187,7 @@ pub unsafe extern "C" fn bf_session_write_boxes(
         let (path, data) = (path(name)?, elements(data, bytes)?);
         with(session, |session| match boxes {
             Some(boxes) => session.write_boxes(&path, boxes, data).map(drop),
-            None => write_nothing(session, &path, data),
+            None => write_nothing(session, &path, data).map(drop),
         })
     })
 }
@@ -255,27 +243,78 @@ pub unsafe extern "C" fn bf_session_write_decomposed(
 ) -> Status {
     // SAFETY: the contract of the call.
     call(|| unsafe {
-        let record = match record {
-            -1 => None,
-            record => Some(
-                u64::try_from(record)
-                    .map_err(|_| misuse(format!("the record is {record}; -1 stands for none")))?,
-            ),
-        };
-        let parts = decomposition.get()?;
-        let (path, data) = (path(name)?, elements(data, bytes)?);
-        with_open(session, |open| {
-            let Some(boxes) = &parts.boxes else {
-                return write_nothing(&mut open.session, &path, data);
-            };
-            let known = open.declared.get(&decomposition.id).copied();
-            let declared = match known {
-                Some(declared) => declared,
-                None => open.session.declare(boxes.clone())?,
-            };
-            open.declared.insert(decomposition.id, declared);
-            open.session.write_declared(&path, record, declared, data).map(drop)
+        let data = elements(data, bytes)?;
+        write_decomposed(session, name, record, decomposition, data, |session, place| {
+            session.write_declared(place.path, place.record, place.declared, data)
         })
+        .map(drop)
+    })
+}
+
+/// `bf_session_write_decomposed_borrowed`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_write_decomposed_borrowed(
+    session: SessionHandle,
+    name: *const c_char,
+    record: i64,
+    decomposition: DecompositionHandle,
+    data: *const c_void,
+    bytes: u64,
+    token: *mut u64,
+) -> Status {
+    // SAFETY: the contract of the call, as of `bf_session_write_borrowed`.
+    call(|| unsafe {
+        give("the token", token, 0)?;
+        let data: &'static [u8] = elements(data, bytes)?;
+        let write = |session: &mut Session, place: Place<'_>| {
+            let data = Box::new(Borrowed(data));
+            session.write_declared_held(place.path, place.record, place.declared, data)
+        };
+        let taken = write_decomposed(session, name, record, decomposition, data, write)?;
+        give("the token", token, taken.number())
+    })
+}
+
+/// Where declared boxes are written.
+struct Place<'a> {
+    path: &'a ObjectPath,
+    record: Option<u64>,
+    declared: Declared,
+}
+
+/// Has `write` write the boxes of a decomposition, which the session gets to know at their first write.
+///
+/// # Safety
+/// `name` is a text.
+unsafe fn write_decomposed(
+    session: SessionHandle,
+    name: *const c_char,
+    record: i64,
+    decomposition: DecompositionHandle,
+    data: &[u8],
+    write: impl FnOnce(&mut Session, Place<'_>) -> Result<Token>,
+) -> Result<Token> {
+    let record = match record {
+        -1 => None,
+        record => Some(
+            u64::try_from(record)
+                .map_err(|_| misuse(format!("the record is {record}; -1 stands for none")))?,
+        ),
+    };
+    let parts = decomposition.get()?;
+    // SAFETY: the contract of the call.
+    let path = unsafe { path(name)? };
+    with_open(session, |open| {
+        let Some(boxes) = &parts.boxes else {
+            return write_nothing(&mut open.session, &path, data);
+        };
+        let known = open.declared.get(&decomposition.id).copied();
+        let declared = match known {
+            Some(declared) => declared,
+            None => open.session.declare(boxes.clone())?,
+        };
+        open.declared.insert(decomposition.id, declared);
+        write(&mut open.session, Place { path: &path, record, declared })
     })
 }
 
@@ -340,7 +379,7 @@ pub unsafe extern "C" fn bf_session_drain(session: SessionHandle, number: *mut u
 pub extern "C" fn bf_session_end(session: SessionHandle) -> Status {
     call(|| {
         let open = take(session)?;
-        open.session.close(open.at_end, &|| false)
+        open.session.close(&|| false)
     })
 }
 

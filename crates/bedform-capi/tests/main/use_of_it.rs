@@ -199,6 +199,12 @@ fn a_session_borrows_data_grows_arrays_and_takes_what_has_no_element() {
         let mut parts = DecompositionHandle::NULL;
         assert_eq!(bf_decomposition_declare(1, 0, null(), null(), &raw mut parts), OK);
         assert_eq!(bf_session_write_decomposed(session, name, 1, parts, null(), 0), OK);
+        let (mut rows, lend) = (DecompositionHandle::NULL, bf_session_write_decomposed_borrowed);
+        assert_eq!(bf_decomposition_declare(2, 1, at, whole, &raw mut rows), OK);
+        assert_eq!(lend(session, name, -1, rows, data, 96, token), OK, "{}", last_error());
+        assert_eq!(bf_session_wait(session, *token), OK);
+        assert_eq!(lend(session, name, 0, parts, null(), 0, token), OK, "nothing is lent");
+        assert_eq!(lend(session, name, -2, rows, data, 96, token), INVALID);
         assert_eq!(bf_session_flush(session), OK);
         let (row, mut first) = ([1_u64, 6], 0);
         let row = row.as_ptr();

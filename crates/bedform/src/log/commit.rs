@@ -9,10 +9,11 @@ use bedform_format::metadata::LogState;
 use bedform_storage::{Lock, Version};
 
 use super::place::LogPlace;
-use super::segment::to_error;
-use super::session::{Known, Session};
+use super::segment::{Placing, to_error};
+use super::session::{Known, Session, prepare_log};
 use super::staged::Reach;
-use crate::comm::decide;
+use super::stream::Stream;
+use crate::comm::{COORDINATOR, Communicator, decide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ShapesByKey, Shared, set_log_state};
 
@@ -61,6 +62,7 @@ impl Session {
     /// The first error of any member, on all; nothing is visible then. `Conflict` if another writer
     /// has appended to an array that this session appends to, has made one smaller, or deleted it.
     pub fn commit(&mut self) -> Result<u64> {
+        self.check_process()?;
         if self.share.is_some() {
             let mine = self.check_sound().and_then(|()| self.hand_over());
             return self.commit_by_node(mine);
@@ -87,6 +89,7 @@ impl Session {
     /// As [`Session::commit`]. What was promised and could not be kept is still there for
     /// `bedform recover`.
     pub fn drain(&mut self) -> Result<u64> {
+        self.check_process()?;
         let mine = self.check_sound().and_then(|()| self.finish_draining());
         let number = self.commit_together(mine)?;
         self.has_promises = false;
@@ -108,10 +111,7 @@ impl Session {
         self.arrays.values_mut().for_each(|known| known.is_new = false);
         if let Err(error) = &told {
             self.arrays.clear();
-            // A later commit would hide that an earlier one was promised, or left behind.
-            if self.options.reach == Reach::Node || error.kind() != ErrorKind::Conflict {
-                self.poison();
-            }
+            self.end_with(error);
         }
         let number = told?.try_into().map_err(|_| Error::invalid("the coordinator erred"))?;
         Ok(u64::from_le_bytes(number))
@@ -137,8 +137,12 @@ impl Session {
             }
         }
         let mut mine = Directory { commit, grown, ..Directory::default() };
-        if let Some(stream) = &mut self.stream {
-            let finished = stream.finish(commit, reach);
+        let stream = self.stream.as_mut();
+        let finishing = stream.map(|stream| stream.begin_finish(commit, reach)).transpose();
+        let finishing = finishing.map_err(|error| error.at(self.log.name()))?;
+        self.look_up_visible()?;
+        if let (Some(stream), Some(finishing)) = (&mut self.stream, finishing) {
+            let finished = stream.segment().finished(&finishing);
             let finished = finished.map_err(|error| error.at(self.log.name()))?;
             mine.segments.push(stream.segment().name().to_owned());
             self.sections.extend(finished.sections);
@@ -155,16 +159,29 @@ impl Session {
 
     /// Waits until this member's part of all commits is drained, and says so.
     fn finish_draining(&mut self) -> Result<Vec<u8>> {
+        let alone = self.stream.as_mut().filter(|_| self.share.is_none());
+        let begin = |stream: &mut Stream| stream.segment().begin_finish(Reach::Shared);
+        let finishing = alone.map(begin).transpose()?;
+        self.look_up_visible()?;
         if let Some(stream) = &mut self.stream {
             // Those that were flushed and not yet committed are for the next commit.
-            let finished = match self.share {
-                None => stream.segment().finish(Reach::Shared)?,
-                Some(_) => stream.segment().hand_over()?,
+            let finished = match finishing {
+                Some(finishing) => stream.segment().finished(&finishing)?,
+                None => stream.segment().hand_over()?,
             };
             self.sections.extend(finished.sections);
         }
         self.ends.clear();
         Ok(self.drained_epoch().to_le_bytes().to_vec())
+    }
+
+    /// On the coordinator: looks up the last commit that is visible, while its data become durable,
+    /// where nothing may fail, or take long, once they are promised.
+    fn look_up_visible(&mut self) -> Result<()> {
+        if self.options.reach == Reach::Node && self.members.rank() == COORDINATOR {
+            self.visible = self.log.newest(None)?.map_or(0, |root| root.number);
+        }
+        Ok(())
     }
 
     /// The last epoch of which this member has nothing more to drain.
@@ -188,16 +205,21 @@ impl Session {
             drained = drained.min(u32::from_le_bytes(*epoch));
             directories.push(directory);
         }
-        let directory = self.merge(&directories)?;
-        self.commit_creations()?;
+        let mut directory = self.merge(&directories)?;
         let has_something = !directory.sections.is_empty() || !directory.grown.is_empty();
+        directory.is_promised = self.options.reach == Reach::Node;
+        // Nothing counts before the root: what the members wrote becomes durable while what the session
+        // has created does. A promise counts at once: what may fail comes before it.
+        let is_early = has_something && !directory.is_promised;
+        let early = is_early.then(|| self.begin_directory(&directory)).transpose()?;
+        self.commit_creations()?;
         let mut number = self.complete_drained(drained)?;
-        if self.options.reach == Reach::Node && number.is_none() {
-            number = Some(self.log.newest(None)?.map_or(0, |root| root.number));
+        if directory.is_promised && number.is_none() {
+            number = Some(self.visible);
         }
         if has_something {
-            // What may fail at Reach::Node comes before: once this is durable, the commit is promised.
-            self.prepare(directory)?;
+            let begun = early.map_or_else(|| self.begin_directory(&directory), Ok)?;
+            self.prepare(directory, begun)?;
         }
         if self.options.reach == Reach::Shared {
             // The directory is part of the coordinator's segment, too.
@@ -224,10 +246,9 @@ impl Session {
         Ok(number)
     }
 
-    /// Writes the directory of a commit.
-    fn prepare(&mut self, mut directory: Directory) -> Result<()> {
-        directory.is_promised = self.options.reach == Reach::Node;
-        let record = self.write_directory(&directory)?;
+    /// Has the directory of a commit, which is on its way, wait for what it needs to be published.
+    fn prepare(&mut self, directory: Directory, begun: Placing) -> Result<()> {
+        let record = self.directory_record(begun)?;
         let end = record.offset.saturating_add(record.stored_bytes);
         self.ends.push_back((directory.commit.epoch, end));
         let appended = std::mem::take(&mut self.appended);
@@ -236,10 +257,21 @@ impl Session {
     }
 
     fn write_directory(&mut self, directory: &Directory) -> Result<CommitRecord> {
+        let begun = self.begin_directory(directory)?;
+        self.directory_record(begun)
+    }
+
+    /// Appends a directory in the background.
+    fn begin_directory(&mut self, directory: &Directory) -> Result<Placing> {
         let body = directory.encode(&self.store.options().limits).map_err(to_error)?;
         let reach = self.options.reach;
+        self.stream()?.segment().directory(body, reach)
+    }
+
+    /// What a root says of a directory, once that is durable.
+    fn directory_record(&mut self, placing: Placing) -> Result<CommitRecord> {
         let segment = self.stream()?.segment();
-        let place = segment.directory(body, reach)?;
+        let place = segment.placed(&placing)?;
         Ok(CommitRecord {
             number: 0,
             segment: segment.name().to_owned(),
@@ -361,12 +393,12 @@ impl Session {
             let newest = self.log.newest(None)?;
             let document = store.shared.documents.read_root(&store.shared)?;
             let log = document.map_or_else(LogState::default, |document| document.group.log);
-            self.check_place(newest.as_deref(), log)?;
+            check_place(&store.shared, &self.log, newest.as_deref(), log)?;
             let root = self.successor(newest.as_deref(), log.settled, directory, record);
             self.check_arrays(&root, directory)?;
             // While there are commits nobody makes an array smaller or deletes it.
             if newest.as_ref().is_none_or(|root| root.commits.is_empty())
-                && let Some(log) = self.prepare_log(root.settled)?
+                && let Some(log) = prepare_log(&store.shared, &self.log, root.settled)?
             {
                 set_log_state(&store.shared, log)?;
             }
@@ -380,26 +412,6 @@ impl Session {
             ErrorKind::Conflict,
             format!("other writers of {} were faster {ATTEMPTS_MAX} times; retry", self.log.name()),
         ))
-    }
-
-    /// Fails if the log is no longer that of the store: a commit there would be seen by nobody.
-    pub(super) fn check_place(&self, newest: Option<&Root>, log: LogState) -> Result<()> {
-        let now = self.store.shared.log_place()?.name();
-        if now != self.log.name() {
-            return Err(Error::new(
-                ErrorKind::Conflict,
-                format!(
-                    "the store was moved while this session was open, and its log is {now} now, not \
-                     {}; nothing of this commit is visible: start a new session",
-                    self.log.name()
-                ),
-            ));
-        }
-        match newest {
-            None if log.pending => Err(self.log.missing()),
-            None => Ok(()),
-            Some(newest) => self.log.check_age(newest, log),
-        }
     }
 
     /// Fails if an array that the commit touches is gone, or is too small for it.
@@ -446,6 +458,31 @@ impl Session {
             enlarge(root.shapes.entry(*key).or_insert_with(|| shape.clone()), shape);
         }
         root
+    }
+}
+
+/// Fails if the log is no longer that of the store: a commit there would be seen by nobody.
+pub(super) fn check_place(
+    shared: &Shared,
+    log: &LogPlace,
+    newest: Option<&Root>,
+    state: LogState,
+) -> Result<()> {
+    let now = shared.log_place()?.name();
+    if now != log.name() {
+        return Err(Error::new(
+            ErrorKind::Conflict,
+            format!(
+                "the store was moved while this session was open, and its log is {now} now, not \
+                 {}; nothing of this commit is visible: start a new session",
+                log.name()
+            ),
+        ));
+    }
+    match newest {
+        None if state.pending => Err(log.missing()),
+        None => Ok(()),
+        Some(newest) => log.check_age(newest, state),
     }
 }
 

@@ -54,13 +54,15 @@ impl LogPlace {
     /// that one whose roots were lost is not taken for one without commits.
     pub(crate) fn prepare(&self, first: Option<&Root>) -> Result<()> {
         let path = ObjectPath::root().join(README)?;
-        let mut writer =
-            self.storage.create(&path, Durability::Disk, Some(README_TEXT.len() as u64))?;
-        writer.append(README_TEXT.as_bytes())?;
-        match writer.publish(Condition::Absent) {
-            Err(error) if error.kind == StorageErrorKind::Exists => {}
-            outcome => {
-                outcome?;
+        if !self.is_there(&path)? {
+            let mut writer =
+                self.storage.create(&path, Durability::Disk, Some(README_TEXT.len() as u64))?;
+            writer.append(README_TEXT.as_bytes())?;
+            match writer.publish(Condition::Absent) {
+                Err(error) if error.kind == StorageErrorKind::Exists => {}
+                outcome => {
+                    outcome?;
+                }
             }
         }
         first.map_or(Ok(()), |first| self.publish(first))
@@ -117,11 +119,7 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(super) fn is_closed(&self, name: &str) -> Result<bool> {
-        match self.storage.stat(&Self::segment_directory(name)?.join(CLOSED)?) {
-            Ok(_) => Ok(true),
-            Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        self.is_there(&Self::segment_directory(name)?.join(CLOSED)?)
     }
 
     /// The names of all segments that are there.
@@ -261,7 +259,11 @@ impl LogPlace {
     }
 
     fn exists(&self, number: u64) -> Result<bool> {
-        match self.storage.stat(&Self::root_path(number)?) {
+        self.is_there(&Self::root_path(number)?)
+    }
+
+    fn is_there(&self, path: &ObjectPath) -> Result<bool> {
+        match self.storage.stat(path) {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error.into()),

@@ -3,10 +3,12 @@
 use bedform_format::log::{Boxes, CommitId, Entry, SectionBuilder};
 
 use super::buffer::Buffer;
-use super::segment::{BLOCK_BYTES, Finished, Held, Segment, to_error};
+use super::segment::{Finished, Finishing, Held, Segment, to_error};
 use super::staged::Reach;
 use crate::error::Result;
 
+/// Data that are held are appended by themselves from this size on; fewer are copied, to go with others.
+const HELD_BYTES_MIN: usize = 256 << 10;
 /// Data of a section: what a writer that dies leaves without a description is no more than this.
 const SECTION_DATA_BYTES: u64 = 256 << 20;
 
@@ -151,7 +153,7 @@ impl Stream {
     /// What writing in the background failed with.
     pub(super) fn add(&mut self, data: Data<'_>) -> Result<()> {
         match data {
-            Data::Held(data) if held(&data).len() >= BLOCK_BYTES => {
+            Data::Held(data) if held(&data).len() >= HELD_BYTES_MIN => {
                 self.send_block()?;
                 self.segment.append_held(data)
             }
@@ -236,12 +238,13 @@ impl Stream {
         std::mem::take(&mut self.builder)
     }
 
-    /// Ends the section and waits until everything is durable, as far as `reach` says.
+    /// Ends the section and has everything made durable, as far as `reach` says: the segment tells when
+    /// that is done.
     ///
     /// # Errors
     /// As [`Stream::cut_if_large`].
-    pub(super) fn finish(&mut self, commit: CommitId, reach: Reach) -> Result<Finished> {
+    pub(super) fn begin_finish(&mut self, commit: CommitId, reach: Reach) -> Result<Finishing> {
         self.cut(commit)?;
-        self.segment.finish(reach)
+        self.segment.begin_finish(reach)
     }
 }

@@ -9,11 +9,12 @@ use bedform_format::metadata::LogState;
 use bedform_storage::Version;
 use serde_json::{Value, json};
 
-use super::super::commit::first_root;
+use super::super::commit::{check_place, first_root};
+use super::super::place::LogPlace;
 use super::{Known, Session, Target, holds_text};
 use crate::comm::decide;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{NewArray, NewArrays, Store};
+use crate::store::{NewArray, NewArrays, Shared, Store};
 
 /// Arrays that are written under one hold of the store's lock: others want it, too.
 const LOCKED_TOGETHER: usize = 64;
@@ -34,14 +35,14 @@ enum Work {
 }
 
 impl Creation {
-    fn begin(store: &Store, new: NewArrays) -> Result<Self> {
+    fn begin(store: &Store, log: &LogPlace, new: NewArrays) -> Result<Self> {
         let (store, new) = (store.clone(), Arc::new(new));
         let work = if store.options().threads == Some(1) {
-            Work::Done(write_all(&store, &new))
+            Work::Done(write_all(&store, log, &new))
         } else {
-            let (store, new) = (store.clone(), new.clone());
+            let (store, log, new) = (store.clone(), log.clone(), new.clone());
             let thread = Builder::new().name("bedform-create".to_owned());
-            let thread = thread.spawn(move || write_all(&store, &new)).map_err(|error| {
+            let thread = thread.spawn(move || write_all(&store, &log, &new)).map_err(|error| {
                 Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
             })?;
             Work::Thread(thread)
@@ -74,8 +75,8 @@ impl Drop for Creation {
     }
 }
 
-/// Writes the documents of all arrays, durably.
-fn write_all(store: &Store, new: &NewArrays) -> Result<Vec<Version>> {
+/// Writes the documents of all arrays, durably, and what else the commit finds done then.
+fn write_all(store: &Store, log: &LogPlace, new: &NewArrays) -> Result<Vec<Version>> {
     let mut versions = Vec::with_capacity(new.len());
     for start in (0..new.len()).step_by(LOCKED_TOGETHER) {
         let _lock = store.shared.lock(&ObjectPath::root())?;
@@ -83,6 +84,9 @@ fn write_all(store: &Store, new: &NewArrays) -> Result<Vec<Version>> {
         versions.extend(new.write(&store.shared, start..end)?);
     }
     new.sync(&store.shared)?;
+    let _lock = store.shared.lock(&ObjectPath::root())?;
+    // A log without commits is like none; what fails here fails again in the commit, which says so.
+    let _ = prepare_log(&store.shared, log, 0);
     Ok(versions)
 }
 
@@ -101,6 +105,7 @@ impl Session {
     /// As [`Store::create_arrays`]; `Unsupported` for arrays of text. What cannot be written, and
     /// `Conflict` with another writer who creates one of them meanwhile, is an error of the commit.
     pub fn create_arrays(&mut self, arrays: &[(ObjectPath, NewArray)]) -> Result<()> {
+        self.check_process()?;
         let members = self.members.clone();
         let sound = self.check_sound().map(|()| Vec::new());
         let told = decide(&*members, sound, |_| self.begin_creation(arrays))?;
@@ -128,7 +133,7 @@ impl Session {
             };
             known.push(json!([path.as_str(), key, item, array.shape]));
         }
-        let creation = Creation::begin(&self.store, new)?;
+        let creation = Creation::begin(&self.store, &self.log, new)?;
         self.creations.push(creation);
         Ok(Value::Array(known).to_string().into_bytes())
     }
@@ -142,7 +147,7 @@ impl Session {
             let outcome = creation
                 .new
                 .check_untouched(shared, &versions)
-                .and_then(|()| self.prepare_log(0))
+                .and_then(|()| prepare_log(shared, &self.log, 0))
                 .and_then(|log| creation.new.commit(shared, log));
             if outcome.is_err() {
                 creation.new.discard(shared, &versions);
@@ -151,23 +156,26 @@ impl Session {
         }
         Ok(())
     }
+}
 
-    /// Prepares the log for its first commit, and gives what the store has to say of it then, at least
-    /// that so many commits are `settled`; nothing if it says that there is one. The caller holds the
-    /// store's lock.
-    pub(in crate::log) fn prepare_log(&self, settled: u64) -> Result<Option<LogState>> {
-        let shared = &*self.store.shared;
-        let log = shared.documents.read_root(shared)?.map(|root| root.group.log);
-        let log = log.unwrap_or_default();
-        let newest = self.log.newest(None)?;
-        self.check_place(newest.as_deref(), log)?;
-        if log.pending && log.settled >= settled {
-            return Ok(None);
-        }
-        let first = newest.is_none().then(|| first_root(&self.log, log.settled));
-        self.log.prepare(first.as_ref())?;
-        Ok(Some(LogState { pending: true, settled: settled.max(log.settled) }))
+/// Prepares the log for its first commit, and gives what the store has to say of it then, at least
+/// that so many commits are `settled`; nothing if it says that there is one. The caller holds the
+/// store's lock.
+pub(in crate::log) fn prepare_log(
+    shared: &Shared,
+    log: &LogPlace,
+    settled: u64,
+) -> Result<Option<LogState>> {
+    let state = shared.documents.read_root(shared)?.map(|root| root.group.log);
+    let state = state.unwrap_or_default();
+    let newest = log.newest(None)?;
+    check_place(shared, log, newest.as_deref(), state)?;
+    if state.pending && state.settled >= settled {
+        return Ok(None);
     }
+    let first = newest.is_none().then(|| first_root(log, state.settled));
+    log.prepare(first.as_ref())?;
+    Ok(Some(LogState { pending: true, settled: settled.max(state.settled) }))
 }
 
 fn parse(one: &Value) -> Option<(ObjectPath, Target)> {
