@@ -30,7 +30,7 @@ const NAME: &str = "STORE.txt";
 const TEXT: (&str, &str) =
     ("This directory holds data of the Bedform log ", " that are not yet there.\n");
 /// What it says at its end if commits are promised as soon as they are here.
-const PROMISES: &str = "Commits of it have been promised.\n";
+const PROMISES: &str = "Commits of it may have been promised.\n";
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 const PART_DIGITS: usize = 20;
 
@@ -122,7 +122,7 @@ impl BurstPlace {
                 return Err(Error::new(
                     ErrorKind::Conflict,
                     format!(
-                        "the burst tier {tier} holds commits that a writer of this store promised \
+                        "the burst tier {tier} may hold commits that a writer of this store promised \
                          before it died; 'bedform recover --burst {tier}' makes them visible: they \
                          come before what is written now"
                     ),
