@@ -4,7 +4,7 @@ Promises
 --------
 - The target appears under its name only when it is complete, durable and, if asked, verified.
 - A conversion that was stopped, by Ctrl-C, a crash or a full disk, goes on where it stopped when
-  the same call is made again.
+  the same call is made again; it begins again if the source has changed since.
 - Values, encoded shards and kept chunks stay within ``memory``, whatever the size of the source.
 
 How
@@ -12,7 +12,8 @@ How
 Work happens in a hidden directory beside the target, ``.<target>.bedform-partial``:
 
 - ``lock``: held while a conversion runs, so that two do not mix. The lock dies with its owner.
-- ``plan.json``: what is converted, from which source, into which layouts, in which regions.
+- ``plan.json``: what is converted, from which source, as its files were when it began, into which
+  layouts, in which regions.
 - ``store``: the store that grows.
 - ``done``: one line per finished region, appended after the region's write returned. A write is
   durable when it returns, so a line never claims what a crash can take back; a lost line only
@@ -27,6 +28,7 @@ name and the directory of both is synced.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import itertools
 import json
 import math
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]
 
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 # Under this size an array is a coordinate or a flag: its layout decides nothing.
 SMALL_ARRAY_BYTES = 1 << 20
 # A region is there as values and, shard by shard, encoded.
@@ -168,7 +170,7 @@ def convert(
     VerificationError
         The copy differs from the source.
     ValueError
-        What an earlier run left was of another source or with other options; the target lies in
+        What an earlier run left is of another source or with other options; the target lies in
         the source; an array does not fit the memory or has elements that Zarr has no type for.
     OSError
         The source cannot be read or the target not written. What is done is kept.
@@ -188,13 +190,13 @@ def convert(
         if dry_run:
             return plan
         with _workspace(target, restart) as work:
-            _match_plan(work, _describe(plan, source))
+            warnings = (*plan.warnings, *_match_plan(work, _describe(plan, source)))
             resumed = _copy_all(opened, plan, work, progress)
             if verify:
                 _compare_all(opened, plan, work, progress)
             _publish(work, target)
     return Conversion(
-        plan.source, plan.target, plan.arrays, True, verify, resumed, warnings=plan.warnings
+        plan.source, plan.target, plan.arrays, True, verify, resumed, warnings=warnings
     )
 
 
@@ -463,38 +465,78 @@ def _workspace(target: Path, restart: bool) -> Iterator[Path]:
 def _describe(plan: Conversion, source: str | os.PathLike[str]) -> dict[str, Any]:
     """All that must be the same for a second run to go on with the work of the first."""
     path = Path(os.fspath(source))
-    marks = [path, path / "zarr.json", path / ".zgroup", path / ".zmetadata", path / ".zarray"]
-    state = [
-        (mark.name, stat.st_size, stat.st_mtime_ns)
-        for mark in marks
-        if mark.is_file() and (stat := mark.stat())
-    ]
-    arrays = [asdict(array) for array in plan.arrays]
-    described = {"version": PLAN_VERSION, "source": str(path), "state": state, "arrays": arrays}
+    described = {
+        "version": PLAN_VERSION,
+        "source": str(path),
+        "state": _state_of(path),
+        "arrays": [asdict(array) for array in plan.arrays],
+    }
     result: dict[str, Any] = json.loads(json.dumps(described))
     return result
 
 
-def _match_plan(work: Path, described: dict[str, Any]) -> None:
-    """Take up the plan that lies there if it is ours; write ours if none does."""
-    path = work / "plan.json"
-    if not path.exists():
-        # Without a plan nothing else there can be trusted to belong to this conversion.
-        shutil.rmtree(work / "store", ignore_errors=True)
-        (work / "done").unlink(missing_ok=True)
-        temporary = work / "plan.json.new"
-        temporary.write_text(json.dumps(described, indent=1))
-        temporary.replace(path)
+def _state_of(source: Path) -> str:
+    """Names, sizes and times of all files of the source, and of the roots of its log, as a number.
+
+    The number does not depend on the order of the files, so that no list of them is kept.
+    """
+    roots = source.resolve().with_name(f"{source.resolve().name}.bedform-log") / "roots"
+    total = 0
+    for name, stat in itertools.chain(_files(source, ""), _files(roots, "roots/")):
+        line = f"{name}\0{stat.st_size}\0{stat.st_mtime_ns}"
+        total += int.from_bytes(hashlib.blake2b(os.fsencode(line), digest_size=16).digest())
+    return f"{total % (1 << 128):032x}"
+
+
+def _files(place: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
+    """The files at and below a place, but for those that writers hide."""
+    if place.is_file():
+        yield name, place.stat()
         return
+    inner = [(place, name)] if place.is_dir() else []
+    while inner:
+        directory, prefix = inner.pop()
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name.startswith(".bedform-"):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    inner.append((Path(entry.path), f"{prefix}{entry.name}/"))
+                elif entry.is_file():
+                    yield prefix + entry.name, entry.stat()
+
+
+def _match_plan(work: Path, described: dict[str, Any]) -> tuple[str, ...]:
+    """Take up the plan that lies there if it is ours; write ours if none does.
+
+    Of a source that has changed meanwhile nothing is kept; gives what is to be said of that.
+    """
+    path = work / "plan.json"
     try:
-        earlier = json.loads(path.read_text())
+        earlier = json.loads(path.read_text()) if path.exists() else None
     except ValueError:
-        earlier = None
-    if earlier != described:
+        earlier = "unreadable"
+    if earlier == described:
+        return ()
+    has_changed = isinstance(earlier, dict) and [
+        earlier.get(key) == described[key] for key in ("version", "source", "state")
+    ] == [True, True, False]
+    if earlier is not None and not has_changed:
         raise ValueError(
-            f"an unfinished conversion lies in {str(work)!r}, of another state of the source or "
-            "with other options: repeat it as it was, or start over with restart=True (--restart)"
+            f"an unfinished conversion lies in {str(work)!r}, of another source or with other "
+            "options: repeat it as it was, or start over with restart=True (--restart)"
         )
+    # Without a plan, too, nothing there can be trusted to belong to this conversion.
+    path.unlink(missing_ok=True)
+    shutil.rmtree(work / "store", ignore_errors=True)
+    (work / "done").unlink(missing_ok=True)
+    temporary = work / "plan.json.new"
+    temporary.write_text(json.dumps(described, indent=1))
+    temporary.replace(path)
+    if not has_changed:
+        return ()
+    said = f"{described['source']!r} has changed since an unfinished conversion of it began"
+    return (f"{said}: what that had copied was thrown away",)
 
 
 def _read_done(work: Path) -> set[str]:

@@ -97,7 +97,7 @@ def encode(name: str, variable: Variable, *, demanded: bool) -> Encoded:
     if fill_value is None and encoded.dtype.kind == "f":
         fill_value = np.nan
     if encoded.dtype.kind == "f" and _is_nan(attributes.get("missing_value")):
-        # JSON has no NaN, and as a fill value it means the same.
+        # JSON has no NaN: as a fill value it means the same, and every reader takes it.
         del attributes["missing_value"]
         attributes.setdefault("_FillValue", np.nan)
     if "_FillValue" in attributes:
@@ -164,7 +164,7 @@ def plain_attributes(attributes: Mapping[Any, Any], owner: str) -> dict[str, Any
     plain: dict[str, Any] = {}
     for name, value in attributes.items():
         try:
-            plain[str(name)] = _json._plain(value)
+            plain[str(name)] = _json.plain_attribute(value)
         except TypeError as error:
             message = f"Invalid attribute in Dataset.attrs: {name!r} of {owner}: {error}"
             raise TypeError(message) from None

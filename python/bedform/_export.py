@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._errors import BedformError, ExistsError, InvalidArgumentError, UnsupportedError
-from ._publish import no_directory, staging_beside, sync_directory
+from ._publish import Staging, no_directory, sync_directory
 from ._text import parse_bytes
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def export(
     chosen = _chosen(store, arrays)
     limit = parse_bytes(memory) if isinstance(memory, str) else int(memory)
     form = _NetCDF if SUFFIXES[path.suffix.lower()] else _HDF5
-    staged = staging_beside(path)
+    staging = Staging.beside(path)
+    staged = staging.path
     try:
         total = sum(_byte_count(array) for array in chosen.values())
         with _file(staged) as file:
@@ -114,6 +115,7 @@ def export(
         _publish(staged, path)
     finally:
         staged.unlink(missing_ok=True)
+        staging.release()
     return Export(str(path), tuple(chosen), total)
 
 

@@ -9,37 +9,44 @@ from typing import Any
 import numpy as np
 
 # The engine marks numbers that JSON lacks by a character of the private use area.
+_MARK = "\ue000"
 _NON_FINITE = {
-    "\ue000NaN": math.nan,
-    "\ue000Infinity": math.inf,
-    "\ue000-Infinity": -math.inf,
+    f"{_MARK}NaN": math.nan,
+    f"{_MARK}Infinity": math.inf,
+    f"{_MARK}-Infinity": -math.inf,
 }
 
 
-def _plain(value: Any) -> Any:
-    """``value`` as JSON has it; numbers that JSON lacks as the words that Zarr v3 uses."""
+def _plain(value: Any, mark: str = "") -> Any:
+    """``value`` as JSON has it; numbers that JSON lacks as ``mark`` and the words of Zarr v3."""
     if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+        return {str(key): _plain(entry, mark) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
+        return [_plain(entry, mark) for entry in value]
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return _plain(value.tolist(), mark)
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return _plain(value.item(), mark)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, complex):
-        return [_plain(value.real), _plain(value.imag)]
+        return [_plain(value.real, mark), _plain(value.imag, mark)]
     if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        word = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return mark + word
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"{type(value).__name__} cannot be an attribute: it is not JSON")
 
 
+def plain_attribute(value: Any) -> Any:
+    """An attribute as the engine takes it: NaN and infinities marked, so that they stay numbers."""
+    return _plain(value, _MARK)
+
+
 def dump_attributes(attributes: Any) -> str:
-    """Attributes as a JSON object. NaN and infinities become the words that Zarr v3 uses."""
-    return json.dumps(_plain(dict(attributes or {})), allow_nan=False)
+    """Attributes as a JSON object for the engine."""
+    return json.dumps(plain_attribute(dict(attributes or {})), allow_nan=False)
 
 
 def _restore(value: Any) -> Any:
@@ -47,11 +54,11 @@ def _restore(value: Any) -> Any:
         return {key: _restore(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [_restore(entry) for entry in value]
-    if isinstance(value, str) and value[:1] == "\ue000":
+    if isinstance(value, str) and value[:1] == _MARK:
         return _NON_FINITE.get(value, value)
     return value
 
 
 def load(text: str) -> Any:
-    """A JSON document of the engine; bare NaN of other writers come back as numbers."""
+    """A JSON document of the engine; NaN and infinities come back as numbers."""
     return _restore(json.loads(text))

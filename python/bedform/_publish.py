@@ -1,9 +1,10 @@
-"""Directories that appear, or take another's place, as a whole."""
+"""Directories that appear, or take another's place, as a whole; what a crash leaves, goes."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import secrets
 import shutil
@@ -31,13 +32,89 @@ def no_directory(parent: Path) -> OSError:
     return FileNotFoundError(f"directory {str(parent)!r} does not exist: create it first")
 
 
-def staging_beside(target: Path) -> Path:
-    """A name for what becomes ``target``: hidden, in the same directory, not yet taken."""
-    return target.parent / f".{target.name}.bedform-new-{secrets.token_hex(6)}"
+class Staging:
+    """A hidden name, not yet taken, for what becomes ``target``, or takes a place in a store.
+
+    A file beside it, ``<name>.lock``, is locked as long as its owner lives, so that who stages
+    something else of that prefix there later can remove what a killed process has left.
+    """
+
+    def __init__(self, directory: Path, prefix: str = "") -> None:
+        prefix = f"{prefix}.bedform-new-"
+        _sweep(directory, prefix)
+        self.path = directory / f"{prefix}{secrets.token_hex(6)}"
+        self._mark = _mark_of(self.path)
+        # Where no file can be made, what is to be staged says why.
+        self._lock: int | None = None
+        with contextlib.suppress(OSError):
+            self._lock = _locked(self._mark)
+
+    @classmethod
+    def beside(cls, target: Path) -> Staging:
+        """What becomes ``target``."""
+        return cls(target.parent, f".{target.name}")
+
+    def release(self) -> None:
+        """From now on nobody takes it for something left over: it is published, or about to be."""
+        if self._lock is not None:
+            self._mark.unlink(missing_ok=True)
+            os.close(self._lock)
+            self._lock = None
 
 
-def publish_directory(staged: Path, target: Path, *, replace: bool) -> None:
-    """Give the finished directory ``staged`` the name ``target``, durably.
+def _mark_of(place: Path) -> Path:
+    return place.with_name(f"{place.name}.lock")
+
+
+def _locked(mark: Path) -> int:
+    """Make and lock a file that nobody has removed before it was locked."""
+    while True:
+        handle = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if _is_named(handle, mark):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def _is_named(handle: int, mark: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(handle), mark.lstat())
+    return False
+
+
+def _sweep(directory: Path, prefix: str) -> None:
+    """Remove what killed processes of this user have staged."""
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        names = [entry.name for entry in entries if entry.name.startswith(prefix)]
+        for name in names:
+            if name.endswith(".lock"):
+                with contextlib.suppress(OSError):
+                    _remove_left(directory / name.removesuffix(".lock"))
+
+
+def _remove_left(place: Path) -> None:
+    mark = _mark_of(place)
+    handle = os.open(mark, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        # Fails while the owner lives.
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(handle).st_uid != os.geteuid() or not _is_named(handle, mark):
+            return
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
+        mark.unlink()
+    finally:
+        os.close(handle)
+
+
+def publish_directory(staging: Staging, target: Path, *, replace: bool) -> None:
+    """Give the finished directory that is staged the name ``target``, durably.
 
     A directory that it replaces changes places with it in one step, and is then removed. Where the
     file system cannot exchange names, the old one is first moved aside: a crash between the two
@@ -48,11 +125,14 @@ def publish_directory(staged: Path, target: Path, *, replace: bool) -> None:
     ExistsError
         There is something else at ``target``.
     """
+    staged = staging.path
     if replace and target.exists():
         if _exchange(staged, target):
             sync_directory(target.parent)
             shutil.rmtree(staged, ignore_errors=True)
             return
+        # The only copy of what the caller wants, soon, and the old one has no name either.
+        staging.release()
         aside = target.parent / f".{target.name}.bedform-old-{secrets.token_hex(6)}"
         target.rename(aside)
         staged.rename(target)

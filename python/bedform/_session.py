@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from bedform import _selection
+from bedform import _fork, _selection
 from bedform._elements import Elements
-from bedform._errors import InvalidArgumentError
+from bedform._errors import InvalidArgumentError, PoisonedError
 from bedform._text import parse_bytes
 
 if TYPE_CHECKING:
@@ -52,21 +52,33 @@ class Session:
     Writes are appended to a log beside the store as fast as the device takes them, whatever their
     shape and order; a commit makes all of them visible at once, durably. Where writes overlap the
     later one counts. Used as a context manager a session commits what is left, and settles, unless
-    it was told to leave that for later; after an exception nothing more is committed.
+    it was told to leave that for later; after an exception nothing more is committed. A process
+    that is forked from that of a session cannot use it.
     """
 
     def __init__(
         self,
         store: Store,
         inner: _internal.Session,
-        settle: Literal["exit", "later"],
         members: Messages | None = None,
     ) -> None:
         self._store = store
-        self._inner = inner
-        self._settle = settle
+        self._opened, self._process = inner, _fork.current
         self._members = members
         self._arrays: dict[str, Array | _New] = {}
+
+    @property
+    def _inner(self) -> _internal.Session:
+        """The engine's handle: not in a child process, which can do nothing good to a session."""
+        if self._is_of_parent():
+            raise PoisonedError(
+                f"{self._store.store_path}: the session is that of the process from which this one "
+                "was forked: start a new session"
+            )
+        return self._opened
+
+    def _is_of_parent(self) -> bool:
+        return self._process is not _fork.current
 
     def write(
         self, name: str, values: Any, start: Sequence[int] | None = None, *, copy: bool = True
@@ -297,9 +309,13 @@ class Session:
         return number
 
     def close(self) -> None:
-        """End the session. What was not committed is gone."""
-        self._inner.close()
-        self._free()
+        """End the session. What was not committed is gone.
+
+        In a process that was forked meanwhile it does nothing: the session is the parent's.
+        """
+        if not self._is_of_parent():
+            self._inner.close()
+            self._free()
 
     def _free(self) -> None:
         if self._members is not None:
@@ -318,8 +334,9 @@ class Session:
         if kind is not None:
             self.close()
             return
+        inner = self._inner
         try:
-            self._store._call(self._inner.end)(self._settle == "exit")
+            self._store._call(inner.end)()
         finally:
             self._free()
 

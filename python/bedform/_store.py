@@ -585,11 +585,12 @@ class Store(Group):
         options = {
             "buffer_bytes": number_of_bytes(buffer),
             "durability": durability,
+            "settle": "end" if settle == "exit" else "later",
             "burst": str(Path(burst).absolute()) if burst else burst,
             "burst_capacity_bytes": capacity,
         }
         inner = self._call(self._inner.session)(json.dumps(options), members)
-        return Session(self, inner, settle, members)
+        return Session(self, inner, members)
 
     def recover(
         self,
@@ -660,7 +661,7 @@ class Store(Group):
         dict
             ``commits`` that are in shards now, ``objects`` and ``bytes`` written, ``read_bytes`` of
             the log, ``rounds``, and objects ``rewritten`` by another program, over whose elements
-            commits lie now; with ``comm``, of this process, and the commits of the first.
+            commits lie now; with ``comm`` or ``dask``, of all processes together, to each.
 
         Raises
         ------

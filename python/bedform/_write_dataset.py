@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
 import shutil
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -39,7 +38,7 @@ from bedform._dataset_encoding import (
 from bedform._dataset_region import resolve
 from bedform._errors import BedformError, ExistsError, InvalidArgumentError, NotFoundError
 from bedform._layout import Regular
-from bedform._publish import publish_directory, staging_beside, sync_directory
+from bedform._publish import Staging, publish_directory, sync_directory
 from bedform._store import Durability, Group, Store, _check_local, create
 from bedform._store import open as open_store
 from bedform._zarr_encoding import codecs_from, layout_from
@@ -198,8 +197,12 @@ def write_dataset(
             )
     work = _Work(there, chosen, wishes, options)
     if chosen == "w" and has_group:
-        work.staging = f".bedform-new-{secrets.token_hex(6)}"
-    return work.run(dataset)
+        work.staging = Staging(target)
+    try:
+        return work.run(dataset)
+    finally:
+        if work.staging:
+            work.staging.release()
 
 
 def _check_dataset(dataset: Any) -> None:
@@ -246,18 +249,21 @@ def _write_new(
     if not replace and target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ExistsError(f"{target} exists and is no store; choose another name")
     target.parent.mkdir(parents=True, exist_ok=True)
-    staged = staging_beside(target)
+    staging = Staging.beside(target)
+    staged = staging.path
     try:
         store = create(staged, durability=durability)
         work = _Work(Group(store, inner), "w-", wishes, options)
         work.run(dataset, delay=False)
-        publish_directory(staged, target, replace=replace)
+        publish_directory(staging, target, replace=replace)
     except BaseException as error:
         shutil.rmtree(staged, ignore_errors=True)
         if isinstance(error, BedformError):
             # Nobody knows the hidden directory, and it is gone.
             error.args = (str(error).replace(str(staged), str(target)),)
         raise
+    finally:
+        staging.release()
     if options.compute:
         return None
     return work.delayed(open_store(target, "r+", durability=durability))
@@ -287,7 +293,7 @@ class _Work:
     wishes: _Wishes
     options: _Options
     #: Where the drafts of a group are that is to replace another.
-    staging: str | None = None
+    staging: Staging | None = None
     drafts: list[str] = field(default_factory=list)
     #: What only a computation gives: values, path of the array, start of the region.
     pending: list[tuple[Any, str, list[int]]] = field(default_factory=list)
@@ -394,7 +400,7 @@ class _Work:
             reads = there or None
         if layout == "auto" and is_chunked(variable._data):
             layout = fitted(self._advised(variable, reads), variable._data)
-        group = Group(self.store, self.staging) if self.staging else self.group
+        group = Group(self.store, self.staging.path.name) if self.staging else self.group
         description = group._describe(
             variable.shape,
             variable.dtype,
@@ -513,7 +519,7 @@ class _Work:
         drafts = self.drafts
         if self.staging:
             drafts = [self.group._join(path.rsplit("/", 1)[-1]) for path in drafts]
-            self._replace_group()
+            self._replace_group(self.staging)
         groups: list[tuple[str, str]] = []
         if self.mode != "r+":
             kind = "group" if not self.group.path else self.store._inner.kind(self.group.path)
@@ -522,15 +528,16 @@ class _Work:
         if drafts or groups:
             self.store._call(self.store._inner.commit_drafts)(drafts, groups)
 
-    def _replace_group(self) -> None:
+    def _replace_group(self, staging: Staging) -> None:
         """Put the finished drafts in the place of the group.
 
         Only a crash between these steps leaves neither: the new arrays are then complete, in the
         hidden directory.
         """
         root = Path(self.store.store_path)
+        staging.release()
         del self.store[self.group.path]
-        staged, place = root / str(self.staging), root / self.group.path
+        staged, place = staging.path, root / self.group.path
         if staged.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             if place.exists():
@@ -546,7 +553,7 @@ class _Work:
             if path not in visible:
                 shutil.rmtree(root / path, ignore_errors=True)
         if self.staging:
-            shutil.rmtree(root / self.staging, ignore_errors=True)
+            shutil.rmtree(self.staging.path, ignore_errors=True)
 
 
 def _item_bytes(variable: Variable) -> int:

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use bedform::Elements;
 use bedform::ErrorKind;
 use bedform::comm::{Alone, Communicator, Members};
-use bedform::log::session::{AtEnd, Decomposition, Held, SessionOptions, Token, decline};
+use bedform::log::session::{Decomposition, Held, SessionOptions, Token, decline};
 use bedform_format::log::Boxes;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -24,6 +24,18 @@ pub(crate) struct Session {
     inner: Mutex<Option<bedform::log::session::Session>>,
     /// What was lent, with the tokens of the writes. Let go behind `inner`, whose thread reads it.
     lent: Mutex<Vec<(u64, Data)>>,
+    /// The process that began it: `bedform._session` lets no other one use it.
+    process: u32,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // A fork may have copied it as a thread was changing it.
+            let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(inner.take());
+        }
+    }
 }
 
 /// Bytes of a buffer that `Session::lent` keeps alive.
@@ -59,7 +71,8 @@ impl Session {
             Err(error) => return Err(decline(members, error)),
         };
         let session = store.session(members, options)?;
-        Ok(Self { inner: Mutex::new(Some(session)), lent: Mutex::default() })
+        let (inner, lent) = (Mutex::new(Some(session)), Mutex::default());
+        Ok(Self { inner, lent, process: std::process::id() })
     }
 
     fn take(&self) -> Option<bedform::log::session::Session> {
@@ -271,10 +284,9 @@ impl Session {
     }
 
     /// Commits what is left, settles if told to, and ends the session.
-    fn end(&self, py: Python<'_>, settle: bool) -> PyResult<()> {
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
         let Some(session) = self.take() else { return Ok(()) };
-        let at_end = if settle { AtEnd::Settle } else { AtEnd::Leave };
-        let outcome = py.detach(|| session.close(at_end, &interrupted()));
+        let outcome = py.detach(|| session.close(&interrupted()));
         self.give_back(u64::MAX);
         outcome.map_err(|error| stopped(py, error))
     }

@@ -130,11 +130,65 @@ def test_another_source_or_other_options_do_not_mix(source: Path, tmp_path: Path
     target = tmp_path / "a.zarr"
     with pytest.raises(StopError):
         convert(source, target, progress=stop_after(3))
-    zarr.open_group(source, mode="r+")["depth"].resize((8,))
     with pytest.raises(ValueError, match="unfinished conversion"):
-        convert(source, target)
-    convert(source, target, restart=True, verify=True)
+        convert(source, target, layout=LAYOUT)
+    copied = source.rename(tmp_path / "copied.zarr")
+    with pytest.raises(ValueError, match="of another source"):
+        convert(copied, target)
+    copied.rename(source)
+    convert(source, target, layout=LAYOUT, restart=True, verify=True)
     check_same(source, target)
+
+
+@pytest.mark.parametrize("change", ["elements", "shape", "nothing"])
+def test_a_source_that_has_changed_is_converted_from_the_beginning(
+    source: Path, tmp_path: Path, change: str
+) -> None:
+    target = tmp_path / "a.zarr"
+    with pytest.raises(StopError):
+        convert(source, target, layout=LAYOUT, progress=stop_after(5))
+    group = zarr.open_group(source, mode="r+")
+    if change == "elements":
+        group["t"][0] = 8
+    elif change == "shape":
+        group["depth"].resize((8,))
+    else:
+        # Somebody writes, or holds a lock, and has not published anything.
+        (source / "t" / ".bedform-lock").touch()
+    done = convert(source, target, layout=LAYOUT)
+    assert (done.resumed_bytes == 0) == (change != "nothing")
+    said = [line for line in done.warnings if "has changed since" in line]
+    assert len(said) == (change != "nothing")
+    check_same(source, target)
+
+
+def test_a_commit_to_the_source_is_a_change_of_it(tmp_path: Path) -> None:
+    source, target = tmp_path / "source.zarr", tmp_path / "a.zarr"
+    store = bedform.create(source)
+    store.create_array("t", (150, 100), "float32", layout=bedform.Regular((25, 100), (50, 100)))
+    layout = bedform.Regular(chunks=(25, 50), shards=(50, 100))
+    for value in (1, 2):
+        with store.session(settle="later") as session:
+            session.write("t", np.full((150, 100), value, "float32"))
+        if value == 1:
+            with pytest.raises(StopError):
+                convert(source, target, layout=layout, memory="256 KiB", progress=stop_after(2))
+    assert len(convert(source, target, layout=layout, memory="256 KiB").warnings) == 1
+    assert (bedform.open(target)["t"][...] == 2).all()
+
+
+def test_a_netcdf_file_that_was_written_to_is_converted_from_the_beginning(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.h5", tmp_path / "a.zarr"
+    with h5py.File(source, "w") as file:
+        file["t"] = np.zeros((600, 1000), "float32")
+    layout = bedform.Regular(chunks=(25, 500), shards=(50, 1000))
+    arguments: dict[str, Any] = {"layout": layout, "memory": "1 MiB"}
+    with pytest.raises(StopError):
+        convert(source, target, progress=stop_after(2), **arguments)
+    with h5py.File(source, "r+") as file:
+        file["t"][0] = 7
+    assert len(convert(source, target, **arguments).warnings) == 1
+    assert bedform.open(target)["t"][0].tolist() == [7] * 1000
 
 
 def test_a_difference_is_found_and_the_target_withheld(

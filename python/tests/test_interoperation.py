@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import tensorstore
+import xarray as xr
 import zarr
 import zarr.codecs
 from engine import CODECS, NUMBERS, ORDERS, assert_same, layouts, random_values, shapes
@@ -147,6 +148,42 @@ def test_our_text_is_read_by_zarr_python_and_zarrs(tmp_path: Path) -> None:
         expected = np.full((9, 7), "", object)
         expected[:, :5] = words
         check_readers(path, f"t{number}", expected, without=("tensorstore",))
+
+
+def test_numbers_in_attributes_that_json_lacks_are_numbers_for_zarr_python_and_xarray(
+    tmp_path: Path,
+) -> None:
+    given = {
+        "nan": np.nan,
+        "single": np.float32("inf"),
+        "range": np.array([-np.inf, 1.5, np.inf]),
+        "inner": {"values": [np.nan, "NaN"], "word": "Infinity"},
+    }
+    expected = {
+        "nan": np.nan,
+        "single": np.inf,
+        "range": [-np.inf, 1.5, np.inf],
+        "inner": {"values": [np.nan, "NaN"], "word": "Infinity"},
+    }
+    ours = bedform.create(tmp_path / "ours.zarr", attributes=given)
+    ours.create_array("a", (3,), "f8", ("x",), attributes=given, fill_value=np.nan)
+    ours.create_group("g")
+    ours.set_attributes(given, "g")
+    theirs = zarr.open_group(tmp_path / "theirs.zarr", mode="w", attributes=expected)
+    theirs.create_array("a", shape=(3,), chunks=(3,), dtype="f8", attributes=expected)
+    # What rewrites a document of theirs keeps the numbers, too.
+    bedform.open(tmp_path / "theirs.zarr", mode="r+")["a"].resize((4,))
+    for name, paths in {"ours": ["", "a", "g"], "theirs": ["", "a"]}.items():
+        read = zarr.open_group(tmp_path / f"{name}.zarr", mode="r")
+        store = bedform.open(tmp_path / f"{name}.zarr")
+        for path in paths:
+            found = dict((read[path] if path else read).attrs)
+            mine = (store[path] if path else store).attributes
+            # repr tells NaN from the word, and NaN is NaN.
+            assert repr(found) == repr(mine) == repr(expected), (name, path)
+    dataset = xr.open_dataset(tmp_path / "ours.zarr", engine="zarr", consolidated=True)
+    assert repr(dataset.attrs) == repr(dataset["a"].attrs) == repr(expected)
+    check_readers(tmp_path / "ours.zarr", "a", np.full(3, np.nan), without=("zarrs", "tensorstore"))
 
 
 def test_our_groups_attributes_and_names_of_axes_are_found_by_zarr_python(tmp_path: Path) -> None:

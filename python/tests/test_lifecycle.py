@@ -115,6 +115,79 @@ CASES = {
             wait_for_child(pid)
         print("sixty children")
     """,
+    "fork in a session, then use it in the child and end it in the parent": """
+        session = store.session(settle="later")
+        session.write("t", expected[:1] + 1)
+        session.commit()
+        session.write("t", expected[:1] + 2)
+        new = {"shape": (1,), "dtype": "int8"}
+        deeds = [
+            lambda: session.write("t", expected[:1]),
+            lambda: session.write("t", expected[:1], copy=False),
+            lambda: session.write_boxes("t", [1], [[0, 0]], [[1, 1]]),
+            lambda: session.resize("t", (2000, 1001)),
+            lambda: session.append("t", expected[:1]),
+            lambda: session.create_arrays({"u": new}),
+            lambda: session.wait(0),
+            session.flush,
+            session.commit,
+            session.drain,
+            lambda: session.__exit__(None, None, None),
+        ]
+        def is_refused(deed):
+            try:
+                deed()
+            except bf.PoisonedError as error:
+                return "forked" in str(error)
+        pid = os.fork()
+        if pid == 0:
+            refused = all([is_refused(deed) for deed in deeds])
+            session.close()
+            with store.session() as own:
+                own.write("t", expected[:1] + 3, start=(1, 0))
+                own.write("t", expected[1:2], start=(1, 0))
+            os._exit(int(not refused))
+        wait_for_child(pid)
+        assert int(array[0, 0]) == 1, "nothing was published"
+        assert bf.open(path, "r+").recover()["live"] == 1, "the lock is held"
+        session.commit()
+        session.close()
+        store.settle()
+        print(int(array[0, 0]))
+    """,
+    "fork in a session, and the child ends in good order": """
+        tier = path + "-tier"
+        os.mkdir(tier)
+        session = store.session(settle="later", burst=tier, durability="node")
+        session.write("t", expected[:1] + 1)
+        session.commit()
+        session.write("t", expected[:1] + 2)
+        if os.fork() == 0:
+            sys.exit()
+        os.wait()
+        assert bf.open(path, "r+").recover(burst=tier)["live"] == 2, "in the tier and in the log"
+        with session:
+            pass
+        store.settle()
+        print(int(array[0, 0]))
+    """,
+    "fork while another thread writes in a session": """
+        session = store.session(settle="later")
+        threading.Thread(
+            target=forever, args=(lambda: session.write("t", expected),), daemon=True
+        ).start()
+        for _ in range(10):
+            time.sleep(0.01)
+            pid = os.fork()
+            if pid == 0:
+                del session, store, array
+                gc.collect()
+                os._exit(0)
+            wait_for_child(pid)
+        print("ten children")
+        sys.stdout.flush()
+        os._exit(0)
+    """,
     "a child that leaves without cleaning up": """
         pid = os.fork()
         if pid == 0:
@@ -283,6 +356,8 @@ SAID = {
     "fork after open, then read in the child": "1999999",
     "fork after open, then write in the child": "7",
     "fork after open, then append in the child and see it in the parent": "2003",
+    "fork in a session, then use it in the child and end it in the parent": "2",
+    "fork in a session, and the child ends in good order": "2",
     "a child that leaves without cleaning up": "1000",
     "reading and writing in an exit handler": "5",
     "an exception from a signal handler during a read": "stopped True",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import dask.array
@@ -16,6 +19,7 @@ from test_xarray import everything
 
 import bedform as bf
 from bedform._chunked_values import align
+from bedform._publish import Staging
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,6 +108,15 @@ def test_missing_data_stay_missing(tmp_path: Path, encoding: dict[str, float]) -
     assert np.isnan(opened(tmp_path / "s.zarr")["v"]).values.tolist() == [False, True] * 2
 
 
+def test_attributes_that_are_nan_or_infinite_are_what_to_zarr_writes(tmp_path: Path) -> None:
+    attributes = {"valid_range": [-np.inf, np.inf], "offset": np.nan, "word": "NaN"}
+    dataset = xr.Dataset({"v": ("x", [1.0, 2.0], attributes)}, attrs=attributes)
+    write(dataset, tmp_path / "ours.zarr")
+    dataset.to_zarr(tmp_path / "theirs.zarr")
+    for found in (opened(tmp_path / "ours.zarr"), opened(tmp_path / "theirs.zarr")):
+        assert repr(found.attrs) == repr(found["v"].attrs) == repr(attributes)
+
+
 def test_modes_create_refuse_replace_and_add(tmp_path: Path) -> None:
     path = tmp_path / "s.zarr"
     first, second = xr.Dataset({"a": ("x", [1, 2])}), xr.Dataset({"b": ("x", [3, 4])})
@@ -141,6 +154,48 @@ def test_groups_are_written_beside_each_other(tmp_path: Path) -> None:
     xr.testing.assert_identical(opened(path, group="a/b"), series(0, 2))
     xr.testing.assert_identical(opened(path, group="c"), series(5, 1, k="w"))
     assert not [entry for entry in path.iterdir() if "bedform-new" in entry.name]
+
+
+KILLED = """
+import os, signal, sys
+import dask.array, numpy as np, xarray as xr
+import bedform as bf
+def die(block):
+    os.kill(os.getpid(), signal.SIGKILL)
+path, group = sys.argv[1], sys.argv[2] or None
+values = dask.array.zeros((4,), chunks=2).map_blocks(die, dtype="f8", meta=np.zeros(0))
+bf.write_dataset(xr.Dataset({"v": ("x", values)}), path, mode="w", group=group)
+"""
+
+
+@pytest.mark.parametrize("group", ["", "g"])
+def test_who_writes_next_removes_what_a_killed_process_was_writing(
+    tmp_path: Path, group: str
+) -> None:
+    path = tmp_path / "s.zarr"
+    write(series(0, 2), path)
+    write(series(0, 2), path, group="g")
+
+    def left() -> list[str]:
+        places = (path, tmp_path)
+        names = [entry.name for place in places for entry in place.iterdir()]
+        return sorted(name for name in names if "bedform-new" in name)
+
+    killed = [sys.executable, "-c", KILLED, str(path), group]
+    assert subprocess.run(killed, check=False).returncode == -signal.SIGKILL
+    first = left()
+    assert len(first) == 2
+    # One that is being written stays, and so does what takes the place of something now.
+    place, name = (path, "") if group else (tmp_path, ".s.zarr")
+    live, published = Staging(place, name), Staging(place, name)
+    for staging in (live, published):
+        staging.path.mkdir()
+        (staging.path / "zarr.json").touch()
+    published.release()
+    write(series(1, 3), path, mode="w", group=group or None)
+    assert left() == sorted([live.path.name, f"{live.path.name}.lock", published.path.name])
+    xr.testing.assert_identical(opened(path, group=group or None), series(1, 3))
+    live.release()
 
 
 @pytest.mark.parametrize("dask", [False, True])

@@ -1,11 +1,13 @@
-//! JSON documents that come from outside, read strictly.
+//! JSON documents: those that come from outside, read strictly, and the bytes of our own.
 //!
 //! Refused: documents over the limits of size and depth, keys that appear twice in an object (two
 //! readers would disagree on which counts), anything behind the document but white space. Taken,
 //! although JSON has no such tokens: bare `NaN`, `Infinity` and `-Infinity`, which zarr-python
 //! writes into attributes. They become strings that start with [`NON_FINITE`]; see
-//! [`non_finite`]. Bedform never writes them.
+//! [`non_finite`]. [`write()`] makes of such strings what they stand for: zarr-python and xarray
+//! read the same numbers. Nothing but an attribute has them.
 
+use serde::Serialize;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
@@ -117,6 +119,61 @@ fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonError> {
     }))
 }
 
+/// The bytes of a document, as they are stored: indented by one, strings that stand for numbers which
+/// JSON lacks as bare `NaN`, `Infinity` and `-Infinity`.
+///
+/// ```
+/// use bedform_format::{json, Limits};
+/// let document = json::parse(br#"{"a": [1, NaN]}"#, &Limits::default())?;
+/// assert_eq!(json::write(&document), b"{\n \"a\": [\n  1,\n  NaN\n ]\n}");
+/// # Ok::<(), json::JsonError>(())
+/// ```
+pub fn write(document: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
+    // Writing a value with string keys into memory cannot fail.
+    let _ = document.serialize(&mut serializer);
+    let mut mark = [0; 4];
+    let mark = NON_FINITE.encode_utf8(&mut mark).as_bytes();
+    match bytes.windows(mark.len()).any(|window| window == mark) {
+        true => with_bare_numbers(&bytes, mark),
+        false => bytes,
+    }
+}
+
+/// Replaces the strings, but not the keys, that are a `mark` and the word for a number.
+fn with_bare_numbers(bytes: &[u8], mark: &[u8]) -> Vec<u8> {
+    let mut output = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some(first) = rest.first() {
+        let length = if *first == b'"' { string_length(rest) } else { 1 };
+        let inner = rest.get(1..length.saturating_sub(1)).unwrap_or_default();
+        let is_key = rest.get(length) == Some(&b':');
+        match inner.strip_prefix(mark) {
+            Some(word @ (b"NaN" | b"Infinity" | b"-Infinity")) if !is_key => {
+                output.extend_from_slice(word);
+            }
+            _ => output.extend_from_slice(rest.get(..length).unwrap_or(rest)),
+        }
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    output
+}
+
+/// Bytes of the string that `bytes` start with, quotes included.
+fn string_length(bytes: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
 /// Builds a [`Value`] and refuses a key that an object has already.
 struct Strict;
 
@@ -201,6 +258,20 @@ mod tests {
         assert_eq!(non_finite(value["b"][0].as_str().unwrap()), Some(f64::NEG_INFINITY));
         assert_eq!(value["c"], "NaN \" NaN");
         assert_eq!(non_finite("NaN"), None);
+    }
+
+    #[test]
+    fn what_stands_for_a_number_is_written_as_one_and_nothing_else_is() {
+        let text = r#"{"a": [NaN, -Infinity, {"b": Infinity}], "NaN": "NaN", "q": "\"\\"}"#;
+        let mut value = parse_text(text).unwrap();
+        // Another text that has the mark, one that ends in what stands for a number, and a key.
+        for (key, other) in [("c", "\u{e000}x"), ("d", "\"\u{e000}NaN"), ("e", "\u{e000}NaN\"")] {
+            value[key] = Value::String(other.to_owned());
+        }
+        value["\u{e000}NaN"] = Value::from(1);
+        let written = String::from_utf8(write(&value)).unwrap();
+        assert_eq!(parse_text(&written), Ok(value), "{written}");
+        assert_eq!(written.matches('\u{e000}').count(), 4, "{written}");
     }
 
     #[test]

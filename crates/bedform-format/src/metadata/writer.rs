@@ -6,7 +6,6 @@
 //! document in our form and of the sealed length must match its checksum, any other was rewritten by
 //! someone else and is taken as it is.
 
-use serde::Serialize as _;
 use serde_json::{Map, Value, json};
 
 use super::v3::{FIXED_BYTES, FIXED_UNICODE};
@@ -211,11 +210,7 @@ const FORM: &[u8] = b"{\n \"zarr_format\"";
 pub fn seal(mut document: Value) -> Vec<u8> {
     let own = own_value_mut(&mut document);
     let sealed = own.map(|own| own.insert("seal".into(), json!(UNSEALED))).is_some();
-    let mut bytes = Vec::new();
-    let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
-    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
-    // Writing a value with string keys into memory cannot fail.
-    let _ = document.serialize(&mut serializer);
+    let mut bytes = crate::json::write(&document);
     bytes.push(b'\n');
     if sealed && let Some(at) = seal_position(&bytes, UNSEALED) {
         let length = format!("{:010}:00000000", bytes.len());

@@ -14,8 +14,9 @@
 //! | `check` | everything that a root names, read and checked |
 //! | `boxes` | selections as boxes |
 //! | `buffer` | memory in which elements wait until they are appended |
-//! | [`burst`], `staged` | the fast tier that takes segments first, and how they are drained |
+//! | [`burst`], `staged`, `drain` | the fast tier that takes segments first, and how they are drained |
 //! | `segment` | the file, or lane of one, that one writer appends to |
+//! | `record` | records of a segment, read back and checked |
 //! | `lanes` | what lies in a segment, whoever of several writers put it there |
 //! | `stream` | what one writer writes: data, and sections that say what they mean |
 //! | [`session`] | writing: what the members of a job take and declare |
@@ -30,11 +31,13 @@ mod buffer;
 pub mod burst;
 pub(crate) mod check;
 pub(crate) mod commit;
+mod drain;
 pub(crate) mod fetch;
 mod lanes;
 mod node;
 pub(crate) mod overlay;
 pub(crate) mod place;
+mod record;
 pub mod recover;
 mod section;
 mod segment;

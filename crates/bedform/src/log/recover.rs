@@ -22,7 +22,7 @@ use super::burst::{Burst, BurstPlace};
 use super::commit::enlarge;
 use super::lanes::OpenedSegment;
 use super::place::{LogPlace, SUFFIX};
-use super::segment::{decode_body, read_record, read_sealed};
+use super::record::{decode_body, read_record, read_sealed};
 use super::session::{Session, SessionOptions};
 use crate::comm::Alone;
 use crate::error::{Error, ErrorKind, Result};

@@ -1,4 +1,4 @@
-//! The file, or lane of one, that one writer appends to, and records read back.
+//! The file, or lane of one, that one writer appends to.
 //!
 //! A thread of its own checks and appends, so that computing and writing overlap: `docs/log.md`.
 
@@ -12,13 +12,15 @@ use bedform_format::log::{
     SectionPlace, SegmentHeader, SegmentName,
 };
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Durability, GrowingObject, Lock, Object};
+use bedform_storage::{Durability, GrowingObject, Lock};
 
 use super::buffer::{Buffer, Buffers};
 use super::burst::{Burst, BurstPlace};
-use super::lanes::OpenedSegment;
+use super::drain::Drain;
 use super::place::LogPlace;
-use super::staged::{Drain, Reach, Sink, Staged};
+use super::session::prepare_log;
+use super::staged::{Reach, Sink, Staged};
+use crate::comm::COORDINATOR;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Shared;
 
@@ -82,6 +84,9 @@ pub(super) struct Place {
 
 /// A directory on its way.
 pub(super) struct Placing(Receiver<Result<Place>>);
+
+/// What is becoming durable.
+pub(super) struct Finishing(Receiver<Result<Finished>>);
 
 /// A segment that is written.
 pub(super) struct Segment {
@@ -232,8 +237,18 @@ impl Segment {
             Some(burst) => {
                 let staging = BurstPlace::of(burst, place, &name)?;
                 let log = place.clone();
+                let coordinates = options.header.rank == COORDINATOR;
                 // The writer does not wait for the slow tier.
-                let create = move || LogFile::create(&shared, &log, share, durability);
+                let create = move || {
+                    let file = LogFile::create(&shared, &log, share, durability)?;
+                    if coordinates {
+                        let _lock = shared.lock(&ObjectPath::root())?;
+                        // A log without commits is like none; what fails here fails again in the
+                        // commit, which says so.
+                        let _ = prepare_log(&shared, &log, 0);
+                    }
+                    Ok(file)
+                };
                 let staged = Staged::new(burst, staging, Box::new(create), options.reach)?;
                 (Sink::Staged(Box::new(staged)), (0, 0), None)
             }
@@ -381,9 +396,26 @@ impl Segment {
     /// # Errors
     /// As [`Segment::append`].
     pub(super) fn finish(&mut self, reach: Reach) -> Result<Finished> {
+        let finishing = self.begin_finish(reach)?;
+        self.finished(&finishing)
+    }
+
+    /// As [`Segment::finish`], in the background: [`Segment::finished`] waits.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn begin_finish(&mut self, reach: Reach) -> Result<Finishing> {
         let (reply, answer) = channel();
         self.send(Order::Finish(reach, reply))?;
-        answer.recv().unwrap_or_else(|_| Err(self.failure()))
+        Ok(Finishing(answer))
+    }
+
+    /// Waits until what was to be durable is, and says what there is.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn finished(&self, finishing: &Finishing) -> Result<Finished> {
+        finishing.0.recv().unwrap_or_else(|_| Err(self.failure()))
     }
 
     /// Appends a directory, in the background: [`Segment::placed`] waits until it is durable, as far
@@ -627,116 +659,4 @@ fn zstd_safe_compress(body: &[u8]) -> Result<Vec<u8>> {
         .map_err(|code| Error::invalid(zstd_safe::get_error_name(code)))?;
     packed.truncate(count);
     Ok(packed)
-}
-
-/// Fails if a segment is not that of its name: somebody has put another one in its place. Of several lanes
-/// that of `address` is looked at: others may have nothing, where their writers died.
-///
-/// # Errors
-/// `Corrupt`; those of storage.
-pub(super) fn check_header(
-    segment: &OpenedSegment,
-    address: u64,
-    store: &[u8; 16],
-    name: &str,
-    shown: &dyn Fn() -> String,
-) -> Result<()> {
-    let start = segment.lanes.start_of(address);
-    let mut bytes = [0; RecordHead::BYTES + SegmentHeader::BYTES];
-    let read = segment.object.read(start, &mut bytes);
-    read.map_err(|error| Error::from(error).at(shown()))?;
-    let (head, body) = bytes.split_at(RecordHead::BYTES);
-    let damaged = |problem: &dyn std::fmt::Display| Error::corrupt(shown(), problem);
-    let head = RecordHead::decode(head).map_err(|error| damaged(&error))?;
-    let header = SegmentHeader::decode(body).map_err(|error| damaged(&error))?;
-    let found = SegmentName::from(&header);
-    let is_named = |name: SegmentName| {
-        // The first lane is that of the writer whose rank the segment has in its name.
-        name.session == found.session && (start > 0 || name.rank == found.rank)
-    };
-    let is_own = head.kind == RecordKind::Header && header.store == *store;
-    match is_own && SegmentName::parse(name).is_some_and(is_named) {
-        true => Ok(()),
-        false => Err(damaged(&format!("it is segment {found} of some store"))),
-    }
-}
-
-/// The body of a section or directory, checked and decompressed.
-///
-/// # Errors
-/// `Corrupt` if there is no such record at `offset`, or it is damaged; those of storage.
-pub(super) fn read_record(
-    segment: &dyn Object,
-    offset: u64,
-    kind: RecordKind,
-    limits: &Limits,
-    name: &dyn Fn() -> String,
-) -> Result<Vec<u8>> {
-    read_sealed(segment, offset, kind, limits, name).map(|(body, _)| body)
-}
-
-/// As [`read_record`], and how the body is compressed.
-///
-/// # Errors
-/// As [`read_record`].
-pub(super) fn read_sealed(
-    segment: &dyn Object,
-    offset: u64,
-    kind: RecordKind,
-    limits: &Limits,
-    name: &dyn Fn() -> String,
-) -> Result<(Vec<u8>, SealedCodec)> {
-    let damaged = |problem: &dyn std::fmt::Display| {
-        Error::corrupt(format!("{} at byte {offset}", name()), problem)
-    };
-    let mut head = [0; RecordHead::BYTES];
-    segment.read(offset, &mut head).map_err(|error| Error::from(error).at(name()))?;
-    let head = RecordHead::decode(&head).map_err(|error| damaged(&error))?;
-    if head.kind != kind {
-        return Err(damaged(&format!("it is a record of kind {:?}", head.kind)));
-    }
-    if head.body_bytes > limits.index_bytes_max {
-        let text = format!("a record of {} bytes is over the limit", head.body_bytes);
-        return Err(Error::new(ErrorKind::LimitExceeded, text).at(name()));
-    }
-    let mut body = vec![0; usize::try_from(head.body_bytes).unwrap_or(usize::MAX)];
-    let read = segment.read(offset + RecordHead::BYTES as u64, &mut body);
-    read.map_err(|error| Error::from(error).at(name()))?;
-    let (sealed, stored) = Sealed::open(&body, limits).map_err(|error| damaged(&error))?;
-    let codec = u8::from(sealed.codec == SealedCodec::Zstd);
-    let body = decode_body(stored.to_vec(), codec, sealed.checksum, sealed.bytes)
-        .map_err(|problem| damaged(&problem))?;
-    Ok((body, sealed.codec))
-}
-
-/// Stored bytes, checked and decompressed to exactly `bytes`.
-///
-/// # Errors
-/// What is wrong with them.
-pub(super) fn decode_body(
-    stored: Vec<u8>,
-    codec: u8,
-    checksum: u32,
-    bytes: u64,
-) -> std::result::Result<Vec<u8>, String> {
-    let found = crc32c(&stored);
-    if found != checksum {
-        return Err(format!("it has checksum {found:08x}, expected {checksum:08x}"));
-    }
-    let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let decoded = match codec {
-        0 => stored,
-        1 => {
-            let mut decoded = vec![0; length];
-            let count = zstd_safe::decompress(decoded.as_mut_slice(), &stored)
-                .map_err(|code| zstd_safe::get_error_name(code).to_owned())?;
-            decoded.truncate(count);
-            decoded
-        }
-        other => return Err(format!("codec {other} is not known")),
-    };
-    if decoded.len() != length {
-        return Err(format!("it has {} bytes, expected {length}", decoded.len()));
-    }
-    Ok(decoded)
 }

@@ -17,6 +17,7 @@ use std::thread::{Builder, Scope};
 use bedform_storage::{Object, ReadBlock};
 
 use super::buffers::Kept;
+use super::extra::ExtraThread;
 use super::fetch::{UNIT_BYTES_MAX, Unit, Wanted, WantedChunks, log_units, units};
 use super::locate::{ChunkSource, OpenObject};
 use super::plan::Plan;
@@ -64,10 +65,6 @@ pub(crate) struct Reading<'a> {
 
 /// Reads below this many decoded bytes stay on the caller's thread.
 const ALONE_BYTES: u64 = 256 << 10;
-
-/// Threads that reads have started beyond their callers', in the whole process.
-static EXTRA_THREADS: AtomicUsize = AtomicUsize::new(0);
-const EXTRA_THREADS_MAX: usize = 64;
 
 /// Fills `target` with what the plan selects.
 ///
@@ -228,19 +225,16 @@ impl<'a> Run<'a> {
     /// Starts one more thread if the limits and the system allow; going without is no error.
     fn start_thread<'scope, 'env>(&'scope self, scope: &'scope Scope<'scope, 'env>) {
         let mine = self.threads.fetch_add(1, Ordering::Relaxed);
-        let extra = EXTRA_THREADS.fetch_add(1, Ordering::Relaxed);
-        let started = mine < self.thread_limit()
-            && extra < EXTRA_THREADS_MAX
-            && Builder::new()
-                .name("bedform-read".to_owned())
-                .spawn_scoped(scope, move || {
-                    let _leave = Leave(&self.threads);
-                    self.work(Some(scope), false, &|| false);
-                })
-                .is_ok();
+        let extra = if mine < self.thread_limit() { ExtraThread::begin() } else { None };
+        let started = extra.is_some_and(|extra| {
+            let work = move || {
+                let _leave = (Leave(&self.threads), extra);
+                self.work(Some(scope), false, &|| false);
+            };
+            Builder::new().name("bedform-read".to_owned()).spawn_scoped(scope, work).is_ok()
+        });
         if !started {
             self.threads.fetch_sub(1, Ordering::Relaxed);
-            EXTRA_THREADS.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -486,7 +480,6 @@ struct Leave<'r>(&'r AtomicUsize);
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-        EXTRA_THREADS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

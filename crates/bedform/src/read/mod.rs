@@ -8,11 +8,12 @@
 //! | `fetch` | extents to fetch, merged |
 //! | `execute` | threads, and the queue of units |
 //! | `unit` | a unit: fetched, decoded and copied |
-//! | `tuning`, `buffers` | their limits, their memory |
+//! | `tuning`, `extra`, `buffers` | their limits, in number, too; their memory |
 //! | `scatter` | the copies |
 
 mod buffers;
 pub(crate) mod execute;
+mod extra;
 pub(crate) mod fetch;
 pub(crate) mod locate;
 pub(crate) mod mask;

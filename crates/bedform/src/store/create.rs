@@ -9,7 +9,7 @@ use bedform_format::metadata::{
 };
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, ObjectPath, Serializer};
 use bedform_geometry::Order;
-use bedform_storage::{Condition, Storage};
+use bedform_storage::{Condition, Lock, Storage};
 use serde_json::{Map, Value, json};
 
 use super::documents::{GroupState, node_type, publish, read};
@@ -223,9 +223,10 @@ impl Store {
         Array::draft(self.shared.clone(), path.clone(), metadata, own.document, None)
     }
 
-    /// Deletes an array or group with all below it, an array after the appends that are under way.
-    /// Nobody may be writing regions of it. Readers see it whole or not at all; what it
-    /// leaves on storage if the process dies is removed when its name is used again.
+    /// Deletes an array or group with all below it, after the appends that are under way: in a group of
+    /// more than 128 arrays those to the others may not begin now. Nobody may be writing regions of it.
+    /// Readers see it whole or not at all; what it leaves on storage if the process dies is removed
+    /// when its name is used again.
     ///
     /// # Errors
     /// `NotFound`, `ReadOnly`, those of storage.
@@ -235,11 +236,7 @@ impl Store {
         if path.is_root() {
             return Err(Error::invalid("the root group of a store cannot be deleted"));
         }
-        // Appends that are under way end first: what they write must not land in a later array.
-        let _array_lock = match shared.documents.kind(shared, path)? {
-            Some(NodeKind::Array) => Some(shared.lock(path)?),
-            _ => None,
-        };
+        let _array_locks = lock_arrays(shared, path)?;
         let _lock = shared.lock(&ObjectPath::root())?;
         // Another program may have removed it, and the store still names it.
         let is_there = shared.documents.kind(shared, path)?.is_some();
@@ -256,6 +253,35 @@ impl Store {
             outcome => Ok(outcome?),
         }
     }
+}
+
+/// Arrays whose locks a deletion holds at a time: each takes two of the files that a process may have.
+const LOCKED_MAX: usize = 128;
+
+/// Waits until no append to an array at or below `path` is under way, and keeps others from beginning,
+/// as long as what this gives lives: what they write must not land in a later array.
+fn lock_arrays(shared: &Shared, path: &ObjectPath) -> Result<Vec<Box<dyn Lock>>> {
+    let arrays: Vec<ObjectPath> = match shared.documents.kind(shared, path)? {
+        Some(NodeKind::Array) => vec![path.clone()],
+        None => Vec::new(),
+        Some(NodeKind::Group) => {
+            let mut nodes = shared.documents.nodes(shared)?;
+            nodes.retain(|other, kind| *kind == NodeKind::Array && other.is_within(path));
+            nodes.into_keys().collect()
+        }
+    };
+    let mut locks = Vec::with_capacity(arrays.len().min(LOCKED_MAX));
+    // In the order of paths, as all who hold several: none can wait for each other.
+    for array in &arrays {
+        match shared.lock(array) {
+            Ok(lock) if locks.len() < LOCKED_MAX => locks.push(lock),
+            Ok(_) => {}
+            // Another program has removed it, and the store still names it.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(locks)
 }
 
 impl NewArray {

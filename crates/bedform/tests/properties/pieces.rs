@@ -107,3 +107,29 @@ fn a_handle_on_a_grown_array_does_not_shrink_it() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     }
 }
+
+#[test]
+fn who_deletes_an_array_or_a_group_waits_for_the_appends_to_what_is_in_it() {
+    for deleted in ["g/h/a", "g"] {
+        let (first, second) = two();
+        let array = first.create_array(&path("g/h/a"), &bytes_of(1)).unwrap();
+        first.create_array(&path("g/b"), &bytes_of(1)).unwrap();
+        std::thread::scope(|scope| {
+            let (begin, begun) = std::sync::mpsc::channel();
+            let deletion = scope.spawn(move || {
+                begun.recv().unwrap();
+                second.delete(&path(deleted)).unwrap();
+            });
+            let parts = [Growth { array: &array, axis: 0, length: 3 }];
+            append_with(&parts, &mut |_| {
+                begin.send(()).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                assert!(!deletion.is_finished(), "{deleted}");
+                Ok(())
+            })
+            .unwrap();
+            deletion.join().unwrap();
+        });
+        assert_eq!(first.array(&path("g/h/a")).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+}

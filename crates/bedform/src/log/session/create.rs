@@ -105,6 +105,7 @@ impl Session {
     /// As [`Store::create_arrays`]; `Unsupported` for arrays of text. What cannot be written, and
     /// `Conflict` with another writer who creates one of them meanwhile, is an error of the commit.
     pub fn create_arrays(&mut self, arrays: &[(ObjectPath, NewArray)]) -> Result<()> {
+        self.check_process()?;
         let members = self.members.clone();
         let sound = self.check_sound().map(|()| Vec::new());
         let told = decide(&*members, sound, |_| self.begin_creation(arrays))?;

@@ -1,8 +1,8 @@
 //! How a session ends: with its last commit, or without.
 
-use super::{Reach, Session};
+use super::{Health, Reach, Session};
 use crate::comm::{Communicator, Group, agree, decide};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::log::settle::{SettleOptions, SettleWatch};
 
 /// What becomes of the commits when a session ends.
@@ -28,12 +28,14 @@ pub fn decline(members: Box<dyn Communicator>, error: Error) -> Error {
 }
 
 impl Session {
-    /// Commits what is left, settles if told to, and ends the session. Collective.
+    /// Commits what is left, settles if [told to](super::SessionOptions::at_end), and ends the session.
+    /// Collective.
     ///
     /// # Errors
     /// As [`Session::commit`] and [`Store::settle`](crate::Store::settle), on all members. The session
     /// has ended all the same, and what was committed stands.
-    pub fn close(mut self, at_end: AtEnd, interrupted: &dyn Fn() -> bool) -> Result<()> {
+    pub fn close(mut self, interrupted: &dyn Fn() -> bool) -> Result<()> {
+        let at_end = self.options.at_end;
         let committed =
             self.commit().and_then(|_| self.keep_promises()).and_then(|()| match at_end {
                 AtEnd::Settle => self.settle_together(interrupted),
@@ -47,7 +49,32 @@ impl Session {
     /// itself, when its program fails: the next collective call of the others then fails, and nobody
     /// waits. Dropping a session of several members is not enough.
     pub fn leave(self) {
-        self.members.leave();
+        if self.check_process().is_ok() {
+            self.members.leave();
+        }
+    }
+
+    /// Fails in a process that was forked from that of the session. Whatever it did would mix with what
+    /// its parent does: they have the segment, and the other members, in common.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub(in crate::log) fn check_process(&self) -> Result<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Poisoned,
+            "the session is that of the process from which this one was forked: start a new session",
+        ))
+    }
+
+    /// Lets go of nothing, in a process that was forked: threads that would be waited for are not there,
+    /// and files, locks and messages are the parent's.
+    pub(super) fn leave_behind(&mut self) {
+        let parents = (self.stream.take(), std::mem::take(&mut self.creations));
+        let shared = (self.members.clone(), self.store.clone(), self.log.clone());
+        std::mem::forget((parents, shared, self.options.burst.take()));
     }
 
     /// Waits until everything that was promised is visible.
@@ -64,7 +91,7 @@ impl Session {
         let is_first = self.share.is_none_or(|share| share.lane.number() == 0);
         if let Some(mut stream) = self.stream.take()
             && is_first
-            && self.is_sound
+            && self.health != Health::Failed
             && !self.has_promises
             // Where the store was before it was moved nothing is to be made.
             && self.store.shared.log_place().is_ok_and(|now| now.name() == self.log.name())
@@ -82,5 +109,69 @@ impl Session {
         let watch = SettleWatch { interrupted, progress: &|_, _| () };
         let options = SettleOptions::default();
         self.store.settle_together(&*self.members, &options, &watch).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bedform_format::ObjectPath;
+    use bedform_geometry::Selection;
+    use bedform_storage::{MemoryStorage, Storage};
+    use serde_json::{Map, json};
+
+    use crate::comm::{Communicator, threads};
+    use crate::log::session::{Session, SessionOptions, Token};
+    use crate::{Elements, ErrorKind, NewArray, OpenOptions, Store};
+
+    fn begun(store: &Store, members: impl Communicator + 'static) -> Session {
+        let options = SessionOptions::default();
+        let mut session = store.session(Box::new(members), options).unwrap();
+        let path = ObjectPath::parse("t").unwrap();
+        session.write(&path, &Selection::all(&[4]), Elements::Bytes(&[1, 2, 3, 4])).unwrap();
+        session
+    }
+
+    #[test]
+    fn a_forked_process_can_do_nothing_with_a_session_nor_end_it() {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let options = OpenOptions { writable: true, ..OpenOptions::default() };
+        let store = Store::create(storage.clone(), &Map::new(), options).unwrap();
+        let path = ObjectPath::parse("t").unwrap();
+        let new = json!({"shape": [4], "dtype": "uint8", "chunks": [2], "shards": [4]});
+        let new = NewArray::from_json(&new, &Default::default()).unwrap();
+        store.create_array(&path, &new).unwrap();
+        // The other member makes no call: who waited for it would wait for ever.
+        let mut members = threads(2);
+        let other = members.pop().unwrap();
+        let second = store.clone();
+        let other = std::thread::spawn(move || begun(&second, other));
+        let mut session = begun(&store, members.pop().unwrap());
+        let _other = other.join().unwrap();
+
+        session.process += 1;
+        let again = Elements::Bytes(&[5; 4]);
+        let refused = [
+            session.write(&path, &Selection::all(&[4]), again).map(drop),
+            session.resize(&path, &[8]),
+            session.append(&path, 0, &[4], again).map(drop),
+            session.create_arrays(&[]),
+            session.wait(Token(0)),
+            session.flush(),
+            session.commit().map(drop),
+            session.drain().map(drop),
+        ];
+        for outcome in refused {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Poisoned);
+            assert!(error.to_string().contains("forked"), "{error}");
+        }
+        let name = session.stream().unwrap().segment().name().to_owned();
+        let log = session.log.clone();
+        session.leave();
+        assert!(!log.is_closed(&name).unwrap(), "its writer goes on");
+        let lock = ObjectPath::parse(&format!("segments/{name}")).unwrap();
+        assert!(log.storage.try_lock(&lock).unwrap().is_none(), "and has its lock");
     }
 }

@@ -36,7 +36,7 @@ use bedform_format::ObjectPath;
 use self::round::Rounds;
 use self::write::Counts;
 use crate::array::publish_grown;
-use crate::comm::{COORDINATOR, Communicator, agree};
+use crate::comm::{Communicator, agree, decide};
 use crate::error::{Error, Result};
 use crate::store::{Snapshot, Store};
 
@@ -100,6 +100,25 @@ pub struct SettleStatistics {
     pub rewritten: u64,
 }
 
+impl SettleStatistics {
+    fn numbers(&mut self) -> [&mut u64; 6] {
+        let Self { commits, objects, bytes, read_bytes, rounds, rewritten } = self;
+        [commits, objects, bytes, read_bytes, rounds, rewritten]
+    }
+
+    /// As bytes, for other members.
+    fn encode(mut self) -> Vec<u8> {
+        self.numbers().into_iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    /// Adds those of another member.
+    fn add(&mut self, encoded: &[u8]) {
+        for (number, bytes) in self.numbers().into_iter().zip(encoded.as_chunks::<8>().0) {
+            *number = number.saturating_add(u64::from_le_bytes(*bytes));
+        }
+    }
+}
+
 impl Store {
     /// Turns all commits so far into shards: [`Store::settle_with`] the defaults.
     ///
@@ -133,7 +152,7 @@ impl Store {
     }
 
     /// As [`Store::settle_with`] everything, by all members: each settles a share of the objects, and
-    /// the coordinator drops the commits when all have. Collective; gives what this member did.
+    /// the coordinator drops the commits when all have. Collective; gives each member what all did.
     ///
     /// # Errors
     /// As [`Store::settle_with`]: the first error of any member, on all.
@@ -145,19 +164,15 @@ impl Store {
     ) -> Result<SettleStatistics> {
         let part = (u64::from(members.rank()), u64::from(members.size()));
         let share = SettleOptions { part, ..options.clone() };
-        let mut done = agree(members, self.settle_with(&share, watch))?;
-        let rest = match members.rank() {
-            COORDINATOR => self.settle_with(options, watch),
-            _ => Ok(SettleStatistics::default()),
-        };
-        let rest = agree(members, rest)?;
-        done.commits += rest.commits;
-        done.objects += rest.objects;
-        done.bytes += rest.bytes;
-        done.read_bytes += rest.read_bytes;
-        done.rounds += rest.rounds;
-        done.rewritten += rest.rewritten;
-        Ok(done)
+        let mine = agree(members, self.settle_with(&share, watch))?;
+        let told = decide(members, Ok(mine.encode()), |parts| {
+            let mut all = self.settle_with(options, watch)?;
+            parts.iter().for_each(|part| all.add(part));
+            Ok(all.encode())
+        })?;
+        let mut all = SettleStatistics::default();
+        all.add(&told);
+        Ok(all)
     }
 
     /// Settles the commits of the newest root; gives how many need nothing any more.

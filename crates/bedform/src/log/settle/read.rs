@@ -15,8 +15,8 @@ use bedform_storage::ReadBlock;
 
 use super::lay::{Position, Reach};
 use crate::error::{Error, Result};
+use crate::log::record::decode_body;
 use crate::log::section::LoadedSection;
-use crate::log::segment::decode_body;
 use crate::log::view::View;
 
 /// Entries of one writer that follow each other, of one epoch and rank.
