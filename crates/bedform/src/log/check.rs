@@ -14,8 +14,8 @@ use bedform_format::log::{Block, Directory, SectionPlace};
 use bedform_geometry::{delinearize, element_count, linearize};
 use bedform_storage::{ReadBlock, StorageError};
 
+use super::record::decode_body;
 use super::section::LoadedSection;
-use super::segment::decode_body;
 use super::view::{Loaded, View};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -297,7 +297,8 @@ impl Check<'_> {
             }
             for (start, lengths) in own.selections[entry.selection as usize].iter() {
                 let record = entry.record.map(|record| (record, record + 1));
-                let axes = start.iter().zip(lengths).map(|(start, length)| (*start, start + length));
+                let axes =
+                    start.iter().zip(lengths).map(|(start, length)| (*start, start + length));
                 array.add_logged(record.into_iter().chain(axes));
             }
         }

@@ -185,7 +185,10 @@ impl Store {
         }
         Err(Error::new(
             ErrorKind::SnapshotMoved,
-            format!("{} was settled {ATTEMPTS_MAX} times meanwhile: try again", self.storage().name()),
+            format!(
+                "{} was settled {ATTEMPTS_MAX} times meanwhile: try again",
+                self.storage().name()
+            ),
         ))
     }
 }

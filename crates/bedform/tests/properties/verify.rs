@@ -157,7 +157,8 @@ fn a_changed_bit_of_the_log_is_said_wherever_it_could_be_read() {
         let mut bytes = whole[name].clone();
         // Most of the segment of two members is a hole between their lanes.
         let written: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
-        let (one, two) = written.split_at(written.partition_point(|at| (*at as u64) < STRIPE_BYTES));
+        let (one, two) =
+            written.split_at(written.partition_point(|at| (*at as u64) < STRIPE_BYTES));
         // A share of them where descriptions are: behind the data of each lane.
         let among = match round % 4 {
             0 | 1 => &written[..],
@@ -172,7 +173,10 @@ fn a_changed_bit_of_the_log_is_said_wherever_it_could_be_read() {
         let is_read = read(&storage).is_ok_and(|found| found == expected);
         match problems.as_slice() {
             [] => {
-                assert!(is_read, "bit {bit} of byte {at} of {name} is not said, and reads are wrong");
+                assert!(
+                    is_read,
+                    "bit {bit} of byte {at} of {name} is not said, and reads are wrong"
+                );
                 unread += 1;
             }
             problems => {
