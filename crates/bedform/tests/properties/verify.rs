@@ -1,4 +1,5 @@
 //! Checks of a store with a log: what is damaged is said, by name, or matters to nobody.
+#![allow(clippy::cast_possible_truncation)]
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
