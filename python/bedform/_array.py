@@ -360,8 +360,8 @@ class Array(BasicReads):
     def stored_objects(self) -> tuple[int, int]:
         """How many shards (or chunks, without shards) are stored, of how many there is room for.
 
-        The others were never written, or have all their data in the log, or all of them was the fill
-        value, or they are lost: plain Zarr does not tell which. What neither has reads as the fill
+        The others were never written, or their data are in the log, or all of them was the fill
+        value, or they are lost: plain Zarr does not tell which. What is nowhere reads as the fill
         value.
         """
         return self._store._call(self._inner.stored_objects)()

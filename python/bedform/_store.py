@@ -767,7 +767,7 @@ class Store(Group):
     def _verify(
         self, progress: Callable[[int, int], object] | None = None
     ) -> tuple[list[str], list[tuple[str, int, int, int]]]:
-        """As `verify`; and where objects are not there: array, how many, of how many, in the log."""
+        """As `verify`; and of objects that are not there: array, how many, of how many, in log."""
         return self._call(self._inner.verify)(progress)
 
     def __repr__(self) -> str:

@@ -23,9 +23,9 @@ def verify(
 ) -> None:
     """Read everything that is stored, check every checksum, name every bad object.
 
-    Exit code 0 if all is well, 1 if something is not. What is not settled is read in the log. Shards
-    that are not there are counted, and are no error: their data are in the log, or they were never
-    written, are all fill value, or lost, plain Zarr does not tell which.
+    Exit code 0 if all is well, 1 if something is not. What is not settled is read in the log.
+    Shards that are not there are counted, and are no error: their data are in the log, or they were
+    never written, are all fill value, or lost, plain Zarr does not tell which.
 
     Example: [bold]bedform verify run42.zarr && echo whole[/bold]
     """
@@ -50,7 +50,7 @@ def verify(
 
 
 def _check(store: Any, report: Any) -> tuple[list[Any], list[tuple[str, int, int, int]]]:
-    """What is damaged; and where objects are not there: array, how many, of how many, in the log."""
+    """What is damaged; of objects that are not there: array, how many, of how many, in log."""
     if isinstance(store, Store):
         return store._verify(report)
     return list(store.verify(progress=report)), []
