@@ -387,3 +387,24 @@ def test_the_command_writes_a_file_and_says_so(
     umask = os.umask(0)
     os.umask(umask)
     assert mode == 0o666 & ~umask
+
+
+def test_verify_reads_the_log_and_tells_how_far_it_is(store: bf.Store) -> None:
+    steps: list[tuple[int, int]] = []
+    assert store.verify(lambda done, total: steps.append((done, total))) == []
+    assert steps[-1][0] == steps[-1][1] >= 3
+    (segment,) = (log_of(store) / "segments").iterdir()
+    data = bytearray((segment / "data").read_bytes())
+    data[data.rindex(np.ones(64, "float32").tobytes()) + 2] ^= 16
+    (segment / "data").write_bytes(data)
+    (problem,) = bf.open(path_of(store)).verify()
+    assert str(segment) in problem
+    # A block of a few writes has data of several arrays.
+    assert "(it has data of g/u, t)" in problem
+    assert ["data of t)" in line for line in store["t"].verify()] == [True]
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.verify(stop)

@@ -266,7 +266,7 @@ fn decode<'b>(
 }
 
 pub(super) fn place(segment: &LogSegment, block: &Block) -> String {
-    format!("segment {} at byte {}", segment.name, block.offset)
+    segment.place_of(block.offset)
 }
 
 #[allow(clippy::cast_possible_truncation)]
