@@ -235,7 +235,7 @@ def test_errors_of_settle_and_gc_are_one_line(
         (["gc", str(tmp_path / "file.nc")], "only stores have a log"),
         (["settle", path, "--memory", "much"], "not a size"),
         (["settle", path, "--grace", "-1"], "not a time"),
-        (["settle", path, "--array", "v"], "has no array v"),
+        (["settle", path, "--array", "v"], "no array 'v'"),
         (["settle", path, "--to", str(tmp_path / "out.txt")], "suffix says which format"),
         (["settle", path, "--to", str(tmp_path / "file.nc")], "exists"),
         (["settle", path, "--to", str(tmp_path / "no" / "out.nc")], "no' does not exist"),
@@ -386,3 +386,8 @@ def test_the_command_writes_a_file_and_says_so(
     umask = os.umask(0)
     os.umask(umask)
     assert mode == 0o666 & ~umask
+
+
+def test_a_name_that_no_array_has_is_refused_also_where_nothing_is_left(store: bf.Store) -> None:
+    with pytest.raises(bf.NotFoundError, match="no array 'zz'"):
+        store.settle(arrays=["zz"])
