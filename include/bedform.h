@@ -33,7 +33,7 @@ typedef enum bf_status {
   BF_OUT_OF_BOUNDS = 4,     /* a selection leaves the array: fix the selection */
   BF_UNSUPPORTED = 5,       /* the data need a feature that this version lacks */
   BF_CORRUPT = 6,           /* stored bytes are damaged: restore them from a copy */
-  BF_CONFLICT = 7,          /* another writer was faster: read again and retry */
+  BF_CONFLICT = 7,          /* another writer was faster: read again and retry; of a session: in a new one */
   BF_SNAPSHOT_MOVED = 8,    /* the data moved on while they were read: read again */
   BF_LIMIT_EXCEEDED = 9,    /* more than a limit or a buffer allows: raise it, if the data are trusted */
   BF_READ_ONLY = 10,        /* the store is read-only or was opened so */

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -61,12 +61,10 @@ class Session:
         self,
         store: Store,
         inner: _internal.Session,
-        settle: Literal["exit", "later"],
         members: Messages | None = None,
     ) -> None:
         self._store = store
         self._opened, self._process = inner, _fork.current
-        self._settle = settle
         self._members = members
         self._arrays: dict[str, Array | _New] = {}
         self._lent = 0
@@ -380,7 +378,7 @@ class Session:
         inner = self._inner
         self._has_ended = True
         try:
-            self._store._call(inner.end)(self._settle == "exit")
+            self._store._call(inner.end)()
         finally:
             self._free()
 

@@ -592,11 +592,12 @@ class Store(Group):
         options = {
             "buffer_bytes": number_of_bytes(buffer),
             "durability": durability,
+            "settle": "end" if settle == "exit" else "later",
             "burst": str(Path(burst).absolute()) if burst else burst,
             "burst_capacity_bytes": capacity,
         }
         inner = self._call(self._inner.session)(json.dumps(options), members)
-        return Session(self, inner, settle, members)
+        return Session(self, inner, members)
 
     def recover(
         self,

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use bedform::Elements;
 use bedform::ErrorKind;
 use bedform::comm::{Alone, Communicator, Members};
-use bedform::log::session::{AtEnd, Decomposition, Held, SessionOptions, Token, decline};
+use bedform::log::session::{Decomposition, Held, SessionOptions, Token, decline};
 use bedform_format::log::Boxes;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -284,10 +284,9 @@ impl Session {
     }
 
     /// Commits what is left, settles if told to, and ends the session.
-    fn end(&self, py: Python<'_>, settle: bool) -> PyResult<()> {
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
         let Some(session) = self.take() else { return Ok(()) };
-        let at_end = if settle { AtEnd::Settle } else { AtEnd::Leave };
-        let outcome = py.detach(|| session.close(at_end, &interrupted()));
+        let outcome = py.detach(|| session.close(&interrupted()));
         self.give_back(u64::MAX);
         outcome.map_err(|error| stopped(py, error))
     }

@@ -5,9 +5,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bedform::comm::CMembers;
-use bedform::log::session::{
-    AtEnd, Decomposition as Declared, Session, SessionOptions, Token, decline,
-};
+use bedform::log::session::{Decomposition as Declared, Session, SessionOptions, Token, decline};
 use bedform::{Elements, Error, ErrorKind, Result, Store};
 use bedform_format::ObjectPath;
 use bedform_format::log::Boxes;
@@ -20,10 +18,9 @@ use crate::handles::{Decomposition, DecompositionHandle, SessionHandle, StoreHan
 use crate::status::{Status, call, misuse};
 use crate::store::members_of;
 
-/// A session and what becomes of its commits.
+/// A session.
 pub(crate) struct OpenSession {
     session: Session,
-    at_end: AtEnd,
     /// What the session calls the decompositions that it was given, by their handles.
     declared: HashMap<u64, Declared>,
 }
@@ -61,19 +58,10 @@ fn take(handle: SessionHandle) -> Result<OpenSession> {
     open.ok_or_else(|| misuse("the session was closed before"))
 }
 
-/// The options of a session: `settle` (`"end"` or `"later"`), and those of the engine.
-unsafe fn options_of(options: *const c_char, store: &Store) -> Result<(SessionOptions, AtEnd)> {
+unsafe fn options_of(options: *const c_char, store: &Store) -> Result<SessionOptions> {
     // SAFETY: the caller's contract.
-    let mut given = unsafe { object("options", options) }?;
-    let at_end = match given.shift_remove("settle") {
-        None => AtEnd::Settle,
-        Some(value) => match value.as_str() {
-            Some("end") => AtEnd::Settle,
-            Some("later") => AtEnd::Leave,
-            _ => return Err(misuse(format!("not a value of settle: {value}"))),
-        },
-    };
-    Ok((SessionOptions::from_json(&given, store)?, at_end))
+    let given = unsafe { object("options", options) }?;
+    SessionOptions::from_json(&given, store)
 }
 
 /// `bf_session_begin`.
@@ -88,7 +76,7 @@ pub unsafe extern "C" fn bf_session_begin(
     call(|| unsafe {
         give("the session", session, SessionHandle::NULL)?;
         let members = members_of(comm)?;
-        let (store, (options, at_end)) = match store.get().and_then(|store| {
+        let (store, options) = match store.get().and_then(|store| {
             let options = options_of(options, &store)?;
             Ok((store, options))
         }) {
@@ -97,7 +85,7 @@ pub unsafe extern "C" fn bf_session_begin(
             Err(error) => return Err(decline(members, error)),
         };
         let session_of_all = store.session(members, options)?;
-        let begun = OpenSession { session: session_of_all, at_end, declared: HashMap::new() };
+        let begun = OpenSession { session: session_of_all, declared: HashMap::new() };
         give("the session", session, SessionHandle::new(Arc::new(Mutex::new(Some(begun)))))
     })
 }
@@ -391,7 +379,7 @@ pub unsafe extern "C" fn bf_session_drain(session: SessionHandle, number: *mut u
 pub extern "C" fn bf_session_end(session: SessionHandle) -> Status {
     call(|| {
         let open = take(session)?;
-        open.session.close(open.at_end, &|| false)
+        open.session.close(&|| false)
     })
 }
 

@@ -4,8 +4,8 @@
 //! readers would disagree on which counts), anything behind the document but white space. Taken,
 //! although JSON has no such tokens: bare `NaN`, `Infinity` and `-Infinity`, which zarr-python
 //! writes into attributes. They become strings that start with [`NON_FINITE`]; see
-//! [`non_finite`]. [`write`] makes of such strings what they stand for: zarr-python and xarray read
-//! the same numbers. Nothing but an attribute has them.
+//! [`non_finite`]. [`write()`] makes of such strings what they stand for: zarr-python and xarray
+//! read the same numbers. Nothing but an attribute has them.
 
 use serde::Serialize;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
@@ -119,8 +119,8 @@ fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonError> {
     }))
 }
 
-/// The bytes of a document, as they are stored: indented by one, strings that stand for numbers which JSON
-/// lacks as bare `NaN`, `Infinity` and `-Infinity`.
+/// The bytes of a document, as they are stored: indented by one, strings that stand for numbers which
+/// JSON lacks as bare `NaN`, `Infinity` and `-Infinity`.
 ///
 /// ```
 /// use bedform_format::{json, Limits};

@@ -11,6 +11,7 @@
 //!   So a request of `n` bytes takes `latency + n / bandwidth`, and two in flight take less than twice
 //!   that.
 //! - Nothing is saved up: after a pause it is no faster than before.
+//! - Space is not set aside ahead of writes, which most distant places do not know.
 //! - The time that the call itself takes is part of it. Waiting is sleep.
 //!
 //! The limit is that of a process. Whoever starts several gives each its share: no memory, file or clock
@@ -278,8 +279,10 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         self.pace.request(bytes.len(), || self.inner.write_at(handle, offset, bytes))
     }
 
-    fn reserve(&self, handle: &F::Handle, offset: u64, length: u64) -> io::Result<()> {
-        self.inner.reserve(handle, offset, length)
+    // Most distant places set nothing aside; and what it takes the place here would be no part of what a
+    // request takes.
+    fn reserve(&self, _: &F::Handle, _: u64, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn set_size(&self, handle: &F::Handle, size: u64) -> io::Result<()> {
@@ -446,6 +449,17 @@ mod tests {
         }
         let last = clock.0.lock().unwrap().iter().copied().max();
         assert_eq!(last, Some(2 * 4096 + 5));
+    }
+
+    #[test]
+    fn nothing_is_set_aside_in_a_distant_place() {
+        let pace = Pace::by_clock(throttle(), Arc::new(Stopped::default()));
+        let system = Throttled::new(SimulatedFileSystem::new(), pace);
+        let root = system.open_directory("", Links::Refuse).unwrap();
+        let file = system.create_file(&root, "a").unwrap();
+        let error = system.reserve(&file, 0, 4096).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert_eq!(system.status(&file).unwrap().version.size, 0);
     }
 
     #[test]

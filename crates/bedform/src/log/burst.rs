@@ -99,11 +99,11 @@ impl BurstPlace {
         names.map(|name| Ok((name.clone(), Self::of(burst, log, &name)?))).collect()
     }
 
-    /// Makes the segment's directory.
+    /// Makes the segment's directory, which says whose it is.
     ///
     /// # Errors
     /// Of storage.
-    pub(super) fn prepare(&self) -> Result<()> {
+    pub(super) fn name(&self, durability: Durability) -> Result<()> {
         let (before, behind) = TEXT;
         let text = format!(
             "{before}{}{behind}\
@@ -112,7 +112,7 @@ impl BurstPlace {
             self.store
         );
         let path = self.directory.join(NAME)?;
-        let mut writer = self.storage.create(&path, Durability::Disk, Some(text.len() as u64))?;
+        let mut writer = self.storage.create(&path, durability, Some(text.len() as u64))?;
         writer.append(text.as_bytes())?;
         writer.publish(Condition::None)?;
         Ok(())

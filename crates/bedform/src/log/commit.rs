@@ -12,7 +12,8 @@ use super::place::LogPlace;
 use super::segment::{Placing, to_error};
 use super::session::{Known, Session, prepare_log};
 use super::staged::Reach;
-use crate::comm::decide;
+use super::stream::Stream;
+use crate::comm::{COORDINATOR, Communicator, decide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ShapesByKey, Shared, set_log_state};
 
@@ -110,10 +111,7 @@ impl Session {
         self.arrays.values_mut().for_each(|known| known.is_new = false);
         if let Err(error) = &told {
             self.arrays.clear();
-            // A later commit would hide that an earlier one was promised, or left behind.
-            if self.options.reach == Reach::Node || error.kind() != ErrorKind::Conflict {
-                self.poison();
-            }
+            self.end_with(error);
         }
         let number = told?.try_into().map_err(|_| Error::invalid("the coordinator erred"))?;
         Ok(u64::from_le_bytes(number))
@@ -139,8 +137,12 @@ impl Session {
             }
         }
         let mut mine = Directory { commit, grown, ..Directory::default() };
-        if let Some(stream) = &mut self.stream {
-            let finished = stream.finish(commit, reach);
+        let stream = self.stream.as_mut();
+        let finishing = stream.map(|stream| stream.begin_finish(commit, reach)).transpose();
+        let finishing = finishing.map_err(|error| error.at(self.log.name()))?;
+        self.look_up_visible()?;
+        if let (Some(stream), Some(finishing)) = (&mut self.stream, finishing) {
+            let finished = stream.segment().finished(&finishing);
             let finished = finished.map_err(|error| error.at(self.log.name()))?;
             mine.segments.push(stream.segment().name().to_owned());
             self.sections.extend(finished.sections);
@@ -157,16 +159,29 @@ impl Session {
 
     /// Waits until this member's part of all commits is drained, and says so.
     fn finish_draining(&mut self) -> Result<Vec<u8>> {
+        let alone = self.stream.as_mut().filter(|_| self.share.is_none());
+        let begin = |stream: &mut Stream| stream.segment().begin_finish(Reach::Shared);
+        let finishing = alone.map(begin).transpose()?;
+        self.look_up_visible()?;
         if let Some(stream) = &mut self.stream {
             // Those that were flushed and not yet committed are for the next commit.
-            let finished = match self.share {
-                None => stream.segment().finish(Reach::Shared)?,
-                Some(_) => stream.segment().hand_over()?,
+            let finished = match finishing {
+                Some(finishing) => stream.segment().finished(&finishing)?,
+                None => stream.segment().hand_over()?,
             };
             self.sections.extend(finished.sections);
         }
         self.ends.clear();
         Ok(self.drained_epoch().to_le_bytes().to_vec())
+    }
+
+    /// On the coordinator: looks up the last commit that is visible, while its data become durable,
+    /// where nothing may fail, or take long, once they are promised.
+    fn look_up_visible(&mut self) -> Result<()> {
+        if self.options.reach == Reach::Node && self.members.rank() == COORDINATOR {
+            self.visible = self.log.newest(None)?.map_or(0, |root| root.number);
+        }
+        Ok(())
     }
 
     /// The last epoch of which this member has nothing more to drain.
@@ -200,7 +215,7 @@ impl Session {
         self.commit_creations()?;
         let mut number = self.complete_drained(drained)?;
         if directory.is_promised && number.is_none() {
-            number = Some(self.log.newest(None)?.map_or(0, |root| root.number));
+            number = Some(self.visible);
         }
         if has_something {
             let begun = early.map_or_else(|| self.begin_directory(&directory), Ok)?;

@@ -13,7 +13,7 @@
 //! | `fetch` | blocks that are fetched together |
 //! | `boxes` | selections as boxes |
 //! | `buffer` | memory in which elements wait until they are appended |
-//! | [`burst`], `staged` | the fast tier that takes segments first, and how they are drained |
+//! | [`burst`], `staged`, `drain` | the fast tier that takes segments first, and how they are drained |
 //! | `segment` | the file, or lane of one, that one writer appends to |
 //! | `record` | records of a segment, read back and checked |
 //! | `lanes` | what lies in a segment, whoever of several writers put it there |
@@ -29,6 +29,7 @@ mod boxes;
 mod buffer;
 pub mod burst;
 pub(crate) mod commit;
+mod drain;
 pub(crate) mod fetch;
 mod lanes;
 mod node;

@@ -16,8 +16,11 @@ use bedform_storage::{Durability, GrowingObject, Lock};
 
 use super::buffer::{Buffer, Buffers};
 use super::burst::{Burst, BurstPlace};
+use super::drain::Drain;
 use super::place::LogPlace;
-use super::staged::{Drain, Reach, Sink, Staged};
+use super::session::prepare_log;
+use super::staged::{Reach, Sink, Staged};
+use crate::comm::COORDINATOR;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Shared;
 
@@ -81,6 +84,9 @@ pub(super) struct Place {
 
 /// A directory on its way.
 pub(super) struct Placing(Receiver<Result<Place>>);
+
+/// What is becoming durable.
+pub(super) struct Finishing(Receiver<Result<Finished>>);
 
 /// A segment that is written.
 pub(super) struct Segment {
@@ -231,8 +237,18 @@ impl Segment {
             Some(burst) => {
                 let staging = BurstPlace::of(burst, place, &name)?;
                 let log = place.clone();
+                let coordinates = options.header.rank == COORDINATOR;
                 // The writer does not wait for the slow tier.
-                let create = move || LogFile::create(&shared, &log, share, durability);
+                let create = move || {
+                    let file = LogFile::create(&shared, &log, share, durability)?;
+                    if coordinates {
+                        let _lock = shared.lock(&ObjectPath::root())?;
+                        // A log without commits is like none; what fails here fails again in the
+                        // commit, which says so.
+                        let _ = prepare_log(&shared, &log, 0);
+                    }
+                    Ok(file)
+                };
                 let staged = Staged::new(burst, staging, Box::new(create), options.reach)?;
                 (Sink::Staged(Box::new(staged)), (0, 0), None)
             }
@@ -380,9 +396,26 @@ impl Segment {
     /// # Errors
     /// As [`Segment::append`].
     pub(super) fn finish(&mut self, reach: Reach) -> Result<Finished> {
+        let finishing = self.begin_finish(reach)?;
+        self.finished(&finishing)
+    }
+
+    /// As [`Segment::finish`], in the background: [`Segment::finished`] waits.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn begin_finish(&mut self, reach: Reach) -> Result<Finishing> {
         let (reply, answer) = channel();
         self.send(Order::Finish(reach, reply))?;
-        answer.recv().unwrap_or_else(|_| Err(self.failure()))
+        Ok(Finishing(answer))
+    }
+
+    /// Waits until what was to be durable is, and says what there is.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn finished(&self, finishing: &Finishing) -> Result<Finished> {
+        finishing.0.recv().unwrap_or_else(|_| Err(self.failure()))
     }
 
     /// Appends a directory, in the background: [`Segment::placed`] waits until it is durable, as far

@@ -20,6 +20,7 @@ use bedform_geometry::{Selection, element_count};
 use self::create::Creation;
 pub(super) use self::create::prepare_log;
 pub use self::options::SessionOptions;
+use self::options::check_alike;
 use super::boxes::parts_of;
 pub use super::burst::Burst;
 use super::commit::{Prepared, Shapes, enlarge};
@@ -134,12 +135,23 @@ pub struct Session {
     pub(super) creations: Vec<Creation>,
     /// On the coordinator: commits that wait for being drained, in order.
     pub(super) prepared: VecDeque<Prepared>,
+    /// On the coordinator: the last commit that was visible when the last collective call began.
+    pub(super) visible: u64,
     /// Collective calls so far.
     epoch: u32,
-    /// False once something failed that leaves the session without a known state.
-    is_sound: bool,
+    health: Health,
     /// The process that began it. One that was forked from that has a copy, but none of the threads.
     process: u32,
+}
+
+/// Whether a session goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Health {
+    Sound,
+    /// A commit was refused: what it had is nobody's, and trying again would commit nothing.
+    Refused,
+    /// Something failed that leaves the session without a known state.
+    Failed,
 }
 
 /// An array that this session has written to.
@@ -192,11 +204,15 @@ impl Store {
         // A burst tier takes the segment of each member by itself.
         let can_share = options.burst.is_none() && options.reach == Reach::Shared;
         let (mine, log) = match log {
-            Ok(log) => (Ok(vec![u8::from(can_share)]), Some(log)),
+            Ok(log) => {
+                let [reach, at_end] = options.in_common();
+                (Ok(vec![u8::from(can_share), reach, at_end]), Some(log))
+            }
             Err(error) => (Err(error), None),
         };
         let told = decide(&*members, mine, |parts| {
-            let all_share = parts.iter().all(|part| part == &[1]);
+            check_alike(parts.iter().filter_map(|part| part.get(1..)))?;
+            let all_share = parts.iter().all(|part| part.first() == Some(&1));
             Ok([&random_key()?[..], &[u8::from(all_share)]].concat())
         })?;
         let (Some((id, &[all_share])), Some(log)) = (told.split_first_chunk(), log) else {
@@ -220,8 +236,9 @@ impl Store {
             has_promises: false,
             creations: Vec::new(),
             prepared: VecDeque::new(),
+            visible: 0,
             epoch: 0,
-            is_sound: true,
+            health: Health::Sound,
             process: std::process::id(),
         };
         if all_share == 1 {
@@ -237,7 +254,7 @@ impl Drop for Session {
             self.leave_behind();
             return;
         }
-        if self.has_promises && self.is_sound && self.members.size() == 1 {
+        if self.has_promises && self.is_sound() && self.members.size() == 1 {
             // What cannot be kept now is there for `bedform recover`.
             let _ = self.drain();
         }
@@ -552,7 +569,7 @@ impl Session {
     fn end(&mut self, outcome: Result<()>) -> Result<Token> {
         let commit = self.commit_id();
         let outcome = outcome.and_then(|()| self.stream()?.cut_if_large(commit));
-        self.is_sound &= outcome.is_ok();
+        self.fail_with(&outcome);
         outcome.map(|()| self.token())
     }
 
@@ -564,7 +581,7 @@ impl Session {
     pub fn wait(&mut self, token: Token) -> Result<()> {
         self.check_process()?;
         let outcome = self.stream.as_mut().map_or(Ok(()), |stream| stream.wait(token.0));
-        self.is_sound &= outcome.is_ok();
+        self.fail_with(&outcome);
         outcome
     }
 
@@ -603,49 +620,75 @@ impl Session {
         self.epoch
     }
 
-    /// Ends the use of the session: it can no longer say what became of what it took.
-    pub(super) fn poison(&mut self) {
-        self.is_sound = false;
+    /// Ends the use of the session after an error: it can no longer say what became of what it took.
+    fn fail_with<T>(&mut self, outcome: &Result<T>) {
+        if outcome.is_err() {
+            self.health = Health::Failed;
+        }
+    }
+
+    /// Ends the use of the session after a commit that failed.
+    pub(super) fn end_with(&mut self, error: &Error) {
+        // A later commit would hide that an earlier one was promised, or left behind.
+        let is_refused = error.kind() == ErrorKind::Conflict && self.options.reach != Reach::Node;
+        if self.health == Health::Sound {
+            self.health = if is_refused { Health::Refused } else { Health::Failed };
+        }
+    }
+
+    pub(super) fn is_sound(&self) -> bool {
+        self.health == Health::Sound
     }
 
     /// The stream, which the first byte creates.
     pub(super) fn stream(&mut self) -> Result<&mut Stream> {
         if self.stream.is_none() {
-            let header = SegmentHeader {
-                store: self.log.store,
-                session: self.id,
-                rank: self.members.rank(),
-            };
-            let name = SegmentName::from(&header);
-            let alone = Share { name, lane: Lane::ONLY, identity: None };
-            let share = self.share.unwrap_or(alone);
-            let options = SegmentOptions {
-                header,
-                share,
-                durability: self.store.options().durability,
-                buffer_bytes: self.options.buffer_bytes,
-                limits: self.store.options().limits.clone(),
-                burst: self.options.burst.clone(),
-                reach: self.options.reach,
-                shared: self.store.shared.clone(),
-                in_background: self.options.in_background,
-            };
-            let segment = Segment::create(&self.log, options);
-            let segment = segment.map_err(|error| error.at(self.log.name()))?;
-            self.stream = Some(Stream::new(segment));
+            let stream = self.begin_stream();
+            self.fail_with(&stream);
+            self.stream = Some(stream?);
         }
         self.stream.as_mut().ok_or_else(|| Error::invalid("no segment"))
     }
 
+    fn begin_stream(&self) -> Result<Stream> {
+        let header =
+            SegmentHeader { store: self.log.store, session: self.id, rank: self.members.rank() };
+        let name = SegmentName::from(&header);
+        let alone = Share { name, lane: Lane::ONLY, identity: None };
+        let share = self.share.unwrap_or(alone);
+        let options = SegmentOptions {
+            header,
+            share,
+            durability: self.store.options().durability,
+            buffer_bytes: self.options.buffer_bytes,
+            limits: self.store.options().limits.clone(),
+            burst: self.options.burst.clone(),
+            reach: self.options.reach,
+            shared: self.store.shared.clone(),
+            in_background: self.options.in_background,
+        };
+        let segment = Segment::create(&self.log, options);
+        Ok(Stream::new(segment.map_err(|error| error.at(self.log.name()))?))
+    }
+
     pub(super) fn check_sound(&self) -> Result<()> {
-        if self.is_sound {
-            return self.check_process();
-        }
-        Err(Error::new(
-            ErrorKind::Poisoned,
-            "an earlier write of this session failed; what was committed before stands: start a new \
-             session",
-        ))
+        self.check_process()?;
+        let text = match self.health {
+            Health::Sound => return Ok(()),
+            Health::Refused => {
+                "a commit of this session was refused, and what was written for it is gone; what was \
+                 committed before stands: start a new session and write it again"
+            }
+            Health::Failed if self.has_promises => {
+                "an earlier call of this session failed; what was committed before stands, and what of \
+                 it is not visible yet 'bedform recover' brings: start a new session after that"
+            }
+            Health::Failed => {
+                "an earlier call of this session failed; what was committed before stands: start a new \
+                 session"
+            }
+        };
+        Err(Error::new(ErrorKind::Poisoned, text))
     }
 }
 

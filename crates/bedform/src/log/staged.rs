@@ -10,25 +10,17 @@
 //! processes of the node may still be writing their parts of it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 
-use bedform_storage::{Condition, Durability, GrowingObject, Lock, StorageErrorKind};
+use bedform_storage::{Durability, GrowingObject, Lock, StorageErrorKind};
 
 use super::burst::{Burst, BurstPlace};
-use super::segment::LogFile;
+use super::drain::{Create, Done, Drain, Drainer, Run};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes that are moved at a time: fewer than wait to be written, so that writing never waits for reading.
-const COPY_BYTES: usize = 4 << 20;
 /// Bytes of a part that are set aside at once: the tier is everybody's.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
-/// A writer that appends nothing for so long is not busy: longer than a sync takes, or a turn of others
-/// on a core.
-const PAUSE: Duration = Duration::from_millis(250);
-
 /// How far data have to get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Reach {
@@ -66,10 +58,7 @@ impl Sink {
         match (self, reach) {
             (Self::Direct(object), _) => Ok(object.sync()?),
             (Self::Staged(staged), Reach::Node) => staged.sync_part(),
-            (Self::Staged(staged), Reach::Shared) => {
-                staged.sync_part()?;
-                staged.drained(staged.position())
-            }
+            (Self::Staged(staged), Reach::Shared) => staged.drain_all(),
         }
     }
 
@@ -86,7 +75,7 @@ impl Sink {
     pub(super) fn check(&self) -> Result<()> {
         match self {
             Self::Direct(_) => Ok(()),
-            Self::Staged(staged) => staged.check(),
+            Self::Staged(staged) => staged.drain.check(),
         }
     }
 
@@ -94,7 +83,7 @@ impl Sink {
     pub(super) fn drain(&self) -> Option<Arc<Drain>> {
         match self {
             Self::Direct(_) => None,
-            Self::Staged(staged) => Some(staged.shared.clone()),
+            Self::Staged(staged) => Some(staged.drain.clone()),
         }
     }
 }
@@ -106,17 +95,16 @@ pub(super) struct Staged {
     /// The part that is appended to, and where it starts; nothing at the start of one.
     part: Option<Box<dyn GrowingObject>>,
     start: u64,
+    /// Where the parts end that may still be in the tier.
+    ends: VecDeque<u64>,
     /// The first byte that the drain has not been told of.
     told: u64,
-    shared: Arc<Drain>,
+    drain: Arc<Drain>,
     part_bytes: u64,
     capacity: u64,
     hands: Hands,
     _lock: Box<dyn Lock>,
 }
-
-/// Makes the segment in the log.
-type Create = Box<dyn FnOnce() -> Result<LogFile> + Send>;
 
 /// Who drains.
 enum Hands {
@@ -124,86 +112,6 @@ enum Hands {
     /// The writer itself, when it waits for it.
     Own(Box<Drainer>),
     Nobody,
-}
-
-/// A run of bytes of a part.
-#[derive(Debug, Clone, Copy)]
-struct Run {
-    part: u64,
-    start: u64,
-    end: u64,
-    /// Nothing more is appended to the part.
-    is_last: bool,
-}
-
-/// What the writer and the drain tell each other.
-pub(super) struct Drain {
-    state: Mutex<State>,
-    changed: Condvar,
-    /// Bytes appended so far.
-    appended: AtomicU64,
-}
-
-struct State {
-    waiting: VecDeque<Run>,
-    /// Runs that start before this byte are to be drained; later ones wait.
-    released: u64,
-    /// A commit is on its way: what it has waits until it has returned, unless the tier is full.
-    is_held: bool,
-    /// Bytes that are durable in the log.
-    durable: u64,
-    /// The writer waits for these bytes: make them durable as soon as they are moved.
-    wanted: u64,
-    /// Nothing more comes.
-    is_closed: bool,
-    failure: Option<Error>,
-    has_failed: bool,
-}
-
-impl Drain {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Bytes that are durable in the log.
-    pub(super) fn durable_bytes(&self) -> u64 {
-        self.lock().durable
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What waits is not to be drained until the commit that is on its way has returned.
-    pub(super) fn hold(&self) {
-        self.lock().is_held = true;
-    }
-
-    /// Everything that the drain has been told of is to be drained.
-    pub(super) fn release(&self) {
-        let mut state = self.lock();
-        state.is_held = false;
-        state.release_waiting();
-        drop(state);
-        self.changed.notify_all();
-    }
-
-    /// Waits for more; what waits is released if nothing was appended for a while.
-    fn wait_for_pause(&self, state: MutexGuard<'_, State>) {
-        let before = self.appended.load(Ordering::Relaxed);
-        let waited = self.changed.wait_timeout(state, PAUSE);
-        let (mut state, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
-        if outcome.timed_out() && !state.is_held && self.appended.load(Ordering::Relaxed) == before
-        {
-            state.release_waiting();
-        }
-    }
-}
-
-impl State {
-    fn release_waiting(&mut self) {
-        self.released = self.released.max(self.waiting.back().map_or(0, |run| run.end));
-    }
 }
 
 impl Staged {
@@ -217,25 +125,17 @@ impl Staged {
         create: Create,
         reach: Reach,
     ) -> Result<Self> {
-        place.prepare()?;
+        // Durably when something is promised, and not before the first byte: a sync of it may wait for
+        // all that other processes are writing.
+        place.name(Durability::Process)?;
         let lock = place.storage.lock(&place.directory)?;
-        let shared = Arc::new(Drain {
-            state: Mutex::new(State {
-                waiting: VecDeque::new(),
-                released: if reach == Reach::Node { 0 } else { u64::MAX },
-                is_held: false,
-                durable: 0,
-                wanted: 0,
-                is_closed: false,
-                failure: None,
-                has_failed: false,
-            }),
-            changed: Condvar::new(),
-            appended: AtomicU64::new(0),
-        });
-        let target = Target::Missing(Some(create));
-        let (told, moved) = (shared.clone(), Vec::new());
-        let drainer = Drainer { place: place.clone(), target, shared: told, moved };
+        // What counts only when it is drained need not survive a power cut here.
+        let durability = match reach {
+            Reach::Node => Durability::Disk,
+            Reach::Shared => Durability::Process,
+        };
+        let drain = Drain::new(reach);
+        let drainer = Drainer::new(place.clone(), create, drain.clone());
         let hands = if burst.in_background {
             let thread = Builder::new().name("bedform-drain".to_owned());
             Hands::Thread(thread.spawn(move || drainer.run()).map_err(|error| {
@@ -244,18 +144,14 @@ impl Staged {
         } else {
             Hands::Own(Box::new(drainer))
         };
-        // What counts only when it is drained need not survive a power cut here.
-        let durability = match reach {
-            Reach::Node => Durability::Disk,
-            Reach::Shared => Durability::Process,
-        };
         Ok(Self {
             place,
             durability,
             part: None,
             start: 0,
+            ends: VecDeque::new(),
             told: 0,
-            shared,
+            drain,
             part_bytes: burst.part_bytes,
             capacity: burst.capacity_bytes.max(2 * burst.part_bytes),
             hands,
@@ -278,7 +174,7 @@ impl Staged {
                 self.end_part()?;
             }
         }
-        self.shared.appended.store(self.position(), Ordering::Relaxed);
+        self.drain.count_appended(self.position());
         Ok(())
     }
 
@@ -292,7 +188,7 @@ impl Staged {
             let part = match storage.grow(&path, self.durability, hint) {
                 Err(error) if error.kind == StorageErrorKind::NoSpace => {
                     // Others may have filled it; our own share comes free when it is drained.
-                    self.drained(self.start)?;
+                    self.wait_until_free(self.start)?;
                     storage.grow(&path, self.durability, hint)?
                 }
                 outcome => outcome?,
@@ -305,20 +201,26 @@ impl Staged {
     /// Waits until the tier has room for another part.
     fn make_room(&mut self) -> Result<()> {
         let free = self.capacity.saturating_sub(self.part_bytes);
-        if self.start > free {
-            self.drained(self.start - free)?;
-        }
+        self.wait_until_free(self.start.saturating_sub(free))
+    }
+
+    /// Waits until the parts that have the first `bytes` bytes, all of which have ended, are gone.
+    fn wait_until_free(&mut self, bytes: u64) -> Result<()> {
+        let before = self.ends.partition_point(|end| *end < bytes);
+        let Some(end) = self.ends.get(before).copied().filter(|_| bytes > 0) else { return Ok(()) };
+        self.drained(end, |done| done.freed)?;
+        self.ends.drain(..=before);
         Ok(())
     }
 
+    /// Ends the part that is appended to, durably where that counts.
     fn end_part(&mut self) -> Result<()> {
-        if let Some(part) = &mut self.part {
-            part.sync()?;
-        }
-        let end = self.position();
-        let waits = end - self.shared.durable_bytes();
+        let Some(mut part) = self.part.take() else { return Ok(()) };
+        part.sync()?;
+        let end = self.start + part.position();
+        let waits = end - self.drain.durable_bytes();
         self.tell(end, true, waits > self.capacity / 2);
-        self.part = None;
+        self.ends.push_back(end);
         self.start = end;
         Ok(())
     }
@@ -328,14 +230,32 @@ impl Staged {
         if let Some(part) = &mut self.part {
             part.sync()?;
         }
-        let end = self.position();
-        let is_held = self.shared.lock().is_held;
-        self.tell(end, false, !is_held);
+        self.wait_for_name()?;
+        let releases = !self.drain.is_held();
+        self.tell(self.position(), false, releases);
         Ok(())
     }
 
+    /// What is promised here has to be known as that of its store.
+    fn wait_for_name(&self) -> Result<()> {
+        match &self.hands {
+            Hands::Own(drainer) => drainer.name(),
+            _ => self.drain.wait_for_name(),
+        }
+    }
+
+    /// Waits until everything is durable in the log.
+    fn drain_all(&mut self) -> Result<()> {
+        match self.durability {
+            // Little more comes soon: the part goes while the caller goes on.
+            Durability::Disk => self.end_part()?,
+            Durability::Process => self.sync_part()?,
+        }
+        self.drained(self.position(), |done| done.durable)
+    }
+
     fn flush(&mut self) -> Result<()> {
-        self.check()?;
+        self.drain.check()?;
         self.part.as_mut().map_or(Ok(()), |part| Ok(part.flush()?))
     }
 
@@ -343,198 +263,34 @@ impl Staged {
     fn tell(&mut self, end: u64, is_last: bool, releases: bool) {
         let run = Run { part: self.start, start: self.told, end, is_last };
         self.told = end;
-        let mut state = self.shared.lock();
-        if run.start < end || is_last {
-            state.waiting.push_back(run);
-        }
-        if releases {
-            state.released = state.released.max(end);
-        }
-        drop(state);
-        self.shared.changed.notify_all();
+        self.drain.tell(run, releases);
     }
 
-    /// Fails if draining has failed.
-    fn check(&self) -> Result<()> {
-        failed(&mut self.shared.lock())
-    }
-
-    /// Waits until the first `bytes` bytes are durable in the log.
-    fn drained(&mut self, bytes: u64) -> Result<()> {
-        self.check()?;
+    /// Waits until the drain has `reached` the first `bytes` bytes.
+    fn drained(&mut self, bytes: u64, reached: fn(&Done) -> u64) -> Result<()> {
+        self.drain.check()?;
         if let Hands::Own(drainer) = &mut self.hands {
             drainer.run_waiting();
         }
-        let mut state = self.shared.lock();
-        while state.durable < bytes {
-            failed(&mut state)?;
-            state.wanted = state.wanted.max(bytes);
-            state.released = state.released.max(bytes);
-            self.shared.changed.notify_all();
-            state = self.shared.wait(state);
-        }
-        Ok(())
+        self.drain.wait_for(bytes, reached)
     }
-}
-
-fn failed(state: &mut State) -> Result<()> {
-    if !state.has_failed {
-        return Ok(());
-    }
-    Err(state.failure.take().unwrap_or_else(|| {
-        Error::new(ErrorKind::Poisoned, "draining the burst tier failed; start a new session")
-    }))
 }
 
 impl Drop for Staged {
     fn drop(&mut self) {
         self.part = None;
-        self.shared.lock().is_closed = true;
-        self.shared.changed.notify_all();
+        self.drain.close();
         match std::mem::replace(&mut self.hands, Hands::Nobody) {
             Hands::Thread(thread) => {
                 // It says what it failed with to whoever asks; a panic there has nobody to tell.
                 let _ = thread.join();
             }
             Hands::Own(drainer) => {
-                if self.check().is_ok() {
+                if self.drain.check().is_ok() {
                     drainer.run();
                 }
             }
             Hands::Nobody => {}
         }
-    }
-}
-
-/// The side of the thread that moves parts to the log.
-struct Drainer {
-    place: BurstPlace,
-    target: Target,
-    shared: Arc<Drain>,
-    /// What was appended to the log and is not yet durable there.
-    moved: Vec<Run>,
-}
-
-/// Where the drain goes to.
-enum Target {
-    Missing(Option<Create>),
-    There(LogFile),
-}
-
-impl Target {
-    /// The segment in the log, which is made if it is missing.
-    fn object(&mut self) -> Result<&mut dyn GrowingObject> {
-        if let Self::Missing(create) = self {
-            let create = create.take().ok_or_else(|| Error::new(ErrorKind::Io, "no segment"))?;
-            *self = Self::There(create()?);
-        }
-        match self {
-            Self::There(file) => Ok(&mut *file.object),
-            Self::Missing(_) => Err(Error::new(ErrorKind::Io, "no segment")),
-        }
-    }
-}
-
-impl Drainer {
-    /// Drains until nothing more comes.
-    fn run(mut self) {
-        let outcome = self.drain();
-        self.say(outcome);
-    }
-
-    /// Drains what waits, and makes it durable.
-    fn run_waiting(&mut self) {
-        let outcome = self.drain_waiting();
-        self.say(outcome);
-    }
-
-    fn say(&self, outcome: Result<()>) {
-        let mut state = self.shared.lock();
-        if let Err(error) = outcome {
-            (state.has_failed, state.failure) = (true, Some(error));
-        }
-        drop(state);
-        self.shared.changed.notify_all();
-    }
-
-    fn drain(&mut self) -> Result<()> {
-        // At once: what is wrong with the place is known before much is promised.
-        self.target.object()?;
-        while let Some(run) = self.next()? {
-            self.copy(run)?;
-            self.moved.push(run);
-        }
-        self.settle()?;
-        // What was appended behind the last sync is nobody's.
-        self.place.remove()
-    }
-
-    fn drain_waiting(&mut self) -> Result<()> {
-        loop {
-            let next = self.shared.lock().waiting.pop_front();
-            let Some(run) = next else { return self.settle() };
-            self.copy(run)?;
-            self.moved.push(run);
-        }
-    }
-
-    /// The next run. Before a wait, and when somebody waits for it, what was moved becomes durable.
-    fn next(&mut self) -> Result<Option<Run>> {
-        loop {
-            let shared = self.shared.clone();
-            let mut state = shared.lock();
-            let is_next = |run: &Run| run.start < state.released || state.is_closed;
-            let has_next = state.waiting.front().is_some_and(is_next);
-            let moved = self.moved.last().map_or(state.durable, |run| run.end);
-            let is_wanted = state.durable < state.wanted && state.wanted <= moved;
-            if !self.moved.is_empty() && (is_wanted || !has_next) {
-                drop(state);
-                self.settle()?;
-                continue;
-            }
-            if has_next {
-                return Ok(state.waiting.pop_front());
-            }
-            if state.is_closed {
-                return Ok(None);
-            }
-            if state.waiting.is_empty() || state.is_held {
-                drop(shared.wait(state));
-            } else {
-                shared.wait_for_pause(state);
-            }
-        }
-    }
-
-    /// Appends the bytes of `run` to the log.
-    fn copy(&mut self, run: Run) -> Result<()> {
-        let object = self.target.object()?;
-        let part = self.place.storage.open(&self.place.part(run.part)?)?;
-        let mut buffer = vec![0; COPY_BYTES];
-        let mut at = run.start;
-        while at < run.end {
-            let left = usize::try_from(run.end - at).unwrap_or(usize::MAX);
-            let bytes = &mut buffer[..left.min(COPY_BYTES)];
-            part.read(at - run.part, bytes)?;
-            object.append(bytes)?;
-            at += bytes.len() as u64;
-        }
-        Ok(())
-    }
-
-    /// Makes what was moved durable, and removes the parts that are no longer needed.
-    fn settle(&mut self) -> Result<()> {
-        let Some(last) = self.moved.last() else { return Ok(()) };
-        let end = last.end;
-        let object = self.target.object()?;
-        object.sync()?;
-        debug_assert_eq!(object.position(), end, "parts are padded as syncs are");
-        for run in self.moved.drain(..).filter(|run| run.is_last) {
-            let path = self.place.part(run.part)?;
-            self.place.storage.delete(&path, Durability::Process, Condition::None)?;
-        }
-        self.shared.lock().durable = end;
-        self.shared.changed.notify_all();
-        Ok(())
     }
 }

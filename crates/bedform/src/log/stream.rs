@@ -3,7 +3,7 @@
 use bedform_format::log::{Boxes, CommitId, Entry, SectionBuilder};
 
 use super::buffer::Buffer;
-use super::segment::{Finished, Held, Segment, to_error};
+use super::segment::{Finished, Finishing, Held, Segment, to_error};
 use super::staged::Reach;
 use crate::error::Result;
 
@@ -238,12 +238,13 @@ impl Stream {
         std::mem::take(&mut self.builder)
     }
 
-    /// Ends the section and waits until everything is durable, as far as `reach` says.
+    /// Ends the section and has everything made durable, as far as `reach` says: the segment tells when
+    /// that is done.
     ///
     /// # Errors
     /// As [`Stream::cut_if_large`].
-    pub(super) fn finish(&mut self, commit: CommitId, reach: Reach) -> Result<Finished> {
+    pub(super) fn begin_finish(&mut self, commit: CommitId, reach: Reach) -> Result<Finishing> {
         self.cut(commit)?;
-        self.segment.finish(reach)
+        self.segment.begin_finish(reach)
     }
 }

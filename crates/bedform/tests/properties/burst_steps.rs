@@ -1,4 +1,5 @@
-//! When what lies in the burst tier is drained: not while a commit is on its way, and when a writer pauses.
+//! When what lies in the burst tier is drained, and goes: not while a commit is on its way, when a writer
+//! pauses, and not before it is durable in the log.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -6,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use bedform::Elements;
 use bedform::comm::{Alone, Communicator as _, threads};
-use bedform::log::session::{Burst, Reach, SessionOptions};
-use bedform_format::DataType;
+use bedform::log::session::{Burst, Reach, Session, SessionOptions};
+use bedform::log::settle::CollectOptions;
+use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::Selection;
-use bedform_storage::{MemoryStorage, Operation, Recording, Storage};
+use bedform_storage::{Event, MemoryStorage, Operation, Recording, Storage};
 
 use super::arrays::{path, read};
 use super::sessions::{bytes_array, create, open};
@@ -19,11 +21,32 @@ const PAUSE: Duration = Duration::from_millis(700);
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn options(part_bytes: u64) -> SessionOptions {
-    let mut burst = Burst::new(Arc::new(MemoryStorage::new()), None);
+    through(Arc::new(MemoryStorage::new()), None, part_bytes)
+}
+
+fn through(tier: Arc<dyn Storage>, capacity: Option<u64>, part_bytes: u64) -> SessionOptions {
+    let mut burst = Burst::new(tier, capacity);
     burst.part_bytes = part_bytes;
     let mut options = SessionOptions::default();
     (options.burst, options.reach) = (Some(burst), Reach::Node);
     options
+}
+
+fn write(session: &mut Session, value: u8) {
+    session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[value; 64])).unwrap();
+}
+
+/// A store whose log, and a burst tier beside it, are recorded together, in the order of what is done.
+fn recorded() -> (Arc<Recording<MemoryStorage>>, Arc<dyn Storage>) {
+    let recording = Arc::new(Recording::new(MemoryStorage::new()));
+    let storage: Arc<dyn Storage> = recording.clone();
+    create(&storage, &bytes_array());
+    let tier = storage.beside("-burst").unwrap();
+    (recording, tier)
+}
+
+fn is_of_part(event: &Event, operation: Operation) -> bool {
+    event.operation == operation && &*event.place == "-burst" && event.path.name().len() == 20
 }
 
 /// How often something was appended to the log.
@@ -86,4 +109,103 @@ fn a_writer_that_pauses_is_drained_before_it_commits() {
     session.drain().unwrap();
     let array = store.array(&path()).unwrap();
     assert_eq!(read(&array, DataType::UInt8, &Selection::all(&[64])).concat(), [99; 64]);
+}
+
+#[test]
+fn who_promises_has_said_durably_whose_the_parts_are_and_who_begins_has_not_waited_for_it() {
+    for reach in [Reach::Node, Reach::Shared] {
+        let (recording, tier) = recorded();
+        let storage: Arc<dyn Storage> = recording.clone();
+        let mut options = through(tier, None, 4096);
+        options.reach = reach;
+        let mut session = open(&storage, true).session(Box::new(Alone), options).unwrap();
+        write(&mut session, 1);
+        session.commit().unwrap();
+        let events = recording.events();
+        let is_name = |event: &&Event| event.path.name() == "STORE.txt";
+        let said = events.iter().filter(is_name).filter(|e| e.operation == Operation::Publish);
+        let said: Vec<bool> = said.map(|event| event.is_durable).collect();
+        match reach {
+            Reach::Node => assert_eq!(said, [false, true]),
+            // Nothing counts before it is drained.
+            Reach::Shared => assert_eq!(said, [false]),
+        }
+    }
+}
+
+#[test]
+fn a_part_goes_when_its_bytes_are_durable_in_the_log_and_the_last_one_with_the_drain() {
+    let (recording, tier) = recorded();
+    let storage: Arc<dyn Storage> = recording.clone();
+    let mut session =
+        open(&storage, true).session(Box::new(Alone), through(tier, None, 4096)).unwrap();
+    for value in 0..200 {
+        write(&mut session, value);
+    }
+    session.commit().unwrap();
+    session.drain().unwrap();
+    let count =
+        |operation| recording.events().iter().filter(|event| is_of_part(event, operation)).count();
+    // The session goes on, and the tier is empty.
+    wait_until(|| count(Operation::Delete) == count(Operation::Grow));
+    assert!(count(Operation::Grow) > 2, "{} parts", count(Operation::Grow));
+    let mut durable = 0;
+    for event in recording.events() {
+        if event.operation == Operation::SyncGrowing && event.path.name() == "data" {
+            durable = durable.max(event.offset + event.bytes);
+        }
+        if is_of_part(&event, Operation::Delete) {
+            let start: u64 = event.path.name().parse().unwrap();
+            assert!(start + 4096 <= durable, "{start} went at {durable}");
+        }
+    }
+    write(&mut session, 201);
+    session.commit().unwrap();
+    drop(session);
+    let array = open(&storage, false).array(&path()).unwrap();
+    assert_eq!(read(&array, DataType::UInt8, &Selection::all(&[64])).concat(), [201; 64]);
+}
+
+#[test]
+fn a_tier_never_has_more_parts_than_it_may() {
+    for is_promise in [true, false] {
+        let (recording, tier) = recorded();
+        let storage: Arc<dyn Storage> = recording.clone();
+        let mut options = through(tier, Some(3 * 4096), 4096);
+        options.reach = if is_promise { Reach::Node } else { Reach::Shared };
+        let mut session = open(&storage, true).session(Box::new(Alone), options).unwrap();
+        for round in 0..3 {
+            for value in 0..200 {
+                write(&mut session, value + round);
+            }
+            session.commit().unwrap();
+        }
+        session.drain().unwrap();
+        let (mut parts, mut most) = (0, 0);
+        for event in recording.events() {
+            parts += i32::from(is_of_part(&event, Operation::Grow));
+            parts -= i32::from(is_of_part(&event, Operation::Delete));
+            most = most.max(parts);
+        }
+        assert!((2..=3).contains(&most), "{most} parts were there at a time");
+    }
+}
+
+#[test]
+fn the_log_is_begun_while_the_first_commit_is_written_and_goes_with_a_session_without_one() {
+    let (recording, tier) = recorded();
+    let storage: Arc<dyn Storage> = recording.clone();
+    let store = open(&storage, true);
+    let mut session = store.session(Box::new(Alone), through(tier, None, 4096)).unwrap();
+    write(&mut session, 1);
+    let log = storage.beside(".bedform-log").unwrap();
+    let first = ObjectPath::parse("roots/0000000000.json").unwrap();
+    wait_until(|| log.stat(&first).is_ok());
+    let array = open(&storage, false).array(&path()).unwrap();
+    let all = Selection::all(&[64]);
+    assert_ne!(read(&array, DataType::UInt8, &all).concat(), [1; 64]);
+    drop(session);
+    store.settle(&|| false).unwrap();
+    store.collect_log(&CollectOptions::default()).unwrap();
+    assert!(log.list(&ObjectPath::root()).unwrap().is_empty());
 }

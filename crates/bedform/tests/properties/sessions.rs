@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::{Arc, Barrier};
 
 use bedform::comm::{Communicator as _, ThreadMember, threads};
-use bedform::log::session::SessionOptions;
+use bedform::log::session::{AtEnd, Reach, SessionOptions};
 use bedform::log::settle::{SettleOptions, SettleWatch};
 use bedform::{Elements, ErrorKind, NewArray, OpenOptions, Store};
 use bedform_format::{DataType, ObjectPath};
@@ -269,4 +269,28 @@ fn readers_see_whole_commits_while_others_commit_and_settle() {
     let array = open(&storage, false).array(&path()).unwrap();
     let found = read(&array, DataType::UInt8, &all).concat();
     assert!(found[0] >= 39 && found.iter().all(|value| *value == found[0]), "{found:?}");
+}
+
+#[test]
+fn members_that_do_not_agree_on_how_the_session_ends_are_told_before_they_write() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    create(&storage, &bytes_array());
+    let (mut leaves, mut promises) = (SessionOptions::default(), SessionOptions::default());
+    leaves.at_end = AtEnd::Leave;
+    promises.reach = Reach::Node;
+    for (other, name) in [(&leaves, "settle"), (&promises, "durability")] {
+        std::thread::scope(|scope| {
+            for member in threads(3) {
+                let own =
+                    if member.rank() == 2 { other.clone() } else { SessionOptions::default() };
+                let store = open(&storage, true);
+                scope.spawn(move || {
+                    let error = store.session(Box::new(member), own).err().unwrap();
+                    let said = error.to_string();
+                    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{said}");
+                    assert!(said.contains(name) && said.contains("0 and 2"), "{said}");
+                });
+            }
+        });
+    }
 }

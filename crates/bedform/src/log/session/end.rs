@@ -1,6 +1,6 @@
 //! How a session ends: with its last commit, or without.
 
-use super::{Reach, Session};
+use super::{Health, Reach, Session};
 use crate::comm::{Communicator, Group, agree, decide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::settle::{SettleOptions, SettleWatch};
@@ -28,12 +28,14 @@ pub fn decline(members: Box<dyn Communicator>, error: Error) -> Error {
 }
 
 impl Session {
-    /// Commits what is left, settles if told to, and ends the session. Collective.
+    /// Commits what is left, settles if [told to](super::SessionOptions::at_end), and ends the session.
+    /// Collective.
     ///
     /// # Errors
     /// As [`Session::commit`] and [`Store::settle`](crate::Store::settle), on all members. The session
     /// has ended all the same, and what was committed stands.
-    pub fn close(mut self, at_end: AtEnd, interrupted: &dyn Fn() -> bool) -> Result<()> {
+    pub fn close(mut self, interrupted: &dyn Fn() -> bool) -> Result<()> {
+        let at_end = self.options.at_end;
         let committed =
             self.commit().and_then(|_| self.keep_promises()).and_then(|()| match at_end {
                 AtEnd::Settle => self.settle_together(interrupted),
@@ -89,7 +91,7 @@ impl Session {
         let is_first = self.share.is_none_or(|share| share.lane.number() == 0);
         if let Some(mut stream) = self.stream.take()
             && is_first
-            && self.is_sound
+            && self.health != Health::Failed
             && !self.has_promises
             // Where the store was before it was moved nothing is to be made.
             && self.store.shared.log_place().is_ok_and(|now| now.name() == self.log.name())

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::{Burst, Reach};
+use super::{AtEnd, Burst, Reach};
 use crate::error::{Error, Result};
 use crate::store::Store;
 
@@ -17,22 +17,38 @@ pub struct SessionOptions {
     pub buffer_bytes: usize,
     /// The burst tier that takes the writes first; nothing to write to the log itself.
     pub burst: Option<Burst>,
-    /// How far data have to get before a commit returns.
+    /// How far data have to get before a commit returns. The same on all members.
     pub reach: Reach,
+    /// What becomes of the commits when the session ends. The same on all members.
+    pub at_end: AtEnd,
     /// Data are checked and written while the caller goes on; else in the calls themselves, which is for
     /// who simulates more members than there can be threads.
     pub in_background: bool,
 }
 
+/// The options that there are, and the values of those that are a choice.
+const OPTIONS: &str = "buffer_bytes, durability, settle, burst, burst_capacity_bytes";
+const CHOICES: [(&str, &str); 3] = [
+    ("durability", "\"disk\" or \"node\""),
+    ("settle", "\"end\" or \"later\""),
+    ("burst", "a directory, or false for none"),
+];
+
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { buffer_bytes: 64 << 20, burst: None, reach: Reach::Shared, in_background: true }
+        Self {
+            buffer_bytes: 64 << 20,
+            burst: None,
+            reach: Reach::Shared,
+            at_end: AtEnd::Settle,
+            in_background: true,
+        }
     }
 }
 
 impl SessionOptions {
     /// Options as the doors hand them over, for a session on `store`: `buffer_bytes`, `durability`
-    /// (`"disk"`, `"node"`), `burst` (a directory; without it what is configured, see
+    /// (`"disk"`, `"node"`), `settle` (`"end"`, `"later"`), `burst` (a directory; without it what is configured, see
     /// [`crate::config`]; false for none), `burst_capacity_bytes`, each optional; null stands for the
     /// default.
     ///
@@ -43,7 +59,11 @@ impl SessionOptions {
         let mut capacity = None;
         let mut burst = None;
         for (key, value) in given.iter().filter(|(_, value)| !value.is_null()) {
-            let bad = || Error::invalid(format!("not a value of {key}: {value}"));
+            let bad = || {
+                let choice = CHOICES.iter().find(|(choice, _)| choice == key);
+                let choice = choice.map_or(String::new(), |(_, values)| format!("; give {values}"));
+                Error::invalid(format!("not a value of {key}: {value}{choice}"))
+            };
             match (key.as_str(), value.as_str()) {
                 ("buffer_bytes", _) => {
                     let bytes = value.as_u64().and_then(|bytes| usize::try_from(bytes).ok());
@@ -52,11 +72,15 @@ impl SessionOptions {
                 ("burst_capacity_bytes", _) => capacity = Some(value.as_u64().ok_or_else(bad)?),
                 ("durability", Some("disk")) => options.reach = Reach::Shared,
                 ("durability", Some("node")) => options.reach = Reach::Node,
+                ("settle", Some("end")) => options.at_end = AtEnd::Settle,
+                ("settle", Some("later")) => options.at_end = AtEnd::Leave,
                 ("burst", Some(path)) => burst = Some(Some(PathBuf::from(path))),
                 ("burst", None) if *value == Value::Bool(false) => burst = Some(None),
-                ("burst" | "durability", _) => return Err(bad()),
+                ("burst" | "durability" | "settle", _) => return Err(bad()),
                 _ => {
-                    return Err(Error::invalid(format!("there is no option {key:?} of a session")));
+                    return Err(Error::invalid(format!(
+                        "there is no option {key:?} of a session; there are {OPTIONS}"
+                    )));
                 }
             }
         }
@@ -72,4 +96,29 @@ impl SessionOptions {
         }
         Ok(options)
     }
+
+    /// What all members have to give alike, for [`check_alike`].
+    pub(super) fn in_common(&self) -> [u8; 2] {
+        [u8::from(self.reach == Reach::Node), u8::from(self.at_end == AtEnd::Leave)]
+    }
+}
+
+/// Fails unless all members gave alike what they have [in common](SessionOptions::in_common).
+///
+/// # Errors
+/// `InvalidArgument` names the option and two ranks.
+pub(super) fn check_alike<'a>(members: impl Iterator<Item = &'a [u8]>) -> Result<()> {
+    let mut first = None;
+    for (rank, given) in members.enumerate() {
+        let first = *first.get_or_insert(given);
+        let differs = first.iter().zip(given).position(|(first, given)| first != given);
+        if let Some(option) = differs {
+            let (name, values) = CHOICES[option];
+            return Err(Error::invalid(format!(
+                "the processes of a session must give the same {name} ({values}); those with ranks \
+                 0 and {rank} do not"
+            )));
+        }
+    }
+    Ok(())
 }
