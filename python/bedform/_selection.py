@@ -195,9 +195,7 @@ def taken(whole: np.ndarray[Any, Any], selected: Selected) -> np.ndarray[Any, An
     )
 
 
-def spread(
-    name: str, data: np.ndarray[Any, Any], selected: Selected
-) -> np.ndarray[Any, Any]:
+def spread(name: str, data: np.ndarray[Any, Any], selected: Selected) -> np.ndarray[Any, Any]:
     """Values for a selection of the array ``name``, broadcast as NumPy's assignment does.
 
     Raises

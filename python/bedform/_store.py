@@ -74,10 +74,11 @@ def create(
     Raises
     ------
     ExistsError
-        There is a store already.
+        There is a store already, or the log of one that is gone.
     """
     where = os.fspath(path)
     _check_local(where)
+    _check_durability(durability, ("disk", "process"))
     options = {"cache_bytes": _bytes(cache), "freshness": "read", "durability": durability}
     attributes_text = _json.dump_attributes(attributes)
     inner = engine_call(_internal.Store.create, where)(where, attributes_text, json.dumps(options))
@@ -140,6 +141,7 @@ def open(  # noqa: A001 - the name users expect
             f"mode must be 'r' or 'r+', not {mode!r}; bf.create makes stores"
         )
     _check_local(where)
+    _check_durability(durability, ("disk", "process"))
     if not Path(where).exists():
         raise NotFoundError(f"{where}: no such file or store; check the path")
     options = {
@@ -175,6 +177,13 @@ def _profile(profile: Any, where: str) -> dict[str, Any] | None:
             raise
         return None
     return None if kept is None else kept.to_dict()
+
+
+def _check_durability(durability: object, known: tuple[str, str]) -> None:
+    if durability not in known:
+        raise InvalidArgumentError(
+            f"durability must be {known[0]!r} or {known[1]!r}, not {durability!r}"
+        )
 
 
 def _check_local(path: str) -> None:
@@ -587,6 +596,7 @@ class Store(Group):
         """
         if settle not in ("exit", "later"):
             raise InvalidArgumentError(f"settle must be 'exit' or 'later', not {settle!r}")
+        _check_durability(durability, ("disk", "node"))
         members = None if comm is None else Messages(comm)
         capacity = None if burst_capacity is None else number_of_bytes(burst_capacity)
         options = {

@@ -723,7 +723,7 @@ def test_a_store_that_is_a_single_array_has_it_under_the_empty_name(tmp_path: Pa
 
 
 def test_masked_elements_and_times_are_no_numbers(tmp_path: Path) -> None:
-    """What is under a mask, and the count of seconds since 1970, were written as if they were data."""
+    """What is under a mask, and seconds since 1970, were written as if they were data."""
     store = bedform.create(tmp_path / "s.zarr")
     array = store.create_array("t", shape=(3,), dtype="float64")
     masked = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, True])
