@@ -143,7 +143,7 @@ bf_status bf_array_dimension_name(bf_array array, uint32_t axis, char *buffer, u
 /* All there is to say of the array, as JSON: codecs, order, fill value, attributes, ... */
 bf_status bf_array_describe(bf_array array, char *buffer, uint64_t capacity, uint64_t *needed);
 
-/* Reads `shape` elements from `start` on; with a stride (may be NULL) every so manieth. */
+/* Reads `shape` elements from `start` on; with a stride (may be NULL) only every n-th along each axis. */
 bf_status bf_read(bf_array array, uint32_t rank, const uint64_t *start, const uint64_t *shape,
                   const int64_t *stride, void *buffer, uint64_t bytes);
 

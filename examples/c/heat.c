@@ -1,6 +1,7 @@
 /* The heat equation on a plane, cut into blocks among the processes of MPI; every step is a commit.
  *
- *   mpicc heat.c $(pkg-config --cflags --libs bedform) -o heat
+ *   mpicc heat.c $(pkg-config --cflags --libs bedform) \
+ *     -Wl,-rpath,$(pkg-config --variable=libdir bedform) -o heat
  *   mpiexec -n 4 ./heat heat.zarr
  *
  * Each process writes its block of a step into the array t(step, y, x), and a commit makes the step visible
@@ -13,11 +14,17 @@
 
 enum { HEIGHT = 48, WIDTH = 64, STEPS = 6 };
 
-/* One line and the end, for all processes. */
+/* The end, for all processes. MPI_Abort of some MPIs returns. */
+static void stop(int code) {
+  MPI_Abort(MPI_COMM_WORLD, code);
+  exit(code);
+}
+
+/* One line and the end. */
 static void check(bf_status status) {
   if (status == BF_OK) return;
   fprintf(stderr, "heat: %s (%s)\n", bf_last_error(), bf_status_name(status));
-  MPI_Abort(MPI_COMM_WORLD, status);
+  stop(status);
 }
 
 /* The value before the first step: a hot square, cold borders. */
@@ -86,7 +93,7 @@ static void verify(const char *path) {
   alone(expected);
   if (memcmp(found, expected, sizeof found) != 0) {
     fprintf(stderr, "heat: the plane read is not the one computed\n");
-    MPI_Abort(MPI_COMM_WORLD, 1);
+    stop(1);
   }
   printf("%d steps committed; the last plane is right\n", STEPS);
 }
@@ -95,7 +102,7 @@ int main(int count, char **arguments) {
   MPI_Init(&count, &arguments);
   if (count != 2) {
     fprintf(stderr, "usage: heat PATH\n");
-    MPI_Abort(MPI_COMM_WORLD, 2);
+    stop(2);
   }
   const char *path = arguments[1];
   int size, rank, dims[2] = {0, 0}, periods[2] = {0, 0}, at[2];
@@ -130,7 +137,7 @@ int main(int count, char **arguments) {
 
   bf_comm comm;
   bf_session session;
-  if (bf_comm_from_mpi(grid, &comm) != 0) MPI_Abort(MPI_COMM_WORLD, 1);
+  if (bf_comm_from_mpi(grid, &comm) != 0) stop(1);
   check(bf_session_begin(store, &comm, NULL, &session));
   for (int step = 0; step < STEPS; step++) {
     uint64_t start[3] = {(uint64_t)step, (uint64_t)top, (uint64_t)left};

@@ -3,7 +3,8 @@
 !   F=$(pkg-config --variable=fortran_dir bedform)
 !   mpicc -c $F/bedform_mpi_fortran.c $(pkg-config --cflags bedform)
 !   mpifort -I$F $F/bedform_interfaces.f90 $F/bedform.f90 $F/bedform_mpi.f90 heat.f90 \
-!     bedform_mpi_fortran.o $(pkg-config --libs bedform) -o heat
+!     bedform_mpi_fortran.o $(pkg-config --libs bedform) \
+!     -Wl,-rpath,$(pkg-config --variable=libdir bedform) -o heat
 !   mpiexec -n 4 ./heat heat.zarr
 !
 ! Each process writes its block of a step into the array t(x, y, step), and a commit makes the step visible
@@ -28,6 +29,7 @@ program heat
   if (path == "") then
     write (error_unit, "(a)") "usage: heat PATH"
     call MPI_Abort(MPI_COMM_WORLD, 2, error)
+    stop 2 ! MPI_Abort of some MPIs returns
   end if
   call MPI_Comm_size(MPI_COMM_WORLD, processes, error)
   dims = 0
@@ -143,6 +145,7 @@ contains
     if (maxval(abs(found - expected(1:width, 1:height))) > 1e-12_real64) then
       write (error_unit, "(a)") "heat: the plane read is not the one computed"
       call MPI_Abort(MPI_COMM_WORLD, 1, ignored)
+      stop 1
     end if
     print "(i0, a)", steps, " steps committed; the last plane is right"
   end subroutine

@@ -12,6 +12,7 @@ from bedform import _fork, _json, _selection
 from bedform._elements import AnyArray, Elements
 from bedform._errors import InvalidArgumentError, ReadOnlyError
 from bedform._explanation import Explanation
+from bedform._integers import integer, integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -154,7 +155,8 @@ class Array(BasicReads):
     """An N-dimensional variable of a store; ``store["name"]`` gives it.
 
     ``[]`` is NumPy's basic indexing, ``.oindex`` takes one list per axis, ``.vindex`` points.
-    Values are raw: decoding by conventions is xarray's. Reading releases the interpreter's lock;
+    Values are raw: decoding by conventions is xarray's. What is written is converted as NumPy's
+    assignment does; masked elements, times and text are refused where numbers are stored. Reading releases the interpreter's lock;
     one array may be used by many threads. Arrays pickle as their stores do.
     """
 
@@ -317,18 +319,7 @@ class Array(BasicReads):
         self._set(_selection.basic(key, self.shape), value)
 
     def _set(self, selected: _selection.Selected, value: Any) -> None:
-        data = self._converted(value)
-        # As in NumPy, leading axes of length 1 are dropped where there are too many.
-        extra = data.shape[: max(0, data.ndim - len(selected.result))]
-        if set(extra) == {1}:
-            data = data.reshape(data.shape[len(extra) :])
-        try:
-            data = np.broadcast_to(data, selected.result)
-        except ValueError:
-            raise InvalidArgumentError(
-                f"{self.path}: values of shape {data.shape} cannot be broadcast to the "
-                f"selection {selected.result}"
-            ) from None
+        data = _selection.spread(self.path, self._converted(value), selected)
         self._store._call(self._inner.write)(selected.engine, self._elements(data))
 
     def _converted(self, value: Any) -> AnyArray:
@@ -345,17 +336,19 @@ class Array(BasicReads):
         Raises
         ------
         InvalidArgumentError
-            The other axes do not fit.
+            The other axes do not fit, or the values cannot be elements of the array.
         """
         data = self._converted(values)
+        axis = integer(axis, f"the axis of {self.path}", least=-self.ndim)
         if not -self.ndim <= axis < self.ndim:
             raise InvalidArgumentError(f"{self.path} has {self.ndim} axes, none is {axis}")
         part = (self._inner, axis % self.ndim, list(data.shape), self._elements(data))
         return self._store._call(self._store._inner.append)([part])[0]
 
-    def resize(self, shape: Sequence[int]) -> None:
+    def resize(self, shape: Sequence[int] | int) -> None:
         """Change the shape. New elements are the fill value. Durable on return."""
-        self._store._call(self._inner.resize)([int(length) for length in shape])
+        lengths = integers(shape, f"the shape of {self.path}")
+        self._store._call(self._inner.resize)(list(lengths))
 
     def stored_objects(self) -> tuple[int, int]:
         """How many shards (or chunks, without shards) are stored, of how many there is room for.

@@ -21,16 +21,36 @@ class Elements:
         self._is_text = dtype.hasobject
 
     def converted(self, value: Any) -> AnyArray:
-        """``value`` as elements of the array; only conversions that NumPy's assignment makes."""
+        """``value`` as elements of the array; only conversions that NumPy's assignment makes.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There are masked elements, of which nobody knows what to store; or the type is one that
+            the array cannot hold. Times (``datetime64``) are no numbers: what they count, and from
+            when, would be lost.
+        """
+        # Before anything is made of the value: NumPy takes what is masked in a list for NaN, or more.
+        masked = _masked(value)
         try:
-            data = np.asarray(value)
+            # Some hand over masked arrays as their elements.
+            data = np.asanyarray(value) if not masked else np.empty(())
+            masked = masked or _masked(data)
+            data = np.asarray(data)
         except ValueError as error:
             raise InvalidArgumentError(f"{self._path} holds {self._dtype}: {error}") from None
+        if masked:
+            elements = "1 masked element" if masked == 1 else f"{masked} masked elements"
+            pronoun = "it" if masked == 1 else "them"
+            raise InvalidArgumentError(
+                f"the values for {self._path} have {elements}; fill {pronoun} first: "
+                "values.filled(...)"
+            )
         if self._is_text:
             return data.astype(object)
         # Plain objects whose type NumPy only guesses are converted below, or refused by it.
         plain = not hasattr(value, "dtype")
-        refused = ("SU" if plain else "OSUT").replace(self._dtype.kind, "")
+        refused = ("SUmM" if plain else "OSUTmM").replace(self._dtype.kind, "")
         if data.size and refused and data.dtype.kind in refused:
             raise InvalidArgumentError(f"{self._path} holds {self._dtype}, not {data.dtype}")
         if data.dtype.kind == "c" and self._dtype.kind != "c":
@@ -56,3 +76,13 @@ class Elements:
         raise InvalidArgumentError(
             f"{self._path} holds text, not {type(element).__name__}: convert the values first"
         )
+
+
+def _masked(value: Any) -> int:
+    """How many elements are masked, also of masked arrays in lists."""
+    if isinstance(value, np.ma.MaskedArray):
+        return int(np.ma.count_masked(value))
+    if isinstance(value, (list, tuple)):
+        nested = (list, tuple, np.ma.MaskedArray)
+        return sum(_masked(entry) for entry in value if isinstance(entry, nested))
+    return 0

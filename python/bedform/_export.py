@@ -18,16 +18,26 @@ texts of fixed length with an axis for their characters.
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import math
 import os
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._errors import BedformError, ExistsError, InvalidArgumentError, UnsupportedError
+from ._errors import (
+    BedformError,
+    ExistsError,
+    InvalidArgumentError,
+    IoError,
+    NoSpaceError,
+    PermissionDeniedError,
+    UnsupportedError,
+)
 from ._publish import Staging, no_directory, sync_directory
 from ._text import parse_bytes
 
@@ -110,7 +120,7 @@ def export(
     staged = staging.path
     try:
         total = sum(_byte_count(array) for array in chosen.values())
-        with _file(staged) as file:
+        with _file(staged, path) as file:
             form(store, file, chosen).write(limit, progress, total)
         _publish(staged, path)
     finally:
@@ -139,24 +149,44 @@ def _byte_count(array: Array) -> int:
 
 
 @contextlib.contextmanager
-def _file(path: Path) -> Iterator[Any]:
+def _file(path: Path, target: Path) -> Iterator[Any]:
     """A new file; durable when the context ends without an error."""
     import h5py
 
     try:
         with h5py.File(path, "x", libver=("earliest", "v110"), track_order=True) as file:
             yield file
-    except OSError as error:
-        # HDF5 says at length which of its layers failed.
-        if error.errno is None and not isinstance(error, BedformError):
-            line = str(error).splitlines()[0]
-            raise BedformError(f"{path.parent}: cannot write the file: {line}") from error
+    except BedformError:
         raise
+    except (OSError, RuntimeError) as error:
+        raise _cannot_write(target, error) from error
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _cannot_write(target: Path, error: OSError | RuntimeError) -> Exception:
+    """What the system said, of the file that the caller named.
+
+    HDF5 says at length which of its layers failed, and of which hidden name, and the system's
+    number somewhere in between. When it fails to close a file that is a ``RuntimeError``.
+    """
+    found = re.search(r"errno = (\d+)", str(error))
+    number = getattr(error, "errno", None) or (int(found[1]) if found else None)
+    if number is None:
+        return error if isinstance(error, RuntimeError) else IoError(_unwritten(target, "HDF5"))
+    kind: type[BedformError] = IoError
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        kind = NoSpaceError
+    elif number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        kind = PermissionDeniedError
+    return kind(_unwritten(target, os.strerror(number)))
+
+
+def _unwritten(target: Path, reason: str) -> str:
+    return f"cannot write {str(target)!r}: {reason}; nothing is left of it, choose another place"
 
 
 def _publish(staged: Path, target: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bedform._errors import OutOfBoundsError
+from bedform._errors import InvalidArgumentError, OutOfBoundsError
 
 Axis = Any  # (start, step, count), or an int64 array of positions
 
@@ -193,3 +193,24 @@ def taken(whole: np.ndarray[Any, Any], selected: Selected) -> np.ndarray[Any, An
     return (
         whole[np.ix_(*lists)].reshape(selected.result) if lists else whole.reshape(selected.result)
     )
+
+
+def spread(name: str, data: np.ndarray[Any, Any], selected: Selected) -> np.ndarray[Any, Any]:
+    """Values for a selection of the array ``name``, broadcast as NumPy's assignment does.
+
+    Raises
+    ------
+    InvalidArgumentError
+        They cannot be.
+    """
+    # As in NumPy, leading axes of length 1 are dropped where there are too many.
+    extra = data.shape[: max(0, data.ndim - len(selected.result))]
+    if set(extra) == {1}:
+        data = data.reshape(data.shape[len(extra) :])
+    try:
+        return np.broadcast_to(data, selected.result)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"{name}: values of shape {data.shape} cannot be broadcast to the "
+            f"selection {selected.result}"
+        ) from None

@@ -9,7 +9,8 @@ import numpy as np
 
 from bedform import _fork, _selection
 from bedform._elements import Elements
-from bedform._errors import InvalidArgumentError, PoisonedError
+from bedform._errors import InvalidArgumentError, NotFoundError, PoisonedError
+from bedform._integers import integer, integers
 from bedform._text import parse_bytes
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class _New:
     """An array that a session has created, and that nobody sees yet: what writing to it needs."""
 
     def __init__(self, path: str, shape: Sequence[int], dtype: Any) -> None:
-        self.shape = tuple(int(length) for length in shape)
+        self.shape = integers(shape, f"the shape of {path}")
         self.ndim = len(self.shape)
         given = Elements(path, np.dtype(dtype))
         self._converted, self._elements = given.converted, given.flat
@@ -66,6 +67,8 @@ class Session:
         self._opened, self._process = inner, _fork.current
         self._members = members
         self._arrays: dict[str, Array | _New] = {}
+        self._lent = 0
+        self._has_ended = False
 
     @property
     def _inner(self) -> _internal.Session:
@@ -81,7 +84,12 @@ class Session:
         return self._process is not _fork.current
 
     def write(
-        self, name: str, values: Any, start: Sequence[int] | None = None, *, copy: bool = True
+        self,
+        name: str,
+        values: Any,
+        start: Sequence[int] | int | None = None,
+        *,
+        copy: bool = True,
     ) -> int | None:
         """Write a box of an array; not visible before the commit.
 
@@ -92,7 +100,8 @@ class Session:
         values
             The elements.
         start
-            The box's first element along each axis; the array's first without it.
+            The box's first element along each axis: whole numbers. Without it the values are those
+            of the whole array.
         copy
             ``False`` leaves the elements where they are, where that helps: they must not change
             until :meth:`wait` for what this returns, or the next commit. With a copy they may at
@@ -108,29 +117,39 @@ class Session:
         OutOfBoundsError
             The box leaves the array.
         InvalidArgumentError
-            The values have another number of axes, or a type that the array cannot hold.
+            The values have another number of axes, masked elements, or a type that the array cannot
+            hold; or, without ``start``, another shape than the array.
         """
         array = self._array(name)
         data = array._converted(values)
-        corner = (0,) * array.ndim if start is None else tuple(int(at) for at in start)
-        if data.ndim != array.ndim or len(corner) != array.ndim:
-            raise InvalidArgumentError(
-                f"{name} has {array.ndim} axes; the values have {data.ndim}, "
-                f"start has {len(corner)}"
-            )
-        if min(corner, default=0) < 0:
-            raise InvalidArgumentError(f"{name}: start {corner} must not be negative")
+        corner = _corner(name, array.shape, data.shape, start)
         box = tuple(slice(at, at + length) for at, length in zip(corner, data.shape, strict=True))
         shape = tuple(max(end.stop, n) for end, n in zip(box, array.shape, strict=True))
         selection = _selection.basic(box, shape).engine
         if copy:
             self._write(name, selection, array._elements(data))
             return None
-        return self._store._call(self._inner.lend)(name, selection, array._elements(data))
+        lend = self._store._call(self._inner.lend)
+        return self._keep(lend(name, selection, array._elements(data)))
+
+    def _keep(self, token: int) -> int:
+        self._lent = max(self._lent, token)
+        return token
 
     def wait(self, token: int) -> None:
-        """Wait until what was written without a copy, up to this token, may change again."""
-        self._store._call(self._inner.wait)(token)
+        """Wait until what was written without a copy, up to this token, may change again.
+
+        Raises
+        ------
+        InvalidArgumentError
+            No write of this session has returned such a token.
+        """
+        number = integer(token, "what to wait for")
+        if number > self._lent:
+            raise InvalidArgumentError(
+                f"no write of this session has returned {number}; wait for what write returned"
+            )
+        self._store._call(self._inner.wait)(number)
 
     def flush(self) -> None:
         """Hand everything that was written to the system, so that it outlives this process.
@@ -195,10 +214,14 @@ class Session:
         Without a ``copy`` the elements stay where they are, as with :meth:`write`, and what this
         returns is for :meth:`wait`.
         """
+        if not isinstance(decomposition, Decomposition):
+            raise InvalidArgumentError(
+                f"the decomposition must be what declare returned, not {decomposition!r}"
+            )
         if decomposition.session is not self:
             raise InvalidArgumentError("the decomposition was declared in another session")
-        if record is not None and record < 0:
-            raise InvalidArgumentError(f"the record must not be negative, but is {record}")
+        if record is not None:
+            record = integer(record, f"the record of {name}")
         array = self._array(name)
         elements = array._elements(array._converted(values))
         number = decomposition.number
@@ -208,7 +231,8 @@ class Session:
         if copy:
             self._store._call(self._inner.write_declared)(name, record, number, elements)
             return None
-        return self._store._call(self._inner.lend_declared)(name, record, number, elements)
+        lend = self._store._call(self._inner.lend_declared)
+        return self._keep(lend(name, record, number, elements))
 
     def create_arrays(self, arrays: Mapping[str, Mapping[str, Any]]) -> None:
         """Create arrays that appear with the next commit, all or none, and can be written at once.
@@ -240,16 +264,19 @@ class Session:
         >>> sorted(store), store["v"][1].tolist()
         (['u', 'v', 'w'], [1, 2, 3])
         """
-        self._store._call(self._inner.create_arrays)(self._store._described(arrays))
+        described = self._store._described(arrays)
+        self._store._call(self._inner.create_arrays)(described)
         for path, arguments in arrays.items():
             self._arrays[path] = _New(path, arguments["shape"], arguments["dtype"])
 
-    def resize(self, name: str, shape: Sequence[int]) -> None:
+    def resize(self, name: str, shape: Sequence[int] | int) -> None:
         """Make an array larger, from the next commit on; new elements are the fill value.
 
         Not collective: of several shapes the largest of each axis counts.
         """
-        self._store._call(self._inner.resize)(name, [int(length) for length in shape])
+        lengths = integers(shape, f"the shape of {name}")
+        self._array(name)
+        self._store._call(self._inner.resize)(name, list(lengths))
 
     def append(self, name: str, values: Any, axis: int = 0) -> int:
         """Append behind the end of an array; give where the elements of this process start.
@@ -259,6 +286,7 @@ class Session:
         """
         array = self._array(name)
         data = array._converted(values)
+        axis = integer(axis, f"the axis of {name}", least=-array.ndim)
         if data.ndim != array.ndim or not -array.ndim <= axis < array.ndim:
             raise InvalidArgumentError(
                 f"{name} has {array.ndim} axes; the values have {data.ndim}, the axis is {axis}"
@@ -270,13 +298,23 @@ class Session:
         """Write to a selection of an array, NumPy's basic indexing; as :meth:`write`."""
         array = self._array(name)
         selected = _selection.basic(key, array.shape)
-        data = np.broadcast_to(array._converted(values), selected.result)
+        data = _selection.spread(name, array._converted(values), selected)
         self._write(name, selected.engine, array._elements(data))
 
     def _array(self, name: str) -> Array | _New:
         if name not in self._arrays:
-            self._arrays[name] = self._store.array(name)
+            self._arrays[name] = self._found(name)
         return self._arrays[name]
+
+    def _found(self, name: str) -> Array:
+        try:
+            return self._store.array(name)
+        except NotFoundError:
+            names = sorted({*self._store.arrays(), *self._arrays})
+            known = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+            raise NotFoundError(
+                f"no array {name!r} in {self._store.store_path}: it has {known or 'none'}"
+            ) from None
 
     def _write(self, name: str, selection: tuple[Any, ...], elements: Any) -> None:
         self._store._call(self._inner.write)(name, selection, elements)
@@ -314,6 +352,7 @@ class Session:
         In a process that was forked meanwhile it does nothing: the session is the parent's.
         """
         if not self._is_of_parent():
+            self._has_ended = True
             self._inner.close()
             self._free()
 
@@ -323,6 +362,8 @@ class Session:
             self._members = None
 
     def __enter__(self) -> Self:
+        if self._has_ended:
+            raise InvalidArgumentError("the session is closed; start a new one")
         return self
 
     def __exit__(
@@ -335,17 +376,42 @@ class Session:
             self.close()
             return
         inner = self._inner
+        self._has_ended = True
         try:
             self._store._call(inner.end)()
         finally:
             self._free()
 
 
+def _corner(
+    name: str, shape: tuple[int, ...], box: tuple[int, ...], start: Sequence[int] | int | None
+) -> tuple[int, ...]:
+    """Where a box of values begins; without a start they must be the whole array."""
+    if start is None:
+        # A box that went to the corner in silence would be every step at the first one.
+        if box != shape:
+            raise InvalidArgumentError(
+                f"{name} has the shape {shape}, the values have {box}; "
+                "give start= to write a part of it"
+            )
+        return (0,) * len(shape)
+    corner = integers(start, f"the start in {name}")
+    if len(box) != len(shape) or len(corner) != len(shape):
+        raise InvalidArgumentError(
+            f"{name} has {len(shape)} axes; the values have {len(box)}, start has {len(corner)}"
+        )
+    return corner
+
+
 def _boxes(starts: Any, shapes: Any) -> tuple[list[int], list[int], int]:
     """Starts and shapes of the boxes that have elements, one behind the other, and their rank."""
-    first, lengths = np.asarray(starts), np.asarray(shapes)
-    integers = all(part.dtype.kind in "iu" or not part.size for part in (first, lengths))
-    if not integers or first.ndim != 2 or first.shape != lengths.shape:
+    try:
+        first, lengths = np.asarray(starts), np.asarray(shapes)
+    except ValueError:
+        # Rows of several lengths are no array: they are refused below, as one without axes is.
+        first = lengths = np.empty(())
+    whole = all(part.dtype.kind in "iu" or not part.size for part in (first, lengths))
+    if not whole or first.ndim != 2 or first.shape != lengths.shape:
         raise InvalidArgumentError(
             "boxes are two arrays of integers, starts and shapes, with a row for each box"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
@@ -22,6 +23,7 @@ from bedform._errors import (
     UnsupportedError,
     engine_call,
 )
+from bedform._integers import integers
 from bedform._layout import Regular, default_shards
 from bedform._session import Session, number_of_bytes
 from bedform._text import parse_bytes
@@ -72,10 +74,11 @@ def create(
     Raises
     ------
     ExistsError
-        There is a store already.
+        There is a store already, or the log of one that is gone.
     """
     where = os.fspath(path)
     _check_local(where)
+    _check_durability(durability, ("disk", "process"))
     options = {"cache_bytes": _bytes(cache), "freshness": "read", "durability": durability}
     attributes_text = _json.dump_attributes(attributes)
     inner = engine_call(_internal.Store.create, where)(where, attributes_text, json.dumps(options))
@@ -138,6 +141,7 @@ def open(  # noqa: A001 - the name users expect
             f"mode must be 'r' or 'r+', not {mode!r}; bf.create makes stores"
         )
     _check_local(where)
+    _check_durability(durability, ("disk", "process"))
     if not Path(where).exists():
         raise NotFoundError(f"{where}: no such file or store; check the path")
     options = {
@@ -173,6 +177,13 @@ def _profile(profile: Any, where: str) -> dict[str, Any] | None:
             raise
         return None
     return None if kept is None else kept.to_dict()
+
+
+def _check_durability(durability: object, known: tuple[str, str]) -> None:
+    if durability not in known:
+        raise InvalidArgumentError(
+            f"durability must be {known[0]!r} or {known[1]!r}, not {durability!r}"
+        )
 
 
 def _check_local(path: str) -> None:
@@ -337,18 +348,19 @@ class Group:
         >>> store.create_array("t", (0, 90, 180), "float32", ("time", "lat", "lon")).shape
         (0, 90, 180)
         """
-        description = self._describe(
-            shape,
-            dtype,
-            dims,
-            layout,
-            reads,
-            codecs,
-            fill_value,
-            attributes,
-            append_length,
-            profile,
-        )
+        with _about(name):
+            description = self._describe(
+                shape,
+                dtype,
+                dims,
+                layout,
+                reads,
+                codecs,
+                fill_value,
+                attributes,
+                append_length,
+                profile,
+            )
         description["checksum"] = checksum
         return self._create(name, description, draft=False)
 
@@ -390,7 +402,8 @@ class Group:
             if unknown or not {"shape", "dtype"} <= set(given):
                 what = f"no argument {min(unknown)!r}" if unknown else "shape or dtype missing"
                 raise InvalidArgumentError(f"array {name!r}: {what}")
-            description = {**self._describe(**given), "checksum": checksum}
+            with _about(name):
+                description = {**self._describe(**given), "checksum": checksum}
             texts.append((self._join(name), json.dumps(description, allow_nan=False)))
         return texts
 
@@ -412,10 +425,13 @@ class Group:
         append_length: int | None,
         profile: Any,
     ) -> dict[str, Any]:
-        lengths = [int(length) for length in shape]
-        if any(length < 0 for length in lengths):
-            raise InvalidArgumentError(f"the shape {tuple(lengths)} has a negative length")
-        kind = np.dtype(dtype)
+        lengths = list(integers(shape, "the shape"))
+        if dims is not None and len(dims) != len(lengths):
+            raise InvalidArgumentError(f"{len(dims)} names for {len(lengths)} axes")
+        try:
+            kind = np.dtype(dtype)
+        except TypeError:
+            raise InvalidArgumentError(f"there is no type {dtype!r}") from None
         name = _zarr_name(kind)
         item_size = kind.itemsize if name != "string" else 16
         if layout == "auto":
@@ -580,6 +596,7 @@ class Store(Group):
         """
         if settle not in ("exit", "later"):
             raise InvalidArgumentError(f"settle must be 'exit' or 'later', not {settle!r}")
+        _check_durability(durability, ("disk", "node"))
         members = None if comm is None else Messages(comm)
         capacity = None if burst_capacity is None else number_of_bytes(burst_capacity)
         options = {
@@ -683,6 +700,11 @@ class Store(Group):
         1
         """
         chosen = _settle.Settling.of(memory, arrays, grace)
+        for name in chosen.arrays or ():
+            # Also where nothing is pending: a name with a typing error is settled never.
+            if self._call(self._inner.kind)(name) != "array":
+                known = ", ".join(self.arrays()) or "none"
+                raise NotFoundError(f"no array {name!r} in {self.store_path}: it has {known}")
         if comm is not None and dask is not None:
             raise InvalidArgumentError("comm and dask are two ways to share the work: give one")
         if comm is not None:
@@ -772,6 +794,15 @@ class Store(Group):
 
     def __repr__(self) -> str:
         return f"<bedform.Store {self._path_of_store!r}>"
+
+
+@contextmanager
+def _about(name: str) -> Iterator[None]:
+    """Let errors say which array's description they are about."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"array {name!r}: {error}") from None
 
 
 def _reopen(path: str, options: dict[str, Any]) -> Store:

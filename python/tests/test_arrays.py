@@ -716,3 +716,36 @@ def test_a_store_that_is_a_single_array_has_it_under_the_empty_name(tmp_path: Pa
     assert list(alone.arrays()) == [""]
     assert alone[""][1:3].tolist() == [2, 3]
     assert alone.attributes == {}
+
+
+def test_masked_elements_and_times_are_no_numbers(tmp_path: Path) -> None:
+    """What is under a mask, and seconds since 1970, were written as if they were data."""
+    store = bedform.create(tmp_path / "s.zarr")
+    array = store.create_array("t", shape=(3,), dtype="float64")
+    masked = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, True])
+    times = np.array(["2020-01-01"] * 3, "M8[s]")
+    with store.session() as session:
+        parts = session.declare([[0]], [[3]])
+        writes = [
+            lambda values: array.__setitem__(slice(None), values),
+            lambda values: array.oindex.__setitem__([0, 1, 2], values),
+            lambda values: array.vindex.__setitem__([0, 1, 2], values),
+            array.append,
+            lambda values: store.append({"t": values}, "dim_0"),
+            lambda values: session.write("t", values),
+            lambda values: session.write_at("t", slice(None), values),
+            lambda values: session.write_boxes("t", values, [[0]], [[3]]),
+            lambda values: session.write_declared("t", values, parts),
+            lambda values: session.append("t", values),
+        ]
+        for write in writes:
+            for values in (masked, [masked[0], *masked[1:]], list(masked)):
+                with pytest.raises(bedform.InvalidArgumentError, match="2 masked elements; fill"):
+                    write(values)
+            for values in (times, times - times[0], list(times)):
+                with pytest.raises(bedform.InvalidArgumentError, match="holds float64, not"):
+                    write(values)
+        session.write("t", np.ma.array([1.0, 2.0, 3.0]))
+    assert array[...].tolist() == [1, 2, 3]
+    array[...] = masked.filled(-1)
+    assert array[...].tolist() == [1, -1, -1]

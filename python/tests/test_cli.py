@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -236,3 +237,40 @@ def test_a_reader_that_goes_away_is_not_an_error(source: Path) -> None:
     with process.stderr:
         said = process.stderr.read()
     assert (process.wait(), said) == (0, b"")
+
+
+def test_a_limit_for_memory_whose_unit_was_forgotten_is_refused(
+    source: Path, tmp_path: Path, bedform_command: Bedform
+) -> None:
+    said = "'5' is less than 1 MiB"
+    assert_one_line(bedform_command("settle", str(source), "--memory", "5"), 2, said)
+    target = str(tmp_path / "new.zarr")
+    assert_one_line(bedform_command("convert", str(source), target, "--memory", "5"), 2, said)
+
+
+def test_a_store_that_is_gone_is_named_by_its_log(tmp_path: Path, bedform_command: Bedform) -> None:
+    """After ``rm -r run.zarr`` a run failed at its first commit, far from the cause."""
+    path = tmp_path / "run.zarr"
+    store = bf.create(path)
+    store.create_array("t", shape=(2,), dtype="int8")
+    with store.session(settle="later") as session:
+        session.write("t", [1, 2])
+    shutil.rmtree(path)
+    assert_one_line(
+        bedform_command("info", str(path)), 2, "the store is gone", "run.zarr.bedform-log"
+    )
+    with pytest.raises(bf.ExistsError, match=r"run.zarr.bedform-log holds commits of a store"):
+        bf.create(path)
+    assert not path.exists() or not list(path.iterdir())
+    shutil.rmtree(tmp_path / "run.zarr.bedform-log")
+    bf.create(path)
+
+
+def test_an_interruption_before_a_command_begins_is_silent(tmp_path: Path) -> None:
+    """Most of the time until then goes into imports."""
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    environment = {**ENVIRONMENT, "PYTHONPATH": f"{tmp_path}:{ENVIRONMENT['PYTHONPATH']}"}
+    done = subprocess.run(
+        [*command_line(), "info"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
+import io
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import h5py
@@ -12,6 +15,7 @@ import numpy as np
 import pytest
 
 from bedform import demo
+from bedform.cli._output import emit
 from bedform.demo import race
 from bedform.demo.field import LIKENESS, build_field
 
@@ -144,7 +148,12 @@ def test_the_demo_deletes_only_what_it_made(tmp_path: Path) -> None:
     (own / "precious").write_text("data")
     kept = demo.run(input_file=path, directory=tmp_path)
     assert "chunks" in kept.layout
-    assert any("delete it with" in note for note in kept.notes)
+    (delete,) = (note for note in kept.notes if "delete it with" in note)
+    long = replace(kept, notes=(delete.replace("rm -r ", "rm -r " + "long name/" * 30),))
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        emit(None, demo.render(long), as_json=False)
+    assert long.notes[0] in shown.getvalue(), "a command that is cut in two removes something else"
     demo.run(input_file=path, directory=tmp_path)
     assert (own / "precious").read_text() == "data"
     other = tmp_path / "other"

@@ -117,13 +117,13 @@ CASES = {
     """,
     "fork in a session, then use it in the child and end it in the parent": """
         session = store.session(settle="later")
-        session.write("t", expected[:1] + 1)
+        session.write("t", expected[:1] + 1, start=(0, 0))
         session.commit()
-        session.write("t", expected[:1] + 2)
+        session.write("t", expected[:1] + 2, start=(0, 0))
         new = {"shape": (1,), "dtype": "int8"}
         deeds = [
-            lambda: session.write("t", expected[:1]),
-            lambda: session.write("t", expected[:1], copy=False),
+            lambda: session.write("t", expected[:1], start=(0, 0)),
+            lambda: session.write("t", expected[:1], start=(0, 0), copy=False),
             lambda: session.write_boxes("t", [1], [[0, 0]], [[1, 1]]),
             lambda: session.resize("t", (2000, 1001)),
             lambda: session.append("t", expected[:1]),
@@ -159,9 +159,9 @@ CASES = {
         tier = path + "-tier"
         os.mkdir(tier)
         session = store.session(settle="later", burst=tier, durability="node")
-        session.write("t", expected[:1] + 1)
+        session.write("t", expected[:1] + 1, start=(0, 0))
         session.commit()
-        session.write("t", expected[:1] + 2)
+        session.write("t", expected[:1] + 2, start=(0, 0))
         if os.fork() == 0:
             sys.exit()
         os.wait()

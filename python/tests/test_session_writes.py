@@ -158,7 +158,7 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
         session.resize("t", (1, 1))
     with pytest.raises(bf.InvalidArgumentError, match="the axis is 2"):
         session.append("t", np.ones((1, 10)), axis=2)
-    session.write("t", np.ones((1, 1)), copy=False)
+    session.write("t", np.ones((1, 1)), start=(0, 0), copy=False)
     session.close()
     with pytest.raises(bf.InvalidArgumentError, match="session is closed"):
         session.flush()
@@ -172,9 +172,9 @@ def test_arrays_of_a_session_are_written_before_they_are_seen(tmp_path: Path) ->
         session.create_arrays({f"group/v{number}": new for number in range(10)})
         session.write("group/v3", np.ones((2, 4)), start=(1, 0))
         with pytest.raises(bf.InvalidArgumentError, match="group/v3 has 2 axes"):
-            session.write("group/v3", [1, 2])
+            session.write("group/v3", [1, 2], start=(0, 0))
         with pytest.raises(bf.InvalidArgumentError, match="int16"):
-            session.write("group/v3", [["a"]])
+            session.write("group/v3", [["a"]], start=(0, 0))
         assert session.append("group/v4", np.full((1, 4), 7)) == 3
         assert list(store) == []
         session.commit()
@@ -193,3 +193,67 @@ def test_arrays_of_a_session_are_written_before_they_are_seen(tmp_path: Path) ->
     session.close()
     assert "u" not in store
     store.create_array("u", **new)
+
+
+def test_only_whole_numbers_say_where_elements_go(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    store.create_array("line", shape=(6,), dtype="int8")
+    with store.session() as session:
+        parts = session.declare([[0]], [[2]])
+        for wrong in (
+            lambda: session.write("line", [1], start=(3.9,)),
+            lambda: session.write("line", [1], start=("4",)),
+            lambda: session.write("line", [1], start="4"),
+            lambda: session.write("line", [1], start=(True,)),
+            lambda: session.write("line", [1], start=(1 << 64,)),
+            lambda: session.write("t", [[1]], start=object()),
+            lambda: session.write_declared("t", [1, 2], parts, record=0.5),
+            lambda: session.write_declared("t", [1, 2], 7, record=0),
+            lambda: session.write_boxes("line", [1], [[0], [1, 2]], [[1], [1]]),
+            lambda: session.resize("line", (7.5,)),
+            lambda: session.resize("line", (-2,)),
+            lambda: session.append("line", [1], axis=0.0),
+            lambda: session.wait(123),
+            lambda: session.wait(-1),
+            lambda: store["line"].resize((7.5,)),
+            lambda: store["line"].append([1], axis="0"),
+            lambda: store.create_array("u", shape=(2.5,), dtype="int8"),
+        ):
+            with pytest.raises(bf.InvalidArgumentError) as caught:
+                wrong()
+            assert len(str(caught.value).splitlines()) == 1
+        session.write("line", [7, 8], start=4)
+        session.write("line", [1], start=np.int64(0))
+        session.write_declared("t", [1, 2], parts, record=np.int32(6))
+    assert store["line"][...].tolist() == [1, 0, 0, 0, 7, 8]
+    assert store["t"][6, :3].tolist() == [1, 2, 0]
+
+
+def test_a_part_of_an_array_needs_a_start(tmp_path: Path) -> None:
+    """A loop over steps that forgot it wrote all of them to the first one, without a word."""
+    store = new_store(tmp_path)
+    with store.session() as session:
+        for copy in (True, False):
+            with pytest.raises(bf.InvalidArgumentError, match=r"\(1, 10\); give start="):
+                session.write("t", np.ones((1, 10)), copy=copy)
+        session.write("t", np.full(SHAPE, 3))
+    assert (store["t"][...] == 3).all()
+
+
+def test_errors_about_new_arrays_name_them(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    new = {"shape": (2,), "dtype": "int8"}
+    with store.session() as session:
+        for create in (store.create_arrays, session.create_arrays):
+            for wrong in ({"dtype": "flot"}, {"dims": ("y", "x")}, {"shape": "2"}):
+                with pytest.raises(bf.InvalidArgumentError, match="array 'bad'"):
+                    create({"good": new, "bad": {**new, **wrong}})
+    assert list(store) == ["t"]
+
+
+def test_a_session_that_has_ended_is_not_begun_again(tmp_path: Path) -> None:
+    session = new_store(tmp_path).session()
+    with session:
+        pass
+    with pytest.raises(bf.InvalidArgumentError, match="session is closed"), session:
+        pass

@@ -116,10 +116,10 @@ def test_what_does_not_fit_is_refused_by_name(store: bf.Store) -> None:
     with pytest.raises(bf.OutOfBoundsError, match="t"):
         session.write("t", np.ones((2, 2), "int32"), start=(7, 0))
     with pytest.raises(bf.InvalidArgumentError, match="has 2 axes; the values have 1"):
-        session.write("t", np.ones(3, "int32"))
+        session.write("t", np.ones(3, "int32"), start=(0, 0))
     with pytest.raises(bf.InvalidArgumentError, match="must not be negative"):
         session.write("t", np.ones((1, 1), "int32"), start=(-1, 0))
-    with pytest.raises(bf.NotFoundError):
+    with pytest.raises(bf.NotFoundError, match=r"no array 'v' in .*: it has t, u"):
         session.write("v", np.ones(3))
     store.create_array("s", shape=(2,), dtype=str)
     with pytest.raises(bf.UnsupportedError, match="holds text"):

@@ -236,7 +236,7 @@ def test_errors_of_settle_and_gc_are_one_line(
         (["gc", str(tmp_path / "file.nc")], "only stores have a log"),
         (["settle", path, "--memory", "much"], "not a size"),
         (["settle", path, "--grace", "-1"], "not a time"),
-        (["settle", path, "--array", "v"], "has no array v"),
+        (["settle", path, "--array", "v"], "no array 'v'"),
         (["settle", path, "--to", str(tmp_path / "out.txt")], "suffix says which format"),
         (["settle", path, "--to", str(tmp_path / "file.nc")], "exists"),
         (["settle", path, "--to", str(tmp_path / "no" / "out.nc")], "no' does not exist"),
@@ -266,6 +266,10 @@ def test_a_command_that_was_stopped_goes_on(tmp_path: Path, ending: signal.Signa
     if process.returncode != 0:
         assert process.returncode == (130 if ending == signal.SIGINT else -signal.SIGKILL), said
         assert log_of(store).is_dir()
+    if process.returncode == 130:
+        assert said == (
+            "bedform: interrupted; what is settled stays: run the same command again to go on\n"
+        )
     assert np.array_equal(bf.open(path_of(store))["t"][...], values)
     subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True)
     assert not log_of(store).exists()
@@ -376,7 +380,7 @@ def test_the_command_writes_a_file_and_says_so(
     store: bf.Store, tmp_path: Path, bedform_command: Bedform
 ) -> None:
     target = tmp_path / "out.nc"
-    done = bedform_command("settle", str(path_of(store)), "--to", str(target), "--memory", "64kB")
+    done = bedform_command("settle", str(path_of(store)), "--to", str(target), "--memory", "1MiB")
     assert done.returncode == 0, done
     assert f"{target}: 2 arrays" in done.stdout
     assert done.stderr == ""
@@ -408,3 +412,26 @@ def test_verify_reads_the_log_and_tells_how_far_it_is(store: bf.Store) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         store.verify(stop)
+
+
+def test_a_name_that_no_array_has_is_refused_also_where_nothing_is_left(store: bf.Store) -> None:
+    with pytest.raises(bf.NotFoundError, match="no array 'zz'"):
+        store.settle(arrays=["zz"])
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".h5"])
+def test_a_file_that_cannot_be_written_is_named_and_nothing_stays(
+    store: bf.Store, tmp_path: Path, suffix: str
+) -> None:
+    """HDF5 says at length which of its layers failed, and of which hidden name."""
+    target = tmp_path / "out" / f"o{suffix}"
+    target.parent.mkdir()
+    limit = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (4096, 4096));"
+    run = f"from bedform.cli import run; raise SystemExit(run({['settle', str(path_of(store))]!r}"
+    command = [sys.executable, "-c", f"{limit}{run} + {['--to', str(target)]!r}))"]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    said = f"bedform: cannot write '{target}': File too large; nothing is left of it"
+    assert done.returncode == 2, done
+    assert done.stderr.startswith(said), done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert list(target.parent.iterdir()) == []

@@ -142,7 +142,7 @@ pub(crate) unsafe fn give_text(
     Ok(())
 }
 
-/// The box of `shape` at `start`; with a stride its every so manieth element, `shape` of them.
+/// The box of `shape` at `start`; with a stride only every n-th element, `shape` of them.
 pub(crate) unsafe fn region(
     rank: u32,
     start: *const u64,

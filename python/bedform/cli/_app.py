@@ -122,8 +122,3 @@ def _say(line: str) -> None:
         sys.stderr.flush()
     except OSError:
         pass
-
-
-def main() -> None:
-    """Run the console script."""
-    sys.exit(run(sys.argv[1:]))

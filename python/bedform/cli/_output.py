@@ -27,6 +27,7 @@ from rich.progress import (
 )
 
 from .._publish import file_above
+from .._text import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from bedform._store import Store
+
+_MEMORY_MIN = 1 << 20
 
 EXIT_YES = 0
 EXIT_NO = 1
@@ -66,7 +69,7 @@ def _write(value: Any, rendered: RenderableType, as_json: bool) -> None:
         console = Console(file=sys.stdout, width=width, highlight=False)
         # Captured first: writing itself, Rich would end the process when the reader goes away.
         with console.capture() as captured:
-            console.print(rendered)
+            console.print(rendered, crop=False)
         sys.stdout.write(captured.get())
     sys.stdout.flush()
 
@@ -130,6 +133,16 @@ def help_of(command: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
+def memory_of(text: str) -> int:
+    """Bytes of a limit for memory; a number whose unit was forgotten is refused."""
+    count = parse_bytes(text)
+    if count < _MEMORY_MIN:
+        raise ValueError(
+            f"memory {text!r} is less than 1 MiB: write a number and a unit, such as 512MiB"
+        )
+    return count
+
+
 def open_source(path: str) -> Any:
     """Open a store or a foreign file, after the checks whose answers people need most often."""
     import bedform as bf
@@ -156,6 +169,9 @@ def _check_there(path: str) -> None:
 
 def _advise_path(path: str) -> str:
     parent = Path(path).absolute().parent
+    log = Path(f"{Path(path)}.bedform-log")
+    if log.is_dir():
+        return f"the store is gone, and its log is here, {str(log)!r}: put the store back beside it"
     if (file := file_above(path)) is not None:
         return f"no such file or store, and {str(file)!r} is a file: check the path"
     if not parent.is_dir():

@@ -10,8 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from .._text import format_bytes, format_seconds, format_shape, parse_bytes, parse_reads
-from ._output import JsonOption, emit, help_of, note, open_source, progress
+from .._text import format_bytes, format_seconds, format_shape, parse_reads
+from ._output import JsonOption, emit, help_of, memory_of, note, open_source, progress
 
 if TYPE_CHECKING:
     from .._convert import Conversion
@@ -53,7 +53,7 @@ def convert(
     """
     from .. import _convert
 
-    memory_bytes = parse_bytes(memory)
+    memory_bytes = memory_of(memory)
     kinds = parse_reads(reads or ()) or None
     with open_source(source):
         pass

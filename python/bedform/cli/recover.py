@@ -62,7 +62,8 @@ def _lines(done: dict[str, Any], leftover: str) -> list[str]:
         where = ", ".join(found["arrays"]) or "arrays that are gone"
         lines.append(
             f"{_count(found['writes'], 'write')} of {format_bytes(found['bytes'])} to {where} "
-            f"by rank {found['rank']} of session {found['session'][:8]} were never committed"
+            f"by rank {found['rank']} of session {found['session'][:8]} "
+            f"{'was' if found['writes'] == 1 else 'were'} never committed"
         )
     if done["found"]:
         lines.append(

@@ -9,8 +9,17 @@ import typer
 from rich.text import Text
 
 from .._settle import seconds_of
-from .._text import format_bytes, format_seconds, parse_bytes
-from ._output import JsonOption, emit, help_of, note, open_store, progress
+from .._text import format_bytes, format_seconds
+from ._output import (
+    EXIT_INTERRUPTED,
+    JsonOption,
+    emit,
+    help_of,
+    memory_of,
+    note,
+    open_store,
+    progress,
+)
 
 if TYPE_CHECKING:
     from .._export import Export
@@ -47,7 +56,7 @@ def settle(
 
     Example: [bold]bedform settle run42.zarr --memory 2GiB[/bold]
     """
-    memory_bytes, seconds = parse_bytes(memory), seconds_of(grace)
+    memory_bytes, seconds = memory_of(memory), seconds_of(grace)
     started = time.monotonic()
     if to is not None:
         _write_file(store, to, memory_bytes, array, as_json)
@@ -57,8 +66,9 @@ def settle(
             done = opened.settle(memory=memory_bytes, arrays=array, grace=seconds, progress=report)
             left = opened.info()["log"]
     except KeyboardInterrupt:
-        note("what is settled stays: run the same command again to go on")
-        raise
+        note("bedform: interrupted; what is settled stays: run the same command again to go on")
+        # Not as an interruption, of which another line would be said.
+        raise SystemExit(EXIT_INTERRUPTED) from None
     took = time.monotonic() - started
     value = {"path": store, **done, "left": left, "seconds": took}
     emit(value, Text(_say(store, done, left, took)), as_json)

@@ -236,4 +236,6 @@ def render(demonstration: Demonstration) -> Group:
     layout = f"layout: {demonstration.layout}"
     picture = f"picture: {demonstration.picture}"
     lines = [layout, field.origin, sizes, how, demonstration.cold, *demonstration.notes, picture]
-    return Group(table, Text(""), *(Text(line) for line in lines))
+    # Not broken into lines of the terminal: one of them is a command that removes files.
+    texts = (Text(line, no_wrap=True, overflow="ignore") for line in lines)
+    return Group(table, Text(""), *texts)

@@ -16,6 +16,7 @@ use super::documents::{GroupState, node_type, publish, read};
 use super::{Draft, DraftLock, NodeKind, OpenOptions, Shared, Store};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::place::LogPlace;
 
 /// How the elements of a new array become bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +76,7 @@ impl Store {
     /// Creates an empty store in `storage`, durable on return.
     ///
     /// # Errors
-    /// `Exists` if there is a store already; those of storage.
+    /// `Exists` if there is a store already, or the log of one that is gone; those of storage.
     pub fn create(
         storage: Arc<dyn Storage>,
         attributes: &Map<String, Value>,
@@ -89,6 +90,7 @@ impl Store {
                 return Err(exists(&shared, &ObjectPath::root()));
             }
         }
+        check_no_log(&shared)?;
         let document = write_group(&random_key()?, attributes, Some(Map::new()));
         let bytes = bedform_format::metadata::seal(document);
         let path = ObjectPath::root().join("zarr.json")?;
@@ -253,6 +255,25 @@ impl Store {
             outcome => Ok(outcome?),
         }
     }
+}
+
+/// Fails if the log of another store lies where that of a new one would: no session could commit to it.
+fn check_no_log(shared: &Shared) -> Result<()> {
+    // The key of the store does not matter for what is only listed.
+    let Ok(log) = LogPlace::beside(&*shared.storage, [0; 16], &shared.options.limits) else {
+        return Ok(());
+    };
+    if log.newest_number()?.is_none() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Exists,
+        format!(
+            "{} holds commits of a store that was here and is gone; put that store back, or remove \
+             the log if nobody needs its data",
+            log.name()
+        ),
+    ))
 }
 
 /// Arrays whose locks a deletion holds at a time: each takes two of the files that a process may have.

@@ -1,0 +1,68 @@
+"""Whole numbers that users give: positions, lengths, axes.
+
+Nothing is rounded, and no text is read as a number: a float that comes out of a division is a
+mistake that would otherwise be written to the wrong place.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from bedform._errors import InvalidArgumentError
+
+_MOST = (1 << 63) - 1
+
+
+def integer(value: Any, what: str, *, least: int = 0) -> int:
+    """``value``, if it is a whole number from ``least`` on.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is none.
+
+    Examples
+    --------
+    >>> integer(3, "the record")
+    3
+    """
+    try:
+        # Truth values count as numbers in Python, and as nothing that anybody meant.
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise InvalidArgumentError(f"{what} must be a whole number, not {value!r}")
+    if number < least:
+        wrong = "not be negative" if least == 0 else f"be at least {least}"
+        raise InvalidArgumentError(f"{what} must {wrong}, but is {number}")
+    if number > _MOST:
+        raise InvalidArgumentError(f"{what} must be less than 2**63, but is {number}")
+    return number
+
+
+def integers(values: Any, what: str) -> tuple[int, ...]:
+    """Whole numbers from 0 on, one for each axis; one alone is that of a single axis.
+
+    Raises
+    ------
+    InvalidArgumentError
+        One of them is none.
+
+    Examples
+    --------
+    >>> integers([3, 4], "start"), integers(5, "start")
+    ((3, 4), (5,))
+    """
+    if isinstance(values, (int, np.integer)):
+        return (integer(values, what),)
+    try:
+        entries = list(values)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"{what} must be a whole number for each axis, not {values!r}"
+        ) from None
+    return tuple(integer(entry, what) for entry in entries)
