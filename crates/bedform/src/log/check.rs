@@ -277,7 +277,7 @@ impl Check<'_> {
             1 => problem.clone(),
             count => {
                 let end = blocks[*last].offset + blocks[*last].stored_bytes;
-                format!("{count} blocks up to byte {end} are, of the first {problem}")
+                format!("{count} blocks, up to byte {end}; of the first: {problem}")
             }
         };
         let object = section.segment.place_of(blocks[*first].offset);
