@@ -233,7 +233,7 @@ impl Store {
         let outcome = py.detach(|| {
             let leftover = leftover.parse()?;
             let burst = match &burst {
-                Some(path) => Some(Burst::in_directory(path, None)?),
+                Some(path) => Some(Burst::existing(path)?),
                 None => Burst::of_store(&self.inner)?,
             };
             self.inner.recover(burst.as_ref(), leftover, &interrupted())

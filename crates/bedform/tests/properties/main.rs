@@ -15,6 +15,8 @@ mod pieces;
 #[cfg(test)]
 mod reads;
 #[cfg(test)]
+mod scattered;
+#[cfg(test)]
 mod session_steps;
 #[cfg(test)]
 mod sessions;
