@@ -19,8 +19,8 @@ const ATTEMPTS_MAX: usize = 100;
 
 impl Array {
     /// How many objects (shards, or chunks of an array without them) are stored, and how many the
-    /// array's shape has room for. Those that are not there were never written, have all their data in
-    /// the log, or are lost: nothing in plain Zarr tells which.
+    /// array's shape has room for. Those that are not there were never written, have all their data
+    /// in the log, or are lost: nothing in plain Zarr tells which.
     ///
     /// # Errors
     /// Those of storage.
@@ -30,9 +30,9 @@ impl Array {
         Ok((checked.stored.len() as u64, room))
     }
 
-    /// Reads every stored object of the array (and, while there is a log, looks for those that must be
-    /// there), checks its tail and decodes every chunk; and all that the log has of the array, as
-    /// [`Store::verify`] does. Gives one line for everything that is damaged. Memory is bounded.
+    /// Reads every stored object of the array (and, while there is a log, looks for those that must
+    /// be there), checks its tail and decodes every chunk; and all that the log has of the array,
+    /// as [`Store::verify`] does. Gives one line for everything that is damaged. Memory is bounded.
     ///
     /// # Errors
     /// `Interrupted`, and those of storage that are not about one object.
@@ -121,8 +121,8 @@ impl Array {
     }
 }
 
-/// The object at `coordinates` as storage has it, and where its chunks are; nothing if it is not there
-/// and need not be.
+/// The object at `coordinates` as storage has it, and where its chunks are; nothing if it is not
+/// there and need not be.
 fn open_stored(
     source: &ZarrSource<'_>,
     coordinates: &[u64],

@@ -2,8 +2,9 @@
 //!
 //! Nothing is asked of what readers keep: each directory, section and block comes from storage.
 //! Sections are taken in the order of the commits, blocks in that of the data, in long requests; in
-//! memory are one request, and what a [`View`] keeps of directories and sections. What fails is noted,
-//! once for each thing that is damaged, with all arrays that it has data of, and the check goes on.
+//! memory are one request, and what a [`View`] keeps of directories and sections. What fails is
+//! noted, once for each thing that is damaged, with all arrays that it has data of, and the check
+//! goes on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -56,8 +57,8 @@ pub(crate) struct Found {
     pub(crate) missing: BTreeSet<String>,
 }
 
-/// Checks everything that the root of `view` names of the arrays asked for. `step` is told of how many
-/// steps each is done, and says whether to stop.
+/// Checks everything that the root of `view` names of the arrays asked for. `step` is told of how
+/// many steps each is done, and says whether to stop.
 ///
 /// # Errors
 /// `Interrupted`.
@@ -277,7 +278,7 @@ impl Check<'_> {
             1 => problem.clone(),
             count => {
                 let end = blocks[*last].offset + blocks[*last].stored_bytes;
-                format!("{count} blocks up to byte {end} are, of the first {problem}")
+                format!("{count} blocks, up to byte {end}; of the first: {problem}")
             }
         };
         let object = section.segment.place_of(blocks[*first].offset);

@@ -49,17 +49,18 @@ pub struct AbsentObjects {
 }
 
 impl Store {
-    /// Reads everything that is stored of `arrays`, or of all, and says what is damaged: every object,
-    /// and of the log all that its newest root names. That includes commits which the objects have
-    /// taken over, until settling drops them from the root: a read that began before goes by them.
-    /// Roots that are no longer the newest, and what writers left without a commit, are not looked at.
+    /// Reads everything that is stored of `arrays`, or of all, and says what is damaged: every
+    /// object, and of the log all that its newest root names. That includes commits which the
+    /// objects have taken over, until settling drops them from the root: a read that began before
+    /// goes by them. Roots that are no longer the newest, and what writers left without a commit,
+    /// are not looked at.
     ///
-    /// Memory is bounded by a chunk or a request of 2 MiB, the descriptions that readers keep of a log
-    /// (128 MiB), and the numbers of objects. Others may write and settle meanwhile.
+    /// Memory is bounded by a chunk or a request of 2 MiB, the descriptions that readers keep of a
+    /// log (128 MiB), and the numbers of objects. Others may write and settle meanwhile.
     ///
     /// # Errors
-    /// `NotFound` for a name that is no array; `Interrupted`; those of storage, and of documents without
-    /// which there is no saying what is stored.
+    /// `NotFound` for a name that is no array; `Interrupted`; those of storage, and of documents
+    /// without which there is no saying what is stored.
     ///
     /// ```
     /// use std::sync::Arc;
