@@ -354,13 +354,14 @@ class Array(BasicReads):
     def stored_objects(self) -> tuple[int, int]:
         """How many shards (or chunks, without shards) are stored, of how many there is room for.
 
-        The others were never written, or all of them was the fill value, or they are lost: plain
-        Zarr does not tell which. They read as the fill value.
+        The others were never written, or their data are in the log, or all of them was the fill
+        value, or they are lost: plain Zarr does not tell which. What is nowhere reads as the fill
+        value.
         """
         return self._store._call(self._inner.stored_objects)()
 
     def verify(self) -> list[str]:
-        """Read everything that is stored, and give one line per damaged object or chunk."""
+        """Read everything that is stored of it, as :meth:`Store.verify`: a line for each damage."""
         return self._store._call(self._inner.verify)()
 
 

@@ -71,7 +71,7 @@ class CorruptError(BedformError, ValueError):
 
 
 class ConflictError(BedformError):
-    """Another writer was faster: read again and retry; what a session lost of it, in a new session."""
+    """Another writer was faster: read again and retry, with a new session if it was one."""
 
     kind = "Conflict"
 

@@ -777,17 +777,20 @@ class Store(Group):
         }
 
     def verify(self, progress: Callable[[int, int], object] | None = None) -> list[str]:
-        """Read everything that is stored, and give one line per damaged object or chunk.
+        """Read everything that is stored, and give one line for everything that is damaged.
 
-        ``progress`` is called with the number of arrays done and how many there are.
+        That is every shard and chunk; and all that the log has of commits which are not settled,
+        those included that shards have taken over and that the log still names, since a read that
+        began before goes by them. ``progress`` is called with the number of steps done and how many
+        there are: arrays, and parts of the log.
         """
-        problems: list[str] = []
-        arrays = self.arrays()
-        for number, array in enumerate(arrays.values()):
-            if progress is not None:
-                progress(number, len(arrays))
-            problems += array.verify()
-        return problems
+        return self._verify(progress)[0]
+
+    def _verify(
+        self, progress: Callable[[int, int], object] | None = None
+    ) -> tuple[list[str], list[tuple[str, int, int, int]]]:
+        """As `verify`; and of objects that are not there: array, how many, of how many, in log."""
+        return self._call(self._inner.verify)(progress)
 
     def __repr__(self) -> str:
         return f"<bedform.Store {self._path_of_store!r}>"

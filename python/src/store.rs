@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bedform::comm::Members;
 use bedform::log::burst::Burst;
 use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
-use bedform::store::storage_of;
+use bedform::store::{VerifyWatch, storage_of};
 use bedform::{Append, Elements, Growth, NewArray, NodeKind, OpenOptions};
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::Mode;
@@ -233,7 +233,7 @@ impl Store {
         let outcome = py.detach(|| {
             let leftover = leftover.parse()?;
             let burst = match &burst {
-                Some(path) => Some(Burst::in_directory(path, None)?),
+                Some(path) => Some(Burst::existing(path)?),
                 None => Burst::of_store(&self.inner)?,
             };
             self.inner.recover(burst.as_ref(), leftover, &interrupted())
@@ -285,6 +285,27 @@ impl Store {
             ("rounds", done.rounds),
             ("rewritten", done.rewritten),
         ])
+    }
+
+    /// Reads everything that is stored and checks it; tells `progress` how many steps of how many are
+    /// done. Gives a line per problem, and of each array with objects that are not there its path, how
+    /// many they are, of how many, and those of them that the log has data of.
+    #[allow(clippy::type_complexity)]
+    fn verify(
+        &self,
+        py: Python<'_>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(Vec<String>, Vec<(String, u64, u64, u64)>)> {
+        let outcome = py.detach(|| {
+            let (raised, stop) = (Cell::new(false), interrupted());
+            let tell = telling(progress.as_ref(), &raised);
+            let interrupted = || raised.get() || stop();
+            self.inner.verify(None, &VerifyWatch { interrupted: &interrupted, progress: &tell })
+        });
+        let found = outcome.map_err(|error| stopped(py, error))?;
+        let absent = found.absent.into_iter();
+        let absent = absent.map(|one| (one.array.to_string(), one.objects, one.of, one.in_log));
+        Ok((found.problems, absent.collect()))
     }
 
     /// What is committed and not settled, by name.

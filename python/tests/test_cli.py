@@ -188,7 +188,40 @@ def test_verify_counts_the_shards_that_are_not_there(
     assert "count: 1 of 1 objects are not there" in words(done.stdout)
     assert "everything that is stored is whole" in words(done.stdout)
     shown = json.loads(bedform_command("verify", str(target), "--json").stdout)
-    assert shown["absent"] == {"count": {"objects": 1, "of": 1}}
+    assert shown["absent"] == {"count": {"objects": 1, "of": 1, "in_log": 0}}
+
+
+def test_verify_names_what_is_damaged_in_the_log(tmp_path: Path, bedform_command: Bedform) -> None:
+    path = tmp_path / "run.zarr"
+    store = bf.create(path)
+    layout = bf.Regular(chunks=(100, 100), shards=(200, 200))
+    for name in ("t", "u"):
+        store.create_array(name, shape=(400, 400), dtype="float32", layout=layout)
+    with store.session(settle="later") as session:
+        session.write("t", np.ones((200, 300), "float32"), start=(0, 0))
+        session.write("u", np.ones((400, 400), "float32"), start=(0, 0))
+    done = bedform_command("verify", str(path))
+    assert done.returncode == 0
+    assert "t: 4 of 4 objects are not there: 2 of them have data in the log" in words(done.stdout)
+    (segment,) = (tmp_path / "run.zarr.bedform-log" / "segments").iterdir()
+    whole = (segment / "data").read_bytes()
+    (segment / "data").write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
+    done = bedform_command("verify", str(path))
+    assert done.returncode == 1
+    assert "1 objects or parts of the log are damaged" in words(done.stdout)
+    (problem,) = json.loads(bedform_command("verify", str(path), "--json").stdout)["problems"]
+    assert f"{segment} at byte " in problem
+    assert "(it has data of t)" in problem
+    # Reading says the same of it.
+    with pytest.raises(bf.CorruptError, match=str(segment)):
+        bf.open(path)["t"][:]
+    (segment / "data").unlink()
+    done = bedform_command("verify", str(path), "--json")
+    assert done.returncode == 1
+    assert f"{segment} is missing" in json.loads(done.stdout)["problems"][0]
+    done = bedform_command("gc", str(path))
+    assert done.returncode == 1
+    assert segment.name in done.stderr
 
 
 def test_a_reader_that_goes_away_is_not_an_error(source: Path) -> None:

@@ -23,38 +23,46 @@ def verify(
 ) -> None:
     """Read everything that is stored, check every checksum, name every bad object.
 
-    Exit code 0 if all is well, 1 if something is not. Shards that are not there are counted, and
-    are no error: never written, all fill value, or lost, plain Zarr does not tell which.
+    Exit code 0 if all is well, 1 if something is not. What is not settled is read in the log.
+    Shards that are not there are counted, and are no error: their data are in the log, or they were
+    never written, are all fill value, or lost, plain Zarr does not tell which.
 
     Example: [bold]bedform verify run42.zarr && echo whole[/bold]
     """
-    with open_source(path) as store, progress("verifying") as report:
-        problems = list(store.verify(progress=report))
-        absent = _absent(store)
+    with open_source(path) as store, progress("verifying", is_bytes=False) as report:
+        problems, absent = _check(store, report)
     lines = [str(problem) for problem in problems]
-    notes = [
-        f"{name}: {missing} of {room} objects are not there: never written, all fill value, or lost"
-        for name, (missing, room) in absent.items()
-    ]
+    notes = [_note(*entry) for entry in absent]
     whole = f"{path}: everything that is stored is whole"
-    verdict = f"{path}: {len(lines)} bad objects" if lines else whole
+    verdict = f"{path}: {len(lines)} objects or parts of the log are damaged" if lines else whole
     value = {
         "path": path,
         "whole": not lines,
         "problems": [_as_value(problem) for problem in problems],
-        "absent": {name: {"objects": missing, "of": of} for name, (missing, of) in absent.items()},
+        "absent": {
+            name: {"objects": objects, "of": of, "in_log": in_log}
+            for name, objects, of, in_log in absent
+        },
     }
     emit(value, Text("\n".join([*lines, *notes, verdict])), as_json)
     if lines:
         raise typer.Exit(EXIT_NO)
 
 
-def _absent(store: Any) -> dict[str, tuple[int, int]]:
-    """How many objects of each array are not there, of how many; only where some are not."""
-    if not isinstance(store, Store):
-        return {}
-    counts = {name: array.stored_objects() for name, array in store.arrays().items()}
-    return {name: (room - stored, room) for name, (stored, room) in counts.items() if stored < room}
+def _check(store: Any, report: Any) -> tuple[list[Any], list[tuple[str, int, int, int]]]:
+    """What is damaged; of objects that are not there: array, how many, of how many, in log."""
+    if isinstance(store, Store):
+        return store._verify(report)
+    return list(store.verify(progress=report)), []
+
+
+def _note(name: str, objects: int, of: int, in_log: int) -> str:
+    nowhere = "never written, all fill value, or lost"
+    line = f"{name}: {objects} of {of} objects are not there"
+    if not in_log:
+        return f"{line}: {nowhere}"
+    line = f"{line}: {in_log} of them have data in the log"
+    return f"{line}, {objects - in_log} were {nowhere}" if in_log < objects else line
 
 
 def _as_value(problem: object) -> object:

@@ -107,7 +107,26 @@ impl ZarrSource<'_> {
         coordinates: &[u64],
         contained: u64,
     ) -> Result<Option<Arc<Overlay>>> {
-        let Some(identity) = self.identity() else { return Ok(None) };
+        self.check_contained(coordinates, contained)?;
+        let Some((view, identity)) = self.snapshot.view.as_ref().zip(self.identity()) else {
+            return Ok(None);
+        };
+        let shape = &self.state.metadata.chunk_shape;
+        let start: Vec<u64> =
+            coordinates.iter().zip(shape).map(|(at, length)| at * length).collect();
+        let region = Region::new(start, shape.clone())?;
+        let overlay = view.overlay(&identity.array, &region, contained, self.state)?;
+        Ok(overlay.map(Arc::new))
+    }
+
+    /// Fails if the object at `coordinates`, which contains the commits up to `contained`, is not of
+    /// this snapshot.
+    ///
+    /// # Errors
+    /// `SnapshotMoved` if it contains later ones than this snapshot has; `Corrupt` if it must contain
+    /// later ones than it does; those of storage.
+    pub(crate) fn check_contained(&self, coordinates: &[u64], contained: u64) -> Result<()> {
+        let Some(identity) = self.identity() else { return Ok(()) };
         if contained > self.snapshot.number {
             return Err(Error::new(
                 ErrorKind::SnapshotMoved,
@@ -118,15 +137,9 @@ impl ZarrSource<'_> {
                 ),
             ));
         }
-        let Some(view) = &self.snapshot.view else { return Ok(None) };
+        let Some(view) = &self.snapshot.view else { return Ok(()) };
         let name = || self.object_name_of(coordinates);
-        view.check_contained(&identity.array, coordinates, contained, &name)?;
-        let shape = &self.state.metadata.chunk_shape;
-        let start: Vec<u64> =
-            coordinates.iter().zip(shape).map(|(at, length)| at * length).collect();
-        let region = Region::new(start, shape.clone())?;
-        let overlay = view.overlay(&identity.array, &region, contained, self.state)?;
-        Ok(overlay.map(Arc::new))
+        view.check_contained(&identity.array, coordinates, contained, &name)
     }
 
     /// True if commits of the view have something for the object at `coordinates` that it does not

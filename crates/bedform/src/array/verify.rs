@@ -1,92 +1,178 @@
-//! Reads everything that is stored and checks it.
+//! Reads everything that is stored of an array and checks it.
 
-use super::Array;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bedform_geometry::linearize;
+use bedform_storage::Object;
+
+use super::source::{ZarrSource, contained_commit};
+use super::{Array, ArrayState};
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::locate::ChunkSource;
+use crate::log::check::CheckedArray;
+use crate::read::locate::Places;
+use crate::store::{Store, VerifyWatch};
+
+/// Snapshots that the check of an object tries while others settle.
+const ATTEMPTS_MAX: usize = 100;
 
 impl Array {
     /// How many objects (shards, or chunks of an array without them) are stored, and how many the
-    /// array's shape has room for. Those that are not there were never written, or are lost: nothing
-    /// in plain Zarr tells which.
+    /// array's shape has room for. Those that are not there were never written, have all their data in
+    /// the log, or are lost: nothing in plain Zarr tells which.
     ///
     /// # Errors
     /// Those of storage.
     pub fn stored_objects(&self) -> Result<(u64, u64)> {
-        let state = self.state()?;
-        let source = self.source(&state)?;
-        let grid: Vec<u64> = state
-            .grid
-            .grid_shape()
-            .iter()
-            .zip(&state.per_object)
-            .map(|(chunks, count)| chunks.div_ceil(*count))
-            .collect();
-        let inside = |place: &&Vec<u64>| place.iter().zip(&grid).all(|(at, count)| at < count);
-        let stored = source.existing()?.iter().filter(inside).count();
-        Ok((stored as u64, grid.iter().fold(1, |all, count| u64::saturating_mul(all, *count))))
+        let checked = self.checked()?;
+        let room = checked.grid.iter().fold(1, |all, count| u64::saturating_mul(all, *count));
+        Ok((checked.stored.len() as u64, room))
     }
 
     /// Reads every stored object of the array (and, while there is a log, looks for those that must be
-    /// there), checks its tail and decodes every chunk. Gives one
-    /// line per damaged object or chunk. Memory is bounded by one chunk.
+    /// there), checks its tail and decodes every chunk; and all that the log has of the array, as
+    /// [`Store::verify`] does. Gives one line for everything that is damaged. Memory is bounded.
     ///
     /// # Errors
     /// `Interrupted`, and those of storage that are not about one object.
     pub fn verify(&self, interrupted: &dyn Fn() -> bool) -> Result<Vec<String>> {
+        let store = Store { shared: self.shared.clone() };
+        let watch = VerifyWatch { interrupted, progress: &|_, _| () };
+        Ok(store.verify_arrays(std::slice::from_ref(self), false, &watch)?.problems)
+    }
+
+    /// What the check of the log needs to know, and which objects are there.
+    pub(crate) fn checked(&self) -> Result<CheckedArray> {
         let state = self.state()?;
         let source = self.source(&state)?;
-        let mut problems = Vec::new();
+        let chunks = state.grid.grid_shape();
+        let grid: Vec<u64> =
+            chunks.iter().zip(&state.per_object).map(|(all, each)| all.div_ceil(*each)).collect();
+        let existing = source.existing()?;
+        let inside = |place: &&Vec<u64>| place.iter().zip(&grid).all(|(at, count)| at < count);
+        let stored = existing.iter().filter(inside).map(|at| linearize(at, &grid)).collect();
+        Ok(CheckedArray {
+            key: source.identity().map(|identity| identity.array),
+            name: self.path.to_string(),
+            object_shape: state.metadata.chunk_shape.clone(),
+            stored,
+            logged: BTreeSet::new(),
+            grid,
+        })
+    }
+
+    /// Checks every object that is there, or must be; calls `add` with a line for each damage.
+    ///
+    /// # Errors
+    /// As [`Array::verify`].
+    pub(crate) fn verify_objects(
+        &self,
+        interrupted: &dyn Fn() -> bool,
+        add: &mut dyn FnMut(String),
+    ) -> Result<()> {
+        let state = self.state()?;
+        let mut source = self.source(&state)?;
         let mut scratch = Scratch::default();
-        for coordinates in source.expected()? {
+        let all = match self.in_newest(&state, &mut source, &ZarrSource::expected) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                add(error.to_string());
+                source.existing()?.into_iter().collect()
+            }
+            all => all?,
+        };
+        for at in all {
             if interrupted() {
                 return Err(Error::new(ErrorKind::Interrupted, "the check was stopped"));
             }
-            let opened = match source.open(&coordinates, &|| ()) {
-                Ok(Some(opened)) => opened,
-                Ok(None) => continue,
-                Err(error) => {
-                    problems.push(error.to_string());
-                    continue;
+            match self.in_newest(&state, &mut source, &|source| open_stored(source, &at)) {
+                Ok(Some((object, places))) => {
+                    let name = source.object_name_of(&at);
+                    verify_chunks(&state, (&name, &*object, &places), &mut scratch, add);
                 }
-            };
-            let count: u64 = state.per_object.iter().product();
-            for position in 0..count {
-                let (extent, skip) = match opened.places.find(position) {
-                    Ok(Some(place)) => place,
-                    Ok(None) => continue,
-                    Err(problem) => {
-                        let object = source.object_name(&coordinates);
-                        problems.push(format!("{object}: {problem}"));
-                        continue;
-                    }
-                };
-                let checked = (|| {
-                    if extent.length > state.codec.encoded_bytes_max() {
-                        return Err("larger than a chunk can be".to_owned());
-                    }
-                    let length = usize::try_from(extent.length).unwrap_or(usize::MAX);
-                    let mut encoded = vec![0; length];
-                    opened
-                        .object
-                        .read(extent.offset, &mut encoded)
-                        .map_err(|error| error.to_string())?;
-                    state
-                        .codec
-                        .decode(&encoded, skip, &mut scratch)
-                        .map(drop)
-                        .map_err(|error| error.to_string())
-                })();
-                if let Err(problem) = checked {
-                    problems.push(format!(
-                        "{}, chunk {position} (bytes {} to {}): {problem}",
-                        source.object_name(&coordinates),
-                        extent.offset,
-                        extent.end()
-                    ));
-                }
+                Ok(None) => {}
+                Err(error) => add(error.to_string()),
             }
         }
-        Ok(problems)
+        Ok(())
+    }
+
+    /// Calls `act`, again with what is newest where the data have moved on.
+    fn in_newest<'a, T>(
+        &'a self,
+        state: &'a ArrayState,
+        source: &mut ZarrSource<'a>,
+        act: &dyn Fn(&ZarrSource<'a>) -> Result<T>,
+    ) -> Result<T> {
+        for _ in 0..ATTEMPTS_MAX {
+            match act(source) {
+                Err(error) if error.kind() == ErrorKind::SnapshotMoved => {
+                    let before = source.snapshot.number;
+                    self.shared.look_again()?;
+                    *source = self.source(state)?;
+                    if source.snapshot.number == before {
+                        return act(source);
+                    }
+                }
+                outcome => return outcome,
+            }
+        }
+        act(source)
+    }
+}
+
+/// The object at `coordinates` as storage has it, and where its chunks are; nothing if it is not there
+/// and need not be.
+fn open_stored(
+    source: &ZarrSource<'_>,
+    coordinates: &[u64],
+) -> Result<Option<(Arc<dyn Object>, Places)>> {
+    let object = source.open_object(coordinates)?;
+    let (opened, contained) = match object {
+        None => (None, 0),
+        Some(object) if source.state.shard().is_some() => {
+            let (index, _) = source.read_index(coordinates, &*object, &|| ())?;
+            let contained = contained_commit(&index);
+            (Some((object, Places::Index(Arc::new(index)))), contained)
+        }
+        Some(object) => {
+            let places = Places::Whole(object.version().size);
+            (Some((object, places)), 0)
+        }
+    };
+    source.check_contained(coordinates, contained)?;
+    Ok(opened)
+}
+
+/// Decodes every chunk of an object.
+fn verify_chunks(
+    state: &ArrayState,
+    (name, object, places): (&str, &dyn Object, &Places),
+    scratch: &mut Scratch,
+    add: &mut dyn FnMut(String),
+) {
+    for position in 0..state.per_object.iter().product() {
+        let (extent, skip) = match places.find(position) {
+            Ok(Some(place)) => place,
+            Ok(None) => continue,
+            Err(problem) => {
+                add(format!("{name}: {problem}"));
+                continue;
+            }
+        };
+        let mut check = || {
+            if extent.length > state.codec.encoded_bytes_max() {
+                return Err("larger than a chunk can be".to_owned());
+            }
+            let mut encoded = vec![0; usize::try_from(extent.length).unwrap_or(usize::MAX)];
+            let read = object.read(extent.offset, &mut encoded);
+            read.map_err(|error| error.to_string())?;
+            let decoded = state.codec.decode(&encoded, skip, scratch);
+            decoded.map(drop).map_err(|error| error.to_string())
+        };
+        if let Err(problem) = check() {
+            let (start, end) = (extent.offset, extent.end());
+            add(format!("{name}, chunk {position} (bytes {start} to {end}): {problem}"));
+        }
     }
 }

@@ -235,7 +235,10 @@ fn check_place(segment: &LogSegment, block: &Block) -> Result<()> {
 }
 
 fn outside(section: &LoadedSection) -> Error {
-    Error::corrupt(&*section.segment.name, "a box lies outside the data of its section")
+    Error::corrupt(
+        section.segment.place_of(section.offset()),
+        "a box lies outside the data of its section",
+    )
 }
 
 /// The data of a section, at whose blocks the copies of a box are cut.

@@ -29,6 +29,8 @@ const NAME: &str = "STORE.txt";
 /// What it says before and behind the name of the log.
 const TEXT: (&str, &str) =
     ("This directory holds data of the Bedform log ", " that are not yet there.\n");
+/// What it says at its end if commits are promised as soon as they are here.
+const PROMISES: &str = "Commits of it may have been promised.\n";
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 const PART_DIGITS: usize = 20;
 
@@ -60,6 +62,18 @@ impl Burst {
         self.part_bytes = self.part_bytes.max(long);
     }
 
+    /// The tier in the directory `path`, which is there.
+    ///
+    /// # Errors
+    /// `NotFound`; those of storage.
+    pub fn existing(path: &Path) -> Result<Self> {
+        if !path.is_dir() {
+            let text = format!("there is no burst tier {}", path.display());
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
+        Ok(Self::new(Arc::new(LocalStorage::open(path, Mode::ReadWrite)?), None))
+    }
+
     /// The tier in the directory `path`, which is made if it is not there.
     ///
     /// # Errors
@@ -77,6 +91,8 @@ pub(super) struct BurstPlace {
     pub(super) directory: ObjectPath,
     /// The store as a user knows it.
     store: String,
+    /// True if commits are promised as soon as they are here.
+    promises: bool,
 }
 
 impl BurstPlace {
@@ -86,7 +102,34 @@ impl BurstPlace {
     /// For what is no name.
     pub(super) fn of(burst: &Burst, log: &LogPlace, name: &str) -> Result<Self> {
         let directory = store_directory(log)?.join(name)?;
-        Ok(Self { storage: burst.storage.clone(), directory, store: log.name() })
+        Ok(Self { storage: burst.storage.clone(), directory, store: log.name(), promises: false })
+    }
+
+    /// The same, of a writer that promises commits as soon as they are here.
+    pub(super) fn with_promises(self) -> Self {
+        Self { promises: true, ..self }
+    }
+
+    /// Fails if the tier holds what a writer of the log promised before it died: it comes before
+    /// whatever is written now, so it has to be visible before.
+    ///
+    /// # Errors
+    /// `Conflict`; those of storage.
+    pub(super) fn check_kept(burst: &Burst, log: &LogPlace) -> Result<()> {
+        for (_, place) in Self::all(burst, log)? {
+            if place.is_abandoned()? {
+                let tier = burst.storage.name();
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    format!(
+                        "the burst tier {tier} may hold commits that a writer of this store promised \
+                         before it died; 'bedform recover --burst {tier}' makes them visible: they \
+                         come before what is written now"
+                    ),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The segments of a log that lie in the tier.
@@ -108,8 +151,9 @@ impl BurstPlace {
         let text = format!(
             "{before}{}{behind}\
              Do not delete it. If no program writes to that store any more, \
-             'bedform recover' brings them there.\n",
-            self.store
+             'bedform recover' brings them there.\n{}",
+            self.store,
+            if self.promises { PROMISES } else { "" },
         );
         let path = self.directory.join(NAME)?;
         let mut writer = self.storage.create(&path, durability, Some(text.len() as u64))?;
@@ -124,6 +168,13 @@ impl BurstPlace {
     /// # Errors
     /// Of storage.
     pub(super) fn origin(&self) -> Result<Option<String>> {
+        let text = self.text()?;
+        let name = text.as_deref().and_then(|text| text.strip_prefix(TEXT.0)?.split_once(TEXT.1));
+        Ok(name.map(|(name, _)| name.to_owned()))
+    }
+
+    /// What the segment's directory says of itself; nothing where it says nothing that can be read.
+    fn text(&self) -> Result<Option<String>> {
         let object = match self.storage.open(&self.directory.join(NAME)?) {
             Ok(object) => object,
             Err(error) if error.is_not_found() => return Ok(None),
@@ -135,9 +186,18 @@ impl BurstPlace {
         }
         let mut text = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
         object.read(0, &mut text)?;
-        let text = String::from_utf8(text).ok();
-        let name = text.as_deref().and_then(|text| text.strip_prefix(TEXT.0)?.split_once(TEXT.1));
-        Ok(name.map(|(name, _)| name.to_owned()))
+        Ok(String::from_utf8(text).ok())
+    }
+
+    /// True if commits that were promised may lie here, and nobody brings them on.
+    fn is_abandoned(&self) -> Result<bool> {
+        let _lock = match self.storage.try_lock(&self.directory) {
+            Ok(Some(lock)) => lock,
+            Ok(None) => return Ok(false),
+            Err(error) if error.is_not_found() => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(self.text()?.is_some_and(|text| text.ends_with(PROMISES)) && !self.parts()?.is_empty())
     }
 
     /// The part that starts at byte `start` of the segment.

@@ -174,10 +174,34 @@ impl LogFetch {
         scratch: &mut Vec<u8>,
         to: &Destination<'_>,
     ) -> Result<()> {
+        self.run_part(0, bytes, scratch, to)
+    }
+
+    /// True if each block is decoded without another one: what one extent holds can be checked and
+    /// moved while others are on their way.
+    pub(crate) fn has_parts(&self) -> bool {
+        self.blocks.iter().all(|fetched| !fetched.joins_next)
+    }
+
+    /// As [`LogFetch::run`], of the blocks that start in a part of the buffer: `bytes`, which belong
+    /// at `start` in it, whole extents.
+    ///
+    /// # Errors
+    /// As [`LogFetch::run`].
+    pub(crate) fn run_part(
+        &self,
+        start: usize,
+        bytes: &[u8],
+        scratch: &mut Vec<u8>,
+        to: &Destination<'_>,
+    ) -> Result<()> {
         let mut joined = Vec::new();
-        for fetched in &self.blocks {
+        let first = self.blocks.partition_point(|fetched| fetched.start < start);
+        let end = start + bytes.len();
+        for fetched in self.blocks[first..].iter().take_while(|fetched| fetched.start < end) {
             let block = &fetched.block;
-            let stored = bytes.get(fetched.start..fetched.start + index(block.stored_bytes));
+            let at = fetched.start - start;
+            let stored = bytes.get(at..at + index(block.stored_bytes));
             let decoded = decode(block, stored.unwrap_or_default(), scratch)
                 .map_err(|problem| Error::corrupt(place(&self.segment, block), problem))?;
             if fetched.joins_next || !joined.is_empty() {
@@ -242,7 +266,7 @@ fn decode<'b>(
 }
 
 pub(super) fn place(segment: &LogSegment, block: &Block) -> String {
-    format!("segment {} at byte {}", segment.name, block.offset)
+    segment.place_of(block.offset)
 }
 
 #[allow(clippy::cast_possible_truncation)]

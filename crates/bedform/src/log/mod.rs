@@ -11,6 +11,7 @@
 //! | `overlay` | what lies over an object's chunks |
 //! | `blocks` | copies from the blocks of segments |
 //! | `fetch` | blocks that are fetched together |
+//! | `check` | everything that a root names, read and checked |
 //! | `boxes` | selections as boxes |
 //! | `buffer` | memory in which elements wait until they are appended |
 //! | [`burst`], `staged`, `drain` | the fast tier that takes segments first, and how they are drained |
@@ -28,6 +29,7 @@ pub(crate) mod blocks;
 mod boxes;
 mod buffer;
 pub mod burst;
+pub(crate) mod check;
 pub(crate) mod commit;
 mod drain;
 pub(crate) mod fetch;

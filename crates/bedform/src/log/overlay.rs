@@ -285,7 +285,8 @@ impl Overlay {
         let strides = piece.strides();
         let origin = strides.as_ref().and_then(|strides| piece.origin(chunk, strides));
         let origin = origin.ok_or_else(|| {
-            Error::corrupt(&*section.segment.name, "a box of more bytes than can be counted")
+            let place = section.segment.place_of(section.offset());
+            Error::corrupt(place, "a box of more bytes than can be counted")
         })?;
         let (low, high): (Vec<u64>, Vec<u64>) =
             (0..chunk.rank()).map(|axis| piece.within(chunk, axis)).unzip();

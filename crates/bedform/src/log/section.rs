@@ -188,6 +188,11 @@ impl LoadedSection {
         end.saturating_sub(self.starts[number])
     }
 
+    /// Of the first byte of its data in the segment, for messages.
+    pub(super) fn offset(&self) -> u64 {
+        self.section.blocks.first().map_or(0, |block| block.offset)
+    }
+
     /// One of the entries.
     pub(super) fn entry(&self, number: u32) -> &Entry {
         &self.section.entries[number as usize]

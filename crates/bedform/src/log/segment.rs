@@ -236,6 +236,10 @@ impl Segment {
             }
             Some(burst) => {
                 let staging = BurstPlace::of(burst, place, &name)?;
+                let staging = match options.reach {
+                    Reach::Node => staging.with_promises(),
+                    Reach::Shared => staging,
+                };
                 let log = place.clone();
                 let coordinates = options.header.rank == COORDINATOR;
                 // The writer does not wait for the slow tier.

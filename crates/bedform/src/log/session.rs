@@ -23,6 +23,7 @@ pub use self::options::SessionOptions;
 use self::options::check_alike;
 use super::boxes::parts_of;
 pub use super::burst::Burst;
+use super::burst::BurstPlace;
 use super::commit::{Prepared, Shapes, enlarge};
 use super::place::LogPlace;
 pub use super::segment::Held;
@@ -201,6 +202,10 @@ impl Store {
         // Whose program fails between two commits leaves, and nobody waits for it.
         let members = Arc::new(Group::by_node(members)?);
         let log = self.shared.check_writable().and_then(|()| self.shared.log_place());
+        let log = log.and_then(|log| match &options.burst {
+            Some(burst) => BurstPlace::check_kept(burst, &log).map(|()| log),
+            None => Ok(log),
+        });
         // A burst tier takes the segment of each member by itself.
         let can_share = options.burst.is_none() && options.reach == Reach::Shared;
         let (mine, log) = match log {

@@ -56,12 +56,19 @@ pub(crate) struct LogSegment {
     /// Its name in the log, which no other segment of this store ever has.
     pub(crate) name: Arc<str>,
     pub(crate) object: Arc<dyn Object>,
+    /// Where it is, for messages.
+    shown: String,
     opened: OpenedSegment,
     /// The root that was pinned by who opened it: what that refers to is there.
     root: u64,
 }
 
 impl LogSegment {
+    /// What lies at an address, for messages: the log, the segment, and the byte.
+    pub(super) fn place_of(&self, address: u64) -> String {
+        format!("{} at byte {address}", self.shown)
+    }
+
     /// True if these bytes were in it when it was opened.
     pub(super) fn holds(&self, address: u64, length: u64) -> bool {
         self.opened.holds(address, length)
@@ -141,6 +148,11 @@ impl View {
         loaded: Arc<Loaded>,
     ) -> Self {
         Self { root, place, limits: limits.clone(), loaded }
+    }
+
+    /// The same root with nothing loaded but what goes to `loaded`.
+    pub(super) fn with(&self, loaded: Arc<Loaded>) -> Self {
+        Self::new(self.root.clone(), self.place.clone(), &self.limits, loaded)
     }
 
     /// What views of this store share.
@@ -281,7 +293,8 @@ impl View {
         check_header(&opened, address, &self.place.store, name, &shown)?;
         let (name_shared, object) = (name.into(), opened.object.clone());
         let root = self.root.number;
-        let segment = Arc::new(LogSegment { name: name_shared, object, opened, root });
+        let shown = shown();
+        let segment = Arc::new(LogSegment { name: name_shared, object, shown, opened, root });
         let mut all = segments();
         if all.len() >= self.limits.objects_open_max {
             all.clear();

@@ -36,8 +36,10 @@ pub(super) fn grow(buffer: &mut Vec<u8>, length: usize) {
 
 /// Buffers of earlier reads, a few: memory that is new costs a small read more than its bytes do.
 static KEPT: Mutex<Vec<Buffers>> = Mutex::new(Vec::new());
-const KEPT_MAX: usize = 4;
+const KEPT_MAX: usize = 16;
+/// Bytes of those of one thread, and of all together.
 const KEPT_BYTES_MAX: usize = 6 << 20;
+const KEPT_TOGETHER_MAX: usize = 24 << 20;
 
 /// Buffers that go back to the kept ones when they are no longer used.
 pub(super) struct Kept(pub(super) Buffers);
@@ -51,9 +53,11 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if self.0.bytes() <= KEPT_BYTES_MAX
+        let bytes = self.0.bytes();
+        if bytes <= KEPT_BYTES_MAX
             && let Ok(mut kept) = KEPT.try_lock()
             && kept.len() < KEPT_MAX
+            && kept.iter().map(Buffers::bytes).sum::<usize>() + bytes <= KEPT_TOGETHER_MAX
         {
             kept.push(std::mem::take(&mut self.0));
         }

@@ -63,7 +63,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) interrupted: &'a dyn Fn() -> bool,
 }
 
-/// Reads below this many decoded bytes stay on the caller's thread.
+/// Reads below this many decoded bytes stay on the caller's thread, but for those that a log has in many
+/// places, each of which is a wait.
 const ALONE_BYTES: u64 = 256 << 10;
 
 /// Fills `target` with what the plan selects.
@@ -88,12 +89,15 @@ pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadS
         decoded
     };
     let run = Run::new(reading, target);
-    if needed <= ALONE_BYTES || reading.tuning.threads_waiting <= 1 {
+    if reading.tuning.threads_waiting <= 1 {
         run.work(None, true, reading.interrupted);
     } else {
         std::thread::scope(|scope| {
-            for _ in 1..reading.tuning.threads {
-                run.start_thread(scope);
+            if needed > ALONE_BYTES {
+                run.with_threads.store(true, Ordering::Relaxed);
+                for _ in 1..reading.tuning.threads {
+                    run.start_thread(scope);
+                }
             }
             run.work(Some(scope), true, reading.interrupted);
         });
@@ -118,6 +122,8 @@ pub(super) struct Run<'a> {
     /// Woken when units were added, a planner finished, or the read failed.
     changed: Condvar,
     stopped: AtomicBool,
+    /// True if the read is worth more threads than its caller's.
+    with_threads: AtomicBool,
     pub(super) waiting: AtomicBool,
     /// True once the storage fetches requests while nobody waits for them.
     fetched_ahead: AtomicBool,
@@ -190,6 +196,7 @@ impl<'a> Run<'a> {
             log: Mutex::default(),
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
+            with_threads: AtomicBool::new(false),
             waiting: AtomicBool::new(false),
             fetched_ahead: AtomicBool::new(false),
             fetched_late: AtomicBool::new(false),
@@ -329,6 +336,9 @@ impl<'a> Run<'a> {
 
     /// Requests wait for the device: more threads keep it busy.
     fn grow<'scope, 'env>(&'scope self, scope: &'scope Scope<'scope, 'env>) {
+        if !self.with_threads.load(Ordering::Relaxed) {
+            return;
+        }
         let left = {
             let queue = self.lock();
             queue.units.len() as u64 + (self.cells - queue.next_cell)
@@ -418,6 +428,9 @@ impl<'a> Run<'a> {
             if !kept.transpose()?.unwrap_or(false) {
                 units.push((object, 0, unit));
             }
+        }
+        if units.iter().any(|(.., unit)| unit.is_scattered()) {
+            self.with_threads.store(true, Ordering::Relaxed);
         }
         self.add_units(units);
         Ok(())

@@ -20,8 +20,9 @@ use crate::log::overlay::{Overlay, Share};
 /// chunk alone is larger.
 pub(crate) const UNIT_BYTES_MAX: u64 = 2 << 20;
 
-/// Smaller extents are better fetched ahead into the page cache than waited for one by one.
-const SCATTERED_BYTES_MIN: u64 = 48 << 10;
+/// Smaller extents are better fetched ahead into the page cache than waited for one by one. A block of a
+/// log that was cut at the end of a record still counts.
+pub(super) const SCATTERED_BYTES_MIN: u64 = 24 << 10;
 
 /// What one thread fetches, decodes and copies at a time.
 #[derive(Debug, Default)]
@@ -70,7 +71,8 @@ impl Unit {
     /// though not large: what a box of an array needs of a log lies in many places.
     pub(crate) fn is_scattered(&self) -> bool {
         let count = self.extents.len() as u64;
-        self.log.is_some() && count > 1 && self.bytes() / count >= SCATTERED_BYTES_MIN
+        let has_parts = self.log.as_ref().is_some_and(LogFetch::has_parts);
+        has_parts && count > 1 && self.bytes() / count >= SCATTERED_BYTES_MIN
     }
 }
 

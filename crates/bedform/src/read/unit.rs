@@ -10,7 +10,7 @@ use bedform_storage::{Object, ReadBlock};
 
 use super::buffers::{Buffers, grow};
 use super::execute::{Helpers, Run};
-use super::fetch::{FetchedChunk, Unit, Wanted};
+use super::fetch::{FetchedChunk, SCATTERED_BYTES_MIN, Unit, Wanted};
 use super::scatter::{Axis, Copy};
 use crate::codec::CodecError;
 use crate::error::{Error, Result};
@@ -39,16 +39,17 @@ impl Run<'_> {
         {
             return Ok(());
         }
+        let scattered = unit.log.as_ref().filter(|_| unit.is_scattered());
+        if let Some(log) = scattered {
+            self.count(unit);
+            buffers.block.set_scattered(true);
+            let outcome = self.run_scattered(object, log, buffers, helpers);
+            buffers.block.set_scattered(false);
+            return outcome;
+        }
         let Buffers { fetched, block, elements, scratch, .. } = buffers;
         let bytes = self.fetch_unit(object, unit, fetched, block, helpers)?;
-        self.requests.fetch_add(unit.extents.len() as u64, Ordering::Relaxed);
-        self.bytes.fetch_add(unit.bytes(), Ordering::Relaxed);
-        self.chunks.fetch_add(
-            unit.chunks.len() as u64
-                + u64::from(!unit.raw.is_empty())
-                + unit.log.as_ref().map_or(0, LogFetch::block_count),
-            Ordering::Relaxed,
-        );
+        self.count(unit);
         if let Some(log) = &unit.log {
             return log.run(bytes, elements, &self.destination());
         }
@@ -80,6 +81,18 @@ impl Run<'_> {
             self.copy_chunk(cell, &chunk.wanted, made)?;
         }
         Ok(())
+    }
+
+    /// Counts what a unit fetches.
+    fn count(&self, unit: &Unit) {
+        self.requests.fetch_add(unit.extents.len() as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(unit.bytes(), Ordering::Relaxed);
+        self.chunks.fetch_add(
+            unit.chunks.len() as u64
+                + u64::from(!unit.raw.is_empty())
+                + unit.log.as_ref().map_or(0, LogFetch::block_count),
+            Ordering::Relaxed,
+        );
     }
 
     /// What messages call a chunk.
@@ -206,45 +219,54 @@ impl Run<'_> {
             }
             return Ok(&fetched[..length]);
         }
-        let mut done = 0;
-        if unit.is_scattered() {
-            block.set_scattered(true);
-            let outcome = self.fetch_past(object, unit, &mut fetched[..length], block, helpers);
-            block.set_scattered(false);
-            done = outcome?;
-        }
         let mut start = 0;
-        for (number, extent) in unit.extents.iter().enumerate() {
+        for extent in &unit.extents {
             let end = start + usize::try_from(extent.length).unwrap_or(usize::MAX);
-            if number >= done {
-                self.fill(object, extent.offset, &mut fetched[start..end], block, helpers)?;
-            }
+            self.fill(object, extent.offset, &mut fetched[start..end], block, helpers)?;
             start = end;
         }
         Ok(&fetched[..length])
     }
 
-    /// Fills the front of `buffer` with the first extents of a unit by requests past the page cache, up
-    /// to one that it has some bytes of; gives how many that were.
-    fn fetch_past(
+    /// Fetches extents of a log past the page cache, up to one that it has some bytes of, and the others
+    /// through it. What each holds is checked and moved from where the device left it, before the next
+    /// is asked for: it is copied once, and a thread needs no more memory than one extent takes.
+    fn run_scattered(
         &self,
         object: &dyn Object,
-        unit: &Unit,
-        mut buffer: &mut [u8],
-        block: &mut ReadBlock,
+        log: &LogFetch,
+        buffers: &mut Buffers,
         helpers: Helpers<'_>,
-    ) -> Result<usize> {
-        for (number, extent) in unit.extents.iter().enumerate() {
+    ) -> Result<()> {
+        let Buffers { fetched, block, elements, .. } = buffers;
+        let (mut start, mut goes_past, mut is_told) = (0, true, false);
+        for (number, extent) in log.extents.iter().enumerate() {
             let length = usize::try_from(extent.length).unwrap_or(usize::MAX);
-            let (own, rest) = buffer.split_at_mut(length);
-            let Some(bytes) = object.read_past(extent.offset, length, block)? else {
-                return Ok(number);
-            };
-            own.copy_from_slice(bytes);
-            buffer = rest;
-            self.waits(helpers);
+            let part = start;
+            start += length;
+            block.set_scattered(goes_past);
+            if goes_past && let Some(bytes) = object.read_past(extent.offset, length, block)? {
+                self.waits(helpers);
+                log.run_part(part, bytes, elements, &self.destination())?;
+                continue;
+            }
+            block.set_scattered(false);
+            // A short one goes through the page cache whatever that has, and says nothing of others.
+            goes_past &= extent.length < SCATTERED_BYTES_MIN;
+            grow(fetched, length);
+            let buffer = &mut fetched[..length];
+            if object.read_resident(extent.offset, buffer)? < length {
+                if !goes_past && !is_told {
+                    is_told = true;
+                    for next in &log.extents[number..] {
+                        object.read_ahead(next.offset, next.length);
+                    }
+                }
+                self.fill(object, extent.offset, buffer, block, helpers)?;
+            }
+            log.run_part(part, buffer, elements, &self.destination())?;
         }
-        Ok(unit.extents.len())
+        Ok(())
     }
 
     /// Fills `buffer` with the bytes from `offset` on.

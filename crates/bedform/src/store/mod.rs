@@ -22,6 +22,7 @@
 //! | `outer` | groups and arrays that are opened by their own paths |
 //! | `rewritten` | stores whose document another program has rewritten |
 //! | `together` | arrays that are created together |
+//! | `verify` | what is damaged, in the log and in the objects |
 
 mod create;
 mod description;
@@ -30,6 +31,7 @@ mod opening;
 mod outer;
 mod rewritten;
 mod together;
+mod verify;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,6 +58,7 @@ pub(crate) use documents::{ArrayDocument, Documents, publish};
 pub use opening::storage_of;
 use outer::Outer;
 pub(crate) use together::NewArrays;
+pub use verify::{AbsentObjects, Verified, VerifyWatch};
 
 /// When a store looks whether another writer has changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -15,6 +15,8 @@ mod pieces;
 #[cfg(test)]
 mod reads;
 #[cfg(test)]
+mod scattered;
+#[cfg(test)]
 mod session_steps;
 #[cfg(test)]
 mod sessions;
@@ -22,6 +24,8 @@ mod sessions;
 mod settle;
 #[cfg(test)]
 mod strategies;
+#[cfg(test)]
+mod verify;
 
 /// How many cases a property is tried on, by `BEDFORM_TESTS` (default, ci, nightly), as the Python
 /// tests have it.

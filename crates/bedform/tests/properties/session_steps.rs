@@ -335,7 +335,17 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
             // More that was never committed.
             let _ = session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[9; 64]));
             drop(session);
+            // Promised before: it would cover what is written now.
+            match store.session(Box::new(Alone), options(Some(&node))) {
+                Ok(_) => assert_eq!(promised, 0),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+                    assert!(error.to_string().contains("bedform recover"), "{error}");
+                }
+            }
+            drop(store.session(Box::new(Alone), SessionOptions::default()).unwrap());
             let found = store.recover(Some(&burst), Leftover::Keep, &|| false).unwrap();
+            drop(store.session(Box::new(Alone), options(Some(&node))).unwrap());
             assert!(found.completed >= promised && found.drained_bytes > 0, "{found:?}");
             // A segment that cannot even begin, durably, is heard of before anything is promised, or it is
             // kept.

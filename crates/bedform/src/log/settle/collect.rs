@@ -18,7 +18,7 @@ use crate::log::commit::first_root;
 use crate::log::place::LogPlace;
 use crate::log::recover::has_leftover;
 use crate::log::view::View;
-use crate::store::{Shared, Snapshot, Store, not_whole, set_log_state};
+use crate::store::{Shared, Snapshot, Store, set_log_state};
 
 /// Roots that are tried while commits are faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -114,7 +114,10 @@ impl Store {
         // Under the lock nobody settles: what is gone now was lost.
         let needed = self.segments_of(&newest, &place);
         let mut needed = needed.map_err(|error| match error.kind() {
-            ErrorKind::SnapshotMoved => not_whole(&place.name(), &error),
+            ErrorKind::SnapshotMoved => Error::new(
+                ErrorKind::Corrupt,
+                format!("{error}, and it has commits that are not settled: put it back; nothing was removed"),
+            ),
             _ => error,
         })?;
         let numbers = place.root_numbers()?;

@@ -260,8 +260,7 @@ fn check(section: &LoadedSection, blocks: &[Block], mut found: &[u8]) -> Result<
 }
 
 fn damaged(section: &LoadedSection, block: &Block, text: impl std::fmt::Display) -> Error {
-    let name = format!("segment {} at byte {}", section.segment.name, block.offset);
-    Error::corrupt(name, text)
+    Error::corrupt(section.segment.place_of(block.offset), text)
 }
 
 /// Marks the blocks that hold something of an entry for the round; false if there are none.

@@ -1,0 +1,396 @@
+//! Reads everything that a root names and says what of it is damaged.
+//!
+//! Nothing is asked of what readers keep: each directory, section and block comes from storage.
+//! Sections are taken in the order of the commits, blocks in that of the data, in long requests; in
+//! memory are one request, and what a [`View`] keeps of directories and sections. What fails is noted,
+//! once for each thing that is damaged, with all arrays that it has data of, and the check goes on.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use bedform_format::checksum::crc32c;
+use bedform_format::log::{Block, Directory, SectionPlace};
+use bedform_geometry::{delinearize, element_count, linearize};
+use bedform_storage::{ReadBlock, StorageError};
+
+use super::record::decode_body;
+use super::section::LoadedSection;
+use super::view::{Loaded, View};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Bytes of a request: what a [`ReadBlock`] holds. A block may be larger.
+const WINDOW_BYTES: u64 = 2 << 20;
+/// The largest gap between blocks that is read over: a record's head, and a small one's body.
+const GAP_BYTES: u64 = 4 << 10;
+/// Names of arrays in a line; of more their number is said.
+const NAMES_MAX: usize = 8;
+
+/// An array of which the log is checked.
+pub(crate) struct CheckedArray {
+    /// What the log knows it by, if it is one of this store.
+    pub(crate) key: Option<[u8; 16]>,
+    pub(crate) name: String,
+    /// Objects along each axis, and elements of an object.
+    pub(crate) grid: Vec<u64>,
+    pub(crate) object_shape: Vec<u64>,
+    /// The objects that are there, by their places in the C order of the grid.
+    pub(crate) stored: BTreeSet<u64>,
+    /// Objects that are not there and of which the log has data.
+    pub(crate) logged: BTreeSet<u64>,
+}
+
+/// Which arrays are asked for.
+pub(crate) struct Asked {
+    pub(crate) arrays: Vec<CheckedArray>,
+    /// True for what the store no longer has, too.
+    pub(crate) is_all: bool,
+}
+
+/// What a check found.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// A line for each thing that is damaged.
+    pub(crate) lines: Vec<String>,
+    /// Segments that are not there: settled and removed, if there is a newer root, else lost.
+    pub(crate) missing: BTreeSet<String>,
+}
+
+/// Checks everything that the root of `view` names of the arrays asked for. `step` is told of how many
+/// steps each is done, and says whether to stop.
+///
+/// # Errors
+/// `Interrupted`.
+pub(crate) fn check_log(
+    view: &View,
+    asked: &mut Asked,
+    step: &mut dyn FnMut(u64, u64) -> Result<()>,
+) -> Result<Found> {
+    let own = view.with(Arc::new(Loaded::new(0)));
+    let arrays = asked.arrays.iter().enumerate();
+    let by_key = arrays.filter_map(|(at, array)| Some((array.key?, at))).collect();
+    let (bytes, past) = (Vec::new(), ReadBlock::default());
+    let (damages, missing) = (Damages::default(), BTreeSet::new());
+    let mut check = Check { view: &own, asked, by_key, damages, missing, bytes, past };
+    check.run(step)?;
+    Ok(check.into_found())
+}
+
+struct Check<'a> {
+    view: &'a View,
+    asked: &'a mut Asked,
+    /// Places of the arrays asked for.
+    by_key: HashMap<[u8; 16], usize>,
+    damages: Damages,
+    missing: BTreeSet<String>,
+    bytes: Vec<u8>,
+    past: ReadBlock,
+}
+
+/// What is damaged, each once.
+#[derive(Default)]
+struct Damages {
+    all: Vec<Damage>,
+    numbers: HashMap<String, usize>,
+}
+
+struct Damage {
+    text: String,
+    arrays: BTreeSet<String>,
+}
+
+impl Check<'_> {
+    fn run(&mut self, step: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<()> {
+        let commits = &self.view.root.commits;
+        let mut sections = 0;
+        for commit in commits {
+            step(0, 0)?;
+            match self.view.directory(commit) {
+                Ok(directory) => sections += directory.sections.len() as u64,
+                Err(error) => {
+                    let text = self.text_of(&error, &commit.segment);
+                    let all = format!("every array in commit {}", commit.number);
+                    self.damages.note(text, [all]);
+                }
+            }
+        }
+        let mut done = 0;
+        for commit in commits {
+            // What is damaged was noted.
+            let Ok(directory) = self.view.directory(commit) else { continue };
+            for place in &directory.sections {
+                step(done, sections)?;
+                self.section(&directory, place, &mut |_| step(done, sections))?;
+                done += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn into_found(self) -> Found {
+        Found { lines: self.damages.into_lines(), missing: self.missing }
+    }
+
+    fn asks(&self, key: &[u8; 16]) -> bool {
+        self.asked.is_all || self.by_key.contains_key(key)
+    }
+
+    /// The names of the arrays asked for among `keys`.
+    fn names<'k>(&self, keys: impl Iterator<Item = &'k [u8; 16]>) -> BTreeSet<String> {
+        let name = |key| match self.by_key.get(key) {
+            Some(at) => Some(self.asked.arrays[*at].name.clone()),
+            None => self.asked.is_all.then(|| "an array that cannot be opened".to_owned()),
+        };
+        keys.filter_map(name).collect()
+    }
+
+    fn text_of(&mut self, error: &Error, segment: &str) -> String {
+        if error.kind() != ErrorKind::SnapshotMoved {
+            return error.to_string();
+        }
+        self.missing.insert(segment.to_owned());
+        format!("{}/segments/{segment} is missing: put it back", self.view.place.name())
+    }
+
+    fn section(
+        &mut self,
+        directory: &Directory,
+        place: &SectionPlace,
+        wait: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
+        if !place.arrays.iter().any(|touched| self.asks(&touched.key)) {
+            return Ok(());
+        }
+        match self.view.section_of(directory, place) {
+            Ok(section) => {
+                self.add_logged(&section);
+                self.data(&section, wait)
+            }
+            Err(error) => {
+                let segment = directory.segments.get(place.segment as usize);
+                let text = self.text_of(&error, segment.map_or("", String::as_str));
+                let names = self.names(place.arrays.iter().map(|touched| &touched.key));
+                self.damages.note(text, names);
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks the blocks of a section that have data of the arrays asked for.
+    fn data(
+        &mut self,
+        section: &LoadedSection,
+        wait: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
+        let blocks = section.blocks().0;
+        let mut bad: Vec<(usize, String)> = Vec::new();
+        let mut first = 0;
+        let needed = self.needed(section);
+        while first < blocks.len() {
+            let end = end_of_window(blocks, &needed, first);
+            if end > first {
+                wait(0)?;
+                self.window(section, first..end, &mut bad);
+            }
+            first = end.max(first + 1);
+        }
+        for run in bad.chunk_by(|one, next| one.0 + 1 == next.0) {
+            self.note_blocks(section, run);
+        }
+        Ok(())
+    }
+
+    fn needed(&self, section: &LoadedSection) -> Vec<bool> {
+        let own = &section.section;
+        if own.arrays.iter().all(|array| self.asks(&array.key)) {
+            return vec![true; own.blocks.len()];
+        }
+        let mut needed = vec![false; own.blocks.len()];
+        for (number, entry) in own.entries.iter().enumerate() {
+            if self.asks(&own.arrays[entry.array as usize].key) {
+                let start = section.starts[number];
+                let end = start + section.bytes_of(number);
+                let first = section.ends.partition_point(|block_end| *block_end <= start);
+                let behind = section.ends.partition_point(|block_end| *block_end < end) + 1;
+                needed[first..behind.min(own.blocks.len())].fill(true);
+            }
+        }
+        needed
+    }
+
+    /// Checks the blocks of one request. Where that fails, each for itself.
+    fn window(
+        &mut self,
+        section: &LoadedSection,
+        numbers: Range<usize>,
+        bad: &mut Vec<(usize, String)>,
+    ) {
+        let blocks = &section.blocks().0[numbers.clone()];
+        let outside = |block: &Block| !section.segment.holds(block.offset, block.stored_bytes);
+        let outcome = match blocks.iter().any(outside) {
+            true => Err(None),
+            false => self.read(section, blocks, numbers.start, bad).map_err(Some),
+        };
+        let Err(error) = outcome else { return };
+        if numbers.len() > 1 {
+            return numbers.for_each(|number| self.window(section, number..number + 1, bad));
+        }
+        let problem = error.map_or_else(
+            || "it ends behind the segment".to_owned(),
+            |error| format!("it cannot be read: {error}"),
+        );
+        bad.push((numbers.start, problem));
+    }
+
+    fn read(
+        &mut self,
+        section: &LoadedSection,
+        blocks: &[Block],
+        first: usize,
+        bad: &mut Vec<(usize, String)>,
+    ) -> std::result::Result<(), StorageError> {
+        let [front, ..] = blocks else { return Ok(()) };
+        let end = blocks.iter().map(|block| block.offset + block.stored_bytes).max().unwrap_or(0);
+        let length = index(end - front.offset);
+        let object = &section.segment.object;
+        if let Some(found) = object.read_past(front.offset, length, &mut self.past)? {
+            bad.extend(problems(blocks, first, found));
+            return Ok(());
+        }
+        self.bytes.resize(length, 0);
+        object.read(front.offset, &mut self.bytes)?;
+        bad.extend(problems(blocks, first, &self.bytes));
+        Ok(())
+    }
+
+    /// Notes damaged blocks that follow each other as one.
+    fn note_blocks(&mut self, section: &LoadedSection, run: &[(usize, String)]) {
+        let ([(first, problem), ..], [.., (last, _)]) = (run, run) else { return };
+        let (blocks, ends) = section.blocks();
+        let start = first.checked_sub(1).map_or(0, |before| ends[before]);
+        let entries = section.starts.partition_point(|begin| *begin < ends[*last]);
+        let before = section.starts.partition_point(|begin| *begin <= start).saturating_sub(1);
+        let own = &section.section;
+        let keys = own.entries[before..entries].iter();
+        let names = self.names(keys.map(|entry| &own.arrays[entry.array as usize].key));
+        let problem = match run.len() {
+            1 => problem.clone(),
+            count => {
+                let end = blocks[*last].offset + blocks[*last].stored_bytes;
+                format!("{count} blocks up to byte {end} are, of the first {problem}")
+            }
+        };
+        let object = section.segment.place_of(blocks[*first].offset);
+        let error = Error::corrupt(object, problem);
+        self.damages.note(error.to_string(), names);
+    }
+
+    /// Notes the objects that are not there and that the section has data of.
+    fn add_logged(&mut self, section: &LoadedSection) {
+        let own = &section.section;
+        for entry in &own.entries {
+            let Some(at) = self.by_key.get(&own.arrays[entry.array as usize].key) else { continue };
+            let array = &mut self.asked.arrays[*at];
+            let room = element_count(&array.grid).unwrap_or(u64::MAX);
+            if (array.stored.len() + array.logged.len()) as u64 >= room {
+                continue;
+            }
+            for (start, lengths) in own.selections[entry.selection as usize].iter() {
+                let record = entry.record.map(|record| (record, record + 1));
+                let axes =
+                    start.iter().zip(lengths).map(|(start, length)| (*start, start + length));
+                array.add_logged(record.into_iter().chain(axes));
+            }
+        }
+    }
+}
+
+impl CheckedArray {
+    /// Notes the objects that are not there of those that a box touches, given by its start and end
+    /// along each axis.
+    fn add_logged(&mut self, axes: impl Iterator<Item = (u64, u64)>) {
+        let (first, counts): (Vec<u64>, Vec<u64>) = axes
+            .zip(self.object_shape.iter().zip(&self.grid))
+            .map(|((start, end), (length, objects))| {
+                let first = start / length;
+                (first, end.div_ceil(*length).min(*objects).saturating_sub(first))
+            })
+            .unzip();
+        if counts.len() != self.grid.len() {
+            return;
+        }
+        for number in 0..element_count(&counts).unwrap_or(0) {
+            let inside = delinearize(number, &counts);
+            let at: Vec<u64> = inside.iter().zip(&first).map(|(at, first)| at + first).collect();
+            let object = linearize(&at, &self.grid);
+            if !self.stored.contains(&object) {
+                self.logged.insert(object);
+            }
+        }
+    }
+}
+
+impl Damages {
+    fn note(&mut self, text: String, names: impl IntoIterator<Item = String>) {
+        let next = self.all.len();
+        let number = *self.numbers.entry(text.clone()).or_insert(next);
+        if number == next {
+            self.all.push(Damage { text, arrays: BTreeSet::new() });
+        }
+        self.all[number].arrays.extend(names);
+    }
+
+    fn into_lines(self) -> Vec<String> {
+        let lines = self.all.into_iter().map(|damage| {
+            let more = damage.arrays.len().saturating_sub(NAMES_MAX);
+            let names: Vec<String> = damage.arrays.into_iter().take(NAMES_MAX).collect();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{} (it has data of {}{more})", damage.text, names.join(", "))
+        });
+        lines.collect()
+    }
+}
+
+/// The end of the needed blocks from `first` on that one request gives.
+fn end_of_window(blocks: &[Block], needed: &[bool], first: usize) -> usize {
+    let mut end = first;
+    let mut behind = blocks[first].offset;
+    while end < blocks.len() && needed[end] {
+        let (offset, more) = (blocks[end].offset, blocks[end].stored_bytes);
+        let follows = offset >= behind && offset - behind <= GAP_BYTES;
+        let next = offset.saturating_add(more);
+        if end > first && (!follows || next - blocks[first].offset > WINDOW_BYTES) {
+            break;
+        }
+        (behind, end) = (next, end + 1);
+    }
+    end
+}
+
+/// What is wrong with blocks, of which `found` has the bytes from the first one on.
+fn problems<'b>(
+    blocks: &'b [Block],
+    first: usize,
+    found: &'b [u8],
+) -> impl Iterator<Item = (usize, String)> + 'b {
+    let front = blocks.first().map_or(0, |block| block.offset);
+    (first..).zip(blocks).filter_map(move |(number, block)| {
+        let start = index(block.offset - front);
+        let stored = found.get(start..start + index(block.stored_bytes)).unwrap_or_default();
+        let (sum, expected) = (crc32c(stored), block.checksum);
+        let problem = match block.codec {
+            _ if sum != expected => {
+                Some(format!("it has checksum {sum:08x}, expected {expected:08x}"))
+            }
+            0 => None,
+            codec => decode_body(stored.to_vec(), codec, expected, block.bytes).err(),
+        };
+        problem.map(|problem| (number, problem))
+    })
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn index(value: u64) -> usize {
+    // Sizes of what is in memory; sections were held against the limits when they were decoded.
+    value as usize
+}
