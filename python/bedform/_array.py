@@ -156,8 +156,9 @@ class Array(BasicReads):
 
     ``[]`` is NumPy's basic indexing, ``.oindex`` takes one list per axis, ``.vindex`` points.
     Values are raw: decoding by conventions is xarray's. What is written is converted as NumPy's
-    assignment does; masked elements, times and text are refused where numbers are stored. Reading releases the interpreter's lock;
-    one array may be used by many threads. Arrays pickle as their stores do.
+    assignment does; masked elements, times and text are refused where numbers are stored. Reading
+    releases the interpreter's lock; one array may be used by many threads. Arrays pickle as their
+    stores do.
     """
 
     def __init__(self, store: Store, inner: _internal.Array) -> None:

@@ -30,7 +30,7 @@ class Elements:
             the array cannot hold. Times (``datetime64``) are no numbers: what they count, and from
             when, would be lost.
         """
-        # Before anything is made of the value: NumPy takes what is masked in a list for NaN, or more.
+        # Before anything is made of the value: NumPy takes what is masked in a list for NaN.
         masked = _masked(value)
         try:
             # Some hand over masked arrays as their elements.
@@ -81,7 +81,7 @@ class Elements:
 def _masked(value: Any) -> int:
     """How many elements are masked, also of masked arrays in lists."""
     if isinstance(value, np.ma.MaskedArray):
-        return int(np.ma.count_masked(value))
+        return int(np.ma.getmaskarray(value).sum())
     if isinstance(value, (list, tuple)):
         nested = (list, tuple, np.ma.MaskedArray)
         return sum(_masked(entry) for entry in value if isinstance(entry, nested))

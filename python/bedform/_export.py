@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import itertools
 import math
 import os
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,8 +120,14 @@ def export(
     staged = staging.path
     try:
         total = sum(_byte_count(array) for array in chosen.values())
-        with _file(staged, path) as file:
-            form(store, file, chosen).write(limit, progress, total)
+        with _file(staged, path) as (file, destination):
+
+            def report(done: int, whole: int) -> None:
+                destination.check()
+                if progress is not None:
+                    progress(done, whole)
+
+            form(store, file, chosen).write(limit, report, total)
         _publish(staged, path)
     finally:
         staged.unlink(missing_ok=True)
@@ -148,45 +154,76 @@ def _byte_count(array: Array) -> int:
     return math.prod(array.shape) * np.dtype(array.dtype).itemsize
 
 
+class _Destination(io.FileIO):
+    """What HDF5 writes to.
+
+    It is not told that a write has failed: it could not close the file then, would say so at
+    length, and crash when the process ends.
+    """
+
+    failure: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        """Write all of it, or note why that cannot be."""
+        view = memoryview(data).cast("B")
+        done = 0
+        try:
+            while self.failure is None and done < len(view):
+                done += super().write(view[done:])
+        except OSError as error:
+            self.failure = error
+        return len(view)
+
+    def truncate(self, size: int | None = None, /) -> int:
+        """Give the file a length, or note why that cannot be."""
+        try:
+            return super().truncate(size) if self.failure is None else size or 0
+        except OSError as error:
+            self.failure = error
+            return size or 0
+
+    def check(self) -> None:
+        """Fail if a write did."""
+        if self.failure is not None:
+            raise self.failure
+
+
 @contextlib.contextmanager
-def _file(path: Path, target: Path) -> Iterator[Any]:
+def _file(path: Path, target: Path) -> Iterator[tuple[Any, _Destination]]:
     """A new file; durable when the context ends without an error."""
     import h5py
 
+    destination: _Destination | None = None
     try:
-        with h5py.File(path, "x", libver=("earliest", "v110"), track_order=True) as file:
-            yield file
+        destination = _Destination(path, "x+")
+        with h5py.File(destination, "w", libver=("earliest", "v110"), track_order=True) as file:
+            yield file, destination
+        destination.check()
+        os.fsync(destination.fileno())
     except BedformError:
         raise
     except (OSError, RuntimeError) as error:
-        raise _cannot_write(target, error) from error
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
+        failure = destination.failure if destination is not None else None
+        raise _cannot_write(target, failure or error) from error
     finally:
-        os.close(handle)
+        if destination is not None:
+            destination.close()
 
 
 def _cannot_write(target: Path, error: OSError | RuntimeError) -> Exception:
-    """What the system said, of the file that the caller named.
-
-    HDF5 says at length which of its layers failed, and of which hidden name, and the system's
-    number somewhere in between. When it fails to close a file that is a ``RuntimeError``.
-    """
-    found = re.search(r"errno = (\d+)", str(error))
-    number = getattr(error, "errno", None) or (int(found[1]) if found else None)
+    """What the system said, of the file that the caller named."""
+    number = getattr(error, "errno", None)
     if number is None:
-        return error if isinstance(error, RuntimeError) else IoError(_unwritten(target, "HDF5"))
+        return error
     kind: type[BedformError] = IoError
     if number in (errno.ENOSPC, errno.EDQUOT):
         kind = NoSpaceError
     elif number in (errno.EACCES, errno.EPERM, errno.EROFS):
         kind = PermissionDeniedError
-    return kind(_unwritten(target, os.strerror(number)))
-
-
-def _unwritten(target: Path, reason: str) -> str:
-    return f"cannot write {str(target)!r}: {reason}; nothing is left of it, choose another place"
+    return kind(
+        f"cannot write {str(target)!r}: {os.strerror(number)}; nothing is left of it, "
+        "choose another place"
+    )
 
 
 def _publish(staged: Path, target: Path) -> None:

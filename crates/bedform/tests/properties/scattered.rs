@@ -165,6 +165,6 @@ fn a_damaged_block_among_many_is_an_error_that_names_its_place_cold_and_warm() {
         let error = store.array().read(&selection, &mut bytes, &|| false).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{temperature}");
         let text = error.to_string();
-        assert!(text.contains("segment ") && text.contains("checksum"), "{text}");
+        assert!(text.contains("/segments/") && text.contains("checksum"), "{text}");
     }
 }
