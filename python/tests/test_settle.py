@@ -393,6 +393,27 @@ def test_the_command_writes_a_file_and_says_so(
     assert mode == 0o666 & ~umask
 
 
+def test_verify_reads_the_log_and_tells_how_far_it_is(store: bf.Store) -> None:
+    steps: list[tuple[int, int]] = []
+    assert store.verify(lambda done, total: steps.append((done, total))) == []
+    assert steps[-1][0] == steps[-1][1] >= 3
+    (segment,) = (log_of(store) / "segments").iterdir()
+    data = bytearray((segment / "data").read_bytes())
+    data[data.rindex(np.ones(64, "float32").tobytes()) + 2] ^= 16
+    (segment / "data").write_bytes(data)
+    (problem,) = bf.open(path_of(store)).verify()
+    assert str(segment) in problem
+    # A block of a few writes has data of several arrays.
+    assert "(it has data of g/u, t)" in problem
+    assert ["data of t)" in line for line in store["t"].verify()] == [True]
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.verify(stop)
+
+
 def test_a_name_that_no_array_has_is_refused_also_where_nothing_is_left(store: bf.Store) -> None:
     with pytest.raises(bf.NotFoundError, match="no array 'zz'"):
         store.settle(arrays=["zz"])
@@ -416,24 +437,3 @@ def test_a_file_that_cannot_be_written_is_named_and_nothing_stays(
     assert done.stderr.startswith(said), done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert list(target.parent.iterdir()) == []
-
-
-def test_verify_reads_the_log_and_tells_how_far_it_is(store: bf.Store) -> None:
-    steps: list[tuple[int, int]] = []
-    assert store.verify(lambda done, total: steps.append((done, total))) == []
-    assert steps[-1][0] == steps[-1][1] >= 3
-    (segment,) = (log_of(store) / "segments").iterdir()
-    data = bytearray((segment / "data").read_bytes())
-    data[data.rindex(np.ones(64, "float32").tobytes()) + 2] ^= 16
-    (segment / "data").write_bytes(data)
-    (problem,) = bf.open(path_of(store)).verify()
-    assert str(segment) in problem
-    # A block of a few writes has data of several arrays.
-    assert "(it has data of g/u, t)" in problem
-    assert ["data of t)" in line for line in store["t"].verify()] == [True]
-
-    def stop(done: int, total: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        store.verify(stop)
