@@ -241,7 +241,14 @@ fn a_store_that_is_moved_without_its_log_is_refused_until_it_is_back() {
 fn a_log_that_was_left_where_another_store_is_made_is_neither_read_nor_lost() {
     let place = Place::with_commits("left");
     fs::rename(place.store(), place.scratch.0.join("moved")).unwrap();
-    let other = Store::create_path(&place.store(), &Map::new(), options(true)).unwrap();
+    let refused = Store::create_path(&place.store(), &Map::new(), options(true)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Exists, "{refused}");
+    assert!(refused.to_string().contains("holds commits of a store"), "{refused}");
+    // So it is made elsewhere, and brought there.
+    let aside = place.scratch.0.join("aside");
+    drop(Store::create_path(&aside, &Map::new(), options(true)).unwrap());
+    fs::rename(&aside, place.store()).unwrap();
+    let other = Store::open_path(&place.store(), options(true)).unwrap();
     let like = StoreModel::from([("t".to_owned(), form(&[10, 7], &[2, 2], &[4, 4], ""))]);
     let create = Operation::Drafts { arrays: vec![("t", like["t"].clone())], seed: 5 };
     create.run(&other, &StoreModel::new()).unwrap();
