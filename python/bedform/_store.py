@@ -633,8 +633,9 @@ class Store(Group):
         -------
         dict
             ``drained_bytes`` from the burst tier, promised commits that were ``completed``,
-            segments of ``live`` writers, ``found`` writes by session and rank, and commits that
-            were made of them, ``committed``.
+            segments of ``live`` writers, ``found`` writes by session and rank, commits that were
+            made of them, ``committed``, and other ``tiers`` than the one that was looked at, with
+            their nodes, through which writers that died may have promised more.
         """
         where = None if burst is None else str(Path(burst).absolute())
         found: dict[str, Any] = json.loads(self._call(self._inner.recover)(leftover, where))

@@ -15,7 +15,7 @@ import pytest
 import bedform as bf
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     Bedform = Callable[..., subprocess.CompletedProcess[str]]
@@ -67,11 +67,50 @@ def test_what_goes_through_a_burst_tier_is_all_there_and_the_tier_is_empty_after
     assert not list(tmp_path.glob("*.bedform-log"))
 
 
+@pytest.fixture
+def small_tier(tmp_path: Path) -> Iterator[Path]:
+    """A file system of four mebibytes."""
+    tier = tmp_path / "small"
+    tier.mkdir()
+    mount = ["/bin/mount", "-t", "tmpfs", "-o", "size=4m", "none", str(tier)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False).returncode != 0:
+        pytest.skip("file systems are not to be mounted here")
+    yield tier
+    subprocess.run(["/bin/umount", str(tier)], check=True)
+
+
+@pytest.mark.parametrize("durability", ["disk", "node"])
+def test_a_tier_that_is_smaller_than_what_is_written_makes_the_writer_wait(
+    store: bf.Store, small_tier: Path, durability: str
+) -> None:
+    store.create_array("u", (12, 1 << 18), "int32", ("time", "x"))
+    with store.session(burst=small_tier, durability=durability) as session:
+        for step in range(12):
+            session.write("u", np.full((1, 1 << 18), step, "int32"), start=(step, 0))
+            session.commit()
+    assert np.array_equal(store["u"][:, ::1000], np.repeat(np.arange(12)[:, None], 263, axis=1))
+    (small_tier / "junk").write_bytes(bytes(3 << 20))
+    session = store.session(burst=small_tier, durability=durability)
+    with pytest.raises(bf.NoSpaceError, match=f"the burst tier {small_tier} has only"):
+        session.write("u", np.zeros((1, 1 << 18), "int32"), start=(0, 0))
+    with pytest.raises(bf.PoisonedError):
+        session.commit()
+    session.close()
+
+
 def test_a_promise_of_the_burst_tier_outlives_its_writer(
     store: bf.Store, tmp_path: Path, bedform_command: Bedform
 ) -> None:
     path, burst = str(tmp_path / "run.zarr"), str(tmp_path / "fast")
     killed_writer(path, burst, "node")
+    with pytest.raises(bf.ConflictError, match="bedform recover"):
+        store.session(burst=burst)
+    blind = " ".join(bedform_command("recover", path, "--commit").stdout.split())
+    assert f"through the burst tier {burst} on node" in blind, blind
+    missing = bedform_command("recover", path, "--burst", burst + "-misspelt")
+    assert missing.returncode == 2 and "no burst tier" in missing.stderr, missing
+    assert not (tmp_path / "fast-misspelt").exists()
+    store.settle()
     done = bedform_command("recover", path, "--burst", burst, "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)

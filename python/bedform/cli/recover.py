@@ -58,6 +58,11 @@ def _lines(done: dict[str, Any], leftover: str) -> list[str]:
         lines.append(f"{_count(done['completed'], 'promised commit')} became visible")
     if done["live"]:
         lines.append(f"{_count(done['live'], 'segment')} left alone: somebody writes there")
+    lines += [
+        f"a writer that died may have promised more, through the burst tier {tier}: run this "
+        "there with --burst; --discard gives it up"
+        for tier in done["tiers"]
+    ]
     for found in done["found"]:
         where = ", ".join(found["arrays"]) or "arrays that are gone"
         lines.append(

@@ -25,6 +25,11 @@ const LONG_PART_BYTES_MAX: u64 = 256 << 20;
 const LONG_PARTS: u64 = 16;
 /// Bytes that a writer may have in the tier where nothing else is said.
 const CAPACITY_BYTES: u64 = 4 << 30;
+/// One of so many parts of what is free in the tier is left to others.
+const FREE_PARTS: u64 = 16;
+/// Parts that a writer has at least where little is free, and the bytes of each.
+const FEW_PARTS: u64 = 4;
+const PART_BYTES_MIN: u64 = 256 << 10;
 const NAME: &str = "STORE.txt";
 /// What it says before and behind the name of the log.
 const TEXT: (&str, &str) =
@@ -41,6 +46,8 @@ pub struct Burst {
     pub storage: Arc<dyn Storage>,
     /// Bytes that a writer may have there: beyond it, writing waits for draining.
     pub capacity_bytes: u64,
+    /// Bytes that were free there; nothing where that is not known.
+    pub free_bytes: Option<u64>,
     /// Bytes of a part: large enough for the slow tier, small enough that draining begins early.
     pub part_bytes: u64,
     /// True to drain all the time, in a thread of its own; otherwise it is done by whoever waits for it,
@@ -52,7 +59,44 @@ impl Burst {
     /// The tier in `storage`, with parts of 32 MiB.
     pub fn new(storage: Arc<dyn Storage>, capacity_bytes: Option<u64>) -> Self {
         let capacity_bytes = capacity_bytes.unwrap_or(CAPACITY_BYTES);
-        Self { storage, capacity_bytes, part_bytes: PART_BYTES, in_background: true }
+        Self {
+            storage,
+            capacity_bytes,
+            free_bytes: None,
+            part_bytes: PART_BYTES,
+            in_background: true,
+        }
+    }
+
+    /// What the log notes of a writer that promises commits through the tier.
+    pub(super) fn note(&self) -> String {
+        let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        format!("{} on node {node}", self.storage.name())
+    }
+
+    /// The tier as one of so many `writers` has it, who begin at once: none takes more than its share of
+    /// what is free, and its parts are small enough that it always has several.
+    ///
+    /// # Errors
+    /// `NoSpace` if that is next to nothing.
+    pub(super) fn shared_by(mut self, writers: u32) -> Result<Self> {
+        let Some(free) = self.free_bytes else { return Ok(self) };
+        let share = free / FREE_PARTS * (FREE_PARTS - 1) / u64::from(writers.max(1));
+        if share < FEW_PARTS * PART_BYTES_MIN {
+            return Err(Error::new(
+                ErrorKind::NoSpace,
+                format!(
+                    "the burst tier {} has only {free} bytes free, for {writers} writers; free some, \
+                     or name another one",
+                    self.storage.name()
+                ),
+            ));
+        }
+        if share < self.capacity_bytes {
+            self.capacity_bytes = share;
+            self.part_bytes = self.part_bytes.min(share / FEW_PARTS);
+        }
+        Ok(self)
     }
 
     /// Makes parts as long as suits who waits for the tier alone: each costs two syncs, and nothing is
@@ -80,7 +124,9 @@ impl Burst {
     /// Those of storage.
     pub fn in_directory(path: &Path, capacity_bytes: Option<u64>) -> Result<Self> {
         let storage = LocalStorage::open(path, Mode::Create)?;
-        Ok(Self::new(Arc::new(storage), capacity_bytes))
+        let free = rustix::fs::statvfs(path).ok();
+        let free_bytes = free.map(|free| free.f_bavail.saturating_mul(free.f_frsize));
+        Ok(Self { free_bytes, ..Self::new(Arc::new(storage), capacity_bytes) })
     }
 }
 
@@ -242,6 +288,24 @@ mod tests {
     use bedform_storage::MemoryStorage;
 
     use super::*;
+
+    #[test]
+    fn writers_share_what_is_free_in_several_parts_each() {
+        let with = |free: u64| Burst {
+            free_bytes: Some(free),
+            ..Burst::new(Arc::new(MemoryStorage::new()), Some(1 << 30))
+        };
+        let whole = with(1 << 40).shared_by(4).unwrap();
+        assert_eq!((whole.capacity_bytes, whole.part_bytes), (1 << 30, PART_BYTES));
+        for writers in [1, 3] {
+            let own = with(64 << 20).shared_by(writers).unwrap();
+            assert!(own.capacity_bytes * u64::from(writers) <= 60 << 20);
+            assert_eq!(own.part_bytes, own.capacity_bytes / FEW_PARTS);
+        }
+        let error = with(1 << 20).shared_by(2).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        assert!(error.to_string().contains("burst tier"), "{error}");
+    }
 
     #[test]
     fn who_waits_for_the_tier_alone_has_parts_that_are_long_but_far_from_fill_it() {

@@ -18,6 +18,9 @@ const SEGMENTS: &str = "segments";
 const DATA: &str = "data";
 /// What a writer leaves beside its data when it ends in good order.
 const CLOSED: &str = "closed";
+/// What a writer leaves beside its data that promises commits as soon as they are in its burst tier.
+const TIER: &str = "tier";
+const TIER_BYTES_MAX: u64 = 64 << 10;
 const README: &str = "README.txt";
 const README_TEXT: &str = "\
 This directory belongs to the Bedform store of the same name, without '.bedform-log'.
@@ -120,6 +123,34 @@ impl LogPlace {
     /// Of storage.
     pub(super) fn is_closed(&self, name: &str) -> Result<bool> {
         self.is_there(&Self::segment_directory(name)?.join(CLOSED)?)
+    }
+
+    /// Notes the burst tier through which the writer of a segment promises commits.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn note_tier(&self, name: &str, tier: &str) -> Result<()> {
+        let path = Self::segment_directory(name)?.join(TIER)?;
+        let mut writer = self.storage.create(&path, Durability::Disk, Some(tier.len() as u64))?;
+        writer.append(tier.as_bytes())?;
+        writer.publish(Condition::None)?;
+        Ok(())
+    }
+
+    /// The burst tier that was noted of a segment; nothing if there is none.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn tier_of(&self, name: &str) -> Result<Option<String>> {
+        let object = match self.storage.open(&Self::segment_directory(name)?.join(TIER)?) {
+            Ok(object) => object,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let size = object.version().size.min(TIER_BYTES_MAX);
+        let mut tier = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
+        object.read(0, &mut tier)?;
+        Ok(Some(String::from_utf8_lossy(&tier).into_owned()))
     }
 
     /// The names of all segments that are there.

@@ -69,6 +69,9 @@ pub struct Recovered {
     pub found: Vec<Found>,
     /// Commits that were made of them.
     pub committed: u64,
+    /// Burst tiers, and their nodes, through which writers that died may have promised more: others
+    /// than the one that was looked at.
+    pub tiers: Vec<String>,
 }
 
 impl Recovered {
@@ -89,6 +92,7 @@ impl Recovered {
             "live": self.live,
             "found": found.collect::<Vec<_>>(),
             "committed": self.committed,
+            "tiers": self.tiers,
         })
     }
 }
@@ -116,6 +120,8 @@ struct Orphan {
     sections: Vec<(CommitId, SectionPlace)>,
     directories: Vec<(Directory, CommitRecord)>,
     has_promises: bool,
+    /// The burst tier that may have more of it, and was not looked at.
+    tier: Option<String>,
     /// The shapes under which the sections were written.
     shapes: BTreeMap<[u8; 16], Vec<u64>>,
     /// Nobody begins to write here, or removes it, meanwhile.
@@ -150,10 +156,12 @@ impl Store {
             }
         }
         let mut recovered = Recovered::default();
+        let mut brought = BTreeSet::new();
         if let Some(burst) = burst {
             let places = BurstPlace::all(burst, &log)?;
             places.iter().try_for_each(|(_, place)| check_is_ours(&log, place))?;
             for (name, place) in places {
+                brought.insert(name.clone());
                 match drain(&log, &name, &place, &self.options().limits, interrupted)? {
                     Some(bytes) => recovered.drained_bytes += bytes,
                     None => recovered.live += 1,
@@ -161,6 +169,14 @@ impl Store {
             }
         }
         let mut orphans = self.orphans(&log, &mut recovered, interrupted)?;
+        let seen = burst.map(Burst::note);
+        for orphan in &mut orphans {
+            let tier = log.tier_of(&orphan.name)?.filter(|tier| seen.as_ref() != Some(tier));
+            // It may have more than one name.
+            orphan.tier = tier.filter(|_| !brought.contains(&orphan.name));
+        }
+        let tiers: BTreeSet<_> = orphans.iter().filter_map(|orphan| orphan.tier.clone()).collect();
+        recovered.tiers = tiers.into_iter().collect();
         let mut session = self.session(Box::new(Alone), SessionOptions::default())?;
         recovered.completed = complete_promised(&mut session, &log, &mut orphans)?;
         recovered.found = self.describe(&orphans)?;
@@ -170,8 +186,8 @@ impl Store {
         for orphan in &orphans {
             let is_decided = match leftover {
                 Leftover::Discard => true,
-                // The burst tier may still have them, and another call bring them again.
-                _ if orphan.has_promises && burst.is_none() => false,
+                // The burst tier may still have them, or what follows, and another call bring it.
+                _ if orphan.has_promises && burst.is_none() || orphan.tier.is_some() => false,
                 Leftover::Commit => true,
                 Leftover::Keep => orphan.sections.is_empty(),
             };
@@ -219,6 +235,7 @@ impl Store {
                 sections,
                 directories,
                 has_promises,
+                tier: None,
                 shapes,
                 _lock: lock,
             });
@@ -283,6 +300,9 @@ pub(super) fn has_leftover(
     let Some(SegmentName { session, .. }) = SegmentName::parse(name) else { return Ok(false) };
     if log.is_closed(name)? {
         return Ok(false);
+    }
+    if log.tier_of(name)?.is_some() {
+        return Ok(true);
     }
     let scan = scan(log, name, known_epoch(Some(root), &session), limits)?;
     Ok(!scan.sections.is_empty() || scan.has_promises)

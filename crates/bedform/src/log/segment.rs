@@ -242,9 +242,13 @@ impl Segment {
                 };
                 let log = place.clone();
                 let coordinates = options.header.rank == COORDINATOR;
+                let promises = (options.reach == Reach::Node).then(|| (name.clone(), burst.note()));
                 // The writer does not wait for the slow tier.
                 let create = move || {
                     let file = LogFile::create(&shared, &log, share, durability)?;
+                    if let Some((name, tier)) = promises {
+                        log.note_tier(&name, &tier)?;
+                    }
                     if coordinates {
                         let _lock = shared.lock(&ObjectPath::root())?;
                         // A log without commits is like none; what fails here fails again in the

@@ -656,6 +656,8 @@ impl Session {
     }
 
     fn begin_stream(&self) -> Result<Stream> {
+        let writers = self.members.node().map_or(1, |node| node.size());
+        let burst = self.options.burst.clone().map(|burst| burst.shared_by(writers)).transpose()?;
         let header =
             SegmentHeader { store: self.log.store, session: self.id, rank: self.members.rank() };
         let name = SegmentName::from(&header);
@@ -667,7 +669,7 @@ impl Session {
             durability: self.store.options().durability,
             buffer_bytes: self.options.buffer_bytes,
             limits: self.store.options().limits.clone(),
-            burst: self.options.burst.clone(),
+            burst,
             reach: self.options.reach,
             shared: self.store.shared.clone(),
             in_background: self.options.in_background,

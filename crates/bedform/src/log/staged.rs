@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use bedform_storage::{Durability, GrowingObject, Lock, StorageErrorKind};
+use bedform_storage::{Durability, GrowingObject, Lock, StorageError, StorageErrorKind};
 
 use super::burst::{Burst, BurstPlace};
 use super::drain::{Create, Done, Drain, Drainer, Run};
@@ -127,8 +127,10 @@ impl Staged {
     ) -> Result<Self> {
         // Durably when something is promised, and not before the first byte: a sync of it may wait for
         // all that other processes are writing.
-        place.name(Durability::Process)?;
-        let lock = place.storage.lock(&place.directory)?;
+        let tier = place.storage.name();
+        let in_tier = |error: Error| error.at(format!("the burst tier {tier}"));
+        place.name(Durability::Process).map_err(in_tier)?;
+        let lock = place.storage.lock(&place.directory).map_err(|error| in_tier(error.into()))?;
         // What counts only when it is drained need not survive a power cut here.
         let durability = match reach {
             Reach::Node => Durability::Disk,
@@ -168,7 +170,8 @@ impl Staged {
             let room = self.part_bytes - (self.position() - self.start);
             let length = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
             let (now, later) = bytes.split_at(length);
-            self.part()?.append(now)?;
+            let appended = self.part()?.append(now);
+            self.in_tier(appended)?;
             bytes = later;
             if self.position() - self.start >= self.part_bytes {
                 self.end_part()?;
@@ -185,15 +188,13 @@ impl Staged {
             let path = self.place.part(self.start)?;
             let storage = self.place.storage.clone();
             let hint = Some(self.part_bytes.min(AHEAD_BYTES_MAX));
-            let part = match storage.grow(&path, self.durability, hint) {
-                Err(error) if error.kind == StorageErrorKind::NoSpace => {
-                    // Others may have filled it; our own share comes free when it is drained.
-                    self.wait_until_free(self.start)?;
-                    storage.grow(&path, self.durability, hint)?
-                }
-                outcome => outcome?,
-            };
-            self.part = Some(part);
+            let mut part = storage.grow(&path, self.durability, hint);
+            if part.as_ref().is_err_and(|error| error.kind == StorageErrorKind::NoSpace) {
+                // Others may have filled it; our own share comes free when it is drained.
+                self.wait_until_free(self.start)?;
+                part = storage.grow(&path, self.durability, hint);
+            }
+            self.part = Some(self.in_tier(part)?);
         }
         self.part.as_mut().ok_or_else(|| Error::new(ErrorKind::Io, "no part"))
     }
@@ -216,7 +217,7 @@ impl Staged {
     /// Ends the part that is appended to, durably where that counts.
     fn end_part(&mut self) -> Result<()> {
         let Some(mut part) = self.part.take() else { return Ok(()) };
-        part.sync()?;
+        self.in_tier(part.sync())?;
         let end = self.start + part.position();
         let waits = end - self.drain.durable_bytes();
         self.tell(end, true, waits > self.capacity / 2);
@@ -227,9 +228,8 @@ impl Staged {
 
     /// Hands what was appended to the system, durably where that counts, and to the drain.
     fn sync_part(&mut self) -> Result<()> {
-        if let Some(part) = &mut self.part {
-            part.sync()?;
-        }
+        let synced = self.part.as_mut().map_or(Ok(()), |part| part.sync());
+        self.in_tier(synced)?;
         self.wait_for_name()?;
         let releases = !self.drain.is_held();
         self.tell(self.position(), false, releases);
@@ -256,7 +256,15 @@ impl Staged {
 
     fn flush(&mut self) -> Result<()> {
         self.drain.check()?;
-        self.part.as_mut().map_or(Ok(()), |part| Ok(part.flush()?))
+        let flushed = self.part.as_mut().map_or(Ok(()), |part| part.flush());
+        self.in_tier(flushed)
+    }
+
+    /// Says of an error of the tier that it is one: what the log does is told with the log's name.
+    fn in_tier<T>(&self, outcome: std::result::Result<T, StorageError>) -> Result<T> {
+        outcome.map_err(|error| {
+            Error::from(error).at(format!("the burst tier {}", self.place.storage.name()))
+        })
     }
 
     /// Tells the drain of the bytes up to `end`, and whether it is to begin with them.

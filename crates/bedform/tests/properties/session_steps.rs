@@ -344,6 +344,14 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
                 }
             }
             drop(store.session(Box::new(Alone), SessionOptions::default()).unwrap());
+            // Who does not know the tier is told of it, and takes nothing away.
+            let blind = store.recover(None, Leftover::Commit, &|| false).unwrap();
+            assert_eq!(blind.completed, 0);
+            if fault == Operation::AppendGrowing {
+                let [tier] = &blind.tiers[..] else { panic!("{blind:?}") };
+                assert!(tier.starts_with("memory on node "), "{tier}");
+            }
+            store.settle(&|| false).unwrap();
             let found = store.recover(Some(&burst), Leftover::Keep, &|| false).unwrap();
             drop(store.session(Box::new(Alone), options(Some(&node))).unwrap());
             assert!(found.completed >= promised && found.drained_bytes > 0, "{found:?}");
@@ -355,6 +363,7 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
             assert_eq!(contents(&store), vec![kept; rows]);
             let again = store.recover(Some(&burst), Leftover::Discard, &|| false).unwrap();
             assert_eq!((again.completed, again.drained_bytes), (0, 0));
+            assert!(again.tiers.is_empty(), "{again:?}");
             store.settle(&|| false).unwrap();
             assert_eq!(contents(&store), vec![kept; rows]);
         }
