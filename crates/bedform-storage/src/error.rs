@@ -105,7 +105,12 @@ impl StorageErrorKind {
 
 impl fmt::Display for StorageError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "cannot {} {:?}: {}", self.operation, self.path, self.kind.phrase())?;
+        write!(formatter, "cannot {} ", self.operation)?;
+        match self.path.as_str() {
+            // Whoever knows its name puts it in front.
+            "" => write!(formatter, "the directory itself: {}", self.kind.phrase())?,
+            path => write!(formatter, "{path:?}: {}", self.kind.phrase())?,
+        }
         match &self.source {
             Some(source) if self.kind == StorageErrorKind::Io => write!(formatter, " ({source})"),
             _ => Ok(()),
@@ -116,5 +121,18 @@ impl fmt::Display for StorageError {
 impl std::error::Error for StorageError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_ref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_itself_has_a_name_in_messages() {
+        let said =
+            |path: &str| StorageError::new(StorageErrorKind::NotFound, "open", path).to_string();
+        assert_eq!(said(""), "cannot open the directory itself: it does not exist");
+        assert_eq!(said("a/b"), "cannot open \"a/b\": it does not exist");
     }
 }
