@@ -8,7 +8,7 @@ use bedform::{ErrorKind, Store};
 use bedform_storage::{CallKind, Failure, SimulatedFileSystem};
 use rustix::io::Errno;
 
-use crate::model::{Operation, StoreModel, options};
+use crate::model::{Operation, StoreModel, options, recover};
 use crate::support::{count, effort, in_parallel};
 use crate::workloads::{
     Progress, UnderWay, Workload, check_goes_on, go_on, run, storage, workloads,
@@ -127,6 +127,10 @@ impl Trial<'_> {
             Some(model) => {
                 let store = Store::open(storage.clone(), options(true))
                     .map_err(|error| format!("cannot be opened again: {error}"))?;
+                if progress.has_promises {
+                    // What was promised comes before what is written now: no session begins before.
+                    recover(&store).map_err(|error| format!("nothing is recovered: {error}"))?;
+                }
                 go_on(&store, model.clone(), rest)
             }
             None => run(storage, None, rest),

@@ -273,7 +273,7 @@ pub(crate) struct Progress {
     pub(crate) under_way: UnderWay,
     pub(crate) error: Option<bedform::Error>,
     /// True if there may be promises to keep.
-    has_promises: bool,
+    pub(crate) has_promises: bool,
 }
 
 /// Opens or creates the store and does `operations`, up to the first error.
