@@ -18,7 +18,7 @@ use super::buffer::{Buffer, Buffers};
 use super::burst::{Burst, BurstPlace};
 use super::drain::Drain;
 use super::place::LogPlace;
-use super::session::prepare_log;
+use super::session::prepare_log_early;
 use super::staged::{Reach, Sink, Staged};
 use crate::comm::COORDINATOR;
 use crate::error::{Error, ErrorKind, Result};
@@ -250,10 +250,7 @@ impl Segment {
                         log.note_tier(&name, &tier)?;
                     }
                     if coordinates {
-                        let _lock = shared.lock(&ObjectPath::root())?;
-                        // A log without commits is like none; what fails here fails again in the
-                        // commit, which says so.
-                        let _ = prepare_log(&shared, &log, 0);
+                        prepare_log_early(&shared, &log)?;
                     }
                     Ok(file)
                 };

@@ -18,7 +18,7 @@ use bedform_format::log::{
 use bedform_geometry::{Selection, element_count};
 
 use self::create::Creation;
-pub(super) use self::create::prepare_log;
+pub(super) use self::create::{prepare_log, prepare_log_early};
 pub use self::options::SessionOptions;
 use self::options::check_alike;
 use super::boxes::parts_of;

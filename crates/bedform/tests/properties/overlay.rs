@@ -47,7 +47,7 @@ fn commit(storage: &Arc<dyn Storage>, writes: &[(ObjectPath, Selection, Vec<u8>)
     session.commit().unwrap();
 }
 
-fn layout(shape: &[u64], chunk_shape: &[u64], shard_shape: &[u64]) -> NewArray {
+pub(crate) fn layout(shape: &[u64], chunk_shape: &[u64], shard_shape: &[u64]) -> NewArray {
     NewArray {
         shape: shape.to_vec(),
         data_type: DataType::UInt8,

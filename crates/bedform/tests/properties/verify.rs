@@ -9,14 +9,14 @@ use bedform::comm::threads;
 use bedform::log::session::SessionOptions;
 use bedform::log::settle::CollectOptions;
 use bedform::store::{Verified, VerifyWatch};
-use bedform::{ArrayLayout, Elements, ErrorKind, NewArray, OpenOptions, Store};
+use bedform::{Elements, ErrorKind, OpenOptions, Store};
+use bedform_format::ObjectPath;
 use bedform_format::log::STRIPE_BYTES;
-use bedform_format::metadata::FillValue;
-use bedform_format::{DataType, ObjectPath};
-use bedform_geometry::{Order, Region, Selection};
+use bedform_geometry::{Region, Selection};
 use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
 
 use super::model::Numbers;
+use super::overlay::layout;
 
 /// Elements along both axes of the arrays, and objects.
 const SHAPE: [u64; 2] = [300, 400];
@@ -62,21 +62,7 @@ fn store() -> Arc<dyn Storage> {
     let mut options = OpenOptions::default();
     options.writable = true;
     let store = Store::create(storage.clone(), &serde_json::Map::new(), options).unwrap();
-    let new = NewArray {
-        shape: SHAPE.to_vec(),
-        data_type: DataType::UInt8,
-        layout: ArrayLayout {
-            chunk_shape: vec![50, 50],
-            shard_shape: vec![150, 150],
-            order: Order::RowMajor,
-            codecs: vec![],
-            transpose: None,
-            checksum: true,
-        },
-        fill_value: FillValue::zero(DataType::UInt8),
-        dimension_names: None,
-        attributes: serde_json::Map::new(),
-    };
+    let new = layout(&SHAPE, &[50, 50], &[150, 150]);
     for name in ["t", "u"] {
         store.create_array(&path(name), &new).unwrap();
     }

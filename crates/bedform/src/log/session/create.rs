@@ -84,9 +84,7 @@ fn write_all(store: &Store, log: &LogPlace, new: &NewArrays) -> Result<Vec<Versi
         versions.extend(new.write(&store.shared, start..end)?);
     }
     new.sync(&store.shared)?;
-    let _lock = store.shared.lock(&ObjectPath::root())?;
-    // A log without commits is like none; what fails here fails again in the commit, which says so.
-    let _ = prepare_log(&store.shared, log, 0);
+    prepare_log_early(&store.shared, log)?;
     Ok(versions)
 }
 
@@ -156,6 +154,14 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// Prepares the log while members write, so that the first commit finds it done.
+pub(in crate::log) fn prepare_log_early(shared: &Shared, log: &LogPlace) -> Result<()> {
+    let _lock = shared.lock(&ObjectPath::root())?;
+    // A log without commits is like none; what fails here fails again in the commit, which says so.
+    let _ = prepare_log(shared, log, 0);
+    Ok(())
 }
 
 /// Prepares the log for its first commit, and gives what the store has to say of it then, at least
