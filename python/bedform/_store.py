@@ -767,7 +767,12 @@ class Store(Group):
         return dict(self._call(self._inner.collect_log)(_settle.seconds_of(grace), dry_run))
 
     def info(self) -> dict[str, Any]:
-        """What the store holds, as plain values."""
+        """What the store holds, as plain values.
+
+        ``log`` counts ``commits`` that are not settled, the ``segments`` that they lie in, and the
+        ``bytes`` of those; ``segments_open`` are others, whose writers are at work, or have died:
+        :meth:`recover` finds what those have left.
+        """
         return {
             "path": self._path_of_store,
             "format": f"zarr v{self._call(self._inner.zarr_format)()}",

@@ -308,10 +308,15 @@ impl Store {
         Ok((found.problems, absent.collect()))
     }
 
-    /// What is committed and not settled, by name.
+    /// What the log has, by name.
     fn log_summary(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, u64)>> {
         let found = py.detach(|| self.inner.log_summary()).map_err(raise)?;
-        Ok(vec![("commits", found.commits), ("segments", found.segments), ("bytes", found.bytes)])
+        Ok(vec![
+            ("commits", found.commits),
+            ("segments", found.segments),
+            ("bytes", found.bytes),
+            ("segments_open", found.segments_open),
+        ])
     }
 
     /// Removes what nobody needs any more from the log, or says what that is; by name.

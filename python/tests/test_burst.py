@@ -128,7 +128,9 @@ def test_writes_that_no_commit_has_wait_for_a_decision(
 ) -> None:
     path = str(tmp_path / "run.zarr")
     killed_writer(path, "", "disk")
-    store.settle()
+    settled = " ".join(bedform_command("settle", path).stdout.split())
+    assert "1 segment may hold writes that no commit has" in settled, settled
+    assert store.info()["log"] == {"commits": 0, "segments": 0, "bytes": 0, "segments_open": 1}
     assert store["t"][0].tolist() == [0] * 8
     found = store.recover()["found"]
     assert [(one["rank"], one["writes"], one["bytes"], one["arrays"]) for one in found] == [

@@ -85,6 +85,18 @@ pub trait Storage: Send + Sync + Debug {
     /// `NotFound`; `NotAnObject` for a directory, device, FIFO, or a link that leaves the store.
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>>;
 
+    /// As [`Storage::open`]; nothing if there is no such object.
+    ///
+    /// # Errors
+    /// As [`Storage::open`], without `NotFound`.
+    fn find(&self, path: &ObjectPath) -> Result<Option<Box<dyn Object>>> {
+        match self.open(path) {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The version that `path` stands for now. Cheaper than [`Storage::open`].
     ///
     /// # Errors
@@ -115,6 +127,22 @@ pub trait Storage: Send + Sync + Debug {
         durability: Durability,
         size_hint: Option<u64>,
     ) -> Result<Box<dyn ObjectWriter + '_>>;
+
+    /// Publishes an object of `bytes`: [`Storage::create`] and all that follows, for small ones.
+    ///
+    /// # Errors
+    /// As [`Storage::create`] and [`ObjectWriter::publish`].
+    fn put(
+        &self,
+        path: &ObjectPath,
+        bytes: &[u8],
+        durability: Durability,
+        condition: Condition<'_>,
+    ) -> Result<Version> {
+        let mut writer = self.create(path, durability, Some(bytes.len() as u64))?;
+        writer.append(bytes)?;
+        writer.publish(condition)
+    }
 
     /// Creates an object under its own name, empty, to be appended to for as long as one likes: it is
     /// seen at once, and grows. `size_hint` is as in [`Storage::create`].

@@ -92,6 +92,11 @@ def _say(path: str, done: dict[str, int], left: dict[str, int], seconds: float) 
         verb = "is" if left["commits"] == 1 else "are"
         held = f"{_count(left['commits'], 'commit')} {verb} in the log"
         line += f"; {held}, {format_bytes(left['bytes'])}"
+    if left["segments_open"]:
+        line += (
+            f"; {_count(left['segments_open'], 'segment')} may hold writes that no commit has: "
+            "somebody writes there, or has died: 'bedform recover' tells"
+        )
     return line
 
 

@@ -203,6 +203,8 @@ fn a_session_borrows_data_grows_arrays_and_takes_what_has_no_element() {
         assert_eq!(bf_decomposition_declare(2, 1, at, whole, &raw mut rows), OK);
         assert_eq!(lend(session, name, -1, rows, data, 96, token), OK, "{}", last_error());
         assert_eq!(bf_session_wait(session, *token), OK);
+        assert_eq!(bf_session_wait(session, u64::MAX), INVALID);
+        assert!(last_error().contains("no write of this session"), "{}", last_error());
         assert_eq!(lend(session, name, 0, parts, null(), 0, token), OK, "nothing is lent");
         assert_eq!(lend(session, name, -2, rows, data, 96, token), INVALID);
         assert_eq!(bf_session_flush(session), OK);

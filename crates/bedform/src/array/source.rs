@@ -38,11 +38,7 @@ impl ZarrSource<'_> {
 
     /// Opens the object at `coordinates`; `None` if there is none.
     pub(crate) fn open_object(&self, coordinates: &[u64]) -> Result<Option<Arc<dyn Object>>> {
-        match self.shared.storage.open(&self.object_path(coordinates)?) {
-            Ok(object) => Ok(Some(Arc::from(object))),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        Ok(self.shared.storage.find(&self.object_path(coordinates)?)?.map(Arc::from))
     }
 
     /// The object's name, for messages.

@@ -202,9 +202,7 @@ impl BurstPlace {
             if self.promises { PROMISES } else { "" },
         );
         let path = self.directory.join(NAME)?;
-        let mut writer = self.storage.create(&path, durability, Some(text.len() as u64))?;
-        writer.append(text.as_bytes())?;
-        writer.publish(Condition::None)?;
+        self.storage.put(&path, text.as_bytes(), durability, Condition::None)?;
         Ok(())
     }
 
@@ -221,11 +219,7 @@ impl BurstPlace {
 
     /// What the segment's directory says of itself; nothing where it says nothing that can be read.
     fn text(&self) -> Result<Option<String>> {
-        let object = match self.storage.open(&self.directory.join(NAME)?) {
-            Ok(object) => object,
-            Err(error) if error.is_not_found() => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
+        let Some(object) = self.storage.find(&self.directory.join(NAME)?)? else { return Ok(None) };
         let size = object.version().size;
         if size > TEXT_BYTES_MAX {
             return Ok(None);

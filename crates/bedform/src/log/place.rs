@@ -58,10 +58,8 @@ impl LogPlace {
     pub(crate) fn prepare(&self, first: Option<&Root>) -> Result<()> {
         let path = ObjectPath::root().join(README)?;
         if !self.is_there(&path)? {
-            let mut writer =
-                self.storage.create(&path, Durability::Disk, Some(README_TEXT.len() as u64))?;
-            writer.append(README_TEXT.as_bytes())?;
-            match writer.publish(Condition::Absent) {
+            let text = README_TEXT.as_bytes();
+            match self.storage.put(&path, text, Durability::Disk, Condition::Absent) {
                 Err(error) if error.kind == StorageErrorKind::Exists => {}
                 outcome => {
                     outcome?;
@@ -112,8 +110,7 @@ impl LogPlace {
     /// Of storage.
     pub(super) fn mark_closed(&self, name: &str) -> Result<()> {
         let path = Self::segment_directory(name)?.join(CLOSED)?;
-        let writer = self.storage.create(&path, Durability::Process, Some(0))?;
-        writer.publish(Condition::None)?;
+        self.storage.put(&path, &[], Durability::Process, Condition::None)?;
         Ok(())
     }
 
@@ -131,9 +128,7 @@ impl LogPlace {
     /// Of storage.
     pub(super) fn note_tier(&self, name: &str, tier: &str) -> Result<()> {
         let path = Self::segment_directory(name)?.join(TIER)?;
-        let mut writer = self.storage.create(&path, Durability::Disk, Some(tier.len() as u64))?;
-        writer.append(tier.as_bytes())?;
-        writer.publish(Condition::None)?;
+        self.storage.put(&path, tier.as_bytes(), Durability::Disk, Condition::None)?;
         Ok(())
     }
 
@@ -142,11 +137,8 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(super) fn tier_of(&self, name: &str) -> Result<Option<String>> {
-        let object = match self.storage.open(&Self::segment_directory(name)?.join(TIER)?) {
-            Ok(object) => object,
-            Err(error) if error.is_not_found() => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
+        let path = Self::segment_directory(name)?.join(TIER)?;
+        let Some(object) = self.storage.find(&path)? else { return Ok(None) };
         let size = object.version().size.min(TIER_BYTES_MAX);
         let mut tier = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
         object.read(0, &mut tier)?;
@@ -323,11 +315,7 @@ impl LogPlace {
     /// As [`LogPlace::root`], whatever store it is of.
     fn root_of_any(&self, number: u64) -> Result<Option<Root>> {
         let path = Self::root_path(number)?;
-        let object = match self.storage.open(&path) {
-            Ok(object) => object,
-            Err(error) if error.is_not_found() => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
+        let Some(object) = self.storage.find(&path)? else { return Ok(None) };
         let name = || format!("{}/{path}", self.name());
         let size = object.version().size;
         if size > self.limits.metadata_bytes_max {
@@ -351,9 +339,7 @@ impl LogPlace {
     pub(crate) fn publish(&self, root: &Root) -> Result<()> {
         let bytes = root.encode(&self.limits).map_err(|e| Error::invalid(e.to_string()))?;
         let path = Self::root_path(root.number)?;
-        let mut writer = self.storage.create(&path, Durability::Disk, Some(bytes.len() as u64))?;
-        writer.append(&bytes)?;
-        writer.publish(Condition::Absent)?;
+        self.storage.put(&path, &bytes, Durability::Disk, Condition::Absent)?;
         Ok(())
     }
 }

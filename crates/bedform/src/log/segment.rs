@@ -2,18 +2,18 @@
 //!
 //! A thread of its own checks and appends, so that computing and writing overlap: `docs/log.md`.
 
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+mod file;
+
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use bedform_format::checksum::crc32c;
-use bedform_format::log::{
-    Block, CommitId, Lane, RecordHead, RecordKind, Sealed, SealedCodec, Section, SectionBuilder,
-    SectionPlace, SegmentHeader, SegmentName,
-};
+use bedform_format::log::{CommitId, Lane, Section, SectionBuilder, SegmentHeader, SegmentName};
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Durability, GrowingObject, Lock};
 
+use self::file::{File, Order};
+pub(super) use self::file::{Finished, Place};
 use super::buffer::{Buffer, Buffers};
 use super::burst::{Burst, BurstPlace};
 use super::drain::Drain;
@@ -24,63 +24,8 @@ use crate::comm::COORDINATOR;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Shared;
 
-/// Bytes of a block of data that somebody holds.
-const BLOCK_BYTES: usize = 1 << 20;
-/// Bytes that have a checksum of their own: what a reader of a few bytes fetches and checks.
-const CHECKED_BYTES: usize = 32 << 10;
-/// Descriptions from this size on are worth a request of their own: putting them together with others
-/// would save nothing, and keep the leader of the node busy while everybody waits.
-const OWN_SECTION_BYTES: usize = 256 << 10;
-/// Zstandard's level for sections and directories: they are small, and read often.
-const LEVEL: i32 = 3;
-
 /// Data that somebody holds until they are written.
 pub type Held = Box<dyn AsRef<[u8]> + Send>;
-
-/// What the thread is to do next.
-enum Order {
-    /// Append a block of data.
-    Block(Buffer),
-    /// Append data as blocks, and let go of them.
-    Held(Held),
-    /// Say what the blocks since the last section mean.
-    Section(Box<SectionBuilder>, CommitId),
-    /// Keep that, for others to write, unless it is large.
-    Keep(Box<SectionBuilder>, CommitId),
-    /// Append what others have kept, put together.
-    Whole(Box<Section>),
-    /// Hand everything to the system.
-    Flush(Sender<Result<()>>),
-    /// Make everything durable, and say what there is.
-    Finish(Reach, Sender<Result<Finished>>),
-    /// Hand everything to the system, and say what there is.
-    HandOver(Sender<Result<Finished>>),
-    /// Append a directory, durably, and say where its head is.
-    Directory(Vec<u8>, Reach, Sender<Result<Place>>),
-}
-
-/// What is durable of a segment.
-#[derive(Debug, Default)]
-pub(super) struct Finished {
-    /// The sections since the last time.
-    pub(super) sections: Vec<SectionPlace>,
-    /// Sections that were kept, encoded.
-    pub(super) kept: Vec<Vec<u8>>,
-    /// Bytes of the segment.
-    pub(super) position: u64,
-}
-
-/// Where a record lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    /// The address of the record's head.
-    pub(super) offset: u64,
-    /// Bytes of the record.
-    pub(super) stored_bytes: u64,
-    /// Bytes of the body when it is decompressed.
-    pub(super) bytes: u64,
-    pub(super) codec: SealedCodec,
-}
 
 /// A directory on its way.
 pub(super) struct Placing(Receiver<Result<Place>>);
@@ -236,13 +181,12 @@ impl Segment {
             }
             Some(burst) => {
                 let staging = BurstPlace::of(burst, place, &name)?;
-                let staging = match options.reach {
-                    Reach::Node => staging.with_promises(),
-                    Reach::Shared => staging,
+                let (staging, promises) = match options.reach {
+                    Reach::Node => (staging.with_promises(), Some((name.clone(), burst.note()))),
+                    Reach::Shared => (staging, None),
                 };
                 let log = place.clone();
                 let coordinates = options.header.rank == COORDINATOR;
-                let promises = (options.reach == Reach::Node).then(|| (name.clone(), burst.note()));
                 // The writer does not wait for the slow tier.
                 let create = move || {
                     let file = LogFile::create(&shared, &log, share, durability)?;
@@ -263,16 +207,7 @@ impl Segment {
         let (orders, todo) = sync_channel(buffers.count(options.buffer_bytes));
         let (back, spare) = channel();
         let progress = Arc::<Progress>::default();
-        let file = File {
-            object: sink,
-            lane,
-            sequence: 0,
-            limits: options.limits,
-            blocks: Vec::new(),
-            sections: Vec::new(),
-            kept: Vec::new(),
-            back,
-        };
+        let file = File::new(sink, lane, options.limits, back);
         let (header, done) = (options.header, progress.clone());
         let mut segment = Self {
             name,
@@ -289,7 +224,7 @@ impl Segment {
         };
         if !options.in_background {
             let mut own = Box::new(file);
-            own.append_record(RecordKind::Header, &header.encode())?;
+            own.begin(&header)?;
             segment.own = Some(own);
             return Ok(segment);
         }
@@ -492,159 +427,6 @@ impl Drop for Segment {
     }
 }
 
-/// The thread's side.
-struct File {
-    object: Sink,
-    lane: Lane,
-    sequence: u64,
-    limits: Limits,
-    /// Blocks since the last section.
-    blocks: Vec<Block>,
-    /// Sections that nobody has been told of.
-    sections: Vec<SectionPlace>,
-    /// Sections that somebody else is to write.
-    kept: Vec<Vec<u8>>,
-    back: Sender<Buffer>,
-}
-
-impl File {
-    fn run(mut self, header: &SegmentHeader, todo: &Receiver<Order>, progress: &Progress) {
-        let mut outcome = self.append_record(RecordKind::Header, &header.encode()).map(drop);
-        while let (Ok(()), Ok(order)) = (&outcome, todo.recv()) {
-            outcome = self.carry_out(order);
-            if outcome.is_ok() {
-                progress.count();
-            }
-        }
-        // Set before the channel closes: whoever waits for an answer then looks here.
-        progress.end(outcome.err());
-    }
-
-    /// Does what is asked. An error goes to whoever asked, if somebody waits for an answer, and ends
-    /// the thread.
-    fn carry_out(&mut self, order: Order) -> Result<()> {
-        match order {
-            Order::Block(buffer) => {
-                self.append_block(buffer.bytes())?;
-                // Nobody may want it any more.
-                let _ = self.back.send(buffer);
-                Ok(())
-            }
-            Order::Held(data) => {
-                let data: &(dyn AsRef<[u8]> + Send) = &*data;
-                data.as_ref().chunks(BLOCK_BYTES).try_for_each(|bytes| self.append_block(bytes))
-            }
-            Order::Section(builder, commit) => {
-                let section = self.describe(*builder, commit);
-                self.append_section(&section)
-            }
-            Order::Keep(builder, commit) => {
-                let section = self.describe(*builder, commit);
-                let body = section.encode(&self.limits).map_err(to_error)?;
-                if body.len() >= OWN_SECTION_BYTES {
-                    return self.append_encoded(&section, &body);
-                }
-                self.kept.push(body);
-                Ok(())
-            }
-            Order::Whole(section) => self.append_section(&section),
-            Order::Flush(reply) => answer(&reply, self.object.flush()),
-            Order::Finish(reach, reply) => {
-                let outcome = self.object.check().and_then(|()| self.object.sync(reach));
-                answer(&reply, outcome.map(|()| self.finished()))
-            }
-            Order::HandOver(reply) => {
-                let outcome = self.object.flush();
-                answer(&reply, outcome.map(|()| self.finished()))
-            }
-            Order::Directory(body, reach, reply) => {
-                let place = self.append_sealed(RecordKind::Directory, &body);
-                let synced = place.and_then(|place| {
-                    self.object.sync(reach)?;
-                    Ok(place)
-                });
-                answer(&reply, synced)
-            }
-        }
-    }
-
-    fn append_block(&mut self, bytes: &[u8]) -> Result<()> {
-        let mut offset = self.append_record(RecordKind::Data, bytes)? + RecordHead::BYTES as u64;
-        for part in bytes.chunks(CHECKED_BYTES) {
-            let (length, checksum) = (part.len() as u64, crc32c(part));
-            let block = Block { offset, stored_bytes: length, bytes: length, checksum, codec: 0 };
-            self.blocks.push(block);
-            offset += length;
-        }
-        Ok(())
-    }
-
-    fn finished(&mut self) -> Finished {
-        Finished {
-            sections: std::mem::take(&mut self.sections),
-            kept: std::mem::take(&mut self.kept),
-            position: self.object.position(),
-        }
-    }
-
-    /// What the blocks since the last section mean.
-    fn describe(&mut self, mut builder: SectionBuilder, commit: CommitId) -> Section {
-        self.blocks.drain(..).for_each(|block| builder.block(block));
-        builder.finish(commit)
-    }
-
-    fn append_section(&mut self, section: &Section) -> Result<()> {
-        let body = section.encode(&self.limits).map_err(to_error)?;
-        self.append_encoded(section, &body)
-    }
-
-    /// Appends a section, of which `body` are the bytes.
-    fn append_encoded(&mut self, section: &Section, body: &[u8]) -> Result<()> {
-        let arrays = section.touched().map_err(to_error)?;
-        let Place { offset, stored_bytes, bytes, .. } =
-            self.append_sealed(RecordKind::Section, body)?;
-        let rank_first = section.entries.iter().map(|entry| entry.rank).min().unwrap_or(0);
-        let place = SectionPlace { segment: 0, offset, stored_bytes, bytes, rank_first, arrays };
-        self.sections.push(place);
-        Ok(())
-    }
-
-    fn append_sealed(&mut self, kind: RecordKind, body: &[u8]) -> Result<Place> {
-        let packed = zstd_safe_compress(body)?;
-        let (stored, codec) = match packed.len() < body.len() {
-            true => (packed.as_slice(), SealedCodec::Zstd),
-            false => (body, SealedCodec::None),
-        };
-        let bytes = body.len() as u64;
-        let mut whole = Sealed::new(stored, bytes, codec).encode_head().to_vec();
-        whole.extend_from_slice(stored);
-        let before = self.object.position();
-        let offset = self.append_record(kind, &whole)?;
-        Ok(Place { offset, stored_bytes: self.object.position() - before, bytes, codec })
-    }
-
-    /// Appends a record; gives the address of its head.
-    fn append_record(&mut self, kind: RecordKind, body: &[u8]) -> Result<u64> {
-        const ZEROS: [u8; 8] = [0; 8];
-        let head = RecordHead { kind, body_bytes: body.len() as u64, sequence: self.sequence };
-        self.sequence += 1;
-        let position = self.object.position();
-        self.object.append(&head.encode())?;
-        self.object.append(body)?;
-        self.object.append(&ZEROS[..(8 - body.len() % 8) % 8])?;
-        self.lane
-            .address(position)
-            .ok_or_else(|| Error::new(ErrorKind::NoSpace, "the lane of the segment is full"))
-    }
-}
-
-/// Gives an answer, and says whether to go on.
-fn answer<T>(reply: &Sender<Result<T>>, outcome: Result<T>) -> Result<()> {
-    let failed = outcome.is_err();
-    let _ = reply.send(outcome);
-    if failed { Err(ended()) } else { Ok(()) }
-}
-
 /// What everybody but the first hears of a failure.
 fn ended() -> Error {
     Error::new(
@@ -656,12 +438,4 @@ fn ended() -> Error {
 /// The error of something that cannot become bytes of a log.
 pub(super) fn to_error(error: bedform_format::log::LogError) -> Error {
     Error::invalid(error.to_string())
-}
-
-fn zstd_safe_compress(body: &[u8]) -> Result<Vec<u8>> {
-    let mut packed = vec![0; zstd_safe::compress_bound(body.len())];
-    let count = zstd_safe::compress(packed.as_mut_slice(), body, LEVEL)
-        .map_err(|code| Error::invalid(zstd_safe::get_error_name(code)))?;
-    packed.truncate(count);
-    Ok(packed)
 }

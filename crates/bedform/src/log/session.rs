@@ -2,38 +2,34 @@
 //!
 //! A session takes boxes of arrays in the order in which they come. Nothing that it took is visible
 //! before [`Session::commit`], and then all of it at once; `docs/log.md` says how, and why that holds
-//! when something fails. `stream` has what one member writes, `commit` what all do together.
+//! when something fails. `write` has the calls that write, `create` those that make arrays, `end` how a
+//! session ends; `stream` what one member writes, `commit` what all do together.
 
 mod create;
 mod end;
 mod options;
+mod write;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_format::log::{
-    Boxes, CommitId, GrownArray, Lane, SectionPlace, SegmentHeader, SegmentName,
-};
-use bedform_geometry::{Selection, element_count};
+use bedform_format::log::{CommitId, GrownArray, Lane, SectionPlace, SegmentHeader, SegmentName};
 
 use self::create::Creation;
 pub(super) use self::create::{prepare_log, prepare_log_early};
 pub use self::options::SessionOptions;
 use self::options::check_alike;
-use super::boxes::parts_of;
 pub use super::burst::Burst;
 use super::burst::BurstPlace;
 use super::commit::{Prepared, Shapes, enlarge};
 use super::place::LogPlace;
 pub use super::segment::Held;
-use super::segment::{Segment, SegmentOptions, Share, to_error};
+use super::segment::{Segment, SegmentOptions, Share};
 pub use super::staged::Reach;
-use super::stream::{Data, Declared, Stream, Target, Turn, held};
-use crate::array::Elements;
+use super::stream::{Declared, Stream, Target, Turn};
 use crate::comm::{Communicator, Group, decide};
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::scatter;
 use crate::store::{Store, random_key};
 
 pub use end::{AtEnd, decline};
@@ -268,240 +264,6 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// Takes `elements` for `selection` of the array at `path`. They are copied; nothing is visible
-    /// before the commit. Where writes overlap, the later one counts; between members, that of the
-    /// later epoch (collective calls count epochs), then of the higher rank. The token is for
-    /// [`Session::wait`].
-    ///
-    /// # Errors
-    /// `OutOfBounds`, `InvalidArgument` by the selection or the number of elements; `Unsupported` for
-    /// arrays of text; what writing in the background failed with.
-    pub fn write(
-        &mut self,
-        path: &ObjectPath,
-        selection: &Selection,
-        elements: Elements<'_>,
-    ) -> Result<Token> {
-        let Elements::Bytes(bytes) = elements else { return Err(holds_text(path)) };
-        self.write_data(path, selection, Data::Copied(bytes))
-    }
-
-    /// As [`Session::write`], without a copy where that helps: the `elements` are held until they are
-    /// written, at the latest until the commit; [`Session::wait`] says when.
-    ///
-    /// # Errors
-    /// As [`Session::write`].
-    pub fn write_held(
-        &mut self,
-        path: &ObjectPath,
-        selection: &Selection,
-        elements: Held,
-    ) -> Result<Token> {
-        self.write_data(path, selection, Data::Held(elements))
-    }
-
-    fn write_data(
-        &mut self,
-        path: &ObjectPath,
-        selection: &Selection,
-        data: Data<'_>,
-    ) -> Result<Token> {
-        self.check_sound()?;
-        let known = self.known_to_have(path, |shape| selection.validate(shape).is_ok())?;
-        let (shape, item) = (&known.target.shape, known.target.item_size);
-        selection.validate(shape).map_err(|error| Error::from(error).at(path.to_string()))?;
-        check_bytes(path, data.len(), selection.len(), item)?;
-        if data.len() == 0 {
-            return Ok(self.token());
-        }
-        let parts = parts_of(selection, shape.len(), item)?;
-        self.begin(path, parts.boxes)?;
-        let stream = self.stream()?;
-        let outcome = match parts.copies {
-            None => stream.add(data),
-            Some(copies) => {
-                let bytes = match &data {
-                    Data::Copied(bytes) => bytes,
-                    Data::Held(data) => held(data),
-                };
-                add_gathered(stream, bytes, copies, item)
-            }
-        };
-        self.end(outcome)
-    }
-
-    /// As [`Session::write`], of boxes: the elements of one follow those of the other, each in C order.
-    ///
-    /// # Errors
-    /// As [`Session::write`].
-    pub fn write_boxes(
-        &mut self,
-        path: &ObjectPath,
-        boxes: Boxes,
-        elements: &[u8],
-    ) -> Result<Token> {
-        self.check_sound()?;
-        let known = self.known_to_have(path, |shape| boxes.validate(shape).is_ok())?;
-        boxes.validate(&known.target.shape).map_err(|error| outside(path, &error))?;
-        let count = boxes.elements().map_err(to_error)?;
-        check_bytes(path, elements.len(), Some(count), known.target.item_size)?;
-        self.begin(path, boxes)?;
-        let outcome = self.stream()?.add(Data::Copied(elements));
-        self.end(outcome)
-    }
-
-    /// Declares boxes once, to be written many times, by this member: to any array, and to any record
-    /// of it, that they lie in. The data of such a write need no description of their own.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for no boxes, or an empty one.
-    pub fn declare(&mut self, boxes: Boxes) -> Result<Decomposition> {
-        boxes.validate(&vec![u64::MAX; boxes.rank()]).map_err(to_error)?;
-        boxes.elements().map_err(to_error)?;
-        self.declared.push(Declared::new(boxes));
-        Ok(Decomposition(self.declared.len() - 1))
-    }
-
-    /// As [`Session::write_boxes`], of declared ones. With a `record`, an index along the first axis,
-    /// they have one axis less than the array.
-    ///
-    /// # Errors
-    /// As [`Session::write`].
-    pub fn write_declared(
-        &mut self,
-        path: &ObjectPath,
-        record: Option<u64>,
-        decomposition: Decomposition,
-        elements: &[u8],
-    ) -> Result<Token> {
-        self.write_declared_data(path, record, decomposition, Data::Copied(elements))
-    }
-
-    /// As [`Session::write_declared`], without a copy where that helps: see [`Session::write_held`].
-    ///
-    /// # Errors
-    /// As [`Session::write`].
-    pub fn write_declared_held(
-        &mut self,
-        path: &ObjectPath,
-        record: Option<u64>,
-        decomposition: Decomposition,
-        elements: Held,
-    ) -> Result<Token> {
-        self.write_declared_data(path, record, decomposition, Data::Held(elements))
-    }
-
-    fn write_declared_data(
-        &mut self,
-        path: &ObjectPath,
-        record: Option<u64>,
-        decomposition: Decomposition,
-        data: Data<'_>,
-    ) -> Result<Token> {
-        self.check_sound()?;
-        let unknown = || Error::invalid("this decomposition was not declared in this session");
-        let boxes = self.declared.get(decomposition.0).ok_or_else(unknown)?.boxes.clone();
-        let known = self.known_to_have(path, |shape| lie_in(&boxes, record, shape).is_ok())?;
-        lie_in(&boxes, record, &known.target.shape).map_err(|error| error.at(path.to_string()))?;
-        let (turn, commit) = (self.turn(), self.commit_id());
-        self.stream()?;
-        let declared = self.declared.get_mut(decomposition.0);
-        let (Some(known), Some(stream), Some(declared)) =
-            (self.arrays.get(path), self.stream.as_mut(), declared)
-        else {
-            return Err(Error::invalid("no such array"));
-        };
-        let count = boxes.elements().map_err(to_error)?;
-        check_bytes(path, data.len(), Some(count), known.target.item_size)?;
-        stream
-            .begin_declared(&known.target, record, declared, turn, commit)
-            .map_err(|error| error.at(path.to_string()))?;
-        let outcome = stream.add(data);
-        self.end(outcome)
-    }
-
-    /// Makes the array at `path` larger, from the next commit on; new elements that nobody writes are
-    /// the fill value. Other members need not make this call: of several shapes the largest of each
-    /// axis counts.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for another rank, or a shape that is smaller along some axis.
-    pub fn resize(&mut self, path: &ObjectPath, shape: &[u64]) -> Result<()> {
-        self.check_sound()?;
-        let known = self.known_to_have(path, |_| false)?;
-        let old = &mut known.target.shape;
-        let grows = shape.len() == old.len() && old.iter().zip(shape).all(|(old, new)| old <= new);
-        if !grows || shape.iter().any(|length| i64::try_from(*length).is_err()) {
-            return Err(Error::invalid(format!(
-                "{path} of shape {old:?} cannot become {shape:?} in a session, which only makes \
-                 arrays larger; resize the array directly"
-            )));
-        }
-        old.copy_from_slice(shape);
-        Ok(())
-    }
-
-    /// Appends `elements`, an array of `shape`, behind the end of the array at `path` along `axis`.
-    /// Collective: what the members give follows each other by rank. Gives where this member's elements
-    /// start along `axis`. If another session appends before this one commits, the commit fails with
-    /// `Conflict`.
-    ///
-    /// # Errors
-    /// As [`Session::write`], the first of any member on all.
-    pub fn append(
-        &mut self,
-        path: &ObjectPath,
-        axis: usize,
-        shape: &[u64],
-        elements: Elements<'_>,
-    ) -> Result<u64> {
-        self.check_process()?;
-        let mine = self.appended_lengths(path, axis, shape);
-        let members = self.members.clone();
-        let told = decide(&*members, mine, |parts| Ok(place_in_order(&parts)))?;
-        self.epoch += 1;
-        let numbers: Vec<u64> =
-            told.as_chunks::<8>().0.iter().copied().map(u64::from_le_bytes).collect();
-        let (Some(end), Some(start)) =
-            (numbers.first(), numbers.get(self.members.rank() as usize + 1))
-        else {
-            return Err(Error::invalid("the members' coordinator erred"));
-        };
-        let known = self.known(path)?;
-        let (key, base) = (known.target.key, known.base[axis]);
-        known.target.shape[axis] = *end;
-        let mut corner = vec![0; known.target.shape.len()];
-        self.appended.entry(key).or_insert((axis, base));
-        corner[axis] = *start;
-        if element_count(shape).unwrap_or(u64::MAX) > 0 {
-            let boxes = Boxes::one(&corner, shape).map_err(to_error)?;
-            let Elements::Bytes(bytes) = elements else { return Err(holds_text(path)) };
-            self.write_boxes(path, boxes, bytes)?;
-        }
-        Ok(*start)
-    }
-
-    /// Where the array ends along `axis`, and how much this member appends.
-    fn appended_lengths(
-        &mut self,
-        path: &ObjectPath,
-        axis: usize,
-        shape: &[u64],
-    ) -> Result<Vec<u8>> {
-        self.check_sound()?;
-        let old = &self.known_to_have(path, |_| false)?.target.shape;
-        let fits = shape.len() == old.len()
-            && axis < old.len()
-            && (0..old.len()).all(|other| other == axis || shape[other] == old[other]);
-        if !fits {
-            return Err(Error::invalid(format!(
-                "elements of shape {shape:?} cannot be appended to {path} of shape {old:?} along \
-                 axis {axis}"
-            )));
-        }
-        Ok([old[axis].to_le_bytes(), shape[axis].to_le_bytes()].concat())
-    }
-
     /// What is known of the array at `path`; looked up again if what is known from before the last
     /// commit is not `enough`, since others may have made it larger.
     fn known_to_have(
@@ -561,31 +323,20 @@ impl Session {
         self.arrays.get_mut(path).ok_or_else(|| Error::invalid("no such array"))
     }
 
-    fn begin(&mut self, path: &ObjectPath, boxes: Boxes) -> Result<()> {
-        let (turn, commit) = (self.turn(), self.commit_id());
-        self.stream()?;
-        match (self.arrays.get(path), self.stream.as_mut()) {
-            (Some(known), Some(stream)) => stream.begin(&known.target, boxes, turn, commit),
-            _ => Err(Error::invalid("no such array")),
-        }
-    }
-
-    /// Ends a write: a failure between its description and its last byte leaves neither usable.
-    fn end(&mut self, outcome: Result<()>) -> Result<Token> {
-        let commit = self.commit_id();
-        let outcome = outcome.and_then(|()| self.stream()?.cut_if_large(commit));
-        self.fail_with(&outcome);
-        outcome.map(|()| self.token())
-    }
-
     /// Waits until what was written up to `token` is handed to the system, and what was held is let go.
     /// It is durable only after a commit.
     ///
     /// # Errors
-    /// What writing in the background failed with.
+    /// `InvalidArgument` for a token that no write of this session has given; what writing in the
+    /// background failed with.
     pub fn wait(&mut self, token: Token) -> Result<()> {
         self.check_process()?;
-        let outcome = self.stream.as_mut().map_or(Ok(()), |stream| stream.wait(token.0));
+        let Some(stream) = self.stream.as_mut() else { return Ok(()) };
+        if token.0 > stream.position() {
+            let text = format!("no write of this session has given token {}", token.0);
+            return Err(Error::invalid(text));
+        }
+        let outcome = stream.wait(token.0);
         self.fail_with(&outcome);
         outcome
     }
@@ -699,73 +450,9 @@ impl Session {
     }
 }
 
-fn add_gathered(
-    stream: &mut Stream,
-    bytes: &[u8],
-    copies: Vec<(usize, scatter::Copy)>,
-    item: usize,
-) -> Result<()> {
-    let mut gathered = Vec::new();
-    for (length, copy) in copies {
-        gathered.resize(length, 0);
-        let target = scatter::Target::new(&mut gathered);
-        // SAFETY: this thread alone has the buffer.
-        unsafe { copy.run(bytes, target, item, 1)? };
-        stream.add(Data::Copied(&gathered))?;
-    }
-    Ok(())
-}
-
-/// The end of the array, then where each member's part starts.
-fn place_in_order(parts: &[Vec<u8>]) -> Vec<u8> {
-    let number = |part: &[u8], at: usize| {
-        part.as_chunks::<8>().0.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes))
-    };
-    let mut end = parts.iter().map(|part| number(part, 0)).max().unwrap_or(0);
-    let mut starts = Vec::with_capacity(parts.len());
-    for part in parts {
-        starts.push(end);
-        end = end.saturating_add(number(part, 1));
-    }
-    [end].into_iter().chain(starts).flat_map(u64::to_le_bytes).collect()
-}
-
 fn holds_text(path: &ObjectPath) -> Error {
     Error::new(
         ErrorKind::Unsupported,
         format!("{path} holds text, which sessions do not take; write it directly"),
     )
-}
-
-/// Fails if `boxes`, of the record if there is one, do not lie in an array of `shape`.
-fn lie_in(boxes: &Boxes, record: Option<u64>, shape: &[u64]) -> Result<()> {
-    let inner = match (record, shape.split_first()) {
-        (None, _) => shape,
-        (Some(record), Some((records, inner))) if record < *records => inner,
-        (Some(record), _) => {
-            let text = format!("there is no record {record} in an array of shape {shape:?}");
-            return Err(Error::new(ErrorKind::OutOfBounds, text));
-        }
-    };
-    if boxes.rank() != inner.len() {
-        let (axes, what) = (boxes.rank(), if record.is_some() { "a record of " } else { "" });
-        let text = format!("boxes of {axes} axes do not lie in {what}an array of shape {shape:?}");
-        return Err(Error::invalid(text));
-    }
-    boxes.validate(inner).map_err(|error| Error::new(ErrorKind::OutOfBounds, error.to_string()))
-}
-
-fn outside(path: &ObjectPath, error: &bedform_format::log::LogError) -> Error {
-    Error::new(ErrorKind::OutOfBounds, error.to_string()).at(path.to_string())
-}
-
-fn check_bytes(path: &ObjectPath, given: usize, elements: Option<u64>, item: usize) -> Result<()> {
-    let needed = elements.and_then(|count| count.checked_mul(item as u64));
-    if needed == Some(given as u64) {
-        return Ok(());
-    }
-    let needed = needed.map_or_else(|| "more than there can be".to_owned(), |n| n.to_string());
-    Err(Error::invalid(format!(
-        "{given} bytes were given for {path}, the selection needs {needed}"
-    )))
 }

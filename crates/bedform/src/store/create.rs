@@ -94,9 +94,9 @@ impl Store {
         let document = write_group(&random_key()?, attributes, Some(Map::new()));
         let bytes = bedform_format::metadata::seal(document);
         let path = ObjectPath::root().join("zarr.json")?;
-        let mut writer = shared.storage.create(&path, shared.options.durability, None)?;
-        writer.append(&bytes)?;
-        writer.publish(Condition::Absent).map_err(|error| match error.kind {
+        let durability = shared.options.durability;
+        let put = shared.storage.put(&path, &bytes, durability, Condition::Absent);
+        put.map_err(|error| match error.kind {
             bedform_storage::StorageErrorKind::Exists => exists(&shared, &ObjectPath::root()),
             _ => error.into(),
         })?;

@@ -64,16 +64,8 @@ pub(crate) struct Stored {
 /// Reads the document `name` below `path`; `None` if there is none.
 pub(crate) fn read(shared: &Shared, path: &ObjectPath, name: &str) -> Result<Option<Stored>> {
     let path = path.join(name)?;
-    open(shared, &path)?.map(|object| read_opened(shared, &path, &*object)).transpose()
-}
-
-/// Opens the document at `path`; `None` if there is none.
-fn open(shared: &Shared, path: &ObjectPath) -> Result<Option<Box<dyn Object>>> {
-    match shared.storage.open(path) {
-        Ok(object) => Ok(Some(object)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    let found = shared.storage.find(&path)?;
+    found.map(|object| read_opened(shared, &path, &*object)).transpose()
 }
 
 /// Reads the document `object`, which lies at `path`.
@@ -132,10 +124,7 @@ pub(super) fn publish_at(
         ));
     }
     let path = path.join(ZARR_JSON)?;
-    let storage = &*shared.storage;
-    let mut writer = storage.create(&path, durability, Some(bytes.len() as u64))?;
-    writer.append(&bytes)?;
-    Ok(writer.publish(Condition::None)?)
+    Ok(shared.storage.put(&path, &bytes, durability, Condition::None)?)
 }
 
 impl Documents {
@@ -168,7 +157,7 @@ impl Documents {
     /// As [`Documents::root`], as storage has it now.
     pub(crate) fn read_root(&self, shared: &Shared) -> Result<Option<Arc<GroupState>>> {
         let path = ObjectPath::root().join(ZARR_JSON)?;
-        let Some(object) = open(shared, &path)? else { return Ok(None) };
+        let Some(object) = shared.storage.find(&path)? else { return Ok(None) };
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(kept) = kept.filter(|kept| kept.version == *object.version()) {
             return Ok(Some(kept));

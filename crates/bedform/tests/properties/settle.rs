@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bedform::comm::{Communicator as _, threads};
+use bedform::comm::{Alone, Communicator as _, threads};
 use bedform::log::session::SessionOptions;
 use bedform::log::settle::{
     CollectOptions, LogSummary, SettleOptions, SettleStatistics, SettleWatch,
@@ -423,6 +423,23 @@ fn the_summary_of_a_log_counts_what_is_not_settled() {
     assert_eq!((found.commits, found.segments), (3, 3));
     settle(&store, &SettleOptions::default()).unwrap();
     assert_eq!(store.log_summary().unwrap(), LogSummary::default());
+}
+
+#[test]
+fn the_summary_of_a_log_counts_segments_that_may_have_what_no_commit_has() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let store = create(&storage);
+    store.create_array(&named("t"), &plain(DataType::UInt8, &[8], &[4], &[4])).unwrap();
+    commit(&store, &[("t", Selection::all(&[8]), &[1; 8])]);
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    session.write(&named("t"), &Selection::all(&[8]), Elements::Bytes(&[2; 8])).unwrap();
+    session.flush().unwrap();
+    let counts = || store.log_summary().map(|found| (found.segments, found.segments_open)).unwrap();
+    assert_eq!(counts(), (1, 1));
+    settle(&store, &SettleOptions::default()).unwrap();
+    assert_eq!(counts(), (0, 1));
+    session.commit().unwrap();
+    assert_eq!(counts(), (1, 0));
 }
 
 /// Every byte of an object, and the object that has exactly these.

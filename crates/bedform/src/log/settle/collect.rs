@@ -18,7 +18,7 @@ use crate::log::commit::first_root;
 use crate::log::place::LogPlace;
 use crate::log::recover::has_leftover;
 use crate::log::view::View;
-use crate::store::{Shared, Snapshot, Store, set_log_state};
+use crate::store::{Shared, Store, set_log_state};
 
 /// Roots that are tried while commits are faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -52,36 +52,44 @@ pub struct CollectStatistics {
     pub is_gone: bool,
 }
 
-/// What is committed and not settled.
+/// What is in a log: what is committed and not settled, and what may not be committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LogSummary {
-    /// Commits.
+    /// Commits that are not settled.
     pub commits: u64,
     /// Segments that they lie in.
     pub segments: u64,
     /// Bytes of those segments.
     pub bytes: u64,
+    /// Other segments whose writers have not ended them: they are at work, or have died and left
+    /// what [`Store::recover`] finds.
+    pub segments_open: u64,
 }
 
 impl Store {
-    /// What is committed and not settled.
+    /// What is committed and not settled, and whether there is more.
     ///
     /// # Errors
     /// `Corrupt` for a damaged or missing log; those of storage.
     pub fn log_summary(&self) -> Result<LogSummary> {
         self.shared.in_one_snapshot(|| {
-            let Snapshot { view: Some(view), .. } = self.shared.snapshot()? else {
-                return Ok(LogSummary::default());
+            let view = self.shared.snapshot()?.view;
+            // Foreign files, and groups of stores, have no log of their own.
+            let Ok(place) = self.shared.log_place() else { return Ok(LogSummary::default()) };
+            let needed = view.as_ref().map(|view| view.segments()).transpose()?.unwrap_or_default();
+            let mut found = LogSummary {
+                commits: view.map_or(0, |view| view.root.commits.len() as u64),
+                segments: needed.len() as u64,
+                ..LogSummary::default()
             };
-            let names = view.segments()?;
-            let place = self.shared.log_place()?;
-            let mut bytes = 0;
-            for name in &names {
-                bytes += segment_bytes(&place, name)?;
+            for name in &needed {
+                found.bytes += segment_bytes(&place, name)?;
             }
-            let commits = view.root.commits.len() as u64;
-            Ok(LogSummary { commits, segments: names.len() as u64, bytes })
+            for name in place.segment_names()?.iter().filter(|name| !needed.contains(*name)) {
+                found.segments_open += u64::from(!place.is_closed(name)?);
+            }
+            Ok(found)
         })
     }
 

@@ -118,12 +118,10 @@ impl LogPlace {
         let all = old.unwrap_or_default().with(more.clone());
         let bytes = all.encode(&self.limits).map_err(|error| Error::invalid(error.to_string()))?;
         let path = Self::settled_path(root.number)?;
-        let size = bytes.len() as u64;
-        let mut writer = self.storage.create(&path, Durability::Disk, Some(size))?;
-        writer.append(&bytes)?;
         // Whoever tried this number before us has not made a root of it, or ours will not be one.
-        writer.publish(Condition::None)?;
-        Ok(SettledRecord { number: root.number, bytes: size, checksum: crc32c(&bytes) })
+        self.storage.put(&path, &bytes, Durability::Disk, Condition::None)?;
+        let (number, checksum) = (root.number, crc32c(&bytes));
+        Ok(SettledRecord { number, bytes: bytes.len() as u64, checksum })
     }
 }
 

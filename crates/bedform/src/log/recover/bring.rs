@@ -1,0 +1,125 @@
+//! What lies in a burst tier, brought to the log.
+
+use std::path::Path;
+
+use bedform_format::Limits;
+use bedform_format::ObjectPath;
+use bedform_format::log::SegmentName;
+use bedform_storage::{Condition, Durability, Object};
+
+use super::scan::{Scan, known_epoch, scan};
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::burst::BurstPlace;
+use crate::log::place::{LogPlace, SUFFIX};
+use crate::store::{OpenOptions, Store};
+
+/// Bytes that are moved at a time.
+const COPY_BYTES: usize = 8 << 20;
+
+/// Fails if the tier holds what was promised to another store, of which this one is a copy: they have one
+/// identity, and the other is still where it was. Where it is not, it was moved here.
+pub(super) fn check_is_ours(log: &LogPlace, place: &BurstPlace) -> Result<()> {
+    let Some(origin) = place.origin()?.filter(|origin| *origin != log.name()) else {
+        return Ok(());
+    };
+    let Some(store) = origin.strip_suffix(SUFFIX) else { return Ok(()) };
+    let other = Store::open_path(Path::new(store), OpenOptions::default());
+    let is_there = match other.and_then(|other| other.shared.log_place()) {
+        Ok(other) => other.store == log.store && other.name() != log.name(),
+        Err(error) => error.kind() == ErrorKind::Corrupt,
+    };
+    if !is_there {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Conflict,
+        format!(
+            "the burst tier holds what was promised to {store}, of which {} is the log of a copy: run \
+             'bedform recover {store}' first; nothing was taken",
+            log.name()
+        ),
+    ))
+}
+
+/// Brings a segment from the burst tier to the log. Gives the bytes that came; `None` if somebody
+/// still writes to it. Whatever cuts it off, calling it again brings the same.
+pub(super) fn drain(
+    log: &LogPlace,
+    name: &str,
+    place: &BurstPlace,
+    limits: &Limits,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Option<u64>> {
+    let _lock = match place.storage.try_lock(&place.directory) {
+        Ok(Some(lock)) => lock,
+        Ok(None) => return Ok(None),
+        // Somebody else has brought it since it was listed.
+        Err(error) if error.is_not_found() => return Ok(Some(0)),
+        Err(error) => return Err(error.into()),
+    };
+    let mut parts = Vec::new();
+    for start in place.parts()? {
+        parts.push((start, place.storage.open(&place.part(start)?)?));
+    }
+    if parts.is_empty() {
+        place.remove()?;
+        return Ok(Some(0));
+    }
+    let path = LogPlace::segment_path(name)?;
+    let drained = log.storage.find(&path)?;
+    let committed = committed_bytes(log, name, limits)?;
+    let mut writer = log.storage.create(&path, Durability::Disk, None)?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let (mut at, mut brought) = (0, 0);
+    while let Some((object, offset, bytes, is_part)) = run_at(at, committed, &drained, &parts) {
+        if interrupted() {
+            return Err(Error::new(ErrorKind::Interrupted, "stopped; call it again to go on"));
+        }
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX).min(COPY_BYTES);
+        object.read(offset, &mut buffer[..length])?;
+        writer.append(&buffer[..length])?;
+        at += length as u64;
+        brought += if is_part { length as u64 } else { 0 };
+    }
+    writer.publish(Condition::None)?;
+    // Its writer may have failed to make durable that the segment is there at all.
+    log.storage.sync(&LogPlace::segments()?)?;
+    log.storage.sync(&ObjectPath::root())?;
+    place.remove()?;
+    Ok(Some(brought))
+}
+
+/// Where the bytes of a segment from `at` on are taken from: the object, the place in it, how many, and
+/// whether it is a part of the burst tier.
+///
+/// What is committed is durable in the log, and perhaps not in the tier. Behind that the log's bytes
+/// may be torn, and the tier's are those that were promised. Parts are removed, in any order that a
+/// power cut leaves, once their bytes are durable in the log: where there is none, the log has them.
+fn run_at<'a>(
+    at: u64,
+    committed: u64,
+    drained: &'a Option<Box<dyn Object>>,
+    parts: &'a [(u64, Box<dyn Object>)],
+) -> Option<(&'a dyn Object, u64, u64, bool)> {
+    let in_log = |end: u64| {
+        let object = drained.as_deref()?;
+        let end = end.min(object.version().size);
+        (at < end).then(|| (object, at, end - at, false))
+    };
+    let next = parts.partition_point(|(start, _)| *start <= at);
+    let in_part = || {
+        let (start, object) = parts.get(next.checked_sub(1)?)?;
+        let left = object.version().size.checked_sub(at - start).filter(|left| *left > 0)?;
+        Some((&**object, at - start, left, true))
+    };
+    let end = parts.get(next).map_or(u64::MAX, |(start, _)| *start);
+    in_log(committed).or_else(in_part).or_else(|| in_log(end))
+}
+
+/// The first bytes of a segment, as it lies in the log, that belong to commits.
+fn committed_bytes(log: &LogPlace, name: &str, limits: &Limits) -> Result<u64> {
+    let Some(SegmentName { session, .. }) = SegmentName::parse(name) else { return Ok(0) };
+    let known = known_epoch(log.newest(None)?.as_deref(), &session);
+    let Scan { committed, .. } = scan(log, name, known, limits)?;
+    Ok(committed)
+}
