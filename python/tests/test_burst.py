@@ -105,6 +105,8 @@ def test_a_promise_of_the_burst_tier_outlives_its_writer(
     killed_writer(path, burst, "node")
     with pytest.raises(bf.ConflictError, match="bedform recover"):
         store.session(burst=burst)
+    with pytest.raises(bf.ConflictError, match=f"through the burst tier {burst} on node"):
+        store.session()
     blind = " ".join(bedform_command("recover", path, "--commit").stdout.split())
     assert f"through the burst tier {burst} on node" in blind, blind
     missing = bedform_command("recover", path, "--burst", burst + "-misspelt")
@@ -116,6 +118,7 @@ def test_a_promise_of_the_burst_tier_outlives_its_writer(
     said = json.loads(done.stdout)
     assert said["completed"] >= 1 and said["found"][0]["writes"] == 1
     assert np.array_equal(store["t"][:], np.repeat([[0], [1], [2]], 8, axis=1))
+    store.session(settle="later").close()
     again = bedform_command("recover", path, "--discard", BEDFORM_BURST=burst)
     assert "they are given up" in " ".join(again.stdout.split()), again.stdout
     store.settle()

@@ -18,8 +18,9 @@ const SEGMENTS: &str = "segments";
 const DATA: &str = "data";
 /// What a writer leaves beside its data when it ends in good order.
 const CLOSED: &str = "closed";
-/// What a writer leaves beside its data that promises commits as soon as they are in its burst tier.
-const TIER: &str = "tier";
+/// What writers say that promise commits as soon as they are in a burst tier: in one place, so that who
+/// begins a session sees all of them at once.
+const TIERS: &str = "tiers";
 const TIER_BYTES_MAX: u64 = 64 << 10;
 const README: &str = "README.txt";
 const README_TEXT: &str = "\
@@ -122,12 +123,12 @@ impl LogPlace {
         self.is_there(&Self::segment_directory(name)?.join(CLOSED)?)
     }
 
-    /// Notes the burst tier through which the writer of a segment promises commits.
+    /// Notes the burst tier through which the writer of a segment, which is there, promises commits.
     ///
     /// # Errors
     /// Of storage.
     pub(super) fn note_tier(&self, name: &str, tier: &str) -> Result<()> {
-        let path = Self::segment_directory(name)?.join(TIER)?;
+        let path = Self::tiers()?.join(name)?;
         self.storage.put(&path, tier.as_bytes(), Durability::Disk, Condition::None)?;
         Ok(())
     }
@@ -137,12 +138,64 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(super) fn tier_of(&self, name: &str) -> Result<Option<String>> {
-        let path = Self::segment_directory(name)?.join(TIER)?;
+        let path = Self::tiers()?.join(name)?;
         let Some(object) = self.storage.find(&path)? else { return Ok(None) };
         let size = object.version().size.min(TIER_BYTES_MAX);
         let mut tier = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
         object.read(0, &mut tier)?;
         Ok(Some(String::from_utf8_lossy(&tier).into_owned()))
+    }
+
+    /// The names of the segments of which a burst tier is noted; some of them may be gone.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn noted_names(&self) -> Result<Vec<String>> {
+        let entries = self.storage.list(&Self::tiers()?);
+        let entries = entries.map_err(|error| Error::from(error).at(self.name()))?;
+        Ok(entries.into_iter().map(|entry| entry.name).collect())
+    }
+
+    /// Forgets the burst tier of a segment that is gone, or whose promises are kept. Durably: who found
+    /// the note again after a power cut could not tell.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn forget_tier(&self, name: &str) -> Result<()> {
+        let path = Self::tiers()?.join(name)?;
+        Ok(self.storage.delete(&path, Durability::Disk, Condition::None)?)
+    }
+
+    /// Fails if a writer has died that may have promised commits through a burst tier: they come before
+    /// whatever is written now, so they have to be visible before.
+    ///
+    /// # Errors
+    /// `Conflict`; those of storage.
+    pub(super) fn check_promises_kept(&self) -> Result<()> {
+        for name in self.noted_names()? {
+            let lock = match self.storage.try_lock(&Self::segment_directory(&name)?) {
+                Err(error) if error.is_not_found() => None,
+                lock => lock?,
+            };
+            if lock.is_none() || self.is_closed(&name)? {
+                continue;
+            }
+            let Some(tier) = self.tier_of(&name)? else { continue };
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!(
+                    "a writer of {} that died may have promised commits through the burst tier {tier}; \
+                     'bedform recover --burst' makes them visible there: they come before what is written \
+                     now (--discard gives them up)",
+                    self.name()
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn tiers() -> Result<ObjectPath> {
+        Ok(ObjectPath::root().join(TIERS)?)
     }
 
     /// The names of all segments that are there.

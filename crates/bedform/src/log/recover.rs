@@ -182,6 +182,7 @@ impl Store {
         if leftover == Leftover::Commit {
             recovered.committed = commit_leftover(&mut session, &orphans)?;
         }
+        let noted = log.noted_names()?;
         for orphan in &orphans {
             let is_decided = match leftover {
                 Leftover::Discard => true,
@@ -192,6 +193,11 @@ impl Store {
             };
             if is_decided {
                 log.mark_closed(&orphan.name)?;
+            }
+            // Nothing more comes from the tier: other sessions may begin.
+            let is_over = is_decided || burst.is_some() && orphan.tier.is_none();
+            if is_over && noted.contains(&orphan.name) {
+                log.forget_tier(&orphan.name)?;
             }
         }
         Ok(recovered)

@@ -28,7 +28,7 @@ pub use super::segment::Held;
 use super::segment::{Segment, SegmentOptions, Share};
 pub use super::staged::Reach;
 use super::stream::{Declared, Stream, Target, Turn};
-use crate::comm::{Communicator, Group, decide};
+use crate::comm::{COORDINATOR, Communicator, Group, decide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Store, random_key};
 
@@ -188,8 +188,9 @@ impl Store {
     /// Starts a session of `members`, all of which make this call.
     ///
     /// # Errors
-    /// `ReadOnly`; `InvalidArgument` for a store that is no group of Bedform's; those of storage and of
-    /// the other members.
+    /// `ReadOnly`; `InvalidArgument` for a store that is no group of Bedform's; `Conflict` if a writer has
+    /// died that may have promised commits through a burst tier, which come first: [`Store::recover`];
+    /// those of storage and of the other members.
     pub fn session(
         &self,
         members: Box<dyn Communicator>,
@@ -198,9 +199,14 @@ impl Store {
         // Whose program fails between two commits leaves, and nobody waits for it.
         let members = Arc::new(Group::by_node(members)?);
         let log = self.shared.check_writable().and_then(|()| self.shared.log_place());
-        let log = log.and_then(|log| match &options.burst {
-            Some(burst) => BurstPlace::check_kept(burst, &log).map(|()| log),
-            None => Ok(log),
+        let log = log.and_then(|log| {
+            if let Some(burst) = &options.burst {
+                BurstPlace::check_kept(burst, &log)?;
+            }
+            if members.rank() == COORDINATOR {
+                log.check_promises_kept()?;
+            }
+            Ok(log)
         });
         // A burst tier takes the segment of each member by itself.
         let can_share = options.burst.is_none() && options.reach == Reach::Shared;

@@ -96,8 +96,13 @@ impl Session {
             // Where the store was before it was moved nothing is to be made.
             && self.store.shared.log_place().is_ok_and(|now| now.name() == self.log.name())
         {
+            let name = stream.segment().name();
             // Without it the segment is looked through before it is removed, which costs time only.
-            let _ = self.log.mark_closed(stream.segment().name());
+            let _ = self.log.mark_closed(name);
+            if self.options.reach == Reach::Node && self.options.burst.is_some() {
+                // Without that, and after a power cut, somebody has to recover before others begin.
+                let _ = self.log.forget_tier(name);
+            }
         }
     }
 

@@ -285,6 +285,8 @@ fn remove_segments(
     dry_run: bool,
 ) -> Result<CollectStatistics> {
     let mut done = CollectStatistics::default();
+    // Listed first: of those that are written meanwhile the segments are seen.
+    let mut noted: BTreeSet<_> = place.noted_names()?.into_iter().collect();
     for name in place.segment_names()? {
         let directory = LogPlace::segment_directory(&name)?;
         // The lock is held until the segment is gone.
@@ -295,6 +297,7 @@ fn remove_segments(
         // What a writer that died has left is for `Store::recover` to look at.
         if lock.is_none() || is_leftover(&name)? {
             done.segments_kept += 1;
+            noted.remove(&name);
             continue;
         }
         done.segments += 1;
@@ -307,6 +310,8 @@ fn remove_segments(
         // Before roots go, and what they know of sessions: of a segment that came back after a power
         // cut nobody could say what was committed, and what it promised would be promised again.
         place.storage.sync(&LogPlace::segments()?)?;
+        // Behind their segments, of which nothing may come back without them.
+        noted.iter().try_for_each(|name| place.forget_tier(name))?;
     }
     Ok(done)
 }
