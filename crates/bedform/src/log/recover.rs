@@ -182,7 +182,6 @@ impl Store {
         if leftover == Leftover::Commit {
             recovered.committed = commit_leftover(&mut session, &orphans)?;
         }
-        let noted = log.noted_names()?;
         for orphan in &orphans {
             let is_decided = match leftover {
                 Leftover::Discard => true,
@@ -194,10 +193,13 @@ impl Store {
             if is_decided {
                 log.mark_closed(&orphan.name)?;
             }
-            // Nothing more comes from the tier: other sessions may begin.
-            let is_over = is_decided || burst.is_some() && orphan.tier.is_none();
-            if is_over && noted.contains(&orphan.name) {
-                log.forget_tier(&orphan.name)?;
+        }
+        let brought = |orphan: &Orphan| burst.is_some() && orphan.tier.is_none();
+        for name in log.noted_names()? {
+            let is_brought = orphans.iter().any(|orphan| orphan.name == name && brought(orphan));
+            // Nothing more comes from its tier: other sessions may begin.
+            if is_brought || log.is_closed(&name)? {
+                log.forget_tier(&name)?;
             }
         }
         Ok(recovered)
