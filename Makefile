@@ -28,6 +28,8 @@ export PIP_QUIET := 1
 # make test-rust PROPTEST_RNG_SEED=$$RANDOM PROPTEST_CASES=20000.
 export PROPTEST_RNG_SEED ?= 20261121
 CARGO := cargo --locked
+# Where cargo puts what it builds.
+BUILT := $(or $(CARGO_TARGET_DIR),target)
 MATURIN := cd python && VIRTUAL_ENV=$(VENV) PATH=$(BIN):$$PATH \
 	$(BIN)/maturin develop --release --locked --quiet
 STEP := $(BIN)/python tools/step.py
@@ -91,7 +93,7 @@ docs: $(STAMPS)/build ## Build the Rust API pages and run the examples of the gu
 install: ## Install the C library, headers, Fortran sources: PREFIX=/usr/local
 	@command -v cargo >/dev/null || { echo "make: cargo not found: install a Rust toolchain" >&2; exit 1; }
 	@env -u PYO3_PYTHON $(CARGO) build --release --quiet -p bedform-capi
-	@$(INSTALL_INTO) target/release/libbedform_capi.so "$(DESTDIR)$(PREFIX)"
+	@$(INSTALL_INTO) $(BUILT)/release/libbedform_capi.so "$(DESTDIR)$(PREFIX)"
 
 .PHONY: clean
 clean: ## Remove everything that was built or installed here

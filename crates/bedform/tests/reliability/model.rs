@@ -329,6 +329,9 @@ impl Operation {
             let mut burst = burst(store)?;
             burst.in_background = in_background;
             (options.burst, options.reach) = (Some(burst), Reach::Node);
+            // Else what the drain makes in the log is found, or not yet, by who looks at it meanwhile, and
+            // a failure could not be repeated by the number of its call.
+            options.in_background = in_background;
         }
         let mut session = store.session(Box::new(Alone), options)?;
         match self {
