@@ -625,7 +625,8 @@ class Store(Group):
         ----------
         leftover
             What becomes of writes that no commit has: they stay, become a commit for each session
-            that left some, or are given up.
+            that left some, over whatever was committed since, or are given up. ``"discard"`` also
+            gives up promises that cannot be kept, or that have not come from their tiers.
         burst
             The directory of the burst tier; without it the configured one.
 
@@ -634,8 +635,9 @@ class Store(Group):
         dict
             ``drained_bytes`` from the burst tier, promised commits that were ``completed``,
             segments of ``live`` writers, ``found`` writes by session and rank, commits that were
-            made of them, ``committed``, and other ``tiers`` than the one that was looked at, with
-            their nodes, through which writers that died may have promised more.
+            made of them, ``committed``, promised commits that were ``given_up``, and the ``tiers``,
+            with their nodes, through which writers that died may have promised more, and from which
+            it has not come.
         """
         where = None if burst is None else str(Path(burst).absolute())
         found: dict[str, Any] = json.loads(self._call(self._inner.recover)(leftover, where))

@@ -126,6 +126,72 @@ def test_a_promise_of_the_burst_tier_outlives_its_writer(
     assert not list(tmp_path.glob("*.bedform-log"))
 
 
+def test_nothing_is_written_before_what_a_dead_writer_promised(
+    store: bf.Store, tmp_path: Path
+) -> None:
+    path, burst = str(tmp_path / "run.zarr"), str(tmp_path / "fast")
+    store.create_array("u", (4,), "int32")
+    killed_writer(path, burst, "node")
+    row = np.full((1, 8), 7, "int32")
+    for write in (
+        lambda: store["t"].append(row),
+        lambda: store.append({"t": row}, dim="time"),
+        lambda: store["t"].resize((1, 8)),
+        lambda: store["u"].__setitem__(0, 7),
+    ):
+        with pytest.raises(bf.ConflictError, match="'bedform recover' makes them visible"):
+            write()
+    store.recover(burst=burst)
+    store["u"][0] = 7
+    store["t"].append(row)
+    assert store["t"][:, 0].tolist() == [0, 1, 2, 7]
+
+
+def test_a_tier_that_has_lost_what_was_promised_is_no_tier_without_promises(
+    store: bf.Store, tmp_path: Path, bedform_command: Bedform
+) -> None:
+    path, burst = str(tmp_path / "run.zarr"), tmp_path / "fast"
+    killed_writer(path, str(burst), "node")
+    burst.rename(tmp_path / "elsewhere")
+    with pytest.raises(bf.ConflictError):
+        store.session(burst=burst)
+    assert burst.is_dir(), "an empty directory in its place"
+    said = " ".join(bedform_command("recover", path, "--burst", str(burst)).stdout.split())
+    assert "may have promised more" in said and "--discard gives it up" in said, said
+    with pytest.raises(bf.ConflictError):
+        store.session()
+    burst.rmdir() if not list(burst.iterdir()) else os.rename(burst, tmp_path / "empty")
+    (tmp_path / "elsewhere").rename(burst)
+    assert store.recover(burst=burst)["completed"] == 3
+    assert store["t"][:, 0].tolist() == [0, 1, 2]
+
+
+def test_what_was_given_up_is_not_asked_for_again(
+    store: bf.Store, tmp_path: Path, bedform_command: Bedform
+) -> None:
+    path, burst = str(tmp_path / "run.zarr"), tmp_path / "fast"
+    killed_writer(path, str(burst), "node")
+    said = " ".join(bedform_command("recover", path, "--discard").stdout.split())
+    assert f"through the burst tier {burst}" in said and "it is given up" in said, said
+    rows = store["t"].shape[0]
+    with store.session(burst=burst) as session:
+        session.append("t", np.full((1, 8), 7, "int32"))
+    assert store.recover(burst=burst)["completed"] == 0
+    assert store["t"].shape[0] == rows + 1
+    assert not [part for part in burst.rglob("*") if part.is_file()]
+
+
+def test_without_a_tier_what_is_durable_for_the_node_is_visible(
+    store: bf.Store, tmp_path: Path
+) -> None:
+    killed_writer(str(tmp_path / "run.zarr"), "", "node")
+    assert store["t"][:, 0].tolist() == [0, 1, 2]
+    with store.session() as session:
+        session.write("t", np.full((1, 8), 7, "int32"), start=(1, 0))
+    store.recover()
+    assert store["t"][:, 0].tolist() == [0, 7, 2]
+
+
 def test_writes_that_no_commit_has_wait_for_a_decision(
     store: bf.Store, tmp_path: Path, bedform_command: Bedform
 ) -> None:

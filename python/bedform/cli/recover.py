@@ -26,7 +26,7 @@ def recover(
         typer.Option(help="The burst tier's directory, if BEDFORM_BURST does not name it."),
     ] = None,
     commit: Annotated[
-        bool, typer.Option("--commit", help="Make writes that no commit has visible.")
+        bool, typer.Option("--commit", help="Make writes that no commit has visible, over what was committed since.")
     ] = False,
     discard: Annotated[
         bool, typer.Option("--discard", help="Give up writes that no commit has.")
@@ -36,8 +36,9 @@ def recover(
     """Find what writers that died have left, in the log and in the burst tier.
 
     What was committed needs none of this. What a burst tier has promised becomes visible. Writes
-    that no commit has are listed, and stay until --commit or --discard. Writers that live are not
-    touched; on a cluster run it on every node whose burst tier may hold something.
+    that no commit has are listed, and stay until --commit or --discard, which also gives up what was
+    promised and cannot be kept. Writers that live are not touched; on a cluster run it on every node
+    whose burst tier may hold something.
 
     Example: [bold]bedform recover run42.zarr[/bold]
     """
@@ -58,11 +59,15 @@ def _lines(done: dict[str, Any], leftover: str) -> list[str]:
         lines.append(f"{_count(done['completed'], 'promised commit')} became visible")
     if done["live"]:
         lines.append(f"{_count(done['live'], 'segment')} left alone: somebody writes there")
-    lines += [
-        f"a writer that died may have promised more, through the burst tier {tier}: run this "
-        "there with --burst; --discard gives it up"
-        for tier in done["tiers"]
-    ]
+    what = "a writer that died may have promised more, through the burst tier"
+    then = (
+        "it is given up"
+        if leftover == "discard"
+        else "run this there with --burst; if nothing of it is there any more, --discard gives it up"
+    )
+    lines += [f"{what} {tier}: {then}" for tier in done["tiers"]]
+    if done["given_up"]:
+        lines.append(f"{_count(done['given_up'], 'promised commit')} given up")
     for found in done["found"]:
         where = ", ".join(found["arrays"]) or "arrays that are gone"
         lines.append(

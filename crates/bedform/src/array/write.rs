@@ -33,7 +33,8 @@ impl Array {
     ///
     /// # Errors
     /// `OutOfBounds`, `InvalidArgument` by the selection or the number of elements; `ReadOnly`,
-    /// `NoSpace`, `Conflict`, `Corrupt` if a chunk to merge with is damaged. Shards written before the
+    /// `NoSpace`, `Conflict` (also if a writer has died that may have promised commits: they come first,
+    /// see [`Store::recover`](crate::Store::recover)), `Corrupt` if a chunk to merge with is damaged. Shards written before the
     /// error stay written.
     pub fn write(
         &self,
@@ -42,6 +43,9 @@ impl Array {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<WriteStatistics> {
         self.shared.check_writable()?;
+        if !self.growing {
+            self.shared.check_promises_kept()?;
+        }
         self.shared.in_one_snapshot(|| {
             let (state, snapshot) = self.state_to_write()?;
             let source = self.source_in(&state, snapshot);
@@ -138,6 +142,7 @@ impl Array {
     /// `InvalidArgument` for another rank; `ReadOnly`, those of storage.
     pub fn resize(&self, shape: &[u64]) -> Result<()> {
         self.shared.check_writable()?;
+        self.shared.check_promises_kept()?;
         self.shared.in_one_snapshot(|| {
             settle_first(&self.shared)?;
             self.resize_settled(shape)
@@ -362,6 +367,7 @@ fn lock_all(arrays: &[&Array]) -> Result<Option<Locked>> {
     let Some(first) = arrays.first() else { return Ok(None) };
     let shared = first.shared.clone();
     shared.check_writable()?;
+    shared.check_promises_kept()?;
     if arrays.iter().any(|array| !Arc::ptr_eq(&array.shared, &shared)) {
         return Err(Error::invalid("an append goes to arrays of one opened store"));
     }

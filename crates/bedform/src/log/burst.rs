@@ -162,8 +162,9 @@ impl BurstPlace {
     /// # Errors
     /// `Conflict`; those of storage.
     pub(super) fn check_kept(burst: &Burst, log: &LogPlace) -> Result<()> {
-        for (_, place) in Self::all(burst, log)? {
-            if place.is_abandoned()? {
+        for (name, place) in Self::all(burst, log)? {
+            // What was given up is nobody's.
+            if place.is_abandoned()? && !log.is_closed(&name)? {
                 let tier = burst.storage.name();
                 return Err(Error::new(
                     ErrorKind::Conflict,

@@ -46,8 +46,9 @@ impl Shapes {
 pub(super) struct Prepared {
     directory: Directory,
     record: CommitRecord,
-    /// The arrays that it appends to: the axis, and its length before.
-    appended: BTreeMap<[u8; 16], (usize, u64)>,
+    /// The arrays that it appends to: the axis, and its length before. Nothing where that is not known:
+    /// then no axis that it makes longer may have become longer meanwhile.
+    appended: Option<BTreeMap<[u8; 16], (usize, u64)>>,
 }
 
 impl Session {
@@ -252,7 +253,7 @@ impl Session {
         let end = record.offset.saturating_add(record.stored_bytes);
         self.ends.push_back((directory.commit.epoch, end));
         let appended = std::mem::take(&mut self.appended);
-        self.prepared.push_back(Prepared { directory, record, appended });
+        self.prepared.push_back(Prepared { directory, record, appended: Some(appended) });
         Ok(())
     }
 
@@ -282,19 +283,19 @@ impl Session {
         })
     }
 
-    /// Publishes a commit of another session, of which everything but the root is there.
-    pub(super) fn complete_of(
+    /// Publishes a commit that another session promised, of which everything but the root is there.
+    pub(super) fn complete_promised_of(
         &mut self,
         directory: Directory,
         record: CommitRecord,
     ) -> Result<u64> {
-        self.complete(Prepared { directory, record, appended: BTreeMap::new() })
+        self.complete(Prepared { directory, record, appended: None })
     }
 
     /// Writes and publishes a commit of sections that another session has left.
     pub(super) fn commit_directory(&mut self, directory: Directory) -> Result<u64> {
         let record = self.write_directory(&directory)?;
-        self.complete_of(directory, record)
+        self.complete(Prepared { directory, record, appended: Some(BTreeMap::new()) })
     }
 
     /// Publishes a commit that everybody has drained.
@@ -303,7 +304,7 @@ impl Session {
         // From here on nobody else makes these arrays larger.
         let _locks = self.lock_grown(&directory)?;
         let before = directory.grown.clone();
-        self.settle_growth(&mut directory, &appended)?;
+        self.settle_growth(&mut directory, appended.as_ref())?;
         if directory.grown != before {
             record = self.write_directory(&directory)?;
             self.stream()?.segment().finish(Reach::Shared)?;
@@ -358,7 +359,7 @@ impl Session {
     fn settle_growth(
         &mut self,
         directory: &mut Directory,
-        appended: &BTreeMap<[u8; 16], (usize, u64)>,
+        appended: Option<&BTreeMap<[u8; 16], (usize, u64)>>,
     ) -> Result<()> {
         if directory.grown.is_empty() {
             return Ok(());
@@ -371,9 +372,16 @@ impl Session {
             let Some(now) = now.filter(|now| now.len() == array.shape.len()) else {
                 return Err(self.conflict("an array was deleted"));
             };
-            if let Some((axis, base)) = appended.get(&array.key)
-                && now.get(*axis) != Some(base)
-            {
+            let is_taken = match appended {
+                Some(appended) => {
+                    let appended = appended.get(&array.key);
+                    appended.is_some_and(|(axis, base)| now.get(*axis) != Some(base))
+                }
+                None => (0..now.len()).any(|axis| {
+                    array.base[axis] < array.shape[axis] && array.base[axis] < now[axis]
+                }),
+            };
+            if is_taken {
                 return Err(self.conflict("another writer has appended to an array"));
             }
             enlarge(&mut array.shape, &now);
@@ -434,8 +442,7 @@ impl Session {
         Error::new(
             ErrorKind::Conflict,
             format!(
-                "{what} of {} since this session looked at it; nothing of this commit is visible: \
-                 start a new session",
+                "since a commit of {} was begun, {what}: nothing of it is visible; start a new session",
                 self.store.storage().name()
             ),
         )

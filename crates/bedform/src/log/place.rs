@@ -123,7 +123,8 @@ impl LogPlace {
         self.is_there(&Self::segment_directory(name)?.join(CLOSED)?)
     }
 
-    /// Notes the burst tier through which the writer of a segment, which is there, promises commits.
+    /// Notes the burst tier through which the writer of a segment promises commits: none any more if it
+    /// is empty. The caller holds the store's lock if the segment is not there yet.
     ///
     /// # Errors
     /// Of storage.
@@ -171,7 +172,7 @@ impl LogPlace {
     ///
     /// # Errors
     /// `Conflict`; those of storage.
-    pub(super) fn check_promises_kept(&self) -> Result<()> {
+    pub(crate) fn check_promises_kept(&self) -> Result<()> {
         for name in self.noted_names()? {
             let lock = match self.storage.try_lock(&Self::segment_directory(&name)?) {
                 Err(error) if error.is_not_found() => None,
@@ -180,13 +181,16 @@ impl LogPlace {
             if lock.is_none() || self.is_closed(&name)? {
                 continue;
             }
-            let Some(tier) = self.tier_of(&name)? else { continue };
+            let through = match self.tier_of(&name)? {
+                None => continue,
+                Some(tier) if tier.is_empty() => String::new(),
+                Some(tier) => format!(" through the burst tier {tier}, and there with --burst"),
+            };
             return Err(Error::new(
                 ErrorKind::Conflict,
                 format!(
-                    "a writer of {} that died may have promised commits through the burst tier {tier}; \
-                     'bedform recover --burst' makes them visible there: they come before what is written \
-                     now (--discard gives them up)",
+                    "a writer of {} that died may have promised commits{through}: 'bedform recover' \
+                     makes them visible, before what is written now; --discard gives them up",
                     self.name()
                 ),
             ));

@@ -68,8 +68,11 @@ pub struct Recovered {
     pub found: Vec<Found>,
     /// Commits that were made of them.
     pub committed: u64,
-    /// Burst tiers, and their nodes, through which writers that died may have promised more: others
-    /// than the one that was looked at.
+    /// Promised commits that were given up, with all later ones of their sessions.
+    pub given_up: u64,
+    /// Burst tiers, and their nodes, through which writers that died may have promised more, and of
+    /// which that has not come: others than the one that was looked at, or that one, if it has nothing of
+    /// such a writer any more.
     pub tiers: Vec<String>,
 }
 
@@ -91,6 +94,7 @@ impl Recovered {
             "live": self.live,
             "found": found.collect::<Vec<_>>(),
             "committed": self.committed,
+            "given_up": self.given_up,
             "tiers": self.tiers,
         })
     }
@@ -132,8 +136,9 @@ impl Store {
     /// live are not touched. Can be stopped and called again.
     ///
     /// # Errors
-    /// `ReadOnly`; `Conflict` where a promise cannot be kept because an array was deleted, or was made to
-    /// the store of which this is a copy; those of storage.
+    /// `ReadOnly`; `Conflict` where a promise cannot be kept, unless what is left over is discarded:
+    /// because an array was deleted, or made larger by others, or the promise was made to the store of
+    /// which this is a copy; those of storage.
     pub fn recover(
         &self,
         burst: Option<&Burst>,
@@ -168,16 +173,15 @@ impl Store {
             }
         }
         let mut orphans = self.orphans(&log, &mut recovered, interrupted)?;
-        let seen = burst.map(Burst::note);
         for orphan in &mut orphans {
-            let tier = log.tier_of(&orphan.name)?.filter(|tier| seen.as_ref() != Some(tier));
-            // It may have more than one name.
+            let tier = log.tier_of(&orphan.name)?.filter(|tier| !tier.is_empty());
             orphan.tier = tier.filter(|_| !brought.contains(&orphan.name));
         }
         let tiers: BTreeSet<_> = orphans.iter().filter_map(|orphan| orphan.tier.clone()).collect();
         recovered.tiers = tiers.into_iter().collect();
         let mut session = self.session(Box::new(Alone), SessionOptions::default())?;
-        recovered.completed = complete_promised(&mut session, &log, &mut orphans)?;
+        let gives_up = leftover == Leftover::Discard;
+        complete_promised(&mut session, &log, &mut orphans, gives_up, &mut recovered)?;
         recovered.found = self.describe(&orphans)?;
         if leftover == Leftover::Commit {
             recovered.committed = commit_leftover(&mut session, &orphans)?;
@@ -276,30 +280,53 @@ impl Store {
     }
 }
 
-/// Publishes the commits that were promised, in order. Gives their number.
-fn complete_promised(session: &mut Session, log: &LogPlace, orphans: &mut [Orphan]) -> Result<u64> {
-    let mut promised: Vec<(Directory, CommitRecord)> = orphans
+/// Publishes the commits that were promised, in order, and counts them. Where one cannot be, it and all
+/// later ones of its session are given up, or nothing more is done.
+fn complete_promised(
+    session: &mut Session,
+    log: &LogPlace,
+    orphans: &mut [Orphan],
+    gives_up: bool,
+    recovered: &mut Recovered,
+) -> Result<()> {
+    // Of a commit whose directory was written twice the later one says how its arrays grow.
+    let promised: BTreeMap<CommitId, (Directory, CommitRecord)> = orphans
         .iter_mut()
         .flat_map(|orphan| std::mem::take(&mut orphan.directories))
         .filter(|(directory, _)| directory.is_promised)
+        .map(|(directory, record)| (directory.commit, (directory, record)))
         .collect();
-    promised.sort_by_key(|(directory, _)| directory.commit);
-    let mut completed = 0;
-    for (directory, record) in promised {
-        // Of a commit whose directory was written twice the first is as good.
-        let known = known_epoch(log.newest(None)?.as_deref(), &directory.commit.session);
-        if known >= directory.commit.epoch {
+    let mut given_up = BTreeSet::new();
+    for (commit, (directory, record)) in promised {
+        let known = known_epoch(log.newest(None)?.as_deref(), &commit.session);
+        if known >= commit.epoch {
             continue;
         }
-        check_complete(log, &directory, orphans)?;
-        let commit = directory.commit;
-        session.complete_of(directory, record)?;
-        completed += 1;
+        if given_up.contains(&commit.session) {
+            recovered.given_up += 1;
+            continue;
+        }
+        let complete = check_complete(log, &directory, orphans);
+        match complete.and_then(|()| session.complete_promised_of(directory, record)) {
+            Err(error) if gives_up && error.kind() == ErrorKind::Conflict => {
+                given_up.insert(commit.session);
+                recovered.given_up += 1;
+                continue;
+            }
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    format!("a promise cannot be kept, unless --discard gives it up: {error}"),
+                ));
+            }
+            outcome => outcome?,
+        };
+        recovered.completed += 1;
         for orphan in orphans.iter_mut().filter(|orphan| orphan.session == commit.session) {
             orphan.sections.retain(|(of, _)| of.epoch > commit.epoch);
         }
     }
-    Ok(completed)
+    Ok(())
 }
 
 /// Fails unless all sections of a promised commit are in the log: other nodes may have to bring theirs.

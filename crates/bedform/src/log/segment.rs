@@ -121,7 +121,8 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Creates the segment, or opens it to write to another lane than the first.
+    /// Creates the segment, or opens it to write to another lane than the first. Commits may be promised
+    /// through `tier`.
     ///
     /// # Errors
     /// Those of storage; `Unsupported` if it is not the file that the writer of the first lane made.
@@ -130,6 +131,7 @@ impl LogFile {
         place: &LogPlace,
         share: Share,
         durability: Durability,
+        tier: Option<&str>,
     ) -> Result<Self> {
         let Share { name, lane, identity: expected } = share;
         let name = name.to_string();
@@ -142,6 +144,10 @@ impl LogFile {
         };
         if expected.is_none() {
             shared.remove_stale_roots(place)?;
+        }
+        if let Some(tier) = tier {
+            // Before the segment is there: without the note nothing would be expected of it.
+            place.note_tier(&name, tier)?;
         }
         let object = place.storage.grow_lane(&path, lane, durability)?;
         let lock = match expected {
@@ -176,23 +182,21 @@ impl Segment {
         let (shared, durability) = (options.shared, options.durability);
         let (sink, identity, lock) = match &options.burst {
             None => {
-                let file = LogFile::create(&shared, place, share, durability)?;
+                let file = LogFile::create(&shared, place, share, durability, None)?;
                 (Sink::Direct(file.object), file.identity, file.lock)
             }
             Some(burst) => {
                 let staging = BurstPlace::of(burst, place, &name)?;
-                let (staging, promises) = match options.reach {
-                    Reach::Node => (staging.with_promises(), Some((name.clone(), burst.note()))),
+                let (staging, tier) = match options.reach {
+                    Reach::Node => (staging.with_promises(), Some(burst.note())),
                     Reach::Shared => (staging, None),
                 };
                 let log = place.clone();
                 let coordinates = options.header.rank == COORDINATOR;
                 // The writer does not wait for the slow tier.
                 let create = move || {
-                    let file = LogFile::create(&shared, &log, share, durability)?;
-                    if let Some((name, tier)) = promises {
-                        log.note_tier(&name, &tier)?;
-                    }
+                    let tier = tier.as_deref();
+                    let file = LogFile::create(&shared, &log, share, durability, tier)?;
                     if coordinates {
                         prepare_log_early(&shared, &log)?;
                     }

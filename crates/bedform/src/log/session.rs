@@ -194,7 +194,7 @@ impl Store {
     pub fn session(
         &self,
         members: Box<dyn Communicator>,
-        options: SessionOptions,
+        mut options: SessionOptions,
     ) -> Result<Session> {
         // Whose program fails between two commits leaves, and nobody waits for it.
         let members = Arc::new(Group::by_node(members)?);
@@ -208,23 +208,27 @@ impl Store {
             }
             Ok(log)
         });
-        // A burst tier takes the segment of each member by itself.
-        let can_share = options.burst.is_none() && options.reach == Reach::Shared;
         let (mine, log) = match log {
             Ok(log) => {
                 let [reach, at_end] = options.in_common();
-                (Ok(vec![u8::from(can_share), reach, at_end]), Some(log))
+                (Ok(vec![u8::from(options.burst.is_some()), reach, at_end]), Some(log))
             }
             Err(error) => (Err(error), None),
         };
         let told = decide(&*members, mine, |parts| {
             check_alike(parts.iter().filter_map(|part| part.get(1..)))?;
-            let all_share = parts.iter().all(|part| part.first() == Some(&1));
-            Ok([&random_key()?[..], &[u8::from(all_share)]].concat())
+            let has_tier = parts.iter().any(|part| part.first() != Some(&0));
+            Ok([&random_key()?[..], &[u8::from(has_tier)]].concat())
         })?;
-        let (Some((id, &[all_share])), Some(log)) = (told.split_first_chunk(), log) else {
+        let (Some((id, &[has_tier])), Some(log)) = (told.split_first_chunk(), log) else {
             return Err(Error::invalid("the members' coordinator erred"));
         };
+        // A burst tier takes the segment of each member by itself. Where nobody has one there is nothing
+        // to promise: what is durable is in the log.
+        let all_share = has_tier == 0;
+        if all_share {
+            options.reach = Reach::Shared;
+        }
         let mut session = Session {
             store: self.clone(),
             members,
@@ -248,7 +252,7 @@ impl Store {
             health: Health::Sound,
             process: std::process::id(),
         };
-        if all_share == 1 {
+        if all_share {
             session.share_segment()?;
         }
         Ok(session)
@@ -337,12 +341,12 @@ impl Session {
     /// background failed with.
     pub fn wait(&mut self, token: Token) -> Result<()> {
         self.check_process()?;
-        let Some(stream) = self.stream.as_mut() else { return Ok(()) };
-        if token.0 > stream.position() {
+        let given = self.stream.as_ref().map_or(0, Stream::position);
+        if token.0 > given && self.is_sound() {
             let text = format!("no write of this session has given token {}", token.0);
             return Err(Error::invalid(text));
         }
-        let outcome = stream.wait(token.0);
+        let outcome = self.stream.as_mut().map_or(Ok(()), |stream| stream.wait(token.0));
         self.fail_with(&outcome);
         outcome
     }

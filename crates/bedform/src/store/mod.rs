@@ -337,6 +337,16 @@ impl Shared {
         LogPlace::beside(&*self.storage, key, &self.options.limits)
     }
 
+    /// Fails if a writer has died that may have promised commits through a burst tier: they come before
+    /// whatever is written now.
+    ///
+    /// # Errors
+    /// `Conflict`; those of storage.
+    pub(crate) fn check_promises_kept(&self) -> Result<()> {
+        // Stores that others have made, and places beside which nothing can lie, have no log.
+        self.log_place().map_or(Ok(()), |log| log.check_promises_kept())
+    }
+
     /// What is committed, as of now: settled or not.
     ///
     /// # Errors

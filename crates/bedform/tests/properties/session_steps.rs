@@ -440,6 +440,44 @@ fn a_writer_that_lives_is_not_recovered() {
 }
 
 #[test]
+fn a_promise_to_append_where_others_have_is_a_conflict_until_it_is_given_up() {
+    let (_, store, burst) = with_faults();
+    let mut promising =
+        store.session(Box::new(Alone), options(Some(&(burst.clone(), Reach::Node)))).unwrap();
+    promising.append(&path(), 0, &[2], Elements::Bytes(&[2; 2])).unwrap();
+    promising.commit().unwrap();
+    let mut other = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    other.append(&path(), 0, &[1], Elements::Bytes(&[9])).unwrap();
+    other.commit().unwrap();
+    drop(other);
+    let expected = [&[0; 64][..], &[9]].concat();
+    assert_eq!(promising.drain().unwrap_err().kind(), ErrorKind::Conflict);
+    drop(promising);
+    for _ in 0..2 {
+        let error = store.recover(Some(&burst), Leftover::Keep, &|| false).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(error.to_string().contains("--discard"), "{error}");
+        assert_eq!(contents(&store), expected);
+    }
+    let done = store.recover(Some(&burst), Leftover::Discard, &|| false).unwrap();
+    assert_eq!((done.completed, done.given_up), (0, 1));
+    drop(store.session(Box::new(Alone), SessionOptions::default()).unwrap());
+    store.settle(&|| false).unwrap();
+    assert_eq!(contents(&store), expected);
+}
+
+#[test]
+fn without_a_tier_there_is_nothing_to_promise() {
+    let (_, store, _) = with_faults();
+    let mut options = SessionOptions::default();
+    options.reach = Reach::Node;
+    let mut session = store.session(Box::new(Alone), options).unwrap();
+    session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
+    assert_eq!(session.commit().unwrap(), 1);
+    assert_eq!(contents(&store), [2; 64]);
+}
+
+#[test]
 fn what_members_append_together_follows_each_other_by_rank() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     create(&storage, &bytes_array());

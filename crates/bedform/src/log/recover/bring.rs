@@ -61,8 +61,9 @@ pub(super) fn drain(
     for start in place.parts()? {
         parts.push((start, place.storage.open(&place.part(start)?)?));
     }
-    if parts.is_empty() {
-        place.remove()?;
+    // What was given up, or ended in good order, is nobody's.
+    if parts.is_empty() || log.is_closed(name)? {
+        remove(log, name, place)?;
         return Ok(Some(0));
     }
     let path = LogPlace::segment_path(name)?;
@@ -85,8 +86,17 @@ pub(super) fn drain(
     // Its writer may have failed to make durable that the segment is there at all.
     log.storage.sync(&LogPlace::segments()?)?;
     log.storage.sync(&ObjectPath::root())?;
-    place.remove()?;
+    remove(log, name, place)?;
     Ok(Some(brought))
+}
+
+/// Removes what was brought from the tier. Noted before, so that who finds nothing there later does not
+/// take it for lost.
+fn remove(log: &LogPlace, name: &str, place: &BurstPlace) -> Result<()> {
+    if log.tier_of(name)?.is_some() {
+        log.note_tier(name, "")?;
+    }
+    place.remove()
 }
 
 /// Where the bytes of a segment from `at` on are taken from: the object, the place in it, how many, and
