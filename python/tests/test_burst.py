@@ -160,10 +160,11 @@ def test_a_tier_that_has_lost_what_was_promised_is_no_tier_without_promises(
     assert "may have promised more" in said and "--discard gives it up" in said, said
     with pytest.raises(bf.ConflictError):
         store.session()
-    burst.rmdir() if not list(burst.iterdir()) else os.rename(burst, tmp_path / "empty")
+    burst.rename(tmp_path / "empty")
     (tmp_path / "elsewhere").rename(burst)
-    assert store.recover(burst=burst)["completed"] == 3
+    store.recover(burst=burst)
     assert store["t"][:, 0].tolist() == [0, 1, 2]
+    store.session(settle="later").close()
 
 
 def test_what_was_given_up_is_not_asked_for_again(

@@ -163,8 +163,9 @@ impl BurstPlace {
     /// `Conflict`; those of storage.
     pub(super) fn check_kept(burst: &Burst, log: &LogPlace) -> Result<()> {
         for (name, place) in Self::all(burst, log)? {
-            // What was given up is nobody's.
-            if place.is_abandoned()? && !log.is_closed(&name)? {
+            if log.is_closed(&name)? {
+                place.remove_if_dead()?;
+            } else if place.is_abandoned()? {
                 let tier = burst.storage.name();
                 return Err(Error::new(
                     ErrorKind::Conflict,
@@ -228,6 +229,16 @@ impl BurstPlace {
         let mut text = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
         object.read(0, &mut text)?;
         Ok(String::from_utf8(text).ok())
+    }
+
+    /// Removes what was given up, and is nobody's, unless its writer is about to do so.
+    fn remove_if_dead(&self) -> Result<()> {
+        match self.storage.try_lock(&self.directory) {
+            Ok(Some(_lock)) => self.remove(),
+            Ok(None) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// True if commits that were promised may lie here, and nobody brings them on.

@@ -60,7 +60,8 @@ struct State {
 /// What the drain has done.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Done {
-    /// The tier says whose parts these are, as durably as it has to.
+    /// The tier says whose parts these are, and the log that they are expected, as durably as it has to
+    /// be known.
     pub(super) is_named: bool,
     /// Bytes that are durable in the log.
     pub(super) durable: u64,
@@ -136,7 +137,7 @@ impl Drain {
         self.lock().check()
     }
 
-    /// Waits until the tier says durably whose the parts are.
+    /// Waits until the tier says durably whose the parts are, and the log through which tier they come.
     pub(super) fn wait_for_name(&self) -> Result<()> {
         let mut state = self.lock();
         while !state.done.is_named {
@@ -258,10 +259,12 @@ impl Drainer {
         });
     }
 
-    /// Has the tier say durably whose the parts are, unless it does.
-    pub(super) fn name(&self) -> Result<()> {
+    /// Has the tier say durably whose the parts are, and begins the segment in the log, which notes the
+    /// tier: what is promised after that is known to be missing where the tier is not at hand.
+    pub(super) fn name(&mut self) -> Result<()> {
         if !self.shared.lock().done.is_named {
             self.place.name(Durability::Disk)?;
+            self.target.object()?;
             self.shared.change(|state| state.done.is_named = true);
         }
         Ok(())

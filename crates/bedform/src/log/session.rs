@@ -204,7 +204,7 @@ impl Store {
                 BurstPlace::check_kept(burst, &log)?;
             }
             if members.rank() == COORDINATOR {
-                log.check_promises_kept()?;
+                self.shared.check_promises_kept()?;
             }
             Ok(log)
         });

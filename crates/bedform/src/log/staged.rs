@@ -237,8 +237,8 @@ impl Staged {
     }
 
     /// What is promised here has to be known as that of its store.
-    fn wait_for_name(&self) -> Result<()> {
-        match &self.hands {
+    fn wait_for_name(&mut self) -> Result<()> {
+        match &mut self.hands {
             Hands::Own(drainer) => drainer.name(),
             _ => self.drain.wait_for_name(),
         }

@@ -344,7 +344,13 @@ impl Shared {
     /// `Conflict`; those of storage.
     pub(crate) fn check_promises_kept(&self) -> Result<()> {
         // Stores that others have made, and places beside which nothing can lie, have no log.
-        self.log_place().map_or(Ok(()), |log| log.check_promises_kept())
+        let Ok(log) = self.log_place() else { return Ok(()) };
+        if log.check_promises_kept().is_ok() {
+            return Ok(());
+        }
+        // A writer that just begins has noted its tier, and may not have the lock of its segment yet.
+        let _lock = self.lock(&ObjectPath::root())?;
+        log.check_promises_kept()
     }
 
     /// What is committed, as of now: settled or not.
