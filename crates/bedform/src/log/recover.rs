@@ -122,7 +122,6 @@ struct Orphan {
     session: [u8; 16],
     sections: Vec<(CommitId, SectionPlace)>,
     directories: Vec<(Directory, CommitRecord)>,
-    has_promises: bool,
     /// The burst tier that may have more of it, and was not looked at.
     tier: Option<String>,
     /// The shapes under which the sections were written.
@@ -183,14 +182,19 @@ impl Store {
         let gives_up = leftover == Leftover::Discard;
         complete_promised(&mut session, &log, &mut orphans, gives_up, &mut recovered)?;
         recovered.found = self.describe(&orphans)?;
+        // The burst tier may still have what comes before, and another call bring it.
+        let waiting: BTreeSet<[u8; 16]> = orphans
+            .iter()
+            .filter(|orphan| orphan.tier.is_some())
+            .map(|orphan| orphan.session)
+            .collect();
         if leftover == Leftover::Commit {
-            recovered.committed = commit_leftover(&mut session, &orphans)?;
+            recovered.committed = commit_leftover(&mut session, &orphans, &waiting)?;
         }
         for orphan in &orphans {
             let is_decided = match leftover {
                 Leftover::Discard => true,
-                // The burst tier may still have them, or what follows, and another call bring it.
-                _ if orphan.has_promises && burst.is_none() || orphan.tier.is_some() => false,
+                _ if waiting.contains(&orphan.session) => false,
                 Leftover::Commit => true,
                 Leftover::Keep => orphan.sections.is_empty(),
             };
@@ -238,14 +242,13 @@ impl Store {
             }
             // Read after the lock was taken: its writer has published whatever it has.
             let known = known_epoch(log.newest(None)?.as_deref(), &session);
-            let Scan { sections, directories, shapes, has_promises, .. } =
+            let Scan { sections, directories, shapes, .. } =
                 scan(log, &name, known, &self.options().limits)?;
             orphans.push(Orphan {
                 name,
                 session,
                 sections,
                 directories,
-                has_promises,
                 tier: None,
                 shapes,
                 _lock: lock,
@@ -351,10 +354,15 @@ fn check_complete(log: &LogPlace, directory: &Directory, orphans: &[Orphan]) -> 
     Ok(())
 }
 
-/// Makes a commit of what each session left. Gives their number.
-fn commit_leftover(session: &mut Session, orphans: &[Orphan]) -> Result<u64> {
+/// Makes a commit of what each session left but those that are `waiting`. Gives their number.
+fn commit_leftover(
+    session: &mut Session,
+    orphans: &[Orphan],
+    waiting: &BTreeSet<[u8; 16]>,
+) -> Result<u64> {
     let mut by_session = BTreeMap::<[u8; 16], Vec<&Orphan>>::new();
-    for orphan in orphans.iter().filter(|orphan| !orphan.sections.is_empty()) {
+    let is_ready = |orphan: &&Orphan| !waiting.contains(&orphan.session);
+    for orphan in orphans.iter().filter(is_ready).filter(|orphan| !orphan.sections.is_empty()) {
         by_session.entry(orphan.session).or_default().push(orphan);
     }
     let mut committed = 0;
