@@ -295,7 +295,11 @@ class Session:
         return call(name, axis % array.ndim, list(data.shape), array._elements(data))
 
     def write_at(self, name: str, key: Any, values: Any) -> None:
-        """Write to a selection of an array, NumPy's basic indexing; as :meth:`write`."""
+        """Write to a selection of an array, NumPy's basic indexing; as :meth:`write`.
+
+        The key counts from the end of what is committed: of elements that this session has
+        appended, :meth:`write` takes the ``start``.
+        """
         array = self._array(name)
         selected = _selection.basic(key, array.shape)
         data = _selection.spread(name, array._converted(values), selected)

@@ -190,6 +190,9 @@ def test_arrays_of_a_session_are_written_before_they_are_seen(tmp_path: Path) ->
 
     session = store.session()
     session.create_arrays({"u": new})
+    for again in ("u", "u/below"):
+        with pytest.raises(bf.ExistsError, match="this session has created u"):
+            session.create_arrays({"z": new, again: new})
     session.close()
     assert "u" not in store
     store.create_array("u", **new)

@@ -119,6 +119,7 @@ impl Session {
 
     /// On the coordinator: what all members have to know of the arrays, which are being written.
     fn begin_creation(&mut self, arrays: &[(ObjectPath, NewArray)]) -> Result<Vec<u8>> {
+        self.check_not_created(arrays)?;
         let shared = self.store.shared.clone();
         let mut known = Vec::with_capacity(arrays.len());
         let new = {
@@ -134,6 +135,27 @@ impl Session {
         let creation = Creation::begin(&self.store, &self.log, new)?;
         self.creations.push(creation);
         Ok(Value::Array(known).to_string().into_bytes())
+    }
+
+    /// Fails if an array has the name of one that this session has created and not committed, or lies
+    /// below one, or above.
+    fn check_not_created(&self, arrays: &[(ObjectPath, NewArray)]) -> Result<()> {
+        let is_within = |inner: &ObjectPath, outer: &ObjectPath| {
+            let rest = inner.as_str().strip_prefix(outer.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let created = || self.arrays.iter().filter(|(_, known)| known.is_new).map(|(path, _)| path);
+        for (path, _) in arrays {
+            let is_taken =
+                |created: &&ObjectPath| is_within(path, created) || is_within(created, path);
+            if let Some(created) = created().find(is_taken) {
+                return Err(Error::new(
+                    ErrorKind::Exists,
+                    format!("{path} cannot be created: this session has created {created}"),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// On the coordinator: makes the arrays visible that the session has created.
