@@ -82,7 +82,8 @@ class E3smIo(Writer):
         )
         if whole <= 0:
             raise RuntimeError(f"{command} printed no time:\n{printed[-2000:]}")
-        found = re.findall(r"(\w+) library version *= *(\S.*)", printed)
+        # What several processes print at once may be mixed.
+        found = re.findall(r"(\w+) library version *= *(\d+\.\d+\.\S+)$", printed, re.MULTILINE)
         self.libraries = ", ".join(f"{name} {version}" for name, version in found)
         seconds = whole - max(filling, 0.0)
         return Outcome(seconds + synced(folder), {"unsynced": seconds})
