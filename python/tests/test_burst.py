@@ -140,7 +140,7 @@ def test_nothing_is_written_before_what_a_dead_writer_promised(
         lambda: store["t"].resize((1, 8)),
         lambda: store["u"].__setitem__(0, 7),
     ):
-        with pytest.raises(bf.ConflictError, match="'bedform recover' makes them visible"):
+        with pytest.raises(bf.ConflictError, match="makes them visible, before"):
             write()
     store.recover(burst=burst)
     store["u"][0] = 7

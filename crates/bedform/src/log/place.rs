@@ -181,16 +181,19 @@ impl LogPlace {
             if lock.is_none() || self.is_closed(&name)? {
                 continue;
             }
-            let through = match self.tier_of(&name)? {
+            let (through, command) = match self.tier_of(&name)? {
                 None => continue,
-                Some(tier) if tier.is_empty() => String::new(),
-                Some(tier) => format!(" through the burst tier {tier}, and there with --burst"),
+                Some(tier) if tier.is_empty() => (String::new(), "'bedform recover'"),
+                Some(tier) => (
+                    format!(" through the burst tier {tier}"),
+                    "'bedform recover --burst', where that is,",
+                ),
             };
             return Err(Error::new(
                 ErrorKind::Conflict,
                 format!(
-                    "a writer of {} that died may have promised commits{through}: 'bedform recover' \
-                     makes them visible, before what is written now; --discard gives them up",
+                    "a writer of {} that died may have promised commits{through}: {command} makes them \
+                     visible, before what is written now; --discard gives them up",
                     self.name()
                 ),
             ));
