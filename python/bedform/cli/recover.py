@@ -26,7 +26,11 @@ def recover(
         typer.Option(help="The burst tier's directory, if BEDFORM_BURST does not name it."),
     ] = None,
     commit: Annotated[
-        bool, typer.Option("--commit", help="Make writes that no commit has visible, over what was committed since.")
+        bool,
+        typer.Option(
+            "--commit",
+            help="Make writes that no commit has visible, over later ones.",
+        ),
     ] = False,
     discard: Annotated[
         bool, typer.Option("--discard", help="Give up writes that no commit has.")
@@ -36,9 +40,9 @@ def recover(
     """Find what writers that died have left, in the log and in the burst tier.
 
     What was committed needs none of this. What a burst tier has promised becomes visible. Writes
-    that no commit has are listed, and stay until --commit or --discard, which also gives up what was
-    promised and cannot be kept. Writers that live are not touched; on a cluster run it on every node
-    whose burst tier may hold something.
+    that no commit has are listed, and stay until --commit or --discard, which also gives up what
+    was promised and cannot be kept. Writers that live are not touched; on a cluster run it on every
+    node whose burst tier may hold something.
 
     Example: [bold]bedform recover run42.zarr[/bold]
     """
@@ -63,7 +67,7 @@ def _lines(done: dict[str, Any], leftover: str) -> list[str]:
     then = (
         "it is given up"
         if leftover == "discard"
-        else "run this there with --burst; if nothing of it is there any more, --discard gives it up"
+        else "run this there with --burst; if nothing is there any more, --discard gives it up"
     )
     lines += [f"{what} {tier}: {then}" for tier in done["tiers"]]
     if done["given_up"]:
