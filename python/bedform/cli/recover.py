@@ -29,7 +29,7 @@ def recover(
         bool,
         typer.Option(
             "--commit",
-            help="Make writes that no commit has visible, over later ones.",
+            help="Make writes that no commit has visible, over what was committed since.",
         ),
     ] = False,
     discard: Annotated[
