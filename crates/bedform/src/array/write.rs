@@ -34,8 +34,8 @@ impl Array {
     /// # Errors
     /// `OutOfBounds`, `InvalidArgument` by the selection or the number of elements; `ReadOnly`,
     /// `NoSpace`, `Conflict` (also if a writer has died that may have promised commits: they come first,
-    /// see [`Store::recover`](crate::Store::recover)), `Corrupt` if a chunk to merge with is damaged. Shards written before the
-    /// error stay written.
+    /// see [`Store::recover`](crate::Store::recover)), `Corrupt` if a chunk to merge with is damaged.
+    /// Shards written before the error stay written.
     pub fn write(
         &self,
         selection: &Selection,

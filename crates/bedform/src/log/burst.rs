@@ -14,7 +14,7 @@ use bedform_format::ObjectPath;
 use bedform_format::metadata::hex;
 use bedform_storage::{Condition, Durability, LocalStorage, Mode, Storage};
 
-use super::place::LogPlace;
+use super::place::{LogPlace, lock_of_dead};
 use crate::error::{Error, ErrorKind, Result};
 
 /// See [`Burst::part_bytes`].
@@ -233,22 +233,15 @@ impl BurstPlace {
 
     /// Removes what was given up, and is nobody's, unless its writer is about to do so.
     fn remove_if_dead(&self) -> Result<()> {
-        match self.storage.try_lock(&self.directory) {
-            Ok(Some(_lock)) => self.remove(),
-            Ok(None) => Ok(()),
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(error.into()),
+        match lock_of_dead(&*self.storage, &self.directory)? {
+            Some(_lock) => self.remove(),
+            None => Ok(()),
         }
     }
 
     /// True if commits that were promised may lie here, and nobody brings them on.
     fn is_abandoned(&self) -> Result<bool> {
-        let _lock = match self.storage.try_lock(&self.directory) {
-            Ok(Some(lock)) => lock,
-            Ok(None) => return Ok(false),
-            Err(error) if error.is_not_found() => return Ok(false),
-            Err(error) => return Err(error.into()),
-        };
+        let Some(_lock) = lock_of_dead(&*self.storage, &self.directory)? else { return Ok(false) };
         Ok(self.text()?.is_some_and(|text| text.ends_with(PROMISES)) && !self.parts()?.is_empty())
     }
 

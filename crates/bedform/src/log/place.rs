@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bedform_format::log::{Root, SegmentName};
 use bedform_format::metadata::LogState;
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Condition, Durability, Storage, StorageErrorKind};
+use bedform_storage::{Condition, Durability, Lock, Storage, StorageErrorKind};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -174,10 +174,7 @@ impl LogPlace {
     /// `Conflict`; those of storage.
     pub(crate) fn check_promises_kept(&self) -> Result<()> {
         for name in self.noted_names()? {
-            let lock = match self.storage.try_lock(&Self::segment_directory(&name)?) {
-                Err(error) if error.is_not_found() => None,
-                lock => lock?,
-            };
+            let lock = lock_of_dead(&*self.storage, &Self::segment_directory(&name)?)?;
             if lock.is_none() || self.is_closed(&name)? {
                 continue;
             }
@@ -401,6 +398,20 @@ impl LogPlace {
         let path = Self::root_path(root.number)?;
         self.storage.put(&path, &bytes, Durability::Disk, Condition::Absent)?;
         Ok(())
+    }
+}
+
+/// The lock of a directory whose writer is gone; nothing while it lives, or if the directory is gone, too.
+///
+/// # Errors
+/// Of storage.
+pub(super) fn lock_of_dead(
+    storage: &dyn Storage,
+    directory: &ObjectPath,
+) -> Result<Option<Box<dyn Lock>>> {
+    match storage.try_lock(directory) {
+        Err(error) if error.is_not_found() => Ok(None),
+        lock => Ok(lock?),
     }
 }
 

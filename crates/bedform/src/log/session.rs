@@ -341,8 +341,7 @@ impl Session {
     /// background failed with.
     pub fn wait(&mut self, token: Token) -> Result<()> {
         self.check_process()?;
-        let given = self.stream.as_ref().map_or(0, Stream::position);
-        if token.0 > given && self.is_sound() {
+        if token > self.token() && self.is_sound() {
             let text = format!("no write of this session has given token {}", token.0);
             return Err(Error::invalid(text));
         }
