@@ -626,7 +626,9 @@ class Store(Group):
         leftover
             What becomes of writes that no commit has: they stay, become a commit for each session
             that left some, over whatever was committed since, or are given up. ``"discard"`` also
-            gives up promises that cannot be kept, or that have not come from their tiers.
+            gives up promises that cannot be kept, or that have not come from their tiers. What was
+            appended where others have appended since can only be discarded; the rest is committed,
+            and then that is a :class:`ConflictError`.
         burst
             The directory of the burst tier; without it the configured one.
 

@@ -29,7 +29,8 @@ def recover(
         bool,
         typer.Option(
             "--commit",
-            help="Make writes that no commit has visible, over what was committed since.",
+            help="Make writes that no commit has visible, over what was committed since; not "
+            "where others have appended since.",
         ),
     ] = False,
     discard: Annotated[

@@ -37,7 +37,22 @@ impl SectionBuilder {
     /// [`LogError::Invalid`] or [`LogError::Limit`] for an item size or rank that cannot be, and
     /// [`LogError::SectionFull`].
     pub fn array(&mut self, key: [u8; 16], item_size: u32, shape: &[u64]) -> Result<u32> {
-        let array = SectionArray { key, item_size, shape: shape.to_vec() };
+        self.array_from(key, item_size, shape, shape)
+    }
+
+    /// As [`SectionBuilder::array`], of an array to which the session has appended: `base` is `shape`,
+    /// but for the lengths before.
+    ///
+    /// # Errors
+    /// As [`SectionBuilder::array`]; [`LogError::Invalid`] for a base that is larger than the shape.
+    pub fn array_from(
+        &mut self,
+        key: [u8; 16],
+        item_size: u32,
+        shape: &[u64],
+        base: &[u64],
+    ) -> Result<u32> {
+        let array = SectionArray { key, item_size, shape: shape.to_vec(), base: base.to_vec() };
         if let Some(number) = self.known_array(&array) {
             return Ok(number);
         }
@@ -241,7 +256,7 @@ impl SectionBuilder {
     }
 }
 
-/// What an array takes in a reader: its shape is kept twice at most, by itself and in a list.
+/// What an array takes in a reader: its shapes are kept twice at most, by themselves and in a list.
 fn array_memory_bytes(array: &SectionArray) -> u64 {
     2 * SectionArray::memory_bytes(array.shape.len())
 }

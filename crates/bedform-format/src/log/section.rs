@@ -28,6 +28,9 @@ pub struct SectionArray {
     pub item_size: u32,
     /// Elements along each axis.
     pub shape: Vec<u64>,
+    /// As `shape`, but for the axes along which the session had appended: the length before. The writes
+    /// hold only while nobody else has appended there.
+    pub base: Vec<u64>,
 }
 
 /// A piece of the data of a section.
@@ -95,12 +98,17 @@ pub struct Section {
 
 impl SectionArray {
     pub(super) fn memory_bytes(rank: usize) -> u64 {
-        size_of::<Self>() + list_bytes(rank)
+        size_of::<Self>() + 2 * list_bytes(rank)
     }
 
     pub(super) fn check(&self, limits: &Limits) -> Result<()> {
         if self.item_size == 0 {
             return Err(invalid(ARRAY, "elements of no bytes"));
+        }
+        let mut axes = self.base.iter().zip(&self.shape);
+        if self.base.len() != self.shape.len() || axes.any(|(base, length)| base > length) {
+            let problem = format!("of {:?}, appended to from {:?} on", self.shape, self.base);
+            return Err(invalid(ARRAY, problem));
         }
         check_limit("axes of an array", self.shape.len() as u64, limits.rank_max as u64)
     }

@@ -3,11 +3,12 @@
 //! Numbers are varints, columns have their length in bytes before them ([`varint`](super::varint)).
 //!
 //! ```text
-//! version 1
+//! version 2
 //! 16 bytes: session; epoch                               the commit that it is part of
 //! counts: arrays, shapes, selections, entries, blocks
 //! shapes      column of ranks, column of all lengths     each shape once, whoever has it
-//! arrays      16 bytes each: key; columns: item size, shape
+//! arrays      16 bytes each: key; columns: item size, shape, base (a shape; not in version 1,
+//!             where it is the shape)
 //! selections  columns: shape in which it is encoded, number of boxes; then the boxes of each
 //! entries     columns: array, record (0 for none, else + 1), selection, epoch, rank
 //! blocks      columns: distance of its offset from the end of the block before, stored bytes,
@@ -17,14 +18,16 @@
 use std::collections::HashMap;
 
 use super::boxes::Summary;
-use super::varint::{Reader, write_column, write_varint};
+use super::varint::{Column, Reader, write_column, write_varint};
 use super::{
     Block, Boxes, Budget, CommitId, Entry, Result, Section, SectionArray, check_limit,
     check_version, invalid, list_bytes, size_of,
 };
 use crate::Limits;
 
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+/// The first version with the shapes from which sessions had appended.
+const VERSION_OF_BASES: u64 = 2;
 const WHAT: &str = "a section";
 const ARRAYS: &str = "the arrays of a section";
 const SHAPES: &str = "the shapes of a section";
@@ -41,6 +44,7 @@ impl Section {
         self.check(limits)?;
         let mut shapes = Shapes::default();
         let of_arrays: Vec<u64> = self.arrays.iter().map(|a| shapes.number(&a.shape)).collect();
+        let of_bases: Vec<u64> = self.arrays.iter().map(|a| shapes.number(&a.base)).collect();
         let frames = self.frames()?;
         let of_selections: Vec<u64> = frames.iter().map(|shape| shapes.number(shape)).collect();
         let mut bytes = Vec::new();
@@ -59,6 +63,7 @@ impl Section {
         self.arrays.iter().for_each(|array| bytes.extend_from_slice(&array.key));
         write_column(self.arrays.iter().map(|array| u64::from(array.item_size)), &mut bytes);
         write_column(of_arrays.into_iter(), &mut bytes);
+        write_column(of_bases.into_iter(), &mut bytes);
         write_column(of_selections.into_iter(), &mut bytes);
         write_column(self.selections.iter().map(|boxes| boxes.count() as u64), &mut bytes);
         for (boxes, shape) in self.selections.iter().zip(&frames) {
@@ -78,7 +83,8 @@ impl Section {
     /// [`Section::check`] checks.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self> {
         let mut reader = Reader::new(bytes);
-        check_version(WHAT, reader.number(WHAT)?, VERSION)?;
+        let version = reader.number(WHAT)?;
+        check_version(WHAT, version, VERSION)?;
         check_limit("bytes in a section", bytes.len() as u64, limits.index_bytes_max)?;
         let commit = CommitId::read(&mut reader)?;
         let mut counts = [0; 5];
@@ -93,7 +99,7 @@ impl Section {
         let shapes = read_shapes(&mut reader, shapes, limits, &mut budget)?;
         let section = Self {
             commit,
-            arrays: read_arrays(&mut reader, arrays, &shapes, &mut budget)?,
+            arrays: read_arrays(&mut reader, version, arrays, &shapes, &mut budget)?,
             selections: read_selections(&mut reader, selections, &shapes, limits, &mut budget)?,
             entries: read_entries(&mut reader, entries)?,
             blocks: read_blocks(&mut reader, blocks)?,
@@ -207,6 +213,7 @@ fn read_shapes(
 
 fn read_arrays(
     reader: &mut Reader<'_>,
+    version: u64,
     count: u64,
     shapes: &[Vec<u64>],
     budget: &mut Budget,
@@ -214,16 +221,25 @@ fn read_arrays(
     let capacity = budget.charge(count, SectionArray::memory_bytes(0))?;
     let keys = reader.pieces::<16>(count, ARRAYS)?;
     let mut item_sizes = reader.column(count, ARRAYS)?;
-    let mut numbers = reader.column(count, ARRAYS)?;
+    let mut of_shapes = reader.column(count, ARRAYS)?;
+    let has_bases = version >= VERSION_OF_BASES;
+    let mut of_bases = has_bases.then(|| reader.column(count, ARRAYS)).transpose()?;
     let mut arrays = Vec::with_capacity(capacity);
     for key in keys {
-        let shape = numbers.next_of(shapes)?;
-        budget.charge(shape.len() as u64, 8)?;
+        let shape = of_shapes.next_of(shapes)?;
+        let base = of_bases.as_mut().map_or(Ok(shape), |column| column.next_of(shapes))?;
+        budget.charge(shape.len().saturating_add(base.len()) as u64, 8)?;
         let item_size = item_sizes.next_u32()?;
-        arrays.push(SectionArray { key: *key, item_size, shape: shape.clone() });
+        arrays.push(SectionArray {
+            key: *key,
+            item_size,
+            shape: shape.clone(),
+            base: base.clone(),
+        });
     }
     item_sizes.finish()?;
-    numbers.finish()?;
+    of_shapes.finish()?;
+    of_bases.map_or(Ok(()), Column::finish)?;
     Ok(arrays)
 }
 

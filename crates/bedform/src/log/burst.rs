@@ -163,7 +163,7 @@ impl BurstPlace {
     /// `Conflict`; those of storage.
     pub(super) fn check_kept(burst: &Burst, log: &LogPlace) -> Result<()> {
         for (name, place) in Self::all(burst, log)? {
-            if log.is_closed(&name)? {
+            if place.is_past(log, &name)? {
                 place.remove_if_dead()?;
             } else if place.is_abandoned()? {
                 let tier = burst.storage.name();
@@ -242,7 +242,26 @@ impl BurstPlace {
     /// True if commits that were promised may lie here, and nobody brings them on.
     fn is_abandoned(&self) -> Result<bool> {
         let Some(_lock) = lock_of_dead(&*self.storage, &self.directory)? else { return Ok(false) };
-        Ok(self.text()?.is_some_and(|text| text.ends_with(PROMISES)) && !self.parts()?.is_empty())
+        Ok(self.has_promises()? && !self.parts()?.is_empty())
+    }
+
+    fn has_promises(&self) -> Result<bool> {
+        Ok(self.text()?.is_some_and(|text| text.ends_with(PROMISES)))
+    }
+
+    /// True if what lies here of segment `name`, unless somebody still writes it, was given up, or is
+    /// visible. A tier may be away until the log has forgotten the segment: what is promised through a
+    /// tier is noted there before, and as long as it may still come.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn is_past(&self, log: &LogPlace, name: &str) -> Result<bool> {
+        if log.is_closed(name)? {
+            return Ok(true);
+        }
+        Ok(self.has_promises()?
+            && log.tier_of(name)?.is_none()
+            && !log.is_there(&LogPlace::segment_directory(name)?)?)
     }
 
     /// The part that starts at byte `start` of the segment.

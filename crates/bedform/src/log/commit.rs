@@ -41,14 +41,27 @@ impl Shapes {
     }
 }
 
+/// Where sessions append: of an array, by its key, and an axis the length before.
+pub(super) type Appended = BTreeMap<([u8; 16], usize), u64>;
+
+/// Notes where an array, which is as `base` but for the axes along which was appended, is appended to.
+pub(super) fn note_appended(appended: &mut Appended, key: [u8; 16], shape: &[u64], base: &[u64]) {
+    for (axis, (length, base)) in shape.iter().zip(base).enumerate() {
+        if base < length {
+            let known = appended.entry((key, axis)).or_insert(*base);
+            *known = (*known).min(*base);
+        }
+    }
+}
+
 /// A commit of which everything is written but the root.
 #[derive(Debug)]
 pub(super) struct Prepared {
     directory: Directory,
     record: CommitRecord,
-    /// The arrays that it appends to: the axis, and its length before. Nothing where that is not known:
-    /// then no axis that it makes longer may have become longer meanwhile.
-    appended: Option<BTreeMap<[u8; 16], (usize, u64)>>,
+    /// Where it appends. Nothing where that is not known: then no axis that it makes longer may have
+    /// become longer meanwhile.
+    appended: Option<Appended>,
 }
 
 impl Session {
@@ -121,6 +134,9 @@ impl Session {
     /// The arrays that this member makes larger.
     pub(super) fn take_grown(&mut self) -> Vec<GrownArray> {
         let grown = self.arrays.values().filter_map(Known::grown).collect();
+        for Known { target, .. } in self.arrays.values() {
+            note_appended(&mut self.appended, target.key, &target.shape, &target.base);
+        }
         // The next commit looks up again what becomes of them.
         self.arrays.retain(|_, known| known.grown().is_none());
         grown
@@ -292,10 +308,14 @@ impl Session {
         self.complete(Prepared { directory, record, appended: None })
     }
 
-    /// Writes and publishes a commit of sections that another session has left.
-    pub(super) fn commit_directory(&mut self, directory: Directory) -> Result<u64> {
+    /// Writes and publishes a commit of sections that another session has left, and which appended.
+    pub(super) fn commit_directory(
+        &mut self,
+        directory: Directory,
+        appended: Appended,
+    ) -> Result<u64> {
         let record = self.write_directory(&directory)?;
-        self.complete(Prepared { directory, record, appended: Some(BTreeMap::new()) })
+        self.complete(Prepared { directory, record, appended: Some(appended) })
     }
 
     /// Publishes a commit that everybody has drained.
@@ -359,7 +379,7 @@ impl Session {
     fn settle_growth(
         &mut self,
         directory: &mut Directory,
-        appended: Option<&BTreeMap<[u8; 16], (usize, u64)>>,
+        appended: Option<&Appended>,
     ) -> Result<()> {
         if directory.grown.is_empty() {
             return Ok(());
@@ -373,10 +393,9 @@ impl Session {
                 return Err(self.conflict("an array was deleted"));
             };
             let is_taken = match appended {
-                Some(appended) => {
-                    let appended = appended.get(&array.key);
-                    appended.is_some_and(|(axis, base)| now.get(*axis) != Some(base))
-                }
+                Some(appended) => now.iter().enumerate().any(|(axis, length)| {
+                    appended.get(&(array.key, axis)).is_some_and(|base| base != length)
+                }),
                 None => (0..now.len()).any(|axis| {
                     array.base[axis] < array.shape[axis] && array.base[axis] < now[axis]
                 }),
@@ -442,7 +461,8 @@ impl Session {
         Error::new(
             ErrorKind::Conflict,
             format!(
-                "since a commit of {} was begun, {what}: nothing of it is visible; start a new session",
+                "since a commit of {} was begun, {what}: nothing of it is visible; write it \
+                 again in a new session",
                 self.store.storage().name()
             ),
         )

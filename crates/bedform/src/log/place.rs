@@ -342,7 +342,7 @@ impl LogPlace {
         self.is_there(&Self::root_path(number)?)
     }
 
-    fn is_there(&self, path: &ObjectPath) -> Result<bool> {
+    pub(super) fn is_there(&self, path: &ObjectPath) -> Result<bool> {
         match self.storage.stat(path) {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() => Ok(false),

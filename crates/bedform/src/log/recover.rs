@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 use bedform_format::ObjectPath;
 use bedform_format::log::{
-    CommitId, CommitRecord, Directory, GrownArray, SectionPlace, SegmentName,
+    CommitId, CommitRecord, Directory, GrownArray, SectionArray, SectionPlace, SegmentName,
 };
 use bedform_format::metadata::{LogState, hex};
 use bedform_storage::Lock;
@@ -21,9 +21,9 @@ use serde_json::{Value, json};
 
 use self::bring::{check_is_ours, drain};
 pub(super) use self::scan::has_leftover;
-use self::scan::{Scan, known_epoch, scan};
+use self::scan::{FoundSection, Scan, known_epoch, scan};
 use super::burst::{Burst, BurstPlace};
-use super::commit::enlarge;
+use super::commit::{Appended, enlarge, note_appended};
 use super::place::LogPlace;
 use super::session::{Session, SessionOptions};
 use crate::comm::Alone;
@@ -120,12 +120,10 @@ pub struct Found {
 struct Orphan {
     name: String,
     session: [u8; 16],
-    sections: Vec<(CommitId, SectionPlace)>,
+    sections: Vec<FoundSection>,
     directories: Vec<(Directory, CommitRecord)>,
     /// The burst tier that may have more of it, and was not looked at.
     tier: Option<String>,
-    /// The shapes under which the sections were written.
-    shapes: BTreeMap<[u8; 16], Vec<u64>>,
     /// Nobody begins to write here, or removes it, meanwhile.
     _lock: Box<dyn Lock>,
 }
@@ -137,7 +135,8 @@ impl Store {
     /// # Errors
     /// `ReadOnly`; `Conflict` where a promise cannot be kept, unless what is left over is discarded:
     /// because an array was deleted, or made larger by others, or the promise was made to the store of
-    /// which this is a copy; those of storage.
+    /// which this is a copy; or where what was left over cannot be committed any more, because others
+    /// have appended where it was appended, or an array was deleted; those of storage.
     pub fn recover(
         &self,
         burst: Option<&Burst>,
@@ -242,17 +241,9 @@ impl Store {
             }
             // Read after the lock was taken: its writer has published whatever it has.
             let known = known_epoch(log.newest(None)?.as_deref(), &session);
-            let Scan { sections, directories, shapes, .. } =
+            let Scan { sections, directories, .. } =
                 scan(log, &name, known, &self.options().limits)?;
-            orphans.push(Orphan {
-                name,
-                session,
-                sections,
-                directories,
-                tier: None,
-                shapes,
-                _lock: lock,
-            });
+            orphans.push(Orphan { name, session, sections, directories, tier: None, _lock: lock });
         }
         Ok(orphans)
     }
@@ -262,7 +253,7 @@ impl Store {
         let name = |key: &[u8; 16]| by_key.get(key).map(|(path, _)| path.to_string());
         let mut by_rank = BTreeMap::<([u8; 16], u32), Vec<&SectionPlace>>::new();
         for orphan in orphans {
-            for (_, place) in &orphan.sections {
+            for FoundSection { place, .. } in &orphan.sections {
                 by_rank.entry((orphan.session, place.rank_first)).or_default().push(place);
             }
         }
@@ -326,7 +317,7 @@ fn complete_promised(
         };
         recovered.completed += 1;
         for orphan in orphans.iter_mut().filter(|orphan| orphan.session == commit.session) {
-            orphan.sections.retain(|(of, _)| of.epoch > commit.epoch);
+            orphan.sections.retain(|section| section.commit.epoch > commit.epoch);
         }
     }
     Ok(())
@@ -339,7 +330,8 @@ fn check_complete(log: &LogPlace, directory: &Directory, orphans: &[Orphan]) -> 
         let is_there = orphans
             .iter()
             .filter(|orphan| orphan.name == name)
-            .any(|orphan| orphan.sections.iter().any(|(_, place)| place.offset == section.offset));
+            .flat_map(|orphan| &orphan.sections)
+            .any(|found| found.place.offset == section.offset);
         if !is_there {
             return Err(Error::new(
                 ErrorKind::Conflict,
@@ -355,6 +347,9 @@ fn check_complete(log: &LogPlace, directory: &Directory, orphans: &[Orphan]) -> 
 }
 
 /// Makes a commit of what each session left but those that are `waiting`. Gives their number.
+///
+/// # Errors
+/// `Conflict`, after all others were committed, if what a session left cannot be any more.
 fn commit_leftover(
     session: &mut Session,
     orphans: &[Orphan],
@@ -366,17 +361,20 @@ fn commit_leftover(
         by_session.entry(orphan.session).or_default().push(orphan);
     }
     let mut committed = 0;
+    let mut refused = None;
     for (id, parts) in by_session {
         let mut directory = Directory::default();
         let mut shapes = BTreeMap::<[u8; 16], Vec<u64>>::new();
+        let mut appended = Appended::new();
         for (number, orphan) in (0..).zip(&parts) {
             directory.segments.push(orphan.name.clone());
-            for (commit, place) in &orphan.sections {
+            for FoundSection { commit, place, arrays } in &orphan.sections {
                 directory.commit.epoch = directory.commit.epoch.max(commit.epoch);
                 directory.sections.push(SectionPlace { segment: number, ..place.clone() });
-            }
-            for (key, shape) in &orphan.shapes {
-                enlarge(shapes.entry(*key).or_insert_with(|| shape.clone()), shape);
+                for SectionArray { key, shape, base, .. } in arrays {
+                    enlarge(shapes.entry(*key).or_insert_with(|| shape.clone()), shape);
+                    note_appended(&mut appended, *key, shape, base);
+                }
             }
         }
         directory.commit.session = id;
@@ -384,8 +382,16 @@ fn commit_leftover(
             .into_iter()
             .map(|(key, shape)| GrownArray { key, base: vec![0; shape.len()], shape })
             .collect();
-        session.commit_directory(directory)?;
-        committed += 1;
+        match session.commit_directory(directory, appended) {
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                let text = format!("what session {} left can only be discarded: {error}", hex(&id));
+                refused.get_or_insert(Error::new(ErrorKind::Conflict, text));
+            }
+            number => {
+                number?;
+                committed += 1;
+            }
+        }
     }
-    Ok(committed)
+    refused.map_or(Ok(committed), Err)
 }

@@ -22,7 +22,7 @@ pub use self::options::SessionOptions;
 use self::options::check_alike;
 pub use super::burst::Burst;
 use super::burst::BurstPlace;
-use super::commit::{Prepared, Shapes, enlarge};
+use super::commit::{Appended, Prepared, Shapes, enlarge};
 use super::place::LogPlace;
 pub use super::segment::Held;
 use super::segment::{Segment, SegmentOptions, Share};
@@ -119,8 +119,8 @@ pub struct Session {
     pub(super) sections: Vec<SectionPlace>,
     declared: Vec<Declared>,
     pub(super) arrays: HashMap<ObjectPath, Known>,
-    /// The arrays that the next commit appends to: the axis, and its length before.
-    pub(super) appended: BTreeMap<[u8; 16], (usize, u64)>,
+    /// What the commit that is under way appends to.
+    pub(super) appended: Appended,
     pub(super) shapes: Shapes,
     /// The shapes that promised commits give to arrays.
     pub(super) promised_shapes: BTreeMap<[u8; 16], Vec<u64>>,
@@ -155,7 +155,7 @@ enum Health {
 pub(super) struct Known {
     pub(super) target: Target,
     /// The shape before this session made it larger.
-    base: Vec<u64>,
+    before: Vec<u64>,
     /// The epoch in which it was looked up: others may have made it larger since.
     epoch: u32,
     /// It appears with the next commit: nobody else knows of it.
@@ -166,9 +166,9 @@ impl Known {
     /// What a commit says of the array, if it is to become larger.
     pub(super) fn grown(&self) -> Option<GrownArray> {
         let Target { key, shape, .. } = &self.target;
-        (*shape != self.base).then(|| GrownArray {
+        (*shape != self.before).then(|| GrownArray {
             key: *key,
-            base: self.base.clone(),
+            base: self.before.clone(),
             shape: shape.clone(),
         })
     }
@@ -240,7 +240,7 @@ impl Store {
             sections: Vec::new(),
             declared: Vec::new(),
             arrays: HashMap::new(),
-            appended: BTreeMap::new(),
+            appended: Appended::new(),
             shapes: Shapes::default(),
             promised_shapes: BTreeMap::new(),
             ends: VecDeque::new(),
@@ -326,9 +326,9 @@ impl Session {
             if let Some(promised) = self.promised_shapes.get(&identity.array) {
                 enlarge(&mut shape, promised);
             }
-            let target = Target { key: identity.array, item_size: state.item_size, shape };
-            let (base, epoch) = (target.shape.clone(), self.epoch);
-            self.arrays.insert(path.clone(), Known { target, base, epoch, is_new: false });
+            let target = Target::new(identity.array, state.item_size, shape);
+            let (before, epoch) = (target.shape.clone(), self.epoch);
+            self.arrays.insert(path.clone(), Known { target, before, epoch, is_new: false });
         }
         self.arrays.get_mut(path).ok_or_else(|| Error::invalid("no such array"))
     }

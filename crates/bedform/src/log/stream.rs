@@ -18,6 +18,25 @@ pub(super) struct Target {
     pub(super) key: [u8; 16],
     pub(super) item_size: usize,
     pub(super) shape: Vec<u64>,
+    /// As `shape`, but for the axes along which the session appends: the length before.
+    pub(super) base: Vec<u64>,
+}
+
+impl Target {
+    pub(super) fn new(key: [u8; 16], item_size: usize, shape: Vec<u64>) -> Self {
+        Self { key, item_size, base: shape.clone(), shape }
+    }
+
+    /// Makes it as large as `shape`, which is not smaller.
+    pub(super) fn resize(&mut self, shape: &[u64]) {
+        for ((length, base), new) in self.shape.iter_mut().zip(&mut self.base).zip(shape) {
+            // What is appended begins where it did.
+            if base == length {
+                *base = *new;
+            }
+            *length = *new;
+        }
+    }
 }
 
 /// Which of two overlapping writes of a commit counts: that of the later epoch, then of the higher
@@ -144,7 +163,8 @@ impl Stream {
 
     fn array(&mut self, target: &Target) -> Result<u32> {
         let item = u32::try_from(target.item_size).unwrap_or(u32::MAX);
-        self.builder.array(target.key, item, &target.shape).map_err(to_error)
+        let Target { key, shape, base, .. } = target;
+        self.builder.array_from(*key, item, shape, base).map_err(to_error)
     }
 
     /// Adds data, and sends full blocks on their way.

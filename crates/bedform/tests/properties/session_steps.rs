@@ -413,6 +413,59 @@ fn what_a_writer_leaves_that_fails_stays_until_somebody_decides() {
     }
 }
 
+/// A session of which `write` is left over.
+fn leave(storage: &Failing<MemoryStorage>, store: &Store, write: impl FnOnce(&mut Session)) {
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    write(&mut session);
+    session.flush().unwrap();
+    storage.fail_at(Operation::SyncGrowing, 0, Fault::Error(StorageErrorKind::NoSpace));
+    assert!(session.commit().is_err());
+}
+
+#[test]
+fn what_a_writer_has_appended_and_left_is_committed_only_where_nobody_has_appended_since() {
+    let append = |session: &mut Session, bytes: &[u8]| {
+        let count = bytes.len() as u64;
+        session.append(&path(), 0, &[count], Elements::Bytes(bytes)).unwrap();
+    };
+    let leave_rows = |storage: &Failing<MemoryStorage>, store: &Store| {
+        leave(storage, store, |session| {
+            append(session, &[2; 3]);
+            append(session, &[3; 2]);
+        });
+    };
+    let (storage, store, _) = with_faults();
+    leave_rows(&storage, &store);
+    assert_eq!(contents(&store), [0; 64]);
+    assert_eq!(store.recover(None, Leftover::Commit, &|| false).unwrap().committed, 1);
+    assert_eq!(contents(&store), [&[0; 64][..], &[2; 3], &[3; 2]].concat());
+
+    let (storage, store, _) = with_faults();
+    leave_rows(&storage, &store);
+    // Growth that appends nothing is in nobody's way.
+    leave(&storage, &store, |session| {
+        session.resize(&path(), &[65]).unwrap();
+        session.write(&path(), &Selection::all(&[65]), Elements::Bytes(&[1; 65])).unwrap();
+    });
+    let mut other = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    append(&mut other, &[9; 4]);
+    other.commit().unwrap();
+    drop(other);
+    let expected = [&[1; 65][..], &[9; 3]].concat();
+    for _ in 0..2 {
+        let error = store.recover(None, Leftover::Commit, &|| false).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        assert!(error.to_string().contains("can only be discarded"), "{error}");
+        assert_eq!(contents(&store), expected);
+    }
+    let recover = |leftover| store.recover(None, leftover, &|| false).unwrap();
+    assert_eq!(recover(Leftover::Keep).found.len(), 1);
+    assert_eq!(recover(Leftover::Discard).committed, 0);
+    store.settle(&|| false).unwrap();
+    assert_eq!(contents(&store), expected);
+    assert_eq!(recover(Leftover::Keep), Recovered::default());
+}
+
 #[test]
 fn what_a_session_that_ends_in_good_order_did_not_commit_is_gone() {
     let (_, store, _) = with_faults();
@@ -464,6 +517,29 @@ fn a_promise_to_append_where_others_have_is_a_conflict_until_it_is_given_up() {
     drop(store.session(Box::new(Alone), SessionOptions::default()).unwrap());
     store.settle(&|| false).unwrap();
     assert_eq!(contents(&store), expected);
+}
+
+#[test]
+fn a_tier_that_returns_after_its_promises_were_given_up_and_forgotten_brings_nothing() {
+    let (storage, store, burst) = with_faults();
+    let node = (burst.clone(), Reach::Node);
+    let mut session = store.session(Box::new(Alone), options(Some(&node))).unwrap();
+    storage.fail_at(Operation::AppendGrowing, 0, Fault::Error(StorageErrorKind::Io));
+    session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
+    session.commit().unwrap();
+    drop(session);
+    // The node with the tier is away.
+    assert_eq!(store.recover(None, Leftover::Discard, &|| false).unwrap().tiers.len(), 1);
+    let mut other = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    other.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[9; 64])).unwrap();
+    other.commit().unwrap();
+    drop(other);
+    store.settle(&|| false).unwrap();
+    store.settle(&|| false).unwrap();
+    let done = store.recover(Some(&burst), Leftover::Keep, &|| false).unwrap();
+    assert_eq!(done, Recovered::default());
+    assert_eq!(contents(&store), [9; 64]);
+    drop(store.session(Box::new(Alone), options(Some(&node))).unwrap());
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::Limits;
 struct Write {
     key: [u8; 16],
     shape: Vec<u64>,
+    base: Vec<u64>,
     boxes: Vec<(Vec<u64>, Vec<u64>)>,
     order: (u32, u32),
 }
@@ -28,6 +29,7 @@ fn writes_of(section: &Section) -> Vec<Write> {
         Write {
             key: array.key,
             shape: array.shape.clone(),
+            base: array.base.clone(),
             boxes: boxes.collect(),
             order: (entry.epoch, entry.rank),
         }
@@ -52,7 +54,7 @@ fn add_blocks(builder: &mut SectionBuilder, mut bytes: u64, block_bytes: u64) {
 
 fn small() -> Section {
     let mut builder = SectionBuilder::default();
-    let grid = builder.array([1; 16], 4, &[9, 5, 6]).unwrap();
+    let grid = builder.array_from([1; 16], 4, &[9, 5, 6], &[2, 5, 6]).unwrap();
     let scalar = builder.array([2; 16], 8, &[]).unwrap();
     let mut bytes = builder.write(scalar, Boxes::without_axes(1), 0, 3).unwrap();
     for step in 2..5 {
@@ -77,19 +79,23 @@ proptest! {
     #[test]
     fn writes_come_back_as_they_were_and_selections_are_stored_once(
         shapes in array_shapes(),
-        writes in prop::collection::vec((any::<usize>(), pairs(), 0_u32..3, any::<u32>()), 0..12),
+        writes in prop::collection::vec(
+            (any::<usize>(), pairs(), 0_u32..3, any::<u32>(), any::<bool>()), 0..12,
+        ),
     ) {
         let mut builder = SectionBuilder::default();
         let (mut model, mut data_bytes) = (Vec::new(), 0_u64);
-        for (which, numbers, epoch, rank) in writes {
+        for (which, numbers, epoch, rank, appends) in writes {
             let number = which % shapes.len();
             let (key, shape) = ([number as u8; 16], &shapes[number]);
-            let array = builder.array(key, 2, shape).unwrap();
+            let base: Vec<u64> =
+                shape.iter().map(|length| if appends { length / 2 } else { *length }).collect();
+            let array = builder.array_from(key, 2, shape, &base).unwrap();
             // Few elements, so that their bytes can be counted.
             let numbers: Vec<_> = numbers.into_iter().map(|(at, by)| (at, by % 2)).collect();
             let boxes = boxes_in(shape, &numbers, 3);
             let order = (epoch, rank);
-            let write = Write { key, shape: shape.clone(), boxes: list_of(&boxes), order };
+            let write = Write { key, shape: shape.clone(), base, boxes: list_of(&boxes), order };
             let bytes = 2 * boxes.elements().unwrap();
             prop_assert_eq!(builder.write(array, boxes, epoch, rank), Ok(bytes));
             model.push(write);
@@ -246,24 +252,48 @@ fn counts_that_nothing_stands_behind_are_refused_before_memory_is_taken() {
 #[test]
 fn a_newer_version_is_refused_by_its_name() {
     let mut bytes = small().encode(&limits()).unwrap();
-    bytes[0] = 2;
+    bytes[0] = 3;
     let refused = decode(&bytes).unwrap_err();
-    assert!(matches!(refused, LogError::NewerVersion { found: 2, supported: 1, .. }));
+    assert!(matches!(refused, LogError::NewerVersion { found: 3, supported: 2, .. }));
     bytes[0] = 0;
     assert!(decode(&bytes).is_err());
 }
 
+/// What version 1 wrote for [`small`]: it did not say where a session had appended.
+#[test]
+fn a_section_of_version_1_is_read_as_one_that_has_appended_nowhere() {
+    let parts: [&[u8]; 6] = [
+        &[1, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 172, 2, 2, 3, 3, 5, 2, 3, 6, 5, 4],
+        &[5, 18, 7, 2, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2],
+        &[2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 8, 8, 0, 2, 0, 2, 4, 2, 2, 0, 3, 4, 2, 2, 0, 1, 0],
+        &[1, 2, 0, 40, 2, 14, 7, 0, 0, 0, 0, 9, 1, 1, 5, 2, 1, 0, 0, 1, 6, 0, 6, 2, 2, 0, 9, 6],
+        &[0, 2, 0, 0, 0, 2, 6, 0, 2, 0, 0, 0, 2, 4, 6, 0, 0, 2, 4, 192, 64, 247, 63, 3, 200, 1],
+        &[119, 3, 200, 1, 119, 3, 0, 0, 0, 227, 153, 155, 119, 158, 185, 121, 55],
+    ];
+    let mut section = small();
+    section.arrays.iter_mut().for_each(|array| array.base.clone_from(&array.shape));
+    assert_eq!(decode(&parts.concat()), Ok(section));
+}
+
 #[test]
 fn sections_that_do_not_hold_are_neither_written_nor_believed() {
-    let changes: [Change<Section>; 14] = [
+    let changes: [Change<Section>; 16] = [
         ("an array that is not there", |section| section.entries[0].array = 9),
         ("a selection that is not there", |section| section.entries[0].selection = 9),
         ("a record behind the last", |section| section.entries[1].record = Some(9)),
         ("the last record of all numbers", |section| section.entries[1].record = Some(u64::MAX)),
         ("a record of an array without axes", |section| section.entries[0].record = Some(0)),
         ("a selection of too few axes", |section| section.entries[1].record = None),
-        ("an array that is smaller than its boxes", |section| section.arrays[0].shape[2] = 5),
-        ("an array of too many axes", |section| section.arrays[0].shape = vec![1; 33]),
+        ("an array that is smaller than its boxes", |section| {
+            section.arrays[0].shape[2] = 5;
+            section.arrays[0].base[2] = 5;
+        }),
+        ("an array of too many axes", |section| {
+            section.arrays[0].shape = vec![1; 33];
+            section.arrays[0].base = vec![1; 33];
+        }),
+        ("an array that was larger before", |section| section.arrays[0].base[1] = 6),
+        ("an array that had fewer axes before", |section| section.arrays[0].base.truncate(2)),
         ("elements of no bytes", |section| section.arrays[0].item_size = 0),
         ("more data than the entries have", |section| section.blocks.push(section.blocks[0])),
         ("less data than the entries have", |section| section.blocks.truncate(1)),
@@ -312,10 +342,12 @@ fn what_is_refused_leaves_the_builder_as_it_was() {
     assert_eq!(builder.write(array, Boxes::one(&[1, 0], &[1, 4]).unwrap(), 0, 0), Ok(16));
     assert_eq!(builder.array([1; 16], 4, &[4, 4]), Ok(array));
     assert_eq!(builder.array([1; 16], 4, &[5, 4]), Ok(array + 1), "grown in between");
+    assert_eq!(builder.array_from([1; 16], 4, &[5, 4], &[4, 4]), Ok(array + 2), "appended to");
+    assert!(builder.array_from([1; 16], 4, &[5, 4], &[6, 4]).is_err());
     assert!(builder.array([1; 16], 0, &[4]).is_err());
     assert!(builder.array([1; 16], 4, &[1; 33]).is_err());
     let section = builder.finish(CommitId { session: [7; 16], epoch: 300 });
-    assert_eq!((section.arrays.len(), section.selections.len()), (2, 1));
+    assert_eq!((section.arrays.len(), section.selections.len()), (3, 1));
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub(super) fn drain(
         parts.push((start, place.storage.open(&place.part(start)?)?));
     }
     // What was given up, or ended in good order, is nobody's.
-    if parts.is_empty() || log.is_closed(name)? {
+    if parts.is_empty() || place.is_past(log, name)? {
         remove(log, name, place)?;
         return Ok(Some(0));
     }

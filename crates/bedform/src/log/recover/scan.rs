@@ -1,16 +1,13 @@
 //! What a segment has that no root knows of.
 
-use std::collections::BTreeMap;
-
 use bedform_format::Limits;
 use bedform_format::log::{
-    CommitId, CommitRecord, Directory, Lane, RecordHead, RecordKind, Root, Section, SectionPlace,
-    SegmentName,
+    CommitId, CommitRecord, Directory, Lane, RecordHead, RecordKind, Root, Section, SectionArray,
+    SectionPlace, SegmentName,
 };
 use bedform_storage::{Object, SYNC_ALIGNMENT};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::commit::enlarge;
 use crate::log::lanes::OpenedSegment;
 use crate::log::place::LogPlace;
 use crate::log::record::{decode_body, read_record, read_sealed};
@@ -18,14 +15,20 @@ use crate::log::record::{decode_body, read_record, read_sealed};
 /// The result of [`scan`].
 #[derive(Default)]
 pub(super) struct Scan {
-    pub(super) sections: Vec<(CommitId, SectionPlace)>,
+    pub(super) sections: Vec<FoundSection>,
     pub(super) directories: Vec<(Directory, CommitRecord)>,
-    /// The shapes under which the sections were written.
-    pub(super) shapes: BTreeMap<[u8; 16], Vec<u64>>,
     /// Where the last record of earlier commits ends.
     pub(super) committed: u64,
     /// True if commits were promised here, kept or not.
     pub(super) has_promises: bool,
+}
+
+/// A section that no root knows of.
+pub(super) struct FoundSection {
+    pub(super) commit: CommitId,
+    pub(super) place: SectionPlace,
+    /// The arrays as they were when it was written.
+    pub(super) arrays: Vec<SectionArray>,
 }
 
 /// The last epoch of a session that a root knows to be committed; 0 for none.
@@ -71,7 +74,7 @@ pub(super) fn scan(log: &LogPlace, name: &str, known: u32, limits: &Limits) -> R
     for lane in lanes {
         scanner.scan(lane, &mut scan)?;
     }
-    scan.sections.sort_by_key(|(commit, _)| *commit);
+    scan.sections.sort_by_key(|section| section.commit);
     Ok(scan)
 }
 
@@ -127,11 +130,8 @@ impl Scanner<'_> {
             rank_first: section.entries.iter().map(|entry| entry.rank).min().unwrap_or(0),
             arrays: section.touched().map_err(|error| Error::corrupt(shown(), error))?,
         };
-        for array in section.arrays {
-            let shape = scan.shapes.entry(array.key);
-            enlarge(shape.or_insert_with(|| array.shape.clone()), &array.shape);
-        }
-        scan.sections.push((section.commit, place));
+        let Section { commit, arrays, .. } = section;
+        scan.sections.push(FoundSection { commit, place, arrays });
         Ok(Some(false))
     }
 

@@ -111,8 +111,8 @@ impl Session {
         let epoch = self.epoch();
         for one in serde_json::from_slice::<Vec<Value>>(&told).map_err(|_| erred())? {
             let (path, target) = parse(&one).ok_or_else(erred)?;
-            let base = target.shape.clone();
-            self.arrays.insert(path, Known { target, base, epoch, is_new: true });
+            let before = target.shape.clone();
+            self.arrays.insert(path, Known { target, before, epoch, is_new: true });
         }
         Ok(())
     }
@@ -209,7 +209,7 @@ pub(in crate::log) fn prepare_log(
 fn parse(one: &Value) -> Option<(ObjectPath, Target)> {
     let (path, key, item, shape): (String, [u8; 16], usize, Vec<u64>) =
         serde_json::from_value(one.clone()).ok()?;
-    Some((ObjectPath::parse(&path).ok()?, Target { key, item_size: item, shape }))
+    Some((ObjectPath::parse(&path).ok()?, Target::new(key, item, shape)))
 }
 
 fn erred() -> Error {

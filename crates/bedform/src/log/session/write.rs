@@ -175,7 +175,7 @@ impl Session {
     pub fn resize(&mut self, path: &ObjectPath, shape: &[u64]) -> Result<()> {
         self.check_sound()?;
         let known = self.known_to_have(path, |_| false)?;
-        let old = &mut known.target.shape;
+        let old = &known.target.shape;
         let grows = shape.len() == old.len() && old.iter().zip(shape).all(|(old, new)| old <= new);
         if !grows || shape.iter().any(|length| i64::try_from(*length).is_err()) {
             return Err(Error::invalid(format!(
@@ -183,7 +183,7 @@ impl Session {
                  arrays larger; resize the array directly"
             )));
         }
-        old.copy_from_slice(shape);
+        known.target.resize(shape);
         Ok(())
     }
 
@@ -214,10 +214,9 @@ impl Session {
             return Err(Error::invalid("the members' coordinator erred"));
         };
         let known = self.known(path)?;
-        let (key, base) = (known.target.key, known.base[axis]);
+        known.target.base[axis] = known.before[axis];
         known.target.shape[axis] = *end;
         let mut corner = vec![0; known.target.shape.len()];
-        self.appended.entry(key).or_insert((axis, base));
         corner[axis] = *start;
         if element_count(shape).unwrap_or(u64::MAX) > 0 {
             let boxes = Boxes::one(&corner, shape).map_err(to_error)?;
