@@ -261,7 +261,7 @@ impl BurstPlace {
         }
         Ok(self.has_promises()?
             && log.tier_of(name)?.is_none()
-            && !log.is_there(&LogPlace::segment_directory(name)?)?)
+            && !log.is_there(&LogPlace::segment_path(name)?)?)
     }
 
     /// The part that starts at byte `start` of the segment.
