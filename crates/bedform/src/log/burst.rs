@@ -163,9 +163,9 @@ impl BurstPlace {
     /// `Conflict`; those of storage.
     pub(super) fn check_kept(burst: &Burst, log: &LogPlace) -> Result<()> {
         for (name, place) in Self::all(burst, log)? {
-            if place.is_past(log, &name)? {
+            if log.is_closed(&name)? {
                 place.remove_if_dead()?;
-            } else if place.is_abandoned()? {
+            } else if place.is_abandoned()? && !place.is_past(log, &name)? {
                 let tier = burst.storage.name();
                 return Err(Error::new(
                     ErrorKind::Conflict,
