@@ -33,6 +33,7 @@ BUILT := $(or $(CARGO_TARGET_DIR),target)
 MATURIN := cd python && VIRTUAL_ENV=$(VENV) PATH=$(BIN):$$PATH \
 	$(BIN)/maturin develop --release --locked --quiet
 STEP := $(BIN)/python tools/step.py
+BUILD_CAPI := env -u PYO3_PYTHON $(CARGO) build --release --quiet -p bedform-capi
 INSTALL_INTO := sh crates/bedform-capi/install/install.sh
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates python/src python/Cargo.toml \
 	-name '*.rs' -o -name 'Cargo.toml')
@@ -73,6 +74,7 @@ test-rust: $(STAMPS)/build ## Run the Rust tests and doc examples
 
 .PHONY: test-python
 test-python: $(STAMPS)/build ## Run the Python tests and the examples of the guide
+	@$(STEP) "build of the C library" -- $(BUILD_CAPI)
 	@cd python && $(BIN)/python ../tools/step.py "pytest" -- \
 		$(BIN)/python -m pytest -q -m "not reliability" $(ARGS)
 
@@ -92,7 +94,7 @@ docs: $(STAMPS)/build ## Build the Rust API pages and run the examples of the gu
 .PHONY: install
 install: ## Install the C library, headers, Fortran sources: PREFIX=/usr/local
 	@command -v cargo >/dev/null || { echo "make: cargo not found: install a Rust toolchain" >&2; exit 1; }
-	@env -u PYO3_PYTHON $(CARGO) build --release --quiet -p bedform-capi
+	@$(BUILD_CAPI)
 	@$(INSTALL_INTO) $(BUILT)/release/libbedform_capi.so "$(DESTDIR)$(PREFIX)"
 
 .PHONY: clean
