@@ -239,6 +239,23 @@ def test_a_reader_that_goes_away_is_not_an_error(source: Path) -> None:
     assert (process.wait(), said) == (0, b"")
 
 
+@pytest.mark.parametrize("columns", ["40", "88", "200"])
+def test_what_no_terminal_shows_gets_one_line_for_each_message(
+    columns: str, tmp_path: Path, bedform_command: Bedform
+) -> None:
+    """Long paths had made two lines of a message in a pipe, of which ``grep`` found a half."""
+    path = tmp_path / ("long-" * 30) / "run.zarr"
+    store = bf.create(path)
+    store.create_array("t", shape=(4,), dtype="int8")
+    with store.session(settle="later") as session:
+        session.write("t", [1, 2, 3, 4])
+    for command in ("recover", "settle", "gc", "verify"):
+        done = bedform_command(command, str(path), COLUMNS=columns)
+        assert done.returncode == 0, done
+        (line,) = done.stdout.splitlines()
+        assert line.startswith(f"{path}: "), line
+
+
 def test_a_limit_for_memory_whose_unit_was_forgotten_is_refused(
     source: Path, tmp_path: Path, bedform_command: Bedform
 ) -> None:
