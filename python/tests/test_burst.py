@@ -217,6 +217,30 @@ def test_writes_that_no_commit_has_wait_for_a_decision(
     assert "nothing to recover" in bedform_command("recover", path).stdout
 
 
+def test_what_can_be_no_tier_is_refused_with_the_option_and_its_value(
+    store: bf.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file in the place of the directory was one that does not exist."""
+    file = tmp_path / "file"
+    file.touch()
+    for burst, said in (
+        ("", 'burst "": the path is empty; name a directory'),
+        (file, f'burst "{file}": "{file}" is not a directory; name one'),
+        (file / "tier", f'burst "{file}/tier": "{file}" is not a directory; name one'),
+        (5, "burst must be a directory, or False for none, not 5"),
+        (True, "burst must be a directory, or False for none, not True"),
+    ):
+        for use in (store.session, store.recover):
+            with pytest.raises(bf.InvalidArgumentError) as caught:
+                use(burst=burst)
+            assert str(caught.value).startswith(said), caught.value
+            assert len(str(caught.value).splitlines()) == 1
+    monkeypatch.setenv("BEDFORM_BURST", str(file))
+    with pytest.raises(bf.InvalidArgumentError, match=f'tier {file}: "{file}" is not a directory'):
+        store.session()
+    store.session(burst=False).close()
+
+
 def test_the_tier_is_configured_beside_the_store_or_by_variables(
     store: bf.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
