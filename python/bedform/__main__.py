@@ -1,5 +1,5 @@
 """``python -m bedform`` is the command line."""
 
-from .cli import main
+from bedform_command import main
 
 main()

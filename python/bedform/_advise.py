@@ -350,6 +350,10 @@ def _ask(question: dict[str, Any], profile: Any, where: str) -> Advice:
     elif isinstance(profile, Profile):
         chosen = profile
     else:
+        if not isinstance(profile, (str, os.PathLike)):
+            raise InvalidArgumentError(
+                f"profile must be a bedform.Profile, or a path that has a kept one, not {profile!r}"
+            )
         where = os.fspath(profile)
         chosen = Profile.for_path(where) or Profile.default()
     facts, text = engine_call(_internal.advise)(json.dumps(question), json.dumps(chosen.to_dict()))

@@ -45,9 +45,10 @@ import numpy as np
 import bedform as bf
 
 from ._advise import profile_at
-from ._layout import default_shards
+from ._integers import byte_count
+from ._layout import check_layout, default_shards
 from ._publish import no_directory
-from ._text import format_bytes, parse_bytes
+from ._text import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -179,8 +180,9 @@ def convert(
     if target.is_symlink() or target.exists():
         raise FileExistsError(f"target {str(target)!r} exists: choose another name or remove it")
     _check_apart(source, target)
+    check_layout(layout)
+    limit = byte_count(memory, "memory")
     # A quarter is for decoded chunks of the source that the next region needs again.
-    limit = _size(memory)
     cache = min(limit // 4, 64 << 20)
     with bf.open(source, cache=cache) as opened:
         priced = profile_at(target) if profile is None else profile
@@ -198,10 +200,6 @@ def convert(
     return Conversion(
         plan.source, plan.target, plan.arrays, True, verify, resumed, warnings=warnings
     )
-
-
-def _size(memory: str | int) -> int:
-    return memory if isinstance(memory, int) else parse_bytes(memory)
 
 
 def _check_apart(source: str | os.PathLike[str], target: Path) -> None:

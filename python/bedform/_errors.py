@@ -8,7 +8,7 @@ same in Rust and C.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from bedform._internal import EngineError
 
@@ -175,3 +175,16 @@ def engine_call(function: Callable[P, T], where: str = "") -> Callable[P, T]:
             raise translated(error, where) from None
 
     return call
+
+
+def check_name(name: Any) -> str:
+    """Give the name or path of an array or group back, if it is text.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is none.
+    """
+    if not isinstance(name, str):
+        raise InvalidArgumentError(f"the name of an array or group must be text, not {name!r}")
+    return name

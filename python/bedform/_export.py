@@ -38,8 +38,8 @@ from ._errors import (
     PermissionDeniedError,
     UnsupportedError,
 )
+from ._integers import byte_count
 from ._publish import Staging, no_directory, sync_directory
-from ._text import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -114,7 +114,7 @@ def export(
     if not path.absolute().parent.is_dir():
         raise no_directory(path.absolute().parent)
     chosen = _chosen(store, arrays)
-    limit = parse_bytes(memory) if isinstance(memory, str) else int(memory)
+    limit = byte_count(memory, "memory")
     form = _NetCDF if SUFFIXES[path.suffix.lower()] else _HDF5
     staging = Staging.beside(path)
     staged = staging.path

@@ -1,4 +1,4 @@
-"""Whole numbers that users give: positions, lengths, axes.
+"""Whole numbers that users give: positions, lengths, axes, sizes.
 
 Nothing is rounded, and no text is read as a number: a float that comes out of a division is a
 mistake that would otherwise be written to the wrong place.
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bedform._errors import InvalidArgumentError
+from bedform._text import parse_bytes
 
 _MOST = (1 << 63) - 1
 
@@ -66,3 +67,24 @@ def integers(values: Any, what: str) -> tuple[int, ...]:
             f"{what} must be a whole number for each axis, not {values!r}"
         ) from None
     return tuple(integer(entry, what) for entry in entries)
+
+
+def byte_count(size: Any, what: str) -> int:
+    """Bytes, from a number or a text such as ``"64 MiB"``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is neither.
+
+    Examples
+    --------
+    >>> byte_count("64 KiB", "buffer"), byte_count(10, "buffer")
+    (65536, 10)
+    """
+    if not isinstance(size, str):
+        return integer(size, f"{what}, in bytes,")
+    try:
+        return parse_bytes(size)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{what}: {error}") from None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from bedform._errors import InvalidArgumentError
 
 # The engine marks numbers that JSON lacks by a character of the private use area.
 _MARK = "\ue000"
@@ -46,6 +49,8 @@ def plain_attribute(value: Any) -> Any:
 
 def dump_attributes(attributes: Any) -> str:
     """Attributes as a JSON object for the engine."""
+    if attributes is not None and not isinstance(attributes, Mapping):
+        raise InvalidArgumentError(f"attributes must be a mapping, not {attributes!r}")
     return json.dumps(plain_attribute(dict(attributes or {})), allow_nan=False)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from bedform._errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +39,18 @@ class Regular:
 
 
 SHARD_BYTES = 64 << 20
+
+
+def check_layout(layout: Any) -> None:
+    """Fail for what is no layout.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is neither ``"auto"`` nor a :class:`Regular`.
+    """
+    if not isinstance(layout, Regular) and layout != "auto":
+        raise InvalidArgumentError(f"layout must be 'auto' or a bedform.Regular, not {layout!r}")
 
 
 def default_shards(shape: Sequence[int], chunks: Sequence[int], item_size: int) -> tuple[int, ...]:

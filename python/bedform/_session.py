@@ -9,9 +9,8 @@ import numpy as np
 
 from bedform import _fork, _selection
 from bedform._elements import Elements
-from bedform._errors import InvalidArgumentError, NotFoundError, PoisonedError
+from bedform._errors import InvalidArgumentError, NotFoundError, PoisonedError, check_name
 from bedform._integers import integer, integers
-from bedform._text import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -274,8 +273,8 @@ class Session:
 
         Not collective: of several shapes the largest of each axis counts.
         """
-        lengths = integers(shape, f"the shape of {name}")
         self._array(name)
+        lengths = integers(shape, f"the shape of {name}")
         self._store._call(self._inner.resize)(name, list(lengths))
 
     def append(self, name: str, values: Any, axis: int = 0) -> int:
@@ -306,6 +305,7 @@ class Session:
         self._write(name, selected.engine, array._elements(data))
 
     def _array(self, name: str) -> Array | _New:
+        check_name(name)
         if name not in self._arrays:
             self._arrays[name] = self._found(name)
         return self._arrays[name]
@@ -423,8 +423,3 @@ def _boxes(starts: Any, shapes: Any) -> tuple[list[int], list[int], int]:
         raise InvalidArgumentError("starts and shapes of boxes must not be negative")
     kept = (lengths > 0).all(axis=1)
     return first[kept].ravel().tolist(), lengths[kept].ravel().tolist(), first.shape[1]
-
-
-def number_of_bytes(size: int | str) -> int:
-    """Bytes from a number or text."""
-    return size if isinstance(size, int) else parse_bytes(size)

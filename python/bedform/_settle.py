@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bedform._comm import Messages
-from bedform._errors import InvalidArgumentError
-from bedform._text import parse_bytes, parse_seconds
+from bedform._errors import InvalidArgumentError, check_name
+from bedform._integers import byte_count
+from bedform._text import parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,11 +42,9 @@ class Settling:
         """Check what a caller gave."""
         if isinstance(arrays, str):
             raise InvalidArgumentError(f"arrays must be a list of names, not {arrays!r}")
-        names = None if arrays is None else tuple(name.strip("/") for name in arrays)
-        count = parse_bytes(memory) if isinstance(memory, str) else int(memory)
-        if count < 0:
-            raise InvalidArgumentError(f"memory must not be negative, but is {count}")
-        return cls(min(count, (1 << 63) - 1), names, seconds_of(grace))
+        names = None if arrays is None else tuple(check_name(name).strip("/") for name in arrays)
+        count = min(byte_count(memory, "memory"), (1 << 63) - 1)
+        return cls(count, names, seconds_of(grace))
 
 
 def seconds_of(time: float | str) -> float:

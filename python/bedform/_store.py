@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
@@ -21,15 +22,15 @@ from bedform._errors import (
     NotFoundError,
     ReadOnlyError,
     UnsupportedError,
+    check_name,
     engine_call,
 )
-from bedform._integers import integers
-from bedform._layout import Regular, default_shards
-from bedform._session import Session, number_of_bytes
-from bedform._text import parse_bytes
+from bedform._integers import byte_count, integer, integers
+from bedform._layout import Regular, check_layout, default_shards
+from bedform._session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Self
 
     from bedform._session import Settled
@@ -42,10 +43,6 @@ Durability = Literal["disk", "process"]
 CACHE = "256 MiB"
 # Zarr's names for what NumPy calls otherwise.
 _ZARR_NAMES = {"bool": "bool", "object": "string", "str": "string"}
-
-
-def _bytes(size: int | str) -> int:
-    return parse_bytes(size) if isinstance(size, str) else int(size)
 
 
 def create(
@@ -79,7 +76,11 @@ def create(
     where = os.fspath(path)
     _check_local(where)
     _check_durability(durability, ("disk", "process"))
-    options = {"cache_bytes": _bytes(cache), "freshness": "read", "durability": durability}
+    options = {
+        "cache_bytes": byte_count(cache, "cache"),
+        "freshness": "read",
+        "durability": durability,
+    }
     attributes_text = _json.dump_attributes(attributes)
     inner = engine_call(_internal.Store.create, where)(where, attributes_text, json.dumps(options))
     return Store(inner, where, {**options, "writable": True})
@@ -146,7 +147,7 @@ def open(  # noqa: A001 - the name users expect
         raise NotFoundError(f"{where}: no such file or store; check the path")
     options = {
         "writable": mode == "r+",
-        "cache_bytes": _bytes(cache),
+        "cache_bytes": byte_count(cache, "cache"),
         "freshness": freshness,
         "durability": durability,
         "threads": threads,
@@ -184,6 +185,18 @@ def _check_durability(durability: object, known: tuple[str, str]) -> None:
         raise InvalidArgumentError(
             f"durability must be {known[0]!r} or {known[1]!r}, not {durability!r}"
         )
+
+
+def _tier(burst: Any) -> Any:
+    """The directory of a burst tier as the engine takes it."""
+    if burst is None or burst is False or burst == "":
+        return burst
+    try:
+        return str(Path(burst).absolute())
+    except TypeError:
+        raise InvalidArgumentError(
+            f"burst must be a directory, or False for none, not {burst!r}"
+        ) from None
 
 
 def _check_local(path: str) -> None:
@@ -238,6 +251,7 @@ class Group:
                 yield path, path.removeprefix(prefix), kind
 
     def _join(self, name: str) -> str:
+        check_name(name)
         return f"{self._path}/{name}" if self._path else name
 
     def _is_array(self) -> bool:
@@ -273,7 +287,7 @@ class Group:
         return self._store._call(self._store._inner.kind)(self._join(name)) is not None
 
     def __getitem__(self, name: str) -> Any:
-        path = self._join(name.strip("/"))
+        path = self._join(check_name(name).strip("/"))
         kind = self._store._call(self._store._inner.kind)(path)
         if kind == "array":
             return self._store.array(path)
@@ -394,8 +408,17 @@ class Group:
 
     def _described(self, arrays: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
         """Paths and descriptions of new arrays, as the engine takes them."""
+        if not isinstance(arrays, Mapping):
+            raise InvalidArgumentError(
+                f"arrays must map names to the arguments of create_array, not {arrays!r}"
+            )
         texts = []
         for name, arguments in arrays.items():
+            check_name(name)
+            if not isinstance(arguments, Mapping):
+                raise InvalidArgumentError(
+                    f"array {name!r}: its arguments must be a mapping, not {arguments!r}"
+                )
             given = {**_NEW_ARRAY, **arguments}
             checksum = given.pop("checksum")
             unknown = set(given) - set(_NEW_ARRAY) - {"shape", "dtype"}
@@ -426,6 +449,7 @@ class Group:
         profile: Any,
     ) -> dict[str, Any]:
         lengths = list(integers(shape, "the shape"))
+        _check_described(layout, dims, reads, codecs, append_length)
         if dims is not None and len(dims) != len(lengths):
             raise InvalidArgumentError(f"{len(dims)} names for {len(lengths)} axes")
         try:
@@ -438,14 +462,15 @@ class Group:
             profile = self._store._profile() if profile is None else profile
             where = self._store.store_path
             layout = layout_for(lengths, item_size, dims, reads, append_length, profile, where)
+        chunks = list(integers(layout.chunks, "the chunks of the layout"))
         shards = layout.shards
         if shards is None:
-            shards = default_shards(lengths, layout.chunks, item_size)
+            shards = default_shards(lengths, chunks, item_size)
         return {
             "shape": lengths,
             "dtype": name,
-            "chunks": [int(length) for length in layout.chunks],
-            "shards": [int(length) for length in shards],
+            "chunks": chunks,
+            "shards": list(integers(shards, "the shards of the layout")),
             "order": layout.order,
             "codecs": _json._plain(list(codecs)),
             "fill_value": _fill(fill_value, kind),
@@ -507,11 +532,11 @@ class Store(Group):
 
     def array(self, path: str) -> Array:
         """The array at ``path``."""
-        return Array(self, self._call(self._inner.array)(path))
+        return Array(self, self._call(self._inner.array)(check_name(path)))
 
     def set_attributes(self, attributes: Mapping[str, Any], path: str = "") -> None:
         """Replace the attributes of an array or group. Atomic, durable on return."""
-        self._call(self._inner.set_attributes)(path, _json.dump_attributes(attributes))
+        self._call(self._inner.set_attributes)(check_name(path), _json.dump_attributes(attributes))
 
     def append(self, values: Mapping[str, Any], dim: str) -> int:
         """Append to several arrays along one dimension; give where the new elements start.
@@ -598,13 +623,14 @@ class Store(Group):
             raise InvalidArgumentError(f"settle must be 'exit' or 'later', not {settle!r}")
         _check_durability(durability, ("disk", "node"))
         members = None if comm is None else Messages(comm)
-        capacity = None if burst_capacity is None else number_of_bytes(burst_capacity)
+        if burst_capacity is not None:
+            burst_capacity = byte_count(burst_capacity, "burst_capacity")
         options = {
-            "buffer_bytes": number_of_bytes(buffer),
+            "buffer_bytes": byte_count(buffer, "buffer"),
             "durability": durability,
             "settle": "end" if settle == "exit" else "later",
-            "burst": str(Path(burst).absolute()) if burst else burst,
-            "burst_capacity_bytes": capacity,
+            "burst": _tier(burst),
+            "burst_capacity_bytes": burst_capacity,
         }
         inner = self._call(self._inner.session)(json.dumps(options), members)
         return Session(self, inner, members)
@@ -641,7 +667,7 @@ class Store(Group):
             with their nodes, through which writers that died may have promised more, and from which
             it has not come.
         """
-        where = None if burst is None else str(Path(burst).absolute())
+        where = _tier(burst)
         found: dict[str, Any] = json.loads(self._call(self._inner.recover)(leftover, where))
         return found
 
@@ -804,6 +830,23 @@ class Store(Group):
 
     def __repr__(self) -> str:
         return f"<bedform.Store {self._path_of_store!r}>"
+
+
+def _check_described(layout: Any, dims: Any, reads: Any, codecs: Any, append_length: Any) -> None:
+    """Fail for arguments of a new array that are of no type that they may have."""
+
+    def refuse(what: str, expected: str, value: object) -> InvalidArgumentError:
+        return InvalidArgumentError(f"{what} must be {expected}, not {value!r}")
+
+    check_layout(layout)
+    if dims is not None and not isinstance(dims, Collection):
+        raise refuse("dims", "a list of names", dims)
+    if reads is not None and not isinstance(reads, Mapping):
+        raise refuse("reads", "a mapping of axes to weights", reads)
+    if isinstance(codecs, str) or not isinstance(codecs, Iterable):
+        raise refuse("codecs", "a list of names or of what Zarr metadata have", codecs)
+    if append_length is not None:
+        integer(append_length, "append_length")
 
 
 @contextmanager

@@ -334,6 +334,29 @@ def test_groups_are_found_by_path_from_any_group(store: bedform.Store) -> None:
     assert (group["b/x"].path, group["b/x"].name) == ("a/b/x", "x")
 
 
+@pytest.mark.parametrize("document", ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"])
+def test_nothing_is_called_as_the_documents_of_zarr_are(
+    store: bedform.Store, document: str
+) -> None:
+    """``zarr.json`` was damage that no data had; in a session all that it had written was lost."""
+    new = {"shape": (2,), "dtype": "int8"}
+    with store.session() as session:
+        for name in (document, f"g/{document}", f"{document}/t"):
+            for create in (
+                lambda name=name: store.create_array(name, **new),
+                lambda name=name: store.create_arrays({"t": new, name: new}),
+                lambda name=name: session.create_arrays({"t": new, name: new}),
+                lambda name=name: store.create_group(name),
+                lambda name=name: bedform.write_dataset(
+                    xarray.Dataset({"t": ("x", [1])}), store.store_path, mode="a", group=name
+                ),
+            ):
+                with pytest.raises(bedform.InvalidArgumentError, match="choose another name"):
+                    create()
+        session.create_arrays({"t": new})
+    assert list(store) == ["t"]
+
+
 def test_what_is_deleted_is_gone_and_its_name_is_free(store: bedform.Store) -> None:
     store.create_array("g/a", (4,), "i4")[...] = 7
     store.create_array("g/h/b", (4,), "i4")[...] = 8
@@ -436,6 +459,7 @@ def errors(path: Path) -> dict[str, tuple[Any, type[Exception]]]:
         "create a name twice": (lambda: store.create_array("t", (1,), "i4"), FileExistsError),
         "create inside an array": (lambda: store.create_array("t/u", (1,), "i4"), ValueError),
         "create outside": (lambda: store.create_array("../u", (1,), "i4"), ValueError),
+        "create a document": (lambda: store.create_array("g/zarr.json", (1,), "i4"), ValueError),
         "create with a negative shape": (lambda: store.create_array("u", (-1,), "i4"), ValueError),
         "create with a wrong rank of chunks": (
             lambda: store.create_array("u", (2, 2), "i4", layout=bedform.Regular((1,), (1,))),

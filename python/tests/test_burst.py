@@ -173,7 +173,7 @@ def test_what_was_given_up_is_not_asked_for_again(
 ) -> None:
     path, burst = str(tmp_path / "run.zarr"), tmp_path / "fast"
     killed_writer(path, str(burst), "node")
-    said = " ".join(bedform_command("recover", path, "--discard").stdout.split())
+    said = bedform_command("recover", path, "--discard").stdout
     assert f"through the burst tier {burst}" in said and "it is given up" in said, said
     rows = store["t"].shape[0]
     with store.session(burst=burst) as session:
@@ -199,7 +199,7 @@ def test_writes_that_no_commit_has_wait_for_a_decision(
 ) -> None:
     path = str(tmp_path / "run.zarr")
     killed_writer(path, "", "disk")
-    settled = " ".join(bedform_command("settle", path).stdout.split())
+    settled = bedform_command("settle", path).stdout
     assert "1 segment may hold writes that no commit has" in settled, settled
     assert store.info()["log"] == {"commits": 0, "segments": 0, "bytes": 0, "segments_open": 1}
     assert store["t"][0].tolist() == [0] * 8
@@ -208,13 +208,37 @@ def test_writes_that_no_commit_has_wait_for_a_decision(
         (0, 1, 32, ["t"])
     ]
     listed = bedform_command("recover", path)
-    assert "1 write of 32 B to t by rank 0" in " ".join(listed.stdout.split()), listed.stdout
+    assert "1 write of 32 B to t by rank 0" in listed.stdout, listed.stdout
     made = bedform_command("recover", path, "--commit")
-    assert "1 commit made of them" in " ".join(made.stdout.split()), made.stdout
+    assert "1 commit made of them" in made.stdout, made.stdout
     assert store["t"][0].tolist() == [99] * 8
     store.settle()
     assert store["t"][0].tolist() == [99] * 8
-    assert "nothing to recover" in " ".join(bedform_command("recover", path).stdout.split())
+    assert "nothing to recover" in bedform_command("recover", path).stdout
+
+
+def test_what_can_be_no_tier_is_refused_with_the_option_and_its_value(
+    store: bf.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file in the place of the directory was one that does not exist."""
+    file = tmp_path / "file"
+    file.touch()
+    for burst, said in (
+        ("", 'burst "": the path is empty; name a directory'),
+        (file, f'burst "{file}": "{file}" is not a directory; name one'),
+        (file / "tier", f'burst "{file}/tier": "{file}" is not a directory; name one'),
+        (5, "burst must be a directory, or False for none, not 5"),
+        (True, "burst must be a directory, or False for none, not True"),
+    ):
+        for use in (store.session, store.recover):
+            with pytest.raises(bf.InvalidArgumentError) as caught:
+                use(burst=burst)
+            assert str(caught.value).startswith(said), caught.value
+            assert len(str(caught.value).splitlines()) == 1
+    monkeypatch.setenv("BEDFORM_BURST", str(file))
+    with pytest.raises(bf.InvalidArgumentError, match=f'tier {file}: "{file}" is not a directory'):
+        store.session()
+    store.session(burst=False).close()
 
 
 def test_the_tier_is_configured_beside_the_store_or_by_variables(

@@ -162,18 +162,52 @@ def test_the_programs_of_the_guide_run(
     assert np.allclose(u[:, ::100, 7], [[s + r / 10 for r in range(4)] for s in range(3)])
 
 
-def test_the_program_of_the_guide_in_fortran_runs_without_mpi(
-    prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def fortran(prefix: Path, directory: Path, source: str) -> Path:
+    """A program in Fortran, without MPI."""
     compiler = needed("gfortran", "apt-get install gfortran")
-    monkeypatch.chdir(tmp_path)
-    (source,) = programs_of_the_guide("fortran")
-    file, program = tmp_path / "first.f90", tmp_path / "first"
+    file, program = directory / "first.f90", directory / "first"
     file.write_text(source)
     modules = prefix / "share" / "bedform" / "fortran"
     files = [modules / "bedform_interfaces.f90", modules / "bedform.f90", file]
-    run(compiler, "-O1", f"-I{modules}", f"-J{tmp_path}", *files, *flags(prefix), "-o", program)
-    said = run(program)
+    run(compiler, "-O1", f"-I{modules}", f"-J{directory}", *files, *flags(prefix), "-o", program)
+    return program
+
+
+def test_the_program_of_the_guide_in_fortran_runs_without_mpi(
+    prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (source,) = programs_of_the_guide("fortran")
+    said = run(fortran(prefix, tmp_path, source))
     for line in PRINTS.findall(source):
         assert line in said
     assert bf.open("fortran.zarr")["t"][5, 0, 0] == 286
+
+
+def test_a_start_of_0_in_fortran_is_told_where_indices_start(prefix: Path, tmp_path: Path) -> None:
+    """What begins at 1 there is 0 in C: the message spoke of 18446744073709551615."""
+    source = """
+program first
+  use bedform
+  implicit none
+  integer, parameter :: i8 = bf_index
+  type(bf_store) :: store
+  type(bf_array) :: t
+  type(bf_session) :: session
+  type(bf_decomposition) :: parts
+  integer :: values(1) = 7, status(4)
+  character(1000) :: path
+  call get_command_argument(1, path)
+  call bf_create(path, store)
+  call bf_create_array(store, "t", "int32", [4_i8, 3_i8], array=t)
+  call bf_session_begin(store, session)
+  call bf_write(t, [0_i8, 1_i8], values, status=status(1))
+  call bf_read(t, [1_i8, 0_i8], values, status=status(2))
+  call bf_session_write(session, "t", [0_i8, 0_i8], values, status=status(3))
+  call bf_decomposition_declare(reshape([0_i8], [1, 1]), reshape([1_i8], [1, 1]), parts, status(4))
+  print "(a)", bf_last_error()
+  if (any(status /= BF_INVALID_ARGUMENT)) error stop "another status"
+end program
+"""
+    said = run(fortran(prefix, tmp_path, source), tmp_path / "s.zarr")
+    assert "1 before the first; indices start at 0 in C, at 1 in Fortran" in said

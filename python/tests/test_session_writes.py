@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -251,6 +252,51 @@ def test_errors_about_new_arrays_name_them(tmp_path: Path) -> None:
             for wrong in ({"dtype": "flot"}, {"dims": ("y", "x")}, {"shape": "2"}):
                 with pytest.raises(bf.InvalidArgumentError, match="array 'bad'"):
                     create({"good": new, "bad": {**new, **wrong}})
+            for arrays, said in (
+                (["bad"], "arrays must map names to the arguments of create_array, not ['bad']"),
+                ({"bad": 5}, "array 'bad': its arguments must be a mapping, not 5"),
+                ({5: new}, "the name of an array or group must be text, not 5"),
+            ):
+                with pytest.raises(bf.InvalidArgumentError, match=re.escape(said)):
+                    create(arrays)
+    assert list(store) == ["t"]
+
+
+def test_arguments_of_a_wrong_type_are_named_with_what_they_may_be(tmp_path: Path) -> None:
+    """They were errors of whatever line met them first, such as an AttributeError of ``int``."""
+    store = new_store(tmp_path)
+    layout = "layout must be 'auto' or a bedform.Regular, not "
+    name = "the name of an array or group must be text, not "
+    size = "in bytes, must be a whole number, not "
+    wrong: list[tuple[Any, str]] = [
+        (lambda: store.create_array("u", (2,), "int8", layout=3), f"array 'u': {layout}3"),
+        (lambda: store.create_array("u", (2,), "int8", layout=None), f"{layout}None"),
+        (lambda: bf.convert(store.store_path, tmp_path / "c.zarr", layout=3), f"{layout}3"),
+        (
+            lambda: store.create_array("u", (2,), "int8", layout=bf.Regular((1.5,))),
+            "the chunks of the layout must be a whole number, not 1.5",
+        ),
+        (lambda: store.create_array("u", (2,), "int8", dims=5), "dims must be a list"),
+        (lambda: store.create_array("u", (2,), "int8", reads=[1]), "reads must be a mapping"),
+        (lambda: store.create_array("u", (2,), "int8", codecs="zstd"), "codecs must be a list"),
+        (lambda: store.create_array("u", (2,), "int8", attributes=5), "attributes must be a"),
+        (lambda: store.create_array("u", (2,), "int8", profile=5), "profile must be a"),
+        (lambda: store.create_array(5, (2,), "int8"), f"{name}5"),
+        (lambda: store.create_group(None), f"{name}None"),
+        (lambda: store[5], f"{name}5"),
+        (lambda: store.array(None), f"{name}None"),
+        (lambda: store.session().write(["t"], [1]), f"{name}['t']"),
+        (lambda: store.session(buffer=1.5), f"buffer, {size}1.5"),
+        (lambda: store.session(buffer="much"), "buffer: 'much' is not a size"),
+        (lambda: store.session(burst_capacity=1.5), f"burst_capacity, {size}1.5"),
+        (lambda: store.settle(memory=1.5), f"memory, {size}1.5"),
+        (lambda: store.settle(arrays=[5]), f"{name}5"),
+        (lambda: bf.open(store.store_path, cache=1.5), f"cache, {size}1.5"),
+    ]
+    for call, said in wrong:
+        with pytest.raises(bf.InvalidArgumentError, match=re.escape(said)) as caught:
+            call()
+        assert len(str(caught.value).splitlines()) == 1
     assert list(store) == ["t"]
 
 

@@ -60,6 +60,19 @@ pub(crate) unsafe fn values<'a, T>(what: &str, pointer: *const T, count: u64) ->
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
+/// As [`values`], of places in arrays: none is a negative number.
+unsafe fn places<'a>(what: &str, pointer: *const u64, count: u64) -> Result<&'a [u64]> {
+    // SAFETY: the caller's contract.
+    let places = unsafe { values(what, pointer, count) }?;
+    let negative = places.iter().map(|place| place.cast_signed()).find(|place| *place < 0);
+    match negative.map(i64::unsigned_abs) {
+        None => Ok(places),
+        Some(before) => Err(misuse(format!(
+            "{what} has a place {before} before the first; indices start at 0 in C, at 1 in Fortran"
+        ))),
+    }
+}
+
 /// One value for each of `rank` axes.
 pub(crate) unsafe fn axes<'a, T>(what: &str, pointer: *const T, rank: u32) -> Result<&'a [T]> {
     check_rank(rank)?;
@@ -150,7 +163,10 @@ pub(crate) unsafe fn region(
     stride: *const i64,
 ) -> Result<Selection> {
     // SAFETY: the caller's contract.
-    let (start, shape) = unsafe { (axes("start", start, rank)?, axes("shape", shape, rank)?) };
+    let (start, shape) = unsafe {
+        check_rank(rank)?;
+        (places("start", start, rank.into())?, axes("shape", shape, rank)?)
+    };
     if stride.is_null() {
         return Ok(Region::new(start, shape)?.into());
     }
@@ -190,7 +206,7 @@ unsafe fn corners<'a>(
     }
     let numbers = count.checked_mul(rank.into()).ok_or_else(|| misuse("too many boxes"))?;
     // SAFETY: the caller's contract.
-    unsafe { Ok((values("starts", starts, numbers)?, values("shapes", shapes, numbers)?)) }
+    unsafe { Ok((places("starts", starts, numbers)?, values("shapes", shapes, numbers)?)) }
 }
 
 /// As [`boxes`], for a session: those that have elements, whose data follow each other all the same.
@@ -231,7 +247,7 @@ pub(crate) unsafe fn points(rank: u32, count: u64, coordinates: *const u64) -> R
     check_rank(rank)?;
     let numbers = count.checked_mul(rank.into()).ok_or_else(|| misuse("too many points"))?;
     // SAFETY: the caller's contract.
-    let all = unsafe { values("coordinates", coordinates, numbers) }?;
+    let all = unsafe { places("coordinates", coordinates, numbers) }?;
     let rank = rank as usize;
     if rank == 0 {
         return Ok(Selection::Points(Points::of_rank_zero(count)));

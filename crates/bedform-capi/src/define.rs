@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bedform::NewArray;
+use bedform::{Error, NewArray};
 use bedform_format::ObjectPath;
 
 use crate::handles::{SessionHandle, StoreHandle};
@@ -44,6 +44,10 @@ fn take(store: StoreHandle) -> Option<Vec<(ObjectPath, NewArray)>> {
     lock().as_mut().and_then(|all| all.remove(&store.id))
 }
 
+fn not_begun() -> Error {
+    misuse("bf_define_begin was not called for this store")
+}
+
 /// `bf_define_begin`.
 #[unsafe(no_mangle)]
 pub extern "C" fn bf_define_begin(store: StoreHandle) -> Status {
@@ -64,7 +68,6 @@ pub extern "C" fn bf_define_begin(store: StoreHandle) -> Status {
 pub extern "C" fn bf_define_end(store: StoreHandle) -> Status {
     call(|| {
         let opened = store.get()?;
-        let not_begun = || misuse("bf_define_begin was not called for this store");
         opened.create_arrays(&take(store).ok_or_else(not_begun)?)
     })
 }
@@ -74,7 +77,8 @@ pub extern "C" fn bf_define_end(store: StoreHandle) -> Status {
 pub extern "C" fn bf_session_define_end(session: SessionHandle, store: StoreHandle) -> Status {
     call(|| {
         // What members but the first define counts for nothing.
-        let arrays = take(store).unwrap_or_default();
-        with(session, |session| session.create_arrays(&arrays))
+        let defined = take(store);
+        let defined = store.get().and_then(|_| defined.ok_or_else(not_begun));
+        with(session, |session| session.create_arrays_given(defined))
     })
 }

@@ -45,6 +45,12 @@ impl Object {
     }
 }
 
+/// A name of [`kind_name`] with its article.
+fn one(name: &str) -> String {
+    let article = if name.starts_with('a') { "an" } else { "a" };
+    format!("{article} {name}")
+}
+
 fn kind_name(kind: u64) -> Option<&'static str> {
     match kind {
         STORE => Some("store"),
@@ -107,7 +113,8 @@ fn find(handle: u64, kind: u64) -> Result<Object> {
     let entry = table.places.get(place).ok_or_else(never)?;
     let other = kind_name(found).ok_or_else(never)?;
     if found != kind {
-        return Err(misuse(format!("a handle of a {wanted} is wanted, this is one of {other}")));
+        let (wanted, other) = (one(wanted), one(other));
+        return Err(misuse(format!("a handle of {wanted} is wanted, this is one of {other}")));
     }
     let is_same = |object: &&Object| object.kind() == kind && entry.generation == generation;
     match entry.object.as_ref().filter(is_same) {

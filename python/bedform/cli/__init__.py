@@ -9,38 +9,9 @@ Promises
 - A reader of our output that goes away (``| head``) is not an error.
 
 Each command is a module of its own with a ``register(app)``; the logic is the public Python API's.
+The script that starts all this is ``bedform_command``.
 """
 
-from __future__ import annotations
+from ._app import app, run
 
-import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["app", "main", "run"]
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code."""
-    try:
-        # Here, since most of the time until a command begins goes into imports: Ctrl-C then is
-        # as it is later.
-        from ._app import run as run_command
-    except KeyboardInterrupt:
-        return 130
-    return run_command(arguments)
-
-
-def main() -> None:
-    """Run the console script."""
-    sys.exit(run(sys.argv[1:]))
-
-
-def __getattr__(name: str) -> Any:
-    if name == "app":
-        from ._app import app
-
-        return app
-    raise AttributeError(name)
+__all__ = ["app", "run"]

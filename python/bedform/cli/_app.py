@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bedform_command import interrupted
+
 from . import advise, calibrate, convert, demo, explain, gc, info, recover, settle, verify
 from ._output import (
     EXIT_ERROR,
@@ -75,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - stays open until the exit
         return EXIT_YES
     except (KeyboardInterrupt, typer.Abort):
-        return _interrupted()
+        return interrupted()
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else EXIT_ERROR
     except Exception as error:  # noqa: BLE001 - the one place where errors become lines
@@ -85,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
         return exit_code_of(error)
     # Typer itself turns Ctrl-C in a command into this code.
     if outcome == EXIT_INTERRUPTED:
-        return _interrupted()
+        return interrupted()
     return outcome if isinstance(outcome, int) else EXIT_YES
 
 
@@ -108,11 +110,6 @@ def _warnings_as_lines() -> Iterator[None]:
         warnings.simplefilter("always", NativeReadWarning)
         warnings.showwarning = show  # type: ignore[assignment]
         yield
-
-
-def _interrupted() -> int:
-    _say("bedform: interrupted; nothing half done is visible")
-    return EXIT_INTERRUPTED
 
 
 def _say(line: str) -> None:

@@ -64,12 +64,14 @@ def _write(value: Any, rendered: RenderableType, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(to_json(value), indent=2, ensure_ascii=False) + "\n")
     else:
+        is_terminal = sys.stdout.isatty()
         # Wide enough for a table in a file or a pipe; a terminal says its own width.
-        width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
+        width = None if is_terminal or "COLUMNS" in os.environ else 120
         console = Console(file=sys.stdout, width=width, highlight=False)
         # Captured first: writing itself, Rich would end the process when the reader goes away.
         with console.capture() as captured:
-            console.print(rendered, crop=False)
+            # What is no terminal is read by lines: a message stays one, and tables have a width.
+            console.print(rendered, crop=False, soft_wrap=not is_terminal)
         sys.stdout.write(captured.get())
     sys.stdout.flush()
 

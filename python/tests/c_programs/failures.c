@@ -57,6 +57,8 @@ int main(int count, char **arguments) {
   /* A wrong write is that process's own, and the commit goes on without it. */
   EXPECT(bf_session_begin(store, &comm, "{\"settle\": \"later\"}", &session), BF_OK, NULL);
   write_cell(session, 1);
+  /* Nobody has begun to define: the first process says so, to all. */
+  EXPECT(bf_session_define_end(session, rank == 0 ? store : none), BF_INVALID_ARGUMENT, "bf_define_begin");
   if (rank == wrong) {
     uint64_t start[2] = {9, 9}, shape[2] = {1, 1};
     float value = 9;

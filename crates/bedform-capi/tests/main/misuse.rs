@@ -6,6 +6,7 @@ use std::ptr::{dangling, null, null_mut};
 
 use bedform::comm::CMembers;
 use bedform_capi::array::*;
+use bedform_capi::define::*;
 use bedform_capi::session::*;
 use bedform_capi::status::*;
 use bedform_capi::store::*;
@@ -58,6 +59,49 @@ const ZEROS: [u64; 2] = [0, 0];
 const WHOLE: [u64; 2] = [4, 6];
 const DATA: [i32; 24] = [0; 24];
 
+fn stores_that_are_none(
+    cases: &mut Cases,
+    s: StoreHandle,
+    live: SessionHandle,
+    what: &str,
+    says: &str,
+) {
+    let (name, whole) = (c"t".as_ptr(), WHOLE.as_ptr());
+    let (mut kind, mut needed) = (0, 0);
+    let (mut begun, mut opened) = (SessionHandle::NULL, ArrayHandle::NULL);
+    unsafe {
+        cases.check(what, bf_kind(s, name, &raw mut kind), INVALID, says);
+        cases.check(what, bf_delete(s, name), INVALID, says);
+        cases.check(what, bf_settle(s), INVALID, says);
+        let begin = bf_session_begin(s, null(), null(), &raw mut begun);
+        cases.check(what, begin, INVALID, says);
+        cases.check(what, bf_define_begin(s), INVALID, says);
+        cases.check(what, bf_define_end(s), INVALID, says);
+        cases.check(what, bf_session_define_end(live, s), INVALID, says);
+        cases.check(what, bf_close(s), INVALID, says);
+        cases.check(what, bf_open_array(s, name, &raw mut opened), INVALID, says);
+        let made = bf_create_array(
+            s,
+            name,
+            c"int8".as_ptr(),
+            2,
+            whole,
+            null(),
+            null(),
+            null(),
+            null(),
+            null_mut(),
+        );
+        cases.check(what, made, INVALID, says);
+        cases.check(what, bf_list(s, null_mut(), 0, &raw mut needed), INVALID, says);
+        let asked = bf_attributes(s, name, null_mut(), 0, &raw mut needed);
+        cases.check(what, asked, INVALID, says);
+        cases.check(what, bf_set_attributes(s, name, c"{}".as_ptr()), INVALID, says);
+        cases.check(what, bf_create_group(s, name, null()), INVALID, says);
+        cases.check(what, bf_settle_together(s, null(), null()), INVALID, says);
+    }
+}
+
 fn handles_that_are_none(cases: &mut Cases, given: &Handles) {
     let Handles { place, array, session, parts } = given;
     let (store, array, session, parts) = (place.store.id, array.id, session.id, parts.id);
@@ -70,14 +114,9 @@ fn handles_that_are_none(cases: &mut Cases, given: &Handles) {
         let wanted = |kind: &str| wrong_for.contains(&kind);
         let (s, a) = (StoreHandle { id }, ArrayHandle { id });
         let (w, d) = (SessionHandle { id }, DecompositionHandle { id });
-        let (mut kind, mut begun) = (0, SessionHandle::NULL);
         let mut facts: ArrayFacts = zeroed();
         if wanted("store") {
-            cases.check(what, bf_kind(s, name, &raw mut kind), INVALID, says);
-            cases.check(what, bf_delete(s, name), INVALID, says);
-            cases.check(what, bf_settle(s), INVALID, says);
-            let begin = bf_session_begin(s, null(), null(), &raw mut begun);
-            cases.check(what, begin, INVALID, says);
+            stores_that_are_none(cases, s, SessionHandle { id: session }, what, says);
         }
         if wanted("array") {
             cases.check(what, bf_read(a, 2, zeros, whole, null(), buffer, 96), INVALID, says);
@@ -102,20 +141,20 @@ fn handles_that_are_none(cases: &mut Cases, given: &Handles) {
     };
     let all = ["store", "array", "session", "decomposition"];
     check(0, "a null handle", "handle is null", &all);
-    check(store, "a store", "is wanted, this is one of store", &all[1..]);
+    check(store, "a store", "is wanted, this is one of a store", &all[1..]);
     check(
         array,
         "an array",
-        "is wanted, this is one of array",
+        "is wanted, this is one of an array",
         &["store", "session", "decomposition"],
     );
     check(
         session,
         "a session",
-        "is wanted, this is one of session",
+        "is wanted, this is one of a session",
         &["store", "array", "decomposition"],
     );
-    check(parts, "boxes", "is wanted, this is one of decomposition", &all[..3]);
+    check(parts, "boxes", "is wanted, this is one of a decomposition", &all[..3]);
     check(0x1234_5678_9abc_def0, "a random number", "is not a handle", &all);
     check(u64::MAX, "all ones", "is not a handle", &all);
 }
@@ -125,7 +164,7 @@ fn handles_that_are_null_of_another_kind_or_made_up_are_noticed() {
     let given = Handles::new();
     let mut cases = Cases(0);
     handles_that_are_none(&mut cases, &given);
-    assert!(cases.0 >= 60, "{} cases", cases.0);
+    assert!(cases.0 >= 120, "{} cases", cases.0);
 }
 
 #[test]
@@ -505,6 +544,45 @@ fn lengths_numbers_and_texts_that_do_not_fit_are_named() {
         assert_eq!(bf_session_abort(session), OK);
     }
     assert_eq!(cases.0, 28);
+}
+
+/// Where the end overflowed 64 bits it was one status, where it did not another one.
+#[test]
+fn places_before_the_first_have_one_status_in_every_call() {
+    let Handles { place: _place, array, session, parts: _ } = Handles::new();
+    let mut cases = Cases(0);
+    let one = [1_u64, 1];
+    let (name, data) = (c"t".as_ptr(), DATA.as_ptr().cast());
+    let mut room = [0_i32; 24];
+    let buffer = room.as_mut_ptr().cast();
+    let mut parts = DecompositionHandle::NULL;
+    let steps = [2_i64, 2];
+    for (before, says) in [
+        (-1_i64, "1 before the first; indices start at 0 in C, at 1 in Fortran"),
+        (-5, "5 before"),
+        (i64::MIN, "9223372036854775808 before"),
+    ] {
+        let start = [0, before.cast_unsigned()];
+        let (start, one, steps) = (start.as_ptr(), one.as_ptr(), steps.as_ptr());
+        let mut check = |what: &str, status| cases.check(what, status, INVALID, says);
+        unsafe {
+            check("read", bf_read(array, 2, start, one, null(), buffer, 4));
+            check("read steps", bf_read(array, 2, start, one, steps, buffer, 4));
+            check("read boxes", bf_read_boxes(array, 2, 1, start, one, buffer, 4));
+            check("read points", bf_read_points(array, 2, 1, start, buffer, 4));
+            check("write", bf_write(array, 2, start, one, null(), data, 4));
+            check("write steps", bf_write(array, 2, start, one, steps, data, 4));
+            check("session", bf_session_write(session, name, 2, start, one, data, 4));
+            let mut token = 0;
+            let lent =
+                bf_session_write_borrowed(session, name, 2, start, one, data, 4, &raw mut token);
+            check("lend", lent);
+            check("boxes", bf_session_write_boxes(session, name, 2, 1, start, one, data, 4));
+            check("points", bf_session_write_points(session, name, 2, 1, start, data, 4));
+            check("declare", bf_decomposition_declare(2, 1, start, one, &raw mut parts));
+        }
+    }
+    assert_eq!(cases.0, 33);
 }
 
 #[test]

@@ -353,7 +353,10 @@ fn arrays_that_are_defined_appear_at_once_or_with_the_commit_of_a_session() {
     assert!(is_there(c"c") && is_there(c"g/d"));
     define(&[c"c"]);
     assert_eq!(bf_session_define_end(session, place.store), EXISTS);
-    assert_eq!(bf_session_define_end(session, place.store), OK, "nothing was defined");
+    assert_eq!(bf_session_define_end(session, place.store), INVALID);
+    assert!(last_error().contains("bf_define_begin was not called"), "{}", last_error());
+    define(&[]);
+    assert_eq!(bf_session_define_end(session, place.store), OK, "{}", last_error());
     assert_eq!(bf_session_end(session), OK, "{}", last_error());
 }
 

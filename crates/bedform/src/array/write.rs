@@ -43,9 +43,7 @@ impl Array {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<WriteStatistics> {
         self.shared.check_writable()?;
-        if !self.growing {
-            self.shared.check_promises_kept()?;
-        }
+        self.check_promises_kept()?;
         self.shared.in_one_snapshot(|| {
             let (state, snapshot) = self.state_to_write()?;
             let source = self.source_in(&state, snapshot);
@@ -53,6 +51,19 @@ impl Array {
             self.check_still_settled(&source)?;
             Ok(written)
         })
+    }
+
+    /// As [`Shared::check_promises_kept`]; for a growth that was done when it began, and for the blocks of
+    /// a draft it is done once.
+    fn check_promises_kept(&self) -> Result<()> {
+        if self.growing || self.draft.as_ref().is_some_and(|draft| draft.are_promises_kept()) {
+            return Ok(());
+        }
+        self.shared.check_promises_kept()?;
+        if let Some(draft) = &self.draft {
+            draft.note_promises_kept();
+        }
+        Ok(())
     }
 
     /// Fails if somebody has committed since a write found all settled: whole shards were put in place

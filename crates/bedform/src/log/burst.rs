@@ -106,11 +106,20 @@ impl Burst {
         self.part_bytes = self.part_bytes.max(long);
     }
 
+    /// An error of the option `burst`, if it is one of its value.
+    pub(super) fn named(path: &Path, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::InvalidArgument => Error::invalid(format!("burst {path:?}: {error}")),
+            _ => error,
+        }
+    }
+
     /// The tier in the directory `path`, which is there.
     ///
     /// # Errors
-    /// `NotFound`; those of storage.
+    /// `NotFound`; `InvalidArgument` if it is no directory; those of storage.
     pub fn existing(path: &Path) -> Result<Self> {
+        check_directory(path).map_err(|error| Self::named(path, error))?;
         if !path.is_dir() {
             let text = format!("there is no burst tier {}", path.display());
             return Err(Error::new(ErrorKind::NotFound, text));
@@ -121,12 +130,26 @@ impl Burst {
     /// The tier in the directory `path`, which is made if it is not there.
     ///
     /// # Errors
-    /// Those of storage.
+    /// `InvalidArgument` if it cannot be a directory; those of storage.
     pub fn in_directory(path: &Path, capacity_bytes: Option<u64>) -> Result<Self> {
+        check_directory(path)?;
         let storage = LocalStorage::open(path, Mode::Create)?;
         let free = rustix::fs::statvfs(path).ok();
         let free_bytes = free.map(|free| free.f_bavail.saturating_mul(free.f_frsize));
         Ok(Self { free_bytes, ..Self::new(Arc::new(storage), capacity_bytes) })
+    }
+}
+
+/// Fails if there can be no directory `path`.
+fn check_directory(path: &Path) -> Result<()> {
+    if path.as_os_str().is_empty() {
+        return Err(Error::invalid("the path is empty; name a directory"));
+    }
+    match path.ancestors().find(|above| above.symlink_metadata().is_ok()) {
+        Some(file) if !file.is_dir() => Err(Error::invalid(format!(
+            "{file:?} is not a directory; name one that is there, or can be made"
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -12,7 +12,7 @@ use bedform_geometry::Order;
 use bedform_storage::{Condition, Lock, Storage};
 use serde_json::{Map, Value, json};
 
-use super::documents::{GroupState, node_type, publish, read};
+use super::documents::{GroupState, ZARR_JSON, node_type, publish, read};
 use super::{Draft, DraftLock, NodeKind, OpenOptions, Shared, Store};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
@@ -110,7 +110,7 @@ impl Store {
     pub fn create_group(&self, path: &ObjectPath, attributes: &Map<String, Value>) -> Result<()> {
         let shared = &*self.shared;
         shared.check_writable()?;
-        check_attributes(shared, path, attributes)?;
+        check_new(shared, path, attributes)?;
         let _lock = shared.lock(&ObjectPath::root())?;
         check_free(shared, path)?;
         let store = store_key(shared)?;
@@ -139,7 +139,7 @@ impl Store {
     pub fn draft_array(&self, path: &ObjectPath, new: &NewArray) -> Result<Array> {
         let shared = &*self.shared;
         shared.check_writable()?;
-        check_attributes(shared, path, &new.attributes)?;
+        check_new(shared, path, &new.attributes)?;
         let _lock = shared.lock(&ObjectPath::root())?;
         check_free(shared, path)?;
         let identity = Identity { store: store_key(shared)?, array: random_key()? };
@@ -177,7 +177,7 @@ impl Store {
         let shared = &*self.shared;
         shared.check_writable()?;
         for (path, attributes) in groups {
-            check_attributes(shared, path, attributes)?;
+            check_new(shared, path, attributes)?;
         }
         let _lock = shared.lock(&ObjectPath::root())?;
         for path in paths {
@@ -401,6 +401,24 @@ fn in_use(shared: &Shared, path: &ObjectPath) -> Error {
         ErrorKind::Conflict,
         format!("{} is being created by another writer; open it later", shared.name_of(path)),
     )
+}
+
+/// Names of Zarr's own documents, of both formats: nothing else can have them.
+const DOCUMENTS: [&str; 5] = [ZARR_JSON, ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
+
+/// Fails if no array or group can have this name, or these attributes.
+pub(super) fn check_new(
+    shared: &Shared,
+    path: &ObjectPath,
+    attributes: &impl serde::Serialize,
+) -> Result<()> {
+    if let Some(name) = path.as_str().split('/').find(|name| DOCUMENTS.contains(name)) {
+        return Err(Error::invalid(format!(
+            "no array or group can be called {path:?}: {name:?} is a document of Zarr; choose another \
+             name"
+        )));
+    }
+    check_attributes(shared, path, attributes)
 }
 
 pub(super) fn check_attributes(

@@ -34,7 +34,7 @@ mod together;
 mod verify;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bedform_format::log::Root;
@@ -158,20 +158,35 @@ pub(crate) struct Draft {
 
 /// The lock of a draft's directory. While it is held, nobody else takes the draft for something that
 /// a crash left behind.
-pub(crate) struct DraftLock(Mutex<Option<Box<dyn Lock>>>);
+pub(crate) struct DraftLock {
+    lock: Mutex<Option<Box<dyn Lock>>>,
+    /// Set once somebody who writes to the draft has looked for promises of dead writers.
+    are_promises_kept: AtomicBool,
+}
 
 impl DraftLock {
     fn new(lock: Box<dyn Lock>) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Some(lock))))
+        Arc::new(Self { lock: Mutex::new(Some(lock)), are_promises_kept: AtomicBool::new(false) })
     }
 
     /// True until the draft is committed.
     pub(crate) fn is_live(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// True if a writer of the draft has looked for promises of dead ones before, and none was left. None
+    /// can come: no session knows the draft.
+    pub(crate) fn are_promises_kept(&self) -> bool {
+        self.is_live() && self.are_promises_kept.load(Ordering::Relaxed)
+    }
+
+    /// Notes that no promise of a dead writer was left when the draft was written to.
+    pub(crate) fn note_promises_kept(&self) {
+        self.are_promises_kept.store(true, Ordering::Relaxed);
     }
 
     fn release(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 

@@ -12,7 +12,7 @@ use bedform_storage::{Durability, Version};
 use serde_json::Value;
 
 use super::create::{
-    NewArray, RootChange, check_attributes, check_free, commit_all, exists, random_key, store_key,
+    NewArray, RootChange, check_free, check_new, commit_all, exists, random_key, store_key,
 };
 use super::documents::{ZARR_JSON, publish_at};
 use super::{Shared, Store};
@@ -63,7 +63,7 @@ impl NewArrays {
         let taken = root.as_ref().and_then(|root| root.group.consolidated.as_ref());
         let mut keys = Vec::with_capacity(arrays.len());
         let document = |(path, new): &(ObjectPath, NewArray)| {
-            check_attributes(shared, path, &new.attributes)?;
+            check_new(shared, path, &new.attributes)?;
             if path.is_root() || taken.is_some_and(|taken| taken.contains_key(path.as_str())) {
                 return Err(exists(shared, path));
             }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use bedform::{Elements, Error, ErrorKind, Growth, NewArray, OpenOptions, Store, append_with};
+use bedform::{
+    Array, Elements, Error, ErrorKind, Growth, NewArray, OpenOptions, Store, append_with,
+};
 use bedform_format::ObjectPath;
 use bedform_geometry::{Region, Selection};
-use bedform_storage::{MemoryStorage, Storage};
+use bedform_storage::{Event, MemoryStorage, Operation, Recording, Storage};
 use serde_json::{Map, Value, json};
 
 fn path(text: &str) -> ObjectPath {
@@ -56,6 +58,28 @@ fn drafts_are_written_by_others_and_appear_together_with_their_group() {
     assert_eq!(second.group_attributes(&ObjectPath::root()).unwrap(), attributes("root"));
     let missing = second.open_draft(&path("g/c")).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
+}
+
+/// A conversion writes a draft block by block, and listed a directory of the log for each.
+#[test]
+fn the_blocks_of_a_draft_look_once_for_promises_of_dead_writers() {
+    let recording = Arc::new(Recording::new(MemoryStorage::new()));
+    let mut options = OpenOptions::default();
+    options.writable = true;
+    let store = Store::create(recording.clone(), &Map::new(), options).unwrap();
+    let draft = store.draft_array(&path("a"), &bytes_of(8)).unwrap();
+    let written = |array: &Array, blocks: u64| {
+        recording.clear();
+        for start in 0..blocks {
+            array.write(&span(4 * start, 4), Elements::Bytes(&[7; 4]), &|| false).unwrap();
+        }
+        let of_log = |event: &&Event| event.operation == Operation::List && !event.place.is_empty();
+        recording.events().iter().filter(of_log).count()
+    };
+    assert_eq!((written(&draft, 2), written(&draft.clone(), 2)), (1, 0));
+    store.commit_drafts(&[path("a")]).unwrap();
+    assert_eq!(written(&draft, 2), 2, "sessions can write to what is visible");
+    assert_eq!(contents(&store, "a"), [7; 8]);
 }
 
 #[test]

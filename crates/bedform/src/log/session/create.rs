@@ -103,10 +103,22 @@ impl Session {
     /// As [`Store::create_arrays`]; `Unsupported` for arrays of text. What cannot be written, and
     /// `Conflict` with another writer who creates one of them meanwhile, is an error of the commit.
     pub fn create_arrays(&mut self, arrays: &[(ObjectPath, NewArray)]) -> Result<()> {
+        self.create_arrays_given(Ok(arrays))
+    }
+
+    /// As [`Session::create_arrays`]. A coordinator that fails to say which says why: that is the error of
+    /// all members.
+    ///
+    /// # Errors
+    /// As [`Session::create_arrays`]; that of the coordinator.
+    pub fn create_arrays_given(
+        &mut self,
+        arrays: Result<impl AsRef<[(ObjectPath, NewArray)]>>,
+    ) -> Result<()> {
         self.check_process()?;
         let members = self.members.clone();
         let sound = self.check_sound().map(|()| Vec::new());
-        let told = decide(&*members, sound, |_| self.begin_creation(arrays))?;
+        let told = decide(&*members, sound, |_| self.begin_creation(arrays?.as_ref()))?;
         self.count_epoch();
         let epoch = self.epoch();
         for one in serde_json::from_slice::<Vec<Value>>(&told).map_err(|_| erred())? {

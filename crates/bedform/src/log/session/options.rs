@@ -85,7 +85,10 @@ impl SessionOptions {
             }
         }
         options.burst = match burst {
-            Some(path) => path.map(|path| Burst::in_directory(&path, capacity)).transpose()?,
+            Some(Some(path)) => Some(
+                Burst::in_directory(&path, capacity).map_err(|error| Burst::named(&path, error))?,
+            ),
+            Some(None) => None,
             None => Burst::of_store(store)?,
         };
         if let (Some(burst), Some(bytes)) = (&mut options.burst, capacity) {
