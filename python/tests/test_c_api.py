@@ -85,9 +85,10 @@ def test_the_example_in_c_is_built_with_pkg_config_and_run_by_four(
     place = tmp_path / "heat.zarr"
     assert "the last plane is right" in mpiexec(4, program, place)
     check_heat(place)
-    assert "EXISTS" in mpiexec(2, program, place, check=False).upper(), (
-        "a second time it says why not"
-    )
+    # Alone: a launcher may lose what a process says just before it aborts.
+    said = run(program, place, check=False)
+    assert "EXISTS" in said.upper(), "a second time it says why not"
+    assert not mpiexec(2, program, place, check=False).startswith("0\n")
 
 
 def test_the_example_in_c_is_built_with_cmake(prefix: Path, tmp_path: Path) -> None:
