@@ -91,26 +91,28 @@ def open(  # noqa: A001 - the name users expect
     mode: Literal["r", "r+"] = "r",
     *,
     cache: int | str = CACHE,
-    freshness: Freshness = "read",
+    freshness: Freshness | None = None,
     durability: Durability = "disk",
     threads: int | None = None,
     profile: Profile | str | os.PathLike[str] | None = None,
     allow_external: bool = False,
     direct_reads: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Open a store, or a foreign file as one.
 
     Parameters
     ----------
     path
-        A Zarr v3 or v2 store, a NetCDF or an HDF5 file.
+        A Zarr v3 or v2 store, a NetCDF or an HDF5 file; or the URL of a Zarr store, which is only
+        read: ``s3://bucket/path``, ``gs://``, ``az://``, ``http://`` or ``https://``.
     mode
         ``"r"``, or ``"r+"`` to write as well.
     cache
         Bytes of decoded chunks and shard indexes to keep between reads; 0 keeps nothing.
     freshness
         When to look for changes of other writers: before every ``"read"``, at ``"open"`` or
-        ``"never"``.
+        ``"never"``. Without it before every read, and at opening where the store has a URL.
     durability
         What an acknowledged write survives: a power cut (``"disk"``) or this process
         (``"process"``).
@@ -126,6 +128,10 @@ def open(  # noqa: A001 - the name users expect
         is faster than the page cache takes bytes in, when they are made for the first time; the
         second time they go through it. Without them already what was read once stays in the page
         cache, for this process and others.
+    storage_options
+        How an object store is reached: ``anonymous`` (requests are not signed), ``endpoint`` (a
+        server that is not the vendor's), ``region``. Credentials are taken from the environment,
+        where each vendor's tools look for them, and are part of no pickle.
 
     Returns
     -------
@@ -141,14 +147,29 @@ def open(  # noqa: A001 - the name users expect
         raise InvalidArgumentError(
             f"mode must be 'r' or 'r+', not {mode!r}; bf.create makes stores"
         )
-    _check_local(where)
     _check_durability(durability, ("disk", "process"))
+    if "://" in where:
+        _check_url(where)
+        return _reopen(
+            where,
+            {
+                "writable": mode == "r+",
+                "cache_bytes": byte_count(cache, "cache"),
+                "freshness": freshness or "open",
+                "threads": threads,
+                "profile": None if profile is None else _profile(profile, where),
+                **_storage_options(storage_options),
+            },
+        )
+    if storage_options:
+        raise InvalidArgumentError(f"{where}: storage_options are for the URLs of object stores")
+    _check_local(where)
     if not Path(where).exists():
         raise NotFoundError(f"{where}: no such file or store; check the path")
     options = {
         "writable": mode == "r+",
         "cache_bytes": byte_count(cache, "cache"),
-        "freshness": freshness,
+        "freshness": freshness or "read",
         "durability": durability,
         "threads": threads,
         "profile": _profile(profile, where),
@@ -157,6 +178,34 @@ def open(  # noqa: A001 - the name users expect
     if not Path(where).is_dir():
         return _open_foreign(where, options, allow_external=allow_external)
     return _reopen(where, options)
+
+
+def _check_url(url: str) -> None:
+    host = url.split("://", 1)[1].split("/", 1)[0]
+    if "@" in host or "?" in url or "#" in url:
+        # Not shown: it may be a secret.
+        raise InvalidArgumentError(
+            "credentials and queries are no part of a store's URL: give them in the environment"
+        )
+
+
+#: What ``storage_options`` of :func:`open` may have. No secrets: they would be pickled.
+_STORAGE_OPTIONS = {"anonymous": bool, "endpoint": str, "region": str}
+
+
+def _storage_options(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    for name, value in (given or {}).items():
+        expected = _STORAGE_OPTIONS.get(name)
+        if expected is None:
+            raise InvalidArgumentError(
+                f"there is no storage option {name!r}: there are {', '.join(_STORAGE_OPTIONS)}; "
+                "credentials are taken from the environment"
+            )
+        if not isinstance(value, expected):
+            raise InvalidArgumentError(
+                f"the storage option {name!r} must be a {expected.__name__}, not {value!r}"
+            )
+    return dict(given or {})
 
 
 def _open_foreign(where: str, options: dict[str, Any], *, allow_external: bool) -> Any:

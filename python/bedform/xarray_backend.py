@@ -185,6 +185,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         "cache",
         "freshness",
         "threads",
+        "storage_options",
     )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
@@ -211,11 +212,18 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         group: str | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
         cache: int | str = CACHE,
-        freshness: Any = "read",
+        freshness: Any = None,
         threads: int | None = None,
+        storage_options: Any = None,
     ) -> Dataset:
         """Open one group as a data set. Reads no chunk but those of index coordinates."""
-        store = bf.open(filename_or_obj, cache=cache, freshness=freshness, threads=threads)
+        store = bf.open(
+            filename_or_obj,
+            cache=cache,
+            freshness=freshness,
+            threads=threads,
+            storage_options=storage_options,
+        )
         return _decoded(
             BedformDataStore(
                 _group_of(store, group),
@@ -238,12 +246,19 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         group: str | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
         cache: int | str = CACHE,
-        freshness: Any = "read",
+        freshness: Any = None,
         threads: int | None = None,
+        storage_options: Any = None,
         **decoding: Any,
     ) -> dict[str, Dataset]:
         """Open every group as a data set, by its absolute path below ``group``."""
-        store = bf.open(filename_or_obj, cache=cache, freshness=freshness, threads=threads)
+        store = bf.open(
+            filename_or_obj,
+            cache=cache,
+            freshness=freshness,
+            threads=threads,
+            storage_options=storage_options,
+        )
         parent = _group_of(store, group)
         groups = {"/": parent, **{f"/{path}": below for path, below in parent.groups().items()}}
         return {

@@ -92,7 +92,7 @@ def test_errors_are_one_line_that_names_the_object_and_says_what_to_do(
     assert_one_line(bedform_command("advise", "--shape", "3,x"), 2, "'x' is not a length")
     assert_one_line(bedform_command("convert", path, path), 2, "exists", "choose another name")
     assert_one_line(bedform_command("info", ""), 2, "the path is empty")
-    assert_one_line(bedform_command("info", "s3://a/b"), 2, "only files and directories of this")
+    assert_one_line(bedform_command("info", "ftp://a/b"), 2, "s3://, gs://, az://, http://")
 
 
 def test_a_file_in_the_place_of_a_directory_is_called_a_file(

@@ -26,6 +26,8 @@ pub enum StorageErrorKind {
     /// The outcome of an earlier write is unknown, so nothing more is done through this handle.
     /// Open the store again: it shows the last state that is known to be whole.
     Poisoned,
+    /// A server cannot be reached, or refuses. The source says what it said.
+    Server,
     /// Any other failure of the device or the system.
     Io,
 }
@@ -98,6 +100,7 @@ impl StorageErrorKind {
             Self::NotAnObject => "it is not a plain file inside the store",
             Self::Truncated => "it ends too early",
             Self::Poisoned => "an earlier write failed with unknown outcome; open the store again",
+            Self::Server => "the server did not give it",
             Self::Io => "the device or system failed",
         }
     }
@@ -111,8 +114,14 @@ impl fmt::Display for StorageError {
             "" => write!(formatter, "the directory itself: {}", self.kind.phrase())?,
             path => write!(formatter, "{path:?}: {}", self.kind.phrase())?,
         }
+        let tells_more = |source: &io::Error| match self.kind {
+            StorageErrorKind::Io | StorageErrorKind::Server => true,
+            // What a server says of it, and not the system.
+            StorageErrorKind::PermissionDenied => source.raw_os_error().is_none(),
+            _ => false,
+        };
         match &self.source {
-            Some(source) if self.kind == StorageErrorKind::Io => write!(formatter, " ({source})"),
+            Some(source) if tells_more(source) => write!(formatter, " ({source})"),
             _ => Ok(()),
         }
     }

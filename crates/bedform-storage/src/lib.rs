@@ -12,6 +12,7 @@
 //! | [`os_file_system`] | [`OsFileSystem`]: the calls of the real system |
 //! | [`memory`] | [`MemoryStorage`]: objects in memory |
 //! | [`recording`] | [`Recording`]: a log of what is done to a storage |
+//! | [`remote`] | [`RemoteStorage`]: objects of S3, GCS, Azure and HTTP servers |
 //! | [`failing`] | [`Failing`]: a storage whose operations fail when told to |
 //! | `conformance` | the suite that holds all of them to the contract (a feature of that name) |
 //! | [`throttle`] | [`Throttled`]: calls that take as long as told, for experiments |
@@ -29,6 +30,7 @@ pub mod memory;
 pub mod os_file_system;
 pub mod profile;
 pub mod recording;
+pub mod remote;
 mod shared;
 pub mod simulated;
 pub mod storage;
@@ -44,6 +46,7 @@ pub use memory::MemoryStorage;
 pub use os_file_system::OsFileSystem;
 pub use profile::{Coldness, GapCheck, Profile, ProfileError, profile_directory};
 pub use recording::{Event, Operation, Recording};
+pub use remote::{RemoteOptions, RemoteStorage, UrlError};
 pub use simulated::{CallKind, Failure, SimulatedFileSystem};
 pub use storage::{
     Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, SYNC_ALIGNMENT,

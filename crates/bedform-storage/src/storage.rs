@@ -5,7 +5,8 @@
 //! - An object is seen whole or not at all: a writer's bytes appear under the object's name in one
 //!   step, when [`ObjectWriter::publish`] is called, and never before.
 //! - An opened [`Object`] keeps the bytes that it had when it was opened, also while the name is
-//!   given to a newer version or deleted.
+//!   given to a newer version or deleted; or its reads say `Conflict`, where a place keeps nothing
+//!   ([`Storage::keeps_opened`]).
 //! - What [`ObjectWriter::publish`] returned for at [`Durability::Disk`] is there after a power cut.
 //! - An error leaves the previous version in place, or says [`StorageErrorKind::Poisoned`].
 //! - Only a [`GrowingObject`] is seen before it is whole. What one of its syncs returned for never
@@ -95,6 +96,12 @@ pub trait Storage: Send + Sync + Debug {
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// False where an opened [`Object`] loses its bytes when its name is given to a newer version: reads
+    /// of it are then a `Conflict`, and whoever planned by it has to plan again.
+    fn keeps_opened(&self) -> bool {
+        true
     }
 
     /// The version that `path` stands for now. Cheaper than [`Storage::open`].

@@ -14,7 +14,6 @@ pub(crate) const NOT_FOUND: Status = 1;
 pub(crate) const EXISTS: Status = 2;
 pub(crate) const INVALID: Status = 3;
 pub(crate) const OUT_OF_BOUNDS: Status = 4;
-pub(crate) const UNSUPPORTED: Status = 5;
 pub(crate) const LIMIT: Status = 9;
 pub(crate) const READ_ONLY: Status = 10;
 

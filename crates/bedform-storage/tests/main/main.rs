@@ -6,4 +6,5 @@ mod conformance;
 mod growing;
 mod local;
 mod processes;
+mod remote;
 mod simulated;

@@ -41,7 +41,7 @@ use bedform_format::log::Root;
 use bedform_format::metadata::{GroupDocument, LogState, parse_hex};
 use bedform_format::shard::ShardIndex;
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Durability, Lock, Profile, Storage, Version};
+use bedform_storage::{Durability, Lock, Profile, RemoteOptions, Storage, Version};
 use serde_json::{Map, Value};
 
 use crate::array::Array;
@@ -95,6 +95,8 @@ pub struct OpenOptions {
     /// For whoever opens the storage: whether large reads may go past the page cache where that is
     /// faster ([`LocalStorage::through_page_cache`](bedform_storage::LocalStorage::through_page_cache)).
     pub direct_reads: bool,
+    /// How an object store is reached, where the store is in one.
+    pub remote: RemoteOptions,
 }
 
 impl Default for OpenOptions {
@@ -109,6 +111,7 @@ impl Default for OpenOptions {
             gap_bytes: None,
             profile: None,
             direct_reads: true,
+            remote: RemoteOptions::default(),
         }
     }
 }
@@ -436,6 +439,13 @@ impl Shared {
         for _ in 0..ATTEMPTS_MAX {
             let error = match act() {
                 Err(error) if error.kind() == ErrorKind::SnapshotMoved => error,
+                // What was opened was replaced, and is gone: what is there now is planned anew.
+                Err(error)
+                    if error.kind() == ErrorKind::Conflict && !self.storage.keeps_opened() =>
+                {
+                    self.look_again()?;
+                    continue;
+                }
                 outcome => return outcome,
             };
             self.look_again()?;

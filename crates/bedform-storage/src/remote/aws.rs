@@ -1,0 +1,94 @@
+//! Credentials of Amazon's tools: what `aws configure` has written, where the environment has none.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+use ::object_store::aws::AmazonS3Builder;
+
+/// Variables that say where credentials come from; then files are not looked at.
+const IN_ENVIRONMENT: [&str; 4] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+];
+/// Files are not read further.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why there are no credentials to be had.
+pub(super) const NONE: &str = "there are no credentials: set AWS_ACCESS_KEY_ID and \
+                               AWS_SECRET_ACCESS_KEY, run 'aws configure', or say that requests are \
+                               anonymous";
+
+/// The builder, with the credentials and the region of the profile that the environment names; nothing
+/// if there are none, and none to be had from the machine.
+pub(super) fn with_profile(mut builder: AmazonS3Builder) -> Option<AmazonS3Builder> {
+    let has = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let name = env::var("AWS_PROFILE").unwrap_or_else(|_| "default".to_owned());
+    let config = file("AWS_CONFIG_FILE", "config");
+    let section = if name == "default" { name.clone() } else { format!("profile {name}") };
+    let config = config.map_or_else(BTreeMap::new, |text| values_of(&text, &section));
+    if !["AWS_REGION", "AWS_DEFAULT_REGION"].iter().any(has)
+        && let Some(region) = config.get("region")
+    {
+        builder = builder.with_region(region);
+    }
+    if IN_ENVIRONMENT.iter().any(has) {
+        return Some(builder);
+    }
+    let own = file("AWS_SHARED_CREDENTIALS_FILE", "credentials");
+    let own = own.map_or_else(BTreeMap::new, |text| values_of(&text, &name));
+    let value = |key: &str| own.get(key).or_else(|| config.get(key));
+    let (Some(id), Some(secret)) = (value("aws_access_key_id"), value("aws_secret_access_key"))
+    else {
+        let is_refused = env::var("AWS_EC2_METADATA_DISABLED").is_ok_and(|value| value == "true");
+        return (!is_refused).then_some(builder);
+    };
+    builder = builder.with_access_key_id(id).with_secret_access_key(secret);
+    Some(match value("aws_session_token") {
+        Some(token) => builder.with_token(token),
+        None => builder,
+    })
+}
+
+/// What a file says that a variable names, or that lies where the tools put it.
+fn file(variable: &str, name: &str) -> Option<String> {
+    let named = env::var_os(variable).map(PathBuf::from);
+    let path = named.or_else(|| Some(env::home_dir()?.join(".aws").join(name)))?;
+    let is_small =
+        fs::metadata(&path).is_ok_and(|data| data.is_file() && data.len() <= FILE_BYTES_MAX);
+    is_small.then(|| fs::read_to_string(path).ok())?
+}
+
+/// The values of a section of an INI file.
+fn values_of(text: &str, section: &str) -> BTreeMap<String, String> {
+    let mut values = BTreeMap::new();
+    let mut is_inside = false;
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            is_inside = name.split_whitespace().eq(section.split_whitespace());
+        } else if let Some((key, value)) = line.split_once('=').filter(|_| is_inside)
+            && !line.starts_with(['#', ';'])
+        {
+            values.insert(key.trim().to_owned(), value.trim().to_owned());
+        }
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_has_its_own_values_and_no_comments() {
+        let text = "[default]\na = 1\n# a = 2\n[ profile  other ]\na=3=4\n b = x \n[last]\na=5\n";
+        let other = values_of(text, "profile other");
+        assert_eq!(other["a"], "3=4");
+        assert_eq!(other["b"], "x");
+        assert_eq!(values_of(text, "default"), BTreeMap::from([("a".into(), "1".into())]));
+        assert_eq!(values_of(text, "none"), BTreeMap::new());
+    }
+}

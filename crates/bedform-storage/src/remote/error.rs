@@ -1,0 +1,124 @@
+//! Errors of an object store, as errors of storage: without a secret, and with what to do.
+
+use std::error::Error as _;
+use std::fmt::Write as _;
+use std::io;
+
+use ::object_store::Error;
+
+use crate::{StorageError, StorageErrorKind};
+
+/// The most characters of what a server says.
+const SAID_MAX: usize = 300;
+
+/// An error of `operation` on the object `path`.
+pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> StorageError {
+    let said = said(&error);
+    let kind = match &error {
+        // As if all were there and empty, else.
+        Error::NotFound { .. } if said.contains("NoSuchBucket") => StorageErrorKind::Server,
+        Error::NotFound { .. } => StorageErrorKind::NotFound,
+        Error::AlreadyExists { .. } => StorageErrorKind::Exists,
+        Error::Precondition { .. } | Error::NotModified { .. } => StorageErrorKind::Conflict,
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+            StorageErrorKind::PermissionDenied
+        }
+        _ => StorageErrorKind::Server,
+    };
+    let source = matches!(kind, StorageErrorKind::Server | StorageErrorKind::PermissionDenied)
+        .then(|| io::Error::other(format!("{}{said}", hint(&error, &said))));
+    StorageError { kind, operation, path: path.to_owned(), source }
+}
+
+/// What to do about what a server said.
+fn hint(error: &Error, said: &str) -> &'static str {
+    let has = |text: &str| said.contains(text);
+    if has("NoSuchBucket") {
+        "there is no such bucket: "
+    } else if has("InvalidAccessKeyId") || has("SignatureDoesNotMatch") {
+        "the credentials are not those of this store: "
+    } else if has("AuthorizationHeaderMalformed")
+        || has("PermanentRedirect")
+        || has("IncorrectRegion")
+    {
+        "the bucket lies in another region than AWS_REGION says: "
+    } else {
+        match error {
+            Error::Unauthenticated { .. } => "credentials are needed, or others: ",
+            Error::PermissionDenied { .. } => "these credentials give no access to it: ",
+            _ => "",
+        }
+    }
+}
+
+/// What an error and those behind it say, in one line, without what may be a secret.
+fn said(error: &Error) -> String {
+    let mut text = String::new();
+    let mut next: Option<&dyn std::error::Error> = error.source();
+    while let Some(error) = next {
+        let own = error.to_string();
+        // Most errors repeat what is behind them.
+        if !text.contains(&own) {
+            let separator = if text.is_empty() { "" } else { ": " };
+            let _ = write!(text, "{separator}{own}");
+        }
+        next = error.source();
+    }
+    if text.is_empty() {
+        text = error.to_string();
+    }
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = in_document(&line).unwrap_or(line);
+    redacted(&line).chars().take(SAID_MAX).collect()
+}
+
+/// What a server says in a document of XML.
+fn in_document(text: &str) -> Option<String> {
+    let part = |open: &str, close: &str| {
+        let (_, rest) = text.split_once(open)?;
+        rest.split_once(close).map(|(part, _)| part)
+    };
+    let code = part("<Code>", "</Code>")?;
+    Some(match part("<Message>", "</Message>") {
+        Some(message) => format!("{message} [{code}]"),
+        None => code.to_owned(),
+    })
+}
+
+/// `text` without the queries of URLs, which may be signatures, and without names and passwords in them.
+pub(super) fn redacted(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, url) = rest.split_at(at + 3);
+        kept.push_str(before);
+        let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | ')' | ',');
+        let (url, after) = url.split_at(url.find(is_end).unwrap_or(url.len()));
+        let (url, query) = url.split_once('?').map_or((url, ""), |(url, _)| (url, "?..."));
+        let (host, path) = url.split_at(url.find('/').unwrap_or(url.len()));
+        let host = host.rsplit_once('@').map_or(host.to_owned(), |(_, host)| format!("...@{host}"));
+        kept.push_str(&host);
+        kept.push_str(path);
+        kept.push_str(query);
+        rest = after;
+    }
+    kept.push_str(rest);
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_a_secret_is_in_no_message() {
+        for (text, expected) in [
+            ("no URL: a?b@c", "no URL: a?b@c"),
+            ("get https://h/p?sig=x&y=z failed", "get https://h/p?... failed"),
+            ("(s3://key:word@bucket/a@b)", "(s3://...@bucket/a@b)"),
+            ("\"http://u:p@h?q\", http://h/ok", "\"http://...@h?...\", http://h/ok"),
+        ] {
+            assert_eq!(redacted(text), expected);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! An opened object: its version, and the bytes at its end.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ::bytes::Bytes;
+use ::object_store::path::Path;
+use ::object_store::{
+    Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt,
+};
+use futures_util::TryStreamExt as _;
+
+use super::error::to_error;
+use super::{Result, runtime, version_of};
+use crate::{Object, StorageError, StorageErrorKind, Version};
+
+/// Bytes at the end that come with the first request: whole documents, and the indexes of shards.
+const TAIL_BYTES: u64 = 64 << 10;
+/// What a server that gives no parts of objects is asked for at most.
+const WHOLE_BYTES_MAX: u64 = 256 << 20;
+
+/// An object as it was when it was opened.
+#[derive(Debug)]
+pub(super) struct RemoteObject {
+    store: Arc<dyn ObjectStore>,
+    name: Path,
+    shown: String,
+    version: Version,
+    /// What the object's version is called, if it has a name.
+    tag: Option<String>,
+    /// Bytes that came with the first request, and where they start.
+    known: Bytes,
+    known_start: u64,
+}
+
+impl RemoteObject {
+    /// Opens an object: one request.
+    pub(super) fn open(store: Arc<dyn ObjectStore>, name: Path, shown: String) -> Result<Self> {
+        let opened = runtime::wait(open(&*store, &name))?;
+        let (meta, start, known) = opened.map_err(|error| to_error("open", &shown, error))?;
+        let version = version_of(&meta);
+        if start.saturating_add(known.len() as u64) != version.size {
+            // The server says less than it promised.
+            return Err(StorageError::new(StorageErrorKind::Truncated, "open", &shown));
+        }
+        let tag = meta.e_tag.clone();
+        Ok(Self { store, name, shown, version, tag, known, known_start: start })
+    }
+
+    /// Fills the front of `buffer` from what is known; gives the bytes that there were.
+    fn copy_known(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let Some(start) = offset.checked_sub(self.known_start) else { return 0 };
+        let from = usize::try_from(start).unwrap_or(usize::MAX).min(self.known.len());
+        let known = &self.known[from..];
+        let count = known.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&known[..count]);
+        count
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on, all of which the object has.
+    async fn fetch(&self, offset: u64, buffer: &mut [u8]) -> std::result::Result<Changed, Error> {
+        let range = offset..offset + buffer.len() as u64;
+        let answer = self.store.get_opts(&self.name, self.asking_for(range.clone())).await?;
+        // Servers that know no conditions answer anyway.
+        if version_of(&answer.meta) != self.version || answer.range != range {
+            return Ok(Changed(true));
+        }
+        let mut at = 0;
+        let mut stream = answer.into_stream();
+        while let Some(piece) = stream.try_next().await? {
+            let Some(room) = buffer.get_mut(at..at + piece.len()) else { return Ok(Changed(true)) };
+            room.copy_from_slice(&piece);
+            at += piece.len();
+        }
+        Ok(Changed(at != buffer.len()))
+    }
+
+    fn asking_for(&self, range: Range<u64>) -> GetOptions {
+        // A weak name matches nothing: what it names may be other bytes.
+        let tag = self.tag.clone().filter(|tag| !tag.starts_with("W/"));
+        GetOptions { range: Some(range.into()), if_match: tag, ..GetOptions::default() }
+    }
+
+    fn error(&self, kind: StorageErrorKind) -> StorageError {
+        StorageError::new(kind, "read", &self.shown)
+    }
+}
+
+/// True if an answer was not of the version that was asked for.
+struct Changed(bool);
+
+/// What is there, and its last bytes with the place where they start.
+async fn open(
+    store: &dyn ObjectStore,
+    name: &Path,
+) -> std::result::Result<(ObjectMeta, u64, Bytes), Error> {
+    let range = Some(GetRange::Suffix(TAIL_BYTES));
+    match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
+        Ok(answer) => tail_of(answer).await,
+        Err(
+            error @ (Error::NotFound { .. }
+            | Error::PermissionDenied { .. }
+            | Error::Unauthenticated { .. }),
+        ) => Err(error),
+        // An object of no bytes has no last ones; and not all servers count from the end, or know parts.
+        Err(error) => {
+            let meta = store.head(name).await.map_err(|_| error)?;
+            let start = meta.size.saturating_sub(TAIL_BYTES);
+            if meta.size == 0 {
+                return Ok((meta, 0, Bytes::new()));
+            }
+            let range = Some(GetRange::Bounded(start..meta.size));
+            match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
+                Ok(answer) => tail_of(answer).await,
+                Err(Error::NotSupported { .. }) if meta.size <= WHOLE_BYTES_MAX => {
+                    tail_of(store.get(name).await?).await
+                }
+                Err(error) => Err(error),
+            }
+        }
+    }
+}
+
+async fn tail_of(answer: GetResult) -> std::result::Result<(ObjectMeta, u64, Bytes), Error> {
+    let (meta, start) = (answer.meta.clone(), answer.range.start);
+    Ok((meta, start, answer.bytes().await?))
+}
+
+impl Object for RemoteObject {
+    fn version(&self) -> &Version {
+        &self.version
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let end = offset.checked_add(buffer.len() as u64);
+        if end.is_none_or(|end| end > self.version.size) {
+            return Err(self.error(StorageErrorKind::Truncated));
+        }
+        if buffer.is_empty() || self.copy_known(offset, buffer) == buffer.len() {
+            return Ok(());
+        }
+        // What is known at the end need not come again.
+        let missing = self.known_start.saturating_sub(offset).min(buffer.len() as u64);
+        let (missing, rest) = buffer.split_at_mut(usize::try_from(missing).unwrap_or(usize::MAX));
+        self.copy_known(offset + missing.len() as u64, rest);
+        match runtime::wait(self.fetch(offset, missing))? {
+            Ok(Changed(false)) => Ok(()),
+            Ok(Changed(true)) | Err(Error::NotFound { .. } | Error::Precondition { .. }) => {
+                Err(self.error(StorageErrorKind::Conflict))
+            }
+            Err(error) => Err(to_error("read", &self.shown, error)),
+        }
+    }
+
+    fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        Ok(self.copy_known(offset, buffer))
+    }
+
+    fn is_current(&self) -> Result<bool> {
+        match runtime::wait(self.store.head(&self.name))? {
+            Ok(meta) => Ok(version_of(&meta) == self.version),
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(to_error("stat", &self.shown, error)),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The client for a URL: which store, which credentials, how long it tries.
+
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use ::object_store::aws::AmazonS3Builder;
+use ::object_store::azure::MicrosoftAzureBuilder;
+use ::object_store::gcp::GoogleCloudStorageBuilder;
+use ::object_store::http::HttpBuilder;
+use ::object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+use ::url::Url;
+
+use super::aws;
+use super::error::redacted;
+
+/// Why there is no client for a URL, in one line without secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{url}: {reason}")]
+pub struct UrlError {
+    url: String,
+    reason: String,
+}
+
+type Result<T> = std::result::Result<T, UrlError>;
+
+/// What else than the URL says how an object store is reached. Credentials are no part of it: they come
+/// from the environment, where the tools of each vendor look for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteOptions {
+    /// Requests are not signed: for buckets that all may read.
+    pub anonymous: bool,
+    /// The server, where it is not the vendor's: `http://localhost:9000`.
+    pub endpoint: Option<String>,
+    /// The region of the bucket.
+    pub region: Option<String>,
+    /// How long a request is tried again after errors that may pass.
+    pub deadline: Duration,
+    /// The first pause before a request is tried again; the next ones are longer.
+    pub pause: Duration,
+}
+
+impl Default for RemoteOptions {
+    fn default() -> Self {
+        Self {
+            anonymous: false,
+            endpoint: None,
+            region: None,
+            deadline: Duration::from_secs(60),
+            pause: Duration::from_millis(50),
+        }
+    }
+}
+
+/// The time for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time without a byte after which a request is tried again.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+const RETRIES_MAX: usize = 12;
+
+/// A place in an object store.
+pub(super) struct Place {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) prefix: String,
+    pub(super) shown: String,
+    /// True if the server tells what it has.
+    pub(super) lists: bool,
+}
+
+impl Place {
+    pub(super) fn of(url: &str, options: &RemoteOptions) -> Result<Self> {
+        let shown = redacted(url.trim_end_matches('/'));
+        let failed = |error: ::object_store::Error| refused(&shown, &redacted(&error.to_string()));
+        let (scheme, rest) =
+            url.split_once("://").ok_or_else(|| refused(&shown, "it is no URL"))?;
+        if rest.contains(['?', '#'])
+            || rest.split('/').next().is_some_and(|host| host.contains('@'))
+        {
+            let text = "credentials and queries are no part of a store's URL: give them in the \
+                        environment";
+            return Err(refused(&shown, text));
+        }
+        start_tls();
+        let (bucket, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let mut prefix = path.trim_matches('/').to_owned();
+        if bucket.is_empty() {
+            return Err(refused(&shown, "it names no bucket or host"));
+        }
+        let store: Arc<dyn ObjectStore> = match scheme {
+            "s3" | "s3a" => {
+                let builder = s3(bucket, options).ok_or_else(|| refused(&shown, aws::NONE))?;
+                Arc::new(builder.build().map_err(failed)?)
+            }
+            "gs" | "gcs" => Arc::new(google(bucket, options).build().map_err(failed)?),
+            "az" | "azure" => Arc::new(azure(bucket, options).build().map_err(failed)?),
+            "http" | "https" => {
+                let parsed =
+                    Url::parse(url).map_err(|error| refused(&shown, &error.to_string()))?;
+                prefix = decoded(parsed.path().trim_matches('/'));
+                let server =
+                    parsed.join("/").map_err(|error| refused(&shown, &error.to_string()))?;
+                let client = client_options(scheme == "http");
+                let builder = HttpBuilder::new().with_url(server).with_retry(retries(options));
+                Arc::new(builder.with_client_options(client).build().map_err(failed)?)
+            }
+            _ => {
+                let text =
+                    "stores are in directories, or at s3://, gs://, az://, http:// or https://";
+                return Err(refused(&shown, text));
+            }
+        };
+        Ok(Self { store, prefix, shown, lists: !scheme.starts_with("http") })
+    }
+}
+
+fn refused(shown: &str, what: &str) -> UrlError {
+    UrlError { url: shown.to_owned(), reason: what.to_owned() }
+}
+
+/// Nothing if there are no credentials.
+fn s3(bucket: &str, options: &RemoteOptions) -> Option<AmazonS3Builder> {
+    let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+    let is_signed = !options.anonymous && std::env::var("AWS_SKIP_SIGNATURE").is_err();
+    if is_signed {
+        builder = aws::with_profile(builder)?;
+    }
+    if let Some(endpoint) = &options.endpoint {
+        builder = builder.with_endpoint(endpoint);
+    }
+    if let Some(region) = &options.region {
+        builder = builder.with_region(region);
+    }
+    if options.anonymous {
+        builder = builder.with_skip_signature(true);
+    }
+    let client = client_options(may_be_plain(options, "AWS_ENDPOINT_URL"));
+    Some(builder.with_retry(retries(options)).with_client_options(client))
+}
+
+fn google(bucket: &str, options: &RemoteOptions) -> GoogleCloudStorageBuilder {
+    let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+    if let Some(endpoint) = &options.endpoint {
+        builder = builder.with_base_url(endpoint);
+    }
+    if options.anonymous {
+        builder = builder.with_skip_signature(true);
+    }
+    let client = client_options(may_be_plain(options, "GOOGLE_BASE_URL"));
+    builder.with_retry(retries(options)).with_client_options(client)
+}
+
+fn azure(container: &str, options: &RemoteOptions) -> MicrosoftAzureBuilder {
+    let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(container);
+    if let Some(endpoint) = &options.endpoint {
+        builder = builder.with_endpoint(endpoint.clone());
+    }
+    if options.anonymous {
+        builder = builder.with_skip_signature(true);
+    }
+    let client = client_options(may_be_plain(options, "AZURE_STORAGE_ENDPOINT"));
+    builder.with_retry(retries(options)).with_client_options(client)
+}
+
+/// True if the server that was named speaks HTTP without TLS.
+fn may_be_plain(options: &RemoteOptions, variable: &str) -> bool {
+    let from_environment = || std::env::var(variable).ok();
+    let endpoint = options.endpoint.clone().or_else(from_environment);
+    endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"))
+}
+
+fn client_options(allow_http: bool) -> ClientOptions {
+    ClientOptions::new()
+        .with_allow_http(allow_http)
+        .with_connect_timeout(CONNECT_TIMEOUT)
+        .with_read_timeout(SILENCE_MAX)
+        // A large answer of a slow server takes as long as it takes: what matters is that bytes come.
+        .with_timeout_disabled()
+}
+
+fn retries(options: &RemoteOptions) -> RetryConfig {
+    let backoff = BackoffConfig {
+        init_backoff: options.pause,
+        max_backoff: Duration::from_secs(5),
+        ..BackoffConfig::default()
+    };
+    RetryConfig { backoff, max_retries: RETRIES_MAX, retry_timeout: options.deadline }
+}
+
+/// `text` without the escapes of URLs.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) if *first == b'%' => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Names the library for TLS, once: there is another one that needs more to be built.
+fn start_tls() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // Where somebody has named one before, that one serves.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}

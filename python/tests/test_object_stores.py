@@ -1,0 +1,261 @@
+"""Stores at URLs, read from servers that the tests start."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+from support import command_line
+
+import bedform as bf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SECRET = "a-secret-of-many-letters"  # noqa: S105 - of a server of this test
+
+
+def client_of(endpoint: str) -> Any:
+    """What writes to the server."""
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id="key",
+        aws_secret_access_key=SECRET,
+        config=Config(connect_timeout=2, read_timeout=10, retries={"max_attempts": 0}),
+    )
+
+
+@pytest.fixture(scope="session")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that speaks S3."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    said = tmp_path_factory.mktemp("moto") / "said"
+    with said.open("w") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "moto.server", "-p", str(port)],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(300):
+            try:
+                client_of(url).create_bucket(Bucket="bucket")
+                break
+            except BotoCoreError:
+                time.sleep(0.1)
+        yield url
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.fixture
+def upload(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str], str]:
+    """What copies a directory to the bucket, and gives its URL there."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+
+    client = client_of(endpoint)
+
+    def copy(source: Path, name: str) -> str:
+        for file in filter(Path.is_file, source.rglob("*")):
+            key = f"{name}/{file.relative_to(source)}"
+            client.put_object(Bucket="bucket", Key=key, Body=file.read_bytes())
+        return f"s3://bucket/{name}"
+
+    return copy
+
+
+def made(path: Path) -> np.ndarray[Any, Any]:
+    """A store with one array of several shards, and its values."""
+    values = np.random.default_rng(7).normal(size=(30, 60, 80)).astype("f4")
+    layout = bf.Regular(chunks=(5, 20, 20), shards=(10, 40, 40))
+    store = bf.create(path, attributes={"title": "a store"})
+    array = store.create_array(
+        "g/t", shape=values.shape, dtype="f4", layout=layout, dims=tuple("tyx")
+    )
+    array[:] = values
+    return values
+
+
+def cli(*arguments: str) -> str:
+    """What a command prints, in the environment of this process."""
+    done = subprocess.run(
+        [*command_line(), *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    return f"{done.returncode}\n{done.stdout}{done.stderr}"
+
+
+SELECTIONS = [np.s_[:], np.s_[:, 30, 40], np.s_[17], np.s_[3:21:4, 5:50, 7], np.s_[-1, -1, -1]]
+
+
+def test_a_store_in_s3_is_read_as_in_a_directory(
+    tmp_path: Path, upload: Callable[[Path, str], str]
+) -> None:
+    values = made(tmp_path / "a.zarr")
+    store = bf.open(upload(tmp_path / "a.zarr", "deep/prefix/a.zarr"))
+    assert sorted(store.arrays()) == ["g/t"]
+    assert store.attributes == {"title": "a store"}
+    for selection in SELECTIONS:
+        np.testing.assert_array_equal(store["g/t"][selection], values[selection])
+    assert store.verify() == []
+
+
+def test_what_is_not_settled_is_read_from_s3_too(
+    tmp_path: Path, upload: Callable[[Path, str], str]
+) -> None:
+    values = made(tmp_path / "a.zarr")
+    with bf.open(tmp_path / "a.zarr", "r+").session(settle="later") as session:
+        session.write("g/t", np.full((2, 60, 80), 7, "f4"), start=(9, 0, 0))
+        session.commit()
+    values[9:11] = 7
+    upload(tmp_path / "a.zarr.bedform-log", "pending/a.zarr.bedform-log")
+    store = bf.open(upload(tmp_path / "a.zarr", "pending/a.zarr"))
+    for selection in SELECTIONS:
+        np.testing.assert_array_equal(store["g/t"][selection], values[selection])
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_stores_of_others_in_s3_are_read(
+    tmp_path: Path, upload: Callable[[Path, str], str], zarr_format: Any
+) -> None:
+    values = np.arange(24.0).reshape(4, 6)
+    group = zarr.open_group(tmp_path / "z", mode="w", zarr_format=zarr_format)
+    group.create_array("below/a", data=values, chunks=(3, 4))
+    store = bf.open(upload(tmp_path / "z", f"others/{zarr_format}"))
+    assert list(store.arrays()) == ["below/a"]
+    np.testing.assert_array_equal(store["below/a"][1:, 2:], values[1:, 2:])
+
+
+def test_data_sets_at_urls_are_opened_by_xarray(
+    tmp_path: Path, upload: Callable[[Path, str], str]
+) -> None:
+    data = xr.Dataset({"t": (("y", "x"), np.arange(12.0).reshape(3, 4))}, {"x": [1, 2, 3, 4]})
+    bf.write_dataset(data, tmp_path / "d.zarr")
+    url = upload(tmp_path / "d.zarr", "d.zarr")
+    opened = xr.open_dataset(url, engine="bedform")
+    xr.testing.assert_identical(opened.load(), data)
+    with pytest.raises(bf.PermissionDeniedError, match="these credentials give no access"):
+        xr.open_dataset(url, engine="bedform", storage_options={"anonymous": True})
+
+
+def test_pickles_and_messages_have_no_secrets(
+    tmp_path: Path, upload: Callable[[Path, str], str]
+) -> None:
+    values = made(tmp_path / "a.zarr")
+    url = upload(tmp_path / "a.zarr", "pickled.zarr")
+    pickled = pickle.dumps(bf.open(url, storage_options={"region": "us-east-1"}))
+    assert SECRET.encode() not in pickled
+    array = pickle.loads(pickled)["g/t"]  # noqa: S301 - made above
+    np.testing.assert_array_equal(array[3], values[3])
+    for secret in (f"s3://key:{SECRET}@bucket/x", f"https://host/x?sig={SECRET}"):
+        with pytest.raises(bf.InvalidArgumentError, match="in the environment") as refused:
+            bf.open(secret)
+        assert SECRET not in str(refused.value)
+        assert SECRET not in cli("info", secret)
+
+
+def test_what_is_replaced_between_two_reads_is_read_anew(
+    tmp_path: Path, upload: Callable[[Path, str], str]
+) -> None:
+    values = made(tmp_path / "a.zarr")
+    url = upload(tmp_path / "a.zarr", "replaced.zarr")
+    array = bf.open(url)["g/t"]
+    np.testing.assert_array_equal(array[:], values)
+    bf.open(tmp_path / "a.zarr", "r+")["g/t"][:10] = 5
+    upload(tmp_path / "a.zarr", "replaced.zarr")
+    values[:10] = 5
+    np.testing.assert_array_equal(array[:], values)
+
+
+def test_errors_say_what_is_missing(upload: Callable[[Path, str], str], tmp_path: Path) -> None:
+    with pytest.raises(bf.IoError, match="there is no such bucket"):
+        bf.open("s3://nobody-has-this/a.zarr")
+    with pytest.raises(bf.NotFoundError, match="is not a Zarr store"):
+        bf.open("s3://bucket/nothing-here")
+    made(tmp_path / "a.zarr")
+    url = upload(tmp_path / "a.zarr", "read-only.zarr")
+    with pytest.raises(bf.UnsupportedError, match="only read"):
+        bf.open(url, "r+")
+    with pytest.raises(bf.InvalidArgumentError, match="there is no storage option 'key'"):
+        bf.open(url, storage_options={"key": SECRET})
+    with pytest.raises(bf.InvalidArgumentError, match="'anonymous' must be a bool"):
+        bf.open(url, storage_options={"anonymous": "yes"})
+    with pytest.raises(bf.InvalidArgumentError, match="for the URLs"):
+        bf.open(tmp_path / "a.zarr", storage_options={"anonymous": True})
+    with pytest.raises(bf.InvalidArgumentError, match="s3://, gs://"):
+        bf.open("ftp://host/a.zarr")
+
+
+def test_credentials_are_those_of_the_vendors_tools(
+    tmp_path: Path, upload: Callable[[Path, str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = made(tmp_path / "a.zarr")
+    url = upload(tmp_path / "a.zarr", "profile.zarr")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    with pytest.raises(bf.InvalidArgumentError, match="there are no credentials: set AWS_ACC"):
+        bf.open(url)
+    (tmp_path / "credentials").write_text(
+        f"[default]\naws_access_key_id = other\n[lab]\naws_access_key_id = key\n"
+        f"aws_secret_access_key = {SECRET}\n"
+    )
+    (tmp_path / "config").write_text("[profile lab]\nregion = us-east-1\n")
+    with pytest.raises(bf.InvalidArgumentError, match="there are no credentials"):
+        bf.open(url)
+    monkeypatch.setenv("AWS_PROFILE", "lab")
+    np.testing.assert_array_equal(bf.open(url)["g/t"][17], values[17])
+
+
+def test_the_command_line_takes_urls(tmp_path: Path, upload: Callable[[Path, str], str]) -> None:
+    made(tmp_path / "a.zarr")
+    url = upload(tmp_path / "a.zarr", "shown.zarr")
+    assert "g/t" in cli("info", url)
+    assert cli("verify", url).startswith("0\n")
+    assert "requests" in cli("explain", url, "g/t", ":,30,40")
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A server of files, which gives whole ones only."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_plain_server_of_files_will_do(tmp_path: Path) -> None:
+    values = made(tmp_path / "a b.zarr")
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        store = bf.open(f"http://127.0.0.1:{server.server_port}/a%20b.zarr")
+        for selection in SELECTIONS:
+            np.testing.assert_array_equal(store["g/t"][selection], values[selection])
+    finally:
+        server.shutdown()
+        server.server_close()
