@@ -192,6 +192,10 @@ impl<S: Storage> Storage for Failing<S> {
         self.inner.name()
     }
 
+    fn is_remote(&self) -> bool {
+        self.inner.is_remote()
+    }
+
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
         let inner = self.faults.call(Operation::Open, path, || self.inner.open(path))?;
         let faults = Arc::clone(&self.faults);

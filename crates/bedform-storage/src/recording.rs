@@ -333,6 +333,10 @@ impl<S: Storage> Storage for Recording<S> {
         self.inner.name()
     }
 
+    fn is_remote(&self) -> bool {
+        self.inner.is_remote()
+    }
+
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
         let inner = self.inner.open(path)?;
         self.event(Operation::Open, path, None);

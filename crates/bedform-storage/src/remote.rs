@@ -106,14 +106,18 @@ impl Storage for RemoteStorage {
         self.shown.clone()
     }
 
-    fn keeps_opened(&self) -> bool {
-        false
+    fn is_remote(&self) -> bool {
+        true
     }
 
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
+        self.open_end(path, object::TAIL_BYTES)
+    }
+
+    fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>> {
         let name = self.name_of("open", path)?;
         let shown = path.to_string();
-        Ok(Box::new(RemoteObject::open(self.store.clone(), name, shown)?))
+        Ok(Box::new(RemoteObject::open(self.store.clone(), name, shown, bytes)?))
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {

@@ -17,8 +17,16 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).name()
     }
 
+    fn is_remote(&self) -> bool {
+        (**self).is_remote()
+    }
+
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
         (**self).open(path)
+    }
+
+    fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>> {
+        (**self).open_end(path, bytes)
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {

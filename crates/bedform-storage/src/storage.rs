@@ -6,7 +6,7 @@
 //!   step, when [`ObjectWriter::publish`] is called, and never before.
 //! - An opened [`Object`] keeps the bytes that it had when it was opened, also while the name is
 //!   given to a newer version or deleted; or its reads say `Conflict`, where a place keeps nothing
-//!   ([`Storage::keeps_opened`]).
+//!   ([`Storage::is_remote`]).
 //! - What [`ObjectWriter::publish`] returned for at [`Durability::Disk`] is there after a power cut.
 //! - An error leaves the previous version in place, or says [`StorageErrorKind::Poisoned`].
 //! - Only a [`GrowingObject`] is seen before it is whole. What one of its syncs returned for never
@@ -98,10 +98,21 @@ pub trait Storage: Send + Sync + Debug {
         }
     }
 
-    /// False where an opened [`Object`] loses its bytes when its name is given to a newer version: reads
-    /// of it are then a `Conflict`, and whoever planned by it has to plan again.
-    fn keeps_opened(&self) -> bool {
-        true
+    /// True for a place behind a server. Each call waits for an answer, so that many are better made at
+    /// once; and an opened [`Object`] loses its bytes when its name is given to a newer version: reads of
+    /// it are then a `Conflict`, and whoever planned by it has to plan again.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// As [`Storage::open`], by who will read the last `bytes` of the object, or all of it if it has no
+    /// more: a remote place sends them along.
+    ///
+    /// # Errors
+    /// As [`Storage::open`].
+    fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>> {
+        let _ = bytes;
+        self.open(path)
     }
 
     /// The version that `path` stands for now. Cheaper than [`Storage::open`].

@@ -14,8 +14,8 @@ use super::error::to_error;
 use super::{Result, runtime, version_of};
 use crate::{Object, StorageError, StorageErrorKind, Version};
 
-/// Bytes at the end that come with the first request: whole documents, and the indexes of shards.
-const TAIL_BYTES: u64 = 64 << 10;
+/// Bytes at the end that come with the first request, where nobody knows better: whole documents.
+pub(super) const TAIL_BYTES: u64 = 64 << 10;
 /// What a server that gives no parts of objects is asked for at most.
 const WHOLE_BYTES_MAX: u64 = 256 << 20;
 
@@ -34,9 +34,14 @@ pub(super) struct RemoteObject {
 }
 
 impl RemoteObject {
-    /// Opens an object: one request.
-    pub(super) fn open(store: Arc<dyn ObjectStore>, name: Path, shown: String) -> Result<Self> {
-        let opened = runtime::wait(open(&*store, &name))?;
+    /// Opens an object, of which the last `tail` bytes come along: one request.
+    pub(super) fn open(
+        store: Arc<dyn ObjectStore>,
+        name: Path,
+        shown: String,
+        tail: u64,
+    ) -> Result<Self> {
+        let opened = runtime::wait(open(&*store, &name, tail.max(1)))?;
         let (meta, start, known) = opened.map_err(|error| to_error("open", &shown, error))?;
         let version = version_of(&meta);
         if start.saturating_add(known.len() as u64) != version.size {
@@ -93,8 +98,9 @@ struct Changed(bool);
 async fn open(
     store: &dyn ObjectStore,
     name: &Path,
+    tail: u64,
 ) -> std::result::Result<(ObjectMeta, u64, Bytes), Error> {
-    let range = Some(GetRange::Suffix(TAIL_BYTES));
+    let range = Some(GetRange::Suffix(tail));
     match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
         Ok(answer) => tail_of(answer).await,
         Err(
@@ -105,7 +111,7 @@ async fn open(
         // An object of no bytes has no last ones; and not all servers count from the end, or know parts.
         Err(error) => {
             let meta = store.head(name).await.map_err(|_| error)?;
-            let start = meta.size.saturating_sub(TAIL_BYTES);
+            let start = meta.size.saturating_sub(tail);
             if meta.size == 0 {
                 return Ok((meta, 0, Bytes::new()));
             }

@@ -15,6 +15,10 @@ use crate::log::overlay::Overlay;
 use crate::read::locate::{ChunkSource, OpenObject, Places};
 use crate::store::{Shared, Snapshot};
 
+/// The most bytes that are asked for before anything is known of an object: more are worth a request of
+/// their own.
+const WHOLE_BYTES_MAX: u64 = 4 << 20;
+
 /// The objects of one array, as of one state of its metadata.
 pub(crate) struct ZarrSource<'a> {
     pub(crate) shared: &'a Shared,
@@ -38,7 +42,24 @@ impl ZarrSource<'_> {
 
     /// Opens the object at `coordinates`; `None` if there is none.
     pub(crate) fn open_object(&self, coordinates: &[u64]) -> Result<Option<Arc<dyn Object>>> {
-        Ok(self.shared.storage.find(&self.object_path(coordinates)?)?.map(Arc::from))
+        let path = self.object_path(coordinates)?;
+        match self.shared.storage.open_end(&path, self.end_bytes()) {
+            Ok(object) => Ok(Some(Arc::from(object))),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Bytes at the end of an object that every read of it needs: the index of a shard, or a chunk.
+    fn end_bytes(&self) -> u64 {
+        let Some(shard) = self.state.shard() else {
+            // A little more than its elements, for codecs that make them longer.
+            let bytes = self.state.codec.decoded_bytes() as u64;
+            return (bytes + bytes / 64 + 1024).min(WHOLE_BYTES_MAX);
+        };
+        let chunks: u64 = self.state.per_object.iter().product();
+        let stamp_bytes = Stamp::encoded_bytes(self.state.metadata.rank());
+        ShardIndex::encoded_bytes(chunks, shard.index_checked).saturating_add(stamp_bytes)
     }
 
     /// The object's name, for messages.
@@ -257,5 +278,9 @@ impl ChunkSource for ZarrSource<'_> {
 
     fn object_name(&self, coordinates: &[u64]) -> String {
         self.object_name_of(coordinates)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.shared.storage.is_remote()
     }
 }

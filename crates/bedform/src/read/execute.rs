@@ -93,7 +93,8 @@ pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadS
         run.work(None, true, reading.interrupted);
     } else {
         std::thread::scope(|scope| {
-            if needed > ALONE_BYTES {
+            // What is small takes as long as what is large where a server has to answer.
+            if needed > ALONE_BYTES || run.is_remote {
                 run.with_threads.store(true, Ordering::Relaxed);
                 for _ in 1..reading.tuning.threads {
                     run.start_thread(scope);
@@ -115,6 +116,8 @@ pub(super) struct Run<'a> {
     pub(super) cache: Option<(&'a ChunkCache, u64)>,
     tuning: &'a Tuning,
     pub(super) target: Target<'a>,
+    /// True if opening an object is a wait.
+    is_remote: bool,
     cells: u64,
     queue: Mutex<Queue>,
     /// What the objects planned so far have in a log.
@@ -186,6 +189,7 @@ impl<'a> Run<'a> {
             cache,
             plan: reading.plan,
             source: reading.source,
+            is_remote: reading.source.is_remote(),
             codec: reading.codec,
             elements: reading.elements,
             fill: reading.fill,
@@ -258,10 +262,15 @@ impl<'a> Run<'a> {
             0 => UNIT_BYTES_MAX.max(chunk),
             largest => largest,
         };
-        // Only large requests have a use for a block.
-        let block = if fetched < SMALL_UNIT_BYTES { 0 } else { ReadBlock::BYTES as u64 };
+        // Only large requests to a device have a use for a block.
+        let has_block = fetched >= SMALL_UNIT_BYTES && !self.is_remote;
+        let block = if has_block { ReadBlock::BYTES as u64 } else { 0 };
         let each = scratch.saturating_add(fetched).saturating_add(block);
-        let fit = usize::try_from(self.tuning.buffer_bytes / each.max(1)).unwrap_or(usize::MAX);
+        let all = match self.is_remote {
+            true => self.tuning.remote_buffer_bytes,
+            false => self.tuning.buffer_bytes,
+        };
+        let fit = usize::try_from(all / each.max(1)).unwrap_or(usize::MAX);
         let ahead = self.fetched_ahead.load(Ordering::Relaxed);
         let useful = match ahead && !self.fetched_late.load(Ordering::Relaxed) {
             true => self.tuning.threads_ahead(),
@@ -344,7 +353,8 @@ impl<'a> Run<'a> {
             queue.units.len() as u64 + (self.cells - queue.next_cell)
         };
         let mut threads = self.threads.load(Ordering::Relaxed);
-        while threads < self.thread_limit() && (threads as u64) < left {
+        // Who asks is busy.
+        while threads < self.thread_limit() && (threads as u64) <= left {
             self.start_thread(scope);
             threads += 1;
         }
@@ -354,6 +364,9 @@ impl<'a> Run<'a> {
     fn plan_cell(&self, cell: u64, helpers: Helpers<'_>) -> Result<()> {
         let planned = Planned(self);
         let coordinates = self.plan.cell_coordinates(cell);
+        if self.is_remote {
+            self.waits(helpers);
+        }
         let Some(opened) = self.source.open(&coordinates, &|| self.waits(helpers))? else {
             for task in self.plan.tasks(cell) {
                 self.fill_chunk(cell, &Wanted::all(task))?;

@@ -17,6 +17,11 @@ pub(crate) trait ChunkSource: Sync {
 
     /// The object's name, for messages.
     fn object_name(&self, coordinates: &[u64]) -> String;
+
+    /// True if opening an object is a wait for a server.
+    fn is_remote(&self) -> bool {
+        false
+    }
 }
 
 /// An object and the places of its chunks.

@@ -15,6 +15,8 @@ pub(crate) struct Tuning {
     pub(crate) gap_bytes: u64,
     /// Bytes that all buffers of one read may take together.
     pub(crate) buffer_bytes: u64,
+    /// The same, where a server answers: it takes many requests in flight to keep it busy.
+    pub(crate) remote_buffer_bytes: u64,
     /// The storage's parameters, for prices.
     pub(crate) profile: Profile,
 }
@@ -60,6 +62,7 @@ impl Default for Tuning {
             threads_waiting: 32.max(cores),
             gap_bytes: 16 << 10,
             buffer_bytes: 44 << 20,
+            remote_buffer_bytes: 128 << 20,
             profile: Profile::default_local(),
         }
     }

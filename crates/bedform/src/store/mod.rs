@@ -440,9 +440,7 @@ impl Shared {
             let error = match act() {
                 Err(error) if error.kind() == ErrorKind::SnapshotMoved => error,
                 // What was opened was replaced, and is gone: what is there now is planned anew.
-                Err(error)
-                    if error.kind() == ErrorKind::Conflict && !self.storage.keeps_opened() =>
-                {
+                Err(error) if error.kind() == ErrorKind::Conflict && self.storage.is_remote() => {
                     self.look_again()?;
                     continue;
                 }
