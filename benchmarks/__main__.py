@@ -21,6 +21,7 @@ NAMES = {
     "log-flash": "benchmarks.log_flash",
     "log-scale": "benchmarks.log_scale",
     "burst": "benchmarks.burst",
+    "simulate-check": "benchmarks.simulate_check",
 }
 
 
