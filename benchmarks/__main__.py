@@ -22,6 +22,7 @@ NAMES = {
     "log-scale": "benchmarks.log_scale",
     "burst": "benchmarks.burst",
     "simulate-check": "benchmarks.simulate_check",
+    "chunk-simulated": "benchmarks.chunk_simulated",
 }
 
 

@@ -30,7 +30,7 @@ mod _internal {
     #[pymodule_export]
     use crate::session::Session;
     #[pymodule_export]
-    use crate::simulate::{check_machine, placement, simulate};
+    use crate::simulate::{check_machine, organize, placement, simulate};
     #[pymodule_export]
     use crate::store::Store;
 

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use bedform::Error;
+use bedform::layout::ocs;
 use bedform_geometry::Order;
 use bedform_storage::machine::{Machine, MachineError, Pattern, Workload};
 use pyo3::exceptions::PyValueError;
@@ -62,4 +63,15 @@ pub(crate) fn simulate(py: Python<'_>, machine: &str, question: &str) -> PyResul
 pub(crate) fn placement(order: &str, grid: Vec<u64>, targets: u32) -> PyResult<Vec<u64>> {
     let found = Order::from_str(order).and_then(|order| order.placement(&grid, targets));
     found.map_err(|error| raise(Error::invalid(error.to_string())))
+}
+
+/// What Smart-IO does with chunks of a shape, as many as a grid says, for an optimized size in bytes, as JSON.
+#[pyfunction]
+pub(crate) fn organize(
+    chunk_shape: Vec<u64>,
+    grid_shape: Vec<u64>,
+    item_size: u64,
+    optimized_bytes: f64,
+) -> PyResult<String> {
+    as_json(&ocs::organize(&chunk_shape, &grid_shape, item_size, optimized_bytes))
 }
