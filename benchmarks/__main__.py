@@ -23,6 +23,7 @@ NAMES = {
     "burst": "benchmarks.burst",
     "simulate-check": "benchmarks.simulate_check",
     "chunk-simulated": "benchmarks.chunk_simulated",
+    "log-simulated": "benchmarks.log_simulated",
 }
 
 
