@@ -78,27 +78,6 @@ impl Order {
         }
         Ok(ranks)
     }
-
-    /// For each cell of a grid, in C order, the target that holds it, of so many: cells go to targets in
-    /// turn, in this order. Along the Hilbert curve neighbours are near each other in the order, and so
-    /// on other targets: planes and boxes are served by many (Smart-IO, section IV-C).
-    ///
-    /// ```
-    /// use bedform_geometry::Order;
-    /// // A column of a grid in C order is on one target, along the curve on all.
-    /// let column = |targets: Vec<u64>| -> Vec<u64> { targets.into_iter().step_by(4).collect() };
-    /// assert_eq!(column(Order::RowMajor.placement(&[4, 4], 4)?), [0, 0, 0, 0]);
-    /// assert_eq!(column(Order::Hilbert.placement(&[4, 4], 4)?), [0, 3, 0, 1]);
-    /// # Ok::<(), bedform_geometry::GeometryError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Order::sequence`].
-    pub fn placement(&self, grid_shape: &[u64], targets: u32) -> Result<Vec<u64>, GeometryError> {
-        let mut places = self.ranks(grid_shape)?;
-        places.iter_mut().for_each(|place| *place %= u64::from(targets.max(1)));
-        Ok(places)
-    }
 }
 
 impl fmt::Display for Order {
