@@ -21,6 +21,9 @@ NAMES = {
     "log-flash": "benchmarks.log_flash",
     "log-scale": "benchmarks.log_scale",
     "burst": "benchmarks.burst",
+    "simulate-check": "benchmarks.simulate_check",
+    "chunk-simulated": "benchmarks.chunk_simulated",
+    "log-simulated": "benchmarks.log_simulated",
 }
 
 

@@ -33,6 +33,7 @@ from bedform._foreign_store import ForeignArray, ForeignStore, NativeReadWarning
 from bedform._internal import __version__
 from bedform._layout import Regular
 from bedform._session import Decomposition, Session
+from bedform._simulate import Simulation, machine, machines, simulate
 from bedform._store import Group, Store, create, open  # noqa: A004 - the name users expect
 from bedform._write_dataset import write_dataset
 
@@ -61,6 +62,7 @@ __all__ = [
     "ReadOnlyError",
     "Regular",
     "Session",
+    "Simulation",
     "SnapshotMovedError",
     "Store",
     "UnsupportedError",
@@ -69,6 +71,9 @@ __all__ = [
     "calibrate",
     "convert",
     "create",
+    "machine",
+    "machines",
     "open",
+    "simulate",
     "write_dataset",
 ]

@@ -314,6 +314,25 @@ class Array(BasicReads):
         plan: dict[str, Any] = _json.load(self._store._call(self._inner.explain)(selected.engine))
         return Explanation(plan | self._measured(selected), sharded=self.shards is not None)
 
+    def workload(self, selection: Any = ..., *, clients: int = 1) -> dict[str, Any]:
+        """The requests of a read that ``clients`` share, as :func:`bedform.simulate` takes them.
+
+        They are those of the plan that :meth:`explain` prices; each object is a file. What this
+        process has cached of the objects' indexes is not read again.
+
+        Examples
+        --------
+        >>> import bedform as bf, numpy as np, tempfile
+        >>> t = bf.create(tempfile.mkdtemp() + "/s.zarr").create_array("t", (8, 8), "f4")
+        >>> t[...] = 1
+        >>> bf.simulate("spider", t.workload(np.s_[3], clients=2)).to_dict()["targets"][0]["seeks"]
+        1
+        """
+        selected = _selection.basic(selection, self.shape)
+        text = self._store._call(self._inner.workload)(selected.engine, clients)
+        found: dict[str, Any] = _json.load(text)
+        return found
+
     # Writing --------------------------------------------------------------------------------------
 
     def __setitem__(self, key: Any, value: Any) -> None:

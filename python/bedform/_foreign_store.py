@@ -486,6 +486,18 @@ class ForeignArray(BasicReads):
         plan: dict[str, Any] = json.loads(engine_call(self._inner.explain)(selected.engine))
         return Explanation(plan | self._measured(selected))
 
+    def workload(self, selection: Any = ..., *, clients: int = 1) -> dict[str, Any]:
+        """The requests of a read that ``clients`` share, as :func:`bedform.simulate` takes them."""
+        if self._inner is None:
+            raise UnsupportedError(
+                f"{self._store._shown}: {self.path!r} is read by the library of its format: its "
+                "requests are not known"
+            )
+        selected = _selection.basic(selection, self.shape)
+        text = engine_call(self._inner.workload)(selected.engine, clients)
+        found: dict[str, Any] = json.loads(text)
+        return found
+
     def _pieces(self) -> Iterator[Any]:
         """Keys that cover the variable, each about 64 MiB."""
         if not self.ndim or 0 in self.shape:

@@ -11,6 +11,7 @@ use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
 
 use crate::error::raise;
 use crate::selection::parse;
+use crate::simulate::as_json;
 
 /// An array of a store.
 #[pyclass(frozen, module = "bedform._internal")]
@@ -203,6 +204,18 @@ impl Array {
     fn explain(&self, py: Python<'_>, selection: &Bound<'_, PyTuple>) -> PyResult<String> {
         let selection = parse(selection)?;
         py.detach(|| self.inner.explain(&selection)).map(|value| value.to_string()).map_err(raise)
+    }
+
+    /// The requests of a read that so many clients share, as JSON.
+    fn workload(
+        &self,
+        py: Python<'_>,
+        selection: &Bound<'_, PyTuple>,
+        clients: u32,
+    ) -> PyResult<String> {
+        let selection = parse(selection)?;
+        let workload = py.detach(|| self.inner.workload(&selection, clients)).map_err(raise)?;
+        as_json(&workload)
     }
 
     /// Objects that are stored, and how many the shape has room for.

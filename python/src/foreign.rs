@@ -15,6 +15,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use crate::array::{Bytes, ReadCounts, counts, interrupted, stopped};
 use crate::error::raise;
 use crate::selection::parse;
+use crate::simulate::as_json;
 use crate::store::options;
 
 /// A foreign file, opened: its chunk map, and where it is.
@@ -169,5 +170,17 @@ impl ForeignArray {
     fn explain(&self, py: Python<'_>, selection: &Bound<'_, PyTuple>) -> PyResult<String> {
         let selection = parse(selection)?;
         py.detach(|| self.inner.explain(&selection)).map(|value| value.to_string()).map_err(raise)
+    }
+
+    /// The requests of a read that so many clients share, as JSON.
+    fn workload(
+        &self,
+        py: Python<'_>,
+        selection: &Bound<'_, PyTuple>,
+        clients: u32,
+    ) -> PyResult<String> {
+        let selection = parse(selection)?;
+        let workload = py.detach(|| self.inner.workload(&selection, clients)).map_err(raise)?;
+        as_json(&workload)
     }
 }

@@ -11,6 +11,7 @@ mod error;
 mod foreign;
 mod selection;
 mod session;
+mod simulate;
 mod store;
 
 use pyo3::prelude::*;
@@ -28,6 +29,8 @@ mod _internal {
     use crate::foreign::{ForeignArray, ForeignFile};
     #[pymodule_export]
     use crate::session::Session;
+    #[pymodule_export]
+    use crate::simulate::{check_machine, organize, placement, simulate};
     #[pymodule_export]
     use crate::store::Store;
 

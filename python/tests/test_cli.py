@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 COMMANDS = [
-    "demo", "info", "calibrate", "advise", "convert", "explain", "settle", "recover", "gc", "verify"
+    "demo", "info", "calibrate", "advise", "convert", "explain", "simulate", "settle",
+    "recover", "gc", "verify",
 ]  # fmt: skip
 
 

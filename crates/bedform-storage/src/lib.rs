@@ -14,6 +14,7 @@
 //! | [`recording`] | [`Recording`]: a log of what is done to a storage |
 //! | [`remote`] | [`RemoteStorage`]: objects of S3, GCS, Azure and HTTP servers |
 //! | [`failing`] | [`Failing`]: a storage whose operations fail when told to |
+//! | [`machine`] | [`Machine`](machine::Machine): a parallel file system that is not at hand, its times calculated |
 //! | `conformance` | the suite that holds all of them to the contract (a feature of that name) |
 //! | [`throttle`] | [`Throttled`]: calls that take as long as told, for experiments |
 //! | [`simulated`] | [`SimulatedFileSystem`]: the calls of a system that loses its power, in memory |
@@ -26,6 +27,7 @@ pub mod failing;
 pub mod file_system;
 pub mod large_memory;
 pub mod local;
+pub mod machine;
 pub mod memory;
 pub mod os_file_system;
 pub mod profile;

@@ -12,10 +12,12 @@ use bedform_format::netcdf_classic::{self, Header};
 use bedform_format::shard::Extent;
 use bedform_format::{Limits, ObjectPath};
 use bedform_geometry::{ChunkGrid, Selection};
+use bedform_storage::machine::Workload;
 use bedform_storage::{Object, Storage, StorageError, StorageErrorKind, Version};
 use serde_json::{Value, json};
 
 use crate::array::explain::explain_plan;
+use crate::array::workload::read_workload;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::ReadStatistics;
@@ -260,6 +262,15 @@ impl ForeignArray {
     pub fn explain(&self, selection: &Selection) -> Result<Value> {
         let plan = self.plan(selection)?;
         explain_plan(&self.name(), &plan, self, &self.codec, &self.file.tuning)
+    }
+
+    /// The requests of a read that `clients` share; see [`Array::workload`](crate::Array::workload).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn workload(&self, selection: &Selection, clients: u32) -> Result<Workload> {
+        let plan = self.plan(selection)?;
+        read_workload(&plan, self, &self.codec, &self.file.tuning, clients)
     }
 
     /// What the variable is; the keys are those of [`Array::describe`](crate::Array::describe) that

@@ -13,7 +13,19 @@ import typer
 
 from bedform_command import interrupted
 
-from . import advise, calibrate, convert, demo, explain, gc, info, recover, settle, verify
+from . import (
+    advise,
+    calibrate,
+    convert,
+    demo,
+    explain,
+    gc,
+    info,
+    recover,
+    settle,
+    simulate,
+    verify,
+)
 from ._output import (
     EXIT_ERROR,
     EXIT_INTERRUPTED,
@@ -35,7 +47,19 @@ app = typer.Typer(
     epilog="Exit codes: 0 yes, 1 no or bad data found, 2 error in use or environment, 130 Ctrl-C. "
     "BEDFORM_DEBUG=1 shows tracebacks.",
 )
-for command in (demo, info, calibrate, advise, convert, explain, settle, recover, gc, verify):
+for command in (
+    demo,
+    info,
+    calibrate,
+    advise,
+    convert,
+    explain,
+    simulate,
+    settle,
+    recover,
+    gc,
+    verify,
+):
     command.register(app)
 
 

@@ -1,9 +1,10 @@
 //! What a read would do, and at what price.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bedform_geometry::Selection;
-use bedform_storage::Profile;
+use bedform_storage::{Object, Profile};
 use serde_json::{Value, json};
 
 use super::Array;
@@ -12,7 +13,7 @@ use crate::error::Result;
 use crate::log::blocks::LogCopies;
 use crate::log::fetch::LogFetch;
 use crate::read::fetch::{Unit, WantedChunks, log_units, units};
-use crate::read::locate::ChunkSource;
+use crate::read::locate::{ChunkSource, OpenObject};
 use crate::read::plan::Plan;
 use crate::read::tuning::Tuning;
 
@@ -42,24 +43,19 @@ pub(crate) fn explain_plan(
     let began = Instant::now();
     let (mut objects, mut index_requests, mut index_bytes) = (0_u64, 0, 0);
     let mut work = Work::default();
-    let mut copies = LogCopies::default();
-    for cell in 0..plan.cell_count() {
-        let tasks = plan.tasks(cell);
-        let Some(opened) = source.open(&plan.cell_coordinates(cell), &|| ())? else {
-            work.missing += tasks.len() as u64;
-            continue;
-        };
-        objects += 1;
-        index_requests += opened.index_requests;
-        index_bytes += opened.index_bytes;
-        let mut wanted = WantedChunks::default();
-        for task in tasks {
-            wanted.add(plan, cell, task, opened.overlay.as_deref(), &mut copies)?;
+    for_each_object(plan, source, codec, tuning, &mut |found| {
+        match found {
+            Found::Nothing { chunks } => work.missing += chunks,
+            Found::Object { opened, units } => {
+                objects += 1;
+                index_requests += opened.index_requests;
+                index_bytes += opened.index_bytes;
+                units.iter().for_each(|unit| work.add(unit));
+            }
+            Found::Segment { unit, .. } => work.add(unit),
         }
-        let units = units(plan, cell, wanted, &opened.places, codec, tuning.gap_bytes)?;
-        units.iter().for_each(|unit| work.add(unit));
-    }
-    log_units(copies)?.iter().for_each(|(_, unit)| work.add(unit));
+        Ok(())
+    })?;
     let Work { requests, bytes, chunks, missing, log_bytes } = work;
     let decoded = match codec.is_raw() {
         true => bytes,
@@ -81,6 +77,45 @@ pub(crate) fn explain_plan(
         "predicted_cold_seconds": price,
         "planning_seconds": began.elapsed().as_secs_f64(),
     }))
+}
+
+/// What a read finds, object by object.
+pub(crate) enum Found<'a> {
+    /// Chunks of an object that was never written.
+    Nothing { chunks: u64 },
+    /// An object, and what is fetched of it.
+    Object { opened: &'a OpenObject, units: &'a [Unit] },
+    /// A segment of the log, and what is fetched of it.
+    Segment { object: &'a Arc<dyn Object>, unit: &'a Unit },
+}
+
+/// Calls `visit` with all that a read would fetch, without fetching it. Opens the objects and reads
+/// their indexes.
+pub(crate) fn for_each_object(
+    plan: &Plan,
+    source: &dyn ChunkSource,
+    codec: &ChunkCodec,
+    tuning: &Tuning,
+    visit: &mut dyn FnMut(Found<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut copies = LogCopies::default();
+    for cell in 0..plan.cell_count() {
+        let tasks = plan.tasks(cell);
+        let Some(opened) = source.open(&plan.cell_coordinates(cell), &|| ())? else {
+            visit(Found::Nothing { chunks: tasks.len() as u64 })?;
+            continue;
+        };
+        let mut wanted = WantedChunks::default();
+        for task in tasks {
+            wanted.add(plan, cell, task, opened.overlay.as_deref(), &mut copies)?;
+        }
+        let units = units(plan, cell, wanted, &opened.places, codec, tuning.gap_bytes)?;
+        visit(Found::Object { opened: &opened, units: &units })?;
+    }
+    for (object, unit) in &log_units(copies)? {
+        visit(Found::Segment { object, unit })?;
+    }
+    Ok(())
 }
 
 /// What the units of a read come to.

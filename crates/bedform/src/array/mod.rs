@@ -5,6 +5,7 @@
 //! | `source` | where the objects of a Zarr array are, and what their tails say |
 //! | `read` | reads of a selection into a buffer |
 //! | `describe`, `explain`, `verify` | what an array is, what a read would do, what is damaged |
+//! | `workload` | a read as requests for a simulated machine |
 //! | `write` | writes to a selection, appends, changes of shape |
 
 mod describe;
@@ -12,6 +13,7 @@ pub(crate) mod explain;
 mod read;
 pub(crate) mod source;
 mod verify;
+pub(crate) mod workload;
 mod write;
 
 use std::sync::{Arc, PoisonError, RwLock};

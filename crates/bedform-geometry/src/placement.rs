@@ -1,0 +1,215 @@
+//! Cells of a grid on storage targets, so that planes are served by many.
+
+use crate::error::GeometryError;
+use crate::order::{Order, SEQUENCE_CELLS_MAX};
+use crate::shape::element_count;
+
+/// Steps that are tried for each axis.
+const STEPS_MAX: u64 = 1024;
+/// More targets than this are not told apart when steps are compared.
+const TARGETS_MAX: u64 = 1 << 16;
+
+/// For each cell of a grid, in C order, the target that holds it, of so many, so that planes across each
+/// axis are on as many targets as possible.
+///
+/// A cell lies on the sum of its coordinates times a step for each axis, modulo the number of targets: so
+/// every plane across an axis touches as many targets as every other. The steps are chosen one axis
+/// after the other, from the last: that which lets the planes that it is part of touch most. Along a
+/// curve ([`Order::placement`]) boxes are spread well, too, but the cells of a plane that has fewer
+/// of them than there are targets meet on some; here they need not.
+///
+/// ```
+/// use bedform_geometry::spread_placement;
+/// // Each row and column of a grid is on all targets.
+/// assert_eq!(spread_placement(&[3, 3], 3)?, [0, 1, 2, 1, 2, 0, 2, 0, 1]);
+/// # Ok::<(), bedform_geometry::GeometryError>(())
+/// ```
+///
+/// # Errors
+/// [`GeometryError::TooManyCells`] for more than [`SEQUENCE_CELLS_MAX`] cells, before anything is
+/// allocated.
+pub fn spread_placement(grid_shape: &[u64], targets: u32) -> Result<Vec<u64>, GeometryError> {
+    let count = element_count(grid_shape)
+        .filter(|&count| count <= SEQUENCE_CELLS_MAX)
+        .and_then(|count| usize::try_from(count).ok())
+        .ok_or_else(|| GeometryError::TooManyCells { shape: grid_shape.to_vec() })?;
+    let targets = u64::from(targets.max(1));
+    let steps = steps(grid_shape, targets);
+    let mut places = Vec::with_capacity(count);
+    if count > 0 {
+        places.push(0);
+    }
+    // From the last axis on, each repeats what those behind it give, moved by its step.
+    for (&size, step) in grid_shape.iter().zip(steps).rev() {
+        let given = places.len();
+        for position in 1..size {
+            let moved = position % targets * step % targets;
+            for at in 0..given {
+                places.push((places[at] + moved) % targets);
+            }
+        }
+    }
+    Ok(places)
+}
+
+/// The step of each axis.
+fn steps(grid_shape: &[u64], targets: u64) -> Vec<u64> {
+    let mut steps = vec![0; grid_shape.len()];
+    // Of more positions than targets the rest repeats the first.
+    let sizes: Vec<u64> = grid_shape.iter().map(|&size| size.clamp(1, targets)).collect();
+    let mut is_first = true;
+    for axis in (0..sizes.len()).rev().filter(|&axis| grid_shape[axis] > 1) {
+        steps[axis] = match std::mem::take(&mut is_first) || targets > TARGETS_MAX {
+            true => 1,
+            false => best_step(axis, &sizes, &steps, targets),
+        };
+    }
+    steps
+}
+
+/// The step of `axis` with which the cells of it and the axes behind it, and those of each plane across one
+/// behind it, touch the most targets; the first of those that are alike.
+fn best_step(axis: usize, sizes: &[u64], steps: &[u64], targets: u64) -> u64 {
+    let behind: Vec<usize> = (axis + 1..sizes.len()).filter(|&other| sizes[other] > 1).collect();
+    let tried = targets.min(STEPS_MAX);
+    let mut best = (0, 0);
+    for number in 0..tried {
+        let step = number * targets / tried;
+        let mut trial = steps.to_vec();
+        trial[axis] = step;
+        let mut least = touched(axis, None, sizes, &trial, targets);
+        for &fixed in &behind {
+            least = least.min(touched(axis, Some(fixed), sizes, &trial, targets));
+        }
+        if least > best.0 {
+            best = (least, step);
+        }
+    }
+    best.1
+}
+
+/// The share, in parts of a million, of the targets that the cells of all axes from `axis` on could be
+/// on that they are on, one axis left out.
+fn touched(axis: usize, fixed: Option<usize>, sizes: &[u64], steps: &[u64], targets: u64) -> u64 {
+    let mut seen = vec![false; usize::try_from(targets).unwrap_or(0)];
+    let mut found = vec![0_u64];
+    if let Some(first) = seen.first_mut() {
+        *first = true;
+    }
+    let mut cells = 1_u64;
+    for other in (axis..sizes.len()).filter(|&other| Some(other) != fixed) {
+        cells = cells.saturating_mul(sizes[other]).min(targets);
+        let given = found.len();
+        for position in 1..sizes[other] {
+            if found.len() as u64 == targets {
+                break;
+            }
+            let moved = position * steps[other] % targets;
+            for at in 0..given {
+                let place = (found[at] + moved) % targets;
+                let Some(seen) = usize::try_from(place).ok().and_then(|at| seen.get_mut(at)) else {
+                    continue;
+                };
+                if !std::mem::replace(seen, true) {
+                    found.push(place);
+                }
+            }
+        }
+    }
+    found.len() as u64 * 1_000_000 / cells.max(1)
+}
+
+impl Order {
+    /// For each cell of a grid, in C order, the target that holds it, of so many: cells go to targets in
+    /// turn, in this order. Along the Hilbert curve neighbours are near each other in the order, and so
+    /// on other targets: planes and boxes are served by many (Smart-IO, section IV-C).
+    ///
+    /// ```
+    /// use bedform_geometry::Order;
+    /// // A column of a grid in C order is on one target, along the curve on three of four.
+    /// let column = |targets: Vec<u64>| -> Vec<u64> { targets.into_iter().step_by(4).collect() };
+    /// assert_eq!(column(Order::RowMajor.placement(&[4, 4], 4)?), [0, 0, 0, 0]);
+    /// assert_eq!(column(Order::Hilbert.placement(&[4, 4], 4)?), [0, 3, 0, 1]);
+    /// # Ok::<(), bedform_geometry::GeometryError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Order::sequence`].
+    pub fn placement(&self, grid_shape: &[u64], targets: u32) -> Result<Vec<u64>, GeometryError> {
+        let mut places = self.ranks(grid_shape)?;
+        places.iter_mut().for_each(|place| *place %= u64::from(targets.max(1)));
+        Ok(places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::shape::delinearize;
+
+    /// The least share of the targets that could serve a plane that do.
+    fn least_share(grid: &[u64], targets: u32, places: &[u64]) -> f64 {
+        let cells: u64 = grid.iter().product();
+        let mut least = 1.0_f64;
+        for axis in 0..grid.len() {
+            for at in 0..grid[axis] {
+                let plane = (0..cells).zip(places);
+                let found: BTreeSet<u64> = plane
+                    .filter(|(cell, _)| delinearize(*cell, grid)[axis] == at)
+                    .map(|(_, place)| *place)
+                    .collect();
+                let most = (cells / grid[axis]).min(u64::from(targets));
+                least = least.min(found.len() as f64 / most as f64);
+            }
+        }
+        least
+    }
+
+    #[test]
+    fn planes_of_a_cube_touch_nearly_all_targets_that_could_serve_them() {
+        for (grid, targets) in
+            [(vec![16; 3], 336), (vec![16; 3], 144), (vec![8; 3], 336), (vec![16, 112, 112], 336)]
+        {
+            let places = spread_placement(&grid, targets).unwrap();
+            let share = least_share(&grid, targets, &places);
+            assert!(share >= 0.95, "{grid:?} on {targets}: {share}");
+        }
+    }
+
+    #[test]
+    fn grids_without_cells_or_too_many_are_dealt_with() {
+        assert_eq!(spread_placement(&[4, 0], 7).unwrap(), []);
+        assert_eq!(spread_placement(&[], 7).unwrap(), [0]);
+        assert_eq!(spread_placement(&[1, 5, 1], 3).unwrap(), [0, 1, 2, 0, 1]);
+        assert!(spread_placement(&[1 << 40, 1 << 40], 7).is_err());
+        assert_eq!(spread_placement(&[3], 0).unwrap(), [0, 0, 0]);
+        assert_eq!(spread_placement(&[2, 2], u32::MAX).unwrap(), [0, 1, 1, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_cell_has_a_target_and_planes_across_an_axis_touch_as_many(
+            grid in prop::collection::vec(1_u64..7, 1..4), targets in 1_u32..50,
+        ) {
+            let places = spread_placement(&grid, targets).unwrap();
+            prop_assert_eq!(places.len() as u64, grid.iter().product::<u64>());
+            prop_assert!(places.iter().all(|&place| place < u64::from(targets)));
+            for axis in 0..grid.len() {
+                let mut counts = BTreeSet::new();
+                for at in 0..grid[axis] {
+                    let plane = (0_u64..).zip(&places);
+                    let found: BTreeSet<_> = plane
+                        .filter(|(cell, _)| delinearize(*cell, &grid)[axis] == at)
+                        .map(|(_, place)| *place)
+                        .collect();
+                    counts.insert(found.len());
+                }
+                prop_assert_eq!(counts.len(), 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A read as requests of many clients, for a machine that is not at hand.
+
+use std::sync::Arc;
+
+use bedform_format::shard::Extent;
+use bedform_geometry::Selection;
+use bedform_storage::machine::{Client, FileStriping, OPERATIONS_MAX, Operation, Workload};
+
+use super::Array;
+use super::explain::{Found, for_each_object};
+use crate::codec::ChunkCodec;
+use crate::error::{Error, ErrorKind, Result};
+use crate::read::locate::ChunkSource;
+use crate::read::plan::Plan;
+use crate::read::tuning::Tuning;
+
+/// The most clients that a read is shared by.
+const CLIENTS_MAX: u32 = 1 << 20;
+
+impl Array {
+    /// The requests of a read of `selection` that `clients` share, as
+    /// [`Machine::simulate`](bedform_storage::machine::Machine::simulate) takes them: those of the plan
+    /// that [`Array::explain`] prices. Each object is a file. Its requests, in the order of the plan,
+    /// are cut into as many runs as there are clients, of as many requests, one more or less; a client
+    /// opens each object that it has requests of and reads its index, unless this process has it cached.
+    ///
+    /// # Errors
+    /// As [`Array::explain`]; `LimitExceeded` for more requests or clients than are simulated.
+    pub fn workload(&self, selection: &Selection, clients: u32) -> Result<Workload> {
+        let state = self.state()?;
+        let plan = super::read::plan(&state, selection).map_err(|error| error.at(&self.path))?;
+        let source = self.source(&state)?;
+        read_workload(&plan, &source, &state.codec, &self.shared.tuning, clients)
+    }
+}
+
+/// What a read fetches of one object.
+struct Fetch {
+    index: Option<Extent>,
+    extents: Vec<Extent>,
+}
+
+/// The requests of [`Array::workload`].
+pub(crate) fn read_workload(
+    plan: &Plan,
+    source: &dyn ChunkSource,
+    codec: &ChunkCodec,
+    tuning: &Tuning,
+    clients: u32,
+) -> Result<Workload> {
+    if clients == 0 || clients > CLIENTS_MAX {
+        let text = format!("{clients} clients: simulated are between 1 and {CLIENTS_MAX}");
+        return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    let mut fetches: Vec<Fetch> = Vec::new();
+    let mut segments: Vec<(*const (), usize)> = Vec::new();
+    let mut count = 0_u64;
+    for_each_object(plan, source, codec, tuning, &mut |found| {
+        match found {
+            Found::Nothing { .. } => {}
+            Found::Object { opened, units } => {
+                let bytes = opened.index_bytes;
+                let end = opened.object.version().size;
+                let index = (bytes > 0)
+                    .then(|| Extent { offset: end.saturating_sub(bytes), length: bytes });
+                let extents = units.iter().flat_map(|unit| unit.extents.iter().copied()).collect();
+                fetches.push(Fetch { index, extents });
+                count += fetches.last().map_or(0, |fetch| fetch.extents.len() as u64);
+            }
+            Found::Segment { object, unit } => {
+                let place = Arc::as_ptr(object).cast::<()>();
+                let known = segments.iter().find(|(segment, _)| *segment == place);
+                let number = known.map_or(fetches.len(), |(_, number)| *number);
+                if number == fetches.len() {
+                    segments.push((place, number));
+                    fetches.push(Fetch { index: None, extents: Vec::new() });
+                }
+                fetches[number].extents.extend(unit.extents.iter().copied());
+                count += unit.extents.len() as u64;
+            }
+        }
+        match count > OPERATIONS_MAX {
+            true => Err(Error::new(
+                ErrorKind::LimitExceeded,
+                format!("more than {OPERATIONS_MAX} requests: simulate a part of the selection"),
+            )),
+            false => Ok(()),
+        }
+    })?;
+    Ok(share(&fetches, clients))
+}
+
+/// Deals the requests to clients.
+fn share(fetches: &[Fetch], clients: u32) -> Workload {
+    let total: usize = fetches.iter().map(|fetch| fetch.extents.len()).sum();
+    let mut dealt = vec![Client::default(); clients as usize];
+    let mut given = 0_usize;
+    for (fetch, file) in fetches.iter().zip(0_u32..) {
+        let mut last = None;
+        for extent in fetch.extents.iter().filter(|extent| extent.length > 0) {
+            let client = given * dealt.len() / total;
+            given += 1;
+            let operations = &mut dealt[client].operations;
+            if last != Some(client) {
+                operations.push(Operation::Open(file));
+                operations
+                    .extend(fetch.index.map(|at| Operation::Read(file, at.offset, at.length)));
+                last = Some(client);
+            }
+            operations.push(Operation::Read(file, extent.offset, extent.length));
+        }
+    }
+    Workload { files: vec![FileStriping::default(); fetches.len()], clients: dealt }
+}

@@ -1,0 +1,80 @@
+//! Simulated machines.
+
+use std::str::FromStr;
+use std::time::Instant;
+
+use bedform::Error;
+use bedform::layout::ocs;
+use bedform_geometry::{Order, spread_placement};
+use bedform_storage::machine::{Machine, MachineError, Pattern, Workload};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::error::raise;
+
+#[expect(clippy::needless_pass_by_value, reason = "what map_err gives")]
+fn machine_error(error: MachineError) -> PyErr {
+    raise(Error::invalid(error.to_string()))
+}
+
+/// A value as JSON.
+pub(crate) fn as_json(value: &impl Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// What is run.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Question {
+    Workload(Workload),
+    Pattern(Pattern),
+}
+
+/// A machine's description in JSON, checked, with all defaults filled in.
+#[pyfunction]
+pub(crate) fn check_machine(machine: &str) -> PyResult<String> {
+    as_json(&Machine::from_json(machine).map_err(machine_error)?)
+}
+
+/// Runs `{"workload": ...}` or `{"pattern": ...}` in JSON on a machine in JSON: what it found, as JSON,
+/// and the seconds that the calculation took.
+#[pyfunction]
+pub(crate) fn simulate(py: Python<'_>, machine: &str, question: &str) -> PyResult<(String, f64)> {
+    let (found, seconds) = py
+        .detach(|| {
+            let machine = Machine::from_json(machine)?;
+            let question = serde_json::from_str(question).map_err(|error| {
+                MachineError::Malformed { what: "workload", reason: error.to_string() }
+            })?;
+            let workload = match question {
+                Question::Workload(workload) => workload,
+                Question::Pattern(pattern) => pattern.workload()?,
+            };
+            let began = Instant::now();
+            machine.simulate(&workload).map(|found| (found, began.elapsed().as_secs_f64()))
+        })
+        .map_err(machine_error)?;
+    Ok((as_json(&found)?, seconds))
+}
+
+/// For each cell of a grid, in C order, the target that holds it: in turn in an order, or `spread`.
+#[pyfunction]
+pub(crate) fn placement(order: &str, grid: Vec<u64>, targets: u32) -> PyResult<Vec<u64>> {
+    let found = match order {
+        "spread" => spread_placement(&grid, targets),
+        order => Order::from_str(order).and_then(|order| order.placement(&grid, targets)),
+    };
+    found.map_err(|error| raise(Error::invalid(error.to_string())))
+}
+
+/// What Smart-IO does with chunks of a shape, as many as a grid says, for an optimized size in bytes, as JSON.
+#[pyfunction]
+pub(crate) fn organize(
+    chunk_shape: Vec<u64>,
+    grid_shape: Vec<u64>,
+    item_size: u64,
+    optimized_bytes: f64,
+) -> PyResult<String> {
+    as_json(&ocs::organize(&chunk_shape, &grid_shape, item_size, optimized_bytes))
+}

@@ -1,0 +1,105 @@
+"""What decides the simulated benchmarks: who reads and writes which bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bedform as bf
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import chunk_simulated, log_simulated, simulate_check  # noqa: E402
+
+TARGETS = 336
+
+
+def elements(chunks: chunk_simulated.Chunks, total: int) -> Any:
+    """For each byte of the file in items, the C index of the element there; -1 for padding."""
+    ranks = chunks.ranks(TARGETS)
+    size = int(np.prod(chunks.stored))
+    file = np.full((int(ranks.max()) + 1) * size, -1)
+    for place in np.ndindex(*chunks.grid):
+        cuts = [chunks.cuts[axis][at] for axis, at in enumerate(place)]
+        inside = np.full(chunks.stored, -1)
+        i, j, k = (np.arange(begin, end) for begin, end in cuts)
+        index = (i[:, None, None] * total + j[:, None]) * total + k
+        inside[tuple(slice(0, end - begin) for begin, end in cuts)] = index
+        at = int(ranks[place]) * size
+        file[at : at + size] = inside.ravel()
+    return file
+
+
+@pytest.mark.parametrize("plane", [0, 1, 2])
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        chunk_simulated.divided(4, (1, 1, 1), "row-major"),
+        chunk_simulated.divided(4, (1, 3, 3)),
+        chunk_simulated.divided(4, (1, 2, 2), "spread"),
+        chunk_simulated.merged(4, 2),
+    ],
+    ids=["original", "padded", "spread", "merged"],
+)
+def test_readers_of_chunks_read_all_of_the_plane(
+    chunks: chunk_simulated.Chunks, plane: int
+) -> None:
+    total, position = 64, 34
+    file = elements(chunks, total)
+    read = set()
+    for client in chunk_simulated.chunk_reads(chunks, TARGETS, plane, position, 32):
+        for operation in client:
+            _, offset, length = operation["read"]
+            read |= set(file[offset // 8 : (offset + length) // 8].tolist())
+    shape = (total, total, total)
+    wanted = np.take(np.arange(total**3).reshape(shape), position, axis=plane)
+    assert set(wanted.ravel().tolist()) <= read
+
+
+@pytest.mark.parametrize("plane", [0, 1, 2])
+@pytest.mark.parametrize("buffer", [None, 5000])
+def test_readers_of_a_contiguous_file_read_all_of_the_plane(plane: int, buffer: int | None) -> None:
+    total, position = 32, 17
+    reads = chunk_simulated.contiguous_reads(total, plane, position, 8, buffer)
+    assert reads is not None
+    covered = np.zeros(total**3 * 8, "?")
+    for client in reads:
+        for operation in client:
+            _, offset, length = operation["read"]
+            covered[offset : offset + length] = True
+    items = covered.reshape(total, total, total, 8)
+    assert np.take(items, position, axis=plane).all()
+
+
+@pytest.mark.parametrize("name", ["cori", "summit"])
+@pytest.mark.parametrize("way", list(log_simulated.WAYS))
+def test_all_ways_of_writing_write_all_bytes(name: str, way: str) -> None:
+    output = dataclasses.replace(
+        log_simulated.OUTPUTS[0], processes=84 * 64, data_bytes=84 * 64 * 100_000, requests=500
+    )
+    costs = log_simulated.Costs(listing=1e-9, merging=1e-7, copying=1e10)
+    on = bf.machine(name)
+    work = log_simulated.WAYS[way](output, on, costs)
+    found = bf.simulate(on, work).to_dict()
+    metadata = 16 * output.declared_requests() * output.processes
+    extra = {"canonical": 0, "blob": metadata, "log": metadata + 4096}[way]
+    assert found["written_bytes"] == output.data_bytes + extra
+    # No object is written by two nodes.
+    assert sum(load["handovers"] for load in found["targets"]) == 0
+
+
+def test_a_variable_has_the_requests_of_the_table_once() -> None:
+    for output in log_simulated.OUTPUTS:
+        assert 0 < output.declared_requests() < output.requests
+
+
+def test_there_are_enough_plans_and_they_are_the_same_in_every_run() -> None:
+    plans = [*simulate_check.grid().values(), *map(simulate_check.mixed, range(16))]
+    assert len(plans) >= simulate_check.PLANS_MIN
+    assert simulate_check.mixed(3) == simulate_check.mixed(3)
