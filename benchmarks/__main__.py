@@ -21,6 +21,7 @@ NAMES = {
     "log-flash": "benchmarks.log_flash",
     "log-scale": "benchmarks.log_scale",
     "burst": "benchmarks.burst",
+    "s3-read": "benchmarks.s3_read",
     "simulate-check": "benchmarks.simulate_check",
     "chunk-simulated": "benchmarks.chunk_simulated",
     "log-simulated": "benchmarks.log_simulated",

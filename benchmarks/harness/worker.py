@@ -35,6 +35,9 @@ ENGINES = {
     "bedform": "benchmarks.harness.bedform_engine:Bedform",
     "device": "benchmarks.harness.device:Device",
     "hdf5": "benchmarks.harness.hdf5_engine:Hdf5",
+    "s3-zarr-python": "benchmarks.harness.s3_engines:S3ZarrPython",
+    "s3-tensorstore": "benchmarks.harness.s3_engines:S3TensorStore",
+    "s3-bedform": "benchmarks.harness.s3_engines:S3Bedform",
 }
 
 

@@ -190,6 +190,24 @@ impl Profile {
         }
     }
 
+    /// An object store: what is assumed of a URL where nothing was measured.
+    pub fn default_remote() -> Self {
+        Self {
+            name: "an object store".into(),
+            read_bytes_per_second_one: 80e6,
+            read_bytes_per_second_many: 600e6,
+            write_bytes_per_second: 300e6,
+            request_seconds_one: 30e-3,
+            request_seconds_many: 30e-3 / 32.0,
+            requests_in_flight: 32,
+            request_cpu_seconds: 100e-6,
+            // A little less than a request is worth: what is not needed takes bandwidth from others.
+            merge_gap_bytes: 1 << 20,
+            notes: vec!["assumed, not measured".into()],
+            ..Self::default_local()
+        }
+    }
+
     /// One target of the Lustre file system in the Smart-IO paper (250 MB/s, 8 ms to seek, 1.9 ms to
     /// ask), and eight of them for a reader with many requests in flight.
     pub fn lustre_example() -> Self {

@@ -18,6 +18,8 @@ use crate::store::{Shared, Snapshot};
 /// The most bytes that are asked for before anything is known of an object: more are worth a request of
 /// their own.
 const WHOLE_BYTES_MAX: u64 = 4 << 20;
+/// Bytes that take no time beside that of a request.
+const SMALL_BYTES: u64 = 64 << 10;
 
 /// The objects of one array, as of one state of its metadata.
 pub(crate) struct ZarrSource<'a> {
@@ -59,7 +61,9 @@ impl ZarrSource<'_> {
         };
         let chunks: u64 = self.state.per_object.iter().product();
         let stamp_bytes = Stamp::encoded_bytes(self.state.metadata.rank());
-        ShardIndex::encoded_bytes(chunks, shard.index_checked).saturating_add(stamp_bytes)
+        let index_bytes = ShardIndex::encoded_bytes(chunks, shard.index_checked);
+        // A small shard comes whole, which takes next to nothing.
+        index_bytes.saturating_add(stamp_bytes).max(SMALL_BYTES)
     }
 
     /// The object's name, for messages.

@@ -96,9 +96,7 @@ impl Store {
             let text = "stores at URLs are only read: write to a directory, and copy it there";
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        if options.profile.is_none() {
-            options.gap_bytes.get_or_insert(REMOTE_GAP_BYTES);
-        }
+        options.profile.get_or_insert_with(Profile::default_remote);
         let storage = RemoteStorage::open(url, &options.remote);
         let storage = storage.map_err(|error| Error::invalid(error.to_string()))?;
         Self::open_in(Arc::new(storage), options, None)
@@ -133,9 +131,6 @@ pub fn storage_of(path: &Path, mode: Mode, options: &OpenOptions) -> Result<Arc<
         Some(pace) => shared(LocalStorage::open_throttled(path, mode, pace)?, direct),
     })
 }
-
-/// Gaps that are read over where nothing was measured: a request of 30 ms is worth 1 MiB at 35 MB/s.
-const REMOTE_GAP_BYTES: u64 = 1 << 20;
 
 /// The URL that `path` is, if it is one.
 fn url_of(path: &Path) -> Option<&str> {

@@ -1,0 +1,146 @@
+"""A real S3 server on this machine, and a slow proxy before it, for as long as a benchmark runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.harness.data import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BUCKET = "bench"
+KEY, SECRET, REGION = "bench-key", "bench-secret", "us-east-1"
+SECONDS, BYTES_PER_SECOND = 0.030, 80e6
+#: The server's directory keeps what was put into it; it is made anew when the benchmark begins.
+PLACE = ROOT / "s3"
+
+
+class NoServerError(RuntimeError):
+    """There is no server to start."""
+
+
+def server_command(port: int) -> list[str]:
+    """Return what starts versitygw, a server over plain files that speaks all of S3."""
+    known = [shutil.which("versitygw"), str(Path.home() / "go" / "bin" / "versitygw")]
+    program = next((name for name in known if name and Path(name).exists()), None)
+    if program is None:
+        raise NoServerError(
+            "versitygw is missing: go install github.com/versity/versitygw/cmd/versitygw@latest"
+        )
+    files = PLACE / "files"
+    shutil.rmtree(PLACE, ignore_errors=True)
+    files.mkdir(parents=True)
+    options = [
+        "--access",
+        KEY,
+        "--secret",
+        SECRET,
+        "--region",
+        REGION,
+        "--port",
+        f"127.0.0.1:{port}",
+    ]
+    # What it knows of objects lies beside them, where file systems have no attributes.
+    return [program, *options, "--quiet", "posix", "--sidecar", str(PLACE / "about"), str(files)]
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class SlowS3:
+    """The server: put stores there, and read them through the proxy."""
+
+    def __init__(self, server: str, proxy: str) -> None:
+        self.server, self.proxy = server, proxy
+
+    def client(self) -> Any:
+        """Return a client that goes past the proxy."""
+        import boto3
+
+        return boto3.client(
+            "s3",
+            endpoint_url=self.server,
+            region_name=REGION,
+            aws_access_key_id=KEY,
+            aws_secret_access_key=SECRET,
+        )
+
+    def put(self, path: Path, name: str) -> None:
+        """Copy a store to the server."""
+        client = self.client()
+        for file in filter(Path.is_file, path.rglob("*")):
+            client.upload_file(str(file), BUCKET, f"{name}/{file.relative_to(path)}")
+
+    def counts(self) -> dict[str, int]:
+        """Return the requests and the bytes of answers so far."""
+        url = f"{self.proxy}/-/counts"
+        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - our own proxy
+            counts: dict[str, int] = json.load(answer)
+            return counts
+
+
+@contextmanager
+def slow_s3() -> Iterator[SlowS3]:
+    """Start the server and the proxy; both end with the block."""
+    ports = free_port(), free_port()
+    command = server_command(ports[0])
+    (PLACE / "about").mkdir()
+    with (PLACE / "said").open("w") as said:
+        server = subprocess.Popen(command, stdout=said, stderr=said)  # noqa: S603
+        slow = [SECONDS, BYTES_PER_SECOND]
+        proxy = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "benchmarks.harness.slow_proxy"]
+            + [str(value) for value in (ports[1], ports[0], *slow)],
+            stdout=subprocess.PIPE,
+        )
+        try:
+            place = SlowS3(*(f"http://127.0.0.1:{port}" for port in ports))
+            if proxy.stdout:
+                proxy.stdout.readline()
+            wait_for(place)
+            yield place
+        finally:
+            for process in (proxy, server):
+                process.terminate()
+                process.wait()
+
+
+def wait_for(place: SlowS3) -> None:
+    """Wait until the server has made the bucket."""
+    from botocore.exceptions import BotoCoreError
+
+    for _ in range(100):
+        try:
+            place.client().create_bucket(Bucket=BUCKET)
+        except BotoCoreError:
+            time.sleep(0.1)
+        else:
+            return
+    said = (PLACE / "said").read_text()
+    raise NoServerError(f"the server does not answer: {said}")
+
+
+def set_environment() -> None:
+    """Let all clients of this process find the credentials."""
+    os.environ.update(
+        AWS_ACCESS_KEY_ID=KEY,
+        AWS_SECRET_ACCESS_KEY=SECRET,
+        AWS_REGION=REGION,
+        AWS_DEFAULT_REGION=REGION,
+    )

@@ -1,0 +1,203 @@
+"""`s3-read`: maps and series of a store behind 30 ms a request and 80 MB/s a stream.
+
+A real S3 server on this machine, behind a proxy that takes its time; caches of the engines off,
+array handles open. Two layouts of the same array of (time, lat, lon): zarr-python's own chunks, and
+those that Bedform advises for maps and series on such a storage.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.harness import data
+from benchmarks.harness.comparison import OURS, Comparison
+from benchmarks.harness.report import Report, Table, Verdict, bytes_in_words
+from benchmarks.harness.rounds import fastest_variant, interleave
+from benchmarks.harness.s3_server import BYTES_PER_SECOND, SECONDS, SlowS3, slow_s3
+from benchmarks.harness.statistics import median
+from benchmarks.harness.worker import WorkerProcess, checksum, start_workers, stop_workers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.harness.options import Options
+    from benchmarks.harness.selections import Selection
+
+NAME = "s3-read"
+ENGINES = {"zarr-python": "s3-zarr-python", "tensorstore": "s3-tensorstore", OURS: "s3-bedform"}
+DIMS = ("time", "lat", "lon")
+ADVISED_GAIN = 5.0
+
+
+def shape_of(options: Options) -> tuple[int, ...]:
+    """Return a year of days on a grid of one degree; less in a quick run."""
+    return (64, 61, 120) if options.quick else (365, 181, 360)
+
+
+def values_of(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return a field that is smooth in space and in time, and noisy in its last digits."""
+    random = np.random.default_rng(5)
+    time, lat, lon = (np.linspace(0, 6, length) for length in shape)
+    waves = np.sin(time)[:, None, None] + np.cos(lat)[:, None] * np.sin(2 * lon)
+    return 280 + 10 * waves + random.normal(0, 0.1, shape)
+
+
+def profile() -> Any:
+    """Return the storage as it is: what `calibrate` would find."""
+    import bedform as bf
+
+    known = bf.Profile.default().to_dict()
+    in_flight = 32
+    known["profile"] |= {
+        "name": "30 ms and 80 MB/s a stream",
+        "read_bytes_per_second_one": BYTES_PER_SECOND,
+        "read_bytes_per_second_many": BYTES_PER_SECOND * in_flight / 4,
+        "request_seconds_one": SECONDS,
+        "request_seconds_many": SECONDS / in_flight,
+        "requests_in_flight": in_flight,
+        "merge_gap_bytes": int(SECONDS * BYTES_PER_SECOND),
+    }
+    return bf.Profile(known)
+
+
+def stores(shape: tuple[int, ...], place: Path) -> dict[str, Path]:
+    """Write the two stores, and return where they are."""
+    import zarr
+
+    import bedform as bf
+
+    values = values_of(shape)
+    shutil.rmtree(place, ignore_errors=True)
+    default, advised = place / "default.zarr", place / "advised.zarr"
+    zarr.create_group(default).create_array(data.ARRAY, data=values, dimension_names=DIMS)
+    reads = {("lat", "lon"): 0.5, ("time",): 0.5}
+    advice = bf.advise(shape, "float64", dims=DIMS, reads=reads, profile=profile())
+    array = bf.create(advised).create_array(
+        data.ARRAY, shape=shape, dtype="float64", dims=DIMS, layout=advice.layout
+    )
+    array[...] = values
+    return {"default": default, "advised": advised}
+
+
+def lines_of(shape: tuple[int, ...]) -> dict[str, Selection]:
+    """Return the reads: a map, a series, and larger ones of both kinds."""
+    time, lat, lon = (slice(0, length) for length in shape)
+    middle = [length * 3 // 7 for length in shape]
+    box = (slice(middle[1], middle[1] + 10), slice(middle[2], middle[2] + 20))
+    return {
+        "map": (middle[0], lat, lon),
+        "series": (time, middle[1], middle[2]),
+        "ten maps": (slice(middle[0], middle[0] + 10), lat, lon),
+        "series of a region": (time, *box),
+    }
+
+
+def measure(
+    workers: dict[str, WorkerProcess],
+    options: Options,
+    line: str,
+    selection: Selection,
+    answer: int,
+) -> Comparison:
+    """Run the rounds of one line."""
+    chosen = {}
+    for name, worker in workers.items():
+
+        def attempt(variant: str, worker: WorkerProcess = worker) -> float:
+            worker.call("prepare", variant, selection, variant)
+            seconds: float = worker.call("read", variant, answer)
+            return seconds
+
+        variants = options.some(list(worker.call("describe")["read"]))
+        chosen[name] = fastest_variant(variants, options.tries(), attempt)
+        worker.call("prepare", line, selection, chosen[name])
+
+    def read(name: str) -> float:
+        seconds: float = workers[name].call("read", line, answer)
+        return seconds
+
+    return Comparison(line, interleave(list(workers), options.rounds, read), chosen)
+
+
+def requests_of(server: SlowS3, worker: WorkerProcess, line: str) -> str:
+    """Return what one more read of a line asks for."""
+    before = server.counts()
+    worker.call("read", line, None)
+    after = server.counts()
+    moved = bytes_in_words(after["bytes"] - before["bytes"])
+    return f"{after['requests'] - before['requests']}, {moved}"
+
+
+def run(options: Options) -> Report:
+    """Run the lines that were asked for."""
+    shape = shape_of(options)
+    report = Report(NAME, options.command, {"array": "x".join(map(str, shape)) + " float64"})
+    report.settings |= {"rounds": str(options.rounds), "server": "versitygw"}
+    report.settings["proxy"] = f"{SECONDS * 1e3:.0f} ms, {BYTES_PER_SECOND / 1e6:.0f} MB/s a stream"
+    answers = {line: checksum(values_of(shape)[part]) for line, part in lines_of(shape).items()}
+    results: dict[str, list[Comparison]] = {}
+    started = start_workers(list(ENGINES.values()))
+    workers = {name: started[engine] for name, engine in ENGINES.items()}
+    try:
+        with slow_s3() as server:
+            for layout, path in stores(shape, data.ROOT / "s3-stores").items():
+                server.put(path, path.name)
+                for name, worker in workers.items():
+                    worker.call("open", f"{server.proxy} {path.name}")
+                    report.settings[name] = worker.call("describe")["version"]
+                table = Table(
+                    f"{layout}: {described(path)}; milliseconds; requests, bytes of each",
+                    ["read", *workers, "bedform / fastest", *(f"{name} asks" for name in workers)],
+                )
+                results[layout] = []
+                for line, selection in lines_of(shape).items():
+                    if not options.wants(f"{layout}/{line}"):
+                        continue
+                    one = measure(workers, options, line, selection, answers[line])
+                    asks = [requests_of(server, worker, line) for worker in workers.values()]
+                    row = [one.cell(name) for name in workers]
+                    table.rows.append([line, *row, one.ratio_cell(one.fastest_peer()), *asks])
+                    results[layout].append(one)
+                    report.samples[f"{layout}/{line}"] = one.to_dict()
+                report.tables.append(table)
+    finally:
+        stop_workers(started)
+    report.verdicts = verdicts(results)
+    return report
+
+
+def described(path: Path) -> str:
+    """Return a store's layout in words."""
+    import bedform as bf
+
+    info = bf.open(path)[data.ARRAY].info()
+    shards = info.get("shards")
+    inside = f" in {data.shape_in_words(shards)}, {info['order']}" if shards else ", no shards"
+    return data.shape_in_words(info["chunks"]) + inside
+
+
+def verdicts(results: dict[str, list[Comparison]]) -> list[Verdict]:
+    """Return what was promised beside what was measured."""
+    every = [(layout, one) for layout, ones in results.items() for one in ones]
+    lost = [f"{layout} {one.line}" for layout, one in every if one.is_loss()]
+    listed = f": {', '.join(lost)}" if lost else ""
+    found = [
+        Verdict("fastest on every line", f"{len(lost)} of {len(every)} lost{listed}", not lost)
+    ]
+    slower = {
+        layout: max((median(one.samples[OURS]), one.line) for one in ones if one.line in BASIC)
+        for layout, ones in results.items()
+        if any(one.line in BASIC for one in ones)
+    }
+    promise = f"advised at least {ADVISED_GAIN:.0f} times default, on the slower of map and series"
+    if set(slower) != {"default", "advised"}:
+        return [*found, Verdict(promise, "-", None)]
+    gain = slower["default"][0] / slower["advised"][0]
+    said = f"{gain:.1f} ({slower['default'][1]} over {slower['advised'][1]})"
+    return [*found, Verdict(promise, said, gain >= ADVISED_GAIN)]
+
+
+BASIC = ("map", "series")
