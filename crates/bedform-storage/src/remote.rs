@@ -6,41 +6,65 @@
 //! An object store keeps no bytes for who has opened an object: what was replaced meanwhile is a
 //! `Conflict` for all later reads of it, so that an index and the chunks that it names belong together.
 //! Each request asks for the version that was opened (`If-Match`), and each answer is compared with it.
+//!
+//! Every write has a condition (`If-None-Match`, `If-Match`), also where the newest writer wins: what a
+//! writer that was cut off still has on its way finds that it does not hold. [`put`] has how a lost answer
+//! is told from a conflict, [`lease`] how locks are kept, [`growing`] how objects grow. What is
+//! acknowledged is as durable as the server makes it; [`Durability`] makes no difference.
 
 mod aws;
+mod client;
 mod error;
+mod growing;
+mod lease;
 mod object;
+mod per_process;
+mod put;
 mod runtime;
 mod url;
+mod writer;
 
+use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use ::object_store::path::Path;
-use ::object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use ::object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 use bedform_format::ObjectPath;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 
+use self::client::Client;
 use self::error::to_error;
+use self::growing::{GrownObject, RemoteGrowing};
+use self::lease::{Held, LOCK_NAME, Leases};
 use self::object::RemoteObject;
+use self::put::{Known, Unwritten, Writes, look};
 use self::url::Place;
 pub use self::url::{RemoteOptions, UrlError};
+use self::writer::RemoteWriter;
 use crate::storage::checked_suffix;
 use crate::{
-    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
-    StorageErrorKind, Version,
+    Condition, Durability, Entry, GrowingObject, Lock, Mode, Object, ObjectWriter, Storage,
+    StorageError, StorageErrorKind, Version,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
 
-/// A prefix of an object store, by its URL. Read only.
+/// What names of this module's own objects begin with: they do not appear in listings.
+const OWN_PREFIX: &str = ".bedform-";
+/// Objects that are deleted with one request, where the server can.
+const DELETED_TOGETHER: usize = 1000;
+
+/// A prefix of an object store, by its URL.
 ///
 /// ```no_run
 /// use bedform_format::ObjectPath;
-/// use bedform_storage::{RemoteOptions, RemoteStorage, Storage};
+/// use bedform_storage::{Mode, RemoteOptions, RemoteStorage, Storage};
 ///
 /// let options = RemoteOptions { anonymous: true, ..RemoteOptions::default() };
-/// let storage = RemoteStorage::open("s3://bucket/run42.zarr", &options)?;
+/// let storage = RemoteStorage::open("s3://bucket/run42.zarr", Mode::ReadOnly, &options)?;
 /// let document = storage.open(&ObjectPath::parse("zarr.json").unwrap())?;
 /// let mut bytes = vec![0; document.version().size as usize];
 /// document.read(0, &mut bytes)?;
@@ -48,29 +72,60 @@ type Result<T> = std::result::Result<T, StorageError>;
 /// ```
 #[derive(Debug, Clone)]
 pub struct RemoteStorage {
-    store: Arc<dyn ObjectStore>,
+    shared: Arc<Shared>,
     /// What all names begin with; empty for a whole bucket.
     prefix: String,
     /// The URL as users may see it.
     shown: String,
+}
+
+/// What a place has in common with those beside it, and with its objects.
+#[derive(Debug)]
+struct Shared {
+    client: Client,
+    options: RemoteOptions,
+    /// False if nothing is ever written.
+    is_writable: bool,
     /// True if the server tells what it has: plain HTTP servers do not.
     lists: bool,
+    /// Why nothing more is written, once the outcome of a write is unknown.
+    poison: OnceLock<String>,
+    leases: Leases,
+    /// The server was seen to keep to conditions.
+    has_checked: AtomicBool,
 }
 
 impl RemoteStorage {
     /// The place at `url`: `s3://bucket/path`, `gs://bucket/path`, `az://container/path` or
-    /// `http(s)://host/path`. Asks nothing of the server.
+    /// `http(s)://host/path`, which is only read. Asks nothing of the server.
     ///
     /// # Errors
     /// For a URL that is none of these, or has secrets in it, or options that make no client.
-    pub fn open(url: &str, options: &RemoteOptions) -> std::result::Result<Self, UrlError> {
-        let Place { store, prefix, shown, lists } = Place::of(url, options)?;
-        Ok(Self { store, prefix, shown, lists })
+    pub fn open(
+        url: &str,
+        mode: Mode,
+        options: &RemoteOptions,
+    ) -> std::result::Result<Self, UrlError> {
+        let place = Place::of(url, options)?;
+        if mode != Mode::ReadOnly && !place.lists {
+            return Err(place.refuse("HTTP servers are only read"));
+        }
+        let Place { client, prefix, shown, lists } = place;
+        let shared = Arc::new(Shared::new(client, mode, options, lists));
+        Ok(Self { shared, prefix, shown })
     }
 
     /// A prefix of `store`, called `shown`.
-    pub fn new(store: Arc<dyn ObjectStore>, prefix: &str, shown: &str) -> Self {
-        Self { store, prefix: prefix.to_owned(), shown: shown.to_owned(), lists: true }
+    pub fn new(
+        store: Arc<dyn ObjectStore>,
+        prefix: &str,
+        shown: &str,
+        mode: Mode,
+        options: &RemoteOptions,
+    ) -> Self {
+        let client = Client::new(Box::new(move |_| Ok(store.clone())));
+        let shared = Arc::new(Shared::new(client, mode, options, true));
+        Self { shared, prefix: prefix.to_owned(), shown: shown.to_owned() }
     }
 
     /// The name of an object in the object store.
@@ -80,8 +135,156 @@ impl RemoteStorage {
         Path::parse(name).map_err(|error| to_error(operation, &path.to_string(), error.into()))
     }
 
-    fn refuse<T>(operation: &'static str, path: &ObjectPath) -> Result<T> {
-        Err(StorageError::new(StorageErrorKind::ReadOnly, operation, path))
+    /// The name of an object that is written, or an error.
+    fn name_to_write(&self, operation: &'static str, path: &ObjectPath) -> Result<Path> {
+        self.shared.check_writable(operation, path)?;
+        if path.is_root() {
+            return Err(StorageError::new(StorageErrorKind::NotAnObject, operation, path));
+        }
+        self.name_of(operation, path)
+    }
+
+    /// Gives `payload` its name if `condition` holds; `there` is what was there a moment ago, if that is
+    /// known.
+    fn publish(
+        &self,
+        path: &ObjectPath,
+        name: &Path,
+        payload: PutPayload,
+        condition: Condition<'_>,
+        there: Option<Option<Known>>,
+    ) -> Result<Version> {
+        let shared = &*self.shared;
+        shared.check_writable("publish", path)?;
+        let writes = shared.writes()?;
+        let written = runtime::wait(async {
+            let known = async {
+                match there {
+                    Some(there) => Ok(there),
+                    None => writes.look(name).await.map_err(Unwritten::Failed),
+                }
+            };
+            match condition {
+                Condition::None => writes.put_over(name, payload, known.await?).await,
+                Condition::Absent if writes.has_conditions => {
+                    writes.put_if(name, payload, None, None).await
+                }
+                Condition::Absent => match known.await? {
+                    None => writes.put_if(name, payload, None, None).await,
+                    Some(_) => Err(Unwritten::Refused),
+                },
+                Condition::Unchanged(object) => {
+                    match known.await?.filter(|known| known.version == *object.version()) {
+                        Some(known) => writes.put_if(name, payload, Some(&known), None).await,
+                        None => Err(Unwritten::Refused),
+                    }
+                }
+            }
+        })?;
+        let written = written.map_err(|unwritten| match (unwritten, condition) {
+            (Unwritten::Refused, Condition::Absent) => {
+                StorageError::new(StorageErrorKind::Exists, "publish", path)
+            }
+            (unwritten, _) => shared.error("publish", path, unwritten),
+        })?;
+        shared.check_leases("publish", path)?;
+        Ok(written.version)
+    }
+
+    /// The lock of a directory.
+    fn take_lock(&self, path: &ObjectPath, waits: bool) -> Result<Option<Box<dyn Lock>>> {
+        self.shared.check_writable("lock", path)?;
+        let directory = self.name_of("lock", path)?;
+        let store = &**self.shared.client.store()?;
+        let name = directory.clone().join(LOCK_NAME);
+        if !path.is_root() {
+            let is_there = runtime::wait(async {
+                let mut below = store.list(Some(&directory));
+                Ok(below.try_next().await?.is_some())
+            })?;
+            if !is_there.map_err(|error: Error| to_error("lock", path.as_str(), error))? {
+                return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path));
+            }
+        }
+        let held = Held::take(&self.shared, name, waits)?;
+        Ok(held.map(|held| Box::new(held) as Box<dyn Lock>))
+    }
+}
+
+impl Shared {
+    fn new(client: Client, mode: Mode, options: &RemoteOptions, lists: bool) -> Self {
+        Self {
+            client,
+            options: options.clone(),
+            is_writable: mode != Mode::ReadOnly,
+            lists,
+            poison: OnceLock::new(),
+            leases: Leases::default(),
+            has_checked: AtomicBool::new(false),
+        }
+    }
+
+    /// What writes go through in this process.
+    fn writes(&self) -> Result<Writes> {
+        let RemoteOptions { deadline, pause, single_writer, .. } = self.options;
+        let store = self.client.store()?.clone();
+        let plain = self.client.store_to_write()?.clone();
+        Ok(Writes { store, plain, deadline, pause, has_conditions: !single_writer })
+    }
+
+    fn is_poisoned(&self) -> bool {
+        self.poison.get().is_some()
+    }
+
+    /// Fails if this handle does not write, or no longer does.
+    fn check_writable(&self, operation: &'static str, path: &ObjectPath) -> Result<()> {
+        if !self.is_writable {
+            return Err(StorageError::new(StorageErrorKind::ReadOnly, operation, path));
+        }
+        self.check_leases(operation, path)
+    }
+
+    /// Fails if a lock was lost under which something may have been written.
+    fn check_leases(&self, operation: &'static str, path: &ObjectPath) -> Result<()> {
+        if let Some(lock) = self.leases.lost(self.options.lease) {
+            let _ = self.poison.set(format!(
+                "the lock {lock} could not be renewed for {:?}, and others may have taken it",
+                self.options.lease
+            ));
+        }
+        match self.poison.get() {
+            None => Ok(()),
+            Some(reason) => Err(poisoned(operation, path, reason.clone())),
+        }
+    }
+
+    /// The error of a write to `path`; if its outcome is unknown nothing more is written.
+    fn error(
+        &self,
+        operation: &'static str,
+        path: &impl Display,
+        unwritten: Unwritten,
+    ) -> StorageError {
+        match unwritten {
+            Unwritten::Refused => StorageError::new(StorageErrorKind::Conflict, operation, path),
+            Unwritten::Failed(error) => to_error(operation, &path.to_string(), error),
+            Unwritten::Unknown(error) => {
+                let error = to_error(operation, &path.to_string(), error);
+                let said = error.source.map(|source| format!(": {source}")).unwrap_or_default();
+                let reason = format!("nobody knows whether {path} was written{said}");
+                let _ = self.poison.set(reason.clone());
+                poisoned(operation, path, reason)
+            }
+        }
+    }
+}
+
+fn poisoned(operation: &'static str, path: &impl Display, reason: String) -> StorageError {
+    StorageError {
+        kind: StorageErrorKind::Poisoned,
+        operation,
+        path: path.to_string(),
+        source: Some(io::Error::other(reason)),
     }
 }
 
@@ -93,11 +296,47 @@ fn version_of(meta: &ObjectMeta) -> Version {
         text.hash(&mut hasher);
         hasher.finish()
     };
+    // A strong name is of these bytes alone, and who has written them is told no time.
+    let is_named = meta.e_tag.as_ref().is_some_and(|tag| !tag.starts_with("W/"));
+    let modified = if is_named { None } else { meta.last_modified.timestamp_nanos_opt() };
     Version {
         size: meta.size,
-        modified_ns: meta.last_modified.timestamp_nanos_opt().unwrap_or(0),
+        modified_ns: modified.unwrap_or(0),
         changed_ns: 0,
         identity: (hash(&meta.e_tag), hash(&meta.version)),
+    }
+}
+
+/// Removes all objects below `directory`, its lock last.
+async fn remove_below(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<(), Error> {
+    let lock = directory.clone().join(LOCK_NAME);
+    loop {
+        let below = store.list(Some(directory)).map_ok(|meta| meta.location);
+        let is_other = |name: &std::result::Result<Path, Error>| {
+            let is_lock = matches!(name, Ok(name) if *name == lock);
+            std::future::ready(!is_lock)
+        };
+        // Listed before they are deleted: a list that is deleted from may skip some.
+        let names: Vec<_> = below.filter(is_other).take(DELETED_TOGETHER).collect().await;
+        if names.is_empty() {
+            return remove(store, &lock).await;
+        }
+        let names = futures_util::stream::iter(names).boxed();
+        let mut deleted = store.delete_stream(names);
+        while let Some(outcome) = deleted.next().await {
+            match outcome {
+                Ok(_) | Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Removes an object, there or not.
+async fn remove(store: &dyn ObjectStore, name: &Path) -> std::result::Result<(), Error> {
+    match store.delete(name).await {
+        Err(Error::NotFound { .. }) => Ok(()),
+        outcome => outcome,
     }
 }
 
@@ -116,14 +355,26 @@ impl Storage for RemoteStorage {
 
     fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>> {
         let name = self.name_of("open", path)?;
-        let shown = path.to_string();
-        Ok(Box::new(RemoteObject::open(self.store.clone(), name, shown, bytes)?))
+        let (shared, shown) = (self.shared.clone(), path.to_string());
+        let (object, known) =
+            RemoteObject::open(shared.clone(), name.clone(), shown.clone(), bytes)?;
+        Ok(match known.parts {
+            None => Box::new(object),
+            Some(parts) => Box::new(GrownObject::open(shared, name, shown, known.version, &parts)?),
+        })
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         let name = self.name_of("stat", path)?;
-        let meta = runtime::wait(self.store.head(&name))?;
-        Ok(version_of(&meta.map_err(|error| to_error("stat", &path.to_string(), error))?))
+        let store = &**self.shared.client.store()?;
+        let found = runtime::wait(async {
+            match look(store, &name).await? {
+                Some(known) => growing::version(store, &name, &known).await.map(Some),
+                None => Ok(None),
+            }
+        })?;
+        let found = found.map_err(|error| to_error("stat", &path.to_string(), error))?;
+        found.ok_or_else(|| StorageError::new(StorageErrorKind::NotFound, "stat", path))
     }
 
     fn create(
@@ -132,7 +383,18 @@ impl Storage for RemoteStorage {
         _durability: Durability,
         _size_hint: Option<u64>,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
-        Self::refuse("create", path)
+        Ok(Box::new(RemoteWriter::create(self, path)?))
+    }
+
+    fn put(
+        &self,
+        path: &ObjectPath,
+        bytes: &[u8],
+        _durability: Durability,
+        condition: Condition<'_>,
+    ) -> Result<Version> {
+        let name = self.name_to_write("create", path)?;
+        self.publish(path, &name, PutPayload::from(bytes.to_vec()), condition, None)
     }
 
     fn grow(
@@ -141,7 +403,8 @@ impl Storage for RemoteStorage {
         _durability: Durability,
         _size_hint: Option<u64>,
     ) -> Result<Box<dyn GrowingObject>> {
-        Self::refuse("create", path)
+        let name = self.name_to_write("create", path)?;
+        Ok(Box::new(RemoteGrowing::create(&self.shared, &name, path)?))
     }
 
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
@@ -151,40 +414,62 @@ impl Storage for RemoteStorage {
             return Err(StorageError::from_io("open", suffix, reason));
         }
         Ok(Arc::new(Self {
-            store: self.store.clone(),
+            shared: self.shared.clone(),
             prefix: format!("{}{suffix}", self.prefix),
             shown: format!("{}{suffix}", self.shown),
-            lists: self.lists,
         }))
     }
 
+    /// Only without a condition, or of what cannot change any more: servers know none for it.
     fn delete(
         &self,
         path: &ObjectPath,
         _durability: Durability,
-        _condition: Condition<'_>,
+        condition: Condition<'_>,
     ) -> Result<()> {
-        Self::refuse("delete", path)
+        let name = self.name_to_write("delete", path)?;
+        if !matches!(condition, Condition::None) {
+            let reason = io::Error::other("object stores delete nothing on condition");
+            return Err(StorageError::from_io("delete", path, reason));
+        }
+        let store = &**self.shared.client.store()?;
+        let deleted = runtime::wait(async {
+            let Some(known) = look(store, &name).await? else { return Ok(()) };
+            remove(store, &name).await?;
+            match known.parts {
+                Some(parts) => growing::remove(store, &name, &parts).await,
+                None => Ok(()),
+            }
+        })?;
+        deleted.map_err(|error| to_error("delete", &path.to_string(), error))?;
+        self.shared.check_leases("delete", path)
     }
 
     fn delete_tree(&self, path: &ObjectPath, _durability: Durability) -> Result<()> {
-        Self::refuse("delete", path)
+        self.shared.check_writable("delete", path)?;
+        let name = self.name_of("delete", path)?;
+        // Who holds a lock in there goes on without: what it protects is gone.
+        self.shared.leases.end_below(&name);
+        let store = &**self.shared.client.store()?;
+        let deleted = runtime::wait(remove_below(store, &name))?;
+        deleted.map_err(|error| to_error("delete", &path.to_string(), error))
     }
 
     fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
-        if !self.lists {
+        if !self.shared.lists {
             let reason = io::Error::other("HTTP servers do not tell what they have");
             return Err(StorageError::from_io("list", path, reason));
         }
         let name = self.name_of("list", path)?;
-        let listed = runtime::wait(self.store.list_with_delimiter(Some(&name)))?;
+        let listed = runtime::wait(self.shared.client.store()?.list_with_delimiter(Some(&name)))?;
         let listed = match listed {
             Ok(listed) => listed,
-            Err(::object_store::Error::NotFound { .. }) => return Ok(Vec::new()),
+            Err(Error::NotFound { .. }) => return Ok(Vec::new()),
             Err(error) => return Err(to_error("list", &path.to_string(), error)),
         };
         let entry = |path: &Path, is_directory| {
-            path.filename().map(|name| Entry { name: name.to_owned(), is_directory })
+            let name = path.filename().filter(|name| !name.starts_with(OWN_PREFIX));
+            name.map(|name| Entry { name: name.to_owned(), is_directory })
         };
         let directories = listed.common_prefixes.iter().filter_map(|path| entry(path, true));
         let objects = listed.objects.iter().filter_map(|meta| entry(&meta.location, false));
@@ -199,11 +484,12 @@ impl Storage for RemoteStorage {
     }
 
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
-        Self::refuse("lock", path)
+        let held = self.take_lock(path, true)?;
+        held.ok_or_else(|| StorageError::new(StorageErrorKind::Conflict, "lock", path))
     }
 
     fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        Self::refuse("lock", path)
+        self.take_lock(path, false)
     }
 
     fn sweep(&self, _path: &ObjectPath) -> Result<u64> {

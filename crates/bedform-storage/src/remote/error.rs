@@ -30,6 +30,20 @@ pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> Sto
     StorageError { kind, operation, path: path.to_owned(), source }
 }
 
+/// True if the server says that it will not do what it is asked to, now or later.
+pub(super) fn is_refusal(error: &Error) -> bool {
+    match error {
+        Error::PermissionDenied { .. }
+        | Error::Unauthenticated { .. }
+        | Error::NotFound { .. }
+        | Error::NotSupported { .. }
+        | Error::NotImplemented { .. }
+        | Error::InvalidPath { .. } => true,
+        Error::Generic { .. } => said(error).contains("status code: 4"),
+        _ => false,
+    }
+}
+
 /// What to do about what a server said.
 fn hint(error: &Error, said: &str) -> &'static str {
     let has = |text: &str| said.contains(text);

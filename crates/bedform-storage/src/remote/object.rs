@@ -6,12 +6,13 @@ use std::sync::Arc;
 use ::bytes::Bytes;
 use ::object_store::path::Path;
 use ::object_store::{
-    Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt,
+    Attributes, Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt,
 };
 use futures_util::TryStreamExt as _;
 
 use super::error::to_error;
-use super::{Result, runtime, version_of};
+use super::put::{Known, look};
+use super::{Result, Shared, runtime, version_of};
 use crate::{Object, StorageError, StorageErrorKind, Version};
 
 /// Bytes at the end that come with the first request, where nobody knows better: whole documents.
@@ -22,7 +23,7 @@ const WHOLE_BYTES_MAX: u64 = 256 << 20;
 /// An object as it was when it was opened.
 #[derive(Debug)]
 pub(super) struct RemoteObject {
-    store: Arc<dyn ObjectStore>,
+    shared: Arc<Shared>,
     name: Path,
     shown: String,
     version: Version,
@@ -34,22 +35,24 @@ pub(super) struct RemoteObject {
 }
 
 impl RemoteObject {
-    /// Opens an object, of which the last `tail` bytes come along: one request.
+    /// Opens an object, of which the last `tail` bytes come along: one request. Also says what is known
+    /// of it for those who write.
     pub(super) fn open(
-        store: Arc<dyn ObjectStore>,
+        shared: Arc<Shared>,
         name: Path,
         shown: String,
         tail: u64,
-    ) -> Result<Self> {
-        let opened = runtime::wait(open(&*store, &name, tail.max(1)))?;
-        let (meta, start, known) = opened.map_err(|error| to_error("open", &shown, error))?;
+    ) -> Result<(Self, Known)> {
+        let opened = runtime::wait(open(&**shared.client.store()?, &name, tail.max(1)))?;
+        let opened = opened.map_err(|error| to_error("open", &shown, error))?;
+        let Opened { meta, attributes, start, bytes: known } = opened;
         let version = version_of(&meta);
         if start.saturating_add(known.len() as u64) != version.size {
             // The server says less than it promised.
             return Err(StorageError::new(StorageErrorKind::Truncated, "open", &shown));
         }
-        let tag = meta.e_tag.clone();
-        Ok(Self { store, name, shown, version, tag, known, known_start: start })
+        let (told, tag) = (Known::new(&meta, &attributes), meta.e_tag);
+        Ok((Self { shared, name, shown, version, tag, known, known_start: start }, told))
     }
 
     /// Fills the front of `buffer` from what is known; gives the bytes that there were.
@@ -63,9 +66,14 @@ impl RemoteObject {
     }
 
     /// Fills `buffer` with the bytes from `offset` on, all of which the object has.
-    async fn fetch(&self, offset: u64, buffer: &mut [u8]) -> std::result::Result<Changed, Error> {
+    async fn fetch(
+        &self,
+        store: &dyn ObjectStore,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> std::result::Result<Changed, Error> {
         let range = offset..offset + buffer.len() as u64;
-        let answer = self.store.get_opts(&self.name, self.asking_for(range.clone())).await?;
+        let answer = store.get_opts(&self.name, self.asking_for(range.clone())).await?;
         // Servers that know no conditions answer anyway.
         if version_of(&answer.meta) != self.version || answer.range != range {
             return Ok(Changed(true));
@@ -95,11 +103,18 @@ impl RemoteObject {
 struct Changed(bool);
 
 /// What is there, and its last bytes with the place where they start.
+struct Opened {
+    meta: ObjectMeta,
+    attributes: Attributes,
+    start: u64,
+    bytes: Bytes,
+}
+
 async fn open(
     store: &dyn ObjectStore,
     name: &Path,
     tail: u64,
-) -> std::result::Result<(ObjectMeta, u64, Bytes), Error> {
+) -> std::result::Result<Opened, Error> {
     let range = Some(GetRange::Suffix(tail));
     match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
         Ok(answer) => tail_of(answer).await,
@@ -110,10 +125,12 @@ async fn open(
         ) => Err(error),
         // An object of no bytes has no last ones; and not all servers count from the end, or know parts.
         Err(error) => {
-            let meta = store.head(name).await.map_err(|_| error)?;
+            let head = GetOptions { head: true, ..GetOptions::default() };
+            let GetResult { meta, attributes, .. } =
+                store.get_opts(name, head).await.map_err(|_| error)?;
             let start = meta.size.saturating_sub(tail);
             if meta.size == 0 {
-                return Ok((meta, 0, Bytes::new()));
+                return Ok(Opened { meta, attributes, start: 0, bytes: Bytes::new() });
             }
             let range = Some(GetRange::Bounded(start..meta.size));
             match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
@@ -127,9 +144,10 @@ async fn open(
     }
 }
 
-async fn tail_of(answer: GetResult) -> std::result::Result<(ObjectMeta, u64, Bytes), Error> {
-    let (meta, start) = (answer.meta.clone(), answer.range.start);
-    Ok((meta, start, answer.bytes().await?))
+async fn tail_of(answer: GetResult) -> std::result::Result<Opened, Error> {
+    let (meta, attributes, start) =
+        (answer.meta.clone(), answer.attributes.clone(), answer.range.start);
+    Ok(Opened { meta, attributes, start, bytes: answer.bytes().await? })
 }
 
 impl Object for RemoteObject {
@@ -149,7 +167,7 @@ impl Object for RemoteObject {
         let missing = self.known_start.saturating_sub(offset).min(buffer.len() as u64);
         let (missing, rest) = buffer.split_at_mut(usize::try_from(missing).unwrap_or(usize::MAX));
         self.copy_known(offset + missing.len() as u64, rest);
-        match runtime::wait(self.fetch(offset, missing))? {
+        match runtime::wait(self.fetch(&**self.shared.client.store()?, offset, missing))? {
             Ok(Changed(false)) => Ok(()),
             Ok(Changed(true)) | Err(Error::NotFound { .. } | Error::Precondition { .. }) => {
                 Err(self.error(StorageErrorKind::Conflict))
@@ -163,10 +181,8 @@ impl Object for RemoteObject {
     }
 
     fn is_current(&self) -> Result<bool> {
-        match runtime::wait(self.store.head(&self.name))? {
-            Ok(meta) => Ok(version_of(&meta) == self.version),
-            Err(Error::NotFound { .. }) => Ok(false),
-            Err(error) => Err(to_error("stat", &self.shown, error)),
-        }
+        let found = runtime::wait(look(&**self.shared.client.store()?, &self.name))?;
+        let found = found.map_err(|error| to_error("stat", &self.shown, error))?;
+        Ok(found.is_some_and(|found| found.version == self.version))
     }
 }

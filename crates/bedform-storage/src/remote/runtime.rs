@@ -2,15 +2,15 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 
 use super::Result;
+use super::per_process::PerProcess;
 use crate::StorageError;
 
-/// The runtime, and the process that has its threads: a child that was forked has only a copy.
-static RUNTIME: Mutex<Option<(u32, Arc<Runtime>)>> = Mutex::new(None);
+static RUNTIME: PerProcess<Runtime> = PerProcess::new();
 
 /// Waits for `future` on this thread.
 ///
@@ -20,25 +20,26 @@ pub(super) fn wait<F: Future>(future: F) -> Result<F::Output> {
     Ok(runtime()?.block_on(future))
 }
 
-fn runtime() -> Result<Arc<Runtime>> {
-    let process = std::process::id();
-    let mut known = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((of, runtime)) = &*known
-        && *of == process
-    {
-        return Ok(runtime.clone());
-    }
-    let new = start().map_err(|error| StorageError::from_io("start", "requests", error))?;
-    if let Some(parents) = known.replace((process, new.clone())) {
-        // Its threads are not here: who waited for them would wait for ever.
-        std::mem::forget(parents);
-    }
-    Ok(new)
+/// Begins `future`, which goes on by itself.
+///
+/// # Errors
+/// As [`wait`].
+pub(super) fn spawn<F>(future: F) -> Result<JoinHandle<F::Output>>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    Ok(runtime()?.spawn(future))
 }
 
-fn start() -> io::Result<Arc<Runtime>> {
+fn runtime() -> Result<&'static Runtime> {
+    let found = RUNTIME.get(start, Runtime::shutdown_background);
+    found.map_err(|error| StorageError::from_io("start", "requests", error))
+}
+
+fn start() -> io::Result<Runtime> {
     // Two threads drive the sockets; who waits for an answer copies it by itself.
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().thread_name("bedform-requests");
-    Ok(Arc::new(builder.build()?))
+    builder.build()
 }

@@ -11,6 +11,7 @@ use ::object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 use ::url::Url;
 
 use super::aws;
+use super::client::{Client, Make, Repeats};
 use super::error::redacted;
 
 /// Why there is no client for a URL, in one line without secrets.
@@ -37,6 +38,10 @@ pub struct RemoteOptions {
     pub deadline: Duration,
     /// The first pause before a request is tried again; the next ones are longer.
     pub pause: Duration,
+    /// Nobody else writes: locks and conditions, which some servers do not know, are done without.
+    pub single_writer: bool,
+    /// How long a lock outlives a holder that does not renew it.
+    pub lease: Duration,
 }
 
 impl Default for RemoteOptions {
@@ -47,6 +52,8 @@ impl Default for RemoteOptions {
             region: None,
             deadline: Duration::from_secs(60),
             pause: Duration::from_millis(50),
+            single_writer: false,
+            lease: Duration::from_secs(30),
         }
     }
 }
@@ -59,7 +66,7 @@ const RETRIES_MAX: usize = 12;
 
 /// A place in an object store.
 pub(super) struct Place {
-    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) client: Client,
     pub(super) prefix: String,
     pub(super) shown: String,
     /// True if the server tells what it has.
@@ -69,7 +76,6 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn of(url: &str, options: &RemoteOptions) -> Result<Self> {
         let shown = redacted(url.trim_end_matches('/'));
-        let failed = |error: ::object_store::Error| refused(&shown, &redacted(&error.to_string()));
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| refused(&shown, "it is no URL"))?;
         if rest.contains(['?', '#'])
@@ -85,13 +91,14 @@ impl Place {
         if bucket.is_empty() {
             return Err(refused(&shown, "it names no bucket or host"));
         }
-        let store: Arc<dyn ObjectStore> = match scheme {
-            "s3" | "s3a" => {
-                let builder = s3(bucket, options).ok_or_else(|| refused(&shown, aws::NONE))?;
-                Arc::new(builder.build().map_err(failed)?)
-            }
-            "gs" | "gcs" => Arc::new(google(bucket, options).build().map_err(failed)?),
-            "az" | "azure" => Arc::new(azure(bucket, options).build().map_err(failed)?),
+        let (bucket, own) = (bucket.to_owned(), options.clone());
+        let make: Make = match scheme {
+            "s3" | "s3a" => Box::new(move |repeats| {
+                let builder = s3(&bucket, &own, repeats).ok_or_else(|| aws::NONE.to_owned())?;
+                made(builder.build())
+            }),
+            "gs" | "gcs" => Box::new(move |repeats| made(google(&bucket, &own, repeats).build())),
+            "az" | "azure" => Box::new(move |repeats| made(azure(&bucket, &own, repeats).build())),
             "http" | "https" => {
                 let parsed =
                     Url::parse(url).map_err(|error| refused(&shown, &error.to_string()))?;
@@ -99,8 +106,11 @@ impl Place {
                 let server =
                     parsed.join("/").map_err(|error| refused(&shown, &error.to_string()))?;
                 let client = client_options(scheme == "http");
-                let builder = HttpBuilder::new().with_url(server).with_retry(retries(options));
-                Arc::new(builder.with_client_options(client).build().map_err(failed)?)
+                Box::new(move |repeats| {
+                    let builder = HttpBuilder::new().with_url(server.clone());
+                    let builder = builder.with_retry(retries(&own, repeats));
+                    made(builder.with_client_options(client.clone()).build())
+                })
             }
             _ => {
                 let text =
@@ -108,7 +118,24 @@ impl Place {
                 return Err(refused(&shown, text));
             }
         };
-        Ok(Self { store, prefix, shown, lists: !scheme.starts_with("http") })
+        let client = Client::new(make);
+        client.try_store().map_err(|reason| refused(&shown, &reason))?;
+        Ok(Self { client, prefix, shown, lists: !scheme.starts_with("http") })
+    }
+}
+
+/// A client, or why there is none, without secrets.
+fn made<S: ObjectStore>(
+    built: ::object_store::Result<S>,
+) -> std::result::Result<Arc<dyn ObjectStore>, String> {
+    let store = built.map_err(|error| redacted(&error.to_string()))?;
+    Ok(Arc::new(store))
+}
+
+impl Place {
+    /// Why this place is not to be had.
+    pub(super) fn refuse(&self, what: &str) -> UrlError {
+        refused(&self.shown, what)
     }
 }
 
@@ -117,7 +144,7 @@ fn refused(shown: &str, what: &str) -> UrlError {
 }
 
 /// Nothing if there are no credentials.
-fn s3(bucket: &str, options: &RemoteOptions) -> Option<AmazonS3Builder> {
+fn s3(bucket: &str, options: &RemoteOptions, repeats: Repeats) -> Option<AmazonS3Builder> {
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
     let is_signed = !options.anonymous && std::env::var("AWS_SKIP_SIGNATURE").is_err();
     if is_signed {
@@ -133,10 +160,10 @@ fn s3(bucket: &str, options: &RemoteOptions) -> Option<AmazonS3Builder> {
         builder = builder.with_skip_signature(true);
     }
     let client = client_options(may_be_plain(options, "AWS_ENDPOINT_URL"));
-    Some(builder.with_retry(retries(options)).with_client_options(client))
+    Some(builder.with_retry(retries(options, repeats)).with_client_options(client))
 }
 
-fn google(bucket: &str, options: &RemoteOptions) -> GoogleCloudStorageBuilder {
+fn google(bucket: &str, options: &RemoteOptions, repeats: Repeats) -> GoogleCloudStorageBuilder {
     let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
     if let Some(endpoint) = &options.endpoint {
         builder = builder.with_base_url(endpoint);
@@ -145,10 +172,10 @@ fn google(bucket: &str, options: &RemoteOptions) -> GoogleCloudStorageBuilder {
         builder = builder.with_skip_signature(true);
     }
     let client = client_options(may_be_plain(options, "GOOGLE_BASE_URL"));
-    builder.with_retry(retries(options)).with_client_options(client)
+    builder.with_retry(retries(options, repeats)).with_client_options(client)
 }
 
-fn azure(container: &str, options: &RemoteOptions) -> MicrosoftAzureBuilder {
+fn azure(container: &str, options: &RemoteOptions, repeats: Repeats) -> MicrosoftAzureBuilder {
     let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(container);
     if let Some(endpoint) = &options.endpoint {
         builder = builder.with_endpoint(endpoint.clone());
@@ -157,7 +184,7 @@ fn azure(container: &str, options: &RemoteOptions) -> MicrosoftAzureBuilder {
         builder = builder.with_skip_signature(true);
     }
     let client = client_options(may_be_plain(options, "AZURE_STORAGE_ENDPOINT"));
-    builder.with_retry(retries(options)).with_client_options(client)
+    builder.with_retry(retries(options, repeats)).with_client_options(client)
 }
 
 /// True if the server that was named speaks HTTP without TLS.
@@ -176,13 +203,14 @@ fn client_options(allow_http: bool) -> ClientOptions {
         .with_timeout_disabled()
 }
 
-fn retries(options: &RemoteOptions) -> RetryConfig {
+fn retries(options: &RemoteOptions, repeats: Repeats) -> RetryConfig {
     let backoff = BackoffConfig {
         init_backoff: options.pause,
         max_backoff: Duration::from_secs(5),
         ..BackoffConfig::default()
     };
-    RetryConfig { backoff, max_retries: RETRIES_MAX, retry_timeout: options.deadline }
+    let max_retries = if repeats == Repeats::Yes { RETRIES_MAX } else { 0 };
+    RetryConfig { backoff, max_retries, retry_timeout: options.deadline }
 }
 
 /// `text` without the escapes of URLs.

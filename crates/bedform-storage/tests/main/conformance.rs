@@ -1,9 +1,12 @@
 //! Every storage is held to the contract, and the local one to its protocol.
 
 use bedform_storage::conformance::{Budget, check, cut_power, cut_power_again, fail_calls};
+use std::sync::Arc;
+use std::time::Duration;
+
 use bedform_storage::{
-    Failing, LocalStorage, MemoryStorage, Mode, OsFileSystem, Pace, Recording, SimulatedFileSystem,
-    Staging, Throttle, Throttled,
+    Failing, LocalStorage, MemoryStorage, Mode, OsFileSystem, Pace, Recording, RemoteOptions,
+    RemoteStorage, SimulatedFileSystem, Staging, Throttle, Throttled,
 };
 
 use crate::local::Scratch;
@@ -61,6 +64,16 @@ fn throttled_files_keep_the_contract() {
         let system = Throttled::new(SimulatedFileSystem::new(), pace.clone());
         LocalStorage::over(system, Mode::ReadWrite, Staging::default())
     });
+}
+
+#[test]
+fn an_object_store_keeps_the_contract() {
+    let count = check(|| {
+        let options = RemoteOptions { pause: Duration::from_millis(1), ..RemoteOptions::default() };
+        let store = Arc::new(object_store::memory::InMemory::new());
+        RemoteStorage::new(store, "bucket/store", "s3://bucket/store", Mode::ReadWrite, &options)
+    });
+    assert!(count >= 30, "{count}");
 }
 
 #[test]

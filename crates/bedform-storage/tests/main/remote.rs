@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
-    Condition, Durability, RemoteOptions, RemoteStorage, Storage, StorageError, StorageErrorKind,
+    Condition, Durability, Mode, RemoteOptions, RemoteStorage, Storage, StorageError,
+    StorageErrorKind,
 };
 
 /// What a server does with a request.
@@ -76,7 +77,8 @@ impl Server {
             deadline: Duration::from_secs(2),
             ..RemoteOptions::default()
         };
-        RemoteStorage::open(&format!("http://{}/a%20b/", self.address), &options).unwrap()
+        RemoteStorage::open(&format!("http://{}/a%20b/", self.address), Mode::ReadOnly, &options)
+            .unwrap()
     }
 }
 
@@ -295,15 +297,17 @@ fn errors_that_stay_say_what_the_server_said_within_the_deadline() {
     assert!(text.contains("credentials are needed"), "{text}");
     let nobody = RemoteStorage::open(
         "http://127.0.0.1:9/x",
+        Mode::ReadOnly,
         &RemoteOptions { deadline: Duration::from_millis(200), ..RemoteOptions::default() },
     );
     assert_eq!(nobody.unwrap().open(&path("a")).unwrap_err().kind, StorageErrorKind::Server);
 }
 
 #[test]
-fn places_at_urls_are_only_read() {
+fn plain_servers_are_only_read() {
     let server = Server::start();
-    let storage = server.storage();
+    let (storage, url) = (server.storage(), format!("http://{}/x", server.address));
+    assert!(RemoteStorage::open(&url, Mode::ReadWrite, &RemoteOptions::default()).is_err());
     let refused = Some(StorageErrorKind::ReadOnly);
     let kind = |error: Option<StorageError>| error.map(|error| error.kind);
     let a = path("a");
@@ -326,7 +330,9 @@ fn urls_that_are_no_places_are_refused_without_their_secrets() {
         "ftp://host/secret",
         "no url",
     ] {
-        let error = RemoteStorage::open(url, &RemoteOptions::default()).unwrap_err().to_string();
+        let error = RemoteStorage::open(url, Mode::ReadOnly, &RemoteOptions::default())
+            .unwrap_err()
+            .to_string();
         assert!(!error.contains("secret") || url.starts_with("ftp"), "{error}");
     }
 }

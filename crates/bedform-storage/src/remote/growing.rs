@@ -1,0 +1,349 @@
+//! Objects that grow, where objects do not change: parts.
+//!
+//! What has the name is a small object whose metadata say where the parts are: a directory of its own, of
+//! a random name. Each part is an object that is written once, and is called by where its bytes begin and
+//! how many they are. Parts are as large as pays, but those before a sync, which are what there is.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use ::bytes::Bytes;
+use ::object_store::path::Path;
+use ::object_store::{Error, ObjectStore, ObjectStoreExt, PutPayload};
+use bedform_format::ObjectPath;
+use futures_util::TryStreamExt as _;
+use tokio::task::JoinHandle;
+
+use super::error::to_error;
+use super::put::{Known, Unwritten, look, random_name};
+use super::{Result, Shared, runtime};
+use crate::storage::padding;
+use crate::{GrowingObject, Object, StorageError, StorageErrorKind, Version};
+
+/// What the directory of parts is called, with a random name behind it.
+const PARTS_PREFIX: &str = ".bedform-parts-";
+/// Bytes of a part, unless a sync ends it.
+const PART_BYTES: usize = 8 << 20;
+/// Parts that are on their way at a time.
+const IN_FLIGHT_MAX: usize = 4;
+/// Parts of an object at most, as a reader believes a server.
+const PARTS_MAX: usize = 1 << 20;
+
+type Upload = JoinHandle<std::result::Result<Known, Unwritten>>;
+
+/// An object that grows, as its writer has it.
+pub(super) struct RemoteGrowing {
+    shared: Arc<Shared>,
+    path: ObjectPath,
+    parts: Path,
+    /// Bytes appended, and how many of them are in parts.
+    position: u64,
+    begun: u64,
+    /// The bytes behind those.
+    rest: Vec<u8>,
+    uploads: VecDeque<Upload>,
+    has_failed: bool,
+}
+
+impl RemoteGrowing {
+    pub(super) fn create(shared: &Arc<Shared>, name: &Path, path: &ObjectPath) -> Result<Self> {
+        let parts = format!("{PARTS_PREFIX}{}", random_name());
+        // What it says makes it another version than any that had its name before.
+        let body = PutPayload::from(format!("bedform-parts 1\n{parts}\n"));
+        let writes = shared.writes()?;
+        runtime::wait(writes.put_if(name, body, None, Some(&parts)))?.map_err(|unwritten| {
+            match unwritten {
+                Unwritten::Refused => StorageError::new(StorageErrorKind::Exists, "create", path),
+                unwritten => shared.error("create", path, unwritten),
+            }
+        })?;
+        Ok(Self {
+            shared: shared.clone(),
+            path: path.clone(),
+            parts: directory_of(name, &parts),
+            position: 0,
+            begun: 0,
+            rest: Vec::new(),
+            uploads: VecDeque::new(),
+            has_failed: false,
+        })
+    }
+
+    /// Begins to write the first `length` bytes of what is left.
+    fn begin(&mut self, length: usize) -> Result<()> {
+        while self.uploads.len() >= IN_FLIGHT_MAX {
+            self.finish_one()?;
+        }
+        let later = self.rest.split_off(length);
+        let bytes = Bytes::from(std::mem::replace(&mut self.rest, later));
+        let name = part_name(&self.parts, self.begun, length as u64);
+        self.begun += length as u64;
+        let writes = self.shared.writes()?;
+        let upload = async move { writes.put_if(&name, bytes.into(), None, None).await };
+        self.uploads.push_back(runtime::spawn(upload)?);
+        Ok(())
+    }
+
+    fn finish_one(&mut self) -> Result<()> {
+        let Some(upload) = self.uploads.pop_front() else { return Ok(()) };
+        let outcome = runtime::wait(upload)?;
+        let ended = |error| {
+            let source = Some(std::io::Error::other(error));
+            let (kind, path) = (StorageErrorKind::Poisoned, self.path.to_string());
+            StorageError { kind, operation: "write", path, source }
+        };
+        let outcome = outcome.map_err(ended)?;
+        outcome.map_err(|unwritten| self.shared.error("write", &self.path, unwritten))?;
+        Ok(())
+    }
+
+    fn all(&mut self, bytes: &[u8]) -> Result<()> {
+        self.rest.extend_from_slice(bytes);
+        self.position += bytes.len() as u64;
+        while self.rest.len() >= PART_BYTES {
+            self.begin(PART_BYTES)?;
+        }
+        Ok(())
+    }
+
+    /// Does `work`, whose failure ends the object.
+    fn write(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.shared.check_writable("write", &self.path)?;
+        if self.has_failed {
+            return Err(StorageError::new(StorageErrorKind::Io, "write", &self.path));
+        }
+        work(self).inspect_err(|_| self.has_failed = true)
+    }
+}
+
+impl GrowingObject for RemoteGrowing {
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.write(|this| this.all(bytes))
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.write(|this| {
+            this.all(padding(this.position))?;
+            if !this.rest.is_empty() {
+                this.begin(this.rest.len())?;
+            }
+            while !this.uploads.is_empty() {
+                this.finish_one()?;
+            }
+            this.shared.check_leases("write", &this.path)
+        })
+    }
+}
+
+fn directory_of(name: &Path, parts: &str) -> Path {
+    let (directory, _) = name.as_ref().rsplit_once('/').unwrap_or(("", name.as_ref()));
+    Path::from(directory).join(parts)
+}
+
+fn part_name(directory: &Path, offset: u64, length: u64) -> Path {
+    directory.clone().join(format!("{offset:016x}-{length:x}"))
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Part {
+    offset: u64,
+    length: u64,
+}
+
+impl Part {
+    fn parse(name: &str) -> Option<Self> {
+        let (offset, length) = name.split_once('-')?;
+        let [offset, length] = [offset, length].map(|text| u64::from_str_radix(text, 16).ok());
+        let part = Self { offset: offset?, length: length? };
+        part.offset.checked_add(part.length).map(|_| part)
+    }
+
+    fn end(&self) -> u64 {
+        self.offset + self.length
+    }
+}
+
+/// The parts that follow each other from the start on.
+async fn list(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<Vec<Part>, Error> {
+    let mut parts = Vec::new();
+    let mut listed = store.list(Some(directory));
+    while let Some(meta) = listed.try_next().await? {
+        let part = meta.location.filename().and_then(Part::parse);
+        parts.extend(part.filter(|part| part.length == meta.size));
+        if parts.len() > PARTS_MAX {
+            let source = "an object of too many parts".into();
+            return Err(Error::Generic { store: "parts", source });
+        }
+    }
+    parts.sort_unstable_by_key(|part| part.offset);
+    let mut end = 0;
+    // A writer that died may have left some behind one that is missing.
+    let whole = parts.iter().take_while(|part| {
+        let follows = part.offset == end;
+        end = part.end();
+        follows
+    });
+    let whole = whole.count();
+    parts.truncate(whole);
+    Ok(parts)
+}
+
+/// The version of a growing object that `known` is the front of.
+///
+/// # Errors
+/// Of the server.
+pub(super) async fn version(
+    store: &dyn ObjectStore,
+    name: &Path,
+    known: &Known,
+) -> std::result::Result<Version, Error> {
+    let Some(parts) = &known.parts else { return Ok(known.version.clone()) };
+    let parts = list(store, &directory_of(name, parts)).await?;
+    Ok(Version { size: parts.last().map_or(0, Part::end), ..known.version.clone() })
+}
+
+/// Removes the parts of an object that is gone.
+///
+/// # Errors
+/// Of the server.
+pub(super) async fn remove(
+    store: &dyn ObjectStore,
+    name: &Path,
+    parts: &str,
+) -> std::result::Result<(), Error> {
+    super::remove_below(store, &directory_of(name, parts)).await
+}
+
+/// An object that grows, as a reader has it.
+#[derive(Debug)]
+pub(super) struct GrownObject {
+    shared: Arc<Shared>,
+    name: Path,
+    shown: String,
+    directory: Path,
+    version: Version,
+    parts: RwLock<Vec<Part>>,
+}
+
+impl GrownObject {
+    /// # Errors
+    /// Of the server.
+    pub(super) fn open(
+        shared: Arc<Shared>,
+        name: Path,
+        shown: String,
+        version: Version,
+        parts: &str,
+    ) -> Result<Self> {
+        let directory = directory_of(&name, parts);
+        let parts = RwLock::default();
+        let mut object = Self { shared, name, shown, directory, version, parts };
+        let end = object.look_again()?;
+        object.version.size = end;
+        Ok(object)
+    }
+
+    /// Sees what has come since; gives where it ends.
+    fn look_again(&self) -> Result<u64> {
+        let listed = runtime::wait(list(&**self.shared.client.store()?, &self.directory))?;
+        let parts = listed.map_err(|error| to_error("open", &self.shown, error))?;
+        let end = parts.last().map_or(0, Part::end);
+        *self.parts.write().unwrap_or_else(PoisonError::into_inner) = parts;
+        Ok(end)
+    }
+
+    /// The parts that bytes lie in; nothing if some of them are in none that is known.
+    fn parts_of(&self, offset: u64, end: u64) -> Option<Vec<Part>> {
+        let parts = self.parts.read().unwrap_or_else(PoisonError::into_inner);
+        if parts.last().map_or(0, Part::end) < end {
+            return None;
+        }
+        let first = parts.partition_point(|part| part.end() <= offset);
+        Some(parts[first..].iter().take_while(|part| part.offset < end).cloned().collect())
+    }
+
+    async fn fetch(
+        &self,
+        store: &dyn ObjectStore,
+        parts: &[Part],
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> std::result::Result<bool, Error> {
+        let end = offset + buffer.len() as u64;
+        let mut rest = buffer;
+        for part in parts {
+            let [from, to] = [offset.max(part.offset), end.min(part.end())];
+            let range = from - part.offset..to - part.offset;
+            let name = part_name(&self.directory, part.offset, part.length);
+            let bytes = store.get_range(&name, range).await?;
+            let Some((own, others)) = rest.split_at_mut_checked(bytes.len()) else {
+                return Ok(false);
+            };
+            if bytes.len() as u64 != to - from {
+                return Ok(false);
+            }
+            own.copy_from_slice(&bytes);
+            rest = others;
+        }
+        Ok(rest.is_empty())
+    }
+
+    fn error(&self, kind: StorageErrorKind) -> StorageError {
+        StorageError::new(kind, "read", &self.shown)
+    }
+}
+
+impl Object for GrownObject {
+    fn version(&self) -> &Version {
+        &self.version
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let end = offset.checked_add(buffer.len() as u64);
+        let end = end.ok_or_else(|| self.error(StorageErrorKind::Truncated))?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let mut parts = self.parts_of(offset, end);
+        if parts.is_none() && self.look_again()? >= end {
+            parts = self.parts_of(offset, end);
+        }
+        let parts = parts.ok_or_else(|| self.error(StorageErrorKind::Truncated))?;
+        let store = self.shared.client.store()?;
+        match runtime::wait(self.fetch(&**store, &parts, offset, buffer))? {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(Error::NotFound { .. }) => Err(self.error(StorageErrorKind::Conflict)),
+            Err(error) => Err(to_error("read", &self.shown, error)),
+        }
+    }
+
+    fn is_current(&self) -> Result<bool> {
+        let store = self.shared.client.store()?;
+        let current = runtime::wait(async {
+            match look(&**store, &self.name).await? {
+                Some(known) => Ok(version(&**store, &self.name, &known).await? == self.version),
+                None => Ok(false),
+            }
+        })?;
+        current.map_err(|error: Error| to_error("stat", &self.shown, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_parts_are_read_back_and_others_are_none() {
+        let name = part_name(&Path::from("a"), 8 << 20, 4096);
+        let part = Part { offset: 8 << 20, length: 4096 };
+        assert_eq!(name.filename().and_then(Part::parse), Some(part));
+        for name in ["", "-", "1", "g-1", "1-", "ffffffffffffffff-1", "1-2-3"] {
+            assert_eq!(Part::parse(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Writes that happen once, if what they were made for is still there.
+//!
+//! A server may do what it is asked to and its answer may be lost; asked again, it says that the condition
+//! does not hold. So each write brings a random name of its own, which the object keeps in its metadata,
+//! before those of the writes that it followed: whoever is in doubt reads them back. A write that is found
+//! there has happened, also if others have followed; one that is not, and would be, has not. A server that
+//! says at the first attempt that the condition does not hold is believed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::object_store::path::Path;
+use ::object_store::{
+    Attribute, Attributes, Error, GetOptions, ObjectMeta, ObjectStore, PutMode, PutOptions,
+    PutPayload, UpdateVersion,
+};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use super::error::is_refusal;
+use super::version_of;
+use crate::Version;
+
+/// The metadata that names an object's last writes, the newest first.
+const WRITES: &str = "bedformwrites";
+/// The metadata of an object that grows: where its parts are.
+const PARTS: &str = "bedformparts";
+/// Writes that an object names.
+const WRITES_MAX: usize = 16;
+/// The longest pause between two attempts.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// What is there under a name.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub(super) version: Version,
+    pub(super) update: UpdateVersion,
+    /// Where the parts of the object are, if it grows.
+    pub(super) parts: Option<String>,
+    writes: Vec<String>,
+}
+
+/// Why nothing was written, or perhaps.
+#[derive(Debug)]
+pub(super) enum Unwritten {
+    /// Something else is there than was expected.
+    Refused,
+    /// Nothing was written.
+    Failed(Error),
+    /// It may have been written, or may still be.
+    Unknown(Error),
+}
+
+/// Writes to a server.
+#[derive(Debug, Clone)]
+pub(super) struct Writes {
+    /// What looks go through, which asks again by itself.
+    pub(super) store: Arc<dyn ObjectStore>,
+    /// What writes go through, which does not.
+    pub(super) plain: Arc<dyn ObjectStore>,
+    /// How long a write is tried.
+    pub(super) deadline: Duration,
+    /// The first pause between two attempts.
+    pub(super) pause: Duration,
+    /// False where nobody else writes, and the server knows no conditions.
+    pub(super) has_conditions: bool,
+}
+
+impl Known {
+    pub(super) fn new(meta: &ObjectMeta, attributes: &Attributes) -> Self {
+        let text = |name: &'static str| attributes.get(&Attribute::Metadata(name.into()));
+        let writes = text(WRITES).map(|writes| writes.split(',').map(str::to_owned).collect());
+        Self {
+            version: version_of(meta),
+            update: UpdateVersion { e_tag: meta.e_tag.clone(), version: meta.version.clone() },
+            parts: text(PARTS).map(|parts| (**parts).to_owned()),
+            writes: writes.unwrap_or_default(),
+        }
+    }
+
+    /// True if the object names a write.
+    pub(super) fn is_named(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
+    fn has(&self, write: &str) -> bool {
+        self.writes.iter().any(|known| known == write)
+    }
+
+    /// True if a write made for `expected` would be named here, had it happened.
+    fn tells(&self, expected: Option<&Self>) -> bool {
+        let before = expected.and_then(|expected| expected.writes.first());
+        self.writes.len() < WRITES_MAX || before.is_some_and(|before| self.has(before))
+    }
+}
+
+/// What is there under `name`; nothing if there is nothing.
+///
+/// # Errors
+/// Of the server.
+pub(super) async fn look(store: &dyn ObjectStore, name: &Path) -> Result<Option<Known>, Error> {
+    match store.get_opts(name, GetOptions { head: true, ..GetOptions::default() }).await {
+        Ok(found) => Ok(Some(Known::new(&found.meta, &found.attributes))),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Writes {
+    /// As the function of this name.
+    ///
+    /// # Errors
+    /// Of the server.
+    pub(super) async fn look(&self, name: &Path) -> Result<Option<Known>, Error> {
+        look(&*self.store, name).await
+    }
+
+    /// Puts `payload` under `name` if `expected` is there, or nothing if that is nothing. `parts` says where
+    /// the parts of an object are that grows.
+    ///
+    /// # Errors
+    /// [`Unwritten`].
+    pub(super) async fn put_if(
+        &self,
+        name: &Path,
+        payload: PutPayload,
+        expected: Option<&Known>,
+        parts: Option<&str>,
+    ) -> Result<Known, Unwritten> {
+        let begun = Instant::now();
+        let write = random_name();
+        let mut writes = vec![write.clone()];
+        writes.extend(
+            expected.iter().flat_map(|expected| expected.writes.clone()).take(WRITES_MAX - 1),
+        );
+        let mut attributes = Attributes::new();
+        attributes.insert(Attribute::Metadata(WRITES.into()), writes.join(",").into());
+        if let Some(parts) = parts {
+            attributes.insert(Attribute::Metadata(PARTS.into()), parts.to_owned().into());
+        }
+        let mode = match expected {
+            _ if !self.has_conditions => PutMode::Overwrite,
+            None => PutMode::Create,
+            Some(expected) => PutMode::Update(expected.update.clone()),
+        };
+        let size = payload.content_length() as u64;
+        let mut pause = self.pause;
+        let mut is_in_doubt = false;
+        loop {
+            let attributes = attributes.clone();
+            let options = PutOptions { mode: mode.clone(), attributes, ..PutOptions::default() };
+            let error = match self.plain.put_opts(name, payload.clone(), options).await {
+                Ok(put) => {
+                    let Some(known) = known_of(put, size, &writes, parts) else {
+                        return self.read_back(name).await;
+                    };
+                    return Ok(known);
+                }
+                Err(error) => error,
+            };
+            match &error {
+                Error::Precondition { .. } if !is_in_doubt => return Err(Unwritten::Refused),
+                // Or others are writing just now.
+                Error::AlreadyExists { .. } | Error::Precondition { .. } => {}
+                _ if is_refusal(&error) && !is_in_doubt => return Err(Unwritten::Failed(error)),
+                _ => is_in_doubt = true,
+            }
+            match self.look(name).await {
+                Ok(Some(found)) if found.has(&write) => return Ok(found),
+                Ok(found) if !is_same(found.as_ref(), expected) => {
+                    return Err(match found {
+                        Some(found) if is_in_doubt && !found.tells(expected) => {
+                            Unwritten::Unknown(error)
+                        }
+                        _ => Unwritten::Refused,
+                    });
+                }
+                // As before: the server was busy, or the request was lost.
+                Ok(_) => {}
+                Err(_) => is_in_doubt = true,
+            }
+            if begun.elapsed() + pause > self.deadline {
+                let unwritten = if is_in_doubt { Unwritten::Unknown } else { Unwritten::Failed };
+                return Err(unwritten(error));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// As [`Writes::put_if`], whatever is there: the newest writer wins. What a lapsed writer of this name still has on
+    /// its way comes to nothing.
+    ///
+    /// # Errors
+    /// `Failed` and `Unknown` of [`Unwritten`].
+    pub(super) async fn put_over(
+        &self,
+        name: &Path,
+        payload: PutPayload,
+        mut there: Option<Known>,
+    ) -> Result<Known, Unwritten> {
+        loop {
+            match self.put_if(name, payload.clone(), there.as_ref(), None).await {
+                Err(Unwritten::Refused) => {
+                    there = self.look(name).await.map_err(Unwritten::Failed)?;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn read_back(&self, name: &Path) -> Result<Known, Unwritten> {
+        match self.look(name).await {
+            Ok(Some(known)) => Ok(known),
+            Ok(None) => Err(Unwritten::Refused),
+            Err(error) => Err(Unwritten::Unknown(error)),
+        }
+    }
+}
+
+fn is_same(found: Option<&Known>, expected: Option<&Known>) -> bool {
+    match (found, expected) {
+        (None, None) => true,
+        (Some(found), Some(expected)) => found.version == expected.version,
+        _ => false,
+    }
+}
+
+/// What was put; nothing if the server does not tell.
+fn known_of(
+    put: ::object_store::PutResult,
+    size: u64,
+    writes: &[String],
+    parts: Option<&str>,
+) -> Option<Known> {
+    let meta = ObjectMeta {
+        location: Path::default(),
+        last_modified: std::time::UNIX_EPOCH.into(),
+        size,
+        e_tag: Some(put.e_tag?),
+        version: put.version,
+    };
+    let version = version_of(&meta);
+    let update = UpdateVersion { e_tag: meta.e_tag, version: meta.version };
+    let (writes, parts) = (writes.to_vec(), parts.map(str::to_owned));
+    Some(Known { version, update, parts, writes })
+}
+
+/// A name that nobody else has.
+pub(super) fn random_name() -> String {
+    let mut bytes = [0; 8];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        // It fails before a system has gathered any, which is over before programs run.
+        if let Ok(count) = getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
+            filled += count;
+        }
+    }
+    format!("{:016x}", u64::from_le_bytes(bytes))
+}
