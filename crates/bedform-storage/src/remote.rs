@@ -197,7 +197,8 @@ impl RemoteStorage {
         let directory = self.name_of("lock", path)?;
         let store = &**self.shared.client.store()?;
         let name = directory.clone().join(LOCK_NAME);
-        if !path.is_root() {
+        // Who waits for a lock knows that there is something to be locked.
+        if !waits && !path.is_root() {
             let is_there = runtime::wait(async {
                 let mut below = store.list(Some(&directory));
                 Ok(below.try_next().await?.is_some())
@@ -375,6 +376,13 @@ impl Storage for RemoteStorage {
         })?;
         let found = found.map_err(|error| to_error("stat", &path.to_string(), error))?;
         found.ok_or_else(|| StorageError::new(StorageErrorKind::NotFound, "stat", path))
+    }
+
+    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
+        let name = self.name_of("stat", path)?;
+        let meta = runtime::wait(self.shared.client.store()?.head(&name))?;
+        let meta = meta.map_err(|error| to_error("stat", path.as_str(), error))?;
+        Ok(meta.last_modified.timestamp_nanos_opt().unwrap_or(0))
     }
 
     fn create(

@@ -101,6 +101,10 @@ pub trait Storage: Send + Sync + Debug {
     /// True for a place behind a server. Each call waits for an answer, so that many are better made at
     /// once; and an opened [`Object`] loses its bytes when its name is given to a newer version: reads of
     /// it are then a `Conflict`, and whoever planned by it has to plan again.
+    ///
+    /// What there is in such a place is objects alone: directories are the parts of names that several of
+    /// them have in common, and an object grows for one writer. Nothing can be deleted on condition. A lock
+    /// is given up some time after its holder died; a holder that may have lost one writes nothing more.
     fn is_remote(&self) -> bool {
         false
     }
@@ -120,6 +124,15 @@ pub trait Storage: Send + Sync + Debug {
     /// # Errors
     /// As [`Storage::open`].
     fn stat(&self, path: &ObjectPath) -> Result<Version>;
+
+    /// When the object that `path` stands for was last changed, in nanoseconds since 1970 by the clock of
+    /// the place, which may be wrong; 0 where that is unknown.
+    ///
+    /// # Errors
+    /// As [`Storage::open`].
+    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
+        Ok(self.stat(path)?.modified_ns)
+    }
 
     /// True if `path` still stands for `version`. As cheap as the place allows, because readers ask
     /// it before every read.
@@ -260,16 +273,18 @@ pub trait Storage: Send + Sync + Debug {
 
     /// Waits until this process and thread alone hold the advisory lock named `path` (a directory
     /// of the store, which must exist). The lock is given up when the guard is dropped and when the
-    /// holder dies; it never goes stale.
+    /// holder dies, or some time after it; it never goes stale.
     ///
     /// # Errors
-    /// `NotFound` without the directory; `Io` where the place has no locks.
+    /// `NotFound` without the directory, but in a [remote](Storage::is_remote) place; `Io` where the place
+    /// has no locks.
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>>;
 
-    /// As [`Storage::lock`], without waiting: `None` if somebody holds the lock.
+    /// As [`Storage::lock`], without waiting for its holder: `None` if somebody holds the lock. Where that
+    /// is a question of time it takes as long as it needs to tell.
     ///
     /// # Errors
-    /// As [`Storage::lock`].
+    /// As [`Storage::lock`]; `NotFound` without the directory, anywhere.
     fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>>;
 
     /// Removes what crashed writers left in the directory `path` (unpublished objects whose writer

@@ -1,8 +1,9 @@
 //! Objects that grow, where objects do not change: parts.
 //!
 //! What has the name is a small object whose metadata say where the parts are: a directory of its own, of
-//! a random name. Each part is an object that is written once, and is called by where its bytes begin and
-//! how many they are. Parts are as large as pays, but those before a sync, which are what there is.
+//! a random name. Each part is an object that is written once, and is called by where its bytes begin, so
+//! that the next one is found without a list, too. Parts are as large as pays, but those before a sync,
+//! which are what there is.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -76,7 +77,7 @@ impl RemoteGrowing {
         }
         let later = self.rest.split_off(length);
         let bytes = Bytes::from(std::mem::replace(&mut self.rest, later));
-        let name = part_name(&self.parts, self.begun, length as u64);
+        let name = part_name(&self.parts, self.begun);
         self.begun += length as u64;
         let writes = self.shared.writes()?;
         let upload = async move { writes.put_if(&name, bytes.into(), None, None).await };
@@ -144,8 +145,8 @@ fn directory_of(name: &Path, parts: &str) -> Path {
     Path::from(directory).join(parts)
 }
 
-fn part_name(directory: &Path, offset: u64, length: u64) -> Path {
-    directory.clone().join(format!("{offset:016x}-{length:x}"))
+fn part_name(directory: &Path, offset: u64) -> Path {
+    directory.clone().join(format!("{offset:016x}"))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,11 +156,10 @@ struct Part {
 }
 
 impl Part {
-    fn parse(name: &str) -> Option<Self> {
-        let (offset, length) = name.split_once('-')?;
-        let [offset, length] = [offset, length].map(|text| u64::from_str_radix(text, 16).ok());
-        let part = Self { offset: offset?, length: length? };
-        part.offset.checked_add(part.length).map(|_| part)
+    fn of(name: &str, length: u64) -> Option<Self> {
+        let is_plain = name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let offset = u64::from_str_radix(name, 16).ok().filter(|_| is_plain)?;
+        offset.checked_add(length).map(|_| Self { offset, length })
     }
 
     fn end(&self) -> u64 {
@@ -167,13 +167,12 @@ impl Part {
     }
 }
 
-/// The parts that follow each other from the start on.
+/// The parts that follow each other from the start on, as a list tells.
 async fn list(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<Vec<Part>, Error> {
     let mut parts = Vec::new();
     let mut listed = store.list(Some(directory));
     while let Some(meta) = listed.try_next().await? {
-        let part = meta.location.filename().and_then(Part::parse);
-        parts.extend(part.filter(|part| part.length == meta.size));
+        parts.extend(meta.location.filename().and_then(|name| Part::of(name, meta.size)));
         if parts.len() > PARTS_MAX {
             let source = "an object of too many parts".into();
             return Err(Error::Generic { store: "parts", source });
@@ -182,14 +181,39 @@ async fn list(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<
     parts.sort_unstable_by_key(|part| part.offset);
     let mut end = 0;
     // A writer that died may have left some behind one that is missing.
-    let whole = parts.iter().take_while(|part| {
-        let follows = part.offset == end;
+    let follow = parts.iter().take_while(|part| {
+        let follows = part.offset == end && part.length > 0;
         end = part.end();
         follows
     });
-    let whole = whole.count();
-    parts.truncate(whole);
+    let count = follow.count();
+    parts.truncate(count);
     Ok(parts)
+}
+
+/// Adds parts that a list may not have shown yet, until there are `end` bytes.
+async fn find_more(
+    store: &dyn ObjectStore,
+    directory: &Path,
+    parts: &mut Vec<Part>,
+    end: u64,
+) -> std::result::Result<(), Error> {
+    while parts.len() < PARTS_MAX {
+        let offset = parts.last().map_or(0, Part::end);
+        if offset >= end {
+            break;
+        }
+        let length = match store.head(&part_name(directory, offset)).await {
+            Ok(meta) => meta.size,
+            Err(Error::NotFound { .. }) => break,
+            Err(error) => return Err(error),
+        };
+        if length == 0 || offset.checked_add(length).is_none() {
+            break;
+        }
+        parts.push(Part { offset, length });
+    }
+    Ok(())
 }
 
 /// The version of a growing object that `known` is the front of.
@@ -242,15 +266,18 @@ impl GrownObject {
         let directory = directory_of(&name, parts);
         let parts = RwLock::default();
         let mut object = Self { shared, name, shown, directory, version, parts };
-        let end = object.look_again()?;
-        object.version.size = end;
+        object.version.size = object.look_again(0)?;
         Ok(object)
     }
 
-    /// Sees what has come since; gives where it ends.
-    fn look_again(&self) -> Result<u64> {
-        let listed = runtime::wait(list(&**self.shared.client.store()?, &self.directory))?;
-        let parts = listed.map_err(|error| to_error("open", &self.shown, error))?;
+    /// Sees what has come since, if that is needed up to `end`; gives where it ends.
+    fn look_again(&self, end: u64) -> Result<u64> {
+        let store = &**self.shared.client.store()?;
+        let parts = runtime::wait(async {
+            let mut parts = list(store, &self.directory).await?;
+            find_more(store, &self.directory, &mut parts, end).await.map(|()| parts)
+        })?;
+        let parts = parts.map_err(|error| to_error("open", &self.shown, error))?;
         let end = parts.last().map_or(0, Part::end);
         *self.parts.write().unwrap_or_else(PoisonError::into_inner) = parts;
         Ok(end)
@@ -278,7 +305,7 @@ impl GrownObject {
         for part in parts {
             let [from, to] = [offset.max(part.offset), end.min(part.end())];
             let range = from - part.offset..to - part.offset;
-            let name = part_name(&self.directory, part.offset, part.length);
+            let name = part_name(&self.directory, part.offset);
             let bytes = store.get_range(&name, range).await?;
             let Some((own, others)) = rest.split_at_mut_checked(bytes.len()) else {
                 return Ok(false);
@@ -309,7 +336,7 @@ impl Object for GrownObject {
             return Ok(());
         }
         let mut parts = self.parts_of(offset, end);
-        if parts.is_none() && self.look_again()? >= end {
+        if parts.is_none() && self.look_again(end)? >= end {
             parts = self.parts_of(offset, end);
         }
         let parts = parts.ok_or_else(|| self.error(StorageErrorKind::Truncated))?;
@@ -339,11 +366,11 @@ mod tests {
 
     #[test]
     fn names_of_parts_are_read_back_and_others_are_none() {
-        let name = part_name(&Path::from("a"), 8 << 20, 4096);
+        let name = part_name(&Path::from("a"), 8 << 20);
         let part = Part { offset: 8 << 20, length: 4096 };
-        assert_eq!(name.filename().and_then(Part::parse), Some(part));
-        for name in ["", "-", "1", "g-1", "1-", "ffffffffffffffff-1", "1-2-3"] {
-            assert_eq!(Part::parse(name), None, "{name}");
+        assert_eq!(name.filename().and_then(|name| Part::of(name, 4096)), Some(part));
+        for name in ["", "0", "000000000000000g", "+000000000000001", "ffffffffffffffff"] {
+            assert_eq!(Part::of(name, 4096), None, "{name}");
         }
     }
 }

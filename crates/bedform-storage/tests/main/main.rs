@@ -5,6 +5,7 @@
 mod conformance;
 mod growing;
 mod local;
+mod lost_answers;
 mod processes;
 mod remote;
 mod simulated;

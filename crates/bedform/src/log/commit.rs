@@ -420,6 +420,7 @@ impl Session {
             let newest = self.log.newest(None)?;
             let document = store.shared.documents.read_root(&store.shared)?;
             let log = document.map_or_else(LogState::default, |document| document.group.log);
+            let newest = LogPlace::current(newest, log);
             check_place(&store.shared, &self.log, newest.as_deref(), log)?;
             let root = self.successor(newest.as_deref(), log.settled, directory, record);
             self.check_arrays(&root, directory)?;

@@ -259,7 +259,12 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(crate) fn newest_number(&self) -> Result<Option<u64>> {
-        Ok(self.root_numbers()?.pop())
+        let Some(mut newest) = self.root_numbers()?.pop() else { return Ok(None) };
+        // A server may list what was there a moment ago.
+        while self.storage.is_remote() && self.exists(newest + 1)? {
+            newest += 1;
+        }
+        Ok(Some(newest))
     }
 
     /// The path of root `number`.
@@ -314,12 +319,19 @@ impl LogPlace {
         }
         // A root may be removed between the list and its opening: then there are newer ones.
         for _ in 0..ATTEMPTS_MAX {
-            let Some(newest) = self.root_numbers()?.pop() else { return Ok(None) };
+            let Some(newest) = self.newest_number()? else { return Ok(None) };
             if let Some(root) = self.root(newest)? {
                 return Ok(Some(Arc::new(root)));
             }
         }
         Err(Error::new(ErrorKind::Conflict, format!("the roots of {} keep going", self.name())))
+    }
+
+    /// `newest`, the newest root, if it is of the time of the store, whose document says `log`. From
+    /// before all was settled there may be one that nobody waits for any more: its removal was cut off,
+    /// or the request that creates it arrived late.
+    pub(crate) fn current(newest: Option<Arc<Root>>, log: LogState) -> Option<Arc<Root>> {
+        newest.filter(|root| log.pending || root.number >= log.settled)
     }
 
     /// The newest root of whatever log lies beside the store in `storage`; `None` where there is none,

@@ -218,15 +218,17 @@ impl Store {
         let told = decide(&*members, mine, |parts| {
             check_alike(parts.iter().filter_map(|part| part.get(1..)))?;
             let has_tier = parts.iter().any(|part| part.first() != Some(&0));
-            Ok([&random_key()?[..], &[u8::from(has_tier)]].concat())
+            // A burst tier takes the segment of each member by itself; and parts of segments that are
+            // objects of their own are not written together.
+            let is_remote = log.as_ref().is_some_and(|log| log.storage.is_remote());
+            let flags = [has_tier, has_tier || is_remote].map(u8::from);
+            Ok([&random_key()?[..], &flags].concat())
         })?;
-        let (Some((id, &[has_tier])), Some(log)) = (told.split_first_chunk(), log) else {
+        let (Some((id, &[has_tier, is_apart])), Some(log)) = (told.split_first_chunk(), log) else {
             return Err(Error::invalid("the members' coordinator erred"));
         };
-        // A burst tier takes the segment of each member by itself. Where nobody has one there is nothing
-        // to promise: what is durable is in the log.
-        let all_share = has_tier == 0;
-        if all_share {
+        // Where nobody has a tier there is nothing to promise: what is durable is in the log.
+        if has_tier == 0 {
             options.reach = Reach::Shared;
         }
         let mut session = Session {
@@ -252,7 +254,7 @@ impl Store {
             health: Health::Sound,
             process: std::process::id(),
         };
-        if all_share {
+        if is_apart == 0 {
             session.share_segment()?;
         }
         Ok(session)

@@ -473,13 +473,13 @@ impl Shared {
                 break;
             };
             let GroupDocument { log, store, .. } = &document.group;
-            let problem = match &newest {
+            let problem = match LogPlace::current(newest, *log) {
                 None if !log.pending => {
                     return Ok(Snapshot { number: log.settled, store: *store, view: None });
                 }
                 None => place.missing(),
-                Some(root) => match place.check_age(root, *log) {
-                    Ok(()) => return Ok(self.pinned(root.clone(), place)),
+                Some(root) => match place.check_age(&root, *log) {
+                    Ok(()) => return Ok(self.pinned(root, place)),
                     Err(error) => error,
                 },
             };

@@ -16,8 +16,8 @@ use crate::error::{Error, ErrorKind, Result};
 impl OpenOptions {
     /// Reads options: `writable`, `cache_bytes`, `freshness` (`"read"`, `"open"`, `"never"`),
     /// `durability` (`"disk"`, `"process"`), `threads`, `gap_bytes`, `profile` (a document of
-    /// `calibrate`), `direct_reads`, and for object stores `anonymous`, `endpoint` and `region`, each
-    /// optional; null stands for the default.
+    /// `calibrate`), `direct_reads`, and for object stores `anonymous`, `endpoint`, `region` and
+    /// `single_writer`, each optional; null stands for the default.
     ///
     /// # Errors
     /// `InvalidArgument` names the key at fault.
@@ -38,6 +38,9 @@ impl OpenOptions {
                 ("direct_reads", _) => options.direct_reads = value.as_bool().ok_or_else(bad)?,
                 ("anonymous", _) => {
                     options.remote.anonymous = value.as_bool().ok_or_else(bad)?;
+                }
+                ("single_writer", _) => {
+                    options.remote.single_writer = value.as_bool().ok_or_else(bad)?;
                 }
                 ("endpoint", Some(text)) => options.remote.endpoint = Some(text.to_owned()),
                 ("region", Some(text)) => options.remote.region = Some(text.to_owned()),
@@ -66,8 +69,8 @@ impl OpenOptions {
 }
 
 impl Store {
-    /// Opens the store at `path`, a directory, or the URL of one in an object store, which is only read:
-    /// see [`RemoteStorage::open`]. A directory comes with the profile that is kept for its storage unless
+    /// Opens the store at `path`, a directory, or the URL of one in an object store: see
+    /// [`RemoteStorage::open`]. A directory comes with the profile that is kept for its storage unless
     /// the options have one. A group or an array of a store can be opened by its own path, to be read
     /// while everything is settled.
     ///
@@ -92,26 +95,26 @@ impl Store {
     }
 
     fn open_url(url: &str, mut options: OpenOptions) -> Result<Self> {
-        if options.writable {
-            let text = "stores at URLs are only read: write to a directory, and copy it there";
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
-        options.profile.get_or_insert_with(Profile::default_remote);
-        let storage = RemoteStorage::open(url, &options.remote);
-        let storage = storage.map_err(|error| Error::invalid(error.to_string()))?;
-        Self::open_in(Arc::new(storage), options, None)
+        let mode = if options.writable { Mode::ReadWrite } else { Mode::ReadOnly };
+        let storage = remote_of(url, mode, &mut options)?;
+        Self::open_in(storage, options, None)
     }
 
     /// Creates an empty store in the directory `path`, which is missing or empty; missing parents are
-    /// made. Durable on return.
+    /// made; or at a URL of an object store. Durable on return.
     ///
     /// # Errors
-    /// As [`Store::create`]; `Unsupported` for what is no path of this machine.
+    /// As [`Store::create`]; `Unsupported` for what is no path of this machine; `InvalidArgument` for a
+    /// URL that cannot be written to.
     pub fn create_path(
         path: &Path,
         attributes: &Map<String, Value>,
-        options: OpenOptions,
+        mut options: OpenOptions,
     ) -> Result<Self> {
+        if let Some(url) = url_of(path) {
+            let storage = remote_of(url, Mode::Create, &mut options)?;
+            return Self::create(storage, attributes, options);
+        }
         check_local(path)?;
         Self::create(storage_of(path, Mode::Create, &options)?, attributes, options)
     }
@@ -130,6 +133,13 @@ pub fn storage_of(path: &Path, mode: Mode, options: &OpenOptions) -> Result<Arc<
         None => shared(LocalStorage::open(path, mode)?, direct),
         Some(pace) => shared(LocalStorage::open_throttled(path, mode, pace)?, direct),
     })
+}
+
+/// The place at a URL; the options get what is assumed of a distant place.
+fn remote_of(url: &str, mode: Mode, options: &mut OpenOptions) -> Result<Arc<dyn Storage>> {
+    options.profile.get_or_insert_with(Profile::default_remote);
+    let storage = RemoteStorage::open(url, mode, &options.remote);
+    Ok(Arc::new(storage.map_err(|error| Error::invalid(error.to_string()))?))
 }
 
 /// The URL that `path` is, if it is one.

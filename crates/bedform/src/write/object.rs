@@ -127,7 +127,7 @@ impl ObjectWrite<'_> {
             let Some(BuiltChunk { mut elements, room }) = chunk else {
                 return self.fate(position, None, &existing, worker, output);
             };
-            if elements.is_fill(self.state()) {
+            if elements.is_fill(self.state()) && !self.keeps_fill() {
                 return Ok(Fate::Dropped);
             }
             elements.encode(self.state(), &self.input, &mut worker.scratch, &mut output)?;
@@ -295,9 +295,7 @@ impl ObjectWrite<'_> {
                 Ok(())
             },
         )?;
-        // While there are commits that are not settled, an object without chunks still says which of
-        // them it contains.
-        if extents.iter().all(Option::is_none) && self.source.snapshot.view.is_none() {
+        if extents.iter().all(Option::is_none) && self.may_be_absent(existing, alone)? {
             drop(writer);
             return self.remove(existing, alone);
         }
@@ -314,11 +312,35 @@ impl ObjectWrite<'_> {
         Ok(bytes)
     }
 
+    /// True if an object without chunks need not be there. While there are commits that are not settled
+    /// it still says which of them it contains; and where nothing is deleted on condition it has to take
+    /// the place of what is there.
+    fn may_be_absent(&self, existing: &Existing<'_>, alone: bool) -> Result<bool> {
+        if self.source.snapshot.view.is_some() {
+            return Ok(false);
+        }
+        let storage = &self.source.shared.storage;
+        if !storage.is_remote() || !alone {
+            return Ok(!storage.is_remote() || existing.stored.is_none());
+        }
+        match storage.stat(&self.source.object_path(&self.coordinates)?) {
+            Err(error) if error.is_not_found() => Ok(true),
+            there => there.map(|_| false).map_err(Error::from),
+        }
+    }
+
+    /// True if a chunk of fill values is kept: an object that is one chunk cannot do without.
+    fn keeps_fill(&self) -> bool {
+        self.state().shard().is_none() && self.source.shared.storage.is_remote()
+    }
+
     /// An object without chunks is no object.
     fn remove(&self, existing: &Existing<'_>, alone: bool) -> Result<u64> {
         let shared = self.source.shared;
         let path = self.source.object_path(&self.coordinates)?;
         let condition = match (alone, existing.stored) {
+            // There is none, and deleting it might take what others put there.
+            (true, _) if shared.storage.is_remote() => return Ok(0),
             (true, _) => Condition::None,
             (false, Some((object, _))) => Condition::Unchanged(&**object),
             (false, None) => {
@@ -399,7 +421,7 @@ impl ObjectWrite<'_> {
                 worker.chunk.put(state, copy, &self.input)
             })?;
         }
-        if worker.chunk.is_fill(state) {
+        if worker.chunk.is_fill(state) && !self.keeps_fill() {
             return Ok(Fate::Dropped);
         }
         worker.chunk.encode(state, &self.input, &mut worker.scratch, &mut output)?;

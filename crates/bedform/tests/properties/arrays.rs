@@ -8,7 +8,7 @@ use bedform::{Array, Elements, NewArray, OpenOptions, Store};
 use bedform_format::metadata::FillValue;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::Selection;
-use bedform_storage::{Durability, LocalStorage, MemoryStorage, Mode, Storage};
+use bedform_storage::{Durability, LocalStorage, Mode, Storage};
 use proptest::prelude::*;
 
 use super::cases;
@@ -245,8 +245,9 @@ proptest! {
         new in new_array(&TYPES),
         steps in steps(),
         cache in proptest::sample::select(&CACHES[..]),
+        is_remote in proptest::bool::weighted(0.25),
     ) {
-        run(Arc::new(MemoryStorage::new()), &new, &steps, cache);
+        run(crate::place(is_remote), &new, &steps, cache);
     }
 }
 

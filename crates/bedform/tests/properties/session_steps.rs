@@ -269,8 +269,9 @@ proptest! {
         new in new_array(&TYPES),
         steps in prop::collection::vec((prop::sample::select(&STEPS[..]), any::<u64>()), 0..16),
         reach in prop::option::of(prop::sample::select(&[Reach::Shared, Reach::Node][..])),
+        is_remote in proptest::bool::weighted(0.25),
     ) {
-        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let storage = crate::place(is_remote);
         let fast: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let mut twins = Twins::new(&storage, &new, reach.map(|reach| (burst(&fast), reach)));
         for (step, seed) in steps {

@@ -67,8 +67,9 @@ proptest! {
         members in 1_usize..5,
         commits in 1_usize..4,
         seed in any::<u64>(),
+        is_remote in proptest::bool::weighted(0.25),
     ) {
-        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let storage = crate::place(is_remote);
         create(&storage, &new);
         let mut model = model_of(&new);
         let numbers = &mut Numbers(seed);

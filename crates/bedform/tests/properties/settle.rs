@@ -123,8 +123,9 @@ proptest! {
         parts in 1_u64..4,
         cores in prop_oneof![Just(Some(1)), Just(Some(3))],
         seed in any::<u64>(),
+        is_remote in proptest::bool::weighted(0.25),
     ) {
-        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let storage = crate::place(is_remote);
         create(&storage).create_array(&path(), &new).unwrap();
         let store = open(&storage, cores);
         let mut model = model_of(&new);

@@ -34,6 +34,7 @@ mod races;
 mod regressions;
 mod roles;
 mod schedules;
+mod servers;
 mod support;
 mod watched;
 mod workloads;

@@ -208,7 +208,7 @@ pub(in crate::log) fn prepare_log(
 ) -> Result<Option<LogState>> {
     let state = shared.documents.read_root(shared)?.map(|root| root.group.log);
     let state = state.unwrap_or_default();
-    let newest = log.newest(None)?;
+    let newest = LogPlace::current(log.newest(None)?, state);
     check_place(shared, log, newest.as_deref(), state)?;
     if state.pending && state.settled >= settled {
         return Ok(None);

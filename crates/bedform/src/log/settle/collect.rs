@@ -106,7 +106,7 @@ impl Store {
         shared.remove_stale_roots(&place)?;
         let log = shared.documents.read_root(shared)?.map(|root| root.group.log);
         let log = log.unwrap_or_default();
-        let newest = match place.newest(None)? {
+        let newest = match LogPlace::current(place.newest(None)?, log) {
             Some(newest) => {
                 place.check_age(&newest, log)?;
                 newest
@@ -254,10 +254,10 @@ fn recent_roots(place: &LogPlace, numbers: &[u64], grace: Duration) -> Result<BT
     }
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     for pair in numbers.windows(2) {
-        let replaced = place.storage.stat(&LogPlace::root_path(pair[1])?);
+        let replaced = place.storage.modified_ns(&LogPlace::root_path(pair[1])?);
         let replaced = match replaced {
             Err(error) if error.is_not_found() => continue,
-            replaced => Duration::from_nanos(replaced?.modified_ns.try_into().unwrap_or(0)),
+            replaced => Duration::from_nanos(replaced?.try_into().unwrap_or(0)),
         };
         if replaced.is_zero() || now.checked_sub(replaced).is_none_or(|age| age < grace) {
             recent.insert(pair[0]);

@@ -1,0 +1,254 @@
+//! An object store whose answers get lost: F14.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+
+/// How often something goes wrong, of a thousand requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Likelihood {
+    /// Of those that write.
+    pub writes: u64,
+    /// Of those that read, list or delete, which a client repeats by itself.
+    pub reads: u64,
+}
+
+/// Objects in memory, behind a server that is as bad as `likelihood` says, in an order that follows from a
+/// seed. Refusals, requests and answers that get lost, requests that arrive when nobody waits for them any
+/// more, bodies that are cut off, lists that lack what came last: each answer that comes is true, but for
+/// these lists.
+#[derive(Clone)]
+pub struct FaultyServer {
+    inner: Arc<InMemory>,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    random: u64,
+    likelihood: Likelihood,
+    /// What came last, the newest behind.
+    recent: VecDeque<Path>,
+    faults: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WriteFault {
+    Refused,
+    AnswerLost,
+    Late(Duration),
+    Busy,
+    Slow,
+}
+
+/// Objects that a list may lack.
+const RECENT_MAX: usize = 3;
+
+impl FaultyServer {
+    /// A server without objects.
+    pub fn new(seed: u64, likelihood: Likelihood) -> Self {
+        let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let state = State { random, likelihood, recent: VecDeque::new(), faults: 0 };
+        Self { inner: Arc::default(), state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// From now on as bad as this.
+    pub fn set(&self, likelihood: Likelihood) {
+        self.state().likelihood = likelihood;
+    }
+
+    /// Requests so far that something went wrong with.
+    pub fn faults(&self) -> u64 {
+        self.state().faults
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_fault(&self) -> Option<WriteFault> {
+        let mut state = self.state();
+        let likelihood = state.likelihood.writes;
+        if !state.fails(likelihood) {
+            return None;
+        }
+        Some(match state.below(5) {
+            0 => WriteFault::Refused,
+            1 => WriteFault::AnswerLost,
+            2 => WriteFault::Late(Duration::from_millis(state.below(30))),
+            3 => WriteFault::Busy,
+            _ => WriteFault::Slow,
+        })
+    }
+
+    fn read_fails(&self) -> bool {
+        let mut state = self.state();
+        let likelihood = state.likelihood.reads;
+        state.fails(likelihood)
+    }
+
+    fn note(&self, name: &Path) {
+        let mut state = self.state();
+        state.recent.retain(|other| other != name);
+        state.recent.push_back(name.clone());
+        if state.recent.len() > RECENT_MAX {
+            state.recent.pop_front();
+        }
+    }
+
+    /// What a list does not show.
+    fn hidden(&self) -> Vec<Path> {
+        let mut state = self.state();
+        let likelihood = state.likelihood.reads;
+        if !state.fails(likelihood) {
+            return Vec::new();
+        }
+        let count = state.below(RECENT_MAX as u64 + 1) as usize;
+        state.recent.iter().rev().take(count).cloned().collect()
+    }
+}
+
+impl State {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) % limit.max(1)
+    }
+
+    fn fails(&mut self, likelihood: u64) -> bool {
+        let fails = self.below(1000) < likelihood;
+        self.faults += u64::from(fails);
+        fails
+    }
+}
+
+impl fmt::Debug for FaultyServer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("FaultyServer")
+    }
+}
+
+impl fmt::Display for FaultyServer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("FaultyServer")
+    }
+}
+
+fn lost(what: &str) -> Error {
+    Error::Generic { store: "faulty", source: what.to_owned().into() }
+}
+
+#[async_trait]
+impl ObjectStore for FaultyServer {
+    async fn put_opts(
+        &self,
+        name: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        match self.write_fault() {
+            Some(WriteFault::Refused) => return Err(lost("status code: 503 Slow Down")),
+            Some(WriteFault::Late(after)) => {
+                let (server, name) = (self.clone(), name.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep(after).await;
+                    if server.inner.put_opts(&name, payload, options).await.is_ok() {
+                        server.note(&name);
+                    }
+                });
+                return Err(lost("connection reset"));
+            }
+            Some(WriteFault::Busy) => {
+                let source = "status code: 409 ConditionalRequestConflict".into();
+                return Err(Error::AlreadyExists { path: name.to_string(), source });
+            }
+            Some(WriteFault::AnswerLost) => {
+                if self.inner.put_opts(name, payload, options).await.is_ok() {
+                    self.note(name);
+                }
+                return Err(lost("connection reset"));
+            }
+            Some(WriteFault::Slow) => tokio::time::sleep(Duration::from_millis(5)).await,
+            None => {}
+        }
+        let put = self.inner.put_opts(name, payload, options).await?;
+        self.note(name);
+        Ok(put)
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        name: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(name, options).await
+    }
+
+    async fn get_opts(&self, name: &Path, options: GetOptions) -> Result<GetResult> {
+        if !self.read_fails() {
+            return self.inner.get_opts(name, options).await;
+        }
+        let whole = self.inner.get_opts(name, options).await?;
+        let (meta, range) = (whole.meta.clone(), whole.range.clone());
+        let (attributes, extensions) = (whole.attributes.clone(), whole.extensions.clone());
+        let bytes = whole.bytes().await?;
+        let cut = bytes.slice(..bytes.len() / 2);
+        let parts: [Result<Bytes>; 2] = [Ok(cut), Err(lost("connection reset"))];
+        let payload = GetResultPayload::Stream(stream::iter(parts).boxed());
+        Ok(GetResult { payload, meta, range, attributes, extensions })
+    }
+
+    async fn get_ranges(&self, name: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.inner.get_ranges(name, ranges).await
+    }
+
+    fn delete_stream(
+        &self,
+        names: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        let server = self.clone();
+        let deleted = self.inner.delete_stream(names);
+        deleted
+            .map(move |outcome| match server.read_fails() {
+                true => Err(lost("connection reset")),
+                false => outcome,
+            })
+            .boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let hidden = self.hidden();
+        let shown = move |listed: &Result<ObjectMeta>| {
+            let is_hidden = listed.as_ref().is_ok_and(|meta| hidden.contains(&meta.location));
+            std::future::ready(!is_hidden)
+        };
+        self.inner.list(prefix).filter(shown).boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        if self.read_fails() {
+            return Err(lost("status code: 500 Internal Error"));
+        }
+        let hidden = self.hidden();
+        let mut listed = self.inner.list_with_delimiter(prefix).await?;
+        listed.objects.retain(|meta| !hidden.contains(&meta.location));
+        Ok(listed)
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}

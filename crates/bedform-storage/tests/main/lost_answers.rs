@@ -1,0 +1,230 @@
+//! F14: writers of an object store whose answers get lost. What is acknowledged has happened once, what
+//! is refused has not happened, and what nobody knows has happened once at most.
+
+#![allow(clippy::cast_possible_truncation)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bedform_format::ObjectPath;
+use bedform_storage::conformance::{FaultyServer, Likelihood};
+use bedform_storage::{
+    Condition, Durability, Mode, Object, RemoteOptions, RemoteStorage, Storage, StorageErrorKind,
+};
+
+const WRITERS: u64 = 3;
+const STEPS: u64 = 8;
+
+fn path(text: &str) -> ObjectPath {
+    ObjectPath::parse(text).unwrap()
+}
+
+fn open(server: &FaultyServer) -> RemoteStorage {
+    let options = RemoteOptions {
+        pause: Duration::from_millis(1),
+        deadline: Duration::from_millis(60),
+        lease: Duration::from_millis(400),
+        ..RemoteOptions::default()
+    };
+    RemoteStorage::new(Arc::new(server.clone()), "a/b", "s3://a/b", Mode::ReadWrite, &options)
+}
+
+fn read_all(object: &dyn Object) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; object.version().size as usize];
+    object.read(0, &mut bytes).ok().map(|()| bytes)
+}
+
+/// What a writer heard of one thing that it did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    Done,
+    Refused,
+    Unknown,
+}
+
+fn heard<T>(outcome: Result<T, bedform_storage::StorageError>) -> Heard {
+    match outcome.map_err(|error| error.kind) {
+        Ok(_) => Heard::Done,
+        Err(StorageErrorKind::Exists | StorageErrorKind::Conflict) => Heard::Refused,
+        // A server that says no to everything has done nothing, either.
+        Err(StorageErrorKind::Server) => Heard::Refused,
+        Err(StorageErrorKind::Poisoned) => Heard::Unknown,
+        Err(kind) => panic!("{kind:?}"),
+    }
+}
+
+/// A name of its own for each thing that is done.
+fn name(writer: u64, step: u64) -> String {
+    format!("{writer}.{step};")
+}
+
+/// Everybody claims the same names.
+fn claim(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
+    let path = path(&format!("claims/{step}"));
+    let bytes = name(writer, step);
+    heard(storage.put(&path, bytes.as_bytes(), Durability::Disk, Condition::Absent))
+}
+
+/// Everybody adds to one list, on the condition that it is as it was.
+fn add(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
+    let path = path("list");
+    loop {
+        let Ok(found) = storage.find(&path) else { continue };
+        let condition = found.as_deref().map_or(Condition::Absent, Condition::Unchanged);
+        let mut list = match &found {
+            None => Vec::new(),
+            Some(object) => match read_all(&**object) {
+                Some(list) => list,
+                None => continue,
+            },
+        };
+        list.extend(name(writer, step).as_bytes());
+        match heard(storage.put(&path, &list, Durability::Disk, condition)) {
+            Heard::Refused => {}
+            heard => return heard,
+        }
+    }
+}
+
+/// Everybody adds to another list, while holding a lock.
+fn add_locked(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
+    let directory = path("locked");
+    let lock = match storage.lock(&directory) {
+        Ok(lock) => lock,
+        Err(error) if error.kind == StorageErrorKind::Poisoned => return Heard::Unknown,
+        Err(_) => return Heard::Refused,
+    };
+    let path = path("locked/list");
+    let Ok(Some(mut list)) = storage.find(&path).map(|found| found.and_then(|one| read_all(&*one)))
+    else {
+        return Heard::Refused;
+    };
+    list.extend(name(writer, step).as_bytes());
+    let outcome = heard(storage.put(&path, &list, Durability::Disk, Condition::None));
+    drop(lock);
+    outcome
+}
+
+/// Everybody appends to an object of its own; gives the bytes that were synced.
+fn grow(storage: &RemoteStorage, writer: u64) -> Vec<u8> {
+    let mut synced = Vec::new();
+    let Ok(mut growing) = storage.grow(&path(&format!("grown/{writer}")), Durability::Disk, None)
+    else {
+        return synced;
+    };
+    let mut all = Vec::new();
+    for step in 0..4 {
+        let bytes = vec![1 + (writer * 10 + step) as u8; 3000];
+        if growing.append(&bytes).and_then(|()| growing.sync()).is_err() {
+            break;
+        }
+        all.extend(bytes);
+        all.resize(growing.position() as usize, 0);
+        synced.clone_from(&all);
+    }
+    synced
+}
+
+type Diary = BTreeMap<(&'static str, u64, u64), Heard>;
+
+fn write(server: &FaultyServer, writer: u64) -> (Diary, Vec<u8>) {
+    let mut storage = open(server);
+    let mut diary = Diary::new();
+    for step in 0..STEPS {
+        for (what, act) in [
+            ("claim", claim as fn(&RemoteStorage, u64, u64) -> Heard),
+            ("list", add),
+            ("locked", add_locked),
+        ] {
+            let heard = act(&storage, writer, step);
+            diary.insert((what, writer, step), heard);
+            if heard == Heard::Unknown {
+                storage = open(server);
+            }
+        }
+    }
+    let synced = grow(&open(server), writer);
+    (diary, synced)
+}
+
+fn run(seed: u64) -> u64 {
+    let server = FaultyServer::new(seed, Likelihood { writes: 200, reads: 20 });
+    server.set(Likelihood { writes: 0, reads: 0 });
+    let first = open(&server);
+    first.put(&path("locked/list"), b"", Durability::Disk, Condition::Absent).unwrap();
+    server.set(Likelihood { writes: 200, reads: 20 });
+    let parts: Vec<(Diary, Vec<u8>)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                scope.spawn({
+                    let server = &server;
+                    move || write(server, writer)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    // What is late arrives.
+    std::thread::sleep(Duration::from_millis(40));
+    server.set(Likelihood { writes: 0, reads: 0 });
+    let read = |name: &str| read_all(&*first.open(&path(name)).unwrap()).unwrap();
+    let lists = ["list", "locked/list"].map(|name| String::from_utf8(read(name)).unwrap());
+    let claims: Vec<String> = (0..STEPS)
+        .map(|step| first.find(&path(&format!("claims/{step}"))).unwrap())
+        .map(|found| found.and_then(|one| read_all(&*one)).unwrap_or_default())
+        .map(|bytes| String::from_utf8(bytes).unwrap())
+        .collect();
+    for (diary, _) in &parts {
+        for ((what, writer, step), heard) in diary {
+            let name = name(*writer, *step);
+            let list = match *what {
+                "claim" => &claims[*step as usize],
+                "list" => &lists[0],
+                _ => &lists[1],
+            };
+            let count = list.split_inclusive(';').filter(|entry| *entry == name).count();
+            let is_right = match heard {
+                Heard::Done => count == 1,
+                Heard::Refused => count == 0,
+                Heard::Unknown => count <= 1,
+            };
+            assert!(
+                is_right,
+                "seed {seed}: {what} {name} heard {heard:?}, there {count} times in {list}"
+            );
+        }
+    }
+    for (writer, (_, synced)) in
+        parts.iter().enumerate().filter(|(_, (_, synced))| !synced.is_empty())
+    {
+        let object = first.open(&path(&format!("grown/{writer}"))).unwrap();
+        let mut found = vec![0; synced.len()];
+        object.read(0, &mut found).unwrap();
+        assert!(found == *synced, "seed {seed}: what writer {writer} synced is not there");
+    }
+    server.faults()
+}
+
+#[test]
+fn what_is_acknowledged_happened_once_and_what_is_refused_did_not() {
+    let is_gate = std::env::var("BEDFORM_EFFORT").is_ok_and(|effort| effort == "gate");
+    let count = if is_gate { 1000 } else { 24 };
+    let (next, faults) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::SeqCst);
+                    if seed >= count {
+                        break;
+                    }
+                    faults.fetch_add(run(seed), Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    println!("COUNT writer-seeds {count}");
+    println!("COUNT writer-faults {}", faults.into_inner());
+}

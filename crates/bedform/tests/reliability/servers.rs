@@ -1,0 +1,212 @@
+//! F14: stores in an object store whose answers get lost, with several writers.
+//!
+//! A row that was acknowledged is there once, one that was refused is not, and one of which nobody knows
+//! is there once at most; no element of another writer is lost; readers see whole rows only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bedform::comm::Alone;
+use bedform::log::session::SessionOptions;
+use bedform::log::settle::CollectOptions;
+use bedform::store::VerifyWatch;
+use bedform::{Elements, ErrorKind, Result, Store};
+use bedform_storage::conformance::{FaultyServer, Likelihood};
+use bedform_storage::{Mode, RemoteOptions, RemoteStorage, Storage};
+use serde_json::Map;
+
+use crate::model::{FILL, bytes, form, new_array, options, read, region, whole};
+use crate::support::{Random, count, effort, in_parallel, path};
+
+const WRITERS: u64 = 3;
+const STEPS: u64 = 6;
+const WIDTH: u64 = 5;
+const BAD: Likelihood = Likelihood { writes: 60, reads: 4 };
+const GOOD: Likelihood = Likelihood { writes: 0, reads: 0 };
+
+fn place(server: &FaultyServer) -> Arc<dyn Storage> {
+    let options = RemoteOptions {
+        pause: Duration::from_millis(1),
+        deadline: Duration::from_millis(60),
+        lease: Duration::from_millis(600),
+        ..RemoteOptions::default()
+    };
+    let server = Arc::new(server.clone());
+    Arc::new(RemoteStorage::new(server, "a/b", "s3://a/b", Mode::ReadWrite, &options))
+}
+
+fn open(server: &FaultyServer) -> Result<Store> {
+    Store::open(place(server), options(true))
+}
+
+/// What a writer heard of a row, or a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    Done,
+    Refused,
+    Unknown,
+}
+
+fn heard<T>(outcome: &Result<T>, story: &str) -> Heard {
+    match outcome {
+        Ok(_) => Heard::Done,
+        Err(error) => match error.kind() {
+            ErrorKind::Poisoned => Heard::Unknown,
+            ErrorKind::Corrupt | ErrorKind::InvalidArgument | ErrorKind::NotFound => {
+                panic!("{story}: {error}")
+            }
+            _ => Heard::Refused,
+        },
+    }
+}
+
+fn append(store: &Store, value: i32) -> Result<()> {
+    let elements = bytes(&[value; WIDTH as usize]);
+    let array = store.array(&path("t"))?;
+    array.append(0, &[1, WIDTH], Elements::Bytes(&elements), &|| false).map(drop)
+}
+
+fn append_in_session(store: &Store, value: i32) -> Result<()> {
+    let elements = bytes(&[value; WIDTH as usize]);
+    let mut session = store.session(Box::new(Alone), SessionOptions::default())?;
+    session.append(&path("t"), 0, &[1, WIDTH], Elements::Bytes(&elements))?;
+    session.commit().map(drop)
+}
+
+/// The cell of a writer, which shares chunk and shard with those of the others.
+fn write_cell(store: &Store, writer: u64, value: i32) -> Result<()> {
+    let array = store.array(&path("u"))?;
+    let (start, elements) = ([writer], bytes(&[value]));
+    array.write(&region(&start, &[1]), Elements::Bytes(&elements), &|| false).map(drop)
+}
+
+fn settle(store: &Store) -> Result<()> {
+    store.settle(&|| false)?;
+    store.collect_log(&CollectOptions::default()).map(drop)
+}
+
+/// Rows as they are seen now: whole ones.
+fn rows(store: &Store, story: &str) -> Result<Vec<i32>> {
+    let array = store.array(&path("t"))?;
+    let found = read(&array, &whole(&array.shape()?))?;
+    let rows = found.chunks(WIDTH as usize);
+    Ok(rows
+        .map(|row| {
+            assert!(row.iter().all(|value| *value == row[0]), "{story}: half a row: {row:?}");
+            row[0]
+        })
+        .collect())
+}
+
+struct Diary {
+    rows: Vec<(i32, Heard)>,
+    cells: Vec<(i32, Heard)>,
+}
+
+fn write(server: &FaultyServer, writer: u64, seed: u64, story: &str) -> Diary {
+    let random = &mut Random(seed * WRITERS + writer);
+    let mut diary = Diary { rows: Vec::new(), cells: Vec::new() };
+    let mut store = open(server);
+    for step in 0..STEPS {
+        let opened = match store {
+            Ok(opened) => opened,
+            // What it was is said by the server, which is asked again.
+            Err(error) => {
+                heard(&Err::<(), _>(error), story);
+                store = open(server);
+                continue;
+            }
+        };
+        let value = (1 + writer * 100 + step) as i32;
+        let outcome = match random.below(5) {
+            0 | 1 => {
+                let outcome = append(&opened, value);
+                diary.rows.push((value, heard(&outcome, story)));
+                outcome
+            }
+            2 => {
+                let outcome = append_in_session(&opened, value);
+                diary.rows.push((value, heard(&outcome, story)));
+                outcome
+            }
+            3 => {
+                let outcome = write_cell(&opened, writer, value);
+                let done = heard(&outcome, story) == Heard::Done;
+                // A write into shards is no commit: what is written when something fails stays.
+                diary.cells.push((value, if done { Heard::Done } else { Heard::Unknown }));
+                outcome
+            }
+            _ => settle(&opened),
+        };
+        heard(&outcome, story);
+        heard(&rows(&opened, story), story);
+        let is_over = outcome.is_err_and(|error| error.kind() == ErrorKind::Poisoned);
+        store = if is_over { open(server) } else { Ok(opened) };
+    }
+    diary
+}
+
+fn run(seed: u64) -> u64 {
+    let story = &format!("seed {seed}");
+    let server = FaultyServer::new(seed, GOOD);
+    let store = Store::create(place(&server), &Map::new(), options(true)).unwrap();
+    store.create_array(&path("t"), &new_array(&form(&[0, WIDTH], &[2, 2], &[4, 4], ""))).unwrap();
+    store.create_array(&path("u"), &new_array(&form(&[WRITERS], &[2], &[4], ""))).unwrap();
+    server.set(BAD);
+    let parts: Vec<Diary> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let server = &server;
+                scope.spawn(move || write(server, writer, seed, story))
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    // What is late arrives.
+    std::thread::sleep(Duration::from_millis(40));
+    server.set(GOOD);
+    let store = open(&server).unwrap();
+    let found = rows(&store, story).unwrap();
+    settle(&store).unwrap();
+    let store = open(&server).unwrap();
+    assert_eq!(rows(&store, story).unwrap(), found, "{story}: settled to something else");
+    for (value, heard) in parts.iter().flat_map(|part| &part.rows) {
+        let times = found.iter().filter(|found| *found == value).count();
+        let is_right = match heard {
+            Heard::Done => times == 1,
+            Heard::Refused => times == 0,
+            Heard::Unknown => times <= 1,
+        };
+        assert!(is_right, "{story}: row {value} heard {heard:?}, and is there {times} times");
+    }
+    assert!(!found.contains(&FILL), "{story}: a row that nobody wrote: {found:?}");
+    let cells = read(&store.array(&path("u")).unwrap(), &whole(&[WRITERS])).unwrap();
+    for (writer, part) in parts.iter().enumerate() {
+        // The last one that is known to be there, or one of those behind it that may be.
+        let mut may_be = vec![FILL];
+        for (value, heard) in &part.cells {
+            match heard {
+                Heard::Done => may_be = vec![*value],
+                Heard::Unknown => may_be.push(*value),
+                Heard::Refused => {}
+            }
+        }
+        let cell = cells[writer];
+        assert!(may_be.contains(&cell), "{story}: cell {writer} is {cell}, not of {may_be:?}");
+    }
+    let watch = VerifyWatch { interrupted: &|| false, progress: &|_, _| () };
+    let problems = store.verify(None, &watch).unwrap().problems;
+    assert_eq!(problems, Vec::<String>::new(), "{story}");
+    server.faults()
+}
+
+#[test]
+fn stores_behind_a_server_that_forgets_to_answer_have_what_was_acknowledged_once() {
+    let seeds: Vec<u64> = match std::env::var("BEDFORM_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (0..effort(500, 12)).collect(),
+    };
+    let faults = in_parallel(&seeds, |seed| run(*seed));
+    count("server-seeds", seeds.len() as u64);
+    count("server-faults", faults.iter().sum());
+}
