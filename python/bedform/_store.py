@@ -51,6 +51,7 @@ def create(
     *,
     cache: int | str = CACHE,
     durability: Durability = "disk",
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Store:
     """Create an empty store: a plain Zarr v3 group in the directory ``path``.
 
@@ -59,7 +60,8 @@ def create(
     Parameters
     ----------
     path
-        A directory that is missing or empty; missing parents are made.
+        A directory that is missing or empty, missing parents are made; or the URL of a place in an
+        object store: ``s3://bucket/path``, ``gs://`` or ``az://``.
     attributes
         Of the root group.
     cache
@@ -67,6 +69,8 @@ def create(
     durability
         What an acknowledged write survives: a power cut (``"disk"``) or this process
         (``"process"``).
+    storage_options
+        As in :func:`open`.
 
     Raises
     ------
@@ -74,13 +78,15 @@ def create(
         There is a store already, or the log of one that is gone.
     """
     where = os.fspath(path)
-    _check_local(where)
     _check_durability(durability, ("disk", "process"))
-    options = {
-        "cache_bytes": byte_count(cache, "cache"),
-        "freshness": "read",
-        "durability": durability,
-    }
+    if "://" in where:
+        _check_url(where)
+        options = {"freshness": "open", **_storage_options(storage_options)}
+    else:
+        _refuse_storage_options(where, storage_options)
+        _check_local(where)
+        options = {"freshness": "read", "durability": durability}
+    options["cache_bytes"] = byte_count(cache, "cache")
     attributes_text = _json.dump_attributes(attributes)
     inner = engine_call(_internal.Store.create, where)(where, attributes_text, json.dumps(options))
     return Store(inner, where, {**options, "writable": True})
@@ -104,8 +110,9 @@ def open(  # noqa: A001 - the name users expect
     Parameters
     ----------
     path
-        A Zarr v3 or v2 store, a NetCDF or an HDF5 file; or the URL of a Zarr store, which is only
-        read: ``s3://bucket/path``, ``gs://``, ``az://``, ``http://`` or ``https://``.
+        A Zarr v3 or v2 store, a NetCDF or an HDF5 file; or the URL of a Zarr store:
+        ``s3://bucket/path``, ``gs://``, ``az://``, or ``http://`` and ``https://``, which are only
+        read.
     mode
         ``"r"``, or ``"r+"`` to write as well.
     cache
@@ -130,7 +137,8 @@ def open(  # noqa: A001 - the name users expect
         cache, for this process and others.
     storage_options
         How an object store is reached: ``anonymous`` (requests are not signed), ``endpoint`` (a
-        server that is not the vendor's), ``region``. Credentials are taken from the environment,
+        server that is not the vendor's), ``region``, ``single_writer`` (nobody else writes: for
+        servers that know no conditional writes). Credentials are taken from the environment,
         where each vendor's tools look for them, and are part of no pickle.
 
     Returns
@@ -161,8 +169,7 @@ def open(  # noqa: A001 - the name users expect
                 **_storage_options(storage_options),
             },
         )
-    if storage_options:
-        raise InvalidArgumentError(f"{where}: storage_options are for the URLs of object stores")
+    _refuse_storage_options(where, storage_options)
     _check_local(where)
     if not Path(where).exists():
         raise NotFoundError(f"{where}: no such file or store; check the path")
@@ -190,7 +197,12 @@ def _check_url(url: str) -> None:
 
 
 #: What ``storage_options`` of :func:`open` may have. No secrets: they would be pickled.
-_STORAGE_OPTIONS = {"anonymous": bool, "endpoint": str, "region": str}
+_STORAGE_OPTIONS = {"anonymous": bool, "endpoint": str, "region": str, "single_writer": bool}
+
+
+def _refuse_storage_options(where: str, given: Mapping[str, Any] | None) -> None:
+    if given:
+        raise InvalidArgumentError(f"{where}: storage_options are for the URLs of object stores")
 
 
 def _storage_options(given: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use bedform::comm::Members;
 use bedform::log::burst::Burst;
 use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
-use bedform::store::{VerifyWatch, storage_of};
+use bedform::store::VerifyWatch;
 use bedform::{Append, Elements, Growth, NewArray, NodeKind, OpenOptions};
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::Mode;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
@@ -62,17 +61,14 @@ impl Store {
             .map_err(raise)
     }
 
-    /// Creates a store in the directory `path`.
+    /// Creates a store in the directory `path`, or at a URL.
     #[staticmethod]
     fn create(py: Python<'_>, path: PathBuf, attributes: &str, opening: &str) -> PyResult<Self> {
         let options = options(opening)?;
         let attributes = json_of(attributes)?;
-        py.detach(|| {
-            let storage = storage_of(&path, Mode::Create, &options)?;
-            bedform::Store::create(storage, &attributes, options)
-        })
-        .map(|inner| Self { inner })
-        .map_err(raise)
+        py.detach(|| bedform::Store::create_path(&path, &attributes, options))
+            .map(|inner| Self { inner })
+            .map_err(raise)
     }
 
     /// 2 or 3.

@@ -128,6 +128,8 @@ impl Session {
             self.end_with(error);
         }
         let number = told?.try_into().map_err(|_| Error::invalid("the coordinator erred"))?;
+        // Committed it is, whether or not it can be looked at now.
+        let _ = self.store.shared.look_unless_always();
         Ok(u64::from_le_bytes(number))
     }
 

@@ -123,8 +123,13 @@ pub(super) fn publish_at(
             ),
         ));
     }
-    let path = path.join(ZARR_JSON)?;
-    Ok(shared.storage.put(&path, &bytes, durability, Condition::None)?)
+    let document = path.join(ZARR_JSON)?;
+    let put = shared.storage.put(&document, &bytes, durability, Condition::None);
+    if path.is_root() {
+        // Own writes are always noticed.
+        shared.documents.forget_root();
+    }
+    Ok(put?)
 }
 
 impl Documents {
@@ -152,6 +157,11 @@ impl Documents {
     pub(crate) fn is_log_pending(&self) -> bool {
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         kept.as_ref().is_some_and(|root| root.group.log.pending)
+    }
+
+    /// Lets go of what is known of the root group.
+    fn forget_root(&self) {
+        *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// As [`Documents::root`], as storage has it now.

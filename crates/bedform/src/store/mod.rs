@@ -429,6 +429,15 @@ impl Shared {
         Ok(())
     }
 
+    /// Looks for a newer root where reads do not: what this process has committed they see, and all that
+    /// is committed is settled.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(crate) fn look_unless_always(&self) -> Result<()> {
+        if self.options.freshness == Freshness::Read { Ok(()) } else { self.look_again() }
+    }
+
     /// Calls `act` until the data do not move on under it.
     ///
     /// # Errors

@@ -183,6 +183,7 @@ impl Store {
         counts: &Counts,
     ) -> Result<u64> {
         let SettleOptions { memory_bytes, arrays, part, grace } = options;
+        self.shared.look_unless_always()?;
         let Snapshot { view: Some(view), .. } = self.shared.snapshot()? else {
             // Writers that have ended since the last time may have left something.
             if self.shared.log_place().is_ok() {
