@@ -232,6 +232,69 @@ def test_credentials_are_those_of_the_vendors_tools(
     np.testing.assert_array_equal(bf.open(url)["g/t"][17], values[17])
 
 
+@pytest.fixture
+def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of their own for the profiles of a test."""
+    place = tmp_path / "profiles"
+    monkeypatch.setenv("BEDFORM_PROFILES", str(place))
+    return place
+
+
+def keys_below(endpoint: str, prefix: str) -> list[str]:
+    """The names of objects."""
+    listed = client_of(endpoint).list_objects_v2(Bucket="bucket", Prefix=prefix)
+    return [found["Key"] for found in listed.get("Contents", [])]
+
+
+def test_a_calibrated_store_is_read_and_advised_by_its_profile(
+    tmp_path: Path, upload: Callable[[Path, str], str], endpoint: str, profiles: Path
+) -> None:
+    made(tmp_path / "a.zarr")
+    url = upload(tmp_path / "a.zarr", "calibrated/a.zarr")
+    advised = ("advise", url, "g/t", "--reads", "y,x=1")
+    assert f"prices from an assumed object store: run bedform calibrate {url}" in cli(*advised)
+    said = []
+    profile = bf.calibrate(
+        "s3://bucket/calibrated",
+        bytes=8 << 20,
+        seconds=0.5,
+        progress=lambda *at: said.append(at[0]),
+    )
+    assert "writing objects to read" in said
+    assert keys_below(endpoint, "calibrated/.bedform") == []
+    kept = [file.name for file in profiles.iterdir()]
+    assert kept == [f"s3_{endpoint.removeprefix('http://').replace(':', '%3A')}_bucket.json"]
+    assert bf.Profile.for_path(url).to_dict() == profile.to_dict()
+    options = {"endpoint": endpoint.replace("127.0.0.1", "localhost")}
+    assert bf.Profile.for_path(url, storage_options=options) is None
+    explained = bf.open(url)["g/t"].explain(np.s_[3])
+    assert explained.to_dict()["profile"] == "s3://bucket/calibrated"
+    by_profile = "prices from the profile of s3://bucket/calibrated"
+    assert by_profile in cli(*advised)
+    shape = ("advise", "--shape", "400,90,180", "--profile")
+    assert by_profile in cli(*shape, "s3://bucket/any/other")
+    assert "an assumed object store" in cli(*shape, "s3://another-bucket/x")
+
+
+def test_a_calibration_that_is_stopped_leaves_no_object(
+    upload: Callable[[Path, str], str],
+    endpoint: str,
+    profiles: Path,
+) -> None:
+    class StoppedError(Exception):
+        pass
+
+    def stop(stage: str, _: float) -> None:
+        if stage.startswith("asking for one"):
+            assert keys_below(endpoint, "stopped/")
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        bf.calibrate("s3://bucket/stopped", bytes=8 << 20, seconds=0.5, progress=stop)
+    assert keys_below(endpoint, "stopped/") == []
+    assert not profiles.exists()
+
+
 def test_the_command_line_takes_urls(tmp_path: Path, upload: Callable[[Path, str], str]) -> None:
     made(tmp_path / "a.zarr")
     url = upload(tmp_path / "a.zarr", "shown.zarr")

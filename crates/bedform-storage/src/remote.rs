@@ -10,6 +10,7 @@
 mod aws;
 mod error;
 mod object;
+pub(crate) mod probe;
 mod runtime;
 mod url;
 
@@ -23,6 +24,8 @@ use bedform_format::ObjectPath;
 
 use self::error::to_error;
 use self::object::RemoteObject;
+#[cfg(test)]
+pub(crate) use self::runtime::wait;
 use self::url::Place;
 pub use self::url::{RemoteOptions, UrlError};
 use crate::storage::checked_suffix;
@@ -53,6 +56,8 @@ pub struct RemoteStorage {
     prefix: String,
     /// The URL as users may see it.
     shown: String,
+    /// What all places have in common that are read alike, as the name of a file.
+    system: String,
     /// True if the server tells what it has: plain HTTP servers do not.
     lists: bool,
 }
@@ -64,13 +69,20 @@ impl RemoteStorage {
     /// # Errors
     /// For a URL that is none of these, or has secrets in it, or options that make no client.
     pub fn open(url: &str, options: &RemoteOptions) -> std::result::Result<Self, UrlError> {
-        let Place { store, prefix, shown, lists } = Place::of(url, options)?;
-        Ok(Self { store, prefix, shown, lists })
+        let Place { store, prefix, shown, system, lists } = Place::of(url, options)?;
+        Ok(Self { store, prefix, shown, system, lists })
     }
 
     /// A prefix of `store`, called `shown`.
     pub fn new(store: Arc<dyn ObjectStore>, prefix: &str, shown: &str) -> Self {
-        Self { store, prefix: prefix.to_owned(), shown: shown.to_owned(), lists: true }
+        let (prefix, shown) = (prefix.to_owned(), shown.to_owned());
+        Self { store, prefix, shown, system: "other".to_owned(), lists: true }
+    }
+
+    /// What all places have in common that are read alike: scheme, server and bucket, as the name of a
+    /// file. No secrets and no names of users are in it.
+    pub(crate) fn system(&self) -> &str {
+        &self.system
     }
 
     /// The name of an object in the object store.
@@ -154,6 +166,7 @@ impl Storage for RemoteStorage {
             store: self.store.clone(),
             prefix: format!("{}{suffix}", self.prefix),
             shown: format!("{}{suffix}", self.shown),
+            system: self.system.clone(),
             lists: self.lists,
         }))
     }

@@ -16,7 +16,7 @@ static RUNTIME: Mutex<Option<(u32, Arc<Runtime>)>> = Mutex::new(None);
 ///
 /// # Errors
 /// If the system has no threads left.
-pub(super) fn wait<F: Future>(future: F) -> Result<F::Output> {
+pub(crate) fn wait<F: Future>(future: F) -> Result<F::Output> {
     Ok(runtime()?.block_on(future))
 }
 

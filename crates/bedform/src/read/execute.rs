@@ -266,11 +266,7 @@ impl<'a> Run<'a> {
         let has_block = fetched >= SMALL_UNIT_BYTES && !self.is_remote;
         let block = if has_block { ReadBlock::BYTES as u64 } else { 0 };
         let each = scratch.saturating_add(fetched).saturating_add(block);
-        let all = match self.is_remote {
-            true => self.tuning.remote_buffer_bytes,
-            false => self.tuning.buffer_bytes,
-        };
-        let fit = usize::try_from(all / each.max(1)).unwrap_or(usize::MAX);
+        let fit = usize::try_from(self.tuning.buffer_bytes / each.max(1)).unwrap_or(usize::MAX);
         let ahead = self.fetched_ahead.load(Ordering::Relaxed);
         let useful = match ahead && !self.fetched_late.load(Ordering::Relaxed) {
             true => self.tuning.threads_ahead(),
@@ -353,8 +349,9 @@ impl<'a> Run<'a> {
             queue.units.len() as u64 + (self.cells - queue.next_cell)
         };
         let mut threads = self.threads.load(Ordering::Relaxed);
-        // Who asks is busy.
-        while threads < self.thread_limit() && (threads as u64) <= left {
+        // Who opens an object of a server waits for that, and takes nothing of what is left.
+        let useful = left + u64::from(self.is_remote);
+        while threads < self.thread_limit() && (threads as u64) < useful {
             self.start_thread(scope);
             threads += 1;
         }

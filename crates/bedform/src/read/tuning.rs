@@ -15,16 +15,24 @@ pub(crate) struct Tuning {
     pub(crate) gap_bytes: u64,
     /// Bytes that all buffers of one read may take together.
     pub(crate) buffer_bytes: u64,
-    /// The same, where a server answers: it takes many requests in flight to keep it busy.
-    pub(crate) remote_buffer_bytes: u64,
     /// The storage's parameters, for prices.
     pub(crate) profile: Profile,
 }
 
 impl Tuning {
-    /// The defaults, with what the options of an open say otherwise.
+    /// The defaults of a place of this machine, with what the options of an open say otherwise.
     pub(crate) fn with(options: &OpenOptions) -> Self {
-        let mut tuning = Self::default();
+        Self::default().adapted(options)
+    }
+
+    /// The same where a server answers: it takes many requests in flight, and memory for their answers,
+    /// to keep it busy.
+    pub(crate) fn of_server(options: &OpenOptions) -> Self {
+        Self { buffer_bytes: 128 << 20, ..Self::default() }.adapted(options)
+    }
+
+    fn adapted(self, options: &OpenOptions) -> Self {
+        let mut tuning = self;
         if let Some(threads) = options.threads {
             tuning.threads = threads.max(1);
             tuning.threads_waiting = tuning.threads_waiting.min(threads.max(1) * 8);
@@ -62,7 +70,6 @@ impl Default for Tuning {
             threads_waiting: 32.max(cores),
             gap_bytes: 16 << 10,
             buffer_bytes: 44 << 20,
-            remote_buffer_bytes: 128 << 20,
             profile: Profile::default_local(),
         }
     }

@@ -90,7 +90,8 @@ pub struct OpenOptions {
     pub threads: Option<usize>,
     /// The largest gap between extents that is read over, in bytes; `None` takes the default.
     pub gap_bytes: Option<u64>,
-    /// The storage's parameters, for prices, merging and threads; `None` takes those of a local disk.
+    /// The storage's parameters, for prices, merging and threads; `None` takes those that are
+    /// assumed of a local disk or of an object store.
     pub profile: Option<Profile>,
     /// For whoever opens the storage: whether large reads may go past the page cache where that is
     /// faster ([`LocalStorage::through_page_cache`](bedform_storage::LocalStorage::through_page_cache)).
@@ -264,8 +265,13 @@ impl ChunkKey {
 }
 
 impl Shared {
-    fn new(storage: Arc<dyn Storage>, options: OpenOptions) -> Self {
-        let tuning = Tuning::with(&options);
+    fn new(storage: Arc<dyn Storage>, mut options: OpenOptions) -> Self {
+        let tuning = if storage.is_remote() {
+            options.profile.get_or_insert_with(Profile::default_remote);
+            Tuning::of_server(&options)
+        } else {
+            Tuning::with(&options)
+        };
         // Indexes are small and spare a request each; chunks get the rest.
         let for_indexes = options.cache_bytes / 8;
         Self {

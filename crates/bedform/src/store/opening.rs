@@ -67,8 +67,8 @@ impl OpenOptions {
 
 impl Store {
     /// Opens the store at `path`, a directory, or the URL of one in an object store, which is only read:
-    /// see [`RemoteStorage::open`]. A directory comes with the profile that is kept for its storage unless
-    /// the options have one. A group or an array of a store can be opened by its own path, to be read
+    /// see [`RemoteStorage::open`]. It comes with the profile that is kept for its storage unless the options
+    /// have one. A group or an array of a store can be opened by its own path, to be read
     /// while everything is settled.
     ///
     /// # Errors
@@ -96,9 +96,12 @@ impl Store {
             let text = "stores at URLs are only read: write to a directory, and copy it there";
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        options.profile.get_or_insert_with(Profile::default_remote);
         let storage = RemoteStorage::open(url, &options.remote);
         let storage = storage.map_err(|error| Error::invalid(error.to_string()))?;
+        if options.profile.is_none() {
+            // As for a path.
+            options.profile = Profile::for_remote(&storage).ok().flatten();
+        }
         Self::open_in(Arc::new(storage), options, None)
     }
 
