@@ -132,6 +132,14 @@ impl Storage for RemoteStorage {
         Ok(Box::new(RemoteObject::open(self.store.clone(), name, shown, bytes)?))
     }
 
+    fn find_end(&self, path: &ObjectPath, bytes: u64) -> Result<Option<Box<dyn Object>>> {
+        match self.open_end(path, bytes) {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         let name = self.name_of("stat", path)?;
         let meta = runtime::wait(self.store.head(&name))?;

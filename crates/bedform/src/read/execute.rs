@@ -19,8 +19,8 @@ use bedform_storage::{Object, ReadBlock};
 use super::buffers::Kept;
 use super::extra::ExtraThread;
 use super::fetch::{UNIT_BYTES_MAX, Unit, Wanted, WantedChunks, log_units, units};
-use super::locate::{ChunkSource, OpenObject};
-use super::plan::Plan;
+use super::locate::{ChunkSource, Need, OpenObject};
+use super::plan::{Plan, Task};
 use super::scatter::Target;
 use super::tuning::Tuning;
 use crate::codec::ChunkCodec;
@@ -361,11 +361,10 @@ impl<'a> Run<'a> {
     fn plan_cell(&self, cell: u64, helpers: Helpers<'_>) -> Result<()> {
         let planned = Planned(self);
         let coordinates = self.plan.cell_coordinates(cell);
-        if self.is_remote {
-            self.waits(helpers);
-        }
-        let Some(opened) = self.source.open(&coordinates, &|| self.waits(helpers))? else {
-            for task in self.plan.tasks(cell) {
+        let tasks = self.plan.tasks(cell);
+        let need = Need { chunks: tasks.len() as u64, objects: self.cells };
+        let Some(opened) = self.source.open(&coordinates, need, &|| self.waits(helpers))? else {
+            for task in tasks {
                 self.fill_chunk(cell, &Wanted::all(task))?;
             }
             return self.add_log(LogCopies::default(), 1);
@@ -374,7 +373,7 @@ impl<'a> Run<'a> {
         self.requests.fetch_add(opened.index_requests, Ordering::Relaxed);
         self.bytes.fetch_add(opened.index_bytes, Ordering::Relaxed);
         let object = &opened.object;
-        let mut wanted = self.take_from_log(cell, &opened)?;
+        let mut wanted = self.take_from_log(cell, tasks, &opened)?;
         if let Some((cache, array)) = self.cache {
             for one in std::mem::take(&mut wanted.stored) {
                 let key = ChunkKey::new(array, object.version(), one.task.position);
@@ -384,8 +383,8 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        let gap = self.tuning.gap_bytes;
-        let units = units(self.plan, cell, wanted, &opened.places, self.codec, gap)
+        let merging = self.tuning.merging(self.plan.chunk_count(), self.cells);
+        let units = units(self.plan, cell, wanted, &opened.places, self.codec, merging)
             .map_err(|error| error.at(self.source.object_name(&coordinates)))?;
         self.add_units(units.into_iter().map(|unit| (object.clone(), cell, unit)).collect());
         drop(planned);
@@ -404,9 +403,13 @@ impl<'a> Run<'a> {
     }
 
     /// Takes what a log has of an object's chunks, and gives what is needed beyond that.
-    fn take_from_log(&self, cell: u64, opened: &OpenObject) -> Result<WantedChunks> {
+    fn take_from_log(
+        &self,
+        cell: u64,
+        tasks: Vec<Task>,
+        opened: &OpenObject,
+    ) -> Result<WantedChunks> {
         let overlay = opened.overlay.as_deref();
-        let tasks = self.plan.tasks(cell);
         let new = || overlay.map(Overlay::copies).unwrap_or_default();
         let mut copies = new();
         let mut wanted = WantedChunks::default();

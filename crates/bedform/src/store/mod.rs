@@ -39,12 +39,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bedform_format::log::Root;
 use bedform_format::metadata::{GroupDocument, LogState, parse_hex};
-use bedform_format::shard::ShardIndex;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Durability, Lock, Profile, RemoteOptions, Storage, Version};
 use serde_json::{Map, Value};
 
 use crate::array::Array;
+use crate::array::source::KeptIndex;
 use crate::cache::ByteCache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::place::LogPlace;
@@ -139,7 +139,7 @@ pub(crate) struct Shared {
     pub(crate) options: OpenOptions,
     pub(crate) tuning: Tuning,
     pub(crate) documents: Documents,
-    pub(crate) indexes: ByteCache<ObjectPath, (Version, Arc<ShardIndex>)>,
+    pub(crate) indexes: ByteCache<ObjectPath, KeptIndex>,
     pub(crate) chunks: ChunkCache,
     next_array: AtomicU64,
     /// Drafts of this handle that are not yet committed, with their keys.
@@ -447,6 +447,7 @@ impl Shared {
                 Err(error) if error.kind() == ErrorKind::SnapshotMoved => error,
                 // What was opened was replaced, and is gone: what is there now is planned anew.
                 Err(error) if error.kind() == ErrorKind::Conflict && self.storage.is_remote() => {
+                    self.indexes.clear();
                     self.look_again()?;
                     continue;
                 }
