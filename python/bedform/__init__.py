@@ -32,9 +32,10 @@ from bedform._explanation import Explanation
 from bedform._foreign_store import ForeignArray, ForeignStore, NativeReadWarning
 from bedform._internal import __version__
 from bedform._layout import Regular
+from bedform._opening import create, open  # noqa: A004 - the name users expect
 from bedform._session import Decomposition, Session
 from bedform._simulate import Simulation, machine, machines, simulate
-from bedform._store import Group, Store, create, open  # noqa: A004 - the name users expect
+from bedform._store import Group, Store
 from bedform._write_dataset import write_dataset
 
 __all__ = [

@@ -21,6 +21,7 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._layout import Order, Regular
+from bedform._remote import is_url, storage_options_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -52,19 +53,40 @@ class Profile:
         self._facts = dict(facts)
 
     @classmethod
-    def for_path(cls, path: str | os.PathLike[str]) -> Profile | None:
-        """The kept profile of the storage that holds ``path``; ``None`` if none was measured."""
-        text = engine_call(_internal.profile_for)(os.fspath(path))
+    def for_path(
+        cls, path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
+    ) -> Profile | None:
+        """The kept profile of the storage that holds ``path``; ``None`` if none was measured.
+
+        Parameters
+        ----------
+        path
+            A path, or the URL of a place in an object store: its server and bucket count.
+        storage_options
+            As in :func:`bedform.open`.
+        """
+        where = os.fspath(path)
+        text = engine_call(_internal.profile_for)(where, _reached(where, storage_options))
         return None if text is None else cls(json.loads(text))
 
     @classmethod
-    def default(cls) -> Profile:
-        """What is assumed of a local disk where nothing was measured."""
-        return cls(json.loads(_internal.default_profile()))
+    def default(cls, where: str = "") -> Profile:
+        """What is assumed where nothing was measured: a local disk, at a URL an object store."""
+        return cls(json.loads(_internal.default_profile(is_url(where))))
 
-    def keep(self, path: str | os.PathLike[str]) -> str:
-        """Keep it as the profile of the storage that holds ``path``; give the file that has it."""
-        return engine_call(_internal.keep_profile)(json.dumps(self._facts), os.fspath(path))
+    def keep(
+        self, path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
+    ) -> str:
+        """Keep it as the profile of the storage that holds ``path``; give the file that has it.
+
+        Parameters
+        ----------
+        path, storage_options
+            As in :meth:`for_path`. What is kept has no secrets: scheme, server and bucket.
+        """
+        where = os.fspath(path)
+        document, reached = json.dumps(self._facts), _reached(where, storage_options)
+        return engine_call(_internal.keep_profile)(document, where, reached)
 
     def to_dict(self) -> dict[str, Any]:
         """The document that is kept: under ``"profile"`` bytes per second, seconds, bytes."""
@@ -80,8 +102,9 @@ class Profile:
         """Whose prices these are, in one line; ``where`` is what to measure if nothing was."""
         if self.measured_at:
             return f"prices from the profile of {self.name}, calibrated {self.measured_at[:10]}"
-        if self._facts == Profile.default()._facts:
-            return f"prices from an assumed local disk: run bedform calibrate {where}"
+        if self._facts == Profile.default(where)._facts:
+            assumed = "object store" if is_url(where) else "local disk"
+            return f"prices from an assumed {assumed}: run bedform calibrate {where}"
         return f"prices from the profile of {self.name}, not measured"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -107,6 +130,15 @@ class Profile:
 
     def __repr__(self) -> str:
         return f"Profile({self._facts!r})"
+
+
+def _reached(where: str, storage_options: Mapping[str, Any] | None) -> str | None:
+    """How the object store at ``where`` is reached, for the engine; nothing for a path."""
+    if is_url(where):
+        return json.dumps(storage_options_of(storage_options))
+    if storage_options:
+        raise InvalidArgumentError(f"{where}: storage_options are for the URLs of object stores")
+    return None
 
 
 class Advice:
@@ -154,21 +186,26 @@ def calibrate(
     name: str | None = None,
     keep: bool = True,
     progress: Callable[[str, float], object] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Profile:
     """Measure the storage that holds ``path``, in seconds, and keep the profile.
 
     Parameters
     ----------
     path
-        A directory on the storage; a temporary file is written there and always removed.
+        A directory on the storage; a temporary file is written there and always removed. Or the
+        URL of a place in an object store: objects of 1 MiB or more are read there; where there are
+        none, some are written, and always deleted again.
     bytes, seconds
-        Size of the file and bound on the time.
+        Bytes that are written (at most 64 MiB of them to an object store) and bound on the time.
     name
         What to call the storage.
     keep
         ``False`` measures only. A profile that cannot be kept is a warning.
     progress
-        Called with the stage and the part done, 0 to 1.
+        Called with the stage and the part done, 0 to 1. What it raises stops the measurement.
+    storage_options
+        Of an object store, as in :func:`bedform.open`.
 
     Raises
     ------
@@ -176,16 +213,27 @@ def calibrate(
         ``path`` is no directory that can be written.
     NoSpaceError
         The file would take more than half of what is free.
+    IoError
+        The object store cannot be reached, or has nothing to read and takes nothing.
+
+    Examples
+    --------
+    >>> import bedform as bf, tempfile
+    >>> profile = bf.calibrate(tempfile.mkdtemp(), bytes=8 << 20, seconds=0.5, keep=False)
+    >>> profile.request_seconds_one < 1
+    True
     """
     where = os.fspath(path)
-    _check_measurable(where)
+    reached = _reached(where, storage_options)
+    if reached is None:
+        _check_measurable(where)
     text = engine_call(_internal.calibrate)(
-        where, bytes=bytes, seconds=seconds, name=name, progress=progress
+        where, bytes=bytes, seconds=seconds, name=name, remote=reached, progress=progress
     )
     profile = Profile(json.loads(text))
     if keep:
         try:
-            profile.keep(where)
+            profile.keep(where, storage_options=storage_options)
         except BedformError as error:
             # The measurement took seconds: it is not to be lost with the place for it.
             warnings.warn(not_kept(error), stacklevel=2)
@@ -247,8 +295,9 @@ def advise(
     selections
         Real selections, as inside NumPy's brackets, each of the same weight.
     profile
-        A profile, or a path on the storage whose kept profile to take; without it the storage of
-        the current directory. Where none is kept a local disk is assumed. The advice says which.
+        A profile, or a path or URL on the storage whose kept profile to take; without it the
+        storage of the current directory. Where none is kept a local disk is assumed, or an object
+        store. The advice says which.
     append_length
         Elements that one append brings along the growing axis.
     compression_ratio
@@ -340,7 +389,7 @@ def profile_at(where: str | os.PathLike[str]) -> Profile:
     except BedformError:
         # A kept profile that cannot be read must not keep data from being written.
         kept = None
-    return kept or Profile.default()
+    return kept or Profile.default(os.fspath(where))
 
 
 def _ask(question: dict[str, Any], profile: Any, where: str) -> Advice:
@@ -355,7 +404,7 @@ def _ask(question: dict[str, Any], profile: Any, where: str) -> Advice:
                 f"profile must be a bedform.Profile, or a path that has a kept one, not {profile!r}"
             )
         where = os.fspath(profile)
-        chosen = Profile.for_path(where) or Profile.default()
+        chosen = Profile.for_path(where) or Profile.default(where)
     facts, text = engine_call(_internal.advise)(json.dumps(question), json.dumps(chosen.to_dict()))
     named = {key: getattr(chosen, key) for key in ("name", "path", "measured_at", "coldness")}
     origin = chosen._origin(where)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +16,8 @@ from bedform._advise import Profile, layout_for
 from bedform._array import Array
 from bedform._comm import Messages
 from bedform._errors import (
-    BedformError,
     InvalidArgumentError,
     NotFoundError,
-    ReadOnlyError,
-    UnsupportedError,
     check_name,
     engine_call,
 )
@@ -30,6 +26,7 @@ from bedform._layout import Regular, check_layout, default_shards
 from bedform._session import Session
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator, Sequence
     from typing import Self
 
@@ -37,208 +34,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Freshness = Literal["read", "open", "never"]
 Durability = Literal["disk", "process"]
 
-CACHE = "256 MiB"
 # Zarr's names for what NumPy calls otherwise.
 _ZARR_NAMES = {"bool": "bool", "object": "string", "str": "string"}
-
-
-def create(
-    path: str | os.PathLike[str],
-    attributes: Mapping[str, Any] | None = None,
-    *,
-    cache: int | str = CACHE,
-    durability: Durability = "disk",
-    storage_options: Mapping[str, Any] | None = None,
-) -> Store:
-    """Create an empty store: a plain Zarr v3 group in the directory ``path``.
-
-    Atomic, durable on return.
-
-    Parameters
-    ----------
-    path
-        A directory that is missing or empty, missing parents are made; or the URL of a place in an
-        object store: ``s3://bucket/path``, ``gs://`` or ``az://``.
-    attributes
-        Of the root group.
-    cache
-        Bytes of decoded chunks and shard indexes to keep between reads; 0 keeps nothing.
-    durability
-        What an acknowledged write survives: a power cut (``"disk"``) or this process
-        (``"process"``).
-    storage_options
-        As in :func:`open`.
-
-    Raises
-    ------
-    ExistsError
-        There is a store already, or the log of one that is gone.
-    """
-    where = os.fspath(path)
-    _check_durability(durability, ("disk", "process"))
-    if "://" in where:
-        _check_url(where)
-        options = {"freshness": "open", **_storage_options(storage_options)}
-    else:
-        _refuse_storage_options(where, storage_options)
-        _check_local(where)
-        options = {"freshness": "read", "durability": durability}
-    options["cache_bytes"] = byte_count(cache, "cache")
-    attributes_text = _json.dump_attributes(attributes)
-    inner = engine_call(_internal.Store.create, where)(where, attributes_text, json.dumps(options))
-    return Store(inner, where, {**options, "writable": True})
-
-
-def open(  # noqa: A001 - the name users expect
-    path: str | os.PathLike[str],
-    mode: Literal["r", "r+"] = "r",
-    *,
-    cache: int | str = CACHE,
-    freshness: Freshness | None = None,
-    durability: Durability = "disk",
-    threads: int | None = None,
-    profile: Profile | str | os.PathLike[str] | None = None,
-    allow_external: bool = False,
-    direct_reads: bool = True,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Any:
-    """Open a store, or a foreign file as one.
-
-    Parameters
-    ----------
-    path
-        A Zarr v3 or v2 store, a NetCDF or an HDF5 file; or the URL of a Zarr store:
-        ``s3://bucket/path``, ``gs://``, ``az://``, or ``http://`` and ``https://``, which are only
-        read.
-    mode
-        ``"r"``, or ``"r+"`` to write as well.
-    cache
-        Bytes of decoded chunks and shard indexes to keep between reads; 0 keeps nothing.
-    freshness
-        When to look for changes of other writers: before every ``"read"``, at ``"open"`` or
-        ``"never"``. Without it before every read, and at opening where the store has a URL.
-    durability
-        What an acknowledged write survives: a power cut (``"disk"``) or this process
-        (``"process"``).
-    threads
-        Threads that decode; one per core without it.
-    profile
-        The storage's parameters (:class:`bedform.Profile`), or a path whose kept profile to take.
-        Without it the kept profile of the storage, if there is one, else that of a local disk.
-    allow_external
-        Whether a foreign file may name other files that are then read, too.
-    direct_reads
-        Whether large reads of what the page cache does not have may go past it, where the device
-        is faster than the page cache takes bytes in, when they are made for the first time; the
-        second time they go through it. Without them already what was read once stays in the page
-        cache, for this process and others.
-    storage_options
-        How an object store is reached: ``anonymous`` (requests are not signed), ``endpoint`` (a
-        server that is not the vendor's), ``region``, ``single_writer`` (nobody else writes: for
-        servers that know no conditional writes). Credentials are taken from the environment,
-        where each vendor's tools look for them, and are part of no pickle.
-
-    Returns
-    -------
-    Store or ForeignStore
-
-    Raises
-    ------
-    NotFoundError
-        There is nothing that can be read.
-    """
-    where = os.fspath(path)
-    if mode not in ("r", "r+"):
-        raise InvalidArgumentError(
-            f"mode must be 'r' or 'r+', not {mode!r}; bf.create makes stores"
-        )
-    _check_durability(durability, ("disk", "process"))
-    if "://" in where:
-        _check_url(where)
-        return _reopen(
-            where,
-            {
-                "writable": mode == "r+",
-                "cache_bytes": byte_count(cache, "cache"),
-                "freshness": freshness or "open",
-                "threads": threads,
-                "profile": None if profile is None else _profile(profile, where),
-                **_storage_options(storage_options),
-            },
-        )
-    _refuse_storage_options(where, storage_options)
-    _check_local(where)
-    if not Path(where).exists():
-        raise NotFoundError(f"{where}: no such file or store; check the path")
-    options = {
-        "writable": mode == "r+",
-        "cache_bytes": byte_count(cache, "cache"),
-        "freshness": freshness or "read",
-        "durability": durability,
-        "threads": threads,
-        "profile": _profile(profile, where),
-        "direct_reads": direct_reads,
-    }
-    if not Path(where).is_dir():
-        return _open_foreign(where, options, allow_external=allow_external)
-    return _reopen(where, options)
-
-
-def _check_url(url: str) -> None:
-    host = url.split("://", 1)[1].split("/", 1)[0]
-    if "@" in host or "?" in url or "#" in url:
-        # Not shown: it may be a secret.
-        raise InvalidArgumentError(
-            "credentials and queries are no part of a store's URL: give them in the environment"
-        )
-
-
-#: What ``storage_options`` of :func:`open` may have. No secrets: they would be pickled.
-_STORAGE_OPTIONS = {"anonymous": bool, "endpoint": str, "region": str, "single_writer": bool}
-
-
-def _refuse_storage_options(where: str, given: Mapping[str, Any] | None) -> None:
-    if given:
-        raise InvalidArgumentError(f"{where}: storage_options are for the URLs of object stores")
-
-
-def _storage_options(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    for name, value in (given or {}).items():
-        expected = _STORAGE_OPTIONS.get(name)
-        if expected is None:
-            raise InvalidArgumentError(
-                f"there is no storage option {name!r}: there are {', '.join(_STORAGE_OPTIONS)}; "
-                "credentials are taken from the environment"
-            )
-        if not isinstance(value, expected):
-            raise InvalidArgumentError(
-                f"the storage option {name!r} must be a {expected.__name__}, not {value!r}"
-            )
-    return dict(given or {})
-
-
-def _open_foreign(where: str, options: dict[str, Any], *, allow_external: bool) -> Any:
-    from bedform._foreign_store import open_foreign
-
-    if options["writable"]:
-        raise ReadOnlyError(f"{where}: foreign files are never written; open it with mode 'r'")
-    return open_foreign(where, options, allow_external=allow_external)
-
-
-def _profile(profile: Any, where: str) -> dict[str, Any] | None:
-    if isinstance(profile, Profile):
-        return profile.to_dict()
-    try:
-        kept = Profile.for_path(os.fspath(profile) if profile is not None else where)
-    except BedformError:
-        # A kept profile that cannot be read must not keep data from being read.
-        if profile is not None:
-            raise
-        return None
-    return None if kept is None else kept.to_dict()
 
 
 def _check_durability(durability: object, known: tuple[str, str]) -> None:
@@ -258,13 +57,6 @@ def _tier(burst: Any) -> Any:
         raise InvalidArgumentError(
             f"burst must be a directory, or False for none, not {burst!r}"
         ) from None
-
-
-def _check_local(path: str) -> None:
-    if not path:
-        raise InvalidArgumentError("the path is empty: give a store or file")
-    if "://" in path:
-        raise UnsupportedError(f"{path}: only files and directories of this machine can be opened")
 
 
 #: What :meth:`Group.create_array` takes where nothing is given.

@@ -38,9 +38,10 @@ from bedform._dataset_encoding import (
 from bedform._dataset_region import resolve
 from bedform._errors import BedformError, ExistsError, InvalidArgumentError, NotFoundError
 from bedform._layout import Regular
+from bedform._opening import _check_local, create
+from bedform._opening import open as open_store
 from bedform._publish import Staging, publish_directory, sync_directory
-from bedform._store import Durability, Group, Store, _check_local, create
-from bedform._store import open as open_store
+from bedform._store import Durability, Group, Store
 from bedform._zarr_encoding import codecs_from, layout_from
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from xarray.core.utils import FrozenDict
 import bedform as bf
 from bedform import _selection
 from bedform._errors import NotFoundError
-from bedform._store import CACHE, Group
+from bedform._opening import CACHE
+from bedform._store import Group
 from bedform._zarr_encoding import ZarrView
 
 if TYPE_CHECKING:
@@ -217,16 +218,11 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         storage_options: Any = None,
     ) -> Dataset:
         """Open one group as a data set. Reads no chunk but those of index coordinates."""
-        store = bf.open(
-            filename_or_obj,
-            cache=cache,
-            freshness=freshness,
-            threads=threads,
-            storage_options=storage_options,
-        )
+        how = {"freshness": freshness, "threads": threads, "storage_options": storage_options}
+        opened = _group_at(filename_or_obj, group, cache=cache, **how)
         return _decoded(
             BedformDataStore(
-                _group_of(store, group),
+                opened,
                 use_fill_value_as_mask=use_zarr_fill_value_as_mask,
                 drop_variables=drop_variables,
             ),
@@ -252,14 +248,8 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         **decoding: Any,
     ) -> dict[str, Dataset]:
         """Open every group as a data set, by its absolute path below ``group``."""
-        store = bf.open(
-            filename_or_obj,
-            cache=cache,
-            freshness=freshness,
-            threads=threads,
-            storage_options=storage_options,
-        )
-        parent = _group_of(store, group)
+        how = {"freshness": freshness, "threads": threads, "storage_options": storage_options}
+        parent = _group_at(filename_or_obj, group, cache=cache, **how)
         groups = {"/": parent, **{f"/{path}": below for path, below in parent.groups().items()}}
         return {
             path: _decoded(
@@ -278,7 +268,9 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         return DataTree.from_dict(dict(groups))
 
 
-def _group_of(store: Group, path: str | None) -> Group:
+def _group_at(place: Any, path: str | None, **options: Any) -> Group:
+    """Open the group at ``path`` of the store at ``place``."""
+    store: Group = bf.open(place, **options)
     inner = (path or "").strip("/")
     if not inner:
         return store

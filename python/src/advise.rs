@@ -5,11 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bedform::layout::{AdviseRequest, advise as best_layout};
 use bedform::{Error, ErrorKind};
-use bedform_storage::{CalibrateOptions, Profile, ProfileError, calibrate as measure};
+use bedform_storage::{
+    CalibrateOptions, CalibrateProgress, Mode, Profile, ProfileError, RemoteOptions, RemoteStorage,
+    calibrate as measure, calibrate_url,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::error::raise;
+use crate::store::options;
 
 pub(crate) fn profile_error(error: ProfileError) -> PyErr {
     match error {
@@ -18,16 +22,28 @@ pub(crate) fn profile_error(error: ProfileError) -> PyErr {
     }
 }
 
-/// Measures the storage below `path`, and gives its profile as JSON. `progress` is called with the
-/// stage and the part done; what it raises stops the measurement.
+/// The options of an object store from JSON, as those of an opened store have them.
+fn remote_options(text: &str) -> PyResult<RemoteOptions> {
+    Ok(options(text)?.remote)
+}
+
+/// The place at `url`. What is asked of it is only its name, which needs no credentials.
+fn nameless(url: &str, remote: &str) -> PyResult<RemoteStorage> {
+    let options = RemoteOptions { anonymous: true, ..remote_options(remote)? };
+    RemoteStorage::open(url, Mode::ReadOnly, &options).map_err(|error| profile_error(error.into()))
+}
+
+/// Measures the storage below `path`, or at a URL where `remote` has options, and gives its profile as
+/// JSON. `progress` is called with the stage and the part done; what it raises stops the measurement.
 #[pyfunction]
-#[pyo3(signature = (path, *, bytes=None, seconds=None, name=None, progress=None))]
+#[pyo3(signature = (path, *, bytes=None, seconds=None, name=None, remote=None, progress=None))]
 pub(crate) fn calibrate(
     py: Python<'_>,
     path: PathBuf,
     bytes: Option<u64>,
     seconds: Option<f64>,
     name: Option<String>,
+    remote: Option<&str>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let mut options = CalibrateOptions::default();
@@ -40,10 +56,11 @@ pub(crate) fn calibrate(
     if let Some(name) = name {
         options.name = name;
     }
+    let remote = remote.map(remote_options).transpose()?;
     let cancel = AtomicBool::new(false);
     let mut raised: Option<PyErr> = None;
     let outcome = py.detach(|| {
-        measure(&path, &options, &cancel, &mut |step| {
+        let mut tell = |step: CalibrateProgress| {
             let told = Python::attach(|py| {
                 py.check_signals()?;
                 match &progress {
@@ -55,7 +72,14 @@ pub(crate) fn calibrate(
                 raised.get_or_insert(error);
                 cancel.store(true, Ordering::Relaxed);
             }
-        })
+        };
+        match &remote {
+            None => measure(&path, &options, &cancel, &mut tell),
+            Some(remote) => {
+                let url = path.to_string_lossy();
+                calibrate_url(&url, remote, &options, &cancel, &mut tell)
+            }
+        }
     });
     match (raised, outcome) {
         (Some(error), _) => Err(error),
@@ -63,25 +87,46 @@ pub(crate) fn calibrate(
     }
 }
 
-/// The kept profile of the storage below `path`, as JSON.
+/// The kept profile of the storage below `path`, or at a URL where `remote` has options, as JSON.
 #[pyfunction]
-pub(crate) fn profile_for(py: Python<'_>, path: PathBuf) -> PyResult<Option<String>> {
-    let found = py.detach(|| Profile::for_path(&path)).map_err(profile_error)?;
-    found.map(|profile| profile.to_json()).transpose().map_err(profile_error)
+#[pyo3(signature = (path, remote=None))]
+pub(crate) fn profile_for(
+    py: Python<'_>,
+    path: PathBuf,
+    remote: Option<&str>,
+) -> PyResult<Option<String>> {
+    let found = match remote {
+        None => py.detach(|| Profile::for_path(&path)),
+        Some(remote) => Profile::for_remote(&nameless(&path.to_string_lossy(), remote)?),
+    };
+    found
+        .and_then(|found| found.map(|profile| profile.to_json()).transpose())
+        .map_err(profile_error)
 }
 
-/// Keeps a profile for the storage below `path`; gives where.
+/// Keeps a profile for the storage below `path`, or at a URL where `remote` has options; gives where.
 #[pyfunction]
-pub(crate) fn keep_profile(py: Python<'_>, profile: &str, path: PathBuf) -> PyResult<String> {
+#[pyo3(signature = (profile, path, remote=None))]
+pub(crate) fn keep_profile(
+    py: Python<'_>,
+    profile: &str,
+    path: PathBuf,
+    remote: Option<&str>,
+) -> PyResult<String> {
     let profile = Profile::from_json("the profile", profile).map_err(profile_error)?;
-    let kept = py.detach(|| profile.save_for_path(&path)).map_err(profile_error)?;
-    Ok(kept.display().to_string())
+    let kept = match remote {
+        None => py.detach(|| profile.save_for_path(&path)),
+        Some(remote) => profile.save_for_remote(&nameless(&path.to_string_lossy(), remote)?),
+    };
+    Ok(kept.map_err(profile_error)?.display().to_string())
 }
 
-/// The profile that stands in where nothing was measured, as JSON.
+/// The profile that stands in where nothing was measured, as JSON: of a disk, or of an object store.
 #[pyfunction]
-pub(crate) fn default_profile() -> PyResult<String> {
-    Profile::default_local().to_json().map_err(profile_error)
+#[pyo3(signature = (is_remote=false))]
+pub(crate) fn default_profile(is_remote: bool) -> PyResult<String> {
+    let assumed = if is_remote { Profile::default_remote() } else { Profile::default_local() };
+    assumed.to_json().map_err(profile_error)
 }
 
 /// The best layout for a question in JSON (see `AdviseRequest::from_json`) on a profile in JSON: the

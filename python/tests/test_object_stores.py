@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import boto3
 import numpy as np
@@ -177,12 +178,13 @@ def test_pickles_and_messages_have_no_secrets(
         assert SECRET not in cli("info", secret)
 
 
+@pytest.mark.parametrize(("cache", "freshness"), [(0, "open"), ("256 MiB", "read")])
 def test_what_is_replaced_between_two_reads_is_read_anew(
-    tmp_path: Path, upload: Callable[[Path, str], str]
+    tmp_path: Path, upload: Callable[[Path, str], str], cache: Any, freshness: Any
 ) -> None:
     values = made(tmp_path / "a.zarr")
     url = upload(tmp_path / "a.zarr", "replaced.zarr")
-    array = bf.open(url)["g/t"]
+    array = bf.open(url, cache=cache, freshness=freshness)["g/t"]
     np.testing.assert_array_equal(array[:], values)
     bf.open(tmp_path / "a.zarr", "r+")["g/t"][:10] = 5
     upload(tmp_path / "a.zarr", "replaced.zarr")
@@ -197,8 +199,8 @@ def test_errors_say_what_is_missing(upload: Callable[[Path, str], str], tmp_path
         bf.open("s3://bucket/nothing-here")
     made(tmp_path / "a.zarr")
     url = upload(tmp_path / "a.zarr", "read-only.zarr")
-    with pytest.raises(bf.UnsupportedError, match="only read"):
-        bf.open(url, "r+")
+    with pytest.raises(bf.InvalidArgumentError, match="HTTP servers are only read"):
+        bf.open("http://127.0.0.1:9/a.zarr", "r+")
     with pytest.raises(bf.InvalidArgumentError, match="there is no storage option 'key'"):
         bf.open(url, storage_options={"key": SECRET})
     with pytest.raises(bf.InvalidArgumentError, match="'anonymous' must be a bool"):
@@ -232,6 +234,69 @@ def test_credentials_are_those_of_the_vendors_tools(
     np.testing.assert_array_equal(bf.open(url)["g/t"][17], values[17])
 
 
+@pytest.fixture
+def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of their own for the profiles of a test."""
+    place = tmp_path / "profiles"
+    monkeypatch.setenv("BEDFORM_PROFILES", str(place))
+    return place
+
+
+def keys_below(endpoint: str, prefix: str) -> list[str]:
+    """The names of objects."""
+    listed = client_of(endpoint).list_objects_v2(Bucket="bucket", Prefix=prefix)
+    return [found["Key"] for found in listed.get("Contents", [])]
+
+
+def test_a_calibrated_store_is_read_and_advised_by_its_profile(
+    tmp_path: Path, upload: Callable[[Path, str], str], endpoint: str, profiles: Path
+) -> None:
+    made(tmp_path / "a.zarr")
+    url = upload(tmp_path / "a.zarr", "calibrated/a.zarr")
+    advised = ("advise", url, "g/t", "--reads", "y,x=1")
+    assert f"prices from an assumed object store: run bedform calibrate {url}" in cli(*advised)
+    said = []
+    profile = bf.calibrate(
+        "s3://bucket/calibrated",
+        bytes=8 << 20,
+        seconds=0.5,
+        progress=lambda *at: said.append(at[0]),
+    )
+    assert "writing objects to read" in said
+    assert keys_below(endpoint, "calibrated/.bedform") == []
+    kept = [file.name for file in profiles.iterdir()]
+    assert kept == [f"s3_{endpoint.removeprefix('http://').replace(':', '%3A')}_bucket.json"]
+    assert bf.Profile.for_path(url).to_dict() == profile.to_dict()
+    options = {"endpoint": endpoint.replace("127.0.0.1", "localhost")}
+    assert bf.Profile.for_path(url, storage_options=options) is None
+    explained = bf.open(url)["g/t"].explain(np.s_[3])
+    assert explained.to_dict()["profile"] == "s3://bucket/calibrated"
+    by_profile = "prices from the profile of s3://bucket/calibrated"
+    assert by_profile in cli(*advised)
+    shape = ("advise", "--shape", "400,90,180", "--profile")
+    assert by_profile in cli(*shape, "s3://bucket/any/other")
+    assert "an assumed object store" in cli(*shape, "s3://another-bucket/x")
+
+
+def test_a_calibration_that_is_stopped_leaves_no_object(
+    upload: Callable[[Path, str], str],
+    endpoint: str,
+    profiles: Path,
+) -> None:
+    class StoppedError(Exception):
+        pass
+
+    def stop(stage: str, _: float) -> None:
+        if stage.startswith("asking for one"):
+            assert keys_below(endpoint, "stopped/")
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        bf.calibrate("s3://bucket/stopped", bytes=8 << 20, seconds=0.5, progress=stop)
+    assert keys_below(endpoint, "stopped/") == []
+    assert not profiles.exists()
+
+
 def test_the_command_line_takes_urls(tmp_path: Path, upload: Callable[[Path, str], str]) -> None:
     made(tmp_path / "a.zarr")
     url = upload(tmp_path / "a.zarr", "shown.zarr")
@@ -259,3 +324,126 @@ def test_a_plain_server_of_files_will_do(tmp_path: Path) -> None:
     finally:
         server.shutdown()
         server.server_close()
+
+
+class Ranges(Quiet):
+    """A server of parts of files, which knows their versions and notes what it is asked for."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        """Answer with a part."""
+        file = Path(self.translate_path(self.path))
+        if not file.is_file():
+            return self.answer(404)
+        body, tag = file.read_bytes(), f'"{zlib.crc32(file.read_bytes())}"'
+        self.asked.append(self.path)
+        if self.headers.get("If-Match", tag) != tag:
+            return self.answer(412)
+        start, end = 0, len(body)
+        if wanted := self.headers.get("Range", "").removeprefix("bytes="):
+            first, _, last = wanted.partition("-")
+            start = int(first) if first else max(end - int(last), 0)
+            end = min(int(last) + 1, end) if first and last else end
+        headers = {"ETag": tag, "Last-Modified": "Mon, 23 Nov 2026 00:00:00 GMT"}
+        if wanted:
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(body)}"
+        return self.answer(206 if wanted else 200, headers, body[start:end])
+
+    do_HEAD = do_GET  # noqa: N815 - the name that is called
+
+    def answer(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
+        """Send status, headers and body."""
+        self.send_response(status)
+        for name, value in {**(headers or {}), "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+@pytest.fixture
+def ranges(tmp_path: Path) -> Iterator[tuple[str, Callable[[], int]]]:
+    """A server of the test's directory, and what counts requests for shards since it last did."""
+    handler = functools.partial(Ranges, directory=str(tmp_path))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def count() -> int:
+        asked = [path for path in Ranges.asked if "/c/" in path]
+        Ranges.asked.clear()
+        return len(asked)
+
+    count()
+    yield f"http://127.0.0.1:{server.server_port}", count
+    server.shutdown()
+    server.server_close()
+
+
+Served = tuple[str, "Callable[[], int]"]
+
+
+def noise(path: Path, shape: tuple[int, ...], layout: bf.Regular) -> np.ndarray[Any, Any]:
+    """A store of one array that does not compress, and its values."""
+    values = np.random.default_rng(1).integers(0, 256, shape, "u1")
+    bf.create(path).create_array("t", shape, "u1", layout=layout)[:] = values
+    return values
+
+
+def test_a_shard_that_is_wanted_whole_and_soon_there_is_one_request(
+    tmp_path: Path, ranges: Served
+) -> None:
+    url, count = ranges
+    values = noise(tmp_path / "a.zarr", (48, 1 << 17), bf.Regular((1, 1 << 17), (24, 1 << 17)))
+    array = bf.open(f"{url}/a.zarr", cache=0)["t"]
+    # A row alone is sooner there than all rows; two waits are longer than most of them.
+    for selection, asked, whole in [(np.s_[:], 2, 2), (np.s_[:20], 1, 1), (np.s_[3], 2, 0)]:
+        plan = array.explain(selection).to_dict()
+        count()
+        np.testing.assert_array_equal(array[selection], values[selection])
+        assert (count(), plan["requests"], plan["objects_in_one_request"]) == (asked, asked, whole)
+    # With a server that is near, what is moved counts.
+    near = bf.Profile.default("s3://").to_dict()
+    near["profile"] |= {"request_seconds_one": 1e-5, "request_seconds_many": 1e-6}
+    array = bf.open(f"{url}/a.zarr", cache=0, profile=bf.Profile(near))["t"]
+    plan = array.explain(np.s_[:]).to_dict()
+    assert plan["objects_in_one_request"] == 0
+    count()
+    np.testing.assert_array_equal(array[:], values)
+    assert count() == plan["requests"] > 2
+
+
+def test_a_shard_whose_index_is_known_is_not_opened_again(tmp_path: Path, ranges: Served) -> None:
+    url, count = ranges
+    values = noise(tmp_path / "a.zarr", (64, 1 << 17), bf.Regular((1, 1 << 17), (64, 1 << 17)))
+    array = bf.open(f"{url}/a.zarr")["t"]
+    np.testing.assert_array_equal(array[3], values[3])
+    assert count() == 2
+    assert array.explain(np.s_[5]).to_dict()["requests"] == 1
+    for row, asked in [(5, 1), (3, 0), (6, 1)]:
+        np.testing.assert_array_equal(array[row], values[row])
+        assert count() == asked
+    # What is replaced is noticed by the next request: it is planned anew.
+    bf.open(tmp_path / "a.zarr", "r+")["t"][:] = values[::-1]
+    np.testing.assert_array_equal(array[9], values[::-1][9])
+    assert count() == 1 + 2
+    np.testing.assert_array_equal(array[3], values[::-1][3])
+
+
+def test_who_looks_for_changes_before_every_read_finds_them(tmp_path: Path, ranges: Served) -> None:
+    url, _ = ranges
+    values = noise(tmp_path / "a.zarr", (64, 1 << 17), bf.Regular((1, 1 << 17), (64, 1 << 17)))
+    array = bf.open(f"{url}/a.zarr", freshness="read")["t"]
+    np.testing.assert_array_equal(array[3], values[3])
+    bf.open(tmp_path / "a.zarr", "r+")["t"][:] = values[::-1]
+    np.testing.assert_array_equal(array[3], values[::-1][3])
+
+
+def test_texts_of_an_object_that_was_replaced_are_read_anew(tmp_path: Path, ranges: Served) -> None:
+    url, _ = ranges
+    array = bf.create(tmp_path / "a.zarr").create_array("t", (4,), str)
+    array[:] = ["a", "b", "c", "d"]
+    there = bf.open(f"{url}/a.zarr", cache=1 << 20)["t"]
+    assert list(there[:]) == ["a", "b", "c", "d"]
+    array[:] = ["e", "f", "g", "h"]
+    assert list(there[:2]) == ["e", "f"]

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`storage`] | the [`Storage`] trait: the one seam between the engine and any place |
 //! | [`profile`] | [`Profile`]: the calibrated parameters of a storage system, kept per system |
-//! | [`calibrate`](mod@calibrate) | [`calibrate()`]: measures a profile in seconds |
+//! | [`price`] | [`Demand`]: what a read asks for, and the seconds that this takes by a profile |
+//! | [`calibrate`](mod@calibrate) | [`calibrate()`], [`calibrate_url()`]: measure a profile in seconds |
 //! | [`error`] | [`StorageError`]: which operation failed on which object, and what to do |
 //! | [`local`] | [`LocalStorage`]: plain files below a directory, and the protocol that writes them |
 //! | [`large_memory`] | [`LargeMemory`], [`ReadBlock`]: memory that a device can fill in long pieces |
@@ -30,6 +31,7 @@ pub mod local;
 pub mod machine;
 pub mod memory;
 pub mod os_file_system;
+pub mod price;
 pub mod profile;
 pub mod recording;
 pub mod remote;
@@ -38,7 +40,7 @@ pub mod simulated;
 pub mod storage;
 pub mod throttle;
 
-pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate};
+pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate, calibrate_url};
 pub use error::{StorageError, StorageErrorKind};
 pub use failing::{Failing, Fault};
 pub use file_system::FileSystem;
@@ -46,6 +48,7 @@ pub use large_memory::{LargeMemory, ReadBlock};
 pub use local::{LocalStorage, Mode, Staging};
 pub use memory::MemoryStorage;
 pub use os_file_system::OsFileSystem;
+pub use price::Demand;
 pub use profile::{Coldness, GapCheck, Profile, ProfileError, profile_directory};
 pub use recording::{Event, Operation, Recording};
 pub use remote::{RemoteOptions, RemoteStorage, UrlError};

@@ -2,8 +2,8 @@
 //!
 //! A [`Profile`] is a small JSON document, written atomically, one per storage system, in a
 //! directory of the user: `BEDFORM_PROFILES`, else `$XDG_DATA_HOME/bedform/profiles`, else
-//! `~/.local/share/bedform/profiles`. Its name is the identity of the file system, so that every path
-//! on one file system finds the same profile. What is read is checked before it is used: a newer
+//! `~/.local/share/bedform/profiles`. Its name is the identity of the file system, or scheme, server and
+//! bucket of an object store, so that every path there finds the same profile. What is read is checked before it is used: a newer
 //! version, an unknown field, or a number that no device has, is an error that says which.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use crate::StorageError;
+use crate::{RemoteStorage, StorageError, UrlError};
 
 const FORMAT: &str = "bedform-profile";
 const VERSION: u64 = 1;
@@ -71,6 +71,9 @@ pub enum ProfileError {
         /// The most that is accepted.
         most: f64,
     },
+    /// The URL is no place of an object store.
+    #[error(transparent)]
+    Url(#[from] UrlError),
     /// There is no place for profiles.
     #[error("no directory for profiles: set BEDFORM_PROFILES, XDG_DATA_HOME or HOME")]
     NoDirectory,
@@ -384,8 +387,19 @@ impl Profile {
     /// # Errors
     /// As [`Profile::load`].
     pub fn for_path_in(profiles: &Path, directory: &Path) -> Result<Option<Self>, ProfileError> {
-        let place = profiles.join(system_key(directory)? + ".json");
-        match Self::load(&place) {
+        Self::kept(&profiles.join(system_key(directory)? + ".json"))
+    }
+
+    /// The profile of the scheme, server and bucket of `storage`; none if it was never calibrated.
+    ///
+    /// # Errors
+    /// As [`Profile::load`]; `NoDirectory`.
+    pub fn for_remote(storage: &RemoteStorage) -> Result<Option<Self>, ProfileError> {
+        Self::kept(&place_of(storage)?)
+    }
+
+    fn kept(place: &Path) -> Result<Option<Self>, ProfileError> {
+        match Self::load(place) {
             Ok(profile) => Ok(Some(profile)),
             Err(ProfileError::Storage(error)) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -398,6 +412,17 @@ impl Profile {
     /// As [`Profile::save`]; `NoDirectory`.
     pub fn save_for_path(&self, directory: &Path) -> Result<PathBuf, ProfileError> {
         self.save_for_path_in(&profile_directory()?, directory)
+    }
+
+    /// Keeps the profile as that of the scheme, server and bucket of `storage`, and says where. No secret
+    /// and no name of a user is part of that.
+    ///
+    /// # Errors
+    /// As [`Profile::save`]; `NoDirectory`.
+    pub fn save_for_remote(&self, storage: &RemoteStorage) -> Result<PathBuf, ProfileError> {
+        let place = place_of(storage)?;
+        self.save(&place)?;
+        Ok(place)
     }
 
     /// As [`Profile::save_for_path`], with the directory that profiles are kept in.
@@ -413,6 +438,11 @@ impl Profile {
         self.save(&place)?;
         Ok(place)
     }
+}
+
+/// The file of the profile of an object store.
+fn place_of(storage: &RemoteStorage) -> Result<PathBuf, ProfileError> {
+    Ok(profile_directory()?.join(format!("{}.json", storage.system())))
 }
 
 /// The directory that profiles are kept in; it need not exist.

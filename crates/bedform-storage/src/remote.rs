@@ -19,6 +19,7 @@ mod growing;
 mod lease;
 mod object;
 mod per_process;
+pub(crate) mod probe;
 mod put;
 mod runtime;
 mod url;
@@ -41,6 +42,8 @@ use self::growing::{GrownObject, RemoteGrowing};
 use self::lease::{Held, LOCK_NAME, Leases};
 use self::object::RemoteObject;
 use self::put::{Known, Unwritten, Writes, look};
+#[cfg(test)]
+pub(crate) use self::runtime::wait;
 use self::url::Place;
 pub use self::url::{RemoteOptions, UrlError};
 use self::writer::RemoteWriter;
@@ -77,6 +80,8 @@ pub struct RemoteStorage {
     prefix: String,
     /// The URL as users may see it.
     shown: String,
+    /// What all places have in common that are read alike, as the name of a file.
+    system: String,
 }
 
 /// What a place has in common with those beside it, and with its objects.
@@ -110,9 +115,9 @@ impl RemoteStorage {
         if mode != Mode::ReadOnly && !place.lists {
             return Err(place.refuse("HTTP servers are only read"));
         }
-        let Place { client, prefix, shown, lists } = place;
+        let Place { client, prefix, shown, system, lists } = place;
         let shared = Arc::new(Shared::new(client, mode, options, lists));
-        Ok(Self { shared, prefix, shown })
+        Ok(Self { shared, prefix, shown, system })
     }
 
     /// A prefix of `store`, called `shown`.
@@ -125,7 +130,14 @@ impl RemoteStorage {
     ) -> Self {
         let client = Client::new(Box::new(move |_| Ok(store.clone())));
         let shared = Arc::new(Shared::new(client, mode, options, true));
-        Self { shared, prefix: prefix.to_owned(), shown: shown.to_owned() }
+        let (prefix, shown) = (prefix.to_owned(), shown.to_owned());
+        Self { shared, prefix, shown, system: "other".to_owned() }
+    }
+
+    /// What all places have in common that are read alike: scheme, server and bucket, as the name of a
+    /// file. No secrets and no names of users are in it.
+    pub(crate) fn system(&self) -> &str {
+        &self.system
     }
 
     /// The name of an object in the object store.
@@ -365,6 +377,14 @@ impl Storage for RemoteStorage {
         })
     }
 
+    fn find_end(&self, path: &ObjectPath, bytes: u64) -> Result<Option<Box<dyn Object>>> {
+        match self.open_end(path, bytes) {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         let name = self.name_of("stat", path)?;
         let store = &**self.shared.client.store()?;
@@ -425,6 +445,7 @@ impl Storage for RemoteStorage {
             shared: self.shared.clone(),
             prefix: format!("{}{suffix}", self.prefix),
             shown: format!("{}{suffix}", self.shown),
+            system: self.system.clone(),
         }))
     }
 

@@ -29,6 +29,10 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).open_end(path, bytes)
     }
 
+    fn find_end(&self, path: &ObjectPath, bytes: u64) -> Result<Option<Box<dyn Object>>> {
+        (**self).find_end(path, bytes)
+    }
+
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         (**self).stat(path)
     }

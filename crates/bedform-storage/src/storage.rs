@@ -18,6 +18,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
@@ -117,6 +118,15 @@ pub trait Storage: Send + Sync + Debug {
     fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>> {
         let _ = bytes;
         self.open(path)
+    }
+
+    /// As [`Storage::open_end`]; nothing if there is no such object.
+    ///
+    /// # Errors
+    /// As [`Storage::find`].
+    fn find_end(&self, path: &ObjectPath, bytes: u64) -> Result<Option<Box<dyn Object>>> {
+        let _ = bytes;
+        self.find(path)
     }
 
     /// The version that `path` stands for now. Cheaper than [`Storage::open`].
@@ -336,6 +346,17 @@ pub trait Object: Send + Sync + Debug {
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let _ = (offset, buffer);
         Ok(0)
+    }
+
+    /// The bytes that came when the object was opened: to read them costs nothing.
+    fn at_hand(&self) -> Range<u64> {
+        0..0
+    }
+
+    /// The same version, to be kept for later reads without opening it again, where opening is a request
+    /// of its own and reads find out by themselves whether the version is still the one. Holds no bytes.
+    fn kept(&self) -> Option<Arc<dyn Object>> {
+        None
     }
 
     /// True if the name still stands for these bytes as far as the place can tell cheaply.

@@ -64,6 +64,14 @@ impl<K: Eq + Hash + Clone, V: Clone> ByteCache<K, V> {
         Some(value)
     }
 
+    /// Lets go of all.
+    pub(crate) fn clear(&self) {
+        let mut state = self.lock();
+        state.entries.clear();
+        state.ages.clear();
+        state.bytes = 0;
+    }
+
     /// Keeps `value`, which takes `bytes`, and lets go of others as needed.
     pub(crate) fn put(&self, key: K, value: V, bytes: u64) {
         if bytes > self.limit {
@@ -120,5 +128,9 @@ mod tests {
         cache.put("b", 1, 11);
         assert_eq!(cache.get(&"b", |_| true), None);
         assert_eq!(ByteCache::<u8, u8>::new(0).get(&1, |_| true), None);
+        cache.put("c", 1, 9);
+        cache.clear();
+        cache.put("d", 1, 10);
+        assert_eq!((cache.get(&"c", |_| true), cache.get(&"d", |_| true)), (None, Some(1)));
     }
 }

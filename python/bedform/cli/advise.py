@@ -9,6 +9,7 @@ import numpy as np
 import typer
 from rich.text import Text
 
+from .._remote import is_url
 from .._text import parse_reads, parse_selection, parse_shape
 from ._output import JsonOption, emit, help_of, open_array, open_source
 
@@ -40,14 +41,15 @@ def advise(
         str | None,
         typer.Option(
             metavar="PATH",
-            help="A path on the storage whose profile to take; else that of the store or file.",
+            help="A path or URL whose profile to take; else that of the store or file.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say which chunks, shards and order fit the reads, and what was compared.
 
-    Prices are those that bedform calibrate kept for the storage, else those of an assumed disk.
+    Prices are those that bedform calibrate kept for the storage, else those of an assumed disk or
+    object store.
 
     Example: [bold]bedform advise era5.nc t2m --reads lat,lon=0.7 --reads time=0.3[/bold]
 
@@ -69,8 +71,8 @@ def advise(
 
 def _directory_of(path: str | None) -> str | None:
     """The storage of a store or file, as what ``calibrate`` takes."""
-    if path is None:
-        return None
+    if path is None or is_url(path):
+        return path
     where = Path(path)
     return str(where if where.is_dir() else where.parent)
 

@@ -19,14 +19,18 @@ def register(app: typer.Typer) -> None:
 
 
 def calibrate(
-    path: Annotated[str, typer.Argument(help="A directory on the storage to measure.")] = ".",
+    path: Annotated[
+        str,
+        typer.Argument(help="A directory on the storage to measure, or a URL: s3://bucket/prefix."),
+    ] = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """Measure the storage under a directory and keep the profile.
+    """Measure the storage under a directory, or an object store, and keep the profile.
 
     Bandwidth with one and many streams, latency with one and many requests in flight, the cost of
     a request and the gap up to which reads are worth merging. Takes seconds; later commands use
-    the profile that was kept.
+    the profile that was kept. Of an object store, objects that are there are read; where there are
+    none, some are written, and deleted again.
 
     Example: [bold]bedform calibrate /data[/bold]
     """

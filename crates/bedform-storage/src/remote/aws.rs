@@ -5,6 +5,7 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 
+use ::configparser::ini::Ini;
 use ::object_store::aws::AmazonS3Builder;
 
 /// Variables that say where credentials come from; then files are not looked at.
@@ -62,20 +63,19 @@ fn file(variable: &str, name: &str) -> Option<String> {
     is_small.then(|| fs::read_to_string(path).ok())?
 }
 
-/// The values of a section of an INI file.
+/// The values of a section of a file; none of one that is damaged.
 fn values_of(text: &str, section: &str) -> BTreeMap<String, String> {
-    let mut values = BTreeMap::new();
-    let mut is_inside = false;
-    for line in text.lines().map(str::trim) {
-        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-            is_inside = name.split_whitespace().eq(section.split_whitespace());
-        } else if let Some((key, value)) = line.split_once('=').filter(|_| is_inside)
-            && !line.starts_with(['#', ';'])
-        {
-            values.insert(key.trim().to_owned(), value.trim().to_owned());
-        }
-    }
-    values
+    let mut reader = Ini::new_cs();
+    reader.set_default_section("");
+    // A token may have any other sign in it.
+    reader.set_inline_comment_symbols(Some(&[]));
+    let mut rules = reader.defaults();
+    rules.delimiters = vec!['='];
+    reader.load_defaults(rules);
+    let sections = reader.read(text.to_owned()).unwrap_or_default();
+    let is_it = |name: &str| name.split_whitespace().eq(section.split_whitespace());
+    let found = sections.into_iter().filter(|(name, _)| is_it(name)).flat_map(|(_, values)| values);
+    found.filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(super) const TAIL_BYTES: u64 = 64 << 10;
 const WHOLE_BYTES_MAX: u64 = 256 << 20;
 
 /// An object as it was when it was opened.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct RemoteObject {
     shared: Arc<Shared>,
     name: Path,
@@ -178,6 +178,17 @@ impl Object for RemoteObject {
 
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         Ok(self.copy_known(offset, buffer))
+    }
+
+    fn at_hand(&self) -> Range<u64> {
+        self.known_start..self.known_start + self.known.len() as u64
+    }
+
+    fn kept(&self) -> Option<Arc<dyn Object>> {
+        // Only a name of the version makes sure that the bytes are of it: size and time may be those of
+        // another.
+        self.tag.as_ref().filter(|tag| !tag.starts_with("W/"))?;
+        Some(Arc::new(Self { known: Bytes::new(), known_start: self.version.size, ..self.clone() }))
     }
 
     fn is_current(&self) -> Result<bool> {

@@ -16,7 +16,7 @@ static RUNTIME: PerProcess<Runtime> = PerProcess::new();
 ///
 /// # Errors
 /// If the system has no threads left.
-pub(super) fn wait<F: Future>(future: F) -> Result<F::Output> {
+pub(crate) fn wait<F: Future>(future: F) -> Result<F::Output> {
     Ok(runtime()?.block_on(future))
 }
 

@@ -1,13 +1,15 @@
 //! The client for a URL: which store, which credentials, how long it tries.
 
+use std::env;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use ::object_store::aws::AmazonS3Builder;
-use ::object_store::azure::MicrosoftAzureBuilder;
-use ::object_store::gcp::GoogleCloudStorageBuilder;
+use ::object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use ::object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use ::object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use ::object_store::http::HttpBuilder;
-use ::object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+use ::object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
+use ::percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use ::url::Url;
 
 use super::aws;
@@ -69,6 +71,9 @@ pub(super) struct Place {
     pub(super) client: Client,
     pub(super) prefix: String,
     pub(super) shown: String,
+    /// What all places have in common that are read alike: scheme, server and bucket, as the name of a
+    /// file.
+    pub(super) system: String,
     /// True if the server tells what it has.
     pub(super) lists: bool,
 }
@@ -81,37 +86,33 @@ impl Place {
         if rest.contains(['?', '#'])
             || rest.split('/').next().is_some_and(|host| host.contains('@'))
         {
-            let text = "credentials and queries are no part of a store's URL: give them in the \
-                        environment";
-            return Err(refused(&shown, text));
+            // Not shown at all: the secret may be anywhere in it.
+            let text = "credentials and queries are no part of it: give them in the environment";
+            return Err(refused("the URL of a store", text));
         }
         start_tls();
         let (bucket, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let mut prefix = path.trim_matches('/').to_owned();
         if bucket.is_empty() {
             return Err(refused(&shown, "it names no bucket or host"));
         }
-        let (bucket, own) = (bucket.to_owned(), options.clone());
-        let make: Make = match scheme {
-            "s3" | "s3a" => Box::new(move |repeats| {
-                let builder = s3(&bucket, &own, repeats).ok_or_else(|| aws::NONE.to_owned())?;
-                made(builder.build())
-            }),
-            "gs" | "gcs" => Box::new(move |repeats| made(google(&bucket, &own, repeats).build())),
-            "az" | "azure" => Box::new(move |repeats| made(azure(&bucket, &own, repeats).build())),
-            "http" | "https" => {
-                let parsed =
-                    Url::parse(url).map_err(|error| refused(&shown, &error.to_string()))?;
-                prefix = decoded(parsed.path().trim_matches('/'));
-                let server =
-                    parsed.join("/").map_err(|error| refused(&shown, &error.to_string()))?;
-                let client = client_options(scheme == "http");
-                Box::new(move |repeats| {
-                    let builder = HttpBuilder::new().with_url(server.clone());
-                    let builder = builder.with_retry(retries(&own, repeats));
-                    made(builder.with_client_options(client.clone()).build())
-                })
+        let prefix = path.trim_matches('/').to_owned();
+        let (vendor, (make, server)) = match scheme {
+            "s3" | "s3a" => {
+                let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+                let is_signed = !options.anonymous && env::var("AWS_SKIP_SIGNATURE").is_err();
+                let builder = if is_signed { aws::with_profile(builder) } else { Some(builder) };
+                let builder = builder.ok_or_else(|| refused(&shown, aws::NONE))?;
+                ("s3", Vendor::client(builder, options))
             }
+            "gs" | "gcs" => {
+                let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+                ("gs", Vendor::client(builder, options))
+            }
+            "az" | "azure" => {
+                let builder = MicrosoftAzureBuilder::from_env().with_container_name(bucket);
+                ("az", Vendor::client(builder, options))
+            }
+            "http" | "https" => return Self::of_server(url, shown, options),
             _ => {
                 let text =
                     "stores are in directories, or at s3://, gs://, az://, http:// or https://";
@@ -120,22 +121,34 @@ impl Place {
         };
         let client = Client::new(make);
         client.try_store().map_err(|reason| refused(&shown, &reason))?;
-        Ok(Self { client, prefix, shown, lists: !scheme.starts_with("http") })
+        Ok(Self { client, prefix, shown, system: system_of(vendor, &server, bucket), lists: true })
     }
-}
 
-/// A client, or why there is none, without secrets.
-fn made<S: ObjectStore>(
-    built: ::object_store::Result<S>,
-) -> std::result::Result<Arc<dyn ObjectStore>, String> {
-    let store = built.map_err(|error| redacted(&error.to_string()))?;
-    Ok(Arc::new(store))
-}
-
-impl Place {
     /// Why this place is not to be had.
     pub(super) fn refuse(&self, what: &str) -> UrlError {
         refused(&self.shown, what)
+    }
+
+    /// A place on a server of files.
+    fn of_server(url: &str, shown: String, options: &RemoteOptions) -> Result<Self> {
+        let failed = |error: &dyn std::fmt::Display| refused(&shown, &redacted(&error.to_string()));
+        let parsed = Url::parse(url).map_err(|error| failed(&error))?;
+        let path = percent_decode_str(parsed.path().trim_matches('/')).decode_utf8_lossy();
+        let server = parsed.join("/").map_err(|error| failed(&error))?;
+        let plain = client_options(parsed.scheme() == "http");
+        let builder = HttpBuilder::new().with_url(server).with_client_options(plain);
+        let own = options.clone();
+        let client = Client::new(Box::new(move |repeats| {
+            built(builder.clone().with_retry(retries(&own, repeats)).build())
+        }));
+        client.try_store().map_err(|reason| refused(&shown, &reason))?;
+        Ok(Self {
+            prefix: path.into_owned(),
+            system: system_of(parsed.scheme(), &host_of(url), ""),
+            client,
+            lists: false,
+            shown,
+        })
     }
 }
 
@@ -143,55 +156,163 @@ fn refused(shown: &str, what: &str) -> UrlError {
     UrlError { url: shown.to_owned(), reason: what.to_owned() }
 }
 
-/// Nothing if there are no credentials.
-fn s3(bucket: &str, options: &RemoteOptions, repeats: Repeats) -> Option<AmazonS3Builder> {
-    let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
-    let is_signed = !options.anonymous && std::env::var("AWS_SKIP_SIGNATURE").is_err();
-    if is_signed {
-        builder = aws::with_profile(builder)?;
-    }
-    if let Some(endpoint) = &options.endpoint {
-        builder = builder.with_endpoint(endpoint);
-    }
-    if let Some(region) = &options.region {
-        builder = builder.with_region(region);
-    }
-    if options.anonymous {
-        builder = builder.with_skip_signature(true);
-    }
-    let client = client_options(may_be_plain(options, "AWS_ENDPOINT_URL"));
-    Some(builder.with_retry(retries(options, repeats)).with_client_options(client))
+/// Scheme, server and bucket as the name of a file: other characters than these are escaped, so that no
+/// two systems have the same.
+fn system_of(scheme: &str, server: &str, bucket: &str) -> String {
+    const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.');
+    let escaped = |text| utf8_percent_encode(text, KEPT).to_string();
+    format!("{scheme}_{}_{}", escaped(server), escaped(bucket))
 }
 
-fn google(bucket: &str, options: &RemoteOptions, repeats: Repeats) -> GoogleCloudStorageBuilder {
-    let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
-    if let Some(endpoint) = &options.endpoint {
-        builder = builder.with_base_url(endpoint);
-    }
-    if options.anonymous {
-        builder = builder.with_skip_signature(true);
-    }
-    let client = client_options(may_be_plain(options, "GOOGLE_BASE_URL"));
-    builder.with_retry(retries(options, repeats)).with_client_options(client)
+/// Host and port of a server, without the name or password of a user.
+fn host_of(server: &str) -> String {
+    let Ok(url) = Url::parse(server) else { return String::new() };
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or(host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-fn azure(container: &str, options: &RemoteOptions, repeats: Repeats) -> MicrosoftAzureBuilder {
-    let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(container);
-    if let Some(endpoint) = &options.endpoint {
-        builder = builder.with_endpoint(endpoint.clone());
+/// What makes the client of a vendor, with what the vendor's own variables have told it.
+trait Vendor: Clone + Send + Sync + 'static {
+    /// The server that is asked, if it is not the vendor's, or what else tells it from others.
+    fn server(&self) -> Option<String>;
+    /// The same with another server.
+    fn with_server(self, server: &str) -> Self;
+    /// The same for the region of the bucket.
+    fn in_region(self, region: &str) -> Self;
+    /// The same without signatures.
+    fn unsigned(self) -> Self;
+    /// True if plain HTTP was allowed, or a server of the vendor speaks nothing else.
+    fn allows_plain(&self) -> bool;
+    /// The client.
+    fn build(
+        self,
+        retries: RetryConfig,
+        options: ClientOptions,
+    ) -> ::object_store::Result<Arc<dyn ObjectStore>>;
+
+    /// What makes clients, and the server that they ask.
+    fn client(mut self, options: &RemoteOptions) -> (Make, String) {
+        if let Some(server) = &options.endpoint {
+            self = self.with_server(server);
+        }
+        if let Some(region) = &options.region {
+            self = self.in_region(region);
+        }
+        if options.anonymous {
+            self = self.unsigned();
+        }
+        let server = self.server().unwrap_or_default();
+        let is_plain = self.allows_plain() || server.starts_with("http://");
+        let host = if server.contains("://") { host_of(&server) } else { server };
+        let own = options.clone();
+        let make = move |repeats| {
+            let retries = retries(&own, repeats);
+            self.clone().build(retries, client_options(is_plain)).map_err(|error| reason(&error))
+        };
+        (Box::new(make), host)
     }
-    if options.anonymous {
-        builder = builder.with_skip_signature(true);
-    }
-    let client = client_options(may_be_plain(options, "AZURE_STORAGE_ENDPOINT"));
-    builder.with_retry(retries(options, repeats)).with_client_options(client)
 }
 
-/// True if the server that was named speaks HTTP without TLS.
-fn may_be_plain(options: &RemoteOptions, variable: &str) -> bool {
-    let from_environment = || std::env::var(variable).ok();
-    let endpoint = options.endpoint.clone().or_else(from_environment);
-    endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"))
+/// True for a setting that says so.
+fn is_true(value: Option<String>) -> bool {
+    value.is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
+}
+
+impl Vendor for AmazonS3Builder {
+    fn server(&self) -> Option<String> {
+        let of_s3 = self.get_config_value(&AmazonS3ConfigKey::S3Endpoint);
+        of_s3.or_else(|| self.get_config_value(&AmazonS3ConfigKey::Endpoint))
+    }
+
+    fn with_server(self, server: &str) -> Self {
+        // The one of S3 comes before that of all services, which variables may have set.
+        self.with_config(AmazonS3ConfigKey::S3Endpoint, server)
+    }
+
+    fn in_region(self, region: &str) -> Self {
+        self.with_region(region)
+    }
+
+    fn unsigned(self) -> Self {
+        self.with_skip_signature(true)
+    }
+
+    fn allows_plain(&self) -> bool {
+        is_true(self.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp)))
+    }
+
+    fn build(
+        self,
+        retries: RetryConfig,
+        options: ClientOptions,
+    ) -> ::object_store::Result<Arc<dyn ObjectStore>> {
+        Ok(Arc::new(self.with_retry(retries).with_client_options(options).build()?))
+    }
+}
+
+impl Vendor for GoogleCloudStorageBuilder {
+    fn server(&self) -> Option<String> {
+        self.get_config_value(&GoogleConfigKey::BaseUrl)
+    }
+
+    fn with_server(self, server: &str) -> Self {
+        self.with_base_url(server)
+    }
+
+    fn in_region(self, _region: &str) -> Self {
+        self
+    }
+
+    fn unsigned(self) -> Self {
+        self.with_skip_signature(true)
+    }
+
+    fn allows_plain(&self) -> bool {
+        // The server that gives a machine its credentials is asked by the same client.
+        true
+    }
+
+    fn build(
+        self,
+        retries: RetryConfig,
+        options: ClientOptions,
+    ) -> ::object_store::Result<Arc<dyn ObjectStore>> {
+        Ok(Arc::new(self.with_retry(retries).with_client_options(options).build()?))
+    }
+}
+
+impl Vendor for MicrosoftAzureBuilder {
+    fn server(&self) -> Option<String> {
+        // The account is the first part of the server's name.
+        let account = || self.get_config_value(&AzureConfigKey::AccountName);
+        self.get_config_value(&AzureConfigKey::Endpoint).or_else(account)
+    }
+
+    fn with_server(self, server: &str) -> Self {
+        self.with_endpoint(server.to_owned())
+    }
+
+    fn in_region(self, _region: &str) -> Self {
+        self
+    }
+
+    fn unsigned(self) -> Self {
+        self.with_skip_signature(true)
+    }
+
+    fn allows_plain(&self) -> bool {
+        let value = |key| is_true(self.get_config_value(&key));
+        value(AzureConfigKey::UseEmulator)
+            || value(AzureConfigKey::Client(ClientConfigKey::AllowHttp))
+    }
+
+    fn build(
+        self,
+        retries: RetryConfig,
+        options: ClientOptions,
+    ) -> ::object_store::Result<Arc<dyn ObjectStore>> {
+        Ok(Arc::new(self.with_retry(retries).with_client_options(options).build()?))
+    }
 }
 
 fn client_options(allow_http: bool) -> ClientOptions {
@@ -201,6 +322,18 @@ fn client_options(allow_http: bool) -> ClientOptions {
         .with_read_timeout(SILENCE_MAX)
         // A large answer of a slow server takes as long as it takes: what matters is that bytes come.
         .with_timeout_disabled()
+}
+
+/// A client, or why there is none.
+fn built<S: ObjectStore>(
+    built: ::object_store::Result<S>,
+) -> std::result::Result<Arc<dyn ObjectStore>, String> {
+    built.map(|store| Arc::new(store) as Arc<dyn ObjectStore>).map_err(|error| reason(&error))
+}
+
+/// What an error says, without secrets.
+fn reason(error: &::object_store::Error) -> String {
+    redacted(&error.to_string())
 }
 
 fn retries(options: &RemoteOptions, repeats: Repeats) -> RetryConfig {
@@ -213,26 +346,6 @@ fn retries(options: &RemoteOptions, repeats: Repeats) -> RetryConfig {
     RetryConfig { backoff, max_retries, retry_timeout: options.deadline }
 }
 
-/// `text` without the escapes of URLs.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) if *first == b'%' => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 /// Names the library for TLS, once: there is another one that needs more to be built.
 fn start_tls() {
     static ONCE: Once = Once::new();
@@ -240,4 +353,32 @@ fn start_tls() {
         // Where somebody has named one before, that one serves.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn system(url: &str, endpoint: Option<&str>) -> String {
+        let endpoint = endpoint.map(str::to_owned);
+        let options = RemoteOptions { anonymous: true, endpoint, ..RemoteOptions::default() };
+        Place::of(url, &options).unwrap().system
+    }
+
+    #[test]
+    fn systems_are_told_apart_by_scheme_server_and_bucket_alone() {
+        let here = Some("http://someone:secret@localhost:9000/");
+        assert_eq!(system("s3://b.c/deep/down", here), "s3_localhost%3A9000_b.c");
+        assert_eq!(system("gs://b_c", here), "gs_localhost%3A9000_b%5Fc");
+        assert_eq!(system("https://host:81/a%20b", None), "https_host%3A81_");
+        assert_eq!(system("s3a://b/x", here), system("s3://b/y/", here));
+        assert_ne!(system("s3://b", Some("http://h")), system("s3://b", Some("http://h:1")));
+    }
+
+    #[test]
+    fn an_escape_has_two_digits() {
+        let prefix = |url| Place::of(url, &RemoteOptions::default()).unwrap().prefix;
+        assert_eq!(prefix("http://h/a%20b/%2f%c3%a4/"), "a b//\u{e4}");
+        assert_eq!(prefix("http://h/%+f%2"), "%+f%2");
+    }
 }

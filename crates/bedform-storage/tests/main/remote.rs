@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
-    Condition, Durability, Mode, RemoteOptions, RemoteStorage, Storage, StorageError,
-    StorageErrorKind,
+    CalibrateOptions, Condition, Durability, Mode, RemoteOptions, RemoteStorage, Storage,
+    StorageError, StorageErrorKind, calibrate_url,
 };
 
 /// What a server does with a request.
@@ -335,4 +335,26 @@ fn urls_that_are_no_places_are_refused_without_their_secrets() {
             .to_string();
         assert!(!error.contains("secret") || url.starts_with("ftp"), "{error}");
     }
+}
+
+#[test]
+fn a_server_of_files_is_measured_by_a_file_of_it() {
+    let server = Server::start();
+    server.put("large", &pattern(2 << 20));
+    let options = CalibrateOptions { seconds_max: 0.2, ..CalibrateOptions::default() };
+    let measure = |name: &str| {
+        let url = format!("http://{}/a%20b/{name}", server.address);
+        calibrate_url(
+            &url,
+            &RemoteOptions::default(),
+            &options,
+            &AtomicBool::new(false),
+            &mut |_| {},
+        )
+    };
+    let profile = measure("large").unwrap();
+    profile.check().unwrap();
+    assert!(profile.notes.iter().any(|note| note.contains("writing was not measured")));
+    let error = measure("missing").unwrap_err().to_string();
+    assert!(error.contains("no object of 1 MiB or more"), "{error}");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bedform_geometry::Selection;
-use bedform_storage::{Object, Profile};
+use bedform_storage::{Demand, Object, Profile};
 use serde_json::{Value, json};
 
 use super::Array;
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::log::blocks::LogCopies;
 use crate::log::fetch::LogFetch;
 use crate::read::fetch::{Unit, WantedChunks, log_units, units};
-use crate::read::locate::{ChunkSource, OpenObject};
+use crate::read::locate::{ChunkSource, Need, OpenObject};
 use crate::read::plan::Plan;
 use crate::read::tuning::Tuning;
 
@@ -41,18 +41,24 @@ pub(crate) fn explain_plan(
     tuning: &Tuning,
 ) -> Result<Value> {
     let began = Instant::now();
-    let (mut objects, mut index_requests, mut index_bytes) = (0_u64, 0, 0);
+    let (mut objects, mut whole_objects, mut index_requests, mut index_bytes) =
+        (0_u64, 0_u64, 0, 0);
     let mut work = Work::default();
     for_each_object(plan, source, codec, tuning, &mut |found| {
         match found {
             Found::Nothing { chunks } => work.missing += chunks,
-            Found::Object { opened, units } => {
+            Found::Object { opened, units, comes_whole } => {
                 objects += 1;
                 index_requests += opened.index_requests;
-                index_bytes += opened.index_bytes;
-                units.iter().for_each(|unit| work.add(unit));
+                whole_objects += u64::from(comes_whole);
+                index_bytes += match comes_whole {
+                    true => opened.object.version().size,
+                    false => opened.index_bytes,
+                };
+                let object = Some(&*opened.object).filter(|_| !comes_whole);
+                units.iter().for_each(|unit| work.add(unit, object));
             }
-            Found::Segment { unit, .. } => work.add(unit),
+            Found::Segment { object, unit } => work.add(unit, Some(&**object)),
         }
         Ok(())
     })?;
@@ -62,13 +68,16 @@ pub(crate) fn explain_plan(
         false => chunks * codec.decoded_bytes() as u64 + log_bytes,
     };
     let price = price(&tuning.profile, index_requests, requests, bytes + index_bytes, objects);
+    let merging = tuning.merging(plan.chunk_count(), plan.cell_count());
     Ok(json!({
         "array": name,
         "result_bytes": plan.result_bytes(),
         "objects": objects,
+        "objects_in_one_request": whole_objects,
         "requests": requests + index_requests,
         "bytes": bytes + index_bytes,
         "index_bytes": index_bytes,
+        "gap_bytes": merging.gap_bytes,
         "chunks": chunks,
         "chunks_never_written": missing,
         "decoded_bytes": decoded,
@@ -84,7 +93,12 @@ pub(crate) enum Found<'a> {
     /// Chunks of an object that was never written.
     Nothing { chunks: u64 },
     /// An object, and what is fetched of it.
-    Object { opened: &'a OpenObject, units: &'a [Unit] },
+    Object {
+        opened: &'a OpenObject,
+        units: &'a [Unit],
+        /// All of it comes when it is opened, the units, too.
+        comes_whole: bool,
+    },
     /// A segment of the log, and what is fetched of it.
     Segment { object: &'a Arc<dyn Object>, unit: &'a Unit },
 }
@@ -101,7 +115,10 @@ pub(crate) fn for_each_object(
     let mut copies = LogCopies::default();
     for cell in 0..plan.cell_count() {
         let tasks = plan.tasks(cell);
-        let Some(opened) = source.open(&plan.cell_coordinates(cell), &|| ())? else {
+        let need = Need { chunks: tasks.len() as u64, objects: plan.cell_count() };
+        // Its index is all that is fetched here.
+        let index_alone = Need { chunks: 0, ..need };
+        let Some(opened) = source.open(&plan.cell_coordinates(cell), index_alone, &|| ())? else {
             visit(Found::Nothing { chunks: tasks.len() as u64 })?;
             continue;
         };
@@ -109,8 +126,10 @@ pub(crate) fn for_each_object(
         for task in tasks {
             wanted.add(plan, cell, task, opened.overlay.as_deref(), &mut copies)?;
         }
-        let units = units(plan, cell, wanted, &opened.places, codec, tuning.gap_bytes)?;
-        visit(Found::Object { opened: &opened, units: &units })?;
+        let merging = tuning.merging(plan.chunk_count(), plan.cell_count());
+        let units = units(plan, cell, wanted, &opened.places, codec, merging)?;
+        let comes_whole = opened.index_requests > 0 && source.comes_whole(need);
+        visit(Found::Object { opened: &opened, units: &units, comes_whole })?;
     }
     for (object, unit) in &log_units(copies)? {
         visit(Found::Segment { object, unit })?;
@@ -130,9 +149,11 @@ struct Work {
 }
 
 impl Work {
-    fn add(&mut self, unit: &Unit) {
-        self.requests += unit.extents.len() as u64;
-        self.bytes += unit.bytes();
+    /// Adds a unit of `object`; of none, where all of it is there already.
+    fn add(&mut self, unit: &Unit, object: Option<&dyn Object>) {
+        let (requests, bytes) = object.map_or((0, 0), |object| unit.asks(object));
+        self.requests += requests;
+        self.bytes += bytes;
         self.chunks += unit.chunks.len() as u64 + u64::from(!unit.raw.is_empty());
         self.missing += unit.missing.len() as u64;
         self.log_bytes += unit.log.as_ref().map_or(0, LogFetch::decoded_bytes);
@@ -146,10 +167,9 @@ fn price(profile: &Profile, index_requests: u64, requests: u64, bytes: u64, obje
     if objects == 0 {
         return 0.0;
     }
+    let waits = if index_requests > 0 && requests > 0 { 2.0 } else { 1.0 };
     #[allow(clippy::cast_precision_loss)]
-    let (requests, bytes, index_requests) = (requests as f64, bytes as f64, index_requests as f64);
-    let waits = if index_requests > 0.0 { 2.0 } else { 1.0 };
-    waits * profile.request_seconds_one
-        + (requests + index_requests) * profile.request_seconds_many
-        + bytes / profile.read_bytes_per_second_many
+    let [all, bytes, streams] =
+        [requests + index_requests, bytes, requests.max(index_requests)].map(|count| count as f64);
+    profile.seconds_of(Demand { waits, requests: all, bytes, streams })
 }

@@ -16,6 +16,7 @@ mod verify;
 pub(crate) mod workload;
 mod write;
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bedform_format::metadata::{ArrayMetadata, Encoding, Identity, ShardEncoding};
@@ -23,7 +24,7 @@ use bedform_format::{CodecChain, DataType, ObjectPath};
 use bedform_geometry::{ChunkGrid, Order};
 use serde_json::{Map, Value};
 
-use self::source::ZarrSource;
+use self::source::{ShardEnd, ZarrSource};
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::commit::enlarge;
@@ -62,6 +63,10 @@ pub(crate) struct ArrayState {
     pub(crate) grid: ChunkGrid,
     /// Chunks of an object along each axis; all ones for arrays without shards.
     pub(crate) per_object: Vec<u64>,
+    /// What shards end with, for an array that has some.
+    pub(crate) shard_end: Option<ShardEnd>,
+    /// Bytes of the largest object that was opened by this; 0 before the first.
+    pub(crate) object_bytes: AtomicU64,
     pub(crate) codec: ChunkCodec,
     pub(crate) order: Order,
     /// Bytes of an element in a buffer; text is held as numbers of texts.
@@ -84,12 +89,14 @@ impl ArrayState {
     ) -> Result<Self> {
         let (chunk_shape, chain) = inner(&metadata)?;
         let grid = ChunkGrid::new(metadata.shape.clone(), chunk_shape.to_vec())?;
-        let per_object = metadata
+        let per_object: Vec<u64> = metadata
             .chunk_shape
             .iter()
             .zip(chunk_shape)
             .map(|(object, chunk)| object / chunk)
             .collect();
+        let chunks = per_object.iter().product();
+        let end = |shard: &ShardEncoding| ShardEnd::new(chunks, shard.index_checked, grid.rank());
         let codec = ChunkCodec::new(chain, metadata.data_type, chunk_shape);
         // An order that this version does not know only costs speed.
         let order =
@@ -97,7 +104,9 @@ impl ArrayState {
         Ok(Self {
             item_size: metadata.data_type.item_size().unwrap_or(TEXT_ITEM),
             number: shared.number(),
+            shard_end: metadata.shard().map(end),
             metadata,
+            object_bytes: AtomicU64::new(0),
             document,
             grid,
             per_object,

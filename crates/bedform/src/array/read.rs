@@ -127,8 +127,10 @@ impl Array {
             Ok(())
         };
         let mut buffer = vec![0; usize::try_from(plan.result_bytes()).unwrap_or(usize::MAX)];
-        let target = Target::new(&mut buffer);
-        self.run(&state, &plan, Some(&number), &[0; 8], target, interrupted)?;
+        self.shared.in_one_snapshot(|| {
+            let target = Target::new(&mut buffer);
+            self.run(&state, &plan, Some(&number), &[0; 8], target, interrupted)
+        })?;
         let texts = texts.into_inner().unwrap_or_else(PoisonError::into_inner);
         let numbers = buffer.as_chunks::<8>().0.iter().copied();
         Ok(numbers

@@ -2,24 +2,54 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bedform_format::ObjectPath;
 use bedform_format::metadata::Identity;
 use bedform_format::shard::{ShardError, ShardIndex, Stamp};
 use bedform_geometry::Region;
-use bedform_storage::{Object, Version};
+use bedform_storage::{Demand, Object, Version};
 
 use super::ArrayState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::overlay::Overlay;
-use crate::read::locate::{ChunkSource, OpenObject, Places};
-use crate::store::{Shared, Snapshot};
+use crate::read::locate::{ChunkSource, Need, OpenObject, Places};
+use crate::store::{Freshness, Shared, Snapshot};
 
 /// The most bytes that are asked for before anything is known of an object: more are worth a request of
-/// their own.
+/// their own, and the memory of a read is bounded.
 const WHOLE_BYTES_MAX: u64 = 4 << 20;
 /// Bytes that take no time beside that of a request.
 const SMALL_BYTES: u64 = 64 << 10;
+
+/// What the shards of an array end with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ShardEnd {
+    chunks: u64,
+    index_bytes: u64,
+    stamp_bytes: u64,
+}
+
+impl ShardEnd {
+    /// The end of shards of `chunks` chunks, in an array of `rank` axes.
+    pub(crate) fn new(chunks: u64, is_checked: bool, rank: usize) -> Self {
+        let index_bytes = ShardIndex::encoded_bytes(chunks, is_checked);
+        Self { chunks, index_bytes, stamp_bytes: Stamp::encoded_bytes(rank) }
+    }
+
+    fn bytes(self) -> u64 {
+        self.index_bytes.saturating_add(self.stamp_bytes)
+    }
+}
+
+/// The index of a shard as it was read.
+#[derive(Debug, Clone)]
+pub(crate) struct KeptIndex {
+    version: Version,
+    index: Arc<ShardIndex>,
+    /// The shard itself, where it need not be opened again.
+    object: Option<Arc<dyn Object>>,
+}
 
 /// The objects of one array, as of one state of its metadata.
 pub(crate) struct ZarrSource<'a> {
@@ -44,26 +74,65 @@ impl ZarrSource<'_> {
 
     /// Opens the object at `coordinates`; `None` if there is none.
     pub(crate) fn open_object(&self, coordinates: &[u64]) -> Result<Option<Arc<dyn Object>>> {
-        let path = self.object_path(coordinates)?;
-        match self.shared.storage.open_end(&path, self.end_bytes()) {
-            Ok(object) => Ok(Some(Arc::from(object))),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        self.open_for(&self.object_path(coordinates)?, Need::default())
+    }
+
+    fn open_for(&self, path: &ObjectPath, need: Need) -> Result<Option<Arc<dyn Object>>> {
+        let bytes = if self.comes_whole(need) { self.whole_bytes() } else { self.end_bytes(need) };
+        Ok(self.shared.storage.find_end(path, bytes)?.map(Arc::from))
     }
 
     /// Bytes at the end of an object that every read of it needs: the index of a shard, or a chunk.
-    fn end_bytes(&self) -> u64 {
-        let Some(shard) = self.state.shard() else {
-            // A little more than its elements, for codecs that make them longer.
-            let bytes = self.state.codec.decoded_bytes() as u64;
-            return (bytes + bytes / 64 + 1024).min(WHOLE_BYTES_MAX);
-        };
-        let chunks: u64 = self.state.per_object.iter().product();
-        let stamp_bytes = Stamp::encoded_bytes(self.state.metadata.rank());
-        let index_bytes = ShardIndex::encoded_bytes(chunks, shard.index_checked);
-        // A small shard comes whole, which takes next to nothing.
-        index_bytes.saturating_add(stamp_bytes).max(SMALL_BYTES)
+    fn end_bytes(&self, need: Need) -> u64 {
+        match self.state.shard_end {
+            // Who does not say what is needed may need all of it.
+            Some(end) if need == Need::default() => end.bytes().max(SMALL_BYTES),
+            Some(end) => end.bytes(),
+            None => self.chunk_bytes().min(WHOLE_BYTES_MAX),
+        }
+    }
+
+    /// Bytes of an encoded chunk: a little more than its elements, for codecs that make them longer.
+    fn chunk_bytes(&self) -> u64 {
+        let bytes = self.state.codec.decoded_bytes() as u64;
+        bytes + bytes / 64 + 1024
+    }
+
+    /// Bytes of an object at most, unless somebody has left gaps in it.
+    fn whole_bytes(&self) -> u64 {
+        let Some(end) = self.state.shard_end else { return self.chunk_bytes() };
+        self.chunk_bytes().saturating_mul(end.chunks).saturating_add(end.bytes())
+    }
+
+    /// The seconds of a read that needs `need` of its objects: of which each comes whole, and of which
+    /// each index comes first and then the chunks.
+    fn ways(&self, need: Need, end: ShardEnd) -> (f64, f64) {
+        let profile = &self.shared.tuning.profile;
+        #[allow(clippy::cast_precision_loss)]
+        let [objects, chunks, all, end] =
+            [need.objects, need.chunks, end.chunks, end.bytes()].map(|count| count as f64);
+        // What was seen of the array, else the most that there can be.
+        #[allow(clippy::cast_precision_loss)]
+        let whole = match self.state.object_bytes.load(Ordering::Relaxed) {
+            0 => self.whole_bytes(),
+            seen => seen,
+        } as f64;
+        let needed = objects * (whole - end).max(0.0) * chunks / all;
+        let parts = profile.streams_for(needed).max(objects);
+        (
+            profile.seconds_of(Demand {
+                waits: 1.0,
+                requests: objects,
+                bytes: objects * whole,
+                streams: objects,
+            }),
+            profile.seconds_of(Demand {
+                waits: 2.0,
+                requests: objects + parts,
+                bytes: objects * end + needed,
+                streams: parts,
+            }),
+        )
     }
 
     /// The object's name, for messages.
@@ -175,23 +244,36 @@ impl ZarrSource<'_> {
         Ok(self.overlay(coordinates, contained)?.is_some())
     }
 
+    /// The shard at `path` as it was when its index was read, if that is good enough: who reads from it
+    /// is told if it is another by now. Whoever looks for changes before every read, or makes some,
+    /// opens it anew, for decoded chunks are kept, too.
+    fn kept_shard(&self, path: &ObjectPath) -> Option<(Arc<dyn Object>, Arc<ShardIndex>)> {
+        let options = &self.shared.options;
+        if options.freshness == Freshness::Read || options.writable {
+            return None;
+        }
+        let kept = self.shared.indexes.get(path, |_| true)?;
+        Some((kept.object?, kept.index))
+    }
+
     /// The index of an opened shard, from the cache if it is there; and the bytes read for it.
     fn index(
         &self,
         coordinates: &[u64],
+        path: ObjectPath,
         object: &dyn Object,
         waits: &dyn Fn(),
     ) -> Result<(Arc<ShardIndex>, Option<u64>)> {
-        let key = self.object_path(coordinates)?;
-        let kept = self.shared.indexes.get(&key, |(version, _)| version == object.version());
-        if let Some((_, index)) = kept {
-            return Ok((index, None));
+        let version = object.version();
+        if let Some(kept) = self.shared.indexes.get(&path, |kept| kept.version == *version) {
+            return Ok((kept.index, None));
         }
         let (index, bytes) = self.read_index(coordinates, object, waits)?;
         let index = Arc::new(index);
-        let memory = index.memory_bytes() as u64 + 256;
-        let entry: (Version, _) = (object.version().clone(), index.clone());
-        self.shared.indexes.put(key, entry, memory);
+        let memory = index.memory_bytes() as u64 + 512;
+        let (version, object) = (version.clone(), object.kept());
+        let entry = KeptIndex { version, index: index.clone(), object };
+        self.shared.indexes.put(path, entry, memory);
         Ok((index, Some(bytes)))
     }
 
@@ -203,17 +285,16 @@ impl ZarrSource<'_> {
         waits: &dyn Fn(),
     ) -> Result<(ShardIndex, u64)> {
         let damaged = |error| Error::corrupt(self.object_name_of(coordinates), error);
-        let Some(shard) = self.state.shard() else {
+        let Some((shard, end)) = self.state.shard().zip(self.state.shard_end) else {
             return Err(Error::invalid("the array has no shards"));
         };
-        let chunks: u64 = self.state.per_object.iter().product();
-        let index_bytes = ShardIndex::encoded_bytes(chunks, shard.index_checked);
+        let index_bytes = end.index_bytes;
         let size = object.version().size;
         if size < index_bytes {
             return Err(damaged(ShardError::TooSmall { size, needed: index_bytes }));
         }
         let stamped = self.state.identity().filter(|_| !shard.index_at_start);
-        let stamp_bytes = stamped.map_or(0, |_| Stamp::encoded_bytes(self.state.metadata.rank()));
+        let stamp_bytes = stamped.map_or(0, |_| end.stamp_bytes);
         let tail_bytes = (index_bytes + stamp_bytes).min(size);
         let offset = if shard.index_at_start { 0 } else { size - tail_bytes };
         let mut tail = vec![0; usize::try_from(tail_bytes).unwrap_or(usize::MAX)];
@@ -259,18 +340,45 @@ pub(crate) fn contained_commit(index: &ShardIndex) -> u64 {
 }
 
 impl ChunkSource for ZarrSource<'_> {
-    fn open(&self, coordinates: &[u64], waits: &dyn Fn()) -> Result<Option<OpenObject>> {
-        let Some(object) = self.open_object(coordinates)? else {
+    fn open(
+        &self,
+        coordinates: &[u64],
+        need: Need,
+        waits: &dyn Fn(),
+    ) -> Result<Option<OpenObject>> {
+        let path = self.object_path(coordinates)?;
+        if let Some((object, index)) = self.kept_shard(&path) {
+            let overlay = self.overlay(coordinates, contained_commit(&index))?;
+            let places = Places::Index(index);
+            return Ok(Some(OpenObject {
+                overlay,
+                object,
+                places,
+                index_requests: 0,
+                index_bytes: 0,
+            }));
+        }
+        let is_remote = self.is_remote();
+        if is_remote {
+            waits();
+        }
+        let Some(object) = self.open_for(&path, need)? else {
             let overlay = self.overlay(coordinates, 0)?;
             return Ok(overlay.map(OpenObject::absent));
         };
-        let (places, index_bytes, contained) = if self.state.shard().is_some() {
-            let (index, bytes) = self.index(coordinates, &*object, waits)?;
+        let (places, mut index_bytes, contained) = if self.state.shard().is_some() {
+            let (index, bytes) = self.index(coordinates, path, &*object, waits)?;
+            self.state.object_bytes.fetch_max(object.version().size, Ordering::Relaxed);
             let contained = contained_commit(&index);
             (Places::Index(index), bytes, contained)
         } else {
             (Places::Whole(object.version().size), None, 0)
         };
+        if is_remote {
+            // Opening was a request, whatever it was good for.
+            let known = object.at_hand();
+            index_bytes = Some(known.end - known.start);
+        }
         Ok(Some(OpenObject {
             overlay: self.overlay(coordinates, contained)?,
             object,
@@ -278,6 +386,19 @@ impl ChunkSource for ZarrSource<'_> {
             index_requests: u64::from(index_bytes.is_some()),
             index_bytes: index_bytes.unwrap_or(0),
         }))
+    }
+
+    fn comes_whole(&self, need: Need) -> bool {
+        let Some(end) = self.state.shard_end.filter(|_| need.chunks > 0 && self.is_remote()) else {
+            return false;
+        };
+        let at_once = u64::from(self.shared.tuning.profile.requests_in_flight).min(need.objects);
+        let memory = self.shared.tuning.buffer_bytes / at_once.max(1);
+        if self.whole_bytes() > memory.min(WHOLE_BYTES_MAX) {
+            return false;
+        }
+        let (whole, index_first) = self.ways(need, end);
+        whole <= index_first
     }
 
     fn object_name(&self, coordinates: &[u64]) -> String {

@@ -58,7 +58,12 @@ pub(crate) fn read_workload(
     for_each_object(plan, source, codec, tuning, &mut |found| {
         match found {
             Found::Nothing { .. } => {}
-            Found::Object { opened, units } => {
+            Found::Object { opened, comes_whole: true, .. } => {
+                let length = opened.object.version().size;
+                let index = Some(Extent { offset: 0, length });
+                fetches.push(Fetch { index, extents: Vec::new() });
+            }
+            Found::Object { opened, units, .. } => {
                 let bytes = opened.index_bytes;
                 let end = opened.object.version().size;
                 let index = (bytes > 0)

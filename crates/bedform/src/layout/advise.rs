@@ -248,6 +248,10 @@ pub struct Advice {
     pub ocs: f64,
     /// Its decision window.
     pub window: DecisionWindow,
+    /// Requests that a read has in flight at most.
+    pub requests_in_flight: u32,
+    /// The largest gap between chunks that a read goes over.
+    pub merge_gap_bytes: u64,
     /// What a user should know.
     pub notes: Vec<String>,
 }
@@ -314,6 +318,8 @@ pub fn advise(request: &AdviseRequest) -> Result<Advice, AdviseError> {
         predicted,
         ocs,
         window: DecisionWindow::new(ocs, extents.len()),
+        requests_in_flight: request.profile.requests_in_flight,
+        merge_gap_bytes: request.profile.merge_gap_bytes,
         notes,
         shape: extents,
     })

@@ -8,7 +8,7 @@
 //! ```text
 //! seconds = 2 * request_seconds_one                       the index, then the chunks
 //!         + requests * max(request_seconds_many, request_cpu_seconds / cores)
-//!         + bytes / read_bytes_per_second_many
+//!         + bytes / bytes per second of as many streams as bring them
 //!         + (chunks * CHUNK_SECONDS + decoded bytes / decode rate) / cores used
 //! ```
 //!
@@ -351,9 +351,11 @@ impl CostModel {
         let request = profile.request_seconds_many.max(profile.request_cpu_seconds / cores);
         let decoding =
             cost.chunks * CHUNK_SECONDS + cost.decoded_bytes / self.decode_bytes_per_second;
+        // What lies together is read in parts, where that is sooner.
+        let streams = (cost.requests - cost.objects).max(profile.streams_for(cost.bytes));
         cost.seconds = 2.0 * profile.request_seconds_one
             + cost.requests * request
-            + cost.bytes / profile.read_bytes_per_second_many
+            + cost.bytes / profile.bytes_per_second_of(streams)
             + decoding / cores.min(cost.chunks.max(1.0));
         cost
     }

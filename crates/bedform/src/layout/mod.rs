@@ -23,4 +23,5 @@ mod search;
 pub use advise::{
     Advice, AdviseError, AdviseRequest, Appendable, Candidate, NamedRead, ReadMix, advise,
 };
+pub(crate) use cost::whole_number;
 pub use cost::{CostModel, Layout, Read, ReadCost};

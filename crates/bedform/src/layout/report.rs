@@ -56,6 +56,12 @@ impl fmt::Display for Advice {
             ]);
         }
         write_table(formatter, &rows, 0)?;
+        writeln!(
+            formatter,
+            "\nup to {} requests in flight, gaps of up to {} read over",
+            self.requests_in_flight,
+            bytes_text(self.merge_gap_bytes as f64),
+        )?;
         self.notes.iter().try_for_each(|note| writeln!(formatter, "note: {note}"))
     }
 }

@@ -19,8 +19,8 @@ use bedform_storage::{Object, ReadBlock};
 use super::buffers::Kept;
 use super::extra::ExtraThread;
 use super::fetch::{UNIT_BYTES_MAX, Unit, Wanted, WantedChunks, log_units, units};
-use super::locate::{ChunkSource, OpenObject};
-use super::plan::Plan;
+use super::locate::{ChunkSource, Need, OpenObject};
+use super::plan::{Plan, Task};
 use super::scatter::Target;
 use super::tuning::Tuning;
 use crate::codec::ChunkCodec;
@@ -266,11 +266,7 @@ impl<'a> Run<'a> {
         let has_block = fetched >= SMALL_UNIT_BYTES && !self.is_remote;
         let block = if has_block { ReadBlock::BYTES as u64 } else { 0 };
         let each = scratch.saturating_add(fetched).saturating_add(block);
-        let all = match self.is_remote {
-            true => self.tuning.remote_buffer_bytes,
-            false => self.tuning.buffer_bytes,
-        };
-        let fit = usize::try_from(all / each.max(1)).unwrap_or(usize::MAX);
+        let fit = usize::try_from(self.tuning.buffer_bytes / each.max(1)).unwrap_or(usize::MAX);
         let ahead = self.fetched_ahead.load(Ordering::Relaxed);
         let useful = match ahead && !self.fetched_late.load(Ordering::Relaxed) {
             true => self.tuning.threads_ahead(),
@@ -353,8 +349,9 @@ impl<'a> Run<'a> {
             queue.units.len() as u64 + (self.cells - queue.next_cell)
         };
         let mut threads = self.threads.load(Ordering::Relaxed);
-        // Who asks is busy.
-        while threads < self.thread_limit() && (threads as u64) <= left {
+        // Who opens an object of a server waits for that, and takes nothing of what is left.
+        let useful = left + u64::from(self.is_remote);
+        while threads < self.thread_limit() && (threads as u64) < useful {
             self.start_thread(scope);
             threads += 1;
         }
@@ -364,11 +361,10 @@ impl<'a> Run<'a> {
     fn plan_cell(&self, cell: u64, helpers: Helpers<'_>) -> Result<()> {
         let planned = Planned(self);
         let coordinates = self.plan.cell_coordinates(cell);
-        if self.is_remote {
-            self.waits(helpers);
-        }
-        let Some(opened) = self.source.open(&coordinates, &|| self.waits(helpers))? else {
-            for task in self.plan.tasks(cell) {
+        let tasks = self.plan.tasks(cell);
+        let need = Need { chunks: tasks.len() as u64, objects: self.cells };
+        let Some(opened) = self.source.open(&coordinates, need, &|| self.waits(helpers))? else {
+            for task in tasks {
                 self.fill_chunk(cell, &Wanted::all(task))?;
             }
             return self.add_log(LogCopies::default(), 1);
@@ -377,7 +373,7 @@ impl<'a> Run<'a> {
         self.requests.fetch_add(opened.index_requests, Ordering::Relaxed);
         self.bytes.fetch_add(opened.index_bytes, Ordering::Relaxed);
         let object = &opened.object;
-        let mut wanted = self.take_from_log(cell, &opened)?;
+        let mut wanted = self.take_from_log(cell, tasks, &opened)?;
         if let Some((cache, array)) = self.cache {
             for one in std::mem::take(&mut wanted.stored) {
                 let key = ChunkKey::new(array, object.version(), one.task.position);
@@ -387,8 +383,8 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        let gap = self.tuning.gap_bytes;
-        let units = units(self.plan, cell, wanted, &opened.places, self.codec, gap)
+        let merging = self.tuning.merging(self.plan.chunk_count(), self.cells);
+        let units = units(self.plan, cell, wanted, &opened.places, self.codec, merging)
             .map_err(|error| error.at(self.source.object_name(&coordinates)))?;
         self.add_units(units.into_iter().map(|unit| (object.clone(), cell, unit)).collect());
         drop(planned);
@@ -407,9 +403,13 @@ impl<'a> Run<'a> {
     }
 
     /// Takes what a log has of an object's chunks, and gives what is needed beyond that.
-    fn take_from_log(&self, cell: u64, opened: &OpenObject) -> Result<WantedChunks> {
+    fn take_from_log(
+        &self,
+        cell: u64,
+        tasks: Vec<Task>,
+        opened: &OpenObject,
+    ) -> Result<WantedChunks> {
         let overlay = opened.overlay.as_deref();
-        let tasks = self.plan.tasks(cell);
         let new = || overlay.map(Overlay::copies).unwrap_or_default();
         let mut copies = new();
         let mut wanted = WantedChunks::default();

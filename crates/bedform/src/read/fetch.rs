@@ -10,6 +10,7 @@ use super::mask::Mask;
 use super::part::Origin;
 use super::plan::{Plan, Task};
 use super::scatter::{Axis, Copy};
+use super::tuning::Merging;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, Result};
 use crate::log::blocks::LogCopies;
@@ -65,6 +66,17 @@ impl Unit {
     /// Bytes of the buffer.
     pub(crate) fn bytes(&self) -> u64 {
         self.extents.iter().map(|extent| extent.length).sum()
+    }
+
+    /// Requests that the unit makes, and their bytes, beyond what came when the object was opened.
+    pub(crate) fn asks(&self, object: &dyn Object) -> (u64, u64) {
+        let known = object.at_hand();
+        let missing = |extent: &Extent| {
+            let from = extent.offset.max(known.start);
+            extent.length - extent.end().min(known.end).saturating_sub(from)
+        };
+        let asked = self.extents.iter().map(missing).filter(|bytes| *bytes > 0);
+        asked.fold((0, 0), |(requests, bytes), more| (requests + 1, bytes + more))
     }
 
     /// True for several extents of a log that are large enough to go past the page cache one by one,
@@ -174,10 +186,13 @@ pub(crate) fn units(
     wanted: WantedChunks,
     places: &Places,
     codec: &ChunkCodec,
-    gap_max: u64,
+    merging: Merging<'_>,
 ) -> Result<Vec<Unit>> {
     let mut units = Vec::new();
+    let gap_max = merging.gap_bytes;
     let (mut found, mut missing) = find_all(wanted.stored, places)?;
+    let needed = found.iter().map(|(extent, ..)| extent.length).fold(0, u64::saturating_add);
+    let bytes_max = merging.request_bytes(needed);
     missing.extend(wanted.fill);
     if !missing.is_empty() {
         units.push(Unit { missing, ..Unit::default() });
@@ -186,14 +201,14 @@ pub(crate) fn units(
     if codec.is_raw() {
         let (whole, parts): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|(.., wanted)| wanted.free.is_none());
-        merge_chunks(parts, codec, gap_max, &mut units)?;
+        merge_chunks(parts, codec, (gap_max, bytes_max), &mut units)?;
         let mut gatherer = Gatherer { gap_max, unit: Unit::default(), before: 0, units };
         for (extent, _, wanted) in whole {
             gather_raw(plan, cell, wanted.task, extent, codec, &mut gatherer)?;
         }
         units = gatherer.finish();
     } else {
-        merge_chunks(found, codec, gap_max, &mut units)?;
+        merge_chunks(found, codec, (gap_max, bytes_max), &mut units)?;
     }
     Ok(units)
 }
@@ -219,7 +234,7 @@ fn find_all(all: Vec<Wanted>, places: &Places) -> Result<Found> {
 fn merge_chunks(
     found: Vec<(Extent, u32, Wanted)>,
     codec: &ChunkCodec,
-    gap_max: u64,
+    (gap_max, bytes_max): (u64, u64),
     units: &mut Vec<Unit>,
 ) -> Result<()> {
     let mut current = Unit::default();
@@ -238,7 +253,7 @@ fn merge_chunks(
             Some(last)
                 if extent.offset >= last.offset
                     && extent.offset <= last.end().saturating_add(gap_max)
-                    && extent.end().saturating_sub(last.offset) <= UNIT_BYTES_MAX =>
+                    && extent.end().saturating_sub(last.offset) <= bytes_max =>
             {
                 let start = extent.offset - last.offset;
                 last.length = last.length.max(extent.end() - last.offset);

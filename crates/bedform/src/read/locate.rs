@@ -10,10 +10,18 @@ use crate::log::overlay::Overlay;
 
 /// Finds and opens the objects that hold an array's chunks.
 pub(crate) trait ChunkSource: Sync {
-    /// Opens the object at `coordinates` in the grid of objects; `None` if there is none and nothing
-    /// is laid over it either, which means that its chunks are fill values. `waits` is called before
-    /// a wait for the device.
-    fn open(&self, coordinates: &[u64], waits: &dyn Fn()) -> Result<Option<OpenObject>>;
+    /// Opens the object at `coordinates` in the grid of objects, `need` of which is read; `None` if there
+    /// is none and nothing is laid over it either, which means that its chunks are fill values. `waits`
+    /// is called before a wait for the device.
+    fn open(&self, coordinates: &[u64], need: Need, waits: &dyn Fn())
+    -> Result<Option<OpenObject>>;
+
+    /// True if an object `need` of which is read, and of which nothing is known, comes as a whole when it
+    /// is opened, because that is sooner than to ask for its index first.
+    fn comes_whole(&self, need: Need) -> bool {
+        let _ = need;
+        false
+    }
 
     /// The object's name, for messages.
     fn object_name(&self, coordinates: &[u64]) -> String;
@@ -22,6 +30,15 @@ pub(crate) trait ChunkSource: Sync {
     fn is_remote(&self) -> bool {
         false
     }
+}
+
+/// What a read needs of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Need {
+    /// Chunks of it; 0 for its index alone.
+    pub(crate) chunks: u64,
+    /// Objects that the read needs about as much of.
+    pub(crate) objects: u64,
 }
 
 /// An object and the places of its chunks.

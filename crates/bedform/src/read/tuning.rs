@@ -2,6 +2,8 @@
 
 use bedform_storage::Profile;
 
+use super::fetch::UNIT_BYTES_MAX;
+use crate::layout::whole_number;
 use crate::store::OpenOptions;
 
 /// How a plan is run.
@@ -15,16 +17,46 @@ pub(crate) struct Tuning {
     pub(crate) gap_bytes: u64,
     /// Bytes that all buffers of one read may take together.
     pub(crate) buffer_bytes: u64,
-    /// The same, where a server answers: it takes many requests in flight to keep it busy.
-    pub(crate) remote_buffer_bytes: u64,
+    /// True where a stream has a bandwidth of its own, so that what lies together comes sooner in parts.
+    spreads: bool,
     /// The storage's parameters, for prices.
     pub(crate) profile: Profile,
 }
 
+/// How extents of an object become requests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Merging<'t> {
+    /// The largest gap between two extents that is read over.
+    pub(crate) gap_bytes: u64,
+    /// Objects that the read takes about as much of, and by which profile it is spread over requests.
+    spread: Option<(u64, &'t Profile)>,
+}
+
+impl Merging<'_> {
+    /// The most bytes that extents of one object, `bytes` together, are merged to.
+    pub(crate) fn request_bytes(&self, bytes: u64) -> u64 {
+        let Some((objects, profile)) = self.spread else { return UNIT_BYTES_MAX };
+        #[allow(clippy::cast_precision_loss)]
+        let (all, objects) = (bytes.saturating_mul(objects) as f64, objects as f64);
+        let requests = whole_number((profile.streams_for(all) / objects).round()).max(1);
+        bytes.div_ceil(requests).min(UNIT_BYTES_MAX)
+    }
+}
+
 impl Tuning {
-    /// The defaults, with what the options of an open say otherwise.
+    /// The defaults of a place of this machine, with what the options of an open say otherwise.
     pub(crate) fn with(options: &OpenOptions) -> Self {
-        let mut tuning = Self::default();
+        Self::default().adapted(options)
+    }
+
+    /// The same where a server answers: it takes many requests in flight, and memory for their answers,
+    /// to keep it busy.
+    pub(crate) fn of_server(options: &OpenOptions) -> Self {
+        Self { buffer_bytes: 128 << 20, spreads: true, ..Self::default() }.adapted(options)
+    }
+
+    fn adapted(self, options: &OpenOptions) -> Self {
+        let mut tuning = self;
         if let Some(threads) = options.threads {
             tuning.threads = threads.max(1);
             tuning.threads_waiting = tuning.threads_waiting.min(threads.max(1) * 8);
@@ -47,6 +79,17 @@ impl Tuning {
         tuning
     }
 
+    /// How a read of `chunks` in `objects` merges them to requests.
+    pub(crate) fn merging(&self, chunks: u64, objects: u64) -> Merging<'_> {
+        if !self.spreads {
+            return Merging { gap_bytes: self.gap_bytes, spread: None };
+        }
+        #[allow(clippy::cast_precision_loss)]
+        let worth = self.profile.gap_for(chunks as f64);
+        let spread = Some((objects.max(1), &self.profile));
+        Merging { gap_bytes: self.gap_bytes.min(worth), spread }
+    }
+
     /// Threads while the storage fetches ahead what it is told of: twice the cores, since some wait
     /// for what it was told of late.
     pub(crate) fn threads_ahead(&self) -> usize {
@@ -62,7 +105,7 @@ impl Default for Tuning {
             threads_waiting: 32.max(cores),
             gap_bytes: 16 << 10,
             buffer_bytes: 44 << 20,
-            remote_buffer_bytes: 128 << 20,
+            spreads: false,
             profile: Profile::default_local(),
         }
     }

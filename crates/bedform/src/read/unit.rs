@@ -41,7 +41,7 @@ impl Run<'_> {
         }
         let scattered = unit.log.as_ref().filter(|_| unit.is_scattered());
         if let Some(log) = scattered {
-            self.count(unit);
+            self.count(object, unit);
             buffers.block.set_scattered(true);
             let outcome = self.run_scattered(object, log, buffers, helpers);
             buffers.block.set_scattered(false);
@@ -49,7 +49,7 @@ impl Run<'_> {
         }
         let Buffers { fetched, block, elements, scratch, .. } = buffers;
         let bytes = self.fetch_unit(object, unit, fetched, block, helpers)?;
-        self.count(unit);
+        self.count(object, unit);
         if let Some(log) = &unit.log {
             return log.run(bytes, elements, &self.destination());
         }
@@ -84,9 +84,10 @@ impl Run<'_> {
     }
 
     /// Counts what a unit fetches.
-    fn count(&self, unit: &Unit) {
-        self.requests.fetch_add(unit.extents.len() as u64, Ordering::Relaxed);
-        self.bytes.fetch_add(unit.bytes(), Ordering::Relaxed);
+    fn count(&self, object: &dyn Object, unit: &Unit) {
+        let (requests, bytes) = unit.asks(object);
+        self.requests.fetch_add(requests, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.chunks.fetch_add(
             unit.chunks.len() as u64
                 + u64::from(!unit.raw.is_empty())
@@ -177,8 +178,11 @@ impl Run<'_> {
         if expected != found {
             return Err(damaged(CodecError::Checksum { codec: "crc32c", expected, found }));
         }
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(chunk.extent.length, Ordering::Relaxed);
+        let known = object.at_hand();
+        if known.start > chunk.extent.offset || known.end < chunk.extent.end() {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+            self.bytes.fetch_add(chunk.extent.length, Ordering::Relaxed);
+        }
         self.chunks.fetch_add(1, Ordering::Relaxed);
         chunk.wanted.for_each_copy(self.plan, cell, self.codec.strides(), |mut copy| {
             copy.source_start -= i64::try_from(needed.start).unwrap_or(i64::MAX);

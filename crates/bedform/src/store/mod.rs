@@ -39,12 +39,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bedform_format::log::Root;
 use bedform_format::metadata::{GroupDocument, LogState, parse_hex};
-use bedform_format::shard::ShardIndex;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Durability, Lock, Profile, RemoteOptions, Storage, Version};
 use serde_json::{Map, Value};
 
 use crate::array::Array;
+use crate::array::source::KeptIndex;
 use crate::cache::ByteCache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::place::LogPlace;
@@ -90,7 +90,8 @@ pub struct OpenOptions {
     pub threads: Option<usize>,
     /// The largest gap between extents that is read over, in bytes; `None` takes the default.
     pub gap_bytes: Option<u64>,
-    /// The storage's parameters, for prices, merging and threads; `None` takes those of a local disk.
+    /// The storage's parameters, for prices, merging and threads; `None` takes those that are
+    /// assumed of a local disk or of an object store.
     pub profile: Option<Profile>,
     /// For whoever opens the storage: whether large reads may go past the page cache where that is
     /// faster ([`LocalStorage::through_page_cache`](bedform_storage::LocalStorage::through_page_cache)).
@@ -138,7 +139,7 @@ pub(crate) struct Shared {
     pub(crate) options: OpenOptions,
     pub(crate) tuning: Tuning,
     pub(crate) documents: Documents,
-    pub(crate) indexes: ByteCache<ObjectPath, (Version, Arc<ShardIndex>)>,
+    pub(crate) indexes: ByteCache<ObjectPath, KeptIndex>,
     pub(crate) chunks: ChunkCache,
     next_array: AtomicU64,
     /// Drafts of this handle that are not yet committed, with their keys.
@@ -264,8 +265,13 @@ impl ChunkKey {
 }
 
 impl Shared {
-    fn new(storage: Arc<dyn Storage>, options: OpenOptions) -> Self {
-        let tuning = Tuning::with(&options);
+    fn new(storage: Arc<dyn Storage>, mut options: OpenOptions) -> Self {
+        let tuning = if storage.is_remote() {
+            options.profile.get_or_insert_with(Profile::default_remote);
+            Tuning::of_server(&options)
+        } else {
+            Tuning::with(&options)
+        };
         // Indexes are small and spare a request each; chunks get the rest.
         let for_indexes = options.cache_bytes / 8;
         Self {
@@ -450,6 +456,7 @@ impl Shared {
                 Err(error) if error.kind() == ErrorKind::SnapshotMoved => error,
                 // What was opened was replaced, and is gone: what is there now is planned anew.
                 Err(error) if error.kind() == ErrorKind::Conflict && self.storage.is_remote() => {
+                    self.indexes.clear();
                     self.look_again()?;
                     continue;
                 }

@@ -70,8 +70,8 @@ impl OpenOptions {
 
 impl Store {
     /// Opens the store at `path`, a directory, or the URL of one in an object store: see
-    /// [`RemoteStorage::open`]. A directory comes with the profile that is kept for its storage unless
-    /// the options have one. A group or an array of a store can be opened by its own path, to be read
+    /// [`RemoteStorage::open`]. It comes with the profile that is kept for its storage unless the options
+    /// have one. A group or an array of a store can be opened by its own path, to be read
     /// while everything is settled.
     ///
     /// # Errors
@@ -135,11 +135,15 @@ pub fn storage_of(path: &Path, mode: Mode, options: &OpenOptions) -> Result<Arc<
     })
 }
 
-/// The place at a URL; the options get what is assumed of a distant place.
+/// The place at a URL; the options get the profile that is kept for it.
 fn remote_of(url: &str, mode: Mode, options: &mut OpenOptions) -> Result<Arc<dyn Storage>> {
-    options.profile.get_or_insert_with(Profile::default_remote);
     let storage = RemoteStorage::open(url, mode, &options.remote);
-    Ok(Arc::new(storage.map_err(|error| Error::invalid(error.to_string()))?))
+    let storage = storage.map_err(|error| Error::invalid(error.to_string()))?;
+    if options.profile.is_none() {
+        // As for a path.
+        options.profile = Profile::for_remote(&storage).ok().flatten();
+    }
+    Ok(Arc::new(storage))
 }
 
 /// The URL that `path` is, if it is one.

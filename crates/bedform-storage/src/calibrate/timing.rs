@@ -1,0 +1,223 @@
+//! Times reads: one or many at a time, near extents apart and as one.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::check_cancel;
+use crate::{GapCheck, LargeMemory, StorageError};
+
+const IN_FLIGHT: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Bytes of a gap are multiples of this.
+pub(super) const PAGE: u64 = 4096;
+/// The extents of which pairs are read to check the merging gap.
+const GAP_EXTENT: u64 = 16 << 10;
+/// No request of the engine is larger without need.
+const GAP_BYTES_MAX: u64 = 16 << 20;
+const GAPS_MAX: usize = 8;
+
+/// One extent of what is measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece {
+    /// Which object of several.
+    pub(super) object: usize,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+}
+
+/// What reading a list of extents took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Measured {
+    pub(super) requests: f64,
+    pub(super) bytes: f64,
+    pub(super) seconds: f64,
+    pub(super) cpu_seconds: f64,
+    pub(super) median_seconds: f64,
+}
+
+impl Measured {
+    pub(super) fn bytes_per_second(&self) -> f64 {
+        self.bytes / self.seconds.max(1e-9)
+    }
+
+    pub(super) fn seconds_per_request(&self) -> f64 {
+        (self.seconds / self.requests.max(1.0)).max(1e-9)
+    }
+
+    pub(super) fn cpu_seconds_per_request(&self) -> f64 {
+        (self.cpu_seconds / self.requests.max(1.0)).max(1e-9)
+    }
+}
+
+/// What is measured.
+pub(super) trait Readable: Sync {
+    /// What it is called in errors.
+    fn place(&self) -> &str;
+
+    /// Bytes in all.
+    fn bytes(&self) -> u64;
+
+    /// Makes the reads that follow cold, as far as that can be had.
+    fn forget(&self) {}
+
+    /// Fills `buffer` with the bytes of `piece`.
+    fn read(&self, piece: Piece, buffer: &mut [u8]) -> Result<(), StorageError>;
+
+    /// All extents of `bytes` each, in an order that no read-ahead guesses.
+    fn shuffled(&self, bytes: u64) -> Vec<Piece>;
+
+    /// CPU seconds so far of whoever makes the requests of the calling thread.
+    fn cpu_seconds(&self) -> f64;
+}
+
+/// Times reads of one place until it is told to stop.
+pub(super) struct Timer<'a, R: Readable> {
+    pub(super) source: &'a R,
+    pub(super) cancel: &'a AtomicBool,
+}
+
+impl<R: Readable> Timer<'_, R> {
+    /// Reads `pieces` with `in_flight` readers until all are read or the time is up.
+    pub(super) fn measure(
+        &self,
+        in_flight: usize,
+        pieces: &[Piece],
+        seconds_max: f64,
+    ) -> Result<Measured, StorageError> {
+        self.source.forget();
+        let largest = pieces.iter().map(|piece| piece.bytes).max().unwrap_or(PAGE);
+        let limit = Duration::from_secs_f64(seconds_max);
+        let (next, start) = (AtomicUsize::new(0), Barrier::new(in_flight));
+        let total = Mutex::new((Measured::default(), Vec::new()));
+        let failed = |error| StorageError::from_io("read", self.source.place(), error);
+        let read_some = || -> Result<(), StorageError> {
+            // Large pages, and touched before the clock starts.
+            let length = usize::try_from(largest).map_err(io::Error::other).map_err(failed)?;
+            let buffer = LargeMemory::new(length).map_err(failed);
+            start.wait();
+            let mut buffer = buffer?;
+            buffer.fill(1);
+            let mut mine = Measured::default();
+            let mut times = Vec::new();
+            let (started, cpu_started) = (Instant::now(), self.source.cpu_seconds());
+            let mut before = started;
+            let mut outcome = Ok(());
+            while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let length = usize::try_from(piece.bytes).unwrap_or(usize::MAX);
+                outcome = self.source.read(*piece, &mut buffer[..length]);
+                let now = Instant::now();
+                times.push((now - before).as_secs_f64());
+                before = now;
+                mine.requests += 1.0;
+                mine.bytes += piece.bytes as f64;
+                let over = now - started > limit || self.cancel.load(Ordering::Relaxed);
+                if outcome.is_err() || over {
+                    break;
+                }
+            }
+            mine.cpu_seconds = self.source.cpu_seconds() - cpu_started;
+            let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+            total.0.requests += mine.requests;
+            total.0.bytes += mine.bytes;
+            total.0.cpu_seconds += mine.cpu_seconds;
+            total.0.seconds = total.0.seconds.max((before - started).as_secs_f64());
+            total.1.append(&mut times);
+            outcome
+        };
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..in_flight).map(|_| scope.spawn(read_some)).collect();
+            let stopped = |_| Err(failed(io::Error::other("a reader stopped")));
+            let outcomes = readers.into_iter().map(|reader| reader.join().unwrap_or_else(stopped));
+            outcomes.collect::<Result<(), StorageError>>()
+        })?;
+        check_cancel(self.cancel, self.source.place())?;
+        let (mut measured, mut times) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+        times.sort_by(f64::total_cmp);
+        measured.median_seconds = times.get(times.len() / 2).copied().unwrap_or(0.0).max(1e-9);
+        Ok(measured)
+    }
+
+    /// The least number in flight within a seventh of the best rate of small requests, and that rate.
+    pub(super) fn saturate(
+        &self,
+        pieces: &[Piece],
+        seconds_each: f64,
+    ) -> Result<(usize, Measured), StorageError> {
+        let mut found = Vec::new();
+        for in_flight in IN_FLIGHT {
+            found.push((in_flight, self.measure(in_flight, pieces, seconds_each)?));
+        }
+        let rate = |measured: &Measured| measured.requests / measured.seconds.max(1e-9);
+        let best = found.iter().map(|(_, measured)| rate(measured)).fold(0.0, f64::max);
+        let enough = found.into_iter().find(|(_, measured)| rate(measured) >= 0.86 * best);
+        Ok(enough.unwrap_or((1, Measured::default())))
+    }
+
+    /// Moves from the gap that was derived, by doubling or halving, to the largest at which one
+    /// request is at least as fast as two.
+    pub(super) fn check_gap(
+        &self,
+        derived: u64,
+        in_flight: usize,
+        seconds_each: f64,
+    ) -> Result<(u64, Option<GapCheck>), StorageError> {
+        let largest = (self.source.bytes() / 64).clamp(PAGE, GAP_BYTES_MAX);
+        let mut gap = derived.clamp(PAGE, largest);
+        let mut best = None;
+        let mut rising = None;
+        for _ in 0..GAPS_MAX {
+            let check = self.compare_gap(gap, derived, in_flight, seconds_each)?;
+            let pays = check.merged_seconds <= check.separate_seconds;
+            if pays {
+                best = Some((gap, check));
+            }
+            // One direction only: to turn round would find what is known.
+            if *rising.get_or_insert(pays) != pays {
+                break;
+            }
+            gap = if pays { gap * 2 } else { gap / 2 / PAGE * PAGE };
+            if !(PAGE..=largest).contains(&gap) {
+                break;
+            }
+        }
+        Ok(best.map_or((0, None), |(gap, check)| (gap, Some(check))))
+    }
+
+    /// Times pairs of extents with `gap` between them, apart and as one, in two rounds each.
+    fn compare_gap(
+        &self,
+        gap: u64,
+        derived_bytes: u64,
+        in_flight: usize,
+        seconds: f64,
+    ) -> Result<GapCheck, StorageError> {
+        let span = 2 * GAP_EXTENT + gap;
+        let merged = self.source.shuffled(span);
+        let pair = |piece: &Piece| {
+            let second = piece.offset + GAP_EXTENT + gap;
+            [piece.offset, second].map(|offset| Piece { offset, bytes: GAP_EXTENT, ..*piece })
+        };
+        let separate: Vec<_> = merged.iter().flat_map(pair).collect();
+        let (mut apart, mut together) = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..2 {
+            let measured = self.measure(in_flight, &separate, seconds)?;
+            apart = apart.min(2.0 * measured.seconds_per_request());
+            let measured = self.measure(in_flight, &merged, seconds)?;
+            together = together.min(measured.seconds_per_request());
+        }
+        Ok(GapCheck { derived_bytes, separate_seconds: apart, merged_seconds: together })
+    }
+}
+
+/// What a request of `bytes` costs beside the time for its bytes, which is at most half of it.
+pub(super) fn beside(bytes: u64, seconds: f64, bytes_per_second: f64) -> f64 {
+    (seconds - bytes as f64 / bytes_per_second).max(seconds / 2.0)
+}
+
+/// The gap that takes as long to read as a request takes.
+#[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
+#[expect(clippy::cast_sign_loss, reason = "a float cast saturates")]
+pub(super) fn derived_gap(bytes_per_second: f64, request_seconds: f64) -> u64 {
+    ((bytes_per_second * request_seconds / PAGE as f64).round() as u64).saturating_mul(PAGE)
+}

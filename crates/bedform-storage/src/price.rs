@@ -1,0 +1,102 @@
+//! What reads cost, by a [`Profile`].
+//!
+//! ```text
+//! seconds = waits * request_seconds_one                     one after the other
+//!         + requests * request_seconds_many                 as many in flight as are worth it
+//!         + bytes / min(read_bytes_per_second_many, streams * read_bytes_per_second_one)
+//! ```
+
+use crate::Profile;
+
+/// What a read asks the storage for.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Demand {
+    /// Answers that are waited for before more can be asked.
+    pub waits: f64,
+    /// Requests in all.
+    pub requests: f64,
+    /// Bytes in all.
+    pub bytes: f64,
+    /// Requests that bring most of the bytes, at once as far as that is worth it.
+    pub streams: f64,
+}
+
+impl Profile {
+    /// Predicted seconds of a read that finds nothing in memory.
+    ///
+    /// ```
+    /// use bedform_storage::{Demand, Profile};
+    ///
+    /// // 8 MB from an object store: as one request, or in eight parts at once.
+    /// let far = Profile::default_remote();
+    /// let read = |count: f64| Demand { waits: 1.0, requests: count, bytes: 8e6, streams: count };
+    /// assert!(far.seconds_of(read(8.0)) < 0.5 * far.seconds_of(read(1.0)));
+    /// ```
+    pub fn seconds_of(&self, demand: Demand) -> f64 {
+        let Demand { waits, requests, bytes, streams } = demand;
+        waits * self.request_seconds_one
+            + requests * self.request_seconds_many
+            + bytes / self.bytes_per_second_of(streams)
+    }
+
+    /// Bytes per second of so many requests at once.
+    pub fn bytes_per_second_of(&self, streams: f64) -> f64 {
+        let at_once = streams.clamp(1.0, f64::from(self.requests_in_flight).max(1.0));
+        self.read_bytes_per_second_many.min(at_once * self.read_bytes_per_second_one)
+    }
+
+    /// In how many requests at once `bytes` that lie together come soonest: as many as make the time for
+    /// the bytes of one as long as all of them take as requests.
+    ///
+    /// ```
+    /// use bedform_storage::Profile;
+    ///
+    /// let far = Profile::default_remote();
+    /// assert_eq!(far.streams_for(1e3), 1.0);
+    /// assert!(far.streams_for(1e7) > 5.0);
+    /// assert!(far.streams_for(1e12) <= 32.0);
+    /// ```
+    pub fn streams_for(&self, bytes: f64) -> f64 {
+        let most = self.read_bytes_per_second_many / self.read_bytes_per_second_one;
+        let most = most.ceil().min(f64::from(self.requests_in_flight)).max(1.0);
+        let even = bytes / (self.read_bytes_per_second_one * self.request_seconds_many);
+        even.sqrt().clamp(1.0, most)
+    }
+
+    /// The gap between two extents that is cheaper to read than to skip, by a read of so many requests.
+    /// While more of them at once bring more bytes, bytes are dear and requests cheap.
+    #[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
+    #[expect(clippy::cast_sign_loss, reason = "a float cast saturates")]
+    pub fn gap_for(&self, requests: f64) -> u64 {
+        let worth = self.bytes_per_second_of(requests) * self.request_seconds_many;
+        self.merge_gap_bytes.min(worth as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_number_of_streams_is_no_worse_than_any_other() {
+        let far = Profile::default_remote();
+        for bytes in [1e3, 1e5, 3e6, 4e7, 1e9] {
+            let seconds = |streams: f64| {
+                let requests = streams;
+                far.seconds_of(Demand { waits: 1.0, requests, bytes, streams })
+            };
+            let best = seconds(far.streams_for(bytes));
+            for streams in 1..=32 {
+                assert!(best <= 1.02 * seconds(f64::from(streams)), "{bytes} in {streams}");
+            }
+        }
+    }
+
+    #[test]
+    fn few_requests_read_over_small_gaps_alone() {
+        let far = Profile::default_remote();
+        assert!(far.gap_for(1.0) < 80_000);
+        assert!(far.gap_for(4.0) > far.gap_for(2.0));
+        assert!(far.gap_for(1e6) <= far.merge_gap_bytes);
+    }
+}

@@ -1,0 +1,212 @@
+"""Stores and foreign files, opened and created by path or URL."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from bedform import _internal, _json
+from bedform._advise import Profile
+from bedform._errors import (
+    BedformError,
+    InvalidArgumentError,
+    NotFoundError,
+    ReadOnlyError,
+    UnsupportedError,
+    engine_call,
+)
+from bedform._integers import byte_count
+from bedform._remote import is_url, storage_options_of
+from bedform._store import Durability, Store, _check_durability, _reopen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Freshness = Literal["read", "open", "never"]
+
+CACHE = "256 MiB"
+
+
+def create(
+    path: str | os.PathLike[str],
+    attributes: Mapping[str, Any] | None = None,
+    *,
+    cache: int | str = CACHE,
+    durability: Durability = "disk",
+    storage_options: Mapping[str, Any] | None = None,
+) -> Store:
+    """Create an empty store: a plain Zarr v3 group in the directory ``path``.
+
+    Atomic, durable on return.
+
+    Parameters
+    ----------
+    path
+        A directory that is missing or empty, missing parents are made; or the URL of a place in an
+        object store: ``s3://bucket/path``, ``gs://`` or ``az://``.
+    attributes
+        Of the root group.
+    cache
+        Bytes of decoded chunks and shard indexes to keep between reads; 0 keeps nothing.
+    durability
+        What an acknowledged write survives: a power cut (``"disk"``) or this process
+        (``"process"``).
+    storage_options
+        As in :func:`open`.
+
+    Raises
+    ------
+    ExistsError
+        There is a store already, or the log of one that is gone.
+    """
+    where = os.fspath(path)
+    _check_durability(durability, ("disk", "process"))
+    options: dict[str, Any]
+    if is_url(where):
+        options = {"freshness": "open", **storage_options_of(storage_options)}
+    else:
+        _refuse_storage_options(where, storage_options)
+        _check_local(where)
+        options = {"freshness": "read", "durability": durability}
+    options["cache_bytes"] = byte_count(cache, "cache")
+    attributes_text = _json.dump_attributes(attributes)
+    inner = engine_call(_internal.Store.create, where)(where, attributes_text, json.dumps(options))
+    return Store(inner, where, {**options, "writable": True})
+
+
+def open(  # noqa: A001 - the name users expect
+    path: str | os.PathLike[str],
+    mode: Literal["r", "r+"] = "r",
+    *,
+    cache: int | str = CACHE,
+    freshness: Freshness | None = None,
+    durability: Durability = "disk",
+    threads: int | None = None,
+    profile: Profile | str | os.PathLike[str] | None = None,
+    allow_external: bool = False,
+    direct_reads: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Open a store, or a foreign file as one.
+
+    Parameters
+    ----------
+    path
+        A Zarr v3 or v2 store, a NetCDF or an HDF5 file; or the URL of a Zarr store:
+        ``s3://bucket/path``, ``gs://``, ``az://``, or ``http://`` and ``https://``, which are only
+        read.
+    mode
+        ``"r"``, or ``"r+"`` to write as well.
+    cache
+        Bytes of decoded chunks and shard indexes to keep between reads; 0 keeps nothing.
+    freshness
+        When to look for changes of other writers: before every ``"read"``, at ``"open"`` or
+        ``"never"``. Without it before every read, and at opening where the store has a URL.
+    durability
+        What an acknowledged write survives: a power cut (``"disk"``) or this process
+        (``"process"``).
+    threads
+        Threads that decode; one per core without it.
+    profile
+        The storage's parameters (:class:`bedform.Profile`), or a path or URL whose kept profile to
+        take. Without it the kept profile of the storage, if there is one, else that of a local
+        disk, or of an object store.
+    allow_external
+        Whether a foreign file may name other files that are then read, too.
+    direct_reads
+        Whether large reads of what the page cache does not have may go past it, where the device
+        is faster than the page cache takes bytes in, when they are made for the first time; the
+        second time they go through it. Without them already what was read once stays in the page
+        cache, for this process and others.
+    storage_options
+        How an object store is reached: ``anonymous`` (requests are not signed), ``endpoint`` (a
+        server that is not the vendor's), ``region``, ``single_writer`` (nobody else writes: for
+        servers that know no conditional writes). Credentials are taken from the environment,
+        where each vendor's tools look for them, and are part of no pickle.
+
+    Returns
+    -------
+    Store or ForeignStore
+
+    Raises
+    ------
+    NotFoundError
+        There is nothing that can be read.
+    """
+    where = os.fspath(path)
+    if mode not in ("r", "r+"):
+        raise InvalidArgumentError(
+            f"mode must be 'r' or 'r+', not {mode!r}; bf.create makes stores"
+        )
+    _check_durability(durability, ("disk", "process"))
+    if is_url(where):
+        reached = storage_options_of(storage_options)
+        return _reopen(
+            where,
+            {
+                "writable": mode == "r+",
+                "cache_bytes": byte_count(cache, "cache"),
+                "freshness": freshness or "open",
+                "threads": threads,
+                "profile": _profile(profile, where, reached),
+                **reached,
+            },
+        )
+    _refuse_storage_options(where, storage_options)
+    _check_local(where)
+    if not Path(where).exists():
+        raise NotFoundError(f"{where}: no such file or store; check the path")
+    options = {
+        "writable": mode == "r+",
+        "cache_bytes": byte_count(cache, "cache"),
+        "freshness": freshness or "read",
+        "durability": durability,
+        "threads": threads,
+        "profile": _profile(profile, where),
+        "direct_reads": direct_reads,
+    }
+    if not Path(where).is_dir():
+        return _open_foreign(where, options, allow_external=allow_external)
+    return _reopen(where, options)
+
+
+def _open_foreign(where: str, options: dict[str, Any], *, allow_external: bool) -> Any:
+    from bedform._foreign_store import open_foreign
+
+    if options["writable"]:
+        raise ReadOnlyError(f"{where}: foreign files are never written; open it with mode 'r'")
+    return open_foreign(where, options, allow_external=allow_external)
+
+
+def _profile(
+    profile: Any, where: str, reached: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """The document of a profile that was given, else of the one kept for ``where``."""
+    if isinstance(profile, Profile):
+        return profile.to_dict()
+    try:
+        kept = (
+            Profile.for_path(where, storage_options=reached)
+            if profile is None
+            else Profile.for_path(os.fspath(profile))
+        )
+    except BedformError:
+        # A kept profile that cannot be read must not keep data from being read.
+        if profile is not None:
+            raise
+        return None
+    return None if kept is None else kept.to_dict()
+
+
+def _refuse_storage_options(where: str, given: Mapping[str, Any] | None) -> None:
+    if given:
+        raise InvalidArgumentError(f"{where}: storage_options are for the URLs of object stores")
+
+
+def _check_local(path: str) -> None:
+    if not path:
+        raise InvalidArgumentError("the path is empty: give a store or file")
+    if is_url(path):
+        raise UnsupportedError(f"{path}: only files and directories of this machine can be opened")

@@ -1,0 +1,40 @@
+"""URLs of object stores, and how these are reached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bedform._errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: What ``storage_options`` may have. No secrets: they would be pickled.
+_STORAGE_OPTIONS = {"anonymous": bool, "endpoint": str, "region": str, "single_writer": bool}
+
+
+def is_url(path: str) -> bool:
+    """True for what is no path of this machine."""
+    return "://" in path
+
+
+def storage_options_of(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options as the engine takes them.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such option, or its value is of another type.
+    """
+    for name, value in (given or {}).items():
+        expected = _STORAGE_OPTIONS.get(name)
+        if expected is None:
+            raise InvalidArgumentError(
+                f"there is no storage option {name!r}: there are {', '.join(_STORAGE_OPTIONS)}; "
+                "credentials are taken from the environment"
+            )
+        if not isinstance(value, expected):
+            raise InvalidArgumentError(
+                f"the storage option {name!r} must be a {expected.__name__}, not {value!r}"
+            )
+    return dict(given or {})
