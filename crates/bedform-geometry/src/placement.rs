@@ -52,6 +52,58 @@ pub fn spread_placement(grid_shape: &[u64], targets: u32) -> Result<Vec<u64>, Ge
     Ok(places)
 }
 
+/// Which of so many storage targets holds a cell of a grid that may grow.
+///
+/// As [`spread_placement`], but a cell's target does not change with the size of the grid: the steps are
+/// those of a grid whose planes have about as many cells as there are targets.
+///
+/// ```
+/// use bedform_geometry::Spread;
+/// let spread = Spread::new(3, 336);
+/// assert_eq!(spread.target(&[0, 0, 0]), 0);
+/// assert_eq!(spread.target(&[5, 0, 2]), 261);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spread {
+    steps: Vec<u64>,
+    targets: u32,
+}
+
+impl Spread {
+    /// For grids of so many dimensions; none counts as one target.
+    #[must_use]
+    pub fn new(dimensions: usize, targets: u32) -> Self {
+        let targets = targets.max(1);
+        let grid = vec![plane_side(dimensions, u64::from(targets)).max(2); dimensions];
+        Self { steps: steps(&grid, u64::from(targets)), targets }
+    }
+
+    /// The target of the cell at `coordinates`, one for each dimension.
+    #[must_use]
+    pub fn target(&self, coordinates: &[u64]) -> u32 {
+        let targets = u64::from(self.targets);
+        let place = coordinates
+            .iter()
+            .zip(&self.steps)
+            .fold(0, |sum, (&at, step)| (sum + at % targets * step) % targets);
+        u32::try_from(place).unwrap_or_default()
+    }
+}
+
+/// The least side of a cube whose planes have as many cells as there are targets.
+fn plane_side(dimensions: usize, targets: u64) -> u64 {
+    let axes = u32::try_from(dimensions.saturating_sub(1)).unwrap_or(u32::MAX);
+    let (mut below, mut found) = (0, targets);
+    while below + 1 < found {
+        let side = u64::midpoint(below, found);
+        match side.saturating_pow(axes) >= targets {
+            true => found = side,
+            false => below = side,
+        }
+    }
+    found
+}
+
 /// The step of each axis.
 fn steps(grid_shape: &[u64], targets: u64) -> Vec<u64> {
     let mut steps = vec![0; grid_shape.len()];
@@ -178,6 +230,37 @@ mod tests {
             let share = least_share(&grid, targets, &places);
             assert!(share >= 0.95, "{grid:?} on {targets}: {share}");
         }
+    }
+
+    #[test]
+    fn cells_keep_their_targets_while_a_grid_grows_and_planes_touch_most() {
+        let grids: [(&[u64], u32); 8] = [
+            (&[16, 16, 16], 336),
+            (&[16, 112, 112], 336),
+            (&[8, 8, 8], 144),
+            (&[100, 10, 10], 248),
+            (&[30, 20, 20], 77),
+            (&[12, 8, 8], 8),
+            (&[9, 40], 16),
+            (&[6, 5, 4, 3], 20),
+        ];
+        for (grid, targets) in grids {
+            let spread = Spread::new(grid.len(), targets);
+            let cells: u64 = grid.iter().product();
+            let places: Vec<u64> =
+                (0..cells).map(|cell| u64::from(spread.target(&delinearize(cell, grid)))).collect();
+            let share = least_share(grid, targets, &places);
+            assert!(share >= 0.95, "{grid:?} on {targets}: {share}");
+        }
+    }
+
+    #[test]
+    fn any_number_of_dimensions_and_targets_has_a_target() {
+        assert_eq!(Spread::new(0, 5).target(&[]), 0);
+        assert_eq!(Spread::new(1, 5).target(&[u64::MAX]), 0);
+        assert_eq!(Spread::new(2, 0).target(&[3, 4]), 0);
+        assert!(Spread::new(12, 7).target(&[u64::MAX; 12]) < 7);
+        assert!(Spread::new(2, u32::MAX).target(&[7, u64::MAX]) < u32::MAX);
     }
 
     #[test]
