@@ -12,7 +12,8 @@ paper says nothing, was fixed before any result:
   in row-major order.
 - Smart: chunks divided evenly, the last piece padded, or merged; a stripe each, in Hilbert order.
 - Spread, which the paper does not have: the same chunks, placed so that planes touch as many
-  targets as possible (`bedform_geometry::spread_placement`).
+  targets as possible (`bedform_geometry::spread_placement`); as shards, by the same rule without
+  the grid's size, so that arrays may grow (`bedform_geometry::Spread`).
 - Readers of chunks share a plane as a grid, as square as it gets. Of a chunk they read the bytes
   from the first to the last that they need (Figure 6(a) of the paper, "preferable").
 - For aggregation they share the plane's chunks, too, so that no chunk is read by two
@@ -45,6 +46,8 @@ SIDES = {"Var1": 256, "Var2": 128, "Var3": 64, "Var4": 32}
 READERS = (32, 64, 128, 256, 512)
 PLANES = {"plane i (jk)": 0, "plane j (ik)": 1, "plane k (ij)": 2}
 SPREAD_ORDER = "spread"
+# As Bedform places the shards of arrays, which may grow.
+SHARDS_ORDER = "shards"
 SCAN = (5, 6, 7, 8, 9)
 WIDE_SCAN = (2, 3, 4, *SCAN)
 MIBIBYTE = 1 << 20
@@ -78,7 +81,7 @@ class Chunks:
     def ranks(self, targets: int) -> Any:
         """Return the place of each chunk in the file, whose stripes go to the targets in turn."""
         count = math.prod(self.grid)
-        if self.order != SPREAD_ORDER:
+        if self.order not in (SPREAD_ORDER, SHARDS_ORDER):
             return np.array(_internal.placement(self.order, self.grid, count)).reshape(self.grid)
         on = np.array(_internal.placement(self.order, self.grid, targets))
         places = np.empty(count, "i8")
@@ -375,26 +378,28 @@ def aggregation_table(
 
 def placement_tables(
     machine: Any, optimized: float, readers: tuple[int, ...]
-) -> tuple[Table, Table, tuple[list[float], list[float]]]:
+) -> tuple[Table, Table, dict[str, list[float]]]:
     """Return which share of the targets planes touch, what that means, and the least shares."""
     targets = machine["targets"]["count"]
     columns = ["variable", "Hilbert: least", "mean", "Z: least", "row-major: least"]
-    columns += ["thrown: mean", "spread: least"]
+    columns += ["thrown: mean", "spread: least", "shards: least"]
     spread = Table("Share of the targets that could serve a plane that do", columns)
-    columns = ["variable", "readers", "Hilbert", "spread"]
+    columns = ["variable", "readers", "Hilbert", "spread", "shards"]
     placed = Table("Placement of the smart chunks: seconds of all three planes", columns)
-    least: tuple[list[float], list[float]] = ([], [])
+    least: dict[str, list[float]] = {"Hilbert": [], "spread": [], "shards": []}
     for name, side in SIDES.items():
         called, chunks = smart(side, optimized)
-        z, bare, even = (replace(chunks, order=order) for order in ("z", "row-major", SPREAD_ORDER))
+        z, bare, even, own = (
+            replace(chunks, order=order) for order in ("z", "row-major", SPREAD_ORDER, SHARDS_ORDER)
+        )
         found = targets_touched(chunks, targets)
-        others = [targets_touched(one, targets)[0] for one in (z, bare, even)]
-        least[0].append(found[0])
-        least[1].append(others[2])
-        shares = [*found, *others[:2], thrown(chunks, targets), others[2]]
+        others = [targets_touched(one, targets)[0] for one in (z, bare, even, own)]
+        for order, share in zip(least, (found[0], *others[2:]), strict=True):
+            least[order].append(share)
+        shares = [*found, *others[:2], thrown(chunks, targets), *others[2:]]
         spread.rows.append([f"{name}, {called}", *(f"{one:.0%}" for one in shares)])
         for count in (readers[0], readers[-1]):
-            times = [sum(seconds_of(machine, one, side, count)) for one in (chunks, even)]
+            times = [sum(seconds_of(machine, one, side, count)) for one in (chunks, even, own)]
             placed.rows.append([name, str(count), *map(shown, times)])
     return spread, placed, least
 
@@ -447,7 +452,7 @@ def verdicts(
     to_original: list[float],
     scan: Scan,
     best: dict[str, list[bool]],
-    least: tuple[list[float], list[float]],
+    least: dict[str, list[float]],
 ) -> list[Verdict]:
     """Return what was promised beside what was found."""
     contiguous, original = max(to_contiguous), max(to_original)
@@ -486,6 +491,6 @@ def verdicts(
                 f"{min(shares):.0%}",
                 min(shares) >= SPREAD,
             )
-            for order, shares in zip(("Hilbert", "spread"), least, strict=True)
+            for order, shares in least.items()
         ),
     ]
