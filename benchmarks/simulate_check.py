@@ -232,6 +232,8 @@ def run(options: Options) -> Report:
     plans = {name: one for name, one in plans.items() if options.wants(name)}
     rounds = 1 if options.quick else min(options.rounds, ROUNDS)
     report = Report(NAME, options.command, {"plans": str(len(plans)), "rounds": str(rounds)})
+    if options.only:
+        report.settings["lines"] = ", ".join(options.only)
     if plans:
         simulated = (bf.simulate(one["machine"], one["workload"]) for one in plans.values())
         predicted = dict(zip(plans, (one.seconds for one in simulated), strict=True))
