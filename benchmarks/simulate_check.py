@@ -6,18 +6,25 @@ runs each plan there with threads, in rounds. What is compared with the predicti
 the rounds; the throttles are far below what memory gives, where the files lie.
 The plans were written down before any was run; they vary what a machine has that a throttle can be:
 clients, requests in flight, sizes, striping, links, bandwidths, delays, opens.
+
+Beside them arrays of a store are read under `BEDFORM_THROTTLE`, planes, series and boxes of three
+layouts, with one request and with four in flight: what `Array.workload` says of each read is
+simulated on one target of that bandwidth and delay, with a client for each request in flight.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import bedform as bf
+from benchmarks.harness import array_reads
 from benchmarks.harness.report import Report, Table, Verdict, milliseconds
 from benchmarks.harness.statistics import median
 
@@ -31,6 +38,8 @@ ERROR_MAX = 0.15
 ROUNDS = 5
 PLANS_MIN = 30
 KIBIBYTE = 1 << 10
+# As the variable says it, as the machine does, in bytes and seconds.
+THROTTLES = {"100 MB/s, 10 ms": (100e6, 10e-3), "400 MB/s, 3 ms": (400e6, 3e-3)}
 Plan = dict[str, Any]
 
 
@@ -158,27 +167,89 @@ def measure(plans: list[Plan], rounds: int) -> list[list[float]]:
     return samples
 
 
+def one_place(rate: float, delay: float) -> Plan:
+    """Return the machine that a throttled directory is."""
+    return {
+        "name": "a throttled directory",
+        "targets": {
+            "count": 1,
+            "read_bytes_per_second": rate,
+            "write_bytes_per_second": rate,
+            "latency_seconds": delay,
+        },
+        "clients": {"link_bytes_per_second": 1e12},
+        "metadata": {"servers": 64, "open_seconds": delay},
+    }
+
+
+def reads_of(rounds: int) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Return what is predicted of each array read, and its seconds in each round."""
+    command = [sys.executable, "-m", "benchmarks.harness.array_reads"]
+    predicted, samples = {}, {}
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "arrays.zarr"
+        array_reads.build(path)
+        for throttle, (rate, delay) in THROTTLES.items():
+            done = subprocess.run(  # noqa: S603
+                [*command, str(path), str(rounds)],
+                cwd=CHECKOUT,
+                env={**os.environ, "BEDFORM_THROTTLE": throttle},
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+            for read in json.loads(done.stdout):
+                name = f"{throttle}: {read['name']}"
+                samples[name] = read["seconds"]
+                predicted[name] = bf.simulate(one_place(rate, delay), read["workload"]).seconds
+    return predicted, samples
+
+
+def compared(
+    title: str, predicted: dict[str, float], samples: dict[str, list[float]]
+) -> tuple[Table, list[float]]:
+    """Return predictions beside what was measured, and the errors."""
+    table = Table(title, ["plan", "predicted", "measured", "error"])
+    errors = []
+    for name, wanted in predicted.items():
+        took = median(samples[name])
+        errors.append(abs(wanted - took) / took)
+        row = [name, milliseconds(wanted), milliseconds(took), f"{(wanted - took) / took:+.1%}"]
+        table.rows.append(row)
+    return table, errors
+
+
+def found_of(errors: list[float]) -> str:
+    """Return how far off predictions are, in words."""
+    within = sum(error <= ERROR_MAX for error in errors)
+    mean = sum(errors) / len(errors)
+    return f"{within} of {len(errors)}; mean {mean:.1%}, most {max(errors):.1%}"
+
+
 def run(options: Options) -> Report:
-    """Predict and measure all plans."""
+    """Predict and measure all plans, and reads of arrays."""
     plans = grid() | {f"drawn, {number}": mixed(number) for number in range(16)}
     plans = {name: one for name, one in plans.items() if options.wants(name)}
     rounds = 1 if options.quick else min(options.rounds, ROUNDS)
     report = Report(NAME, options.command, {"plans": str(len(plans)), "rounds": str(rounds)})
-    predicted = [bf.simulate(one["machine"], one["workload"]).seconds for one in plans.values()]
-    samples = measure(list(plans.values()), rounds)
-    table = Table("Milliseconds", ["plan", "predicted", "measured", "error"])
-    errors = []
-    for name, wanted, sample in zip(plans, predicted, samples, strict=True):
-        took = median(sample)
-        errors.append(abs(wanted - took) / took)
-        row = [name, milliseconds(wanted), milliseconds(took), f"{(wanted - took) / took:+.1%}"]
-        table.rows.append(row)
-    report.tables.append(table)
-    within = sum(error <= ERROR_MAX for error in errors)
-    promise = f"predictions within {ERROR_MAX:.0%} of at least {PLANS_MIN} plans, all of them"
-    found = f"{within} of {len(errors)}; mean {sum(errors) / len(errors):.1%}, "
-    found += f"most {max(errors):.1%}"
-    holds = within == len(errors) and within >= PLANS_MIN
-    report.verdicts = [Verdict(promise, found, None if len(errors) < PLANS_MIN else holds)]
-    report.samples = dict(zip(plans, samples, strict=True))
+    if options.only:
+        report.settings["lines"] = ", ".join(options.only)
+    if plans:
+        simulated = (bf.simulate(one["machine"], one["workload"]) for one in plans.values())
+        predicted = dict(zip(plans, (one.seconds for one in simulated), strict=True))
+        samples = dict(zip(plans, measure(list(plans.values()), rounds), strict=True))
+        table, errors = compared("Milliseconds", predicted, samples)
+        holds = max(errors) <= ERROR_MAX and len(errors) >= PLANS_MIN
+        promise = f"predictions within {ERROR_MAX:.0%} of at least {PLANS_MIN} plans, all of them"
+        known = None if len(errors) < PLANS_MIN else holds
+        report.tables.append(table)
+        report.verdicts.append(Verdict(promise, found_of(errors), known))
+        report.samples = dict(samples)
+    if options.wants("array reads"):
+        predicted, read_samples = reads_of(rounds)
+        table, errors = compared("Reads of arrays: milliseconds", predicted, read_samples)
+        promise = f"predictions within {ERROR_MAX:.0%} of all reads of arrays"
+        report.tables.append(table)
+        report.verdicts.append(Verdict(promise, found_of(errors), max(errors) <= ERROR_MAX))
+        report.samples |= read_samples
     return report

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bedform::Error;
 use bedform::layout::ocs;
-use bedform_geometry::{Order, spread_placement};
+use bedform_geometry::{Order, Spread, spread_placement};
 use bedform_storage::machine::{Machine, MachineError, Pattern, Workload};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -58,11 +58,13 @@ pub(crate) fn simulate(py: Python<'_>, machine: &str, question: &str) -> PyResul
     Ok((as_json(&found)?, seconds))
 }
 
-/// For each cell of a grid, in C order, the target that holds it: in turn in an order, or `spread`.
+/// For each cell of a grid, in C order, the target that holds it: in turn in an order, `spread`, or as shards
+/// of arrays are placed, which may grow (`shards`).
 #[pyfunction]
 pub(crate) fn placement(order: &str, grid: Vec<u64>, targets: u32) -> PyResult<Vec<u64>> {
     let found = match order {
         "spread" => spread_placement(&grid, targets),
+        "shards" => Spread::new(grid.len(), targets).placement(&grid),
         order => Order::from_str(order).and_then(|order| order.placement(&grid, targets)),
     };
     found.map_err(|error| raise(Error::invalid(error.to_string())))

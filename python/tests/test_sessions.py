@@ -166,3 +166,23 @@ for number in range(1, 1000):
         session.write("u", np.ones(8, "float32"))
     assert not log_of(store).exists()
     assert np.array_equal(np.unique(store["t"][...]), found)
+
+
+def test_appends_of_handles_that_look_only_at_opening_follow_each_other(tmp_path: Path) -> None:
+    where = tmp_path / "a.zarr"
+    layout = bf.Regular(chunks=(2, 2), shards=(4, 2))
+    bf.create(where).create_array("t", shape=(0, 2), dtype="i4", layout=layout)
+    stores = [bf.open(where, "r+", freshness="open") for _ in range(2)]
+    arrays = [store["t"] for store in stores]
+    expected = []
+    for number in range(6):
+        rows = np.full((1, 2), number, "i4")
+        if number % 3 == 2:
+            with stores[number % 2].session(settle="later") as session:
+                session.append("t", rows)
+                session.commit()
+        else:
+            arrays[number % 2].append(rows)
+        expected.append(number)
+        # One's own are seen.
+        np.testing.assert_array_equal(stores[number % 2]["t"][:, 0], expected)

@@ -63,6 +63,16 @@ def test_readers_of_chunks_read_all_of_the_plane(
 
 
 @pytest.mark.parametrize("plane", [0, 1, 2])
+@pytest.mark.parametrize("readers", [3, 400])
+def test_readers_who_share_chunks_read_each_once(plane: int, readers: int) -> None:
+    chunks = chunk_simulated.divided(4, (1, 2, 2))
+    whole = chunk_simulated.chunk_reads(chunks, TARGETS, plane, 34, 1)[0]
+    shared = chunk_simulated.whole_chunk_reads(chunks, TARGETS, plane, 34, readers)
+    assert [one for client in shared for one in client] == whole
+    assert max(map(len, shared)) <= -(-len(whole) // readers)
+
+
+@pytest.mark.parametrize("plane", [0, 1, 2])
 @pytest.mark.parametrize("buffer", [None, 5000])
 def test_readers_of_a_contiguous_file_read_all_of_the_plane(plane: int, buffer: int | None) -> None:
     total, position = 32, 17
@@ -77,21 +87,42 @@ def test_readers_of_a_contiguous_file_read_all_of_the_plane(plane: int, buffer: 
     assert np.take(items, position, axis=plane).all()
 
 
+COSTS = log_simulated.Costs(
+    listing=1e-9,
+    merging=1e-7,
+    copying=1e10,
+    placing=1e-8,
+    hashing=1e-8,
+    compressing=1e-7,
+    compressed_bytes=2.0,
+    creating=1e-4,
+)
+OUTPUT = dataclasses.replace(
+    log_simulated.OUTPUTS[0], processes=84 * 64, data_bytes=84 * 64 * 100_000, requests=500
+)
+
+
 @pytest.mark.parametrize("name", ["cori", "summit"])
 @pytest.mark.parametrize("way", list(log_simulated.WAYS))
 def test_all_ways_of_writing_write_all_bytes(name: str, way: str) -> None:
-    output = dataclasses.replace(
-        log_simulated.OUTPUTS[0], processes=84 * 64, data_bytes=84 * 64 * 100_000, requests=500
-    )
-    costs = log_simulated.Costs(listing=1e-9, merging=1e-7, copying=1e10)
     on = bf.machine(name)
-    work = log_simulated.WAYS[way](output, on, costs)
+    work = log_simulated.WAYS[way](OUTPUT, on, COSTS)
     found = bf.simulate(on, work).to_dict()
-    metadata = 16 * output.declared_requests() * output.processes
-    extra = {"canonical": 0, "blob": metadata, "log": metadata + 4096}[way]
-    assert found["written_bytes"] == output.data_bytes + extra
+    declared = OUTPUT.declared_requests()
+    metadata = 16 * declared * OUTPUT.processes
+    # 387 variables that all processes write to, once each.
+    entries = (387 * 40 + 2 * declared) * OUTPUT.processes
+    extra = {"canonical": 0, "blob": metadata, "log": metadata + 4096, "paper's log": entries}[way]
+    assert found["written_bytes"] == OUTPUT.data_bytes + extra
     # No object is written by two nodes.
     assert sum(load["handovers"] for load in found["targets"]) == 0
+
+
+def test_what_requests_leave_out_is_read_and_written_back() -> None:
+    on = bf.machine("cori")
+    holes = dataclasses.replace(OUTPUT, covered=0.25)
+    found = bf.simulate(on, log_simulated.canonical(holes, on, COSTS)).to_dict()
+    assert found["read_bytes"] == found["written_bytes"] == 4 * OUTPUT.data_bytes
 
 
 def test_a_variable_has_the_requests_of_the_table_once() -> None:

@@ -12,7 +12,7 @@
 //! | [`Selection`] | what a read asks for |
 //! | [`ChunkGrid`] | an array cut into chunks, and which parts of them a selection touches |
 //! | [`Order`], [`hilbert_index`] and others | how the cells of a grid follow each other |
-//! | [`spread_placement`] | which storage target holds which cell of a grid |
+//! | [`spread_placement`], [`Spread`] | which storage target holds which cell of a grid |
 //! | [`RegionSet`] | what a number of regions cover together |
 #![forbid(unsafe_code)]
 
@@ -34,7 +34,7 @@ pub use curve::{CURVE_RANK_MAX, hilbert_index, hilbert_point, z_index, z_point};
 pub use error::GeometryError;
 pub use grid::ChunkGrid;
 pub use order::{Order, SEQUENCE_CELLS_MAX};
-pub use placement::spread_placement;
+pub use placement::{Spread, spread_placement};
 pub use positions::{AxisRange, Positions, PositionsIter};
 pub use project::{AxisPiece, AxisProjection, PointMove, PointPiece};
 pub use region::Region;

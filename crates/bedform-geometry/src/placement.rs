@@ -29,18 +29,22 @@ const TARGETS_MAX: u64 = 1 << 16;
 /// [`GeometryError::TooManyCells`] for more than [`SEQUENCE_CELLS_MAX`] cells, before anything is
 /// allocated.
 pub fn spread_placement(grid_shape: &[u64], targets: u32) -> Result<Vec<u64>, GeometryError> {
+    let targets = u64::from(targets.max(1));
+    places(grid_shape, &steps(grid_shape, targets), targets)
+}
+
+/// For each cell of a grid, in C order, the sum of its coordinates times the steps, modulo the targets.
+fn places(grid_shape: &[u64], steps: &[u64], targets: u64) -> Result<Vec<u64>, GeometryError> {
     let count = element_count(grid_shape)
         .filter(|&count| count <= SEQUENCE_CELLS_MAX)
         .and_then(|count| usize::try_from(count).ok())
         .ok_or_else(|| GeometryError::TooManyCells { shape: grid_shape.to_vec() })?;
-    let targets = u64::from(targets.max(1));
-    let steps = steps(grid_shape, targets);
     let mut places = Vec::with_capacity(count);
     if count > 0 {
         places.push(0);
     }
     // From the last axis on, each repeats what those behind it give, moved by its step.
-    for (&size, step) in grid_shape.iter().zip(steps).rev() {
+    for (&size, &step) in grid_shape.iter().zip(steps).rev() {
         let given = places.len();
         for position in 1..size {
             let moved = position % targets * step % targets;
@@ -50,6 +54,66 @@ pub fn spread_placement(grid_shape: &[u64], targets: u32) -> Result<Vec<u64>, Ge
         }
     }
     Ok(places)
+}
+
+/// Which of so many storage targets holds a cell of a grid that may grow.
+///
+/// As [`spread_placement`], but a cell's target does not change with the size of the grid: the steps are
+/// those of a grid whose planes have about as many cells as there are targets.
+///
+/// ```
+/// use bedform_geometry::Spread;
+/// let spread = Spread::new(3, 336);
+/// assert_eq!(spread.target(&[0, 0, 0]), 0);
+/// assert_eq!(spread.target(&[5, 0, 2]), 261);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spread {
+    steps: Vec<u64>,
+    targets: u32,
+}
+
+impl Spread {
+    /// For grids of so many dimensions; none counts as one target.
+    #[must_use]
+    pub fn new(dimensions: usize, targets: u32) -> Self {
+        let targets = targets.max(1);
+        let grid = vec![plane_side(dimensions, u64::from(targets)).max(2); dimensions];
+        Self { steps: steps(&grid, u64::from(targets)), targets }
+    }
+
+    /// The target of the cell at `coordinates`, one for each dimension.
+    #[must_use]
+    pub fn target(&self, coordinates: &[u64]) -> u32 {
+        let targets = u64::from(self.targets);
+        let place = coordinates
+            .iter()
+            .zip(&self.steps)
+            .fold(0, |sum, (&at, step)| (sum + at % targets * step) % targets);
+        u32::try_from(place).unwrap_or_default()
+    }
+
+    /// For each cell of a grid as it is now, in C order, its target.
+    ///
+    /// # Errors
+    /// As [`spread_placement`].
+    pub fn placement(&self, grid_shape: &[u64]) -> Result<Vec<u64>, GeometryError> {
+        places(grid_shape, &self.steps, u64::from(self.targets))
+    }
+}
+
+/// The least side of a cube whose planes have as many cells as there are targets.
+fn plane_side(dimensions: usize, targets: u64) -> u64 {
+    let axes = u32::try_from(dimensions.saturating_sub(1)).unwrap_or(u32::MAX);
+    let (mut below, mut found) = (0, targets);
+    while below + 1 < found {
+        let side = u64::midpoint(below, found);
+        match side.saturating_pow(axes) >= targets {
+            true => found = side,
+            false => below = side,
+        }
+    }
+    found
 }
 
 /// The step of each axis.
@@ -178,6 +242,38 @@ mod tests {
             let share = least_share(&grid, targets, &places);
             assert!(share >= 0.95, "{grid:?} on {targets}: {share}");
         }
+    }
+
+    #[test]
+    fn cells_keep_their_targets_while_a_grid_grows_and_planes_touch_most() {
+        let grids: [(&[u64], u32); 8] = [
+            (&[16, 16, 16], 336),
+            (&[16, 112, 112], 336),
+            (&[8, 8, 8], 144),
+            (&[100, 10, 10], 248),
+            (&[30, 20, 20], 77),
+            (&[12, 8, 8], 8),
+            (&[9, 40], 16),
+            (&[6, 5, 4, 3], 20),
+        ];
+        for (grid, targets) in grids {
+            let spread = Spread::new(grid.len(), targets);
+            let places = spread.placement(grid).unwrap();
+            for (cell, &place) in (0_u64..).zip(&places).step_by(97) {
+                assert_eq!(u64::from(spread.target(&delinearize(cell, grid))), place);
+            }
+            let share = least_share(grid, targets, &places);
+            assert!(share >= 0.95, "{grid:?} on {targets}: {share}");
+        }
+    }
+
+    #[test]
+    fn any_number_of_dimensions_and_targets_has_a_target() {
+        assert_eq!(Spread::new(0, 5).target(&[]), 0);
+        assert_eq!(Spread::new(1, 5).target(&[u64::MAX]), 0);
+        assert_eq!(Spread::new(2, 0).target(&[3, 4]), 0);
+        assert!(Spread::new(12, 7).target(&[u64::MAX; 12]) < 7);
+        assert!(Spread::new(2, u32::MAX).target(&[7, u64::MAX]) < u32::MAX);
     }
 
     #[test]

@@ -153,6 +153,26 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// Of the system.
     fn create_file(&self, directory: &Self::Handle, name: &str) -> io::Result<Self::Handle>;
 
+    /// Asks the system to bring no more of an opened file than is read.
+    fn refuse_read_ahead(&self, handle: &Self::Handle) {
+        let _ = handle;
+    }
+
+    /// As [`FileSystem::create_file`], and asks the system to keep the file's bytes on the storage target of
+    /// this index, where it has such and lets us. Where it does not, the file lies as others do.
+    ///
+    /// # Errors
+    /// Of the system; if it cannot be asked.
+    fn create_file_on(
+        &self,
+        directory: &Self::Handle,
+        name: &str,
+        target: u32,
+    ) -> io::Result<Self::Handle> {
+        let _ = target;
+        self.create_file(directory, name)
+    }
+
     /// Opens the file `name` in `directory`, which exists, for writing, following no link.
     ///
     /// # Errors

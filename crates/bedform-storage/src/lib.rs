@@ -45,7 +45,7 @@ pub use error::{StorageError, StorageErrorKind};
 pub use failing::{Failing, Fault};
 pub use file_system::FileSystem;
 pub use large_memory::{LargeMemory, ReadBlock};
-pub use local::{LocalStorage, Mode, Staging};
+pub use local::{LocalStorage, Mode, Placement, Staging};
 pub use memory::MemoryStorage;
 pub use os_file_system::OsFileSystem;
 pub use price::Demand;

@@ -57,6 +57,12 @@ const DEPTH_MAX: usize = 512;
 /// Directories that a handle remembers to be durable; beyond it forgets all and syncs them again.
 const DURABLE_MAX: usize = 1 << 16;
 
+/// Which storage target an object is to lie on.
+pub trait Placement: Send + Sync + std::fmt::Debug {
+    /// The index of the target of the object `path`; nothing for those that may lie anywhere.
+    fn target(&self, path: &ObjectPath) -> Option<u32>;
+}
+
 /// What a local store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
@@ -108,6 +114,7 @@ pub(crate) struct Shared<F: FileSystem> {
     direct_reads: Arc<DirectReads>,
     /// What failed, once a sync has, here or in a place beside.
     poison: Arc<OnceLock<String>>,
+    placement: Option<Arc<dyn Placement>>,
     /// Directories whose names, up to the root, are known to be durable, with their file numbers.
     durable: Mutex<HashMap<ObjectPath, (u64, u64)>>,
 }
@@ -151,9 +158,20 @@ impl<F: FileSystem> LocalStorage<F> {
             staging,
             direct_reads: Arc::default(),
             poison: Arc::default(),
+            placement: None,
             durable: Mutex::new(HashMap::new()),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// The same, with new objects on the storage targets that `placement` names, where the file system lets
+    /// its users choose: on Lustre, by its tool `lfs`. To be said before the storage is shared.
+    #[must_use]
+    pub fn placed(mut self, placement: Option<Arc<dyn Placement>>) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.placement = placement;
+        }
+        self
     }
 
     /// The same, with every read through the page cache. Without it, large reads of what is not in
@@ -406,6 +424,7 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
             staging: shared.staging.clone(),
             direct_reads: Arc::clone(&shared.direct_reads),
             poison: Arc::clone(&shared.poison),
+            placement: None,
             durable: Mutex::default(),
         };
         Ok(Arc::new(Self { shared: Arc::new(shared) }))

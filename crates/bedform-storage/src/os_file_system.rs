@@ -14,6 +14,7 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -185,6 +186,26 @@ impl OsFileSystem {
     }
 }
 
+/// Asks Lustre to put the file `name`, which has no place yet, on the target of this index. What it refuses
+/// (a target that is full or gone, a file system of another kind) leaves the file without one.
+fn ask_lfs(directory: &OwnedFd, name: &str, target: u32) -> io::Result<()> {
+    let started = Command::new("lfs")
+        .args(["setstripe", "-c", "1", "-i", &target.to_string()])
+        .arg(name)
+        // The directory itself, wherever its name leads meanwhile: the new process still has it here.
+        .current_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut tool = started.map_err(|error| {
+        io::Error::other(format!("lfs, which is to choose its target, cannot be run: {error}"))
+    })?;
+    // A program that takes no note of its children is told of no end, but after it.
+    let _ = tool.wait();
+    Ok(())
+}
+
 /// Opens `path` segment by segment, following no link.
 fn walk(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -333,6 +354,22 @@ impl FileSystem for OsFileSystem {
         Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))?)
     }
 
+    /// By Lustre's own tool: a file that was never opened has no place yet, and is given one.
+    fn create_file_on(&self, directory: &OwnedFd, name: &str, target: u32) -> io::Result<OwnedFd> {
+        let mode = Mode::from_raw_mode(0o666);
+        rustix::fs::mknodat(directory, name, FileType::RegularFile, mode, 0)?;
+        let asked = ask_lfs(directory, name, target);
+        let opened = asked.and_then(|()| self.open_to_write(directory, name));
+        if opened.is_err() {
+            let _ = self.unlink(directory, name);
+        }
+        opened.map_err(|error| match error.kind() {
+            // Somebody took it for an orphan, since nobody has its lock: another name is to be tried.
+            io::ErrorKind::NotFound => io::ErrorKind::AlreadyExists.into(),
+            _ => error,
+        })
+    }
+
     fn open_to_write(&self, directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | COMMON;
         Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?)
@@ -379,6 +416,11 @@ impl FileSystem for OsFileSystem {
         NonZeroU64::new(length).is_some_and(|length| {
             rustix::fs::fadvise(handle, offset, Some(length), Advice::WillNeed).is_ok()
         })
+    }
+
+    fn refuse_read_ahead(&self, handle: &OwnedFd) {
+        // Where it is refused, more comes than was asked for.
+        let _ = rustix::fs::fadvise(handle, 0, None, Advice::Random);
     }
 
     fn write_at(&self, handle: &OwnedFd, offset: u64, bytes: &[u8]) -> io::Result<usize> {

@@ -217,7 +217,10 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
     }
 
     fn open_file(&self, path: &str) -> io::Result<(F::Handle, Status)> {
-        self.pace.request(0, || self.inner.open_file(path))
+        let opened = self.pace.request(0, || self.inner.open_file(path))?;
+        // What comes ahead would be at hand without having been waited for.
+        self.inner.refuse_read_ahead(&opened.0);
+        Ok(opened)
     }
 
     fn open_direct(&self, path: &str) -> io::Result<(F::Handle, Status)> {
@@ -242,6 +245,15 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
 
     fn create_file(&self, directory: &F::Handle, name: &str) -> io::Result<F::Handle> {
         self.pace.request(0, || self.inner.create_file(directory, name))
+    }
+
+    fn create_file_on(
+        &self,
+        directory: &F::Handle,
+        name: &str,
+        target: u32,
+    ) -> io::Result<F::Handle> {
+        self.pace.request(0, || self.inner.create_file_on(directory, name, target))
     }
 
     fn open_to_write(&self, directory: &F::Handle, name: &str) -> io::Result<F::Handle> {

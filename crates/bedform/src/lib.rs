@@ -23,6 +23,7 @@ pub mod error;
 pub mod foreign;
 pub mod layout;
 pub mod log;
+pub mod placement;
 pub mod read;
 pub mod store;
 pub mod write;

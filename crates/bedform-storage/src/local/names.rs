@@ -27,14 +27,20 @@ pub(super) fn is_temporary_name(name: &str) -> bool {
         .is_some_and(|(process, token)| hexadecimal(process, 8) && hexadecimal(token, 16))
 }
 
-/// Creates a file under a new temporary name and takes its lock, which says that we live.
+/// Creates a file under a new temporary name, on a storage target if one is given, and takes its lock, which
+/// says that we live.
 pub(super) fn create_temporary<F: FileSystem>(
     system: &F,
     directory: &F::Handle,
+    target: Option<u32>,
 ) -> io::Result<(String, F::Handle)> {
+    let create = |name: &str| match target {
+        None => system.create_file(directory, name),
+        Some(target) => system.create_file_on(directory, name, target),
+    };
     for _ in 0..ATTEMPTS_MAX {
         let name = format!("{TEMPORARY_PREFIX}{:08x}-{:016x}", std::process::id(), system.token());
-        let file = match uninterrupted(|| system.create_file(directory, &name)) {
+        let file = match uninterrupted(|| create(&name)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             outcome => outcome?,
         };

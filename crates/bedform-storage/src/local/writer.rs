@@ -48,7 +48,8 @@ impl<F: FileSystem> LocalWriter<F> {
         size_hint: Option<u64>,
     ) -> Result<Self> {
         let directory = shared.make_directories(&path.parent())?;
-        let (name, file) = names::create_temporary(&shared.system, &directory)
+        let target = shared.placement.as_ref().and_then(|placement| placement.target(path));
+        let (name, file) = names::create_temporary(&shared.system, &directory, target)
             .map_err(|error| StorageError::from_io("create", path, error))?;
         let temporary = Temporary { shared: Arc::clone(shared), directory, name, is_ours: true };
         let direct = durability == Durability::Disk;

@@ -13,6 +13,7 @@ const SECONDS_RANGE: (f64, f64) = (0.0, 3600.0);
 const COUNT_RANGE: (f64, f64) = (1.0, 1e6);
 /// Each request in flight takes memory.
 const IN_FLIGHT_RANGE: (f64, f64) = (1.0, 4096.0);
+const GATHER_BYTES_RANGE: (f64, f64) = (0.0, (1_u64 << 50) as f64);
 const STRIPE_BYTES_RANGE: (f64, f64) = (1.0, (1_u64 << 50) as f64);
 
 /// A parallel file system and its clients, as a description file in `machines` says it.
@@ -82,6 +83,9 @@ pub struct Targets {
     /// `H`: seconds for which the target is busy when another node writes to an object.
     #[serde(default)]
     pub handover_seconds: f64,
+    /// `U`: bytes of an object that caches collect before they are written in one go.
+    #[serde(default)]
+    pub gather_bytes: u64,
 }
 
 /// The processes that read and write, all alike.
@@ -214,6 +218,7 @@ impl Machine {
             ("targets.request_seconds", targets.request_seconds, SECONDS_RANGE),
             ("targets.latency_seconds", targets.latency_seconds, SECONDS_RANGE),
             ("targets.handover_seconds", targets.handover_seconds, SECONDS_RANGE),
+            ("targets.gather_bytes", targets.gather_bytes as f64, GATHER_BYTES_RANGE),
             ("clients.per_node", f64::from(clients.per_node), COUNT_RANGE),
             ("clients.link_bytes_per_second", clients.link_bytes_per_second, RATE_RANGE),
             ("clients.request_seconds", clients.request_seconds, SECONDS_RANGE),

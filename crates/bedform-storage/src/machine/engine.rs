@@ -131,14 +131,25 @@ struct Node {
     device_free: f64,
 }
 
+/// The last piece that was written to an object.
+#[derive(Debug, Clone, Copy, Default)]
+struct Written {
+    /// One more than the node that wrote it; 0: nobody has.
+    node: u32,
+    /// Where it ended.
+    end: u64,
+    /// Bytes of the object since the target last had to seek for it.
+    gathered: u64,
+}
+
 struct Engine<'a> {
     machine: &'a Machine,
     workload: &'a Workload,
     layouts: Vec<Layout>,
     /// For each file, where its objects begin in `writers`.
     objects: Vec<usize>,
-    /// For each object, one more than the node that wrote to it last.
-    writers: Vec<u32>,
+    /// For each object, who wrote what last.
+    written: Vec<Written>,
     events: BinaryHeap<Event>,
     foreseen: u64,
     clients: Vec<Progress>,
@@ -197,7 +208,7 @@ impl<'a> Engine<'a> {
             workload,
             layouts,
             objects,
-            writers: vec![0; count],
+            written: vec![Written::default(); count],
             events: BinaryHeap::new(),
             foreseen: 0,
             clients,
@@ -230,7 +241,9 @@ impl<'a> Engine<'a> {
             match what {
                 What::Step(client) => self.step(client, time),
                 What::Arrive(flight, mut order) => {
-                    order.is_handed_over = flight.is_write && self.change_writer(&flight, &order);
+                    if flight.is_write {
+                        self.note_write(&flight, &mut order);
+                    }
                     let target = &mut self.targets[order.piece.target as usize];
                     let (moving, moved) = target.take(&self.machine.targets, time, &order);
                     self.foresee(moving, What::Move(flight, moved));
@@ -304,7 +317,7 @@ impl<'a> Engine<'a> {
         for piece in layout.pieces(self.machine.targets.count, offset, length) {
             count += 1;
             let flight = Flight { client, request, bytes: piece.length, is_write };
-            let order = Order { piece, file, is_write, is_handed_over: false };
+            let order = Order { piece, file, is_write, is_handed_over: false, is_gathered: false };
             self.foresee(sent, What::Arrive(flight, order));
         }
         self.pieces_left[request] = count;
@@ -319,12 +332,23 @@ impl<'a> Engine<'a> {
         state.free
     }
 
-    /// Notes who writes to an object: whether it was another node before.
-    fn change_writer(&mut self, flight: &Flight, order: &Order) -> bool {
+    /// Notes who writes what to an object: whether it was another node before, and whether caches had
+    /// collected this piece with those before it (equation 2).
+    fn note_write(&mut self, flight: &Flight, order: &mut Order) {
         let object = self.objects[order.file as usize] + order.piece.object as usize;
         let node = u32::try_from(self.clients[flight.client].node).unwrap_or(u32::MAX - 1) + 1;
-        let before = std::mem::replace(&mut self.writers[object], node);
-        before != 0 && before != node
+        let length = order.piece.length;
+        let before = self.written[object];
+        let together = before.gathered.saturating_add(length);
+        order.is_handed_over = before.node != 0 && before.node != node;
+        order.is_gathered = before.node != 0
+            && before.end == order.piece.offset
+            && together <= self.machine.targets.gather_bytes;
+        self.written[object] = Written {
+            node,
+            end: order.piece.offset + length,
+            gathered: if order.is_gathered { together } else { length },
+        };
     }
 
     /// Takes a piece over the links while its target moves it (equations 3 and 4).

@@ -59,6 +59,8 @@ pub(super) struct Order {
     pub(super) is_write: bool,
     /// Whether another node was the last to write to the object.
     pub(super) is_handed_over: bool,
+    /// Whether it is written in one go with the piece before it in its object.
+    pub(super) is_gathered: bool,
 }
 
 /// A storage target and its queue.
@@ -80,7 +82,7 @@ impl Target {
         }
         let Piece { object, offset, length, .. } = order.piece;
         let place = (order.file, object, offset);
-        let is_next = self.head == Some(place);
+        let is_next = order.is_gathered || self.head == Some(place);
         let seek = if is_next { 0.0 } else { costs.seek_seconds };
         let handover = if order.is_handed_over { costs.handover_seconds } else { 0.0 };
         let rate = match order.is_write {

@@ -63,6 +63,25 @@ fn a_target_seeks_only_where_the_next_piece_is_not_the_next_byte() {
 }
 
 #[test]
+fn what_caches_collect_of_an_object_is_one_seek() {
+    let mut machine = machine(1);
+    machine.targets.seek_seconds = 10.0;
+    // Two files in turn, 50 bytes at a time, from two clients.
+    let writes = |file| (0..6).map(|at| Operation::Write(file, at * 50, 50)).collect::<Vec<_>>();
+    let (files, clients) = ([file(0, 1, 1000), file(0, 1, 1000)], [writes(0), writes(1)]);
+    let clients: Vec<_> = clients.iter().map(|operations| client(operations)).collect();
+    for (gather_bytes, seeks) in [(0, 12), (49, 12), (100, 6), (149, 6), (150, 4), (1 << 20, 2)] {
+        machine.targets.gather_bytes = gather_bytes;
+        let found = run(&machine, &files, &clients);
+        assert_eq!(found.targets[0].seeks, seeks, "{gather_bytes} bytes");
+    }
+    // What does not go on where the object's last piece ended was not collected with it.
+    let jumps =
+        [Operation::Write(0, 100, 50), Operation::Write(0, 0, 50), Operation::Read(0, 50, 50)];
+    assert_eq!(run(&machine, &files, &[client(&jumps)]).targets[0].seeks, 2);
+}
+
+#[test]
 fn clients_of_one_target_wait_in_its_queue() {
     let one = [Operation::Read(0, 0, 100)];
     let clients: Vec<_> = (0..7).map(|_| client(&one)).collect();

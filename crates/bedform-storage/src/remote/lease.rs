@@ -22,7 +22,7 @@ use crate::Lock;
 pub(super) const LOCK_NAME: &str = ".bedform-lock";
 const FREE: &str = "free";
 /// Pauses between two looks at a lock that somebody holds.
-const LOOKS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
+const LOOKS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(150)];
 const STATE_BYTES_MAX: u64 = 4096;
 
 /// The leases that this handle has.

@@ -299,6 +299,7 @@ impl Session {
     /// What is known of the array at `path`, looked up at its first write.
     fn known(&mut self, path: &ObjectPath) -> Result<&mut Known> {
         if !self.arrays.contains_key(path) {
+            self.store.shared.look_unless_always()?;
             let array = self.store.array(path)?;
             let state = array.state()?;
             let Some(identity) = state.identity().filter(|_| state.shard().is_some()) else {

@@ -239,7 +239,12 @@ impl Documents {
             return Err(missing());
         }
         // Read after the array's own document: it can then only be newer.
-        let root = if path.is_root() { None } else { self.root(shared)? };
+        let root = match path.is_root() {
+            true => None,
+            // Who writes by what was known when the store was opened would write over others' rows.
+            false if shared.options.writable => self.read_root(shared)?,
+            false => self.root(shared)?,
+        };
         let mut document = own.document.clone();
         if let Some(root) = &root {
             match committed(&root.group, path, &own) {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bedform_storage::{
-    Durability, FileSystem, LocalStorage, Mode, Profile, RemoteStorage, Storage,
+    Durability, FileSystem, LocalStorage, Mode, Placement, Profile, RemoteStorage, Storage,
 };
 use serde_json::{Map, Value};
 
@@ -12,6 +12,7 @@ use super::outer::Outer;
 use super::{Freshness, OpenOptions, Store};
 use crate::config;
 use crate::error::{Error, ErrorKind, Result};
+use crate::placement::ShardTargets;
 
 impl OpenOptions {
     /// Reads options: `writable`, `cache_bytes`, `freshness` (`"read"`, `"open"`, `"never"`),
@@ -120,18 +121,16 @@ impl Store {
     }
 }
 
-/// The directory `path` as storage, as slow as `BEDFORM_THROTTLE` says if it is set.
+/// The directory `path` as storage, as slow as `BEDFORM_THROTTLE` says if it is set, with shards on the targets
+/// of `BEDFORM_LUSTRE_TARGETS`.
 ///
 /// # Errors
-/// As [`config::pace`] and [`LocalStorage::open`].
+/// As [`config::pace`], [`ShardTargets::configured`] and [`LocalStorage::open`].
 pub fn storage_of(path: &Path, mode: Mode, options: &OpenOptions) -> Result<Arc<dyn Storage>> {
-    fn shared<F: FileSystem>(local: LocalStorage<F>, direct: bool) -> Arc<dyn Storage> {
-        Arc::new(if direct { local } else { local.through_page_cache() })
-    }
-    let direct = options.direct_reads;
+    let targets = ShardTargets::configured()?;
     Ok(match config::pace()? {
-        None => shared(LocalStorage::open(path, mode)?, direct),
-        Some(pace) => shared(LocalStorage::open_throttled(path, mode, pace)?, direct),
+        None => shared(LocalStorage::open(path, mode)?, targets, options),
+        Some(pace) => shared(LocalStorage::open_throttled(path, mode, pace)?, targets, options),
     })
 }
 
@@ -144,6 +143,15 @@ fn remote_of(url: &str, mode: Mode, options: &mut OpenOptions) -> Result<Arc<dyn
         options.profile = Profile::for_remote(&storage).ok().flatten();
     }
     Ok(Arc::new(storage))
+}
+
+fn shared<F: FileSystem>(
+    local: LocalStorage<F>,
+    targets: Option<Arc<dyn Placement>>,
+    options: &OpenOptions,
+) -> Arc<dyn Storage> {
+    let local = local.placed(targets);
+    Arc::new(if options.direct_reads { local } else { local.through_page_cache() })
 }
 
 /// The URL that `path` is, if it is one.
