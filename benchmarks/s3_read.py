@@ -38,22 +38,26 @@ if TYPE_CHECKING:
 NAME = "s3-read"
 ENGINES = {"zarr-python": "s3-zarr-python", "tensorstore": "s3-tensorstore", OURS: "s3-bedform"}
 DIMS = ("time", "lat", "lon")
+DTYPE, NOISE = np.float32, np.float32(0.1)
 ADVISED_GAIN = 5.0
-#: Who takes longer than this, and so many times the fastest, takes part in so many rounds.
-SLOW_SECONDS, SLOW_TIMES, SLOW_ROUNDS = 2.0, 5.0, 3
+#: Who takes longer than this, and so many times as long as the fastest peer, reads once.
+SLOW_SECONDS, SLOW_TIMES = 2.0, 5.0
 
 
 def shape_of(options: Options) -> tuple[int, ...]:
-    """Return a year of days on a grid of one degree; less in a quick run."""
-    return (64, 61, 120) if options.quick else (365, 181, 360)
+    """Return a year of days on a grid of a quarter of a degree; less in a quick run."""
+    return (64, 61, 120) if options.quick else (365, 721, 1440)
 
 
 def values_of(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """Return a field that is smooth in space and in time, and noisy in its last digits."""
     random = np.random.default_rng(5)
-    time, lat, lon = (np.linspace(0, 6, length) for length in shape)
-    waves = np.sin(time)[:, None, None] + np.cos(lat)[:, None] * np.sin(2 * lon)
-    return 280 + 10 * waves + random.normal(0, 0.1, shape)
+    time, lat, lon = (np.linspace(0, 6, length, dtype=DTYPE) for length in shape)
+    values = random.standard_normal(shape, DTYPE)
+    values *= NOISE
+    values += np.cos(lat)[:, None] * np.sin(2 * lon) * 10
+    values += (280 + 10 * np.sin(time))[:, None, None]
+    return values
 
 
 def calibrated(server: SlowS3) -> Any:
@@ -74,20 +78,19 @@ def profile_in_words(profile: Any) -> str:
     )
 
 
-def stores(shape: tuple[int, ...], place: Path, profile: Any) -> dict[str, Path]:
+def stores(values: np.ndarray[Any, Any], place: Path, profile: Any) -> dict[str, Path]:
     """Write the two stores, and return where they are."""
     import zarr
 
     import bedform as bf
 
-    values = values_of(shape)
     shutil.rmtree(place, ignore_errors=True)
     default, advised = place / "default.zarr", place / "advised.zarr"
     zarr.create_group(default).create_array(data.ARRAY, data=values, dimension_names=DIMS)
     reads = {("lat", "lon"): 0.5, ("time",): 0.5}
-    advice = bf.advise(shape, "float64", dims=DIMS, reads=reads, profile=profile)
+    advice = bf.advise(values.shape, DTYPE, dims=DIMS, reads=reads, profile=profile)
     array = bf.create(advised).create_array(
-        data.ARRAY, shape=shape, dtype="float64", dims=DIMS, layout=advice.layout
+        data.ARRAY, shape=values.shape, dtype=DTYPE, dims=DIMS, layout=advice.layout
     )
     array[...] = values
     return {"default": default, "advised": advised}
@@ -107,44 +110,46 @@ def lines_of(shape: tuple[int, ...]) -> dict[str, Selection]:
 
 
 def measure(
+    server: SlowS3,
     workers: dict[str, WorkerProcess],
     options: Options,
     line: str,
     selection: Selection,
     answer: int,
-) -> Comparison:
-    """Run the rounds of one line; who takes far longer than the fastest takes part in a few."""
-    chosen, tried = {}, {}
-    for name, worker in workers.items():
+) -> tuple[Comparison, dict[str, str]]:
+    """Run the rounds of one line; give what each engine asked the server for, too.
 
-        def attempt(variant: str, worker: WorkerProcess = worker) -> float:
-            worker.call("prepare", variant, selection, variant)
-            seconds: float = worker.call("read", variant, answer)
-            return seconds
+    Peers that take far longer than the fastest one are read with once.
+    """
 
-        variants = options.some(list(worker.call("describe")["read"]))
-        first = {variant: attempt(variant) for variant in variants}
-        tried[name] = min(first.values())
-        chosen[name] = min(variants, key=first.__getitem__)
-        if tried[name] < SLOW_SECONDS:
-            chosen[name] = fastest_variant(variants, options.tries(), attempt)
-        worker.call("prepare", line, selection, chosen[name])
-
-    def read(name: str) -> float:
+    def attempt(name: str, variant: str) -> float:
+        workers[name].call("prepare", line, selection, variant)
         seconds: float = workers[name].call("read", line, answer)
         return seconds
 
-    limit = max(SLOW_SECONDS, SLOW_TIMES * min(tried.values()))
-    slow = [name for name in workers if tried[name] > limit]
-    samples = interleave([name for name in workers if name not in slow], options.rounds, read)
-    samples |= interleave(slow, min(SLOW_ROUNDS, options.rounds), read)
-    return Comparison(line, samples, chosen)
+    variants = {
+        name: options.some(list(worker.call("describe")["read"]))
+        for name, worker in workers.items()
+    }
+    first, asked = {}, {}
+    for name in workers:
+        before = server.counts()
+        first[name] = attempt(name, variants[name][0])
+        asked[name] = asked_since(server, before)
+    limit = max(SLOW_SECONDS, SLOW_TIMES * min(first[name] for name in workers if name != OURS))
+    fast = [name for name in workers if first[name] <= limit]
+    chosen = {name: variants[name][0] for name in workers}
+    for name in fast:
+        chosen[name] = fastest_variant(
+            variants[name], options.tries(), lambda variant, name=name: attempt(name, variant)
+        )
+    samples = interleave(fast, options.rounds, lambda name: attempt(name, chosen[name]))
+    samples |= {name: [first[name]] for name in workers if name not in fast}
+    return Comparison(line, samples, chosen), asked
 
 
-def requests_of(server: SlowS3, worker: WorkerProcess, line: str) -> str:
-    """Return what one more read of a line asks for."""
-    before = server.counts()
-    worker.call("read", line, None)
+def asked_since(server: SlowS3, before: dict[str, int]) -> str:
+    """Return the requests and the bytes of answers since the counts were taken."""
     after = server.counts()
     moved = bytes_in_words(after["bytes"] - before["bytes"])
     return f"{after['requests'] - before['requests']}, {moved}"
@@ -153,10 +158,11 @@ def requests_of(server: SlowS3, worker: WorkerProcess, line: str) -> str:
 def run(options: Options) -> Report:
     """Run the lines that were asked for."""
     shape = shape_of(options)
-    report = Report(NAME, options.command, {"array": "x".join(map(str, shape)) + " float64"})
+    report = Report(NAME, options.command, {"array": "x".join(map(str, shape)) + " float32"})
     report.settings |= {"rounds": str(options.rounds), "server": "versitygw"}
     report.settings["proxy"] = f"{SECONDS * 1e3:.0f} ms, {BYTES_PER_SECOND / 1e6:.0f} MB/s a stream"
-    answers = {line: checksum(values_of(shape)[part]) for line, part in lines_of(shape).items()}
+    values = values_of(shape)
+    answers = {line: checksum(values[part]) for line, part in lines_of(shape).items()}
     results: dict[str, list[Comparison]] = {}
     set_environment()
     os.environ["BEDFORM_PROFILES"] = str(data.ROOT / "s3-profiles")
@@ -166,7 +172,7 @@ def run(options: Options) -> Report:
         with slow_s3() as server:
             profile = calibrated(server)
             report.settings["calibrated"] = profile_in_words(profile)
-            for layout, path in stores(shape, data.ROOT / "s3-stores", profile).items():
+            for layout, path in stores(values, data.ROOT / "s3-stores", profile).items():
                 server.put(path, path.name)
                 for name, worker in workers.items():
                     worker.call("open", f"{server.proxy} {path.name}")
@@ -179,8 +185,8 @@ def run(options: Options) -> Report:
                 for line, selection in lines_of(shape).items():
                     if not options.wants(f"{layout}/{line}"):
                         continue
-                    one = measure(workers, options, line, selection, answers[line])
-                    asks = [requests_of(server, worker, line) for worker in workers.values()]
+                    one, asked = measure(server, workers, options, line, selection, answers[line])
+                    asks = [asked[name] for name in workers]
                     row = [one.cell(name) for name in workers]
                     table.rows.append([line, *row, one.ratio_cell(one.fastest_peer()), *asks])
                     results[layout].append(one)

@@ -64,7 +64,7 @@ class S3TensorStore(TensorStore):
     """TensorStore's own client."""
 
     name = "tensorstore"
-    read_variants: tuple[str, ...] = ("default new", "default into", "many new")
+    read_variants: tuple[str, ...] = ("default new", "many new")
     contexts: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
         "many": {"s3_request_concurrency": {"limit": 128}},
@@ -95,7 +95,9 @@ class S3TensorStore(TensorStore):
 
 
 class S3Bedform(Bedform):
-    """The engine of this repository."""
+    """The engine of this repository; each read makes a new array, as those of the others do."""
+
+    read_variants = ("new",)
 
     def open(self, path: Path, cache_bytes: int) -> None:
         """Open the store; a cache of 0 holds nothing."""

@@ -353,6 +353,13 @@ pub trait Object: Send + Sync + Debug {
         0..0
     }
 
+    /// Bytes of those that came when the object was opened, where they lie; nothing unless all of them
+    /// did.
+    fn known(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        let _ = (offset, length);
+        None
+    }
+
     /// The same version, to be kept for later reads without opening it again, where opening is a request
     /// of its own and reads find out by themselves whether the version is still the one. Holds no bytes.
     fn kept(&self) -> Option<Arc<dyn Object>> {

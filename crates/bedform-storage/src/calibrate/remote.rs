@@ -2,8 +2,6 @@
 
 use std::sync::atomic::AtomicBool;
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::random::Random;
 use super::timing::{Measured, Piece, Readable, Timer, beside, derived_gap};
 use super::{CalibrateOptions, CalibrateProgress, SMALL, check_options, now};
@@ -184,10 +182,8 @@ impl Readable for Objects<'_> {
         pieces.iter().copied().cycle().take(pieces.len().max(PIECES)).collect()
     }
 
-    fn cpu_seconds(&self) -> f64 {
-        // Other threads than the one that waits do a part of the work.
-        let time = clock_gettime(ClockId::ProcessCPUTime);
-        time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+    fn has_helpers(&self) -> bool {
+        true
     }
 }
 

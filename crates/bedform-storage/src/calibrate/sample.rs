@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::random::Random;
 use super::timing::{Measured, PAGE, Piece, Readable, Timer};
@@ -180,11 +179,6 @@ impl Readable for Sample<'_> {
         Random(bytes).shuffle(&mut pieces);
         pieces
     }
-
-    fn cpu_seconds(&self) -> f64 {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
-    }
 }
 
 /// The same file, past the page cache.
@@ -212,10 +206,6 @@ impl Readable for Past<'_, '_> {
 
     fn shuffled(&self, bytes: u64) -> Vec<Piece> {
         self.sample.shuffled(bytes)
-    }
-
-    fn cpu_seconds(&self) -> f64 {
-        self.sample.cpu_seconds()
     }
 }
 

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::check_cancel;
 use crate::{GapCheck, LargeMemory, StorageError};
 
@@ -67,8 +69,10 @@ pub(super) trait Readable: Sync {
     /// All extents of `bytes` each, in an order that no read-ahead guesses.
     fn shuffled(&self, bytes: u64) -> Vec<Piece>;
 
-    /// CPU seconds so far of whoever makes the requests of the calling thread.
-    fn cpu_seconds(&self) -> f64;
+    /// True if other threads than those that wait for requests do a part of the work.
+    fn has_helpers(&self) -> bool {
+        false
+    }
 }
 
 /// Times reads of one place until it is told to stop.
@@ -100,7 +104,7 @@ impl<R: Readable> Timer<'_, R> {
             buffer.fill(1);
             let mut mine = Measured::default();
             let mut times = Vec::new();
-            let (started, cpu_started) = (Instant::now(), self.source.cpu_seconds());
+            let (started, cpu_started) = (Instant::now(), seconds_of(ClockId::ThreadCPUTime));
             let mut before = started;
             let mut outcome = Ok(());
             while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -116,7 +120,7 @@ impl<R: Readable> Timer<'_, R> {
                     break;
                 }
             }
-            mine.cpu_seconds = self.source.cpu_seconds() - cpu_started;
+            mine.cpu_seconds = seconds_of(ClockId::ThreadCPUTime) - cpu_started;
             let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
             total.0.requests += mine.requests;
             total.0.bytes += mine.bytes;
@@ -125,6 +129,7 @@ impl<R: Readable> Timer<'_, R> {
             total.1.append(&mut times);
             outcome
         };
+        let process_started = seconds_of(ClockId::ProcessCPUTime);
         std::thread::scope(|scope| {
             let readers: Vec<_> = (0..in_flight).map(|_| scope.spawn(read_some)).collect();
             let stopped = |_| Err(failed(io::Error::other("a reader stopped")));
@@ -133,6 +138,9 @@ impl<R: Readable> Timer<'_, R> {
         })?;
         check_cancel(self.cancel, self.source.place())?;
         let (mut measured, mut times) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if self.source.has_helpers() {
+            measured.cpu_seconds = seconds_of(ClockId::ProcessCPUTime) - process_started;
+        }
         times.sort_by(f64::total_cmp);
         measured.median_seconds = times.get(times.len() / 2).copied().unwrap_or(0.0).max(1e-9);
         Ok(measured)
@@ -208,6 +216,11 @@ impl<R: Readable> Timer<'_, R> {
         }
         Ok(GapCheck { derived_bytes, separate_seconds: apart, merged_seconds: together })
     }
+}
+
+fn seconds_of(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 /// What a request of `bytes` costs beside the time for its bytes, which is at most half of it.

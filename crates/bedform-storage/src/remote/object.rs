@@ -184,6 +184,11 @@ impl Object for RemoteObject {
         self.known_start..self.known_start + self.known.len() as u64
     }
 
+    fn known(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        let start = usize::try_from(offset.checked_sub(self.known_start)?).ok()?;
+        self.known.get(start..start.checked_add(length)?)
+    }
+
     fn kept(&self) -> Option<Arc<dyn Object>> {
         // Only a name of the version makes sure that the bytes are of it: size and time may be those of
         // another.

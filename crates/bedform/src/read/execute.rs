@@ -282,7 +282,7 @@ impl<'a> Run<'a> {
         caller: bool,
         interrupted: &dyn Fn() -> bool,
     ) {
-        let mut buffers = Kept::take();
+        let mut buffers = None;
         let more = || {
             if let Some(scope) = scope {
                 self.grow(scope);
@@ -297,9 +297,14 @@ impl<'a> Run<'a> {
                 Work::Done => return,
                 Work::Cell(cell) => self.plan_cell(cell, helpers),
                 Work::Unit(object, cell, unit) => {
-                    self.run_unit(&*object, cell, &unit, &mut buffers.0, helpers)
+                    let own: &mut Kept = buffers.get_or_insert_with(Kept::take);
+                    self.run_unit(&*object, cell, &unit, &mut own.0, helpers)
                 }
             };
+            if self.is_remote {
+                // Most of these threads wait most of the time: memory goes to those that do not.
+                buffers = None;
+            }
             if let Err(error) = outcome {
                 self.fail(error);
             }

@@ -204,17 +204,22 @@ impl Run<'_> {
         Destination { target: self.target, item: self.plan.item_size(), swap: 1 }
     }
 
-    /// The bytes of a unit, one extent behind the other: in the block, as the device left them there,
-    /// or copied to `fetched`.
+    /// The bytes of a unit, one extent behind the other: in the object, as they came when it was opened,
+    /// in the block, as the device left them there, or copied to `fetched`.
     fn fetch_unit<'b>(
         &self,
-        object: &dyn Object,
+        object: &'b dyn Object,
         unit: &Unit,
         fetched: &'b mut Vec<u8>,
         block: &'b mut ReadBlock,
         helpers: Helpers<'_>,
     ) -> Result<&'b [u8]> {
         let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
+        if let [extent] = unit.extents.as_slice()
+            && let Some(known) = object.known(extent.offset, length)
+        {
+            return Ok(known);
+        }
         grow(fetched, length);
         if let [extent] = unit.extents.as_slice() {
             let buffer = &mut fetched[..length];
