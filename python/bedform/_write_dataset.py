@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from bedform import _json
 from bedform._advise import checked_reads, layout_for
@@ -36,11 +36,18 @@ from bedform._dataset_encoding import (
     split,
 )
 from bedform._dataset_region import resolve
-from bedform._errors import BedformError, ExistsError, InvalidArgumentError, NotFoundError
+from bedform._errors import (
+    BedformError,
+    ExistsError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+)
 from bedform._layout import Regular
-from bedform._opening import _check_local, create
+from bedform._opening import _check_local, _refuse_storage_options, create
 from bedform._opening import open as open_store
 from bedform._publish import Staging, publish_directory, sync_directory
+from bedform._remote import is_url
 from bedform._store import Durability, Group, Store
 from bedform._zarr_encoding import codecs_from, layout_from
 
@@ -98,6 +105,7 @@ def write_dataset(
     compute: bool = True,
     safe_chunks: bool = True,
     durability: Durability = "disk",
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Write an xarray data set, encoded as ``Dataset.to_zarr`` encodes it. Durable on return.
 
@@ -109,7 +117,7 @@ def write_dataset(
     dataset
         The data set; Dask chunks are computed and written in parallel, within bounded memory.
     path
-        Where the store is or will be.
+        Where the store is or will be: a directory, or a URL as in :func:`bedform.create`.
     mode
         ``"w-"`` creates and fails if something is there; ``"w"`` replaces; ``"a"`` adds variables
         and overwrites those of the same name; ``"a-"`` with ``append_dim`` overwrites only those
@@ -143,6 +151,8 @@ def write_dataset(
     durability
         What an acknowledged write survives: a power cut (``"disk"``) or this process
         (``"process"``).
+    storage_options
+        As in :func:`bedform.open`.
 
     Returns
     -------
@@ -171,22 +181,31 @@ def write_dataset(
     _check_dataset(dataset)
     chosen = _choose_mode(mode, append_dim, region)
     where, inner = os.fspath(path), (group or "").strip("/")
-    _check_local(where)
-    target = Path(where).absolute()
     # A misspelt name would fit no variable, and so be left out for all of them.
     reads = checked_reads(reads, [str(dim) for dim in dataset.dims]) if reads else None
     wishes = _Wishes(encoding or {}, layout, reads, codecs, profile)
     options = _Options(append_dim, {}, compute, safe_chunks)
-    if not _is_store(target):
-        return _write_new(dataset, target, inner, chosen, wishes, options, durability)
-    if not inner and chosen == "w-":
-        raise ExistsError(f"{where} exists already; choose another name, or mode='w' or 'a'")
-    if not inner and chosen == "w":
-        return _write_new(dataset, target, inner, chosen, wishes, options, durability)
-    store = open_store(where, "r+", durability=durability)
+    target = Path(where).absolute()
+    if is_url(where):
+        store = _open_at_url(where, chosen, append_dim, storage_options)
+        if not inner and chosen in ("w", "w-") and not _is_empty(store):
+            raise ExistsError(
+                f"{where} exists already, and nothing in an object store is replaced as a whole; "
+                "choose another name, or mode='a'"
+            )
+    else:
+        _refuse_storage_options(where, storage_options)
+        _check_local(where)
+        if not _is_store(target):
+            return _write_new(dataset, target, inner, chosen, wishes, options, durability)
+        if not inner and chosen == "w-":
+            raise ExistsError(f"{where} exists already; choose another name, or mode='w' or 'a'")
+        if not inner and chosen == "w":
+            return _write_new(dataset, target, inner, chosen, wishes, options, durability)
+        store = open_store(where, "r+", durability=durability)
     there = Group(store, inner)
     has_group = not inner or store._inner.kind(inner) == "group"
-    if chosen == "w-" and inner in store:
+    if chosen == "w-" and inner and inner in store:
         raise ExistsError(f"{inner} exists already in {where}; choose another name, or mode='w'")
     if chosen == "r+" and not has_group:
         raise NotFoundError(f"no group {inner!r} in {where}; mode='a' creates it")
@@ -197,13 +216,35 @@ def write_dataset(
                 f"cannot list the same dimension in both append_dim and region: {append_dim!r}"
             )
     work = _Work(there, chosen, wishes, options)
-    if chosen == "w" and has_group:
+    if chosen == "w" and has_group and not (is_url(where) and _is_empty(store)):
+        if is_url(where):
+            raise UnsupportedError(
+                f"{where}: no group in an object store is replaced as a whole; delete "
+                f"{inner!r} before, or choose mode='a'"
+            )
         work.staging = Staging(target)
     try:
         return work.run(dataset)
     finally:
         if work.staging:
             work.staging.release()
+
+
+def _open_at_url(
+    url: str, mode: Mode, append_dim: str | None, storage_options: Mapping[str, Any] | None
+) -> Store:
+    """Open the store at a URL; create it if there is none, and there need not be one."""
+    try:
+        return cast("Store", open_store(url, "r+", storage_options=storage_options))
+    except NotFoundError:
+        if mode == "r+" or append_dim is not None:
+            raise
+    # Until the commit it is empty, and whoever finds it so may go on with it.
+    return create(url, storage_options=storage_options)
+
+
+def _is_empty(store: Store) -> bool:
+    return not store.arrays() and not store.attributes
 
 
 def _check_dataset(dataset: Any) -> None:

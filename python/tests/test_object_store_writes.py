@@ -1,0 +1,201 @@
+"""Stores that are made in an object store, by one writer and by several."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from test_object_stores import SECRET, cli, client_of, endpoint, upload
+
+import bedform as bf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+# Fixtures of that module.
+__all__ = ["endpoint", "upload"]
+
+LAYOUT = bf.Regular(chunks=(5, 20, 15), shards=(10, 40, 30))
+
+
+@pytest.fixture
+def bucket(upload: Callable[[Path, str], str]) -> str:
+    """The URL of a bucket, which this process may write to."""
+    assert upload
+    return "s3://bucket"
+
+
+def keys(endpoint: str, prefix: str) -> list[str]:
+    listed = client_of(endpoint).list_objects_v2(Bucket="bucket", Prefix=prefix)
+    return [entry["Key"] for entry in listed.get("Contents", [])]
+
+
+def numbers(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(5).normal(size=shape).astype("f4")
+
+
+def test_a_store_is_written_as_in_a_directory(bucket: str, endpoint: str, tmp_path: Path) -> None:
+    url = f"{bucket}/written/a.zarr"
+    store = bf.create(url, attributes={"title": "there"})
+    values = numbers((20, 40, 30))
+    array = store.create_array(
+        "g/t", shape=values.shape, dtype="f4", dims=tuple("tyx"), layout=LAYOUT
+    )
+    array[:] = values
+    array[3:7, 5, ::2] = 9
+    values[3:7, 5, ::2] = 9
+    array.append(values[:3])
+    values = np.concatenate([values, values[:3]])
+    np.testing.assert_array_equal(array[:], values)
+    with store.session(settle="later") as session:
+        session.write("g/t", values[:5] * 2, start=(2, 0, 0))
+        session.commit()
+    values[2:7] = values[:5] * 2
+    # A second one, after what this process has seen.
+    again = bf.open(url, "r+")
+    np.testing.assert_array_equal(again["g/t"][:], values)
+    assert any(".bedform-log/" in key for key in keys(endpoint, "written/a.zarr"))
+    assert again.settle()["commits"] == 1
+    np.testing.assert_array_equal(bf.open(url)["g/t"][:], values)
+    assert not any(".bedform-log/" in key for key in keys(endpoint, "written/a.zarr"))
+    assert again.verify() == []
+    there: Any = zarr.open(fetched(endpoint, "written/a.zarr", tmp_path), mode="r")
+    np.testing.assert_array_equal(there["g/t"][:], values)
+    # Nothing but fill values is a shard without chunks: what is there is not deleted on condition.
+    array = again["g/t"]
+    array[:] = 0
+    assert not bf.open(url)["g/t"][:].any()
+    del again["g/t"]
+    assert not any("/g/t/" in key for key in keys(endpoint, "written/a.zarr"))
+    with pytest.raises(bf.ExistsError, match="exists already"):
+        bf.create(url)
+
+
+def fetched(endpoint: str, prefix: str, to: Path) -> Path:
+    """The objects of a store as files."""
+    client = client_of(endpoint)
+    for key in keys(endpoint, prefix + "/"):
+        file = to / key
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(client.get_object(Bucket="bucket", Key=key)["Body"].read())
+    return to / prefix
+
+
+def test_a_data_set_is_written_and_grows(bucket: str) -> None:
+    url = f"{bucket}/written/ds.zarr"
+    first = xr.Dataset({"t": (("time", "x"), numbers((4, 6)))}, {"time": np.arange(4)})
+    bf.write_dataset(first, url)
+    second = first.assign_coords(time=np.arange(4, 8))
+    bf.write_dataset(second, url, append_dim="time")
+    found = xr.open_dataset(url, engine="bedform")
+    xr.testing.assert_equal(found.load(), xr.concat([first, second], "time"))
+    with pytest.raises(bf.ExistsError, match="nothing in an object store is replaced"):
+        bf.write_dataset(first, url)
+    with pytest.raises(bf.NotFoundError):
+        bf.write_dataset(first, f"{bucket}/written/none.zarr", append_dim="time")
+
+
+def test_commands_settle_verify_and_tell_what_is_at_a_url(bucket: str) -> None:
+    url = f"{bucket}/written/commands.zarr"
+    store = bf.create(url)
+    store.create_array("t", shape=(8,), dtype="i4", layout=bf.Regular(chunks=(2,), shards=(4,)))
+    with store.session(settle="later") as session:
+        session.write("t", np.arange(8, dtype="i4"), start=(0,))
+        session.commit()
+    assert cli("info", url).startswith("0\n")
+    assert cli("settle", url).startswith("0\n")
+    assert cli("verify", url).startswith("0\n")
+    assert cli("gc", url).startswith("0\n")
+    np.testing.assert_array_equal(bf.open(url)["t"][:], np.arange(8))
+
+
+WRITER = """
+import sys
+import bedform as bf, numpy as np
+
+url, writer = sys.argv[1], int(sys.argv[2])
+store = bf.open(url, "r+")
+array = store["t"]
+for step in range(4):
+    rows = np.full((1, 4), writer * 100 + step, "i4")
+    if (step + writer) % 3 != 2:
+        array.append(rows)
+        continue
+    while True:
+        try:
+            with store.session(settle="later") as session:
+                session.append("t", rows)
+                session.commit()
+            break
+        except bf.ConflictError:
+            pass
+"""
+
+
+def test_rows_of_several_processes_are_there_once_each(bucket: str) -> None:
+    url = f"{bucket}/written/race.zarr"
+    layout = bf.Regular(chunks=(2, 4), shards=(4, 4))
+    bf.create(url).create_array("t", shape=(0, 4), dtype="i4", layout=layout)
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, url, str(writer)]) for writer in range(2)
+    ]
+    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
+    rows = bf.open(url)["t"][:]
+    assert (rows == rows[:, :1]).all()
+    expected = [writer * 100 + step for writer in range(2) for step in range(4)]
+    assert sorted(rows[:, 0].tolist()) == expected
+
+
+def test_a_forked_child_reads_and_writes_while_its_parent_goes_on(bucket: str) -> None:
+    url = f"{bucket}/written/fork.zarr"
+    store = bf.create(url)
+    array = store.create_array(
+        "t", shape=(40, 8), dtype="i4", layout=bf.Regular(chunks=(2, 8), shards=(4, 8))
+    )
+    array[:] = 7
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            assert bf.open(url, cache=0)["t"][::4].sum() == 7 * 80
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for row in range(4):
+            child = os.fork()
+            if child == 0:
+                # Connected anew: nothing that the parent's threads hold is waited for.
+                bf.open(url, "r+")["t"][39] = row
+                os._exit(int(bf.open(url, cache=0)["t"][0].sum() != 56))
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert array[39].tolist() == [3] * 8
+
+
+def test_a_bucket_that_is_not_there_or_a_key_that_is_wrong_is_said(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(bf.IoError, match="there is no such bucket"):
+        bf.create("s3://nobody-has-this/a.zarr")
+    with pytest.raises(bf.InvalidArgumentError, match="credentials and queries"):
+        bf.create(f"s3://key:{SECRET}@bucket/a.zarr")
+    with pytest.raises(bf.InvalidArgumentError, match="HTTP servers are only read"):
+        bf.create("http://127.0.0.1:9/a.zarr")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    with pytest.raises(bf.InvalidArgumentError, match="there are no credentials"):
+        bf.create(f"{bucket}/a.zarr")
