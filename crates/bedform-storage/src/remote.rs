@@ -8,8 +8,8 @@
 //! Each request asks for the version that was opened (`If-Match`), and each answer is compared with it.
 //!
 //! Every write has a condition (`If-None-Match`, `If-Match`), also where the newest writer wins: what a
-//! writer that was cut off still has on its way finds that it does not hold. [`put`] has how a lost answer
-//! is told from a conflict, [`lease`] how locks are kept, [`growing`] how objects grow. What is
+//! writer that was cut off still has on its way finds that it does not hold. `put` has how a lost answer
+//! is told from a conflict, `lease` how locks are kept, `growing` how objects grow. What is
 //! acknowledged is as durable as the server makes it; [`Durability`] makes no difference.
 
 mod aws;
@@ -39,7 +39,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use self::client::Client;
 use self::error::to_error;
 use self::growing::{GrownObject, RemoteGrowing};
-use self::lease::{Held, LOCK_NAME, Leases};
+use self::lease::{Held, LOCK_NAME, Leases, Patience};
 use self::object::RemoteObject;
 use self::put::{Known, Unwritten, Writes, look};
 #[cfg(test)]
@@ -204,13 +204,13 @@ impl RemoteStorage {
     }
 
     /// The lock of a directory.
-    fn take_lock(&self, path: &ObjectPath, waits: bool) -> Result<Option<Box<dyn Lock>>> {
+    fn take_lock(&self, path: &ObjectPath, patience: Patience) -> Result<Option<Box<dyn Lock>>> {
         self.shared.check_writable("lock", path)?;
         let directory = self.name_of("lock", path)?;
         let store = &**self.shared.client.store()?;
         let name = directory.clone().join(LOCK_NAME);
         // Who waits for a lock knows that there is something to be locked.
-        if !waits && !path.is_root() {
+        if patience != Patience::Endless && !path.is_root() {
             let is_there = runtime::wait(async {
                 let mut below = store.list(Some(&directory));
                 Ok(below.try_next().await?.is_some())
@@ -219,7 +219,7 @@ impl RemoteStorage {
                 return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path));
             }
         }
-        let held = Held::take(&self.shared, name, waits)?;
+        let held = Held::take(&self.shared, name, patience)?;
         Ok(held.map(|held| Box::new(held) as Box<dyn Lock>))
     }
 }
@@ -513,12 +513,16 @@ impl Storage for RemoteStorage {
     }
 
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
-        let held = self.take_lock(path, true)?;
+        let held = self.take_lock(path, Patience::Endless)?;
         held.ok_or_else(|| StorageError::new(StorageErrorKind::Conflict, "lock", path))
     }
 
     fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        self.take_lock(path, false)
+        self.take_lock(path, Patience::None)
+    }
+
+    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        self.take_lock(path, Patience::ToTell)
     }
 
     fn sweep(&self, _path: &ObjectPath) -> Result<u64> {

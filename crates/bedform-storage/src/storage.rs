@@ -290,12 +290,19 @@ pub trait Storage: Send + Sync + Debug {
     /// has no locks.
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>>;
 
-    /// As [`Storage::lock`], without waiting for its holder: `None` if somebody holds the lock. Where that
-    /// is a question of time it takes as long as it needs to tell.
+    /// As [`Storage::lock`], without waiting: `None` if somebody holds the lock, or may hold it.
     ///
     /// # Errors
     /// As [`Storage::lock`]; `NotFound` without the directory, anywhere.
     fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>>;
+
+    /// As [`Storage::try_lock`], by who has to know: waits until it can be told whether a holder is alive.
+    ///
+    /// # Errors
+    /// As [`Storage::try_lock`].
+    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        self.try_lock(path)
+    }
 
     /// Removes what crashed writers left in the directory `path` (unpublished objects whose writer
     /// is provably gone), and says how many. Never touches a published object.

@@ -25,6 +25,17 @@ const FREE: &str = "free";
 const LOOKS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(150)];
 const STATE_BYTES_MAX: u64 = 4096;
 
+/// How long a lock that somebody holds is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Not at all.
+    None,
+    /// Until it is known whether its holder lives.
+    ToTell,
+    /// For ever.
+    Endless,
+}
+
 /// The leases that this handle has.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
@@ -131,12 +142,16 @@ impl Drop for Held {
 }
 
 impl Held {
-    /// Takes the lock `name`; nothing if somebody has it and nobody `waits`.
+    /// Takes the lock `name`; nothing if somebody has it for whom there is no `patience`.
     ///
     /// # Errors
     /// Of the server.
-    pub(super) fn take(shared: &Arc<Shared>, name: Path, waits: bool) -> Result<Option<Self>> {
-        if !shared.leases.take(&name, waits) {
+    pub(super) fn take(
+        shared: &Arc<Shared>,
+        name: Path,
+        patience: Patience,
+    ) -> Result<Option<Self>> {
+        if !shared.leases.take(&name, patience == Patience::Endless) {
             return Ok(None);
         }
         let mut held = Self { shared: shared.clone(), name, lease: None };
@@ -144,7 +159,7 @@ impl Held {
         if !writes.has_conditions {
             return Ok(Some(held));
         }
-        let taken = runtime::wait(acquire(&writes, &held.name, shared, waits))?;
+        let taken = runtime::wait(acquire(&writes, &held.name, shared, patience))?;
         let Some(lease) = taken.map_err(|unwritten| shared.error("lock", &held.name, unwritten))?
         else {
             return Ok(None);
@@ -162,12 +177,28 @@ impl Held {
         if self.shared.is_poisoned() {
             return;
         }
-        let known = lease.state().known.clone();
-        let body = state_of(FREE, lease.state().beats + 1);
-        if let Ok(writes) = self.shared.writes() {
-            // What cannot be told now ends by itself.
-            let _ = runtime::wait(writes.put_if(&self.name, body, Some(&known), None));
-        }
+        // What cannot be told now ends by itself.
+        let Ok(writes) = self.shared.writes() else { return };
+        let _ = runtime::wait(async {
+            loop {
+                let (known, beats) = {
+                    let state = lease.state();
+                    (state.known.clone(), state.beats + 1)
+                };
+                let body = state_of(FREE, beats);
+                match writes.put_if(&self.name, body, Some(&known), None).await {
+                    Err(Unwritten::Refused) => {}
+                    _ => return,
+                }
+                // The last beat may have come in between.
+                match holder_of(&*writes.store, &self.name).await {
+                    Ok(Some((holder, known))) if holder == lease.holder => {
+                        lease.state().known = known;
+                    }
+                    _ => return,
+                }
+            }
+        });
     }
 }
 
@@ -200,7 +231,7 @@ async fn acquire(
     writes: &Writes,
     name: &Path,
     shared: &Shared,
-    waits: bool,
+    patience: Patience,
 ) -> std::result::Result<Option<Lease>, Unwritten> {
     let lease = shared.options.lease;
     let holder = random_name();
@@ -212,7 +243,12 @@ async fn acquire(
             None => true,
             Some((holder, known)) => {
                 let is_new = seen.as_ref().is_none_or(|(seen, _)| seen.version != known.version);
-                if is_new && seen.is_some() && holder != FREE && !waits {
+                let has_enough = match patience {
+                    Patience::None => true,
+                    Patience::ToTell => is_new && seen.is_some(),
+                    Patience::Endless => false,
+                };
+                if holder != FREE && has_enough {
                     return Ok(None);
                 }
                 if is_new {

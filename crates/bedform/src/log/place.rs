@@ -421,7 +421,7 @@ pub(super) fn lock_of_dead(
     storage: &dyn Storage,
     directory: &ObjectPath,
 ) -> Result<Option<Box<dyn Lock>>> {
-    match storage.try_lock(directory) {
+    match storage.try_lock_of_dead(directory) {
         Err(error) if error.is_not_found() => Ok(None),
         lock => Ok(lock?),
     }

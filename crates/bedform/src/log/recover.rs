@@ -226,7 +226,7 @@ impl Store {
                 return Err(Error::new(ErrorKind::Interrupted, "stopped; call it again to go on"));
             }
             let directory = LogPlace::segment_directory(&name)?;
-            let lock = match log.storage.try_lock(&directory) {
+            let lock = match log.storage.try_lock_of_dead(&directory) {
                 Ok(Some(lock)) => lock,
                 Ok(None) => {
                     recovered.live += 1;
