@@ -8,7 +8,7 @@ created, which has a line of its own. zarr-python reads back what lies in the se
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from benchmarks.harness import data
 from benchmarks.harness.comparison import OURS, Comparison
 from benchmarks.harness.options import FULL_ROUNDS
 from benchmarks.harness.report import Report, Table, Verdict, bytes_in_words, milliseconds
-from benchmarks.harness.rounds import fastest_variant, interleave
+from benchmarks.harness.rounds import interleave
 from benchmarks.harness.s3_server import (
     BYTES_PER_SECOND,
     SECONDS,
@@ -89,13 +89,21 @@ FULL = Shapes((256, 1024, 1024), (16, 128, 128), (32, 512, 512))
 QUICK = Shapes((64, 128, 128), (4, 32, 32), (8, 64, 64))
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """One write in a fresh process."""
+
+    seconds: float
+    growth: float
+    asked: str
+
+
 @dataclass
 class Line:
-    """What was found for one line."""
+    """What was found for one line, and the first write of each engine in the way chosen."""
 
     comparison: Comparison
-    asked: dict[str, str] = field(default_factory=dict)
-    growth: dict[str, float] = field(default_factory=dict)
+    first: dict[str, Attempt]
 
 
 class Writing:
@@ -129,47 +137,45 @@ class Writing:
             checker.call("prepare", "check", self.shapes.whole()[0], "concurrent")
             checker.call("read", "check", self.answer)
 
-    def write(
-        self, name: str, variant: str, codec: str, pieces: list[Selection], checks: bool = False
-    ) -> float:
+    def write(self, name: str, variant: str, codec: str, pieces: list[Selection]) -> float:
         """Time one write in the engine's process."""
         worker = self.workers[name]
         self.create(name, worker, variant, codec)
         figures = worker.call("act", "write_pieces", pieces)
-        if checks:
-            self.check(name)
         self.server.remove(f"{name}.zarr")
         seconds: float = figures["seconds"]
         return seconds
 
-    def examine(self, line: Line, codec: str, pieces: list[Selection]) -> None:
-        """Write once in a fresh process: what it asks for, what memory it takes; then check."""
-        for name, engine in ENGINES.items():
-            with WorkerProcess(engine) as worker:
-                worker.call("act", "load", self.source)
-                self.create(name, worker, line.comparison.variants[name], codec)
-                before = self.server.counts()
-                figures = worker.call("act", "write_pieces", pieces)
-                line.asked[name] = asked_since(self.server, before)
-                line.growth[name] = figures["growth"]
-            self.check(name)
-            self.server.remove(f"{name}.zarr")
+    def attempt(self, name: str, variant: str, codec: str, pieces: list[Selection]) -> Attempt:
+        """Write once in a fresh process, look at what it took, and read it back."""
+        with WorkerProcess(ENGINES[name]) as worker:
+            worker.call("act", "load", self.source)
+            self.create(name, worker, variant, codec)
+            before = self.server.counts()
+            figures = worker.call("act", "write_pieces", pieces)
+            asked = asked_since(self.server, before)
+        self.check(name)
+        self.server.remove(f"{name}.zarr")
+        return Attempt(figures["seconds"], figures["growth"], asked)
 
-    def measure(self, line: str, codec: str, pieces: list[Selection], options: Options) -> Line:
-        """Run the rounds of one line; a variant is tried once."""
-        chosen = {}
-        for name, worker in self.workers.items():
-            variants = options.some(list(worker.call("describe")["write"]))
-            chosen[name] = fastest_variant(
-                variants, 1, lambda variant, name=name: self.write(name, variant, codec, pieces)
-            )
-        rounds = rounds_of(options)
+    def measure(
+        self,
+        line: str,
+        codec: str,
+        pieces: list[Selection],
+        variants: dict[str, list[str]],
+        rounds: int,
+    ) -> Line:
+        """Try each variant once, each in a fresh process, and run the rounds with the fastest."""
+        chosen, first = {}, {}
+        for name in self.workers:
+            tried = {one: self.attempt(name, one, codec, pieces) for one in variants[name]}
+            chosen[name] = min(tried, key=lambda one, tried=tried: tried[one].seconds)
+            first[name] = tried[chosen[name]]
         samples = interleave(
             list(self.workers), rounds, lambda name: self.write(name, chosen[name], codec, pieces)
         )
-        found = Line(Comparison(line, samples, chosen))
-        self.examine(found, codec, pieces)
-        return found
+        return Line(Comparison(line, samples, chosen), first)
 
     def session(self, codec: str, options: Options) -> dict[str, list[float]]:
         """Append through a session and settle, in a fresh process each time."""
@@ -225,10 +231,16 @@ def run(options: Options) -> Report:
         with slow_s3() as server:
             writing = Writing(server, workers, source, shapes)
             for codec in ("raw", "zstd"):
+                ways = {
+                    name: options.some(list(worker.call("describe")["write"]))
+                    for name, worker in workers.items()
+                }
                 for way, pieces in ((ONE_CALL, shapes.whole()), (REGIONS, shapes.regions())):
                     if options.wants(f"{codec}/{way}"):
-                        name = f"{codec}, {way}"
-                        lines.append(writing.measure(name, codec, pieces, options))
+                        line, rounds = f"{codec}, {way}", rounds_of(options)
+                        lines.append(writing.measure(line, codec, pieces, ways, rounds))
+                        # Regions are written in the way that was the fastest for all.
+                        ways = {name: [one] for name, one in lines[-1].comparison.variants.items()}
                 if options.wants(f"{codec}/session"):
                     sessions[codec] = writing.session(codec, options)
     finally:
@@ -257,8 +269,8 @@ def table_of(lines: list[Line], shapes: Shapes) -> Table:
         one = line.comparison
         fastest = one.fastest_peer()
         cells = [one.cell(name) for name in ENGINES]
-        memory = [f"{line.growth[name] / MEBIBYTE:.0f}" for name in ENGINES]
-        asked = [line.asked[name] for name in ENGINES]
+        memory = [f"{line.first[name].growth / MEBIBYTE:.0f}" for name in ENGINES]
+        asked = [line.first[name].asked for name in ENGINES]
         row = [one.line, *cells, one.ratio_cell(fastest), one.way(fastest), *memory, *asked]
         table.rows.append(row)
     return table
@@ -300,7 +312,7 @@ def verdicts(lines: list[Line], sessions: dict[str, dict[str, list[float]]]) -> 
     lost = [line.comparison.line for line in lines if line.comparison.is_loss()]
     listed = f": {'; '.join(lost)}" if lost else ""
     said = f"{len(lost)} of {len(lines)} lost{listed}"
-    growths = [line.growth[OURS] for line in lines]
+    growths = [line.first[OURS].growth for line in lines]
     growths += [median(found["append_all growth"]) for found in sessions.values()]
     promise = f"memory at most {OVERHEAD_MAX // MEBIBYTE} MiB above the array"
     if not growths:

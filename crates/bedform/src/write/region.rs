@@ -10,6 +10,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::read::plan::Plan;
 use crate::store::Shared;
 
+/// Bytes of objects that are on their way to a server.
+const UPLOAD_BYTES: u64 = 192 << 20;
+
 /// What a write did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteStatistics {
@@ -55,7 +58,24 @@ pub(crate) fn write_objects<'a>(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
     let act = |number, threads| write(number, threads).run();
-    each_object(source.shared, count, at_once(source.shared), act, interrupted)
+    let state = source.state;
+    let chunks: u64 = state.per_object.iter().product();
+    let at_once =
+        at_once_of(source.shared, chunks.saturating_mul(state.codec.decoded_bytes() as u64));
+    each_object(source.shared, count, at_once, act, interrupted)
+}
+
+/// As [`at_once`], for objects of up to so many bytes. Where a server answers each is in memory until it
+/// has arrived, and takes no core meanwhile: as many as there is memory for.
+fn at_once_of(shared: &Shared, object_bytes: u64) -> usize {
+    let local = at_once(shared);
+    if !shared.storage.is_remote() || shared.options.threads == Some(1) {
+        return local;
+    }
+    let fitting = UPLOAD_BYTES / object_bytes.max(1);
+    usize::try_from(fitting)
+        .unwrap_or(usize::MAX)
+        .clamp(1, local.max(shared.tuning.threads_waiting))
 }
 
 /// How many objects are written at a time: one more than cores, so that something is encoded while
