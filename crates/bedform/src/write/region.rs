@@ -65,17 +65,20 @@ pub(crate) fn write_objects<'a>(
     each_object(source.shared, count, at_once, act, interrupted)
 }
 
-/// As [`at_once`], for objects of up to so many bytes. Where a server answers each is in memory until it
-/// has arrived, and takes no core meanwhile: as many as there is memory for.
+/// As [`at_once`], for objects of up to so many bytes. Where a server answers, each is in memory until it
+/// has arrived, and needs no core meanwhile.
 fn at_once_of(shared: &Shared, object_bytes: u64) -> usize {
-    let local = at_once(shared);
+    let cores = at_once(shared);
     if !shared.storage.is_remote() || shared.options.threads == Some(1) {
-        return local;
+        return cores;
     }
+    uploads_of(object_bytes, cores.max(shared.tuning.threads_waiting))
+}
+
+/// As many objects as there is memory for, and one at least.
+fn uploads_of(object_bytes: u64, most: usize) -> usize {
     let fitting = UPLOAD_BYTES / object_bytes.max(1);
-    usize::try_from(fitting)
-        .unwrap_or(usize::MAX)
-        .clamp(1, local.max(shared.tuning.threads_waiting))
+    usize::try_from(fitting).unwrap_or(usize::MAX).clamp(1, most.max(1))
 }
 
 /// How many objects are written at a time: one more than cores, so that something is encoded while
@@ -141,5 +144,23 @@ pub(crate) fn each_object(
     match failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
         Some(error) => Err(error),
         None => Ok(WriteStatistics { objects: objects.into_inner(), bytes: bytes.into_inner() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uploads_are_bounded_by_their_bytes() {
+        for object_bytes in [0, 1, 1 << 20, 32 << 20, 33 << 20, UPLOAD_BYTES, UPLOAD_BYTES + 1] {
+            for most in [1, 3, 32] {
+                let uploads = uploads_of(object_bytes, most);
+                assert!((1..=most).contains(&uploads), "{object_bytes} {most}");
+                assert!(uploads == 1 || uploads as u64 * object_bytes <= UPLOAD_BYTES);
+            }
+        }
+        assert_eq!(uploads_of(32 << 20, 32), 6);
+        assert_eq!(uploads_of(u64::MAX, 32), 1);
     }
 }
