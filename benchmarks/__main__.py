@@ -22,6 +22,7 @@ NAMES = {
     "log-scale": "benchmarks.log_scale",
     "burst": "benchmarks.burst",
     "s3-read": "benchmarks.s3_read",
+    "s3-write": "benchmarks.s3_write",
     "simulate-check": "benchmarks.simulate_check",
     "chunk-simulated": "benchmarks.chunk_simulated",
     "log-simulated": "benchmarks.log_simulated",

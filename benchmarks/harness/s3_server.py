@@ -87,8 +87,17 @@ class SlowS3:
         for file in filter(Path.is_file, path.rglob("*")):
             client.upload_file(str(file), BUCKET, f"{name}/{file.relative_to(path)}")
 
+    def files(self, name: str) -> Path:
+        """Return where the objects of a store lie as plain files."""
+        return PLACE / "files" / BUCKET / name
+
+    def remove(self, name: str) -> None:
+        """Take a store away, and what is known of its objects."""
+        for place in ("files", "about"):
+            shutil.rmtree(PLACE / place / BUCKET / name, ignore_errors=True)
+
     def counts(self) -> dict[str, int]:
-        """Return the requests and the bytes of answers so far."""
+        """Return the requests and the bytes of answers, and those that were uploaded, so far."""
         url = f"{self.proxy}/-/counts"
         with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - our own proxy
             counts: dict[str, int] = json.load(answer)

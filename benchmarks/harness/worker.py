@@ -38,6 +38,9 @@ ENGINES = {
     "s3-zarr-python": "benchmarks.harness.s3_engines:S3ZarrPython",
     "s3-tensorstore": "benchmarks.harness.s3_engines:S3TensorStore",
     "s3-bedform": "benchmarks.harness.s3_engines:S3Bedform",
+    "s3-zarr-python-writer": "benchmarks.harness.s3_writers:S3ZarrPythonWriter",
+    "s3-tensorstore-writer": "benchmarks.harness.s3_writers:S3TensorStoreWriter",
+    "s3-bedform-writer": "benchmarks.harness.s3_writers:S3BedformWriter",
 }
 
 
@@ -170,6 +173,10 @@ class Worker:
         done = store.settle(memory=memory)
         seconds = time.perf_counter() - start
         return {"seconds": seconds, "growth": resident("VmHWM") - before, **done}
+
+    def act(self, method: str, *arguments: Any) -> Any:
+        """Call what this engine alone has."""
+        return getattr(self.engine, method)(*arguments)
 
     def memory_growth(self, selection: Selection, variant: str) -> int:
         """Return how far the peak of resident memory rises in one read, in bytes."""

@@ -10,6 +10,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::read::plan::Plan;
 use crate::store::Shared;
 
+/// Bytes of objects that are on their way to a server.
+const UPLOAD_BYTES: u64 = 192 << 20;
+
 /// What a write did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteStatistics {
@@ -55,7 +58,27 @@ pub(crate) fn write_objects<'a>(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
     let act = |number, threads| write(number, threads).run();
-    each_object(source.shared, count, at_once(source.shared), act, interrupted)
+    let state = source.state;
+    let chunks: u64 = state.per_object.iter().product();
+    let at_once =
+        at_once_of(source.shared, chunks.saturating_mul(state.codec.decoded_bytes() as u64));
+    each_object(source.shared, count, at_once, act, interrupted)
+}
+
+/// As [`at_once`], for objects of up to so many bytes. Where a server answers, each is in memory until it
+/// has arrived, and needs no core meanwhile.
+fn at_once_of(shared: &Shared, object_bytes: u64) -> usize {
+    let cores = at_once(shared);
+    if !shared.storage.is_remote() || shared.options.threads == Some(1) {
+        return cores;
+    }
+    uploads_of(object_bytes, cores.max(shared.tuning.threads_waiting))
+}
+
+/// As many objects as there is memory for, and one at least.
+fn uploads_of(object_bytes: u64, most: usize) -> usize {
+    let fitting = UPLOAD_BYTES / object_bytes.max(1);
+    usize::try_from(fitting).unwrap_or(usize::MAX).clamp(1, most.max(1))
 }
 
 /// How many objects are written at a time: one more than cores, so that something is encoded while
@@ -121,5 +144,23 @@ pub(crate) fn each_object(
     match failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
         Some(error) => Err(error),
         None => Ok(WriteStatistics { objects: objects.into_inner(), bytes: bytes.into_inner() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uploads_are_bounded_by_their_bytes() {
+        for object_bytes in [0, 1, 1 << 20, 32 << 20, 33 << 20, UPLOAD_BYTES, UPLOAD_BYTES + 1] {
+            for most in [1, 3, 32] {
+                let uploads = uploads_of(object_bytes, most);
+                assert!((1..=most).contains(&uploads), "{object_bytes} {most}");
+                assert!(uploads == 1 || uploads as u64 * object_bytes <= UPLOAD_BYTES);
+            }
+        }
+        assert_eq!(uploads_of(32 << 20, 32), 6);
+        assert_eq!(uploads_of(u64::MAX, 32), 1);
     }
 }
