@@ -13,8 +13,9 @@ use futures_util::stream::{self, BoxStream};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
-    ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
+    MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result,
 };
 
 /// How often something goes wrong, of a thousand requests.
@@ -33,6 +34,8 @@ pub struct Likelihood {
 #[derive(Clone)]
 pub struct FaultyServer {
     inner: Arc<InMemory>,
+    /// It gives no bytes that are counted from the end, as Azure does not.
+    has_no_ends: bool,
     state: Arc<Mutex<State>>,
 }
 
@@ -61,7 +64,13 @@ impl FaultyServer {
     pub fn new(seed: u64, likelihood: Likelihood) -> Self {
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let state = State { random, likelihood, recent: VecDeque::new(), faults: 0 };
-        Self { inner: Arc::default(), state: Arc::new(Mutex::new(state)) }
+        Self { inner: Arc::default(), has_no_ends: false, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// The same, which gives no bytes that are counted from the end of objects.
+    #[must_use]
+    pub fn without_ends(self) -> Self {
+        Self { has_no_ends: true, ..self }
     }
 
     /// From now on as bad as this.
@@ -198,6 +207,9 @@ impl ObjectStore for FaultyServer {
     }
 
     async fn get_opts(&self, name: &Path, options: GetOptions) -> Result<GetResult> {
+        if self.has_no_ends && matches!(options.range, Some(GetRange::Suffix(_))) {
+            return Err(Error::NotSupported { source: "no suffixes".into() });
+        }
         if !self.read_fails() {
             return self.inner.get_opts(name, options).await;
         }

@@ -126,8 +126,11 @@ async fn open(
         // An object of no bytes has no last ones; and not all servers count from the end, or know parts.
         Err(error) => {
             let head = GetOptions { head: true, ..GetOptions::default() };
-            let GetResult { meta, attributes, .. } =
-                store.get_opts(name, head).await.map_err(|_| error)?;
+            let GetResult { meta, attributes, .. } = match store.get_opts(name, head).await {
+                Ok(found) => found,
+                Err(missing @ Error::NotFound { .. }) => return Err(missing),
+                Err(_) => return Err(error),
+            };
             let start = meta.size.saturating_sub(tail);
             if meta.size == 0 {
                 return Ok(Opened { meta, attributes, start: 0, bytes: Bytes::new() });

@@ -1,6 +1,8 @@
 //! Every storage is held to the contract, and the local one to its protocol.
 
-use bedform_storage::conformance::{Budget, check, cut_power, cut_power_again, fail_calls};
+use bedform_storage::conformance::{
+    Budget, FaultyServer, Likelihood, check, cut_power, cut_power_again, fail_calls,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +10,9 @@ use bedform_storage::{
     Failing, LocalStorage, MemoryStorage, Mode, OsFileSystem, Pace, Recording, RemoteOptions,
     RemoteStorage, SimulatedFileSystem, Staging, Throttle, Throttled,
 };
+
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
 
 use crate::local::Scratch;
 
@@ -66,14 +71,21 @@ fn throttled_files_keep_the_contract() {
     });
 }
 
+fn in_object_store(store: Arc<dyn ObjectStore>) -> RemoteStorage {
+    let options = RemoteOptions { pause: Duration::from_millis(1), ..RemoteOptions::default() };
+    RemoteStorage::new(store, "bucket/store", "s3://bucket/store", Mode::ReadWrite, &options)
+}
+
 #[test]
 fn an_object_store_keeps_the_contract() {
-    let count = check(|| {
-        let options = RemoteOptions { pause: Duration::from_millis(1), ..RemoteOptions::default() };
-        let store = Arc::new(object_store::memory::InMemory::new());
-        RemoteStorage::new(store, "bucket/store", "s3://bucket/store", Mode::ReadWrite, &options)
-    });
+    let count = check(|| in_object_store(Arc::new(InMemory::new())));
     assert!(count >= 30, "{count}");
+}
+
+#[test]
+fn an_object_store_that_counts_no_bytes_from_the_end_keeps_the_contract() {
+    let good = Likelihood { writes: 0, reads: 0 };
+    check(|| in_object_store(Arc::new(FaultyServer::new(0, good).without_ends())));
 }
 
 #[test]
