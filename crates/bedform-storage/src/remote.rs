@@ -25,11 +25,12 @@ mod runtime;
 mod url;
 mod writer;
 
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ::object_store::path::Path;
 use ::object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
@@ -59,6 +60,8 @@ type Result<T> = std::result::Result<T, StorageError>;
 const OWN_PREFIX: &str = ".bedform-";
 /// Objects that are deleted with one request, where the server can.
 const DELETED_TOGETHER: usize = 1000;
+/// Names of which a handle remembers what it saw; beyond it forgets all, and looks again.
+const SEEN_MAX: usize = 1 << 12;
 
 /// A prefix of an object store, by its URL.
 ///
@@ -96,6 +99,8 @@ struct Shared {
     /// Why nothing more is written, once the outcome of a write is unknown.
     poison: OnceLock<String>,
     leases: Leases,
+    /// What was seen last under names that may be written to: a guess that each write checks.
+    seen: Mutex<HashMap<Path, Known>>,
     /// The server was seen to keep to conditions.
     has_checked: AtomicBool,
 }
@@ -156,8 +161,8 @@ impl RemoteStorage {
         self.name_of(operation, path)
     }
 
-    /// Gives `payload` its name if `condition` holds; `there` is what was there a moment ago, if that is
-    /// known.
+    /// Gives `payload` its name if `condition` holds; `there` is what was there when it was last looked at,
+    /// if that is known.
     fn publish(
         &self,
         path: &ObjectPath,
@@ -169,30 +174,35 @@ impl RemoteStorage {
         let shared = &*self.shared;
         shared.check_writable("publish", path)?;
         let writes = shared.writes()?;
+        // Where the server checks no condition, nothing is guessed.
+        let guess = there.filter(|_| writes.has_conditions);
         let written = runtime::wait(async {
-            let known = async {
-                match there {
-                    Some(there) => Ok(there),
-                    None => writes.look(name).await.map_err(Unwritten::Failed),
-                }
-            };
-            match condition {
-                Condition::None => writes.put_over(name, payload, known.await?).await,
-                Condition::Absent if writes.has_conditions => {
-                    writes.put_if(name, payload, None, None).await
-                }
-                Condition::Absent => match known.await? {
-                    None => writes.put_if(name, payload, None, None).await,
-                    Some(_) => Err(Unwritten::Refused),
+            let look = async || writes.look(name).await.map_err(Unwritten::Failed);
+            let expected = match condition {
+                Condition::Absent if writes.has_conditions => None,
+                Condition::Absent => match look().await? {
+                    None => None,
+                    Some(_) => return Err(Unwritten::Refused),
                 },
                 Condition::Unchanged(object) => {
-                    match known.await?.filter(|known| known.version == *object.version()) {
-                        Some(known) => writes.put_if(name, payload, Some(&known), None).await,
-                        None => Err(Unwritten::Refused),
-                    }
+                    let is_that = |known: &Known| known.version == *object.version();
+                    let known = match guess.flatten().filter(is_that) {
+                        Some(known) => Some(known),
+                        None => look().await?.filter(is_that),
+                    };
+                    Some(known.ok_or(Unwritten::Refused)?)
                 }
-            }
+                Condition::None => {
+                    let known = match guess {
+                        Some(known) => known,
+                        None => look().await?,
+                    };
+                    return writes.put_over(name, payload, known).await;
+                }
+            };
+            writes.put_if(name, payload, expected.as_ref(), None).await
         })?;
+        shared.note(name, written.as_ref().ok());
         let written = written.map_err(|unwritten| match (unwritten, condition) {
             (Unwritten::Refused, Condition::Absent) => {
                 StorageError::new(StorageErrorKind::Exists, "publish", path)
@@ -233,6 +243,7 @@ impl Shared {
             lists,
             poison: OnceLock::new(),
             leases: Leases::default(),
+            seen: Mutex::default(),
             has_checked: AtomicBool::new(false),
         }
     }
@@ -243,6 +254,26 @@ impl Shared {
         let store = self.client.store()?.clone();
         let plain = self.client.store_to_write()?.clone();
         Ok(Writes { store, plain, deadline, pause, has_conditions: !single_writer })
+    }
+
+    /// Remembers what is under a name; nothing if that is not known.
+    fn note(&self, name: &Path, known: Option<&Known>) {
+        if !self.is_writable {
+            return;
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= SEEN_MAX {
+            seen.clear();
+        }
+        match known {
+            Some(known) => seen.insert(name.clone(), known.clone()),
+            None => seen.remove(name),
+        };
+    }
+
+    /// What was seen last under a name.
+    fn seen(&self, name: &Path) -> Option<Known> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     fn is_poisoned(&self) -> bool {
@@ -371,6 +402,7 @@ impl Storage for RemoteStorage {
         let (shared, shown) = (self.shared.clone(), path.to_string());
         let (object, known) =
             RemoteObject::open(shared.clone(), name.clone(), shown.clone(), bytes)?;
+        shared.note(&name, Some(&known));
         Ok(match known.parts {
             None => Box::new(object),
             Some(parts) => Box::new(GrownObject::open(shared, name, shown, known.version, &parts)?),
@@ -422,7 +454,8 @@ impl Storage for RemoteStorage {
         condition: Condition<'_>,
     ) -> Result<Version> {
         let name = self.name_to_write("create", path)?;
-        self.publish(path, &name, PutPayload::from(bytes.to_vec()), condition, None)
+        let seen = self.shared.seen(&name).map(Some);
+        self.publish(path, &name, PutPayload::from(bytes.to_vec()), condition, seen)
     }
 
     fn grow(

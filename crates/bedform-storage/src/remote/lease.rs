@@ -6,7 +6,7 @@
 //! it for lost, writes nothing more through this handle, and says that what it wrote last may be there or
 //! not.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +24,8 @@ const FREE: &str = "free";
 /// Pauses between two looks at a lock that somebody holds.
 const LOOKS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(150)];
 const STATE_BYTES_MAX: u64 = 4096;
+/// Locks of which a handle remembers that it left them free.
+const FREE_MAX: usize = 1 << 10;
 
 /// How long a lock that somebody holds is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub(super) struct Leases {
     /// Locks that threads of this process hold, or are about to take.
     taken: Mutex<HashSet<Path>>,
     given_up: Condvar,
+    /// Locks as this handle has left them, free.
+    free: Mutex<HashMap<Path, Known>>,
 }
 
 /// A lock that is held.
@@ -108,6 +112,14 @@ impl Leases {
             taken = self.given_up.wait(taken).unwrap_or_else(PoisonError::into_inner);
         }
         taken.insert(name.clone())
+    }
+
+    fn note_free(&self, name: &Path, known: Known) {
+        let mut free = lock(&self.free);
+        if free.len() >= FREE_MAX {
+            free.clear();
+        }
+        free.insert(name.clone(), known);
     }
 
     fn give_up(&self, name: &Path) {
@@ -188,7 +200,8 @@ impl Held {
                 let body = state_of(FREE, beats);
                 match writes.put_if(&self.name, body, Some(&known), None).await {
                     Err(Unwritten::Refused) => {}
-                    _ => return,
+                    Ok(known) => return self.shared.leases.note_free(&self.name, known),
+                    Err(_) => return,
                 }
                 // The last beat may have come in between.
                 match holder_of(&*writes.store, &self.name).await {
@@ -237,8 +250,13 @@ async fn acquire(
     let holder = random_name();
     let mut seen: Option<(Known, Instant)> = None;
     let mut pause = LOOKS[0];
+    // Most often nobody has taken it since it was given up here.
+    let mut free = lock(&shared.leases.free).remove(name);
     loop {
-        let there = holder_of(&*writes.store, name).await.map_err(Unwritten::Failed)?;
+        let there = match free.take() {
+            Some(known) => Some((FREE.to_owned(), known)),
+            None => holder_of(&*writes.store, name).await.map_err(Unwritten::Failed)?,
+        };
         let is_free = match &there {
             None => true,
             Some((holder, known)) => {
