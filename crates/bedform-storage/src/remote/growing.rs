@@ -26,7 +26,7 @@ const PARTS_PREFIX: &str = ".bedform-parts-";
 /// Bytes of a part, unless a sync ends it.
 const PART_BYTES: usize = 8 << 20;
 /// Parts that are on their way at a time.
-const IN_FLIGHT_MAX: usize = 4;
+const IN_FLIGHT_MAX: usize = 8;
 /// Parts of an object at most, as a reader believes a server.
 const PARTS_MAX: usize = 1 << 20;
 

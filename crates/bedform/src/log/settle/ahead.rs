@@ -1,7 +1,8 @@
 //! The data of a round, laid by one thread while others read what comes next.
 //!
 //! One thread says what is to be read, in order; some read and check windows, each the next that
-//! nobody has begun; the windows are laid in order. Reading is ahead by a fixed number of windows.
+//! nobody has begun; the windows are laid in order. Reading is ahead by a number of windows that
+//! depends on the place.
 
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -13,10 +14,11 @@ use super::read::{Window, WindowPlan, plan_windows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::View;
 
-/// Windows that are read ahead of the one that is laid.
-const WINDOWS_AHEAD: usize = 4;
-/// Threads that read: requests that are in flight at a time.
-const READERS: usize = 4;
+/// Windows that are read ahead of the one that is laid, and threads that read them: requests that are in
+/// flight at a time.
+const AHEAD: usize = 4;
+/// As many where a server answers, each of whose answers is waited for: a quarter of the memory.
+const AHEAD_OF_SERVER: usize = 16;
 
 /// A window to be read, and who waits for it.
 type Task = (WindowPlan, SyncSender<Result<Window>>);
@@ -31,8 +33,9 @@ pub(super) fn read_ahead(
     window_bytes: u64,
     lay: &mut dyn FnMut(&Window) -> Result<()>,
 ) -> Result<()> {
+    let ahead = if view.place.storage.is_remote() { AHEAD_OF_SERVER } else { AHEAD };
     let (send_task, tasks) = channel::<Task>();
-    let (send_window, windows) = sync_channel(WINDOWS_AHEAD);
+    let (send_window, windows) = sync_channel(ahead);
     let (tasks, spare) = (Mutex::new(tasks), Mutex::default());
     std::thread::scope(|scope| {
         let start = || std::thread::Builder::new().name("bedform-settle".to_owned());
@@ -47,7 +50,7 @@ pub(super) fn read_ahead(
             })
         };
         let planner = start().spawn_scoped(scope, plan).map_err(|error| no_thread(&error))?;
-        for number in 0..READERS {
+        for number in 0..ahead {
             let reader = start().spawn_scoped(scope, || read_tasks(&tasks, &spare));
             if let (0, Err(error)) = (number, reader) {
                 return Err(no_thread(&error));
