@@ -23,7 +23,7 @@ use bedform_format::ObjectPath;
 pub use contract::{CASES, Case};
 pub use crash::{Budget, Counts, cut_power, cut_power_again};
 pub use failures::fail_calls;
-pub use server::{FaultyServer, Likelihood};
+pub use server::{FaultyServer, Lack, Likelihood};
 
 use crate::{Condition, Durability, Object, Storage, StorageError, StorageErrorKind, Version};
 

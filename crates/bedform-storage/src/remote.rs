@@ -29,7 +29,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ::object_store::path::Path;
@@ -58,6 +58,8 @@ type Result<T> = std::result::Result<T, StorageError>;
 
 /// What names of this module's own objects begin with: they do not appear in listings.
 const OWN_PREFIX: &str = ".bedform-";
+/// What an object is called that a server is tried with.
+const PROBE_PREFIX: &str = ".bedform-probe-";
 /// Objects that are deleted with one request, where the server can.
 const DELETED_TOGETHER: usize = 1000;
 /// Names of which a handle remembers what it saw; beyond it forgets all, and looks again.
@@ -120,6 +122,11 @@ impl RemoteStorage {
         if mode != Mode::ReadOnly && !place.lists {
             return Err(place.refuse("HTTP servers are only read"));
         }
+        if mode == Mode::Create && place.prefix.is_empty() {
+            return Err(
+                place.refuse("a store needs a name in its bucket, its log has one beside it")
+            );
+        }
         let Place { client, prefix, shown, system, lists } = place;
         let shared = Arc::new(Shared::new(client, mode, options, lists));
         Ok(Self { shared, prefix, shown, system })
@@ -158,7 +165,27 @@ impl RemoteStorage {
         if path.is_root() {
             return Err(StorageError::new(StorageErrorKind::NotAnObject, operation, path));
         }
+        self.check_server(operation, path)?;
         self.name_of(operation, path)
+    }
+
+    /// Fails if the server is not fit for several writers; looked at once for each handle.
+    fn check_server(&self, operation: &'static str, path: &ObjectPath) -> Result<()> {
+        let writes = self.shared.writes()?;
+        if !writes.has_conditions || self.shared.has_checked.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let probe = format!("{PROBE_PREFIX}{}", put::random_name());
+        let name = self.name_of(
+            operation,
+            &ObjectPath::root()
+                .join(&probe)
+                .map_err(|_| StorageError::new(StorageErrorKind::NotAnObject, operation, path))?,
+        )?;
+        let outcome = runtime::wait(writes.probe(&name))?;
+        outcome.map_err(|unwritten| self.shared.error(operation, path, unwritten))?;
+        self.shared.has_checked.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Gives `payload` its name if `condition` holds; `there` is what was there when it was last looked at,
@@ -216,6 +243,7 @@ impl RemoteStorage {
     /// The lock of a directory.
     fn take_lock(&self, path: &ObjectPath, patience: Patience) -> Result<Option<Box<dyn Lock>>> {
         self.shared.check_writable("lock", path)?;
+        self.check_server("lock", path)?;
         let directory = self.name_of("lock", path)?;
         let store = &**self.shared.client.store()?;
         let name = directory.clone().join(LOCK_NAME);
@@ -421,7 +449,7 @@ impl Storage for RemoteStorage {
         let name = self.name_of("stat", path)?;
         let store = &**self.shared.client.store()?;
         let found = runtime::wait(async {
-            match look(store, &name).await? {
+            match look(store, &name, self.shared.lists).await? {
                 Some(known) => growing::version(store, &name, &known).await.map(Some),
                 None => Ok(None),
             }
@@ -496,7 +524,7 @@ impl Storage for RemoteStorage {
         }
         let store = &**self.shared.client.store()?;
         let deleted = runtime::wait(async {
-            let Some(known) = look(store, &name).await? else { return Ok(()) };
+            let Some(known) = look(store, &name, true).await? else { return Ok(()) };
             remove(store, &name).await?;
             match known.parts {
                 Some(parts) => growing::remove(store, &name, &parts).await,

@@ -13,8 +13,8 @@ use futures_util::stream::{self, BoxStream};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
-    MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload,
+    Attributes, CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
+    MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload,
     PutResult, Result,
 };
 
@@ -27,6 +27,17 @@ pub struct Likelihood {
     pub reads: u64,
 }
 
+/// What a server does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// Bytes that are counted from the end of an object, as Azure does not.
+    Ends,
+    /// Conditions: it writes whatever is there.
+    Conditions,
+    /// Metadata of objects.
+    Metadata,
+}
+
 /// Objects in memory, behind a server that is as bad as `likelihood` says, in an order that follows from a
 /// seed. Refusals, requests and answers that get lost, requests that arrive when nobody waits for them any
 /// more, bodies that are cut off, lists that lack what came last: each answer that comes is true, but for
@@ -34,8 +45,8 @@ pub struct Likelihood {
 #[derive(Clone)]
 pub struct FaultyServer {
     inner: Arc<InMemory>,
-    /// It gives no bytes that are counted from the end, as Azure does not.
-    has_no_ends: bool,
+    /// What it does not know.
+    lacks: Option<Lack>,
     state: Arc<Mutex<State>>,
 }
 
@@ -64,13 +75,13 @@ impl FaultyServer {
     pub fn new(seed: u64, likelihood: Likelihood) -> Self {
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let state = State { random, likelihood, recent: VecDeque::new(), faults: 0 };
-        Self { inner: Arc::default(), has_no_ends: false, state: Arc::new(Mutex::new(state)) }
+        Self { inner: Arc::default(), lacks: None, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The same, which gives no bytes that are counted from the end of objects.
+    /// The same, without something that others know.
     #[must_use]
-    pub fn without_ends(self) -> Self {
-        Self { has_no_ends: true, ..self }
+    pub fn without(self, lack: Lack) -> Self {
+        Self { lacks: Some(lack), ..self }
     }
 
     /// From now on as bad as this.
@@ -166,8 +177,13 @@ impl ObjectStore for FaultyServer {
         &self,
         name: &Path,
         payload: PutPayload,
-        options: PutOptions,
+        mut options: PutOptions,
     ) -> Result<PutResult> {
+        match self.lacks {
+            Some(Lack::Conditions) => options.mode = PutMode::Overwrite,
+            Some(Lack::Metadata) => options.attributes = Attributes::new(),
+            _ => {}
+        }
         match self.write_fault() {
             Some(WriteFault::Refused) => return Err(lost("status code: 503 Slow Down")),
             Some(WriteFault::Late(after)) => {
@@ -207,7 +223,7 @@ impl ObjectStore for FaultyServer {
     }
 
     async fn get_opts(&self, name: &Path, options: GetOptions) -> Result<GetResult> {
-        if self.has_no_ends && matches!(options.range, Some(GetRange::Suffix(_))) {
+        if self.lacks == Some(Lack::Ends) && matches!(options.range, Some(GetRange::Suffix(_))) {
             return Err(Error::NotSupported { source: "no suffixes".into() });
         }
         if !self.read_fails() {

@@ -44,6 +44,25 @@ pub(super) fn is_refusal(error: &Error) -> bool {
     }
 }
 
+/// Codes by which servers say that an object is not there.
+const MISSING: [&str; 4] = ["[NoSuchKey]", "[BlobNotFound]", "[NoSuchVersion]", "[NotFound]"];
+
+/// `error`, which is no longer that of a missing object if the server has said something else: that it
+/// does not know who asks, or a gateway that it does not know the way.
+pub(super) fn strict(error: Error) -> Error {
+    if !matches!(error, Error::NotFound { .. }) {
+        return error;
+    }
+    let said = said(&error);
+    let body = said.rsplit_once("404 Not Found").map(|(_, body)| body.trim_matches([':', ' ']));
+    let names_code = said.ends_with(']');
+    let is_missing = MISSING.iter().any(|code| said.ends_with(code));
+    if is_missing || (!names_code && body.is_none_or(str::is_empty)) {
+        return error;
+    }
+    Error::Generic { store: "server", source: said.into() }
+}
+
 /// What to do about what a server said.
 fn hint(error: &Error, said: &str) -> &'static str {
     let has = |text: &str| said.contains(text);
@@ -95,7 +114,7 @@ fn in_document(text: &str) -> Option<String> {
     let code = part("<Code>", "</Code>")?;
     Some(match part("<Message>", "</Message>") {
         Some(message) => format!("{message} [{code}]"),
-        None => code.to_owned(),
+        None => format!("[{code}]"),
     })
 }
 
@@ -123,6 +142,26 @@ pub(super) fn redacted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_said_to_be_missing_is_missing() {
+        let is_missing = |text: &str| {
+            let source = text.to_owned().into();
+            matches!(strict(Error::NotFound { path: "a".into(), source }), Error::NotFound { .. })
+        };
+        let of = |body: &str| format!("Server returned non-2xx status code: 404 Not Found: {body}");
+        let document = |code: &str| of(&format!("<Error><Code>{code}</Code></Error>"));
+        for text in
+            ["No data in memory found", &of(""), &document("NoSuchKey"), &document("BlobNotFound")]
+        {
+            assert!(is_missing(text), "{text}");
+        }
+        for text in
+            [&of("404 page not found"), &document("XAdminUserNotFound"), &document("NoSuchBucket")]
+        {
+            assert!(!is_missing(text), "{text}");
+        }
+    }
 
     #[test]
     fn what_may_be_a_secret_is_in_no_message() {

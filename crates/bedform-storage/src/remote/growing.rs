@@ -351,7 +351,7 @@ impl Object for GrownObject {
     fn is_current(&self) -> Result<bool> {
         let store = self.shared.client.store()?;
         let current = runtime::wait(async {
-            match look(&**store, &self.name).await? {
+            match look(&**store, &self.name, self.shared.lists).await? {
                 Some(known) => Ok(version(&**store, &self.name, &known).await? == self.version),
                 None => Ok(false),
             }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use ::object_store::path::Path;
 use ::object_store::{Error, ObjectStore, ObjectStoreExt as _, PutPayload};
 
+use super::error::strict;
 use super::put::{Known, Unwritten, Writes, random_name};
 use super::{Result, Shared, runtime};
 use crate::Lock;
@@ -227,8 +228,10 @@ async fn holder_of(
 ) -> std::result::Result<Option<(String, Known)>, Error> {
     let found = match store.get(name).await {
         Ok(found) => found,
-        Err(Error::NotFound { .. }) => return Ok(None),
-        Err(error) => return Err(error),
+        Err(error) => match strict(error) {
+            Error::NotFound { .. } => return Ok(None),
+            error => return Err(error),
+        },
     };
     let known = Known::new(&found.meta, &found.attributes);
     if found.meta.size > STATE_BYTES_MAX {
@@ -282,7 +285,6 @@ async fn acquire(
             let body = state_of(&holder, 0);
             match writes.put_if(name, body, expected, None).await {
                 Ok(known) => {
-                    check_conditions(writes, name, expected, &known, shared).await?;
                     let state = State { known, renewed: begun, is_lost: false, beats: 0 };
                     return Ok(Some(Lease {
                         name: name.clone(),
@@ -299,41 +301,6 @@ async fn acquire(
         tokio::time::sleep(pause.min(lease / 8)).await;
         pause = (pause * 2).min(LOOKS[1]);
     }
-}
-
-/// Fails if the server does what a condition forbids, or forgets what writes are called: no two writers
-/// could do without. Looked at once for each handle, at the first lock that is held.
-async fn check_conditions(
-    writes: &Writes,
-    name: &Path,
-    before: Option<&Known>,
-    held: &Known,
-    shared: &Shared,
-) -> std::result::Result<(), Unwritten> {
-    if shared.has_checked.load(Ordering::Acquire) {
-        return Ok(());
-    }
-    let refuse = |reason: &str| {
-        let source = format!(
-            "{reason}, so that two writers would lose each other's work: say that nobody else writes \
-             with the option single_writer"
-        );
-        Unwritten::Failed(Error::Generic { store: "conditions", source: source.into() })
-    };
-    let found = writes.look(name).await.map_err(Unwritten::Failed)?;
-    if found.as_ref().is_none_or(|found| found.version != held.version || !found.is_named()) {
-        return Err(refuse(
-            "the server does not keep the metadata of objects, or says different things",
-        ));
-    }
-    // What was there before is there no more, or nothing was: nothing may be written for it.
-    match writes.put_if(name, state_of(FREE, 0), before, None).await {
-        Err(Unwritten::Refused) => {}
-        Ok(_) => return Err(refuse("the server ignores the conditions of writes")),
-        Err(unwritten) => return Err(unwritten),
-    }
-    shared.has_checked.store(true, Ordering::Release);
-    Ok(())
 }
 
 /// Writes the lock anew, as long as it is held.

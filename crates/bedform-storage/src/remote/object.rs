@@ -10,7 +10,7 @@ use ::object_store::{
 };
 use futures_util::TryStreamExt as _;
 
-use super::error::to_error;
+use super::error::{strict, to_error};
 use super::put::{Known, look};
 use super::{Result, Shared, runtime, version_of};
 use crate::{Object, StorageError, StorageErrorKind, Version};
@@ -44,7 +44,10 @@ impl RemoteObject {
         tail: u64,
     ) -> Result<(Self, Known)> {
         let opened = runtime::wait(open(&**shared.client.store()?, &name, tail.max(1)))?;
-        let opened = opened.map_err(|error| to_error("open", &shown, error))?;
+        let opened = opened.map_err(|error| {
+            let error = if shared.lists { strict(error) } else { error };
+            to_error("open", &shown, error)
+        })?;
         let Opened { meta, attributes, start, bytes: known } = opened;
         let version = version_of(&meta);
         if start.saturating_add(known.len() as u64) != version.size {
@@ -128,7 +131,12 @@ async fn open(
             let head = GetOptions { head: true, ..GetOptions::default() };
             let GetResult { meta, attributes, .. } = match store.get_opts(name, head).await {
                 Ok(found) => found,
-                Err(missing @ Error::NotFound { .. }) => return Err(missing),
+                // A body says what is missing.
+                Err(missing @ Error::NotFound { .. }) => {
+                    let range = Some(GetRange::Bounded(0..1));
+                    let get = GetOptions { range, ..GetOptions::default() };
+                    return Err(store.get_opts(name, get).await.err().unwrap_or(missing));
+                }
                 Err(_) => return Err(error),
             };
             let start = meta.size.saturating_sub(tail);
@@ -200,7 +208,8 @@ impl Object for RemoteObject {
     }
 
     fn is_current(&self) -> Result<bool> {
-        let found = runtime::wait(look(&**self.shared.client.store()?, &self.name))?;
+        let found =
+            runtime::wait(look(&**self.shared.client.store()?, &self.name, self.shared.lists))?;
         let found = found.map_err(|error| to_error("stat", &self.shown, error))?;
         Ok(found.is_some_and(|found| found.version == self.version))
     }

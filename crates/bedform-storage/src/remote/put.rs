@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use ::object_store::path::Path;
 use ::object_store::{
-    Attribute, Attributes, Error, GetOptions, ObjectMeta, ObjectStore, PutMode, PutOptions,
-    PutPayload, UpdateVersion,
+    Attribute, Attributes, Error, GetOptions, GetRange, ObjectMeta, ObjectStore,
+    ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::error::is_refusal;
+use super::error::{is_refusal, strict};
 use super::version_of;
 use crate::Version;
 
@@ -93,25 +93,74 @@ impl Known {
     }
 }
 
-/// What is there under `name`; nothing if there is nothing.
+/// What is there under `name`; nothing if there is nothing. Of a server that `is_strict` nothing but its
+/// word for it counts.
 ///
 /// # Errors
 /// Of the server.
-pub(super) async fn look(store: &dyn ObjectStore, name: &Path) -> Result<Option<Known>, Error> {
+pub(super) async fn look(
+    store: &dyn ObjectStore,
+    name: &Path,
+    is_strict: bool,
+) -> Result<Option<Known>, Error> {
     match store.get_opts(name, GetOptions { head: true, ..GetOptions::default() }).await {
         Ok(found) => Ok(Some(Known::new(&found.meta, &found.attributes))),
-        Err(Error::NotFound { .. }) => Ok(None),
+        Err(Error::NotFound { .. }) if !is_strict => Ok(None),
+        // An answer without a body does not say what is missing.
+        Err(missing @ Error::NotFound { .. }) => {
+            let range = Some(GetRange::Bounded(0..1));
+            match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
+                Err(error) => match strict(error) {
+                    Error::NotFound { .. } => Ok(None),
+                    error => Err(error),
+                },
+                // It has come since.
+                Ok(found) if found.meta.size > 0 => {
+                    Ok(Some(Known::new(&found.meta, &found.attributes)))
+                }
+                Ok(_) => Err(Error::Generic { store: "server", source: missing.into() }),
+            }
+        }
         Err(error) => Err(error),
     }
 }
 
 impl Writes {
+    /// Fails if the server does what a condition forbids, or forgets what writes are called: no two writers
+    /// could do without. `name` is that of an object which is made for it, and removed.
+    ///
+    /// # Errors
+    /// `Failed` says what the server does; of the server.
+    pub(super) async fn probe(&self, name: &Path) -> Result<(), Unwritten> {
+        let body = || PutPayload::from(random_name());
+        let outcome = async {
+            let first = self.put_if(name, body(), None, None).await?;
+            let second = self.put_if(name, body(), Some(&first), None).await?;
+            let found = self.look(name).await.map_err(Unwritten::Failed)?;
+            if found.is_none_or(|found| found.version != second.version || !found.is_named()) {
+                return Err(unfit("the server does not keep the metadata of objects"));
+            }
+            for expected in [None, Some(&first)] {
+                match self.put_if(name, body(), expected, None).await {
+                    Err(Unwritten::Refused) => {}
+                    Ok(_) => return Err(unfit("the server ignores the conditions of writes")),
+                    Err(unwritten) => return Err(unwritten),
+                }
+            }
+            Ok(())
+        };
+        let outcome = outcome.await;
+        // What stays is in no listing.
+        let _ = self.store.delete(name).await;
+        outcome
+    }
+
     /// As the function of this name.
     ///
     /// # Errors
     /// Of the server.
     pub(super) async fn look(&self, name: &Path) -> Result<Option<Known>, Error> {
-        look(&*self.store, name).await
+        look(&*self.store, name, true).await
     }
 
     /// Puts `payload` under `name` if `expected` is there, or nothing if that is nothing. `parts` says where
@@ -215,6 +264,14 @@ impl Writes {
             Err(error) => Err(Unwritten::Unknown(error)),
         }
     }
+}
+
+fn unfit(reason: &str) -> Unwritten {
+    let source = format!(
+        "{reason}, so that two writers would lose each other's work: say that nobody else writes with \
+         the option single_writer"
+    );
+    Unwritten::Failed(Error::Generic { store: "conditions", source: source.into() })
 }
 
 fn is_same(found: Option<&Known>, expected: Option<&Known>) -> bool {

@@ -96,7 +96,11 @@ impl Place {
             return Err(refused(&shown, "it names no bucket or host"));
         }
         let prefix = path.trim_matches('/').to_owned();
-        let (vendor, (make, server)) = match scheme {
+        let is_bucket = is_plain_name(bucket) || scheme.starts_with("http");
+        if !is_bucket || options.region.as_deref().is_some_and(|r| !is_plain_name(r)) {
+            return Err(refused(&shown, "no bucket and no region is called so"));
+        }
+        let (vendor, client) = match scheme {
             "s3" | "s3a" => {
                 let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
                 let is_signed = !options.anonymous && env::var("AWS_SKIP_SIGNATURE").is_err();
@@ -119,6 +123,7 @@ impl Place {
                 return Err(refused(&shown, text));
             }
         };
+        let (make, server) = client.map_err(|reason| refused(&shown, &reason))?;
         let client = Client::new(make);
         client.try_store().map_err(|reason| refused(&shown, &reason))?;
         Ok(Self { client, prefix, shown, system: system_of(vendor, &server, bucket), lists: true })
@@ -191,7 +196,7 @@ trait Vendor: Clone + Send + Sync + 'static {
     ) -> ::object_store::Result<Arc<dyn ObjectStore>>;
 
     /// What makes clients, and the server that they ask.
-    fn client(mut self, options: &RemoteOptions) -> (Make, String) {
+    fn client(mut self, options: &RemoteOptions) -> std::result::Result<(Make, String), String> {
         if let Some(server) = &options.endpoint {
             self = self.with_server(server);
         }
@@ -202,6 +207,7 @@ trait Vendor: Clone + Send + Sync + 'static {
             self = self.unsigned();
         }
         let server = self.server().unwrap_or_default();
+        check_server(&server)?;
         let is_plain = self.allows_plain() || server.starts_with("http://");
         let host = if server.contains("://") { host_of(&server) } else { server };
         let own = options.clone();
@@ -209,8 +215,35 @@ trait Vendor: Clone + Send + Sync + 'static {
             let retries = retries(&own, repeats);
             self.clone().build(retries, client_options(is_plain)).map_err(|error| reason(&error))
         };
-        (Box::new(make), host)
+        Ok((Box::new(make), host))
     }
+}
+
+/// True for what a bucket or region can be called.
+fn is_plain_name(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-:$".contains(&byte))
+}
+
+/// Fails for what is given as a server and is none, or has secrets in it. Names without a scheme are those
+/// of accounts.
+fn check_server(server: &str) -> std::result::Result<(), String> {
+    let is_account = !server.is_empty() && !server.contains([':', '/', ' ', '@']);
+    if server.is_empty() || is_account {
+        return Ok(());
+    }
+    let url = Url::parse(server).ok().filter(|url| {
+        let is_web = matches!(url.scheme(), "http" | "https");
+        is_web && url.host().is_some() && !server.contains([' ', '\n'])
+    });
+    let Some(url) = url else {
+        return Err("the endpoint is no URL of a server, such as http://localhost:9000".to_owned());
+    };
+    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
+        let text =
+            "credentials and queries are no part of the endpoint: give them in the environment";
+        return Err(text.to_owned());
+    }
+    Ok(())
 }
 
 /// True for a setting that says so.
@@ -367,12 +400,36 @@ mod tests {
 
     #[test]
     fn systems_are_told_apart_by_scheme_server_and_bucket_alone() {
-        let here = Some("http://someone:secret@localhost:9000/");
+        let here = Some("http://localhost:9000/");
         assert_eq!(system("s3://b.c/deep/down", here), "s3_localhost%3A9000_b.c");
         assert_eq!(system("gs://b_c", here), "gs_localhost%3A9000_b%5Fc");
         assert_eq!(system("https://host:81/a%20b", None), "https_host%3A81_");
         assert_eq!(system("s3a://b/x", here), system("s3://b/y/", here));
         assert_ne!(system("s3://b", Some("http://h")), system("s3://b", Some("http://h:1")));
+    }
+
+    #[test]
+    fn what_is_no_server_bucket_or_region_is_refused_and_no_secret_is_said() {
+        let refuse = |url: &str, endpoint: Option<&str>, region: Option<&str>| {
+            let [endpoint, region] = [endpoint, region].map(|text| text.map(str::to_owned));
+            let anonymous = true;
+            let options = RemoteOptions { anonymous, endpoint, region, ..Default::default() };
+            let said = Place::of(url, &options).err().map(|error| error.to_string());
+            let said = said.unwrap_or_else(|| panic!("{url} {options:?}"));
+            assert!(!said.contains("secret"), "{said}");
+        };
+        for endpoint in [
+            "127.0.0.1:9000",
+            "http://a b",
+            "http://key:secret@localhost:9000",
+            "http://localhost?sig=secret",
+            "file:///secret",
+            "http://",
+        ] {
+            refuse("s3://b/x", Some(endpoint), None);
+        }
+        refuse("s3://b/x", None, Some("a b\n"));
+        refuse("s3://Buck et/x", None, None);
     }
 
     #[test]

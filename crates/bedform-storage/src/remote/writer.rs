@@ -32,7 +32,7 @@ impl RemoteWriter {
     pub(super) fn create(storage: &RemoteStorage, path: &ObjectPath) -> Result<Self> {
         let name = storage.name_to_write("create", path)?;
         let (store, looked) = (storage.shared.client.store()?.clone(), name.clone());
-        let there = runtime::spawn(async move { look(&*store, &looked).await })?;
+        let there = runtime::spawn(async move { look(&*store, &looked, true).await })?;
         Ok(Self {
             storage: storage.clone(),
             path: path.clone(),

@@ -1,14 +1,16 @@
 //! Every storage is held to the contract, and the local one to its protocol.
 
 use bedform_storage::conformance::{
-    Budget, FaultyServer, Likelihood, check, cut_power, cut_power_again, fail_calls,
+    Budget, FaultyServer, Lack, Likelihood, check, cut_power, cut_power_again, fail_calls,
 };
 use std::sync::Arc;
 use std::time::Duration;
 
+use bedform_format::ObjectPath;
 use bedform_storage::{
-    Failing, LocalStorage, MemoryStorage, Mode, OsFileSystem, Pace, Recording, RemoteOptions,
-    RemoteStorage, SimulatedFileSystem, Staging, Throttle, Throttled,
+    Condition, Durability, Failing, LocalStorage, MemoryStorage, Mode, OsFileSystem, Pace,
+    Recording, RemoteOptions, RemoteStorage, SimulatedFileSystem, Staging, Storage,
+    StorageErrorKind, Throttle, Throttled,
 };
 
 use object_store::ObjectStore;
@@ -85,7 +87,37 @@ fn an_object_store_keeps_the_contract() {
 #[test]
 fn an_object_store_that_counts_no_bytes_from_the_end_keeps_the_contract() {
     let good = Likelihood { writes: 0, reads: 0 };
-    check(|| in_object_store(Arc::new(FaultyServer::new(0, good).without_ends())));
+    check(|| in_object_store(Arc::new(FaultyServer::new(0, good).without(Lack::Ends))));
+}
+
+#[test]
+fn a_server_that_is_not_fit_for_several_writers_is_written_to_by_one_who_says_so() {
+    let good = Likelihood { writes: 0, reads: 0 };
+    let path = ObjectPath::parse("a").unwrap();
+    for (lack, said) in [
+        (Lack::Conditions, "ignores the conditions"),
+        (Lack::Metadata, "does not keep the metadata"),
+    ] {
+        let server = Arc::new(FaultyServer::new(0, good).without(lack));
+        let storage = in_object_store(server.clone());
+        let put = |storage: &RemoteStorage| {
+            storage.put(&path, b"x", Durability::Disk, Condition::Absent).map(drop)
+        };
+        for refused in [
+            put(&storage),
+            storage.lock(&ObjectPath::root()).map(drop),
+            storage.grow(&path, Durability::Disk, None).map(drop),
+        ] {
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains(said) && refused.contains("single_writer"), "{refused}");
+        }
+        assert_eq!(storage.list(&ObjectPath::root()).unwrap(), []);
+        let options = RemoteOptions { single_writer: true, ..RemoteOptions::default() };
+        let alone = RemoteStorage::new(server, "a", "s3://a", Mode::ReadWrite, &options);
+        put(&alone).unwrap();
+        assert_eq!(put(&alone).unwrap_err().kind, StorageErrorKind::Exists);
+        drop(alone.lock(&ObjectPath::root()).unwrap());
+    }
 }
 
 #[test]
