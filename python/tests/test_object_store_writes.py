@@ -91,6 +91,25 @@ def fetched(endpoint: str, prefix: str, to: Path) -> Path:
     return to / prefix
 
 
+def test_a_store_that_is_not_settled_is_copied_to_a_directory(
+    bucket: str, endpoint: str, tmp_path: Path
+) -> None:
+    store = bf.create(f"{bucket}/copied/a.zarr")
+    store.create_array("t", shape=(0, 1000), dtype="f4")
+    values = numbers((9, 1000))
+    with store.session(settle="later") as session:
+        for row in range(0, 9, 3):
+            session.append("t", values[row : row + 3])
+            session.commit()
+    fetched(endpoint, "copied/a.zarr.bedform-log", tmp_path)
+    copy = bf.open(fetched(endpoint, "copied/a.zarr", tmp_path), "r+")
+    np.testing.assert_array_equal(copy["t"][:], values)
+    copy.settle()
+    np.testing.assert_array_equal(copy["t"][:], values)
+    assert not (tmp_path / "copied/a.zarr.bedform-log").exists()
+    np.testing.assert_array_equal(store["t"][:], values)
+
+
 def test_a_data_set_is_written_and_grows(bucket: str) -> None:
     url = f"{bucket}/written/ds.zarr"
     first = xr.Dataset({"t": (("time", "x"), numbers((4, 6)))}, {"time": np.arange(4)})

@@ -10,6 +10,7 @@ use bedform_format::log::{Lanes, SegmentName};
 use bedform_format::shard::Extent;
 use bedform_storage::{Object, ReadBlock, StorageError, StorageErrorKind, Version};
 
+use super::parts::segment_of;
 use super::place::LogPlace;
 use crate::error::Result;
 
@@ -31,7 +32,7 @@ impl OpenedSegment {
     pub(super) fn open(place: &LogPlace, name: &str) -> Result<Self> {
         let lanes = SegmentName::parse(name).map_or(Lanes::ONE, |name| name.lanes);
         let path = LogPlace::segment_path(name)?;
-        let file = place.storage.open(&path)?;
+        let file = segment_of(&*place.storage, &path, place.storage.open(&path)?)?;
         let object: Arc<dyn Object> = match lanes {
             Lanes::ONE => Arc::from(file),
             lanes => Arc::new(LaneObject { file, lanes, path }),

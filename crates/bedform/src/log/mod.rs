@@ -22,6 +22,7 @@
 //! | [`session`] | writing: what the members of a job take and declare |
 //! | `commit` | what the members do together to commit |
 //! | `node` | what those of a node do together: one segment, one section |
+//! | `parts` | segments that were copied away from an object store, as files |
 //! | [`recover`] | what writers that died left behind |
 //! | [`mod@settle`] | commits become shards |
 
@@ -36,6 +37,7 @@ pub(crate) mod fetch;
 mod lanes;
 mod node;
 pub(crate) mod overlay;
+mod parts;
 pub(crate) mod place;
 mod record;
 pub mod recover;
