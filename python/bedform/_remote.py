@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from bedform._errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: What ``storage_options`` may have. No secrets: they would be pickled.
 _STORAGE_OPTIONS = {"anonymous": bool, "endpoint": str, "region": str, "single_writer": bool}
@@ -26,6 +24,8 @@ def storage_options_of(given: Mapping[str, Any] | None) -> dict[str, Any]:
     InvalidArgumentError
         There is no such option, or its value is of another type.
     """
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidArgumentError(f"storage_options must be a dictionary, not {given!r}")
     for name, value in (given or {}).items():
         expected = _STORAGE_OPTIONS.get(name)
         if expected is None:

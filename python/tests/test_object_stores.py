@@ -205,6 +205,11 @@ def test_errors_say_what_is_missing(upload: Callable[[Path, str], str], tmp_path
         bf.open(url, storage_options={"key": SECRET})
     with pytest.raises(bf.InvalidArgumentError, match="'anonymous' must be a bool"):
         bf.open(url, storage_options={"anonymous": "yes"})
+    with pytest.raises(bf.InvalidArgumentError, match="must be a dictionary"):
+        bf.open(url, storage_options=["anonymous"])  # type: ignore[arg-type]
+    with pytest.raises(bf.InvalidArgumentError, match="no name between two of its slashes"):
+        bf.open(url.replace("bucket/", "bucket//"))
+    bf.open(url.replace("s3:", "S3:"))
     with pytest.raises(bf.InvalidArgumentError, match="for the URLs"):
         bf.open(tmp_path / "a.zarr", storage_options={"anonymous": True})
     with pytest.raises(bf.InvalidArgumentError, match="s3://, gs://"):

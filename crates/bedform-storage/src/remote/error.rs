@@ -81,6 +81,8 @@ fn hint(error: &Error, said: &str) -> &'static str {
         || has("IncorrectRegion")
     {
         "the bucket lies in another region than AWS_REGION says: "
+    } else if has("RequestTimeTooSkewed") || has("RequestExpired") {
+        "the clock of this machine is wrong: "
     } else {
         match error {
             Error::Unauthenticated { .. } => "credentials are needed, or others: ",

@@ -83,6 +83,7 @@ impl Place {
         let shown = redacted(url.trim_end_matches('/'));
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| refused(&shown, "it is no URL"))?;
+        let scheme = &*scheme.to_ascii_lowercase();
         if rest.contains(['?', '#'])
             || rest.split('/').next().is_some_and(|host| host.contains('@'))
         {
@@ -96,6 +97,10 @@ impl Place {
             return Err(refused(&shown, "it names no bucket or host"));
         }
         let prefix = path.trim_matches('/').to_owned();
+        let has_gap = path.starts_with('/') || prefix.contains("//");
+        if has_gap && !scheme.starts_with("http") {
+            return Err(refused(&shown, "there is no name between two of its slashes"));
+        }
         let is_bucket = is_plain_name(bucket) || scheme.starts_with("http");
         if !is_bucket || options.region.as_deref().is_some_and(|r| !is_plain_name(r)) {
             return Err(refused(&shown, "no bucket and no region is called so"));
