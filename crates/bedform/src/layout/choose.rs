@@ -22,6 +22,8 @@ const ROW_MAJOR_WORTH: f64 = 0.005;
 const ALIKE: f64 = 0.02;
 /// The least share of the shard size that is tried.
 const SHARD_SHARE: f64 = 0.5;
+/// What shards of one chunk each must be cheaper by, for they are very many objects to write and to list.
+const ALONE_WORTH: f64 = 0.1;
 /// Shards along a growing axis beyond which a read along it is worth a remark.
 const GROWN_SHARDS_MAX: f64 = 1000.0;
 
@@ -92,6 +94,10 @@ impl Search {
                 for order in [Order::RowMajor, Order::ColumnMajor] {
                     least = least.min(self.cost(&self.price(chunk, &shard, order)));
                 }
+            }
+            if self.may_be_alone(chunk) {
+                let alone = self.cost(&self.price(chunk, chunk, Order::RowMajor));
+                least = least.min(alone * (1.0 + ALONE_WORTH));
             }
             least * self.unevenness(chunk)
         });
@@ -225,12 +231,24 @@ impl Search {
             }
             seen.push(shard_shape);
         }
-        let one = Layout {
-            chunk_shape: chunk.to_vec(),
-            shard_shape: chunk.to_vec(),
-            order: Order::RowMajor,
+        let alone = || {
+            let chunk_shape = chunk.to_vec();
+            let shard_shape = chunk_shape.clone();
+            self.priced(name, Layout { chunk_shape, shard_shape, order: Order::RowMajor })
         };
-        best.unwrap_or_else(|| self.priced(name, one))
+        match best {
+            Some(best) if self.may_be_alone(chunk) => {
+                let alone = alone();
+                if alone.cost * (1.0 + ALONE_WORTH) < best.cost { alone } else { best }
+            }
+            Some(best) => best,
+            None => alone(),
+        }
+    }
+
+    /// True where a shard of one chunk may be worth it: a server gives all of it with one request.
+    fn may_be_alone(&self, chunk: &[u64]) -> bool {
+        self.model.profile.is_remote && !self.too_many(chunk)
     }
 
     fn shards(&self, shard: &[u64]) -> f64 {
