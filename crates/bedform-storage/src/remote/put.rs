@@ -16,7 +16,7 @@ use ::object_store::{
 };
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::error::{is_refusal, strict};
+use super::error::{is_out_of_range, is_refusal, strict};
 use super::version_of;
 use crate::Version;
 
@@ -86,6 +86,11 @@ impl Known {
         self.writes.iter().any(|known| known == write)
     }
 
+    /// What is there, if this write was the last one.
+    fn if_last(self, write: &str) -> Option<Self> {
+        self.writes.first().is_some_and(|last| last == write).then_some(self)
+    }
+
     /// True if a write made for `expected` would be named here, had it happened.
     fn tells(&self, expected: Option<&Self>) -> bool {
         let before = expected.and_then(|expected| expected.writes.first());
@@ -103,23 +108,31 @@ pub(super) async fn look(
     name: &Path,
     is_strict: bool,
 ) -> Result<Option<Known>, Error> {
+    if is_strict {
+        // Only an answer with a body says what it is that is missing.
+        let range = Some(GetRange::Bounded(0..1));
+        match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
+            Ok(found) => {
+                let known = Known::new(&found.meta, &found.attributes);
+                // The connection is good for more once its answer was taken.
+                let _ = found.bytes().await;
+                return Ok(Some(known));
+            }
+            // An empty object has no first byte.
+            Err(error) if is_out_of_range(&error) => {}
+            Err(error) => {
+                return match strict(error) {
+                    Error::NotFound { .. } => Ok(None),
+                    error => Err(error),
+                };
+            }
+        }
+    }
     match store.get_opts(name, GetOptions { head: true, ..GetOptions::default() }).await {
         Ok(found) => Ok(Some(Known::new(&found.meta, &found.attributes))),
         Err(Error::NotFound { .. }) if !is_strict => Ok(None),
-        // An answer without a body does not say what is missing.
         Err(missing @ Error::NotFound { .. }) => {
-            let range = Some(GetRange::Bounded(0..1));
-            match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
-                Err(error) => match strict(error) {
-                    Error::NotFound { .. } => Ok(None),
-                    error => Err(error),
-                },
-                // It has come since.
-                Ok(found) if found.meta.size > 0 => {
-                    Ok(Some(Known::new(&found.meta, &found.attributes)))
-                }
-                Ok(_) => Err(Error::Generic { store: "server", source: missing.into() }),
-            }
+            Err(Error::Generic { store: "server", source: missing.into() })
         }
         Err(error) => Err(error),
     }
@@ -135,12 +148,15 @@ impl Writes {
         let body = || PutPayload::from(random_name());
         let outcome = async {
             let first = self.put_if(name, body(), None, None).await?;
-            let second = self.put_if(name, body(), Some(&first), None).await?;
+            let second = self.put_if(name, body(), first.as_ref(), None).await?;
             let found = self.look(name).await.map_err(Unwritten::Failed)?;
-            if found.is_none_or(|found| found.version != second.version || !found.is_named()) {
+            let is_that = |found: &Known| {
+                found.is_named() && second.as_ref().is_some_and(|put| put.version == found.version)
+            };
+            if !found.as_ref().is_some_and(is_that) {
                 return Err(unfit("the server does not keep the metadata of objects"));
             }
-            for expected in [None, Some(&first)] {
+            for expected in [None, first.as_ref()] {
                 match self.put_if(name, body(), expected, None).await {
                     Err(Unwritten::Refused) => {}
                     Ok(_) => return Err(unfit("the server ignores the conditions of writes")),
@@ -164,7 +180,8 @@ impl Writes {
     }
 
     /// Puts `payload` under `name` if `expected` is there, or nothing if that is nothing. `parts` says where
-    /// the parts of an object are that grows.
+    /// the parts of an object are that grows. Gives what is there then; nothing if it was written, and
+    /// others have written since.
     ///
     /// # Errors
     /// [`Unwritten`].
@@ -174,7 +191,7 @@ impl Writes {
         payload: PutPayload,
         expected: Option<&Known>,
         parts: Option<&str>,
-    ) -> Result<Known, Unwritten> {
+    ) -> Result<Option<Known>, Unwritten> {
         let begun = Instant::now();
         let write = random_name();
         let mut writes = vec![write.clone()];
@@ -198,12 +215,10 @@ impl Writes {
             let attributes = attributes.clone();
             let options = PutOptions { mode: mode.clone(), attributes, ..PutOptions::default() };
             let error = match self.plain.put_opts(name, payload.clone(), options).await {
-                Ok(put) => {
-                    let Some(known) = known_of(put, size, &writes, parts) else {
-                        return self.read_back(name).await;
-                    };
-                    return Ok(known);
-                }
+                Ok(put) => match known_of(put, size, &writes, parts) {
+                    Some(known) => return Ok(Some(known)),
+                    None => return self.read_back(name, &write).await,
+                },
                 Err(error) => error,
             };
             match &error {
@@ -214,7 +229,7 @@ impl Writes {
                 _ => is_in_doubt = true,
             }
             match self.look(name).await {
-                Ok(Some(found)) if found.has(&write) => return Ok(found),
+                Ok(Some(found)) if found.has(&write) => return Ok(found.if_last(&write)),
                 Ok(found) if !is_same(found.as_ref(), expected) => {
                     return Err(match found {
                         Some(found) if is_in_doubt && !found.tells(expected) => {
@@ -236,20 +251,21 @@ impl Writes {
         }
     }
 
-    /// As [`Writes::put_if`], whatever is there: the newest writer wins. What a lapsed writer of this name still has on
-    /// its way comes to nothing.
+    /// As [`Writes::put_if`], whatever is there: the newest writer wins. What a lapsed writer of this name
+    /// still has on its way comes to nothing.
     ///
     /// # Errors
-    /// `Failed` and `Unknown` of [`Unwritten`].
+    /// [`Unwritten`]; `Refused` only if others write all the time.
     pub(super) async fn put_over(
         &self,
         name: &Path,
         payload: PutPayload,
         mut there: Option<Known>,
-    ) -> Result<Known, Unwritten> {
+    ) -> Result<Option<Known>, Unwritten> {
+        let begun = Instant::now();
         loop {
             match self.put_if(name, payload.clone(), there.as_ref(), None).await {
-                Err(Unwritten::Refused) => {
+                Err(Unwritten::Refused) if begun.elapsed() < self.deadline => {
                     there = self.look(name).await.map_err(Unwritten::Failed)?;
                 }
                 outcome => return outcome,
@@ -257,10 +273,12 @@ impl Writes {
         }
     }
 
-    async fn read_back(&self, name: &Path) -> Result<Known, Unwritten> {
+    /// What is there behind a write of which the server does not tell what it has made.
+    async fn read_back(&self, name: &Path, write: &str) -> Result<Option<Known>, Unwritten> {
         match self.look(name).await {
-            Ok(Some(known)) => Ok(known),
-            Ok(None) => Err(Unwritten::Refused),
+            // Where nobody else writes, it need not say whose it is.
+            Ok(found) if !self.has_conditions => Ok(found),
+            Ok(found) => Ok(found.and_then(|found| found.if_last(write))),
             Err(error) => Err(Unwritten::Unknown(error)),
         }
     }
