@@ -95,10 +95,6 @@ impl Search {
                     least = least.min(self.cost(&self.price(chunk, &shard, order)));
                 }
             }
-            if self.may_be_alone(chunk) {
-                let alone = self.cost(&self.price(chunk, chunk, Order::RowMajor));
-                least = least.min(alone * (1.0 + ALONE_WORTH));
-            }
             least * self.unevenness(chunk)
         });
         let mut compared: Vec<Priced> = Vec::new();
@@ -108,7 +104,12 @@ impl Search {
                 compared.push(self.best_of_shards(&name, &chunk));
             }
         }
-        let finalists = shapes.iter().take(FINALISTS);
+        // Chunks that are good alone are far from those that are good together: a search of their own.
+        let alone = match self.model.profile.is_remote {
+            true => self.space.descend(&starts, |chunk| self.cost_alone(chunk)),
+            false => Vec::new(),
+        };
+        let finalists = shapes.iter().take(FINALISTS).chain(alone.iter().take(FINALISTS));
         let mut all: Vec<_> =
             finalists.map(|(chunk, _)| self.best_of_shards("searched", chunk)).collect();
         all.extend(compared.iter().cloned());
@@ -243,6 +244,14 @@ impl Search {
             }
             Some(best) => best,
             None => alone(),
+        }
+    }
+
+    /// What chunks cost, each in a shard of its own.
+    fn cost_alone(&self, chunk: &[u64]) -> f64 {
+        match self.may_be_alone(chunk) {
+            true => self.cost(&self.price(chunk, chunk, Order::RowMajor)) * self.unevenness(chunk),
+            false => f64::INFINITY,
         }
     }
 

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! seconds = waits * request_seconds_one                   the index, then the chunks; or all at once
-//!         + requests * max(request_seconds_many, request_cpu_seconds / cores)
+//!         + requests * max(request_seconds_many, request_cpu_seconds / cores)      parts included
 //!         + bytes / bytes per second of as many streams as bring them
 //!         + (chunks * CHUNK_SECONDS + decoded bytes / decode rate) / cores used
 //! ```
@@ -397,20 +397,27 @@ impl CostModel {
         let request = profile.request_seconds_many.max(profile.request_cpu_seconds / cores);
         let decoding =
             cost.chunks * CHUNK_SECONDS + cost.decoded_bytes / self.decode_bytes_per_second;
-        // What lies together is read in parts, where that is sooner; what comes whole is not.
-        let indexed = cost.objects - cost.whole_objects;
-        let (waits, streams) = match indexed > 0.0 {
-            true => {
-                let runs = cost.requests - cost.objects;
-                (2.0, cost.whole_objects + runs.max(profile.streams_for(cost.bytes)))
-            }
-            false => (1.0, cost.whole_objects),
+        let (waits, streams) = self.streams(&cost);
+        // A server is asked for those parts one by one.
+        let requests = match profile.is_remote {
+            true => cost.requests.max(cost.objects - cost.whole_objects + streams),
+            false => cost.requests,
         };
         cost.seconds = waits * profile.request_seconds_one
-            + cost.requests * request
+            + requests * request
             + cost.bytes / profile.bytes_per_second_of(streams)
             + decoding / cores.min(cost.chunks.max(1.0));
         cost
+    }
+
+    /// The waits of a read, and the requests that bring most of its bytes.
+    fn streams(&self, cost: &ReadCost) -> (f64, f64) {
+        if cost.whole_objects == cost.objects {
+            return (1.0, cost.whole_objects);
+        }
+        // What lies together is read in parts, where that is sooner; what comes whole is not.
+        let runs = cost.requests - cost.objects;
+        (2.0, cost.whole_objects + runs.max(self.profile.streams_for(cost.bytes)))
     }
 
     fn raw_chunk_bytes(&self, layout: &Layout) -> f64 {
