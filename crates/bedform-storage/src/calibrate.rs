@@ -130,6 +130,7 @@ pub fn calibrate(
         name: if options.name.is_empty() { place.clone() } else { options.name.clone() },
         path: place,
         measured_at: now(),
+        is_remote: false,
         coldness: sample.coldness,
         read_bytes_per_second_one: one.bytes_per_second(),
         read_bytes_per_second_many: read_many,

@@ -128,6 +128,9 @@ pub struct Profile {
     pub path: String,
     /// When, in UTC, as `2026-01-31T12:00:00Z`; empty if nothing was measured.
     pub measured_at: String,
+    /// True of a server of objects, where what is opened can come whole with the same request.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_remote: bool,
     /// Whether the device was measured or memory.
     pub coldness: Coldness,
     /// Bytes per second of one reader, one request at a time.
@@ -178,6 +181,7 @@ impl Profile {
             name: "a local solid-state disk".into(),
             path: String::new(),
             measured_at: String::new(),
+            is_remote: false,
             coldness: Coldness::Assumed,
             read_bytes_per_second_one: 1.2e9,
             read_bytes_per_second_many: 1.5e9,
@@ -197,6 +201,7 @@ impl Profile {
     pub fn default_remote() -> Self {
         Self {
             name: "an object store".into(),
+            is_remote: true,
             read_bytes_per_second_one: 80e6,
             read_bytes_per_second_many: 600e6,
             write_bytes_per_second: 300e6,

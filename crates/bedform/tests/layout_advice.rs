@@ -165,6 +165,26 @@ fn the_slow_storage_of_the_paper_gets_larger_chunks() {
 }
 
 #[test]
+fn an_object_store_gets_shards_of_one_chunk_where_a_second_wait_would_cost_more() {
+    let advice = |request_seconds: f64| {
+        let mut request = AdviseRequest::new(&[365, 721, 1440], 4, Profile::default_remote());
+        request.reads = ReadMix::of_axes(&[(&[1, 2], 0.5), (&[0], 0.5)]);
+        request.profile.read_bytes_per_second_many = 1.2e9;
+        request.profile.requests_in_flight = 64;
+        request.profile.request_seconds_many = request_seconds;
+        let title = format!("a server that takes {} us a request", request_seconds * 1e6);
+        let advice = shown(&title, &request);
+        check_sound(&request, &advice).unwrap();
+        advice
+    };
+    let (cheap, dear) = (advice(200e-6), advice(5e-3));
+    assert_eq!(cheap.chunk_shape, cheap.shard_shape, "{cheap}");
+    assert!(cheap.costs().iter().all(|cost| cost.whole_objects == cost.objects));
+    // Where a request costs as much as a tenth of a wait, fewer of them are worth a second wait.
+    assert_ne!(dear.chunk_shape, dear.shard_shape, "{dear}");
+}
+
+#[test]
 fn arrays_of_any_legal_shape_get_an_answer() {
     let shapes: [&[u64]; 12] = [
         &[],
@@ -265,10 +285,11 @@ fn any_request() -> impl Strategy<Value = AdviseRequest> {
     let reads =
         prop::collection::vec((prop::collection::vec(0_usize..8, 0..4), 0.01_f64..1.0), 0..4);
     let append = prop::option::of((0_usize..8, 1_u64..50));
-    (shape, 1_u64..17, reads, append, any::<bool>()).prop_map(
-        |(shape, item_size, reads, append, checksummed)| {
+    let profile = prop_oneof![Just(Profile::default_local()), Just(Profile::default_remote())];
+    (shape, 1_u64..17, reads, append, any::<bool>(), profile).prop_map(
+        |(shape, item_size, reads, append, checksummed, profile)| {
             let rank = shape.len();
-            let mut request = AdviseRequest::new(&shape, item_size, Profile::default_local());
+            let mut request = AdviseRequest::new(&shape, item_size, profile);
             for (spanned, weight) in reads {
                 let spanned = spanned.into_iter().filter(|&axis| axis < rank).collect();
                 request.reads.reads.push((Read::Axes { spanned }, weight));

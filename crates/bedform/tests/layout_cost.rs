@@ -11,12 +11,18 @@ use bedform_storage::Profile;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-/// Chunks, shards, requests and bytes of reading `elements`, chunk by chunk.
-fn count(
-    model: &CostModel,
-    layout: &Layout,
-    elements: impl Iterator<Item = Vec<u64>>,
-) -> (usize, usize, usize, f64) {
+/// What reading some elements comes to, counted chunk by chunk.
+struct Count {
+    chunks: usize,
+    shards: usize,
+    /// Requests and bytes if each shard's index comes first.
+    requests: usize,
+    bytes: f64,
+    /// Bytes if each shard comes whole.
+    whole_bytes: f64,
+}
+
+fn count(model: &CostModel, layout: &Layout, elements: impl Iterator<Item = Vec<u64>>) -> Count {
     let grid = ChunkGrid::new(model.shape.clone(), layout.chunk_shape.clone()).unwrap();
     let inner: Vec<u64> =
         layout.shard_shape.iter().zip(&layout.chunk_shape).map(|(a, b)| a / b).collect();
@@ -29,7 +35,7 @@ fn count(
     }
     let chunk_bytes = (layout.chunk_shape.iter().product::<u64>() * model.item_size) as f64
         / model.compression_ratio;
-    let (mut requests, mut bytes) = (0, 0.0);
+    let (mut requests, mut bytes, mut whole_bytes) = (0, 0.0, 0.0);
     for (shard, chunks) in &shards {
         // Every chunk of the shard that exists, as it lies on storage.
         let mut stored = Vec::new();
@@ -44,7 +50,9 @@ fn count(
         let places: Vec<usize> =
             (0..stored.len()).filter(|&place| chunks.contains(&stored[place])).collect();
         requests += 2;
-        bytes += 16.0 * sequence.len() as f64 + 4.0 + chunk_bytes * places.len() as f64;
+        let end_bytes = 16.0 * sequence.len() as f64 + 4.0;
+        bytes += end_bytes + chunk_bytes * places.len() as f64;
+        whole_bytes += end_bytes + chunk_bytes * stored.len() as f64;
         for pair in places.windows(2) {
             let gap = (pair[1] - pair[0] - 1) as f64 * chunk_bytes;
             if gap <= model.profile.merge_gap_bytes as f64 {
@@ -54,7 +62,7 @@ fn count(
             }
         }
     }
-    (touched.len(), shards.len(), requests, bytes)
+    Count { chunks: touched.len(), shards: shards.len(), requests, bytes, whole_bytes }
 }
 
 fn elements_of(axes: &[Vec<u64>]) -> Vec<Vec<u64>> {
@@ -76,10 +84,19 @@ struct Case {
 fn any_case() -> impl Strategy<Value = Case> {
     let axis = (1_u64..30, 1_u64..6, 1_u64..5, 0.0_f64..1.0, 0.0_f64..1.0, 1_u64..9);
     let gap = prop_oneof![Just(0_u64), 1_u64..4000];
-    (prop::collection::vec(axis, 0..4), gap, 0..4_usize, prop_oneof![Just(1.0), 0.5..4.0_f64])
-        .prop_map(|(axes, gap, order, ratio)| {
+    // Servers that bring kilobytes while one waits, and such that bring nothing.
+    let server = prop::option::of(1e2..1e7_f64);
+    let ratio = prop_oneof![Just(1.0), 0.5..4.0_f64];
+    (prop::collection::vec(axis, 0..4), gap, 0..4_usize, ratio, server).prop_map(
+        |(axes, gap, order, ratio, server)| {
             let shape: Vec<u64> = axes.iter().map(|axis| axis.0).collect();
-            let profile = Profile { merge_gap_bytes: gap, ..Profile::default_local() };
+            let place = match server {
+                Some(rate) => {
+                    Profile { read_bytes_per_second_one: rate, ..Profile::default_remote() }
+                }
+                None => Profile::default_local(),
+            };
+            let profile = Profile { merge_gap_bytes: gap, ..place };
             let mut model = CostModel::new(&shape, 8, profile, 2);
             model.compression_ratio = ratio;
             let layout = Layout {
@@ -96,7 +113,8 @@ fn any_case() -> impl Strategy<Value = Case> {
                 .collect();
             let steps = axes.iter().map(|axis| axis.5).collect();
             Case { model, layout, starts, widths, steps }
-        })
+        },
+    )
 }
 
 fn check(
@@ -104,9 +122,15 @@ fn check(
     cost: &bedform::layout::ReadCost,
     elements: Vec<Vec<u64>>,
 ) -> Result<(), TestCaseError> {
-    let (chunks, objects, requests, bytes) = count(&case.model, &case.layout, elements.into_iter());
-    prop_assert_eq!(cost.chunks, chunks as f64);
-    prop_assert_eq!(cost.objects, objects as f64);
+    let count = count(&case.model, &case.layout, elements.into_iter());
+    prop_assert_eq!(cost.chunks, count.chunks as f64);
+    prop_assert_eq!(cost.objects, count.shards as f64);
+    let whole = cost.whole_objects > 0.0;
+    let (requests, bytes) = match whole {
+        true => (count.shards, count.whole_bytes),
+        false => (count.requests, count.bytes),
+    };
+    prop_assert!(!whole || case.model.profile.is_remote && cost.whole_objects == cost.objects);
     prop_assert_eq!(cost.requests, requests as f64);
     prop_assert!((cost.bytes - bytes).abs() <= 1e-6 * bytes, "{} not {}", cost.bytes, bytes);
     Ok(())
@@ -189,6 +213,49 @@ fn points_and_unions_count_each_shard_of_points_once() {
     assert_eq!(cost.chunks, 2.0);
     let once = model.price_region(&layout, &region).seconds;
     assert!(cost.seconds > once && cost.seconds < 2.0 * once);
+}
+
+#[test]
+fn a_server_gives_small_shards_with_one_request_and_of_large_ones_the_index_first() {
+    let model = CostModel::new(&[365, 720, 1440], 4, Profile::default_remote(), 2);
+    let price = |shard: [u64; 3]| {
+        let layout = Layout {
+            chunk_shape: vec![8, 120, 144],
+            shard_shape: shard.to_vec(),
+            order: Order::RowMajor,
+        };
+        model.price(&layout, &Read::Axes { spanned: vec![1, 2] })
+    };
+    let (alone, together) = (price([8, 120, 144]), price([8, 720, 1440]));
+    assert_eq!((alone.chunks, alone.objects), (60.0, 60.0));
+    assert_eq!((alone.whole_objects, alone.requests), (60.0, 60.0));
+    assert_eq!((together.objects, together.whole_objects, together.requests), (1.0, 0.0, 2.0));
+    // One wait, the requests, the bytes; two waits for the other.
+    let profile = &model.profile;
+    let least = profile.request_seconds_one + 60.0 * profile.request_seconds_many;
+    let bytes = alone.bytes / profile.read_bytes_per_second_many;
+    assert!((least + bytes..1.1 * (least + bytes)).contains(&alone.seconds), "{alone:?}");
+    assert!(together.seconds > 2.0 * profile.request_seconds_one);
+}
+
+#[test]
+fn a_disk_gives_indexes_first_however_small_the_shards_are() {
+    let model = CostModel::new(&[100, 100], 8, Profile::default_local(), 2);
+    let layout =
+        Layout { chunk_shape: vec![10, 10], shard_shape: vec![10, 10], order: Order::RowMajor };
+    let cost = model.price(&layout, &Read::Axes { spanned: vec![1] });
+    assert_eq!((cost.objects, cost.whole_objects, cost.requests), (10.0, 0.0, 20.0));
+}
+
+#[test]
+fn points_count_each_shard_that_comes_whole_once() {
+    let model = CostModel::new(&[100, 100], 8, Profile::default_remote(), 2);
+    let layout =
+        Layout { chunk_shape: vec![10, 10], shard_shape: vec![50, 50], order: Order::RowMajor };
+    let points = Points::new(vec![vec![1, 2, 99], vec![1, 25, 99]]).unwrap();
+    let cost = model.price(&layout, &Read::Selection(Selection::Points(points)));
+    assert_eq!((cost.chunks, cost.whole_objects, cost.requests), (3.0, 2.0, 2.0));
+    assert_eq!(cost.bytes, 2.0 * (25.0 * 800.0 + 25.0 * 16.0 + 4.0));
 }
 
 #[test]

@@ -8,17 +8,15 @@ use bedform_format::ObjectPath;
 use bedform_format::metadata::Identity;
 use bedform_format::shard::{ShardError, ShardIndex, Stamp};
 use bedform_geometry::Region;
-use bedform_storage::{Demand, Object, Version};
+use bedform_storage::{Object, Version};
 
 use super::ArrayState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::overlay::Overlay;
 use crate::read::locate::{ChunkSource, Need, OpenObject, Places};
+use crate::read::opening::{ShardSize, WHOLE_BYTES_MAX, whole_bytes_max, whole_is_sooner};
 use crate::store::{Freshness, Shared, Snapshot};
 
-/// The most bytes that are asked for before anything is known of an object: more are worth a request of
-/// their own, and the memory of a read is bounded.
-const WHOLE_BYTES_MAX: u64 = 4 << 20;
 /// Bytes that take no time beside that of a request.
 const SMALL_BYTES: u64 = 64 << 10;
 
@@ -104,35 +102,15 @@ impl ZarrSource<'_> {
         self.chunk_bytes().saturating_mul(end.chunks).saturating_add(end.bytes())
     }
 
-    /// The seconds of a read that needs `need` of its objects: of which each comes whole, and of which
-    /// each index comes first and then the chunks.
-    fn ways(&self, need: Need, end: ShardEnd) -> (f64, f64) {
-        let profile = &self.shared.tuning.profile;
-        #[allow(clippy::cast_precision_loss)]
-        let [objects, chunks, all, end] =
-            [need.objects, need.chunks, end.chunks, end.bytes()].map(|count| count as f64);
-        // What was seen of the array, else the most that there can be.
-        #[allow(clippy::cast_precision_loss)]
-        let whole = match self.state.object_bytes.load(Ordering::Relaxed) {
+    /// What a shard that ends with `end` comes to: by what was seen of the array, else at most.
+    fn shard_size(&self, end: ShardEnd) -> ShardSize {
+        let bytes = match self.state.object_bytes.load(Ordering::Relaxed) {
             0 => self.whole_bytes(),
             seen => seen,
-        } as f64;
-        let needed = objects * (whole - end).max(0.0) * chunks / all;
-        let parts = profile.streams_for(needed).max(objects);
-        (
-            profile.seconds_of(Demand {
-                waits: 1.0,
-                requests: objects,
-                bytes: objects * whole,
-                streams: objects,
-            }),
-            profile.seconds_of(Demand {
-                waits: 2.0,
-                requests: objects + parts,
-                bytes: objects * end + needed,
-                streams: parts,
-            }),
-        )
+        };
+        #[allow(clippy::cast_precision_loss)]
+        let [chunks, bytes, end_bytes] = [end.chunks, bytes, end.bytes()].map(|count| count as f64);
+        ShardSize { chunks, bytes, end_bytes }
     }
 
     /// The object's name, for messages.
@@ -392,13 +370,10 @@ impl ChunkSource for ZarrSource<'_> {
         let Some(end) = self.state.shard_end.filter(|_| need.chunks > 0 && self.is_remote()) else {
             return false;
         };
-        let at_once = u64::from(self.shared.tuning.profile.requests_in_flight).min(need.objects);
-        let memory = self.shared.tuning.buffer_bytes / at_once.max(1);
-        if self.whole_bytes() > memory.min(WHOLE_BYTES_MAX) {
-            return false;
-        }
-        let (whole, index_first) = self.ways(need, end);
-        whole <= index_first
+        let tuning = &self.shared.tuning;
+        let bytes_max = whole_bytes_max(&tuning.profile, tuning.buffer_bytes, need.objects);
+        self.whole_bytes() <= bytes_max
+            && whole_is_sooner(&tuning.profile, need, self.shard_size(end))
     }
 
     fn object_name(&self, coordinates: &[u64]) -> String {

@@ -21,6 +21,8 @@ const LENGTH_MAX: u64 = 1 << 62;
 const READS_MAX: usize = 1024;
 /// Appends that a growing array is assumed to get where nothing is known.
 const APPENDS_ASSUMED: u64 = 1000;
+/// What one core decodes a second at most of what is compressed: noisy floats by zstd.
+const COMPRESSED_BYTES_PER_SECOND: f64 = 1e9;
 /// Axes up to which the default reads hold every pair of them.
 const PAIRED_AXES_MAX: usize = 6;
 
@@ -163,7 +165,7 @@ pub struct AdviseRequest {
     pub profile: Profile,
     /// Raw bytes over stored bytes: 1 for raw data, 4 if a quarter is left.
     pub compression_ratio: f64,
-    /// Decoded bytes per second of one core.
+    /// Decoded bytes per second of one core; of compressed data at most 1e9.
     pub decode_bytes_per_second: f64,
     /// Cores that decode.
     pub cores: u32,
@@ -286,7 +288,10 @@ pub fn advise(request: &AdviseRequest) -> Result<Advice, AdviseError> {
     let mut model =
         CostModel::new(&extents, request.item_size, request.profile.clone(), request.cores);
     model.compression_ratio = request.compression_ratio;
-    model.decode_bytes_per_second = request.decode_bytes_per_second;
+    model.decode_bytes_per_second = match request.compression_ratio > 1.0 {
+        true => request.decode_bytes_per_second.min(COMPRESSED_BYTES_PER_SECOND),
+        false => request.decode_bytes_per_second,
+    };
     model.checksummed = request.checksummed;
     let mix = match request.reads.reads.is_empty() {
         true => ReadMix::default_for(&extents).reads,

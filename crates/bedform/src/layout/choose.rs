@@ -22,6 +22,8 @@ const ROW_MAJOR_WORTH: f64 = 0.005;
 const ALIKE: f64 = 0.02;
 /// The least share of the shard size that is tried.
 const SHARD_SHARE: f64 = 0.5;
+/// What shards of one chunk each must be cheaper by, for they are very many objects to write and to list.
+const ALONE_WORTH: f64 = 0.1;
 /// Shards along a growing axis beyond which a read along it is worth a remark.
 const GROWN_SHARDS_MAX: f64 = 1000.0;
 
@@ -102,7 +104,12 @@ impl Search {
                 compared.push(self.best_of_shards(&name, &chunk));
             }
         }
-        let finalists = shapes.iter().take(FINALISTS);
+        // Chunks that are good alone are far from those that are good together: a search of their own.
+        let alone = match self.model.profile.is_remote {
+            true => self.space.descend(&starts, |chunk| self.cost_alone(chunk)),
+            false => Vec::new(),
+        };
+        let finalists = shapes.iter().take(FINALISTS).chain(alone.iter().take(FINALISTS));
         let mut all: Vec<_> =
             finalists.map(|(chunk, _)| self.best_of_shards("searched", chunk)).collect();
         all.extend(compared.iter().cloned());
@@ -225,12 +232,32 @@ impl Search {
             }
             seen.push(shard_shape);
         }
-        let one = Layout {
-            chunk_shape: chunk.to_vec(),
-            shard_shape: chunk.to_vec(),
-            order: Order::RowMajor,
+        let alone = || {
+            let chunk_shape = chunk.to_vec();
+            let shard_shape = chunk_shape.clone();
+            self.priced(name, Layout { chunk_shape, shard_shape, order: Order::RowMajor })
         };
-        best.unwrap_or_else(|| self.priced(name, one))
+        match best {
+            Some(best) if self.may_be_alone(chunk) => {
+                let alone = alone();
+                if alone.cost * (1.0 + ALONE_WORTH) < best.cost { alone } else { best }
+            }
+            Some(best) => best,
+            None => alone(),
+        }
+    }
+
+    /// What chunks cost, each in a shard of its own.
+    fn cost_alone(&self, chunk: &[u64]) -> f64 {
+        match self.may_be_alone(chunk) {
+            true => self.cost(&self.price(chunk, chunk, Order::RowMajor)) * self.unevenness(chunk),
+            false => f64::INFINITY,
+        }
+    }
+
+    /// True where a shard of one chunk may be worth it: a server gives all of it with one request.
+    fn may_be_alone(&self, chunk: &[u64]) -> bool {
+        self.model.profile.is_remote && !self.too_many(chunk)
     }
 
     fn shards(&self, shard: &[u64]) -> f64 {

@@ -2,12 +2,13 @@
 //!
 //! The counts are exact for a region: the chunks of a shard lie one after the other in the order of
 //! the layout, without those beyond the edge of the array; neighbours, and those whose gap is cheaper
-//! to read than to skip, are one request; each shard costs one more for its index. Row-major and
-//! column-major orders are counted in closed form, curves on the shard's inner grid.
+//! to read than to skip, are one request; each shard costs one more for its index, unless a server
+//! gives all of it with one request and the reader would ask for that. Row-major and column-major
+//! orders are counted in closed form, curves on the shard's inner grid.
 //!
 //! ```text
-//! seconds = 2 * request_seconds_one                       the index, then the chunks
-//!         + requests * max(request_seconds_many, request_cpu_seconds / cores)
+//! seconds = waits * request_seconds_one                   the index, then the chunks; or all at once
+//!         + requests * max(request_seconds_many, request_cpu_seconds / cores)      parts included
 //!         + bytes / bytes per second of as many streams as bring them
 //!         + (chunks * CHUNK_SECONDS + decoded bytes / decode rate) / cores used
 //! ```
@@ -23,6 +24,9 @@ use std::rc::Rc;
 use bedform_geometry::{Order, Region, Selection};
 use bedform_storage::Profile;
 use serde::{Serialize, Serializer};
+
+use crate::read::locate::Need;
+use crate::read::opening::{SERVER_BUFFER_BYTES, ShardSize, whole_bytes_max, whole_is_sooner};
 
 use super::count::{
     Pattern, Runs, STRETCHES_MAX, Stretches, cells_in, coarsen, for_each_combination, patterns_of,
@@ -81,8 +85,10 @@ pub enum Read {
 pub struct ReadCost {
     /// Chunks that hold something of the read.
     pub chunks: f64,
-    /// Shards that hold something of the read; the index of each is one of the requests.
+    /// Shards that hold something of the read; opening each is one of the requests.
     pub objects: f64,
+    /// Those of them that come whole when they are opened.
+    pub whole_objects: f64,
     /// Requests to the storage system, those for indexes included.
     pub requests: f64,
     /// Bytes that move.
@@ -97,6 +103,7 @@ impl ReadCost {
     fn add(&mut self, other: &Self, weight: f64) {
         self.chunks += weight * other.chunks;
         self.objects += weight * other.objects;
+        self.whole_objects += weight * other.whole_objects;
         self.requests += weight * other.requests;
         self.bytes += weight * other.bytes;
         self.decoded_bytes += weight * other.decoded_bytes;
@@ -247,6 +254,12 @@ impl CostModel {
 
     /// The cost of whole chunks.
     fn price_chunks(&self, layout: &Layout, touched: &[Stretches]) -> ReadCost {
+        let (cost, present) = self.count_chunks(layout, touched);
+        self.finish(self.opened(layout, cost, present))
+    }
+
+    /// What a read of whole chunks asks for if indexes come first, and the chunks that its shards have.
+    fn count_chunks(&self, layout: &Layout, touched: &[Stretches]) -> (ReadCost, f64) {
         let mut patterns = Vec::with_capacity(touched.len());
         let mut chunks = 1.0;
         for (axis, stretches) in touched.iter().enumerate() {
@@ -259,16 +272,44 @@ impl CostModel {
         let gap_max =
             whole_number(self.profile.merge_gap_bytes as f64 / self.stored_chunk_bytes(layout));
         let grid = inner_grid(layout);
-        let mut cost = ReadCost { chunks, ..ReadCost::default() };
+        let (mut cost, mut present) = (ReadCost { chunks, ..ReadCost::default() }, 0.0);
         for_each_combination(&patterns, |combination, shards| {
             let runs = self.runs(layout.order, &grid, combination, gap_max);
+            present += shards * combination.iter().map(|one| one.present as f64).product::<f64>();
             cost.objects += shards;
             cost.requests += shards * (1.0 + runs.count);
             cost.bytes += shards * runs.cells * self.stored_chunk_bytes(layout);
         });
         cost.bytes += cost.objects * index_bytes(&grid);
         cost.decoded_bytes = chunks * self.raw_chunk_bytes(layout);
-        self.finish(cost)
+        (cost, present)
+    }
+
+    /// The same read with its shards whole, where the reader would have them come so. They have
+    /// `present` chunks together.
+    fn opened(&self, layout: &Layout, cost: ReadCost, present: f64) -> ReadCost {
+        if !self.profile.is_remote || cost.chunks == 0.0 {
+            return cost;
+        }
+        let (grid, stored) = (inner_grid(layout), self.stored_chunk_bytes(layout));
+        let (chunks, end_bytes) = (bytes_of(&grid, 1), index_bytes(&grid));
+        let shard = ShardSize { chunks, bytes: chunks * stored + end_bytes, end_bytes };
+        let need = Need {
+            chunks: whole_number((cost.chunks / cost.objects).round()),
+            objects: whole_number(cost.objects.round()),
+        };
+        // Before a shard was seen, nobody knows how well it was compressed.
+        let bytes = chunks * self.raw_chunk_bytes(layout) + end_bytes;
+        let bytes_max = whole_bytes_max(&self.profile, SERVER_BUFFER_BYTES, need.objects);
+        if bytes > bytes_max as f64 || !whole_is_sooner(&self.profile, need, shard) {
+            return cost;
+        }
+        ReadCost {
+            whole_objects: cost.objects,
+            requests: cost.objects,
+            bytes: present * stored + cost.objects * end_bytes,
+            ..cost
+        }
     }
 
     /// The cost of the parts of chunks that hold something of the read, each chunk on its own.
@@ -289,6 +330,7 @@ impl CostModel {
         cost.bytes = cost.decoded_bytes + whole.objects * index_bytes(&inner_grid(layout));
         cost.objects = whole.objects;
         cost.requests += whole.objects;
+        // Where shards come whole, the price of whole chunks holds, and it is the smaller one.
         self.finish(cost)
     }
 
@@ -316,9 +358,12 @@ impl CostModel {
                 chunks.sort_unstable();
                 chunks.dedup();
                 let mut sum = ReadCost::default();
+                let mut present = 0.0;
                 for chunk in &chunks {
                     let touched: Vec<_> = chunk.iter().map(|&at| vec![(at, at + 1)]).collect();
-                    sum.add(&self.price_chunks(layout, &touched), step as f64);
+                    let (cost, all) = self.count_chunks(layout, &touched);
+                    sum.add(&cost, step as f64);
+                    present += step as f64 * all;
                 }
                 let inner = inner_grid(layout);
                 let shard = |chunk: Vec<u64>| -> Vec<u64> {
@@ -329,10 +374,11 @@ impl CostModel {
                 shards.sort_unstable();
                 shards.dedup();
                 let again = sum.objects - shards.len() as f64;
+                let present = present * shards.len() as f64 / sum.objects;
                 sum.objects -= again;
                 sum.requests -= again;
                 sum.bytes -= again * index_bytes(&inner);
-                self.one_read(sum)
+                self.finish(self.opened(layout, sum, present))
             }
         }
     }
@@ -351,13 +397,27 @@ impl CostModel {
         let request = profile.request_seconds_many.max(profile.request_cpu_seconds / cores);
         let decoding =
             cost.chunks * CHUNK_SECONDS + cost.decoded_bytes / self.decode_bytes_per_second;
-        // What lies together is read in parts, where that is sooner.
-        let streams = (cost.requests - cost.objects).max(profile.streams_for(cost.bytes));
-        cost.seconds = 2.0 * profile.request_seconds_one
-            + cost.requests * request
+        let (waits, streams) = self.streams(&cost);
+        // A server is asked for those parts one by one.
+        let requests = match profile.is_remote {
+            true => cost.requests.max(cost.objects - cost.whole_objects + streams),
+            false => cost.requests,
+        };
+        cost.seconds = waits * profile.request_seconds_one
+            + requests * request
             + cost.bytes / profile.bytes_per_second_of(streams)
             + decoding / cores.min(cost.chunks.max(1.0));
         cost
+    }
+
+    /// The waits of a read, and the requests that bring most of its bytes.
+    fn streams(&self, cost: &ReadCost) -> (f64, f64) {
+        if cost.whole_objects == cost.objects {
+            return (1.0, cost.whole_objects);
+        }
+        // What lies together is read in parts, where that is sooner; what comes whole is not.
+        let runs = cost.requests - cost.objects;
+        (2.0, cost.whole_objects + runs.max(self.profile.streams_for(cost.bytes)))
     }
 
     fn raw_chunk_bytes(&self, layout: &Layout) -> f64 {

@@ -5,6 +5,7 @@
 //! | `plan` | selection to chunks and copies, object by object |
 //! | `part`, `mask` | what a selection takes of a chunk, and which of it is taken already |
 //! | `locate` | where the chunks of an opened object lie |
+//! | `opening` | whether a server's shard comes whole |
 //! | `fetch` | extents to fetch, merged |
 //! | `execute` | threads, and the queue of units |
 //! | `unit` | a unit: fetched, decoded and copied |
@@ -17,6 +18,7 @@ mod extra;
 pub(crate) mod fetch;
 pub(crate) mod locate;
 pub(crate) mod mask;
+pub(crate) mod opening;
 pub(crate) mod part;
 pub(crate) mod plan;
 pub(crate) mod scatter;

@@ -3,6 +3,7 @@
 use bedform_storage::Profile;
 
 use super::fetch::UNIT_BYTES_MAX;
+use super::opening::SERVER_BUFFER_BYTES;
 use crate::layout::whole_number;
 use crate::store::OpenOptions;
 
@@ -52,7 +53,8 @@ impl Tuning {
     /// The same where a server answers: it takes many requests in flight, and memory for their answers,
     /// to keep it busy.
     pub(crate) fn of_server(options: &OpenOptions) -> Self {
-        Self { buffer_bytes: 128 << 20, spreads: true, ..Self::default() }.adapted(options)
+        Self { buffer_bytes: SERVER_BUFFER_BYTES, spreads: true, ..Self::default() }
+            .adapted(options)
     }
 
     fn adapted(self, options: &OpenOptions) -> Self {
