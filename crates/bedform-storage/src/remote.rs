@@ -25,7 +25,7 @@ mod runtime;
 mod url;
 mod writer;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -65,6 +65,11 @@ const DELETED_TOGETHER: usize = 1000;
 /// Names of which a handle remembers what it saw; beyond it forgets all, and looks again.
 const SEEN_MAX: usize = 1 << 12;
 
+/// Servers and buckets that are fit for several writers, as this process has seen.
+static FIT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+/// What is said of a store that has no URL: any two may be of different servers.
+const OTHER_SYSTEM: &str = "other";
+
 /// A prefix of an object store, by its URL.
 ///
 /// ```no_run
@@ -101,8 +106,9 @@ struct Shared {
     /// Why nothing more is written, once the outcome of a write is unknown.
     poison: OnceLock<String>,
     leases: Leases,
-    /// What was seen last under names that may be written to: a guess that each write checks.
-    seen: Mutex<HashMap<Path, Known>>,
+    /// What was seen last under names that may be written to, or that nothing was there: a guess that
+    /// each write checks.
+    seen: Mutex<HashMap<Path, Option<Known>>>,
     /// The server was seen to keep to conditions.
     has_checked: AtomicBool,
 }
@@ -143,7 +149,7 @@ impl RemoteStorage {
         let client = Client::new(Box::new(move |_| Ok(store.clone())));
         let shared = Arc::new(Shared::new(client, mode, options, true));
         let (prefix, shown) = (prefix.to_owned(), shown.to_owned());
-        Self { shared, prefix, shown, system: "other".to_owned() }
+        Self { shared, prefix, shown, system: OTHER_SYSTEM.to_owned() }
     }
 
     /// What all places have in common that are read alike: scheme, server and bucket, as the name of a
@@ -169,10 +175,15 @@ impl RemoteStorage {
         self.name_of(operation, path)
     }
 
-    /// Fails if the server is not fit for several writers; looked at once for each handle.
+    /// Fails if the server is not fit for several writers; looked at once for each server and process.
     fn check_server(&self, operation: &'static str, path: &ObjectPath) -> Result<()> {
         let writes = self.shared.writes()?;
         if !writes.has_conditions || self.shared.has_checked.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        // What a server knows of conditions does not depend on who asks, or of which object.
+        if self.is_fit() {
+            self.shared.has_checked.store(true, Ordering::Release);
             return Ok(());
         }
         let probe = format!("{PROBE_PREFIX}{}", put::random_name());
@@ -185,7 +196,22 @@ impl RemoteStorage {
         let outcome = runtime::wait(writes.probe(&name))?;
         outcome.map_err(|unwritten| self.shared.error(operation, path, unwritten))?;
         self.shared.has_checked.store(true, Ordering::Release);
+        self.note_fit();
         Ok(())
+    }
+
+    /// True if a handle of this process has seen that the server is fit. Not waited for: a child that was
+    /// forked may have a copy of the lock that nobody gives back, and then tries the server once more.
+    fn is_fit(&self) -> bool {
+        FIT.try_lock().is_ok_and(|fit| fit.contains(&self.system))
+    }
+
+    fn note_fit(&self) {
+        if self.system != OTHER_SYSTEM
+            && let Ok(mut fit) = FIT.try_lock()
+        {
+            fit.insert(self.system.clone());
+        }
     }
 
     /// Gives `payload` its name if `condition` holds; `there` is what was there when it was last looked at,
@@ -229,7 +255,10 @@ impl RemoteStorage {
             };
             writes.put_if(name, payload, expected.as_ref(), None).await
         })?;
-        shared.note(name, written.as_ref().ok());
+        match &written {
+            Ok(known) => shared.note(name, Some(known.clone())),
+            Err(_) => shared.forget(name),
+        }
         let written = written.map_err(|unwritten| match (unwritten, condition) {
             (Unwritten::Refused, Condition::Absent) => {
                 StorageError::new(StorageErrorKind::Exists, "publish", path)
@@ -284,8 +313,8 @@ impl Shared {
         Ok(Writes { store, plain, deadline, pause, has_conditions: !single_writer })
     }
 
-    /// Remembers what is under a name; nothing if that is not known.
-    fn note(&self, name: &Path, known: Option<&Known>) {
+    /// Remembers what is under a name.
+    fn note(&self, name: &Path, known: Option<Known>) {
         if !self.is_writable {
             return;
         }
@@ -293,14 +322,16 @@ impl Shared {
         if seen.len() >= SEEN_MAX {
             seen.clear();
         }
-        match known {
-            Some(known) => seen.insert(name.clone(), known.clone()),
-            None => seen.remove(name),
-        };
+        seen.insert(name.clone(), known);
     }
 
-    /// What was seen last under a name.
-    fn seen(&self, name: &Path) -> Option<Known> {
+    /// Lets go of what was seen under a name.
+    fn forget(&self, name: &Path) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
+    /// What was seen last under a name; nothing if nobody has looked.
+    fn seen(&self, name: &Path) -> Option<Option<Known>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
@@ -428,9 +459,13 @@ impl Storage for RemoteStorage {
     fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>> {
         let name = self.name_of("open", path)?;
         let (shared, shown) = (self.shared.clone(), path.to_string());
-        let (object, known) =
-            RemoteObject::open(shared.clone(), name.clone(), shown.clone(), bytes)?;
-        shared.note(&name, Some(&known));
+        let opened = RemoteObject::open(shared.clone(), name.clone(), shown.clone(), bytes);
+        let (object, known) = opened.inspect_err(|error| {
+            if error.is_not_found() {
+                shared.note(&name, None);
+            }
+        })?;
+        shared.note(&name, Some(known.clone()));
         Ok(match known.parts {
             None => Box::new(object),
             Some(parts) => Box::new(GrownObject::open(shared, name, shown, known.version, &parts)?),
@@ -482,7 +517,7 @@ impl Storage for RemoteStorage {
         condition: Condition<'_>,
     ) -> Result<Version> {
         let name = self.name_to_write("create", path)?;
-        let seen = self.shared.seen(&name).map(Some);
+        let seen = self.shared.seen(&name);
         self.publish(path, &name, PutPayload::from(bytes.to_vec()), condition, seen)
     }
 
@@ -531,6 +566,7 @@ impl Storage for RemoteStorage {
                 None => Ok(()),
             }
         })?;
+        self.shared.forget(&name);
         deleted.map_err(|error| to_error("delete", &path.to_string(), error))?;
         self.shared.check_leases("delete", path)
     }

@@ -14,6 +14,7 @@ use ::object_store::{
     Attribute, Attributes, Error, GetOptions, GetRange, ObjectMeta, ObjectStore,
     ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
+use futures_util::future::join3;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::error::{is_refusal, strict};
@@ -94,7 +95,8 @@ impl Known {
 }
 
 /// What is there under `name`; nothing if there is nothing. Of a server that `is_strict` nothing but its
-/// word for it counts.
+/// word for it counts: such a one is asked for the first byte, for an answer without a body does not say
+/// what is missing, and a request costs the same either way.
 ///
 /// # Errors
 /// Of the server.
@@ -103,26 +105,32 @@ pub(super) async fn look(
     name: &Path,
     is_strict: bool,
 ) -> Result<Option<Known>, Error> {
-    match store.get_opts(name, GetOptions { head: true, ..GetOptions::default() }).await {
-        Ok(found) => Ok(Some(Known::new(&found.meta, &found.attributes))),
-        Err(Error::NotFound { .. }) if !is_strict => Ok(None),
-        // An answer without a body does not say what is missing.
-        Err(missing @ Error::NotFound { .. }) => {
-            let range = Some(GetRange::Bounded(0..1));
-            match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
-                Err(error) => match strict(error) {
-                    Error::NotFound { .. } => Ok(None),
-                    error => Err(error),
-                },
-                // It has come since.
-                Ok(found) if found.meta.size > 0 => {
-                    Ok(Some(Known::new(&found.meta, &found.attributes)))
-                }
-                Ok(_) => Err(Error::Generic { store: "server", source: missing.into() }),
-            }
-        }
-        Err(error) => Err(error),
+    if !is_strict {
+        return match head(store, name).await {
+            Err(Error::NotFound { .. }) => Ok(None),
+            found => found.map(Some),
+        };
     }
+    let range = Some(GetRange::Bounded(0..1));
+    match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
+        Ok(found) => {
+            let known = Known::new(&found.meta, &found.attributes);
+            // A connection whose answer is taken is used again.
+            let _ = found.bytes().await;
+            Ok(Some(known))
+        }
+        Err(error @ Error::NotFound { .. }) => match strict(error) {
+            Error::NotFound { .. } => Ok(None),
+            error => Err(error),
+        },
+        // An object of no bytes has no first one, and not all servers know parts.
+        Err(error) => head(store, name).await.map(Some).map_err(|_| error),
+    }
+}
+
+async fn head(store: &dyn ObjectStore, name: &Path) -> Result<Known, Error> {
+    let found = store.get_opts(name, GetOptions { head: true, ..GetOptions::default() }).await?;
+    Ok(Known::new(&found.meta, &found.attributes))
 }
 
 impl Writes {
@@ -136,16 +144,23 @@ impl Writes {
         let outcome = async {
             let first = self.put_if(name, body(), None, None).await?;
             let second = self.put_if(name, body(), Some(&first), None).await?;
-            let found = self.look(name).await.map_err(Unwritten::Failed)?;
-            if found.is_none_or(|found| found.version != second.version || !found.is_named()) {
-                return Err(unfit("the server does not keep the metadata of objects"));
-            }
-            for expected in [None, Some(&first)] {
-                match self.put_if(name, body(), expected, None).await {
+            // None of these three does anything at a server that is fit.
+            let (new, old, found) = join3(
+                self.put_if(name, body(), None, None),
+                self.put_if(name, body(), Some(&first), None),
+                self.look(name),
+            )
+            .await;
+            for refused in [new, old] {
+                match refused {
                     Err(Unwritten::Refused) => {}
                     Ok(_) => return Err(unfit("the server ignores the conditions of writes")),
                     Err(unwritten) => return Err(unwritten),
                 }
+            }
+            let found = found.map_err(Unwritten::Failed)?;
+            if found.is_none_or(|found| found.version != second.version || !found.is_named()) {
+                return Err(unfit("the server does not keep the metadata of objects"));
             }
             Ok(())
         };
