@@ -338,12 +338,12 @@ impl RemoteStorage {
         path: &ObjectPath,
         name: &Path,
         condition: Condition<'_>,
-        written: std::result::Result<Known, Unwritten>,
+        written: std::result::Result<Option<Known>, Unwritten>,
     ) -> Result<Version> {
         let shared = &*self.shared;
         match &written {
-            Ok(known) => shared.note(name, Some(known.clone())),
-            Err(_) => shared.forget(name),
+            Ok(Some(known)) => shared.note(name, Some(known.clone())),
+            Ok(None) | Err(_) => shared.forget(name),
         }
         let written = written.map_err(|unwritten| match (unwritten, condition) {
             (Unwritten::Refused, Condition::Absent) => {
@@ -352,7 +352,7 @@ impl RemoteStorage {
             (unwritten, _) => shared.error("publish", path, unwritten),
         })?;
         shared.check_leases("publish", path)?;
-        Ok(written.version)
+        Ok(written.map_or_else(no_version, |known| known.version))
     }
 
     /// The lock of a directory.
@@ -497,21 +497,38 @@ fn version_of(meta: &ObjectMeta) -> Version {
     }
 }
 
-/// Removes all objects below `directory`, its lock last.
+/// That of nothing that is there: of what others have replaced before anybody knew what it was.
+fn no_version() -> Version {
+    Version { size: 0, modified_ns: -1, changed_ns: -1, identity: (u64::MAX, u64::MAX) }
+}
+
+/// Removes all objects below `directory`: parts behind the objects that they are of, its lock last.
 async fn remove_below(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<(), Error> {
     let lock = directory.clone().join(LOCK_NAME);
+    remove_those(store, directory, &|name| *name != lock && !growing::is_part(name)).await?;
+    remove_those(store, directory, &|name| *name != lock).await?;
+    remove(store, &lock).await
+}
+
+/// Removes the objects below `directory` that are `wanted`.
+async fn remove_those(
+    store: &dyn ObjectStore,
+    directory: &Path,
+    wanted: &(dyn Fn(&Path) -> bool + Sync),
+) -> std::result::Result<(), Error> {
+    let mut before = Vec::new();
     loop {
         let below = store.list(Some(directory)).map_ok(|meta| meta.location);
-        let is_other = |name: &std::result::Result<Path, Error>| {
-            let is_lock = matches!(name, Ok(name) if *name == lock);
-            std::future::ready(!is_lock)
-        };
+        let is_wanted = |name: &Path| std::future::ready(wanted(name));
         // Listed before they are deleted: a list that is deleted from may skip some.
-        let names: Vec<_> = below.filter(is_other).take(DELETED_TOGETHER).collect().await;
-        if names.is_empty() {
-            return remove(store, &lock).await;
+        let names = below.try_filter(is_wanted).take(DELETED_TOGETHER);
+        let names: Vec<_> = names.try_collect().await?;
+        // Or those that are gone are listed for a while yet.
+        if names.is_empty() || names == before {
+            return Ok(());
         }
-        let names = futures_util::stream::iter(names).boxed();
+        before.clone_from(&names);
+        let names = futures_util::stream::iter(names.into_iter().map(Ok)).boxed();
         let mut deleted = store.delete_stream(names);
         while let Some(outcome) = deleted.next().await {
             match outcome {

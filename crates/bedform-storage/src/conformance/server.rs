@@ -67,6 +67,16 @@ struct State {
     /// What came last, the newest behind.
     recent: VecDeque<Path>,
     faults: u64,
+    /// Every list lacks what it may.
+    hides: bool,
+    /// The name of which the next answer is lost, and not before it is let go.
+    held: Option<Held>,
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    name: Path,
+    is_written: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,14 +89,14 @@ enum WriteFault {
 }
 
 /// Objects that a list may lack.
-const RECENT_MAX: usize = 3;
+const RECENT_MAX: usize = 8;
 
 impl FaultyServer {
     /// A server without objects.
     pub fn new(seed: u64, likelihood: Likelihood) -> Self {
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let state = State { random, likelihood, recent: VecDeque::new(), faults: 0 };
-        let (inner, uploads) = (Arc::default(), Arc::default());
+        let (recent, inner, uploads) = (VecDeque::new(), Arc::default(), Arc::default());
+        let state = State { random, likelihood, recent, faults: 0, hides: false, held: None };
         Self { inner, uploads, lacks: None, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -122,6 +132,33 @@ impl FaultyServer {
     /// From now on as bad as this.
     pub fn set(&self, likelihood: Likelihood) {
         self.state().likelihood = likelihood;
+    }
+
+    /// From now on every list lacks what came last, or none does.
+    pub fn set_hiding(&self, hides: bool) {
+        self.state().hides = hides;
+    }
+
+    /// The next write of `name` happens, and its answer waits for [`FaultyServer::let_go`], and is lost.
+    pub fn hold(&self, name: &str) {
+        self.state().held = Some(Held { name: Path::from(name), is_written: false });
+    }
+
+    /// True if the write has happened of which the answer is held.
+    pub fn is_holding(&self) -> bool {
+        self.state().held.as_ref().is_some_and(|held| held.is_written)
+    }
+
+    /// Loses the answer that is held.
+    pub fn let_go(&self) {
+        self.state().held = None;
+    }
+
+    /// True once for each name that is held.
+    fn begins_to_hold(&self, name: &Path) -> bool {
+        let mut state = self.state();
+        let held = state.held.as_mut().filter(|held| held.name == *name && !held.is_written);
+        held.map(|held| held.is_written = true).is_some()
     }
 
     /// Requests so far that something went wrong with.
@@ -167,6 +204,9 @@ impl FaultyServer {
     fn hidden(&self) -> Vec<Path> {
         let mut state = self.state();
         let likelihood = state.likelihood.reads;
+        if state.hides {
+            return state.recent.iter().cloned().collect();
+        }
         if !state.fails(likelihood) {
             return Vec::new();
         }
@@ -246,6 +286,12 @@ impl ObjectStore for FaultyServer {
         }
         let put = self.inner.put_opts(name, payload, options).await?;
         self.note(name);
+        if self.begins_to_hold(name) {
+            while self.is_holding() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            return Err(lost("connection reset"));
+        }
         Ok(put)
     }
 

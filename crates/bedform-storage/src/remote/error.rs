@@ -75,6 +75,12 @@ pub(super) fn strict(error: Error) -> Error {
     Error::Generic { store: "server", source: said.into() }
 }
 
+/// True if bytes were asked for that the object does not have.
+pub(super) fn is_out_of_range(error: &Error) -> bool {
+    let said = said(error);
+    !matches!(error, Error::NotFound { .. }) && (said.contains("416") || said.contains("range"))
+}
+
 /// What to do about what a server said.
 fn hint(error: &Error, said: &str) -> &'static str {
     let has = |text: &str| said.contains(text);

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use ::bytes::Bytes;
 use ::object_store::path::Path;
-use ::object_store::{Error, ObjectStore, ObjectStoreExt, PutPayload};
+use ::object_store::{Error, ObjectStore, ObjectStoreExt as _, PutPayload};
 use bedform_format::ObjectPath;
 use futures_util::TryStreamExt as _;
 use tokio::task::JoinHandle;
@@ -30,7 +30,7 @@ const IN_FLIGHT_MAX: usize = 8;
 /// Parts of an object at most, as a reader believes a server.
 const PARTS_MAX: usize = 1 << 20;
 
-type Upload = JoinHandle<std::result::Result<Known, Unwritten>>;
+type Upload = JoinHandle<std::result::Result<Option<Known>, Unwritten>>;
 
 /// An object that grows, as its writer has it.
 pub(super) struct RemoteGrowing {
@@ -191,29 +191,19 @@ async fn list(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<
     Ok(parts)
 }
 
-/// Adds parts that a list may not have shown yet, until there are `end` bytes.
-async fn find_more(
-    store: &dyn ObjectStore,
-    directory: &Path,
-    parts: &mut Vec<Part>,
-    end: u64,
-) -> std::result::Result<(), Error> {
+/// As [`list`], and behind those parts others that the list does not show yet.
+async fn find(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<Vec<Part>, Error> {
+    let mut parts = list(store, directory).await?;
     while parts.len() < PARTS_MAX {
         let offset = parts.last().map_or(0, Part::end);
-        if offset >= end {
-            break;
-        }
-        let length = match store.head(&part_name(directory, offset)).await {
-            Ok(meta) => meta.size,
-            Err(Error::NotFound { .. }) => break,
-            Err(error) => return Err(error),
-        };
+        let Some(known) = look(store, &part_name(directory, offset), true).await? else { break };
+        let length = known.version.size;
         if length == 0 || offset.checked_add(length).is_none() {
             break;
         }
         parts.push(Part { offset, length });
     }
-    Ok(())
+    Ok(parts)
 }
 
 /// The version of a growing object that `known` is the front of.
@@ -226,7 +216,7 @@ pub(super) async fn version(
     known: &Known,
 ) -> std::result::Result<Version, Error> {
     let Some(parts) = &known.parts else { return Ok(known.version.clone()) };
-    let parts = list(store, &directory_of(name, parts)).await?;
+    let parts = find(store, &directory_of(name, parts)).await?;
     Ok(Version { size: parts.last().map_or(0, Part::end), ..known.version.clone() })
 }
 
@@ -240,6 +230,11 @@ pub(super) async fn remove(
     parts: &str,
 ) -> std::result::Result<(), Error> {
     super::remove_below(store, &directory_of(name, parts)).await
+}
+
+/// True if `name` is that of a part.
+pub(super) fn is_part(name: &Path) -> bool {
+    name.parts().rev().nth(1).is_some_and(|directory| directory.as_ref().starts_with(PARTS_PREFIX))
 }
 
 /// An object that grows, as a reader has it.
@@ -266,17 +261,14 @@ impl GrownObject {
         let directory = directory_of(&name, parts);
         let parts = RwLock::default();
         let mut object = Self { shared, name, shown, directory, version, parts };
-        object.version.size = object.look_again(0)?;
+        object.version.size = object.look_again()?;
         Ok(object)
     }
 
-    /// Sees what has come since, if that is needed up to `end`; gives where it ends.
-    fn look_again(&self, end: u64) -> Result<u64> {
+    /// Sees what has come since; gives where it ends.
+    fn look_again(&self) -> Result<u64> {
         let store = &**self.shared.client.store()?;
-        let parts = runtime::wait(async {
-            let mut parts = list(store, &self.directory).await?;
-            find_more(store, &self.directory, &mut parts, end).await.map(|()| parts)
-        })?;
+        let parts = runtime::wait(find(store, &self.directory))?;
         let parts = parts.map_err(|error| to_error("open", &self.shown, error))?;
         let end = parts.last().map_or(0, Part::end);
         *self.parts.write().unwrap_or_else(PoisonError::into_inner) = parts;
@@ -319,6 +311,16 @@ impl GrownObject {
         Ok(rest.is_empty())
     }
 
+    /// True if the name is still that of this object.
+    fn has_its_name(&self) -> Result<bool> {
+        let store = self.shared.client.store()?;
+        let there = runtime::wait(look(&**store, &self.name, self.shared.lists))?;
+        let there = there.map_err(|error| to_error("read", &self.shown, error))?;
+        let directory = |parts: &String| directory_of(&self.name, parts);
+        Ok(there.and_then(|known| known.parts).as_ref().map(directory).as_ref()
+            == Some(&self.directory))
+    }
+
     fn error(&self, kind: StorageErrorKind) -> StorageError {
         StorageError::new(kind, "read", &self.shown)
     }
@@ -336,10 +338,17 @@ impl Object for GrownObject {
             return Ok(());
         }
         let mut parts = self.parts_of(offset, end);
-        if parts.is_none() && self.look_again(end)? >= end {
+        if parts.is_none() && self.look_again()? >= end {
             parts = self.parts_of(offset, end);
         }
-        let parts = parts.ok_or_else(|| self.error(StorageErrorKind::Truncated))?;
+        let Some(parts) = parts else {
+            // Whoever removes an object removes its parts behind what has its name.
+            let kind = match self.has_its_name()? {
+                true => StorageErrorKind::Truncated,
+                false => StorageErrorKind::Conflict,
+            };
+            return Err(self.error(kind));
+        };
         let store = self.shared.client.store()?;
         match runtime::wait(self.fetch(&**store, &parts, offset, buffer))? {
             Ok(true) => Ok(()),

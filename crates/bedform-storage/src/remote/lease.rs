@@ -192,6 +192,7 @@ impl Held {
         }
         // What cannot be told now ends by itself.
         let Ok(writes) = self.shared.writes() else { return };
+        let begun = Instant::now();
         let _ = runtime::wait(async {
             loop {
                 let (known, beats) = {
@@ -200,9 +201,10 @@ impl Held {
                 };
                 let body = state_of(FREE, beats);
                 match writes.put_if(&self.name, body, Some(&known), None).await {
-                    Err(Unwritten::Refused) => {}
-                    Ok(known) => return self.shared.leases.note_free(&self.name, known),
-                    Err(_) => return,
+                    Err(Unwritten::Refused) if begun.elapsed() < writes.deadline => {}
+                    Ok(Some(known)) => return self.shared.leases.note_free(&self.name, known),
+                    // Others have taken it since, or what it is cannot be told.
+                    Ok(None) | Err(_) => return,
                 }
                 // The last beat may have come in between.
                 match holder_of(&*writes.store, &self.name).await {
@@ -284,7 +286,7 @@ async fn acquire(
             let expected = there.as_ref().map(|(_, known)| known);
             let body = state_of(&holder, 0);
             match writes.put_if(name, body, expected, None).await {
-                Ok(known) => {
+                Ok(Some(known)) => {
                     let state = State { known, renewed: begun, is_lost: false, beats: 0 };
                     return Ok(Some(Lease {
                         name: name.clone(),
@@ -294,7 +296,8 @@ async fn acquire(
                         has_ended: AtomicBool::new(false),
                     }));
                 }
-                Err(Unwritten::Refused) => pause = LOOKS[0],
+                // Or it was lost while nobody knew that it was taken.
+                Ok(None) | Err(Unwritten::Refused) => pause = LOOKS[0],
                 Err(unwritten) => return Err(unwritten),
             }
         }
@@ -321,9 +324,13 @@ async fn renew(writes: Writes, lease: Arc<Lease>, length: Duration) {
         let body = state_of(&lease.holder, beats);
         let put = writes.put_if(&lease.name, body, Some(&known), None);
         match tokio::time::timeout(length / 4, put).await {
-            Ok(Ok(known)) => {
+            Ok(Ok(Some(known))) => {
                 let mut state = lease.state();
                 (state.known, state.renewed, state.beats) = (known, begun, beats);
+            }
+            Ok(Ok(None)) => {
+                lease.state().is_lost = true;
+                return;
             }
             Ok(Err(Unwritten::Refused)) => {
                 // Perhaps a beat of ours that was given up on has arrived since.

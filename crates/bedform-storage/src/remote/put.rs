@@ -18,7 +18,7 @@ use ::object_store::{
 use futures_util::future::join3;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::error::{is_refusal, strict};
+use super::error::{is_out_of_range, is_refusal, strict};
 use super::parts::Parts;
 use super::version_of;
 use crate::Version;
@@ -85,14 +85,6 @@ enum Request {
     Parts(Completion),
 }
 
-/// How a write is known to have happened.
-enum Put {
-    /// The server has said so.
-    Done(::object_store::PutResult),
-    /// It was found.
-    Found(Known),
-}
-
 impl Known {
     pub(super) fn new(meta: &ObjectMeta, attributes: &Attributes) -> Self {
         let text = |name: &'static str| attributes.get(&Attribute::Metadata(name.into()));
@@ -114,6 +106,11 @@ impl Known {
         self.writes.iter().any(|known| known == write)
     }
 
+    /// What is there, if this write was the last one.
+    fn if_last(self, write: &str) -> Option<Self> {
+        self.writes.first().is_some_and(|last| last == write).then_some(self)
+    }
+
     /// True if a write made for `expected` would be named here, had it happened.
     fn tells(&self, expected: Option<&Self>) -> bool {
         let before = expected.and_then(|expected| expected.writes.first());
@@ -122,8 +119,7 @@ impl Known {
 }
 
 /// What is there under `name`; nothing if there is nothing. Of a server that `is_strict` nothing but its
-/// word for it counts: such a one is asked for the first byte, for an answer without a body does not say
-/// what is missing, and a request costs the same either way.
+/// word for it counts.
 ///
 /// # Errors
 /// Of the server.
@@ -132,32 +128,34 @@ pub(super) async fn look(
     name: &Path,
     is_strict: bool,
 ) -> Result<Option<Known>, Error> {
-    if !is_strict {
-        return match head(store, name).await {
-            Err(Error::NotFound { .. }) => Ok(None),
-            found => found.map(Some),
-        };
-    }
-    let range = Some(GetRange::Bounded(0..1));
-    match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
-        Ok(found) => {
-            let known = Known::new(&found.meta, &found.attributes);
-            // A connection whose answer is taken is used again.
-            let _ = found.bytes().await;
-            Ok(Some(known))
+    if is_strict {
+        // Only an answer with a body says what it is that is missing.
+        let range = Some(GetRange::Bounded(0..1));
+        match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
+            Ok(found) => {
+                let known = Known::new(&found.meta, &found.attributes);
+                // The connection is good for more once its answer was taken.
+                let _ = found.bytes().await;
+                return Ok(Some(known));
+            }
+            // An empty object has no first byte.
+            Err(error) if is_out_of_range(&error) => {}
+            Err(error) => {
+                return match strict(error) {
+                    Error::NotFound { .. } => Ok(None),
+                    error => Err(error),
+                };
+            }
         }
-        Err(error @ Error::NotFound { .. }) => match strict(error) {
-            Error::NotFound { .. } => Ok(None),
-            error => Err(error),
-        },
-        // An object of no bytes has no first one, and not all servers know parts.
-        Err(error) => head(store, name).await.map(Some).map_err(|_| error),
     }
-}
-
-async fn head(store: &dyn ObjectStore, name: &Path) -> Result<Known, Error> {
-    let found = store.get_opts(name, GetOptions { head: true, ..GetOptions::default() }).await?;
-    Ok(Known::new(&found.meta, &found.attributes))
+    match store.get_opts(name, GetOptions { head: true, ..GetOptions::default() }).await {
+        Ok(found) => Ok(Some(Known::new(&found.meta, &found.attributes))),
+        Err(Error::NotFound { .. }) if !is_strict => Ok(None),
+        Err(missing @ Error::NotFound { .. }) => {
+            Err(Error::Generic { store: "server", source: missing.into() })
+        }
+        Err(error) => Err(error),
+    }
 }
 
 impl Writes {
@@ -170,11 +168,11 @@ impl Writes {
         let body = || PutPayload::from(random_name());
         let outcome = async {
             let first = self.put_if(name, body(), None, None).await?;
-            let second = self.put_if(name, body(), Some(&first), None).await?;
+            let second = self.put_if(name, body(), first.as_ref(), None).await?;
             // None of these three does anything at a server that is fit.
             let (new, old, found) = join3(
                 self.put_if(name, body(), None, None),
-                self.put_if(name, body(), Some(&first), None),
+                self.put_if(name, body(), first.as_ref(), None),
                 self.look(name),
             )
             .await;
@@ -185,11 +183,11 @@ impl Writes {
                     Err(unwritten) => return Err(unwritten),
                 }
             }
-            let found = found.map_err(Unwritten::Failed)?;
-            if found.is_none_or(|found| found.version != second.version || !found.is_named()) {
-                return Err(unfit("the server does not keep the metadata of objects"));
+            match Self::is_last(found, second) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(unfit("the server does not keep the metadata of objects")),
+                Err(error) => Err(Unwritten::Failed(error)),
             }
-            Ok(())
         };
         let outcome = outcome.await;
         // What stays is in no listing.
@@ -222,19 +220,25 @@ impl Writes {
         uploads: &mut Vec<MultipartId>,
     ) -> Result<(), Unwritten> {
         let first = self.put_in_one_part(name, parts, None, uploads).await?;
-        let second = self.put_in_one_part(name, parts, Some(&first), uploads).await?;
-        for expected in [None, Some(&first)] {
+        let second = self.put_in_one_part(name, parts, first.as_ref(), uploads).await?;
+        for expected in [None, first.as_ref()] {
             match self.put_in_one_part(name, parts, expected, uploads).await {
                 Err(Unwritten::Refused) => {}
                 Ok(_) => return Err(unfit("the server ignores the conditions of uploads")),
                 Err(unwritten) => return Err(unwritten),
             }
         }
-        let found = self.look(name).await.map_err(Unwritten::Failed)?;
-        match found.is_some_and(|found| found.version == second.version && found.is_named()) {
-            true => Ok(()),
-            false => Err(unfit("the server does not keep the metadata of uploads")),
+        match Self::is_last(self.look(name).await, second) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(unfit("the server does not keep the metadata of uploads")),
+            Err(error) => Err(Unwritten::Failed(error)),
         }
+    }
+
+    /// True if what was found is what was written last, and names its writes.
+    fn is_last(found: Result<Option<Known>, Error>, written: Option<Known>) -> Result<bool, Error> {
+        let found = found?.filter(Known::is_named);
+        Ok(found.zip(written).is_some_and(|(found, written)| found.version == written.version))
     }
 
     async fn put_in_one_part(
@@ -243,7 +247,7 @@ impl Writes {
         [repeating, plain]: &[Arc<dyn Parts>; 2],
         expected: Option<&Known>,
         uploads: &mut Vec<MultipartId>,
-    ) -> Result<Known, Unwritten> {
+    ) -> Result<Option<Known>, Unwritten> {
         let (names, body) = (Names::following(expected), random_name());
         let size = body.len() as u64;
         let upload = repeating.begin(name, names.attributes()).await.map_err(Unwritten::Failed)?;
@@ -263,7 +267,8 @@ impl Writes {
     }
 
     /// Puts `payload` under `name` if `expected` is there, or nothing if that is nothing. `parts` says where
-    /// the parts of an object are that grows.
+    /// the parts of an object are that grows. Gives what is there then; nothing if it was written, and
+    /// others have written since.
     ///
     /// # Errors
     /// [`Unwritten`].
@@ -273,7 +278,7 @@ impl Writes {
         payload: PutPayload,
         expected: Option<&Known>,
         parts: Option<&str>,
-    ) -> Result<Known, Unwritten> {
+    ) -> Result<Option<Known>, Unwritten> {
         let names = Names::following(expected);
         let mut attributes = names.attributes();
         if let Some(parts) = parts {
@@ -281,14 +286,7 @@ impl Writes {
         }
         let size = payload.content_length() as u64;
         let request = Request::Whole { payload, attributes };
-        let put = self.conclude(name, expected, &names, &request).await?;
-        match put {
-            Put::Done(put) => match known_of(put, size, &names.0, parts) {
-                Some(known) => Ok(known),
-                None => self.read_back(name).await,
-            },
-            Put::Found(known) => Ok(known),
-        }
+        self.conclude(name, expected, &names, &request, (size, parts)).await
     }
 
     /// As [`Writes::put_if`], of parts that were sent for an upload which was begun with `names`.
@@ -302,15 +300,9 @@ impl Writes {
         names: &Names,
         size: u64,
         completion: Completion,
-    ) -> Result<Known, Unwritten> {
+    ) -> Result<Option<Known>, Unwritten> {
         let request = Request::Parts(completion);
-        match self.conclude(name, expected, names, &request).await? {
-            Put::Done(put) => match known_of(put, size, &names.0, None) {
-                Some(known) => Ok(known),
-                None => self.read_back(name).await,
-            },
-            Put::Found(known) => Ok(known),
-        }
+        self.conclude(name, expected, names, &request, (size, None)).await
     }
 
     async fn send(
@@ -331,14 +323,15 @@ impl Writes {
         }
     }
 
-    /// Asks until it is known what became of a write.
+    /// Asks until it is known what became of a write of so many bytes.
     async fn conclude(
         &self,
         name: &Path,
         expected: Option<&Known>,
         names: &Names,
         request: &Request,
-    ) -> Result<Put, Unwritten> {
+        (size, parts): (u64, Option<&str>),
+    ) -> Result<Option<Known>, Unwritten> {
         let begun = Instant::now();
         let mode = match expected {
             _ if !self.has_conditions => PutMode::Overwrite,
@@ -349,7 +342,10 @@ impl Writes {
         let mut is_in_doubt = false;
         loop {
             let error = match self.send(name, mode.clone(), request).await {
-                Ok(put) => return Ok(Put::Done(put)),
+                Ok(put) => match known_of(put, size, &names.0, parts) {
+                    Some(known) => return Ok(Some(known)),
+                    None => return self.read_back(name, names.own()).await,
+                },
                 Err(error) => error,
             };
             match &error {
@@ -360,7 +356,9 @@ impl Writes {
                 _ => is_in_doubt = true,
             }
             match self.look(name).await {
-                Ok(Some(found)) if found.has(names.own()) => return Ok(Put::Found(found)),
+                Ok(Some(found)) if found.has(names.own()) => {
+                    return Ok(found.if_last(names.own()));
+                }
                 Ok(found) if !is_same(found.as_ref(), expected) => {
                     return Err(match found {
                         Some(found) if is_in_doubt && !found.tells(expected) => {
@@ -382,20 +380,21 @@ impl Writes {
         }
     }
 
-    /// As [`Writes::put_if`], whatever is there: the newest writer wins. What a lapsed writer of this name still has on
-    /// its way comes to nothing.
+    /// As [`Writes::put_if`], whatever is there: the newest writer wins. What a lapsed writer of this name
+    /// still has on its way comes to nothing.
     ///
     /// # Errors
-    /// `Failed` and `Unknown` of [`Unwritten`].
+    /// [`Unwritten`]; `Refused` only if others write all the time.
     pub(super) async fn put_over(
         &self,
         name: &Path,
         payload: PutPayload,
         mut there: Option<Known>,
-    ) -> Result<Known, Unwritten> {
+    ) -> Result<Option<Known>, Unwritten> {
+        let begun = Instant::now();
         loop {
             match self.put_if(name, payload.clone(), there.as_ref(), None).await {
-                Err(Unwritten::Refused) => {
+                Err(Unwritten::Refused) if begun.elapsed() < self.deadline => {
                     there = self.look(name).await.map_err(Unwritten::Failed)?;
                 }
                 outcome => return outcome,
@@ -403,10 +402,12 @@ impl Writes {
         }
     }
 
-    async fn read_back(&self, name: &Path) -> Result<Known, Unwritten> {
+    /// What is there behind a write of which the server does not tell what it has made.
+    async fn read_back(&self, name: &Path, write: &str) -> Result<Option<Known>, Unwritten> {
         match self.look(name).await {
-            Ok(Some(known)) => Ok(known),
-            Ok(None) => Err(Unwritten::Refused),
+            // Where nobody else writes, it need not say whose it is.
+            Ok(found) if !self.has_conditions => Ok(found),
+            Ok(found) => Ok(found.and_then(|found| found.if_last(write))),
             Err(error) => Err(Unwritten::Unknown(error)),
         }
     }

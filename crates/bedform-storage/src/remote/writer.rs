@@ -116,7 +116,7 @@ impl RemoteWriter {
         &mut self,
         condition: Condition<'_>,
         last: &Bytes,
-    ) -> Result<Option<std::result::Result<Known, Unwritten>>> {
+    ) -> Result<Option<std::result::Result<Option<Known>, Unwritten>>> {
         let Some(mut upload) = self.upload.take() else { return Ok(None) };
         upload.wait_until_open()?;
         let Some(opened) = upload.opened.clone() else { return Ok(None) };
@@ -219,7 +219,7 @@ impl Upload {
         opened: &Opened,
         expected: Option<&Known>,
         size: u64,
-    ) -> std::result::Result<Known, Unwritten> {
+    ) -> std::result::Result<Option<Known>, Unwritten> {
         let ended = |error| Error::Generic { store: "parts", source: Box::new(error) };
         let mut ids = Ok(Vec::with_capacity(self.sent.len()));
         // All of them are waited for: a part that comes after its upload was removed would stay.

@@ -228,3 +228,61 @@ fn what_is_acknowledged_happened_once_and_what_is_refused_did_not() {
     println!("COUNT writer-seeds {count}");
     println!("COUNT writer-faults {}", faults.into_inner());
 }
+
+/// Does `act` in a thread, and `meanwhile` between its write of `name` and the loss of the answer.
+fn while_held<T: Send>(
+    server: &FaultyServer,
+    name: &str,
+    act: impl FnOnce() -> T + Send,
+    meanwhile: impl FnOnce(),
+) -> T {
+    server.hold(name);
+    std::thread::scope(|scope| {
+        let acting = scope.spawn(act);
+        while !server.is_holding() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        meanwhile();
+        server.let_go();
+        acting.join().unwrap()
+    })
+}
+
+#[test]
+fn a_lock_that_others_took_before_its_release_was_known_is_theirs() {
+    let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+    let (first, second) = (open(&server), open(&server));
+    let directory = path("d");
+    first.put(&path("d/a"), b"1", Durability::Disk, Condition::Absent).unwrap();
+    let lock = first.lock(&directory).unwrap();
+    let mut taken = None;
+    while_held(
+        &server,
+        "a/b/d/.bedform-lock",
+        || drop(lock),
+        || taken = Some(second.lock(&directory).unwrap()),
+    );
+    assert!(first.try_lock(&directory).unwrap().is_none());
+    drop(taken);
+    assert!(first.try_lock(&directory).unwrap().is_some());
+}
+
+#[test]
+fn a_write_that_others_followed_before_it_was_known_is_not_what_is_there() {
+    let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+    let (first, second) = (open(&server), open(&server));
+    let at = path("d/a");
+    let version = while_held(
+        &server,
+        "a/b/d/a",
+        || first.put(&at, b"1", Durability::Disk, Condition::None).unwrap(),
+        || {
+            second.put(&at, b"2", Durability::Disk, Condition::None).unwrap();
+        },
+    );
+    assert_ne!(version, first.stat(&at).unwrap());
+    assert_eq!(read_all(&*first.open(&at).unwrap()).unwrap(), b"2");
+    // What it writes then is no longer a guess.
+    first.put(&at, b"3", Durability::Disk, Condition::None).unwrap();
+    assert_eq!(read_all(&*second.open(&at).unwrap()).unwrap(), b"3");
+}

@@ -198,7 +198,7 @@ impl Session {
     /// where nothing may fail, or take long, once they are promised.
     fn look_up_visible(&mut self) -> Result<()> {
         if self.options.reach == Reach::Node && self.members.rank() == COORDINATOR {
-            self.visible = self.log.newest(None)?.map_or(0, |root| root.number);
+            self.visible = self.newest_number()?;
         }
         Ok(())
     }
@@ -250,8 +250,13 @@ impl Session {
         }
         match number {
             Some(number) => Ok(number),
-            None => Ok(self.log.newest(None)?.map_or(0, |root| root.number)),
+            None => self.newest_number(),
         }
+    }
+
+    fn newest_number(&self) -> Result<u64> {
+        let (newest, _) = self.store.shared.newest_root(&self.log)?;
+        Ok(newest.map_or(0, |root| root.number))
     }
 
     /// Publishes the commits that everybody has drained. Gives the number of the last one.
@@ -386,8 +391,8 @@ impl Session {
         if directory.grown.is_empty() {
             return Ok(());
         }
-        let newest = self.log.newest(None)?;
         let store = self.store.clone();
+        let (newest, _) = store.shared.newest_root(&self.log)?;
         let by_key = self.shapes.now(&store.shared)?;
         for array in &mut directory.grown {
             let now = shape_in(&by_key, newest.as_deref(), &array.key);
@@ -419,10 +424,7 @@ impl Session {
             // Whoever removes old roots holds it, too: a number that was removed is free again, and a
             // commit that took it would be lost.
             let _lock = store.shared.lock(&ObjectPath::root())?;
-            let newest = self.log.newest(None)?;
-            let document = store.shared.documents.read_root(&store.shared)?;
-            let log = document.map_or_else(LogState::default, |document| document.group.log);
-            let newest = LogPlace::current(newest, log);
+            let (newest, log) = store.shared.newest_root(&self.log)?;
             check_place(&store.shared, &self.log, newest.as_deref(), log)?;
             let root = self.successor(newest.as_deref(), log.settled, directory, record);
             self.check_arrays(&root, directory)?;

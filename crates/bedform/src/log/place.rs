@@ -70,6 +70,24 @@ impl LogPlace {
         first.map_or(Ok(()), |first| self.publish(first))
     }
 
+    /// Removes a log without segments, of which `roots` are the numbers of the roots.
+    ///
+    /// # Errors
+    /// Of storage. What is left is removed by who removes a log again.
+    pub(super) fn remove_rest(&self, roots: &[u64]) -> Result<()> {
+        if !self.storage.is_remote() {
+            return Ok(self.storage.delete_tree(&ObjectPath::root(), Durability::Disk)?);
+        }
+        // What the server has not listed so far, the segment of a writer that has just begun, stays.
+        let settled = self.settled_numbers()?.into_iter().map(Self::settled_path);
+        let roots = roots.iter().map(|number| Self::root_path(*number));
+        let readme = ObjectPath::root().join(README)?;
+        for path in roots.chain(settled).chain([Ok(readme)]) {
+            self.storage.delete(&path?, Durability::Process, Condition::None)?;
+        }
+        Ok(())
+    }
+
     /// The directory of all segments.
     ///
     /// # Errors
@@ -111,7 +129,8 @@ impl LogPlace {
     /// Of storage.
     pub(super) fn mark_closed(&self, name: &str) -> Result<()> {
         let path = Self::segment_directory(name)?.join(CLOSED)?;
-        self.storage.put(&path, &[], Durability::Process, Condition::None)?;
+        // A server tells more about an object that has a byte.
+        self.storage.put(&path, b"\n", Durability::Process, Condition::None)?;
         Ok(())
     }
 
@@ -254,17 +273,25 @@ impl LogPlace {
         ))
     }
 
-    /// The number of the newest root; `None` without any.
+    /// The number of the newest root; `None` without any. The store's document says `log`.
     ///
     /// # Errors
     /// Of storage.
-    pub(crate) fn newest_number(&self) -> Result<Option<u64>> {
-        let Some(mut newest) = self.root_numbers()?.pop() else { return Ok(None) };
-        // A server may list what was there a moment ago.
-        while self.storage.is_remote() && self.exists(newest + 1)? {
+    pub(crate) fn newest_number(&self, log: LogState) -> Result<Option<u64>> {
+        let listed = self.root_numbers()?.pop();
+        if !self.storage.is_remote() {
+            return Ok(listed);
+        }
+        // A server may list what was there a moment ago, and older roots may come back, whose requests
+        // arrive late. From the newest that is listed on none is missing: see `Store::collect_log`.
+        let listed = listed.filter(|number| *number >= log.settled);
+        let mut newest = listed.unwrap_or(log.settled);
+        // While all is settled there is none behind.
+        while (log.pending || listed.is_some()) && self.exists(newest + 1)? {
             newest += 1;
         }
-        Ok(Some(newest))
+        let is_there = listed.is_some() || newest > log.settled;
+        Ok((is_there || (newest > 0 && self.exists(newest)?)).then_some(newest))
     }
 
     /// The path of root `number`.
@@ -306,11 +333,16 @@ impl LogPlace {
         Ok(self.storage.sync(&ObjectPath::root().join(ROOTS)?)?)
     }
 
-    /// The newest root; `None` without any. `known` is one that was the newest once.
+    /// The newest root of the time of the store, whose document says `log`; `None` without any. `known`
+    /// is one that was the newest once. [`Shared::newest_root`] reads the document, too.
     ///
     /// # Errors
     /// Of storage; `Corrupt` for a damaged root, also one of another store.
-    pub(crate) fn newest(&self, known: Option<&Arc<Root>>) -> Result<Option<Arc<Root>>> {
+    pub(crate) fn newest(
+        &self,
+        log: LogState,
+        known: Option<&Arc<Root>>,
+    ) -> Result<Option<Arc<Root>>> {
         // Where lists may be late, and answers lost, an older root may outlive a newer one.
         if let Some(known) = known
             && !self.storage.is_remote()
@@ -321,9 +353,9 @@ impl LogPlace {
         }
         // A root may be removed between the list and its opening: then there are newer ones.
         for _ in 0..ATTEMPTS_MAX {
-            let Some(newest) = self.newest_number()? else { return Ok(None) };
+            let Some(newest) = self.newest_number(log)? else { return Ok(None) };
             if let Some(root) = self.root(newest)? {
-                return Ok(Some(Arc::new(root)));
+                return Ok(Self::current(Some(Arc::new(root)), log));
             }
         }
         Err(Error::new(ErrorKind::Conflict, format!("the roots of {} keep going", self.name())))
@@ -344,7 +376,7 @@ impl LogPlace {
     pub(crate) fn newest_of_any(storage: &dyn Storage, limits: &Limits) -> Result<Option<Root>> {
         let Ok(place) = Self::beside(storage, [0; 16], limits) else { return Ok(None) };
         for _ in 0..ATTEMPTS_MAX {
-            let Some(newest) = place.newest_number()? else { return Ok(None) };
+            let Some(newest) = place.newest_number(LogState::default())? else { return Ok(None) };
             if let Some(root) = place.root_of_any(newest)? {
                 return Ok(Some(root));
             }

@@ -15,13 +15,13 @@ use bedform_format::ObjectPath;
 use bedform_format::log::{
     CommitId, CommitRecord, Directory, GrownArray, SectionArray, SectionPlace, SegmentName,
 };
-use bedform_format::metadata::{LogState, hex};
+use bedform_format::metadata::hex;
 use bedform_storage::Lock;
 use serde_json::{Value, json};
 
 use self::bring::{check_is_ours, drain};
 pub(super) use self::scan::has_leftover;
-use self::scan::{FoundSection, Scan, known_epoch, scan};
+use self::scan::{FoundSection, Scan, known_epoch_now, scan};
 use super::burst::{Burst, BurstPlace};
 use super::commit::{Appended, enlarge, note_appended};
 use super::place::LogPlace;
@@ -148,13 +148,11 @@ impl Store {
         {
             let _lock = self.shared.lock(&ObjectPath::root())?;
             self.shared.remove_stale_roots(&log)?;
-            let document = self.shared.documents.read_root(&self.shared)?;
-            let state = document.map_or_else(LogState::default, |document| document.group.log);
-            match log.newest(None)? {
-                Some(newest) => log.check_age(&newest, state)?,
+            match self.shared.newest_root(&log)? {
+                (Some(newest), state) => log.check_age(&newest, state)?,
                 // What lies there would be taken for what nobody has committed.
-                None if state.pending => return Err(log.missing()),
-                None => {}
+                (None, state) if state.pending => return Err(log.missing()),
+                (None, _) => {}
             }
         }
         let mut recovered = Recovered::default();
@@ -164,7 +162,7 @@ impl Store {
             places.iter().try_for_each(|(_, place)| check_is_ours(&log, place))?;
             for (name, place) in places {
                 brought.insert(name.clone());
-                match drain(&log, &name, &place, &self.options().limits, interrupted)? {
+                match drain(&self.shared, &log, &name, &place, interrupted)? {
                     Some(bytes) => recovered.drained_bytes += bytes,
                     None => recovered.live += 1,
                 }
@@ -240,7 +238,7 @@ impl Store {
                 continue;
             }
             // Read after the lock was taken: its writer has published whatever it has.
-            let known = known_epoch(log.newest(None)?.as_deref(), &session);
+            let known = known_epoch_now(&self.shared, log, &session)?;
             let Scan { sections, directories, .. } =
                 scan(log, &name, known, &self.options().limits)?;
             orphans.push(Orphan { name, session, sections, directories, tier: None, _lock: lock });
@@ -292,7 +290,7 @@ fn complete_promised(
         .collect();
     let mut given_up = BTreeSet::new();
     for (commit, (directory, record)) in promised {
-        let known = known_epoch(log.newest(None)?.as_deref(), &commit.session);
+        let known = known_epoch_now(&session.store.shared, log, &commit.session)?;
         if known >= commit.epoch {
             continue;
         }

@@ -402,7 +402,18 @@ impl Shared {
         if let (Some(known), true) = (&known, self.options.freshness != Freshness::Read) {
             return Ok(Snapshot::of(known.clone()));
         }
-        self.newest_snapshot(known)
+        self.newest_snapshot(root.group.log, known)
+    }
+
+    /// The newest root of `place`, of the time of the store's document, and what that says of the log. Who
+    /// holds the store's lock is told what is so; who does not, what was.
+    ///
+    /// # Errors
+    /// Of storage; `Corrupt` for a damaged root, or document.
+    pub(crate) fn newest_root(&self, place: &LogPlace) -> Result<(Option<Arc<Root>>, LogState)> {
+        let document = self.documents.read_root(self)?;
+        let log = document.map_or_else(LogState::default, |document| document.group.log);
+        Ok((place.newest(log, None)?, log))
     }
 
     /// Fails if this is part of a store that has commits which are not settled.
@@ -422,8 +433,8 @@ impl Shared {
         }
         // Where nothing can lie beside the store, or something else does, there is no log.
         let Ok(place) = self.log_place() else { return Ok(()) };
-        let Ok(Some(number)) = place.newest_number() else { return Ok(()) };
-        if number <= root.group.log.settled {
+        let Ok(listed) = place.root_numbers() else { return Ok(()) };
+        if listed.last().is_none_or(|number| *number <= root.group.log.settled) {
             return Ok(());
         }
         let newest = LogPlace::newest_of_any(&*self.storage, &self.options.limits)?;
@@ -485,11 +496,15 @@ impl Shared {
     }
 
     /// The newest root of a store that has said there is a log.
-    fn newest_snapshot(&self, mut known: Option<Arc<View>>) -> Result<Snapshot> {
+    fn newest_snapshot(
+        &self,
+        mut said: LogState,
+        mut known: Option<Arc<View>>,
+    ) -> Result<Snapshot> {
         let place = self.log_place()?;
         let mut looked_at: Option<Arc<GroupState>> = None;
         for _ in 0..ATTEMPTS_MAX {
-            let newest = place.newest(known.take().map(|view| view.root.clone()).as_ref())?;
+            let newest = place.newest(said, known.take().map(|view| view.root.clone()).as_ref())?;
             // Others may have settled, and removed the log, since the document was read.
             let Some(document) = (match &newest {
                 Some(_) if looked_at.is_none() => self.documents.root(self)?,
@@ -498,6 +513,7 @@ impl Shared {
                 break;
             };
             let GroupDocument { log, store, .. } = &document.group;
+            said = *log;
             let problem = match LogPlace::current(newest, *log) {
                 None if !log.pending => {
                     return Ok(Snapshot { number: log.settled, store: *store, view: None });

@@ -12,7 +12,7 @@ use bedform::log::settle::CollectOptions;
 use bedform::store::VerifyWatch;
 use bedform::{Elements, ErrorKind, Result, Store};
 use bedform_storage::conformance::{FaultyServer, Likelihood};
-use bedform_storage::{Mode, RemoteOptions, RemoteStorage, Storage};
+use bedform_storage::{Condition, Durability, Mode, RemoteOptions, RemoteStorage, Storage};
 use serde_json::Map;
 
 use crate::model::{FILL, bytes, form, new_array, options, read, region, whole};
@@ -25,6 +25,10 @@ const BAD: Likelihood = Likelihood { writes: 60, reads: 4 };
 const GOOD: Likelihood = Likelihood { writes: 0, reads: 0 };
 
 fn place(server: &FaultyServer) -> Arc<dyn Storage> {
+    place_at(server, "a/b")
+}
+
+fn place_at(server: &FaultyServer, prefix: &str) -> Arc<dyn Storage> {
     let options = RemoteOptions {
         pause: Duration::from_millis(1),
         deadline: Duration::from_millis(60),
@@ -32,7 +36,8 @@ fn place(server: &FaultyServer) -> Arc<dyn Storage> {
         ..RemoteOptions::default()
     };
     let server = Arc::new(server.clone());
-    Arc::new(RemoteStorage::new(server, "a/b", "s3://a/b", Mode::ReadWrite, &options))
+    let shown = format!("s3://{prefix}");
+    Arc::new(RemoteStorage::new(server, prefix, &shown, Mode::ReadWrite, &options))
 }
 
 fn open(server: &FaultyServer) -> Result<Store> {
@@ -146,12 +151,17 @@ fn write(server: &FaultyServer, writer: u64, seed: u64, story: &str) -> Diary {
     diary
 }
 
+fn create(server: &FaultyServer) -> Store {
+    let store = Store::create(place(server), &Map::new(), options(true)).unwrap();
+    store.create_array(&path("t"), &new_array(&form(&[0, WIDTH], &[2, 2], &[4, 4], ""))).unwrap();
+    store.create_array(&path("u"), &new_array(&form(&[WRITERS], &[2], &[4], ""))).unwrap();
+    store
+}
+
 fn run(seed: u64) -> u64 {
     let story = &format!("seed {seed}");
     let server = FaultyServer::new(seed, GOOD);
-    let store = Store::create(place(&server), &Map::new(), options(true)).unwrap();
-    store.create_array(&path("t"), &new_array(&form(&[0, WIDTH], &[2, 2], &[4, 4], ""))).unwrap();
-    store.create_array(&path("u"), &new_array(&form(&[WRITERS], &[2], &[4], ""))).unwrap();
+    create(&server);
     server.set(BAD);
     let parts: Vec<Diary> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..WRITERS)
@@ -209,4 +219,66 @@ fn stores_behind_a_server_that_forgets_to_answer_have_what_was_acknowledged_once
     let faults = in_parallel(&seeds, |seed| run(*seed));
     count("server-seeds", seeds.len() as u64);
     count("server-faults", faults.iter().sum());
+}
+
+/// What the log's directory of roots has: names and bytes.
+fn roots(log: &dyn Storage) -> Vec<(String, Vec<u8>)> {
+    let read = |name: &str| {
+        let object = log.open(&path(&format!("roots/{name}"))).unwrap();
+        let mut bytes = vec![0; object.version().size as usize];
+        object.read(0, &mut bytes).unwrap();
+        bytes
+    };
+    let names = log.list(&path("roots")).unwrap().into_iter().map(|entry| entry.name);
+    names.map(|name| (name.clone(), read(&name))).collect()
+}
+
+#[test]
+fn roots_that_arrive_when_all_is_settled_are_none() {
+    for hides in [false, true] {
+        let server = FaultyServer::new(1, GOOD);
+        let store = create(&server);
+        append_in_session(&store, 1).unwrap();
+        append_in_session(&store, 2).unwrap();
+        let log = place_at(&server, "a/b.bedform-log");
+        let late = roots(&*log);
+        assert_eq!(late.len(), 3);
+        settle(&store).unwrap();
+        assert_eq!(roots(&*log), []);
+        for (name, bytes) in &late {
+            let name = path(&format!("roots/{name}"));
+            log.put(&name, bytes, Durability::Process, Condition::Absent).unwrap();
+        }
+        server.set_hiding(hides);
+        for value in 3..6 {
+            let store = open(&server).unwrap();
+            settle(&store).unwrap();
+            append_in_session(&store, value).unwrap();
+            let now: Vec<i32> = (1..=value).collect();
+            assert_eq!(rows(&open(&server).unwrap(), "late roots").unwrap(), now);
+        }
+        settle(&store).unwrap();
+        server.set_hiding(false);
+        assert_eq!(rows(&open(&server).unwrap(), "late roots").unwrap(), [1, 2, 3, 4, 5]);
+    }
+}
+
+#[test]
+fn lists_that_lack_what_came_last_hide_no_commit_and_no_writer() {
+    let server = FaultyServer::new(2, GOOD);
+    let store = create(&server);
+    append_in_session(&store, 1).unwrap();
+    server.set_hiding(true);
+    let elements = bytes(&[2; WIDTH as usize]);
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    session.append(&path("t"), 0, &[1, WIDTH], Elements::Bytes(&elements)).unwrap();
+    // Nobody sees that there is a writer.
+    settle(&open(&server).unwrap()).unwrap();
+    session.commit().unwrap();
+    drop(session);
+    let found = rows(&open(&server).unwrap(), "late lists").unwrap();
+    assert_eq!(found, [1, 2]);
+    settle(&open(&server).unwrap()).unwrap();
+    server.set_hiding(false);
+    assert_eq!(rows(&open(&server).unwrap(), "late lists").unwrap(), [1, 2]);
 }

@@ -2,16 +2,15 @@
 
 use std::path::Path;
 
-use bedform_format::Limits;
 use bedform_format::ObjectPath;
 use bedform_format::log::SegmentName;
 use bedform_storage::{Condition, Durability, Object};
 
-use super::scan::{Scan, known_epoch, scan};
+use super::scan::{Scan, known_epoch_now, scan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::burst::BurstPlace;
 use crate::log::place::{LogPlace, SUFFIX};
-use crate::store::{OpenOptions, Store};
+use crate::store::{OpenOptions, Shared, Store};
 
 /// Bytes that are moved at a time.
 const COPY_BYTES: usize = 8 << 20;
@@ -44,10 +43,10 @@ pub(super) fn check_is_ours(log: &LogPlace, place: &BurstPlace) -> Result<()> {
 /// Brings a segment from the burst tier to the log. Gives the bytes that came; `None` if somebody
 /// still writes to it. Whatever cuts it off, calling it again brings the same.
 pub(super) fn drain(
+    shared: &Shared,
     log: &LogPlace,
     name: &str,
     place: &BurstPlace,
-    limits: &Limits,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Option<u64>> {
     let _lock = match place.storage.try_lock(&place.directory) {
@@ -68,7 +67,7 @@ pub(super) fn drain(
     }
     let path = LogPlace::segment_path(name)?;
     let drained = log.storage.find(&path)?;
-    let committed = committed_bytes(log, name, limits)?;
+    let committed = committed_bytes(shared, log, name)?;
     let mut writer = log.storage.create(&path, Durability::Disk, None)?;
     let mut buffer = vec![0; COPY_BYTES];
     let (mut at, mut brought) = (0, 0);
@@ -127,9 +126,9 @@ fn run_at<'a>(
 }
 
 /// The first bytes of a segment, as it lies in the log, that belong to commits.
-fn committed_bytes(log: &LogPlace, name: &str, limits: &Limits) -> Result<u64> {
+fn committed_bytes(shared: &Shared, log: &LogPlace, name: &str) -> Result<u64> {
     let Some(SegmentName { session, .. }) = SegmentName::parse(name) else { return Ok(0) };
-    let known = known_epoch(log.newest(None)?.as_deref(), &session);
-    let Scan { committed, .. } = scan(log, name, known, limits)?;
+    let known = known_epoch_now(shared, log, &session)?;
+    let Scan { committed, .. } = scan(log, name, known, &shared.options.limits)?;
     Ok(committed)
 }

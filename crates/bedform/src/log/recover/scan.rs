@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::lanes::OpenedSegment;
 use crate::log::place::LogPlace;
 use crate::log::record::{decode_body, read_record, read_sealed};
+use crate::store::Shared;
 
 /// The result of [`scan`].
 #[derive(Default)]
@@ -34,6 +35,15 @@ pub(super) struct FoundSection {
 /// The last epoch of a session that a root knows to be committed; 0 for none.
 pub(super) fn known_epoch(root: Option<&Root>, session: &[u8; 16]) -> u32 {
     root.and_then(|root| root.sessions.get(session).copied()).unwrap_or(0)
+}
+
+/// As [`known_epoch`], of the newest root.
+///
+/// # Errors
+/// Of storage.
+pub(super) fn known_epoch_now(shared: &Shared, log: &LogPlace, session: &[u8; 16]) -> Result<u32> {
+    let (newest, _) = shared.newest_root(log)?;
+    Ok(known_epoch(newest.as_deref(), session))
 }
 
 /// True if the segment of a writer that died has what `root` does not know of; or promises, which may

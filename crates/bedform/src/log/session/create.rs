@@ -206,9 +206,7 @@ pub(in crate::log) fn prepare_log(
     log: &LogPlace,
     settled: u64,
 ) -> Result<Option<LogState>> {
-    let state = shared.documents.read_root(shared)?.map(|root| root.group.log);
-    let state = state.unwrap_or_default();
-    let newest = LogPlace::current(log.newest(None)?, state);
+    let (newest, state) = shared.newest_root(log)?;
     check_place(shared, log, newest.as_deref(), state)?;
     if state.pending && state.settled >= settled {
         return Ok(None);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bedform_format::ObjectPath;
-use bedform_format::log::{Root, SettledShards};
+use bedform_format::log::{Root, SegmentName, SettledShards};
 use bedform_format::metadata::LogState;
 use bedform_storage::{Condition, Durability};
 
@@ -24,6 +24,9 @@ use crate::store::{Shared, Store, set_log_state};
 const ATTEMPTS_MAX: usize = 1000;
 /// The newest roots that always stay.
 const ROOTS_KEPT: usize = 2;
+/// How long roots stay on a server after they were replaced, unless the whole log goes: much longer than
+/// a request is under way, and than clocks may differ.
+const REMOTE_ROOTS_AGE: Duration = Duration::from_secs(3600);
 
 /// What is removed from a log.
 #[derive(Debug, Clone, Copy, Default)]
@@ -104,9 +107,8 @@ impl Store {
         let _lock = shared.lock(&ObjectPath::root())?;
         let place = shared.log_place()?;
         shared.remove_stale_roots(&place)?;
-        let log = shared.documents.read_root(shared)?.map(|root| root.group.log);
-        let log = log.unwrap_or_default();
-        let newest = match LogPlace::current(place.newest(None)?, log) {
+        let (newest, log) = shared.newest_root(&place)?;
+        let newest = match newest {
             Some(newest) => {
                 place.check_age(&newest, log)?;
                 newest
@@ -147,17 +149,11 @@ impl Store {
             done.roots = numbers.len() as u64;
             if !options.dry_run {
                 self.say_settled(&newest)?;
-                place.storage.delete_tree(&ObjectPath::root(), Durability::Disk)?;
+                place.remove_rest(&numbers)?;
             }
             return Ok(done);
         }
-        for number in numbers.iter().rev().skip(ROOTS_KEPT).filter(|at| !recent.contains(at)) {
-            done.roots += 1;
-            if !options.dry_run {
-                let path = LogPlace::root_path(*number)?;
-                place.storage.delete(&path, Durability::Process, Condition::None)?;
-            }
-        }
+        done.roots = remove_roots(&place, &numbers, &recent, options.dry_run)?;
         // Later ones may be those of roots that are about to come.
         let is_old = |number: &u64| *number <= newest.number && !lists.contains(number);
         for number in place.settled_numbers()?.into_iter().filter(is_old) {
@@ -191,13 +187,15 @@ impl Store {
         for _ in 0..ATTEMPTS_MAX {
             // As for a commit: no number is free again meanwhile.
             let _lock = self.shared.lock(&ObjectPath::root())?;
-            let Some(newest) = log.newest(None)? else { return Ok(()) };
+            let (Some(newest), _) = self.shared.newest_root(&log)? else { return Ok(()) };
             let mut root = Root::clone(&newest);
             root.commits.retain(|commit| commit.number > settled.number);
             root.settled = root.settled.max(settled.number);
             // The metadata say so now; a shape that has grown since stays.
             root.shapes.retain(|key, shape| settled.shapes.get(key) != Some(shape));
-            let writers = log.sessions()?;
+            // A server may not list the segment of a session yet that has just committed.
+            let mut writers = log.sessions()?;
+            writers.extend(sessions_of(&newest));
             root.sessions.retain(|session, _| writers.contains(session));
             root.number += 1;
             root.settled_shards = None;
@@ -252,18 +250,57 @@ fn recent_roots(place: &LogPlace, numbers: &[u64], grace: Duration) -> Result<BT
     if grace.is_zero() {
         return Ok(recent);
     }
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     for pair in numbers.windows(2) {
-        let replaced = place.storage.modified_ns(&LogPlace::root_path(pair[1])?);
-        let replaced = match replaced {
-            Err(error) if error.is_not_found() => continue,
-            replaced => Duration::from_nanos(replaced?.try_into().unwrap_or(0)),
-        };
-        if replaced.is_zero() || now.checked_sub(replaced).is_none_or(|age| age < grace) {
+        if is_younger(place, pair[1], grace)? {
             recent.insert(pair[0]);
         }
     }
     Ok(recent)
+}
+
+/// True if root `number` was published less than `age` ago, or at a time that is not known, or that has
+/// not come yet; false if it is gone.
+fn is_younger(place: &LogPlace, number: u64, age: Duration) -> Result<bool> {
+    let published = match place.storage.modified_ns(&LogPlace::root_path(number)?) {
+        Err(error) if error.is_not_found() => return Ok(false),
+        published => Duration::from_nanos(published?.try_into().unwrap_or(0)),
+    };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Ok(published.is_zero() || now.checked_sub(published).is_none_or(|since| since < age))
+}
+
+/// Removes the roots of `numbers` that are neither `recent` nor the newest ones, and counts them. The
+/// oldest first: wherever it is cut off, none is missing from the oldest that is there on.
+fn remove_roots(
+    place: &LogPlace,
+    numbers: &[u64],
+    recent: &BTreeSet<u64>,
+    dry_run: bool,
+) -> Result<u64> {
+    let mut removed = 0;
+    let old = numbers.len().saturating_sub(ROOTS_KEPT);
+    for (number, next) in numbers.iter().zip(numbers.iter().skip(1)).take(old) {
+        // What a server does late, or lists late, it has done by then: no root that was removed comes
+        // back, and from the newest one that is listed on none is missing.
+        if place.storage.is_remote() && is_younger(place, *next, REMOTE_ROOTS_AGE)? {
+            break;
+        }
+        if recent.contains(number) {
+            continue;
+        }
+        removed += 1;
+        if !dry_run {
+            let path = LogPlace::root_path(*number)?;
+            place.storage.delete(&path, Durability::Process, Condition::None)?;
+        }
+    }
+    Ok(removed)
+}
+
+/// The sessions that the commits of a root are of.
+fn sessions_of(root: &Root) -> impl Iterator<Item = [u8; 16]> {
+    let names = root.commits.iter().filter_map(|commit| SegmentName::parse(&commit.segment));
+    names.map(|name| name.session)
 }
 
 /// The numbers of the lists of settled shards that roots name.

@@ -74,12 +74,12 @@ impl View {
 }
 
 impl LogPlace {
-    pub(super) fn settled_path(number: u64) -> Result<ObjectPath> {
+    pub(in crate::log) fn settled_path(number: u64) -> Result<ObjectPath> {
         Ok(ObjectPath::root().join(SETTLED)?.join(&format!("{number:010}"))?)
     }
 
     /// The numbers of the lists that are there.
-    pub(super) fn settled_numbers(&self) -> Result<Vec<u64>> {
+    pub(in crate::log) fn settled_numbers(&self) -> Result<Vec<u64>> {
         let entries = self.storage.list(&ObjectPath::root().join(SETTLED)?)?;
         Ok(entries.iter().filter_map(|entry| entry.name.parse().ok()).collect())
     }
