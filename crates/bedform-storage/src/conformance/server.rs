@@ -48,6 +48,7 @@ pub enum Lack {
 #[derive(Clone)]
 pub struct FaultyServer {
     inner: Arc<InMemory>,
+    seed: u64,
     uploads: Arc<Mutex<BTreeMap<String, Upload>>>,
     /// What it does not know.
     lacks: Option<Lack>,
@@ -97,13 +98,18 @@ impl FaultyServer {
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let (recent, inner, uploads) = (VecDeque::new(), Arc::default(), Arc::default());
         let state = State { random, likelihood, recent, faults: 0, hides: false, held: None };
-        Self { inner, uploads, lacks: None, state: Arc::new(Mutex::new(state)) }
+        Self { inner, seed, uploads, lacks: None, state: Arc::new(Mutex::new(state)) }
     }
 
     /// The same, without something that others know.
     #[must_use]
     pub fn without(self, lack: Lack) -> Self {
         Self { lacks: Some(lack), ..self }
+    }
+
+    /// What it was made with.
+    pub fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// Uploads that were begun, and neither completed nor removed.

@@ -168,7 +168,30 @@ fn condition_of(mode: PutMode) -> Result<(HeaderName, HeaderValue), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::put::Writes;
+    use super::super::runtime::wait;
     use super::*;
+    use crate::conformance::{FaultyServer, Lack, Likelihood};
+
+    #[test]
+    fn a_server_takes_parts_only_if_it_keeps_conditions_and_metadata_of_uploads() {
+        let server = || FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+        for (server, is_fit) in [
+            (server(), true),
+            (server().without(Lack::Conditions), false),
+            (server().without(Lack::Metadata), false),
+        ] {
+            let [store, plain] = [&server, &server].map(|server| Arc::new(server.clone()));
+            let (deadline, pause) = (Duration::from_millis(10), Duration::from_millis(1));
+            let writes = Writes { store, plain, deadline, pause, has_conditions: true };
+            let parts: Arc<dyn Parts> = Arc::new(server.clone());
+            let (name, parts) = (Path::from("a"), [parts.clone(), parts]);
+            let found = wait(writes.probe_parts(&name, &parts)).unwrap().is_ok();
+            assert_eq!((found, server.uploads()), (is_fit, 0));
+        }
+    }
 
     #[test]
     fn requests_that_complete_an_upload_are_known_from_others() {
