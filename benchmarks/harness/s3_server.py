@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from contextlib import contextmanager
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
 BUCKET = "bench"
 KEY, SECRET, REGION = "bench-key", "bench-secret", "us-east-1"
 SECONDS, BYTES_PER_SECOND = 0.030, 80e6
+#: Half of the server's processor time would go to collecting garbage, on cores that clients share.
+COLLECTS_AT = "1000"
+CHECKOUT = Path(__file__).resolve().parents[2]
 #: The server's directory keeps what was put into it; it is made anew when the benchmark begins.
 PLACE = ROOT / "s3"
 
@@ -53,6 +55,13 @@ def server_command(port: int) -> list[str]:
     ]
     # What it knows of objects lies beside them, where file systems have no attributes.
     return [program, *options, "--quiet", "posix", "--sidecar", str(PLACE / "about"), str(files)]
+
+
+def proxy_command(port: int, server_port: int) -> list[str]:
+    """Return what starts the proxy, which cargo builds first where it has changed."""
+    command = ["cargo", "run", "--release", "--quiet", "--locked", "-p", "bedform-storage"]
+    arguments = [port, server_port, SECONDS, BYTES_PER_SECOND]
+    return [*command, "--example", "slow_proxy", "--", *map(str, arguments)]
 
 
 def free_port() -> int:
@@ -111,17 +120,16 @@ def slow_s3() -> Iterator[SlowS3]:
     command = server_command(ports[0])
     (PLACE / "about").mkdir()
     with (PLACE / "said").open("w") as said:
-        server = subprocess.Popen(command, stdout=said, stderr=said)  # noqa: S603
-        slow = [SECONDS, BYTES_PER_SECOND]
+        server = subprocess.Popen(  # noqa: S603
+            command, stdout=said, stderr=said, env=os.environ | {"GOGC": COLLECTS_AT}
+        )
         proxy = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "benchmarks.harness.slow_proxy"]
-            + [str(value) for value in (ports[1], ports[0], *slow)],
-            stdout=subprocess.PIPE,
+            proxy_command(ports[1], ports[0]), cwd=CHECKOUT, stdout=subprocess.PIPE
         )
         try:
             place = SlowS3(*(f"http://127.0.0.1:{port}" for port in ports))
-            if proxy.stdout:
-                proxy.stdout.readline()
+            if not (proxy.stdout and proxy.stdout.readline()):
+                raise NoServerError("the proxy does not listen")
             wait_for(place)
             yield place
         finally:

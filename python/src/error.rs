@@ -16,7 +16,9 @@ create_exception!(
 /// The Python exception for an error of the engine.
 pub(crate) fn raise(error: Error) -> PyErr {
     if error.kind() == ErrorKind::Interrupted {
-        return PyKeyboardInterrupt::new_err(());
+        // What a signal handler raised, if it did.
+        let raised = Python::try_attach(PyErr::take).flatten();
+        return raised.unwrap_or_else(|| PyKeyboardInterrupt::new_err(()));
     }
     EngineError::new_err((error.kind().name(), error.to_string()))
 }

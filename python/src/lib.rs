@@ -13,6 +13,7 @@ mod selection;
 mod session;
 mod simulate;
 mod store;
+mod waiting;
 
 use pyo3::prelude::*;
 
@@ -38,6 +39,7 @@ mod _internal {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        bedform_storage::watch_waits(crate::waiting::watch);
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

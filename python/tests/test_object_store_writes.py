@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from faulty_proxy import FaultyProxy
 from test_object_stores import SECRET, cli, client_of, endpoint, upload
 
 import bedform as bf
@@ -154,6 +156,61 @@ def test_rows_of_several_processes_are_there_once_each(bucket: str) -> None:
     assert sorted(rows[:, 0].tolist()) == expected
 
 
+TOLD_WRITER = """
+import sys
+import bedform as bf, numpy as np
+
+url, writer = sys.argv[1], int(sys.argv[2])
+for step in range(4):
+    row = writer * 100 + step
+    rows = np.full((1, 4), row, "i4")
+    try:
+        store = bf.open(url, "r+")
+        if (step + writer) % 2:
+            store["t"].append(rows)
+        else:
+            with store.session(settle="later") as session:
+                session.append("t", rows)
+                session.commit()
+        print(row, "done")
+    except bf.PoisonedError:
+        print(row, "unknown")
+    except (bf.ConflictError, bf.IoError):
+        print(row, "refused")
+"""
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_behind_a_network_that_loses_answers_rows_are_there_as_was_told(
+    bucket: str, endpoint: str, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    url = f"{bucket}/faulty/{seed}.zarr"
+    layout = bf.Regular(chunks=(2, 4), shards=(4, 4))
+    bf.create(url).create_array("t", shape=(0, 4), dtype="i4", layout=layout)
+    with FaultyProxy(int(endpoint.rpartition(":")[2]), seed, each=1.5) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        command = [sys.executable, "-c", TOLD_WRITER, url]
+        writers = [
+            subprocess.Popen([*command, str(writer)], stdout=subprocess.PIPE, text=True)
+            for writer in range(2)
+        ]
+        said = [writer.communicate(timeout=170)[0] for writer in writers]
+        assert [writer.returncode for writer in writers] == [0, 0]
+        assert proxy.faults.total() > 10
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    store = bf.open(url, "r+")
+    store.settle()
+    rows = store["t"][:]
+    assert (rows == rows[:, :1]).all()
+    found = rows[:, 0].tolist()
+    told = dict(line.split() for line in "".join(said).splitlines())
+    assert len(told) == 8
+    for row, outcome in told.items():
+        allowed = {"done": [1], "refused": [0], "unknown": [0, 1]}[outcome]
+        assert found.count(int(row)) in allowed, (row, outcome, found)
+    assert len(found) == len(set(found))
+
+
 def test_a_forked_child_reads_and_writes_while_its_parent_goes_on(bucket: str) -> None:
     url = f"{bucket}/written/fork.zarr"
     store = bf.create(url)
@@ -199,3 +256,24 @@ def test_a_bucket_that_is_not_there_or_a_key_that_is_wrong_is_said(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
     with pytest.raises(bf.InvalidArgumentError, match="there are no credentials"):
         bf.create(f"{bucket}/a.zarr")
+
+
+def test_a_wait_for_a_lock_is_told_and_ends_with_ctrl_c(bucket: str, endpoint: str) -> None:
+    url = f"{bucket}/locked.zarr"
+    bf.create(url).create_array("t", shape=(0, 4), dtype="i4")
+    held = b"bedform-lock 1\nsomebody\n0 1\n"
+    client_of(endpoint).put_object(Bucket="bucket", Key="locked.zarr/t/.bedform-lock", Body=held)
+    script = f"import bedform as bf\nbf.open({url!r}, mode='r+')['t'].append([[1, 2, 3, 4]])"
+    waiting = subprocess.Popen(
+        [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, process_group=0
+    )
+    assert waiting.stderr is not None
+    try:
+        assert "waiting for the lock of locked.zarr/t" in waiting.stderr.readline()
+        waiting.send_signal(signal.SIGINT)
+        said = waiting.communicate(timeout=10)[1]
+    finally:
+        waiting.kill()
+    assert waiting.returncode == -signal.SIGINT
+    assert said.endswith("KeyboardInterrupt\n")
+    assert bf.open(url)["t"].shape == (0, 4)

@@ -26,6 +26,8 @@ pub enum StorageErrorKind {
     /// The outcome of an earlier write is unknown, so nothing more is done through this handle.
     /// Open the store again: it shows the last state that is known to be whole.
     Poisoned,
+    /// The program was asked to stop while it waited. Call again to go on.
+    Interrupted,
     /// A server cannot be reached, or refuses. The source says what it said.
     Server,
     /// Any other failure of the device or the system.
@@ -100,6 +102,7 @@ impl StorageErrorKind {
             Self::NotAnObject => "it is not a plain file inside the store",
             Self::Truncated => "it ends too early",
             Self::Poisoned => "an earlier write failed with unknown outcome; open the store again",
+            Self::Interrupted => "stopped while waiting for another writer",
             Self::Server => "the server did not give it",
             Self::Io => "the device or system failed",
         }

@@ -167,6 +167,7 @@ impl From<StorageError> for Error {
             StorageErrorKind::NoSpace => ErrorKind::NoSpace,
             StorageErrorKind::NotAnObject | StorageErrorKind::Truncated => ErrorKind::Corrupt,
             StorageErrorKind::Poisoned => ErrorKind::Poisoned,
+            StorageErrorKind::Interrupted => ErrorKind::Interrupted,
             _ => ErrorKind::Io,
         };
         Self { kind, message: error.to_string(), source: Some(Box::new(error)) }

@@ -8,6 +8,7 @@ use bedform_format::ObjectPath;
 use super::names::{LOCK_NAME, is_missing_feature};
 use super::{Result, Shared};
 use crate::file_system::{FileSystem, Links, Replace, Status, Wait, uninterrupted};
+use crate::waiting::Waiting;
 use crate::{Condition, Durability, Lock, StorageError, StorageErrorKind, Version};
 
 /// The lock of a directory under which names are given: held while the value lives.
@@ -193,14 +194,20 @@ pub(super) fn lock<F: FileSystem>(
 ) -> Result<Option<Box<dyn Lock>>> {
     let fail = |error| StorageError::from_io("lock", path, error);
     let system = &shared.system;
+    let mut waiting = Waiting::new(path.as_str());
     loop {
         let directory =
             uninterrupted(|| system.open_directory(path.as_str(), Links::Refuse)).map_err(fail)?;
         let file = uninterrupted(|| system.open_lock_file(&directory, LOCK_NAME)).map_err(fail)?;
-        match uninterrupted(|| system.lock(&file, wait)) {
+        match system.lock(&file, wait) {
             Err(error) if wait == Wait::Never && error.kind() == io::ErrorKind::WouldBlock => {
                 return Ok(None);
             }
+            // A signal came, which may be a reason to wait no longer.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => match waiting.goes_on() {
+                true => continue,
+                false => return Err(waiting.interrupted()),
+            },
             outcome => outcome.map_err(fail)?,
         }
         // While we waited, the holder before us has removed the file, and the directory may have

@@ -18,6 +18,7 @@ use super::error::strict;
 use super::put::{Known, Unwritten, Writes, random_name};
 use super::{Result, Shared, runtime};
 use crate::Lock;
+use crate::waiting::Waiting;
 
 /// The name of the object that is a directory's lock.
 pub(super) const LOCK_NAME: &str = ".bedform-lock";
@@ -103,14 +104,16 @@ impl Leases {
         }
     }
 
-    /// Waits until no other thread has the lock `name`; false if one has it and nobody `waits`.
-    fn take(&self, name: &Path, waits: bool) -> bool {
+    /// Waits until no other thread has the lock `name`; false if one has it and nobody `waits`, or wants
+    /// to no longer.
+    fn take(&self, name: &Path, waits: bool, waiting: &mut Waiting<'_>) -> bool {
         let mut taken = lock(&self.taken);
         while taken.contains(name) {
-            if !waits {
+            if !waits || !waiting.goes_on() {
                 return false;
             }
-            taken = self.given_up.wait(taken).unwrap_or_else(PoisonError::into_inner);
+            let waited = self.given_up.wait_timeout(taken, LOOKS[1]);
+            taken = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         taken.insert(name.clone())
     }
@@ -164,18 +167,20 @@ impl Held {
         name: Path,
         patience: Patience,
     ) -> Result<Option<Self>> {
-        if !shared.leases.take(&name, patience == Patience::Endless) {
-            return Ok(None);
+        let locked = name.to_string();
+        let mut waiting = Waiting::new(locked.strip_suffix(LOCK_NAME).unwrap_or(&locked));
+        if !shared.leases.take(&name, patience == Patience::Endless, &mut waiting) {
+            return if waiting.is_over { Err(waiting.interrupted()) } else { Ok(None) };
         }
         let mut held = Self { shared: shared.clone(), name, lease: None };
         let writes = shared.writes()?;
         if !writes.has_conditions {
             return Ok(Some(held));
         }
-        let taken = runtime::wait(acquire(&writes, &held.name, shared, patience))?;
+        let taken = runtime::wait(acquire(&writes, &held.name, shared, patience, &mut waiting))?;
         let Some(lease) = taken.map_err(|unwritten| shared.error("lock", &held.name, unwritten))?
         else {
-            return Ok(None);
+            return if waiting.is_over { Err(waiting.interrupted()) } else { Ok(None) };
         };
         let lease = Arc::new(lease);
         lock(&shared.leases.all).push(lease.clone());
@@ -250,6 +255,7 @@ async fn acquire(
     name: &Path,
     shared: &Shared,
     patience: Patience,
+    waiting: &mut Waiting<'_>,
 ) -> std::result::Result<Option<Lease>, Unwritten> {
     let lease = shared.options.lease;
     let holder = random_name();
@@ -300,6 +306,9 @@ async fn acquire(
                 Ok(None) | Err(Unwritten::Refused) => pause = LOOKS[0],
                 Err(unwritten) => return Err(unwritten),
             }
+        }
+        if !waiting.goes_on() {
+            return Ok(None);
         }
         tokio::time::sleep(pause.min(lease / 8)).await;
         pause = (pause * 2).min(LOOKS[1]);

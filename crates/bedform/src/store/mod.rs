@@ -230,6 +230,8 @@ fn key_and_shape(document: &Value) -> Option<([u8; 16], Vec<u64>)> {
 
 /// Snapshots that a read or write tries while others settle.
 const ATTEMPTS_MAX: usize = 100;
+/// Times that objects on a server may be replaced under what is done with them.
+const REPLACED_MAX: usize = 16;
 /// Attempts in a row that find the data moved on, and the same newest root.
 const UNMOVED_MAX: u32 = 3;
 
@@ -470,12 +472,17 @@ impl Shared {
     /// Those of `act`; `Corrupt` if what it needs is gone, or is newer than the log; `SnapshotMoved` if
     /// the data never stop.
     pub(crate) fn in_one_snapshot<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
-        let (mut last, mut unmoved) = (None, 0);
+        let (mut last, mut unmoved, mut replaced) = (None, 0, 0);
         for _ in 0..ATTEMPTS_MAX {
             let error = match act() {
                 Err(error) if error.kind() == ErrorKind::SnapshotMoved => error,
                 // What was opened was replaced, and is gone: what is there now is planned anew.
-                Err(error) if error.kind() == ErrorKind::Conflict && self.storage.is_remote() => {
+                Err(error)
+                    if error.kind() == ErrorKind::Conflict
+                        && self.storage.is_remote()
+                        && replaced < REPLACED_MAX =>
+                {
+                    replaced += 1;
                     self.indexes.clear();
                     self.look_again()?;
                     continue;

@@ -22,6 +22,8 @@ use crate::read::plan::{Plan, Task};
 
 /// Merges that are tried again because another writer was faster.
 const ATTEMPTS_MAX: usize = 1000;
+/// Refusals in a row of a write to an object that is the same each time.
+const UNMOVED_MAX: usize = 8;
 
 /// Bytes of encoded chunks that wait for their turn.
 const WINDOW_BYTES: usize = 16 << 20;
@@ -157,6 +159,7 @@ impl ObjectWrite<'_> {
             None => HashMap::new(),
         };
         let covers = self.covers_object(&tasks);
+        let (mut last, mut unmoved) = (None, 0);
         for _ in 0..ATTEMPTS_MAX {
             let (existing, alone) = match covers {
                 true => self.open_covered()?,
@@ -178,6 +181,19 @@ impl ObjectWrite<'_> {
                 Err(error) if is_lost_race(&error) => {}
                 outcome => return outcome,
             }
+            let there = existing.stored.map(|(object, _)| object.version().clone());
+            unmoved = if last.as_ref() == Some(&there) { unmoved + 1 } else { 0 };
+            if unmoved == UNMOVED_MAX {
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    format!(
+                        "{} cannot be replaced: others are said to have changed it, {UNMOVED_MAX} times, \
+                         and it is as it was; retry, and ask who runs the storage if that does not help",
+                        self.source.object_name_of(&self.coordinates)
+                    ),
+                ));
+            }
+            last = Some(there);
         }
         Err(Error::new(
             ErrorKind::Conflict,

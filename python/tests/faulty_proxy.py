@@ -1,0 +1,121 @@
+"""A proxy before a server of objects that does what networks and busy servers do.
+
+It answers 503 and 429, resets connections before a request arrives and after it was done, cuts
+bodies off, and takes its time, in an order that follows from a seed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from typing import Self
+
+PIECE_BYTES = 1 << 16
+BUSY = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>slow down</Message></Error>"
+RESET = struct.pack("ii", 1, 0)
+FAULTS = ("unavailable", "too many", "reset", "lost answer", "cut answer", "slow")
+
+
+class FaultyProxy:
+    """Passes requests on to a local port; of a hundred requests `each` meet each fault."""
+
+    def __init__(self, server_port: int, seed: int, each: float) -> None:
+        self.server_port, self.each = server_port, each
+        self.random = random.Random(seed)
+        self.faults: Counter[str] = Counter()
+        self.lock = threading.Lock()
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.listen, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.listener.close()
+
+    def listen(self) -> None:
+        """Serve each connection in a thread, until the listener is closed."""
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def fault(self) -> str | None:
+        """Return what happens to the next request."""
+        with self.lock:
+            place = self.random.uniform(0, 100) / self.each if self.each else len(FAULTS)
+            fault = FAULTS[int(place)] if place < len(FAULTS) else None
+            if fault is not None:
+                self.faults[fault] += 1
+            return fault
+
+    def serve(self, client: socket.socket) -> None:
+        """Serve the one request of a connection."""
+        with client, contextlib.suppress(OSError, ValueError):
+            request = message(client)
+            fault = self.fault()
+            if fault == "reset":
+                reset(client)
+                return
+            if fault in ("unavailable", "too many"):
+                status = b"503 Slow Down" if fault == "unavailable" else b"429 Too Many Requests"
+                client.sendall(
+                    b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+                    % (status, len(BUSY), BUSY)
+                )
+                return
+            if fault == "slow":
+                time.sleep(0.1)
+            answer = self.ask(request)
+            if fault == "lost answer":
+                reset(client)
+                return
+            client.sendall(answer[: len(answer) // 2] if fault == "cut answer" else answer)
+
+    def ask(self, request: bytes) -> bytes:
+        """Return what the server answers."""
+        head, _, body = request.partition(b"\r\n\r\n")
+        fields = [line for line in head.split(b"\r\n") if not is_field(line, b"connection")]
+        with socket.create_connection(("127.0.0.1", self.server_port)) as server:
+            server.sendall(b"\r\n".join([*fields, b"Connection: close"]) + b"\r\n\r\n" + body)
+            answer = bytearray()
+            while piece := server.recv(PIECE_BYTES):
+                answer += piece
+        return bytes(answer)
+
+
+def is_field(line: bytes, name: bytes) -> bool:
+    """Tell whether a line of a head is that of a field, named in small letters."""
+    return line.partition(b":")[0].strip().lower() == name
+
+
+def message(client: socket.socket) -> bytes:
+    """Return one request, with its body."""
+    found = bytearray()
+    while b"\r\n\r\n" not in found:
+        piece = client.recv(PIECE_BYTES)
+        if not piece:
+            raise ValueError("no request")
+        found += piece
+    head, _, body = bytes(found).partition(b"\r\n\r\n")
+    lengths = [line for line in head.split(b"\r\n") if is_field(line, b"content-length")]
+    length = int(lengths[0].partition(b":")[2]) if lengths else 0
+    if any(is_field(line, b"expect") for line in head.split(b"\r\n")):
+        client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+    while len(body) < length:
+        piece = client.recv(PIECE_BYTES)
+        if not piece:
+            raise ValueError("half a request")
+        body += piece
+    return head + b"\r\n\r\n" + body
+
+
+def reset(client: socket.socket) -> None:
+    """Break a connection off."""
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
