@@ -53,7 +53,7 @@ pub use os_file_system::OsFileSystem;
 pub use price::Demand;
 pub use profile::{Coldness, GapCheck, Profile, ProfileError, profile_directory};
 pub use recording::{Event, Operation, Recording};
-pub use remote::{RemoteOptions, RemoteStorage, UrlError};
+pub use remote::{Parts, RemoteOptions, RemoteStorage, UrlError};
 pub use simulated::{CallKind, Failure, SimulatedFileSystem};
 pub use storage::{
     Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, SYNC_ALIGNMENT,

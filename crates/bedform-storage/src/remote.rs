@@ -9,7 +9,7 @@
 //!
 //! Every write has a condition (`If-None-Match`, `If-Match`), also where the newest writer wins: what a
 //! writer that was cut off still has on its way finds that it does not hold. `put` has how a lost answer
-//! is told from a conflict, `lease` how locks are kept, `growing` how objects grow. What is
+//! is told from a conflict, `parts` how large objects are sent, `lease` how locks are kept, `growing` how objects grow. What is
 //! acknowledged is as durable as the server makes it; [`Durability`] makes no difference.
 
 mod aws;
@@ -18,6 +18,7 @@ mod error;
 mod growing;
 mod lease;
 mod object;
+mod parts;
 mod per_process;
 pub(crate) mod probe;
 mod put;
@@ -25,11 +26,11 @@ mod runtime;
 mod url;
 mod writer;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ::object_store::path::Path;
@@ -37,11 +38,12 @@ use ::object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload}
 use bedform_format::ObjectPath;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
-use self::client::Client;
+use self::client::{Client, Made};
 use self::error::to_error;
 use self::growing::{GrownObject, RemoteGrowing};
 use self::lease::{Held, LOCK_NAME, Leases, Patience};
 use self::object::RemoteObject;
+pub use self::parts::Parts;
 use self::put::{Known, Unwritten, Writes, look};
 #[cfg(test)]
 pub(crate) use self::runtime::wait;
@@ -64,6 +66,11 @@ const PROBE_PREFIX: &str = ".bedform-probe-";
 const DELETED_TOGETHER: usize = 1000;
 /// Names of which a handle remembers what it saw; beyond it forgets all, and looks again.
 const SEEN_MAX: usize = 1 << 12;
+
+/// Servers and buckets that are fit for several writers, as this process has seen.
+static FIT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+/// What is said of a store that has no URL: any two may be of different servers.
+const OTHER_SYSTEM: &str = "other";
 
 /// A prefix of an object store, by its URL.
 ///
@@ -101,10 +108,22 @@ struct Shared {
     /// Why nothing more is written, once the outcome of a write is unknown.
     poison: OnceLock<String>,
     leases: Leases,
-    /// What was seen last under names that may be written to: a guess that each write checks.
-    seen: Mutex<HashMap<Path, Known>>,
+    /// What was seen last under names that may be written to, or that nothing was there: a guess that
+    /// each write checks.
+    seen: Mutex<HashMap<Path, Option<Known>>>,
     /// The server was seen to keep to conditions.
     has_checked: AtomicBool,
+    /// A [`TakesParts`].
+    takes_parts: AtomicU8,
+}
+
+/// Whether a server completes an object of parts on a condition alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TakesParts {
+    Unknown,
+    Trying,
+    Yes,
+    No,
 }
 
 impl RemoteStorage {
@@ -140,10 +159,26 @@ impl RemoteStorage {
         mode: Mode,
         options: &RemoteOptions,
     ) -> Self {
-        let client = Client::new(Box::new(move |_| Ok(store.clone())));
+        let client = Client::new(Box::new(move |_| Ok(Made::whole(store.clone()))));
         let shared = Arc::new(Shared::new(client, mode, options, true));
         let (prefix, shown) = (prefix.to_owned(), shown.to_owned());
-        Self { shared, prefix, shown, system: "other".to_owned() }
+        Self { shared, prefix, shown, system: OTHER_SYSTEM.to_owned() }
+    }
+
+    /// As [`RemoteStorage::new`], of a store that completes objects of parts on a condition.
+    pub fn new_in_parts(
+        store: Arc<dyn ObjectStore>,
+        parts: Arc<dyn Parts>,
+        prefix: &str,
+        shown: &str,
+        mode: Mode,
+        options: &RemoteOptions,
+    ) -> Self {
+        let made = move |_| Ok(Made { store: store.clone(), parts: Some(parts.clone()) });
+        let shared = Shared::new(Client::new(Box::new(made)), mode, options, true);
+        shared.takes_parts.store(TakesParts::Yes as u8, Ordering::Release);
+        let (prefix, shown) = (prefix.to_owned(), shown.to_owned());
+        Self { shared: Arc::new(shared), prefix, shown, system: OTHER_SYSTEM.to_owned() }
     }
 
     /// What all places have in common that are read alike: scheme, server and bucket, as the name of a
@@ -169,23 +204,88 @@ impl RemoteStorage {
         self.name_of(operation, path)
     }
 
-    /// Fails if the server is not fit for several writers; looked at once for each handle.
+    /// Fails if the server is not fit for several writers; looked at once for each server and process.
     fn check_server(&self, operation: &'static str, path: &ObjectPath) -> Result<()> {
         let writes = self.shared.writes()?;
         if !writes.has_conditions || self.shared.has_checked.load(Ordering::Acquire) {
             return Ok(());
         }
-        let probe = format!("{PROBE_PREFIX}{}", put::random_name());
-        let name = self.name_of(
-            operation,
-            &ObjectPath::root()
-                .join(&probe)
-                .map_err(|_| StorageError::new(StorageErrorKind::NotAnObject, operation, path))?,
-        )?;
+        // What a server knows of conditions does not depend on who asks, or of which object.
+        if self.is_fit(&self.system) {
+            self.shared.has_checked.store(true, Ordering::Release);
+            return Ok(());
+        }
+        let name = self.probe_name(operation, path)?;
         let outcome = runtime::wait(writes.probe(&name))?;
         outcome.map_err(|unwritten| self.shared.error(operation, path, unwritten))?;
         self.shared.has_checked.store(true, Ordering::Release);
+        self.note_fit(self.system.clone());
         Ok(())
+    }
+
+    /// True if a handle of this process has seen that the server is fit. Not waited for: a child that was
+    /// forked may have a copy of the lock that nobody gives back, and then tries the server once more.
+    fn is_fit(&self, system: &str) -> bool {
+        FIT.try_lock().is_ok_and(|fit| fit.contains(system))
+    }
+
+    fn note_fit(&self, system: String) {
+        if self.system != OTHER_SYSTEM
+            && let Ok(mut fit) = FIT.try_lock()
+        {
+            fit.insert(system);
+        }
+    }
+
+    /// What takes objects in parts, with requests that may be made twice and with others, if the server is
+    /// known to complete them on a condition alone. The first who asks has that tried, in the background.
+    fn parts(&self, path: &ObjectPath) -> Result<Option<[Arc<dyn Parts>; 2]>> {
+        let shared = &self.shared;
+        if shared.options.single_writer {
+            return Ok(None);
+        }
+        let Some(parts) = shared.client.parts()? else { return Ok(None) };
+        let (unknown, trying) = (TakesParts::Unknown as u8, TakesParts::Trying as u8);
+        let (done, known) = (Ordering::AcqRel, Ordering::Acquire);
+        match shared.takes_parts.compare_exchange(unknown, trying, done, known) {
+            Ok(_) if self.is_fit(&self.system_in_parts()) => {
+                shared.takes_parts.store(TakesParts::Yes as u8, Ordering::Release);
+                Ok(Some(parts))
+            }
+            Ok(_) => {
+                self.try_parts(path, parts)?;
+                Ok(None)
+            }
+            Err(known) => Ok((known == TakesParts::Yes as u8).then_some(parts)),
+        }
+    }
+
+    fn try_parts(&self, path: &ObjectPath, parts: [Arc<dyn Parts>; 2]) -> Result<()> {
+        let (writes, place) = (self.shared.writes()?, self.clone());
+        let name = self.probe_name("create", path)?;
+        runtime::spawn(async move {
+            let found = match writes.probe_parts(&name, &parts).await {
+                Ok(()) => TakesParts::Yes,
+                Err(_) => TakesParts::No,
+            };
+            if found == TakesParts::Yes {
+                place.note_fit(place.system_in_parts());
+            }
+            place.shared.takes_parts.store(found as u8, Ordering::Release);
+        })?;
+        Ok(())
+    }
+
+    fn system_in_parts(&self) -> String {
+        format!("{} in parts", self.system)
+    }
+
+    /// The name of an object that a server is tried with.
+    fn probe_name(&self, operation: &'static str, path: &ObjectPath) -> Result<Path> {
+        let probe = format!("{PROBE_PREFIX}{}", put::random_name());
+        let probe = ObjectPath::root().join(&probe);
+        let unfit = |_| StorageError::new(StorageErrorKind::NotAnObject, operation, path);
+        self.name_of(operation, &probe.map_err(unfit)?)
     }
 
     /// Gives `payload` its name if `condition` holds; `there` is what was there when it was last looked at,
@@ -229,7 +329,22 @@ impl RemoteStorage {
             };
             writes.put_if(name, payload, expected.as_ref(), None).await
         })?;
-        shared.note(name, written.as_ref().ok().and_then(Option::as_ref));
+        self.published(path, name, condition, written)
+    }
+
+    /// Notes what became of a write, and gives the version.
+    fn published(
+        &self,
+        path: &ObjectPath,
+        name: &Path,
+        condition: Condition<'_>,
+        written: std::result::Result<Option<Known>, Unwritten>,
+    ) -> Result<Version> {
+        let shared = &*self.shared;
+        match &written {
+            Ok(Some(known)) => shared.note(name, Some(known.clone())),
+            Ok(None) | Err(_) => shared.forget(name),
+        }
         let written = written.map_err(|unwritten| match (unwritten, condition) {
             (Unwritten::Refused, Condition::Absent) => {
                 StorageError::new(StorageErrorKind::Exists, "publish", path)
@@ -273,6 +388,7 @@ impl Shared {
             leases: Leases::default(),
             seen: Mutex::default(),
             has_checked: AtomicBool::new(false),
+            takes_parts: AtomicU8::new(TakesParts::Unknown as u8),
         }
     }
 
@@ -284,8 +400,8 @@ impl Shared {
         Ok(Writes { store, plain, deadline, pause, has_conditions: !single_writer })
     }
 
-    /// Remembers what is under a name; nothing if that is not known.
-    fn note(&self, name: &Path, known: Option<&Known>) {
+    /// Remembers what is under a name.
+    fn note(&self, name: &Path, known: Option<Known>) {
         if !self.is_writable {
             return;
         }
@@ -293,14 +409,16 @@ impl Shared {
         if seen.len() >= SEEN_MAX {
             seen.clear();
         }
-        match known {
-            Some(known) => seen.insert(name.clone(), known.clone()),
-            None => seen.remove(name),
-        };
+        seen.insert(name.clone(), known);
     }
 
-    /// What was seen last under a name.
-    fn seen(&self, name: &Path) -> Option<Known> {
+    /// Lets go of what was seen under a name.
+    fn forget(&self, name: &Path) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
+    /// What was seen last under a name; nothing if nobody has looked.
+    fn seen(&self, name: &Path) -> Option<Option<Known>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
@@ -445,9 +563,13 @@ impl Storage for RemoteStorage {
     fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>> {
         let name = self.name_of("open", path)?;
         let (shared, shown) = (self.shared.clone(), path.to_string());
-        let (object, known) =
-            RemoteObject::open(shared.clone(), name.clone(), shown.clone(), bytes)?;
-        shared.note(&name, Some(&known));
+        let opened = RemoteObject::open(shared.clone(), name.clone(), shown.clone(), bytes);
+        let (object, known) = opened.inspect_err(|error| {
+            if error.is_not_found() {
+                shared.note(&name, None);
+            }
+        })?;
+        shared.note(&name, Some(known.clone()));
         Ok(match known.parts {
             None => Box::new(object),
             Some(parts) => Box::new(GrownObject::open(shared, name, shown, known.version, &parts)?),
@@ -486,9 +608,9 @@ impl Storage for RemoteStorage {
         &self,
         path: &ObjectPath,
         _durability: Durability,
-        _size_hint: Option<u64>,
+        size_hint: Option<u64>,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
-        Ok(Box::new(RemoteWriter::create(self, path)?))
+        Ok(Box::new(RemoteWriter::create(self, path, size_hint)?))
     }
 
     fn put(
@@ -499,7 +621,7 @@ impl Storage for RemoteStorage {
         condition: Condition<'_>,
     ) -> Result<Version> {
         let name = self.name_to_write("create", path)?;
-        let seen = self.shared.seen(&name).map(Some);
+        let seen = self.shared.seen(&name);
         self.publish(path, &name, PutPayload::from(bytes.to_vec()), condition, seen)
     }
 
@@ -548,6 +670,7 @@ impl Storage for RemoteStorage {
                 None => Ok(()),
             }
         })?;
+        self.shared.forget(&name);
         deleted.map_err(|error| to_error("delete", &path.to_string(), error))?;
         self.shared.check_leases("delete", path)
     }

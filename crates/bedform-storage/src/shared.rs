@@ -1,4 +1,7 @@
 //! A storage that several own is a storage, so that wrappers take it as they take any other.
+//!
+//! Every call goes to the storage itself, those too that the trait can do by itself: a call through the
+//! handle and one past it are the same.
 
 use std::sync::Arc;
 
@@ -25,6 +28,10 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).open(path)
     }
 
+    fn find(&self, path: &ObjectPath) -> Result<Option<Box<dyn Object>>> {
+        (**self).find(path)
+    }
+
     fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>> {
         (**self).open_end(path, bytes)
     }
@@ -35,6 +42,10 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         (**self).stat(path)
+    }
+
+    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
+        (**self).modified_ns(path)
     }
 
     fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
@@ -48,6 +59,16 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         size_hint: Option<u64>,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
         (**self).create(path, durability, size_hint)
+    }
+
+    fn put(
+        &self,
+        path: &ObjectPath,
+        bytes: &[u8],
+        durability: Durability,
+        condition: Condition<'_>,
+    ) -> Result<Version> {
+        (**self).put(path, bytes, durability, condition)
     }
 
     fn grow(
@@ -107,6 +128,10 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
 
     fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
         (**self).try_lock(path)
+    }
+
+    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        (**self).try_lock_of_dead(path)
     }
 
     fn sweep(&self, path: &ObjectPath) -> Result<u64> {

@@ -1,6 +1,6 @@
 //! An object store whose answers get lost: F14.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,12 +11,15 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use object_store::memory::InMemory;
+use object_store::multipart::PartId;
 use object_store::path::Path;
 use object_store::{
     Attributes, CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
-    MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload,
-    PutResult, Result,
+    MultipartId, MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions,
+    PutOptions, PutPayload, PutResult, Result,
 };
+
+use crate::Parts;
 
 /// How often something goes wrong, of a thousand requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +48,18 @@ pub enum Lack {
 #[derive(Clone)]
 pub struct FaultyServer {
     inner: Arc<InMemory>,
+    seed: u64,
+    uploads: Arc<Mutex<BTreeMap<String, Upload>>>,
     /// What it does not know.
     lacks: Option<Lack>,
     state: Arc<Mutex<State>>,
+}
+
+/// What was sent of an object, and its metadata.
+#[derive(Clone)]
+struct Upload {
+    attributes: Attributes,
+    parts: BTreeMap<usize, PutPayload>,
 }
 
 struct State {
@@ -84,15 +96,43 @@ impl FaultyServer {
     /// A server without objects.
     pub fn new(seed: u64, likelihood: Likelihood) -> Self {
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let recent = VecDeque::new();
+        let (recent, inner, uploads) = (VecDeque::new(), Arc::default(), Arc::default());
         let state = State { random, likelihood, recent, faults: 0, hides: false, held: None };
-        Self { inner: Arc::default(), lacks: None, state: Arc::new(Mutex::new(state)) }
+        Self { inner, seed, uploads, lacks: None, state: Arc::new(Mutex::new(state)) }
     }
 
     /// The same, without something that others know.
     #[must_use]
     pub fn without(self, lack: Lack) -> Self {
         Self { lacks: Some(lack), ..self }
+    }
+
+    /// What it was made with.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Uploads that were begun, and neither completed nor removed.
+    pub fn uploads(&self) -> usize {
+        self.all_uploads().len()
+    }
+
+    fn all_uploads(&self) -> MutexGuard<'_, BTreeMap<String, Upload>> {
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes an upload an object, without a fault.
+    async fn complete_now(&self, name: &Path, upload: &str, mode: PutMode) -> Result<PutResult> {
+        let Some(Upload { attributes, parts }) = self.all_uploads().get(upload).cloned() else {
+            let source = "status code: 404 [NoSuchUpload]".into();
+            return Err(Error::NotFound { path: name.to_string(), source });
+        };
+        let payload = parts.values().flat_map(|part| part.iter().cloned()).collect::<PutPayload>();
+        let options = PutOptions { mode, attributes, ..PutOptions::default() };
+        let put = self.inner.put_opts(name, payload, options).await?;
+        self.all_uploads().remove(upload);
+        self.note(name);
+        Ok(put)
     }
 
     /// From now on as bad as this.
@@ -325,5 +365,82 @@ impl ObjectStore for FaultyServer {
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         self.inner.copy_opts(from, to, options).await
+    }
+}
+
+#[async_trait]
+impl Parts for FaultyServer {
+    async fn begin(&self, _name: &Path, mut attributes: Attributes) -> Result<MultipartId> {
+        if self.read_fails() {
+            return Err(lost("connection reset"));
+        }
+        if self.lacks == Some(Lack::Metadata) {
+            attributes = Attributes::new();
+        }
+        let upload = format!("{:016x}", self.state().below(u64::MAX));
+        self.all_uploads().insert(upload.clone(), Upload { attributes, parts: BTreeMap::new() });
+        Ok(upload)
+    }
+
+    async fn part(
+        &self,
+        name: &Path,
+        upload: &MultipartId,
+        number: usize,
+        payload: PutPayload,
+    ) -> Result<PartId> {
+        if self.read_fails() {
+            return Err(lost("connection reset"));
+        }
+        match self.all_uploads().get_mut(upload) {
+            Some(upload) => upload.parts.insert(number, payload),
+            None => {
+                let source = "status code: 404 [NoSuchUpload]".into();
+                return Err(Error::NotFound { path: name.to_string(), source });
+            }
+        };
+        Ok(PartId { content_id: number.to_string() })
+    }
+
+    async fn complete(
+        &self,
+        name: &Path,
+        upload: &MultipartId,
+        _parts: Vec<PartId>,
+        mut mode: PutMode,
+    ) -> Result<PutResult> {
+        if self.lacks == Some(Lack::Conditions) {
+            mode = PutMode::Overwrite;
+        }
+        match self.write_fault() {
+            Some(WriteFault::Refused) => return Err(lost("status code: 503 Slow Down")),
+            Some(WriteFault::Late(after)) => {
+                let (server, name, upload) = (self.clone(), name.clone(), upload.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep(after).await;
+                    let _ = server.complete_now(&name, &upload, mode).await;
+                });
+                return Err(lost("connection reset"));
+            }
+            Some(WriteFault::Busy) => {
+                let source = "status code: 409 ConditionalRequestConflict".into();
+                return Err(Error::AlreadyExists { path: name.to_string(), source });
+            }
+            Some(WriteFault::AnswerLost) => {
+                let _ = self.complete_now(name, upload, mode).await;
+                return Err(lost("connection reset"));
+            }
+            Some(WriteFault::Slow) => tokio::time::sleep(Duration::from_millis(5)).await,
+            None => {}
+        }
+        self.complete_now(name, upload, mode).await
+    }
+
+    async fn abort(&self, _name: &Path, upload: &MultipartId) -> Result<()> {
+        if self.read_fails() {
+            return Err(lost("connection reset"));
+        }
+        self.all_uploads().remove(upload);
+        Ok(())
     }
 }

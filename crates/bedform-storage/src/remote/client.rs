@@ -6,12 +6,26 @@ use std::sync::Arc;
 use ::object_store::ObjectStore;
 
 use super::Result;
+use super::parts::Parts;
 use super::per_process::PerProcess;
 use crate::{StorageError, StorageErrorKind};
 
 type Store = Arc<dyn ObjectStore>;
 /// Makes a client, or says why there is none.
-pub(super) type Make = Box<dyn Fn(Repeats) -> std::result::Result<Store, String> + Send + Sync>;
+pub(super) type Make = Box<dyn Fn(Repeats) -> std::result::Result<Made, String> + Send + Sync>;
+
+/// A client, and what takes objects in parts, where something does.
+pub(super) struct Made {
+    pub(super) store: Store,
+    pub(super) parts: Option<Arc<dyn Parts>>,
+}
+
+impl Made {
+    /// A client of a server that takes no parts.
+    pub(super) fn whole(store: Store) -> Self {
+        Self { store, parts: None }
+    }
+}
 
 /// What a client does about requests that fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +37,8 @@ pub(super) enum Repeats {
 }
 
 pub(super) struct Client {
-    repeating: PerProcess<Store>,
-    plain: PerProcess<Store>,
+    repeating: PerProcess<Made>,
+    plain: PerProcess<Made>,
     make: Make,
 }
 
@@ -46,12 +60,30 @@ impl Client {
     /// # Errors
     /// As [`Client::store`].
     pub(super) fn store_to_write(&self) -> Result<&Store> {
-        self.plain.get(|| (self.make)(Repeats::No), drop).map_err(no_client)
+        Ok(&self.made_to_write()?.store)
+    }
+
+    /// What takes objects in parts in this process: with requests that may be made twice, and with others.
+    ///
+    /// # Errors
+    /// As [`Client::store`].
+    pub(super) fn parts(&self) -> Result<Option<[Arc<dyn Parts>; 2]>> {
+        let repeating = self.made().map_err(no_client)?.parts.clone();
+        let plain = self.made_to_write()?.parts.clone();
+        Ok(repeating.zip(plain).map(|(repeating, plain)| [repeating, plain]))
     }
 
     /// As [`Client::store`], with the reason alone.
     pub(super) fn try_store(&self) -> std::result::Result<&Store, String> {
+        Ok(&self.made()?.store)
+    }
+
+    fn made(&self) -> std::result::Result<&Made, String> {
         self.repeating.get(|| (self.make)(Repeats::Yes), drop)
+    }
+
+    fn made_to_write(&self) -> Result<&Made> {
+        self.plain.get(|| (self.make)(Repeats::No), drop).map_err(no_client)
     }
 }
 

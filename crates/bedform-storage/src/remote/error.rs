@@ -44,6 +44,18 @@ pub(super) fn is_refusal(error: &Error) -> bool {
     }
 }
 
+/// True if the server says of an upload that there is none.
+pub(super) fn is_of_upload(source: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(source);
+    while let Some(error) = next {
+        if error.to_string().contains("NoSuchUpload") {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
 /// Codes by which servers say that an object is not there.
 const MISSING: [&str; 4] = ["[NoSuchKey]", "[BlobNotFound]", "[NoSuchVersion]", "[NotFound]"];
 

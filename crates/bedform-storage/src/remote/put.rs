@@ -9,14 +9,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ::object_store::multipart::PartId;
 use ::object_store::path::Path;
 use ::object_store::{
-    Attribute, Attributes, Error, GetOptions, GetRange, ObjectMeta, ObjectStore,
+    Attribute, Attributes, Error, GetOptions, GetRange, MultipartId, ObjectMeta, ObjectStore,
     ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
+use futures_util::future::join3;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::error::{is_out_of_range, is_refusal, strict};
+use super::parts::Parts;
 use super::version_of;
 use crate::Version;
 
@@ -63,6 +66,23 @@ pub(super) struct Writes {
     pub(super) pause: Duration,
     /// False where nobody else writes, and the server knows no conditions.
     pub(super) has_conditions: bool,
+}
+
+/// What an object's writes are called, the newest first; never none.
+#[derive(Debug)]
+pub(super) struct Names(Vec<String>);
+
+/// Parts that were sent, and what makes them an object.
+pub(super) struct Completion {
+    pub(super) parts: Arc<dyn Parts>,
+    pub(super) upload: MultipartId,
+    pub(super) ids: Vec<PartId>,
+}
+
+/// What a write asks for.
+enum Request {
+    Whole { payload: PutPayload, attributes: Attributes },
+    Parts(Completion),
 }
 
 impl Known {
@@ -149,26 +169,93 @@ impl Writes {
         let outcome = async {
             let first = self.put_if(name, body(), None, None).await?;
             let second = self.put_if(name, body(), first.as_ref(), None).await?;
-            let found = self.look(name).await.map_err(Unwritten::Failed)?;
-            let is_that = |found: &Known| {
-                found.is_named() && second.as_ref().is_some_and(|put| put.version == found.version)
-            };
-            if !found.as_ref().is_some_and(is_that) {
-                return Err(unfit("the server does not keep the metadata of objects"));
-            }
-            for expected in [None, first.as_ref()] {
-                match self.put_if(name, body(), expected, None).await {
+            // None of these three does anything at a server that is fit.
+            let (new, old, found) = join3(
+                self.put_if(name, body(), None, None),
+                self.put_if(name, body(), first.as_ref(), None),
+                self.look(name),
+            )
+            .await;
+            for refused in [new, old] {
+                match refused {
                     Err(Unwritten::Refused) => {}
                     Ok(_) => return Err(unfit("the server ignores the conditions of writes")),
                     Err(unwritten) => return Err(unwritten),
                 }
             }
-            Ok(())
+            match Self::is_last(found, second) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(unfit("the server does not keep the metadata of objects")),
+                Err(error) => Err(Unwritten::Failed(error)),
+            }
         };
         let outcome = outcome.await;
         // What stays is in no listing.
         let _ = self.store.delete(name).await;
         outcome
+    }
+
+    /// As [`Writes::probe`], of uploads: fails also if the server knows none.
+    ///
+    /// # Errors
+    /// As [`Writes::probe`].
+    pub(super) async fn probe_parts(
+        &self,
+        name: &Path,
+        parts: &[Arc<dyn Parts>; 2],
+    ) -> Result<(), Unwritten> {
+        let mut uploads = Vec::new();
+        let outcome = self.try_parts(name, parts, &mut uploads).await;
+        for upload in &uploads {
+            let _ = parts[0].abort(name, upload).await;
+        }
+        let _ = self.store.delete(name).await;
+        outcome
+    }
+
+    async fn try_parts(
+        &self,
+        name: &Path,
+        parts: &[Arc<dyn Parts>; 2],
+        uploads: &mut Vec<MultipartId>,
+    ) -> Result<(), Unwritten> {
+        let first = self.put_in_one_part(name, parts, None, uploads).await?;
+        let second = self.put_in_one_part(name, parts, first.as_ref(), uploads).await?;
+        for expected in [None, first.as_ref()] {
+            match self.put_in_one_part(name, parts, expected, uploads).await {
+                Err(Unwritten::Refused) => {}
+                Ok(_) => return Err(unfit("the server ignores the conditions of uploads")),
+                Err(unwritten) => return Err(unwritten),
+            }
+        }
+        match Self::is_last(self.look(name).await, second) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(unfit("the server does not keep the metadata of uploads")),
+            Err(error) => Err(Unwritten::Failed(error)),
+        }
+    }
+
+    /// True if what was found is what was written last, and names its writes.
+    fn is_last(found: Result<Option<Known>, Error>, written: Option<Known>) -> Result<bool, Error> {
+        let found = found?.filter(Known::is_named);
+        Ok(found.zip(written).is_some_and(|(found, written)| found.version == written.version))
+    }
+
+    async fn put_in_one_part(
+        &self,
+        name: &Path,
+        [repeating, plain]: &[Arc<dyn Parts>; 2],
+        expected: Option<&Known>,
+        uploads: &mut Vec<MultipartId>,
+    ) -> Result<Option<Known>, Unwritten> {
+        let (names, body) = (Names::following(expected), random_name());
+        let size = body.len() as u64;
+        let upload = repeating.begin(name, names.attributes()).await.map_err(Unwritten::Failed)?;
+        uploads.push(upload.clone());
+        let part = repeating.part(name, &upload, 0, body.into()).await;
+        let ids = vec![part.map_err(Unwritten::Failed)?];
+        let completion = Completion { parts: plain.clone(), upload, ids };
+        self.complete_if(name, expected, &names, size, completion).await
     }
 
     /// As the function of this name.
@@ -192,32 +279,72 @@ impl Writes {
         expected: Option<&Known>,
         parts: Option<&str>,
     ) -> Result<Option<Known>, Unwritten> {
-        let begun = Instant::now();
-        let write = random_name();
-        let mut writes = vec![write.clone()];
-        writes.extend(
-            expected.iter().flat_map(|expected| expected.writes.clone()).take(WRITES_MAX - 1),
-        );
-        let mut attributes = Attributes::new();
-        attributes.insert(Attribute::Metadata(WRITES.into()), writes.join(",").into());
+        let names = Names::following(expected);
+        let mut attributes = names.attributes();
         if let Some(parts) = parts {
             attributes.insert(Attribute::Metadata(PARTS.into()), parts.to_owned().into());
         }
+        let size = payload.content_length() as u64;
+        let request = Request::Whole { payload, attributes };
+        self.conclude(name, expected, &names, &request, (size, parts)).await
+    }
+
+    /// As [`Writes::put_if`], of parts that were sent for an upload which was begun with `names`.
+    ///
+    /// # Errors
+    /// [`Unwritten`]. The upload may still be there.
+    pub(super) async fn complete_if(
+        &self,
+        name: &Path,
+        expected: Option<&Known>,
+        names: &Names,
+        size: u64,
+        completion: Completion,
+    ) -> Result<Option<Known>, Unwritten> {
+        let request = Request::Parts(completion);
+        self.conclude(name, expected, names, &request, (size, None)).await
+    }
+
+    async fn send(
+        &self,
+        name: &Path,
+        mode: PutMode,
+        request: &Request,
+    ) -> Result<::object_store::PutResult, Error> {
+        match request {
+            Request::Whole { payload, attributes } => {
+                let attributes = attributes.clone();
+                let options = PutOptions { mode, attributes, ..PutOptions::default() };
+                self.plain.put_opts(name, payload.clone(), options).await
+            }
+            Request::Parts(Completion { parts, upload, ids }) => {
+                parts.complete(name, upload, ids.clone(), mode).await
+            }
+        }
+    }
+
+    /// Asks until it is known what became of a write of so many bytes.
+    async fn conclude(
+        &self,
+        name: &Path,
+        expected: Option<&Known>,
+        names: &Names,
+        request: &Request,
+        (size, parts): (u64, Option<&str>),
+    ) -> Result<Option<Known>, Unwritten> {
+        let begun = Instant::now();
         let mode = match expected {
             _ if !self.has_conditions => PutMode::Overwrite,
             None => PutMode::Create,
             Some(expected) => PutMode::Update(expected.update.clone()),
         };
-        let size = payload.content_length() as u64;
         let mut pause = self.pause;
         let mut is_in_doubt = false;
         loop {
-            let attributes = attributes.clone();
-            let options = PutOptions { mode: mode.clone(), attributes, ..PutOptions::default() };
-            let error = match self.plain.put_opts(name, payload.clone(), options).await {
-                Ok(put) => match known_of(put, size, &writes, parts) {
+            let error = match self.send(name, mode.clone(), request).await {
+                Ok(put) => match known_of(put, size, &names.0, parts) {
                     Some(known) => return Ok(Some(known)),
-                    None => return self.read_back(name, &write).await,
+                    None => return self.read_back(name, names.own()).await,
                 },
                 Err(error) => error,
             };
@@ -229,7 +356,9 @@ impl Writes {
                 _ => is_in_doubt = true,
             }
             match self.look(name).await {
-                Ok(Some(found)) if found.has(&write) => return Ok(found.if_last(&write)),
+                Ok(Some(found)) if found.has(names.own()) => {
+                    return Ok(found.if_last(names.own()));
+                }
                 Ok(found) if !is_same(found.as_ref(), expected) => {
                     return Err(match found {
                         Some(found) if is_in_doubt && !found.tells(expected) => {
@@ -281,6 +410,25 @@ impl Writes {
             Ok(found) => Ok(found.and_then(|found| found.if_last(write))),
             Err(error) => Err(Unwritten::Unknown(error)),
         }
+    }
+}
+
+impl Names {
+    /// The name of a new write, and those of the writes that made what is `expected`.
+    pub(super) fn following(expected: Option<&Known>) -> Self {
+        let before = expected.iter().flat_map(|expected| expected.writes.clone());
+        Self([random_name()].into_iter().chain(before).take(WRITES_MAX).collect())
+    }
+
+    /// As metadata of the object.
+    pub(super) fn attributes(&self) -> Attributes {
+        let mut attributes = Attributes::new();
+        attributes.insert(Attribute::Metadata(WRITES.into()), self.0.join(",").into());
+        attributes
+    }
+
+    fn own(&self) -> &str {
+        &self.0[0]
     }
 }
 

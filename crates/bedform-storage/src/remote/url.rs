@@ -13,8 +13,9 @@ use ::percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_pe
 use ::url::Url;
 
 use super::aws;
-use super::client::{Client, Make, Repeats};
+use super::client::{Client, Made, Make, Repeats};
 use super::error::redacted;
+use super::parts::{AmazonParts, Conditional};
 
 /// Why there is no client for a URL, in one line without secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +45,9 @@ pub struct RemoteOptions {
     pub single_writer: bool,
     /// How long a lock outlives a holder that does not renew it.
     pub lease: Duration,
+    /// An object of twice as many bytes, or more, is sent in parts of about so many at the same time, where
+    /// the server can.
+    pub part_bytes: usize,
 }
 
 impl Default for RemoteOptions {
@@ -56,6 +60,7 @@ impl Default for RemoteOptions {
             pause: Duration::from_millis(50),
             single_writer: false,
             lease: Duration::from_secs(30),
+            part_bytes: 8 << 20,
         }
     }
 }
@@ -194,11 +199,7 @@ trait Vendor: Clone + Send + Sync + 'static {
     /// True if plain HTTP was allowed, or a server of the vendor speaks nothing else.
     fn allows_plain(&self) -> bool;
     /// The client.
-    fn build(
-        self,
-        retries: RetryConfig,
-        options: ClientOptions,
-    ) -> ::object_store::Result<Arc<dyn ObjectStore>>;
+    fn build(self, retries: RetryConfig, options: ClientOptions) -> ::object_store::Result<Made>;
 
     /// What makes clients, and the server that they ask.
     fn client(mut self, options: &RemoteOptions) -> std::result::Result<(Make, String), String> {
@@ -279,12 +280,10 @@ impl Vendor for AmazonS3Builder {
         is_true(self.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp)))
     }
 
-    fn build(
-        self,
-        retries: RetryConfig,
-        options: ClientOptions,
-    ) -> ::object_store::Result<Arc<dyn ObjectStore>> {
-        Ok(Arc::new(self.with_retry(retries).with_client_options(options).build()?))
+    fn build(self, retries: RetryConfig, options: ClientOptions) -> ::object_store::Result<Made> {
+        let builder = self.with_retry(retries).with_client_options(options);
+        let store = Arc::new(builder.with_http_connector(Conditional).build()?);
+        Ok(Made { parts: Some(Arc::new(AmazonParts(store.clone()))), store })
     }
 }
 
@@ -310,12 +309,8 @@ impl Vendor for GoogleCloudStorageBuilder {
         true
     }
 
-    fn build(
-        self,
-        retries: RetryConfig,
-        options: ClientOptions,
-    ) -> ::object_store::Result<Arc<dyn ObjectStore>> {
-        Ok(Arc::new(self.with_retry(retries).with_client_options(options).build()?))
+    fn build(self, retries: RetryConfig, options: ClientOptions) -> ::object_store::Result<Made> {
+        Ok(Made::whole(Arc::new(self.with_retry(retries).with_client_options(options).build()?)))
     }
 }
 
@@ -344,12 +339,8 @@ impl Vendor for MicrosoftAzureBuilder {
             || value(AzureConfigKey::Client(ClientConfigKey::AllowHttp))
     }
 
-    fn build(
-        self,
-        retries: RetryConfig,
-        options: ClientOptions,
-    ) -> ::object_store::Result<Arc<dyn ObjectStore>> {
-        Ok(Arc::new(self.with_retry(retries).with_client_options(options).build()?))
+    fn build(self, retries: RetryConfig, options: ClientOptions) -> ::object_store::Result<Made> {
+        Ok(Made::whole(Arc::new(self.with_retry(retries).with_client_options(options).build()?)))
     }
 }
 
@@ -363,10 +354,8 @@ fn client_options(allow_http: bool) -> ClientOptions {
 }
 
 /// A client, or why there is none.
-fn built<S: ObjectStore>(
-    built: ::object_store::Result<S>,
-) -> std::result::Result<Arc<dyn ObjectStore>, String> {
-    built.map(|store| Arc::new(store) as Arc<dyn ObjectStore>).map_err(|error| reason(&error))
+fn built<S: ObjectStore>(built: ::object_store::Result<S>) -> std::result::Result<Made, String> {
+    built.map(|store| Made::whole(Arc::new(store))).map_err(|error| reason(&error))
 }
 
 /// What an error says, without secrets.

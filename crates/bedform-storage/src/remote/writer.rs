@@ -1,21 +1,27 @@
-//! An object on its way: kept in memory until it is published, with one request.
+//! An object on its way: kept in memory until it is published, with one request; a large one is sent in
+//! parts while it is made, and published with the last request.
+
+use std::sync::Arc;
 
 use ::bytes::Bytes;
-use ::object_store::PutPayload;
+use ::object_store::multipart::PartId;
 use ::object_store::path::Path;
+use ::object_store::{Error, MultipartId, PutPayload};
 use bedform_format::ObjectPath;
+use futures_util::future::join;
 use tokio::task::JoinHandle;
 
-use super::put::{Known, look};
+use super::parts::Parts;
+use super::put::{Completion, Known, Names, Unwritten, look};
 use super::{RemoteStorage, Result, runtime};
 use crate::{Condition, ObjectWriter, StorageError, StorageErrorKind, Version};
 
-/// What one request can bring: what all stores take. There are no conditions for more than one.
+/// What one request can bring: what all stores take, and not all of them take more on a condition.
 const OBJECT_BYTES_MAX: u64 = 4 << 30;
 /// Bytes of a piece of what is kept.
 const PIECE_BYTES: usize = 4 << 20;
 
-type Look = JoinHandle<std::result::Result<Option<Known>, ::object_store::Error>>;
+type Look = JoinHandle<std::result::Result<Option<Known>, Error>>;
 
 pub(super) struct RemoteWriter {
     storage: RemoteStorage,
@@ -23,25 +29,249 @@ pub(super) struct RemoteWriter {
     name: Path,
     /// What was there when it was begun, asked for while it is made.
     there: Option<Look>,
+    /// Where it goes in parts.
+    upload: Option<Upload>,
     pieces: Vec<Bytes>,
+    piece_bytes: usize,
     last: Vec<u8>,
     position: u64,
 }
 
+/// Parts on their way.
+struct Upload {
+    parts: [Arc<dyn Parts>; 2],
+    opening: Option<JoinHandle<std::result::Result<Opened, Error>>>,
+    opened: Option<Arc<Opened>>,
+    sent: Vec<JoinHandle<std::result::Result<PartId, Error>>>,
+    /// Pieces that are in parts.
+    sent_pieces: usize,
+    pieces_per_part: usize,
+}
+
+/// An upload, and what was there when it was begun: what its metadata name.
+struct Opened {
+    name: Path,
+    upload: MultipartId,
+    names: Names,
+    there: Option<Known>,
+}
+
 impl RemoteWriter {
-    pub(super) fn create(storage: &RemoteStorage, path: &ObjectPath) -> Result<Self> {
+    pub(super) fn create(
+        storage: &RemoteStorage,
+        path: &ObjectPath,
+        size_hint: Option<u64>,
+    ) -> Result<Self> {
         let name = storage.name_to_write("create", path)?;
+        let part_bytes = storage.shared.options.part_bytes.max(1);
+        let piece_bytes = PIECE_BYTES.min(part_bytes);
+        let is_large = size_hint.is_some_and(|bytes| bytes / 2 >= part_bytes as u64);
+        let parts = if is_large { storage.parts(path)? } else { None };
         let (store, looked) = (storage.shared.client.store()?.clone(), name.clone());
         let there = runtime::spawn(async move { look(&*store, &looked, true).await })?;
+        let upload = parts.map(|parts| Upload {
+            parts,
+            opening: None,
+            opened: None,
+            sent: Vec::new(),
+            sent_pieces: 0,
+            pieces_per_part: part_bytes.div_ceil(piece_bytes),
+        });
         Ok(Self {
             storage: storage.clone(),
             path: path.clone(),
             name,
             there: Some(there),
+            upload,
             pieces: Vec::new(),
+            piece_bytes,
             last: Vec::new(),
             position: 0,
         })
+    }
+
+    /// Begins the upload with the first piece, and sends the parts that are there once it is begun.
+    fn send_parts(&mut self) -> Result<()> {
+        let Some(upload) = &mut self.upload else { return Ok(()) };
+        if let Some(there) = self.there.take() {
+            // Most objects are new; of one that was seen the names are waited for.
+            let is_new = self.storage.shared.seen(&self.name).flatten().is_none();
+            let (parts, name) = (upload.parts[0].clone(), self.name.clone());
+            upload.opening = Some(runtime::spawn(open(parts, name, there, is_new))?);
+        }
+        if upload.opening.as_ref().is_some_and(JoinHandle::is_finished) {
+            upload.wait_until_open()?;
+        }
+        if let Some(opened) = upload.opened.clone() {
+            // What is left at the end is a part that is no smaller than others.
+            while self.pieces.len() - upload.sent_pieces >= 2 * upload.pieces_per_part {
+                upload.send(&opened, &self.pieces, upload.pieces_per_part, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is left of the parts, and gives the object its name. Nothing if it is to be sent whole.
+    fn publish_parts(
+        &mut self,
+        condition: Condition<'_>,
+        last: &Bytes,
+    ) -> Result<Option<std::result::Result<Option<Known>, Unwritten>>> {
+        let Some(mut upload) = self.upload.take() else { return Ok(None) };
+        upload.wait_until_open()?;
+        let Some(opened) = upload.opened.clone() else { return Ok(None) };
+        let expected = match (condition, &opened.there) {
+            (Condition::Absent, None) => None,
+            (Condition::None, there) => there.as_ref(),
+            (Condition::Unchanged(object), Some(known)) if known.version == *object.version() => {
+                Some(known)
+            }
+            // It was looked at too early, perhaps.
+            _ => {
+                upload.give_up();
+                return Ok(None);
+            }
+        };
+        while self.pieces.len() - upload.sent_pieces >= 2 * upload.pieces_per_part {
+            upload.send(&opened, &self.pieces, upload.pieces_per_part, None)?;
+        }
+        let left = self.pieces.len() - upload.sent_pieces;
+        upload.send(&opened, &self.pieces, left, Some(last))?;
+        let outcome =
+            runtime::wait(upload.complete(&self.storage, &opened, expected, self.position))?;
+        Ok(match outcome {
+            // The newest writer wins.
+            Err(Unwritten::Refused) if matches!(condition, Condition::None) => None,
+            // The server has let go of the upload.
+            Err(Unwritten::Failed(Error::NotFound { .. })) => None,
+            outcome => Some(outcome),
+        })
+    }
+}
+
+/// Begins an upload, and waits for what is there: the metadata name the writes before. `is_new` is a guess.
+async fn open(
+    parts: Arc<dyn Parts>,
+    name: Path,
+    there: Look,
+    is_new: bool,
+) -> std::result::Result<Opened, Error> {
+    let ended = |error| Error::Generic { store: "parts", source: Box::new(error) };
+    let (there, guessed) = match is_new {
+        true => {
+            let names = Names::following(None);
+            let (there, upload) = join(there, parts.begin(&name, names.attributes())).await;
+            (there, Some((upload?, names)))
+        }
+        false => (there.await, None),
+    };
+    let there = there.map_err(ended).and_then(|there| there);
+    match (there, guessed) {
+        (Ok(None), Some((upload, names))) => Ok(Opened { name, upload, names, there: None }),
+        (Ok(there), guessed) => {
+            if let Some((upload, _)) = guessed {
+                let _ = parts.abort(&name, &upload).await;
+            }
+            let names = Names::following(there.as_ref());
+            let upload = parts.begin(&name, names.attributes()).await?;
+            Ok(Opened { name, upload, names, there })
+        }
+        (Err(error), guessed) => {
+            if let Some((upload, _)) = guessed {
+                let _ = parts.abort(&name, &upload).await;
+            }
+            Err(error)
+        }
+    }
+}
+
+impl Upload {
+    /// Waits until the upload is begun. One that cannot be is none: the object is sent whole.
+    fn wait_until_open(&mut self) -> Result<()> {
+        if let Some(opening) = self.opening.take() {
+            self.opened =
+                runtime::wait(opening)?.ok().and_then(std::result::Result::ok).map(Arc::new);
+        }
+        Ok(())
+    }
+
+    /// Sends the next `count` of the pieces, and `last` behind them.
+    fn send(
+        &mut self,
+        opened: &Arc<Opened>,
+        pieces: &[Bytes],
+        count: usize,
+        last: Option<&Bytes>,
+    ) -> Result<()> {
+        let end = self.sent_pieces + count;
+        let payload: PutPayload =
+            pieces[self.sent_pieces..end].iter().chain(last).cloned().collect();
+        self.sent_pieces = end;
+        let (parts, opened, number) = (self.parts[0].clone(), opened.clone(), self.sent.len());
+        let part = async move { parts.part(&opened.name, &opened.upload, number, payload).await };
+        self.sent.push(runtime::spawn(part)?);
+        Ok(())
+    }
+
+    async fn complete(
+        mut self,
+        storage: &RemoteStorage,
+        opened: &Opened,
+        expected: Option<&Known>,
+        size: u64,
+    ) -> std::result::Result<Option<Known>, Unwritten> {
+        let ended = |error| Error::Generic { store: "parts", source: Box::new(error) };
+        let mut ids = Ok(Vec::with_capacity(self.sent.len()));
+        // All of them are waited for: a part that comes after its upload was removed would stay.
+        for sent in std::mem::take(&mut self.sent) {
+            match (sent.await.map_err(ended).and_then(|sent| sent), &mut ids) {
+                (Ok(id), Ok(ids)) => ids.push(id),
+                (Err(error), Ok(_)) => ids = Err(Unwritten::Failed(error)),
+                (_, Err(_)) => {}
+            }
+        }
+        let [repeating, plain] = self.parts.clone();
+        let outcome = match (ids, storage.shared.writes()) {
+            (Ok(ids), Ok(writes)) => {
+                let completion = Completion { parts: plain, upload: opened.upload.clone(), ids };
+                writes.complete_if(&opened.name, expected, &opened.names, size, completion).await
+            }
+            (Err(unwritten), _) => Err(unwritten),
+            // There was a client to begin with.
+            (_, Err(_)) => Err(Unwritten::Refused),
+        };
+        if outcome.is_err() {
+            let _ = repeating.abort(&opened.name, &opened.upload).await;
+        }
+        outcome
+    }
+
+    /// Removes what was sent, in the background.
+    fn give_up(self) {
+        let Self { parts: [parts, _], opening, opened, sent, .. } = self;
+        // What cannot be removed is not seen.
+        let _ = runtime::spawn(async move {
+            let opened = match opening {
+                Some(opening) => opening.await.ok().and_then(std::result::Result::ok).map(Arc::new),
+                None => opened,
+            };
+            for sent in sent {
+                let _ = sent.await;
+            }
+            if let Some(opened) = opened {
+                let _ = parts.abort(&opened.name, &opened.upload).await;
+            }
+        });
+    }
+}
+
+impl Drop for RemoteWriter {
+    fn drop(&mut self) {
+        if let Some(upload) = self.upload.take()
+            && (upload.opening.is_some() || upload.opened.is_some())
+        {
+            upload.give_up();
+        }
     }
 }
 
@@ -64,11 +294,12 @@ impl ObjectWriter for RemoteWriter {
             });
         }
         while !bytes.is_empty() {
-            let room = PIECE_BYTES - self.last.len();
+            let room = self.piece_bytes - self.last.len();
             let (now, later) = bytes.split_at(room.min(bytes.len()));
             self.last.extend_from_slice(now);
-            if self.last.len() == PIECE_BYTES {
+            if self.last.len() == self.piece_bytes {
                 self.pieces.push(std::mem::take(&mut self.last).into());
+                self.send_parts()?;
             }
             bytes = later;
         }
@@ -76,8 +307,21 @@ impl ObjectWriter for RemoteWriter {
     }
 
     fn publish(mut self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
-        let there = self.there.take().and_then(|look| runtime::wait(look).ok()?.ok()?.ok());
-        self.pieces.push(std::mem::take(&mut self.last).into());
+        let last = Bytes::from(std::mem::take(&mut self.last));
+        let has_parts = self.upload.as_ref().is_some_and(|upload| {
+            self.there.is_none() && self.pieces.len() >= 2 * upload.pieces_per_part
+        });
+        if has_parts {
+            self.storage.shared.check_writable("publish", &self.path)?;
+            if let Some(outcome) = self.publish_parts(condition, &last)? {
+                return self.storage.published(&self.path, &self.name, condition, outcome);
+            }
+        }
+        let mut there = None;
+        if let Some(look) = self.there.take() {
+            there = runtime::wait(look).ok().and_then(|look| look.ok()?.ok());
+        }
+        self.pieces.push(last);
         let payload: PutPayload = std::mem::take(&mut self.pieces).into_iter().collect();
         self.storage.publish(&self.path, &self.name, payload, condition, there)
     }

@@ -11,7 +11,8 @@ use std::time::Duration;
 use bedform_format::ObjectPath;
 use bedform_storage::conformance::{FaultyServer, Likelihood};
 use bedform_storage::{
-    Condition, Durability, Mode, Object, RemoteOptions, RemoteStorage, Storage, StorageErrorKind,
+    Condition, Durability, Mode, Object, RemoteOptions, RemoteStorage, Storage, StorageError,
+    StorageErrorKind, Version,
 };
 
 const WRITERS: u64 = 3;
@@ -26,9 +27,27 @@ fn open(server: &FaultyServer) -> RemoteStorage {
         pause: Duration::from_millis(1),
         deadline: Duration::from_millis(60),
         lease: Duration::from_millis(400),
+        part_bytes: 2,
         ..RemoteOptions::default()
     };
-    RemoteStorage::new(Arc::new(server.clone()), "a/b", "s3://a/b", Mode::ReadWrite, &options)
+    let [store, parts] = [server, server].map(|server| Arc::new(server.clone()));
+    RemoteStorage::new_in_parts(store, parts, "a/b", "s3://a/b", Mode::ReadWrite, &options)
+}
+
+/// Writes an object: every other writer in parts.
+fn put(
+    storage: &RemoteStorage,
+    writer: u64,
+    path: &ObjectPath,
+    bytes: &[u8],
+    condition: Condition<'_>,
+) -> Result<Version, StorageError> {
+    if writer.is_multiple_of(2) {
+        return storage.put(path, bytes, Durability::Disk, condition);
+    }
+    let mut object = storage.create(path, Durability::Disk, Some(bytes.len() as u64))?;
+    object.append(bytes)?;
+    object.publish(condition)
 }
 
 fn read_all(object: &dyn Object) -> Option<Vec<u8>> {
@@ -64,7 +83,7 @@ fn name(writer: u64, step: u64) -> String {
 fn claim(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
     let path = path(&format!("claims/{step}"));
     let bytes = name(writer, step);
-    heard(storage.put(&path, bytes.as_bytes(), Durability::Disk, Condition::Absent))
+    heard(put(storage, writer, &path, bytes.as_bytes(), Condition::Absent))
 }
 
 /// Everybody adds to one list, on the condition that it is as it was.
@@ -81,7 +100,7 @@ fn add(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
             },
         };
         list.extend(name(writer, step).as_bytes());
-        match heard(storage.put(&path, &list, Durability::Disk, condition)) {
+        match heard(put(storage, writer, &path, &list, condition)) {
             Heard::Refused => {}
             heard => return heard,
         }
@@ -102,7 +121,7 @@ fn add_locked(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
         return Heard::Refused;
     };
     list.extend(name(writer, step).as_bytes());
-    let outcome = heard(storage.put(&path, &list, Durability::Disk, Condition::None));
+    let outcome = heard(put(storage, writer, &path, &list, Condition::None));
     drop(lock);
     outcome
 }
@@ -227,6 +246,43 @@ fn what_is_acknowledged_happened_once_and_what_is_refused_did_not() {
     });
     println!("COUNT writer-seeds {count}");
     println!("COUNT writer-faults {}", faults.into_inner());
+}
+
+#[test]
+fn an_object_of_parts_is_there_whole_and_one_that_is_given_up_leaves_nothing() {
+    let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+    let (storage, at) = (open(&server), path("d/a"));
+    let bytes: Vec<u8> = (0..=255).collect();
+    for count in [0, 1, 3, 4, 5, 6, 7, 8, 9, 200] {
+        let version = put(&storage, 1, &at, &bytes[..count], Condition::None).unwrap();
+        let found = storage.open(&at).unwrap();
+        assert_eq!(*found.version(), version, "{count}");
+        assert_eq!(read_all(&*found).unwrap(), bytes[..count]);
+        assert_eq!(server.uploads(), 0, "{count}");
+    }
+    let begin = || {
+        let mut object = storage.create(&at, Durability::Disk, Some(256)).unwrap();
+        object.append(&bytes).unwrap();
+        object
+    };
+    drop(begin());
+    let refused = begin().publish(Condition::Absent).unwrap_err();
+    assert_eq!(refused.kind, StorageErrorKind::Exists);
+    let old = storage.open(&at).unwrap();
+    put(&storage, 1, &at, b"others", Condition::Unchanged(&*old)).unwrap();
+    let refused = begin().publish(Condition::Unchanged(&*old)).unwrap_err();
+    assert_eq!(refused.kind, StorageErrorKind::Conflict);
+    // What was said too early to be known counts: it is opened after the writer was made.
+    let late = begin();
+    put(&storage, 0, &at, b"newer", Condition::None).unwrap();
+    let newest = storage.open(&at).unwrap();
+    late.publish(Condition::Unchanged(&*newest)).unwrap();
+    assert_eq!(read_all(&*storage.open(&at).unwrap()).unwrap(), bytes);
+    let patience = std::time::Instant::now();
+    while server.uploads() > 0 && patience.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(server.uploads(), 0);
 }
 
 /// Does `act` in a thread, and `meanwhile` between its write of `name` and the loss of the answer.

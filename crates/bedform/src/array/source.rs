@@ -16,6 +16,7 @@ use crate::log::overlay::Overlay;
 use crate::read::locate::{ChunkSource, Need, OpenObject, Places};
 use crate::read::opening::{ShardSize, WHOLE_BYTES_MAX, whole_bytes_max, whole_is_sooner};
 use crate::store::{Freshness, Shared, Snapshot};
+use crate::write::pipeline::in_threads;
 
 /// Bytes that take no time beside that of a request.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -142,23 +143,30 @@ impl ZarrSource<'_> {
         let rank = self.state.metadata.rank();
         let mut found = Vec::new();
         // Names of one segment lie in the array's directory, the others `rank` levels deep.
-        let mut pending = vec![(self.path.clone(), String::new())];
-        while let Some((directory, prefix)) = pending.pop() {
-            for entry in self.shared.storage.list(&directory)? {
-                let name = if prefix.is_empty() {
-                    entry.name.clone()
-                } else {
-                    format!("{prefix}/{}", entry.name)
-                };
-                if entry.is_directory {
-                    if name.split('/').count() <= rank {
-                        pending.push((directory.join(&entry.name)?, name));
+        let mut level = vec![(self.path.clone(), String::new())];
+        while !level.is_empty() {
+            let list =
+                |(directory, _): &(ObjectPath, String)| Ok(self.shared.storage.list(directory)?);
+            let listed = in_threads(self.shared.threads_asking(), &level, list)?;
+            let mut next = Vec::new();
+            for ((directory, prefix), entries) in level.into_iter().zip(listed) {
+                for entry in entries {
+                    let name = if prefix.is_empty() {
+                        entry.name.clone()
+                    } else {
+                        format!("{prefix}/{}", entry.name)
+                    };
+                    if entry.is_directory {
+                        if name.split('/').count() <= rank {
+                            next.push((directory.join(&entry.name)?, name));
+                        }
+                    } else if let Some(coordinates) = keys.parse(&name, rank) {
+                        found.push(coordinates);
                     }
-                } else if let Some(coordinates) = keys.parse(&name, rank) {
-                    found.push(coordinates);
                 }
+                directories.push(directory);
             }
-            directories.push(directory);
+            level = next;
         }
         found.sort_unstable();
         Ok((found, directories))

@@ -17,6 +17,8 @@ use super::{Draft, DraftLock, NodeKind, OpenOptions, Shared, Store};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::place::LogPlace;
+use crate::write::beside::beside;
+use crate::write::pipeline::in_threads;
 
 /// How the elements of a new array become bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,19 +87,23 @@ impl Store {
         options.writable = true;
         let shared = Arc::new(Shared::new(storage, options));
         check_attributes(&shared, &ObjectPath::root(), attributes)?;
-        for name in [".zgroup", ".zarray"] {
-            if read(&shared, &ObjectPath::root(), name)?.is_some() {
-                return Err(exists(&shared, &ObjectPath::root()));
-            }
+        let root = ObjectPath::root();
+        let is_there = |name: &&str| Ok(read(&shared, &root, name)?.is_some());
+        let looked = || in_threads(shared.threads_asking(), &[".zgroup", ".zarray"], is_there);
+        let found = match shared.threads_asking() {
+            1 => looked().and_then(|found| check_no_log(&shared).map(|()| found)),
+            _ => beside(|| check_no_log(&shared), |_| looked()),
+        };
+        if found?.contains(&true) {
+            return Err(exists(&shared, &root));
         }
-        check_no_log(&shared)?;
         let document = write_group(&random_key()?, attributes, Some(Map::new()));
         let bytes = bedform_format::metadata::seal(document);
-        let path = ObjectPath::root().join("zarr.json")?;
+        let path = root.join("zarr.json")?;
         let durability = shared.options.durability;
         let put = shared.storage.put(&path, &bytes, durability, Condition::Absent);
         put.map_err(|error| match error.kind {
-            bedform_storage::StorageErrorKind::Exists => exists(&shared, &ObjectPath::root()),
+            bedform_storage::StorageErrorKind::Exists => exists(&shared, &root),
             _ => error.into(),
         })?;
         Ok(Self { shared })
@@ -123,8 +129,12 @@ impl Store {
     /// # Errors
     /// `Exists`, `InvalidArgument` by the layout, `ReadOnly`, those of storage.
     pub fn create_array(&self, path: &ObjectPath, new: &NewArray) -> Result<Array> {
-        let array = self.draft_array(path, new)?;
-        self.commit_drafts(std::slice::from_ref(path))?;
+        // One hold of the store's lock from the first look at the name to the commit: no draft is needed,
+        // which would keep the name between two of them.
+        let document = self.create_one(path, new)?;
+        let metadata = parse_array(&document, &self.shared.options.limits)
+            .map_err(|error| Error::metadata(self.shared.name_of(path), error))?;
+        let array = Array::draft(self.shared.clone(), path.clone(), metadata, document, None)?;
         // The array exists, whether or not it can be read back now.
         let _ = array.reload();
         Ok(array)

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use super::rewritten::lost_state;
 use super::{Freshness, NodeKind, Shared};
 use crate::error::{Error, ErrorKind, Result};
+use crate::write::pipeline::in_threads;
 
 /// The name of Zarr v3 documents.
 pub(super) const ZARR_JSON: &str = "zarr.json";
@@ -207,14 +208,15 @@ impl Documents {
                 )),
             };
         }
-        for (name, kind) in [(".zarray", NodeKind::Array), (".zgroup", NodeKind::Group)] {
+        let of_v2 = [(".zarray", NodeKind::Array), (".zgroup", NodeKind::Group)];
+        let found = in_threads(shared.threads_asking(), &of_v2, |(name, kind)| {
             match shared.storage.stat(&path.join(name)?) {
-                Ok(_) => return Ok(Some(kind)),
-                Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(error.into()),
+                Ok(_) => Ok(Some(*kind)),
+                Err(error) if error.is_not_found() => Ok(None),
+                Err(error) => Err(error.into()),
             }
-        }
-        Ok(None)
+        })?;
+        Ok(found.into_iter().flatten().next())
     }
 
     /// False for an array of a commit that has not happened (yet).

@@ -292,6 +292,15 @@ impl Shared {
         }
     }
 
+    /// Threads that ask storage for several things: where a server answers they wait together, elsewhere
+    /// an answer takes less than a thread.
+    pub(crate) fn threads_asking(&self) -> usize {
+        match self.storage.is_remote() && self.options.threads != Some(1) {
+            true => self.tuning.threads_waiting.max(1),
+            false => 1,
+        }
+    }
+
     /// Takes the lock of a group or array, and removes what dead writers left in its directory.
     pub(crate) fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         let lock = self.storage.lock(path)?;

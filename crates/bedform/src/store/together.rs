@@ -3,8 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use bedform_format::ObjectPath;
 use bedform_format::metadata::{Identity, LogState};
@@ -17,6 +15,7 @@ use super::create::{
 use super::documents::{ZARR_JSON, publish_at};
 use super::{Shared, Store};
 use crate::error::{Error, ErrorKind, Result};
+use crate::write::pipeline::in_threads;
 
 /// Threads that create arrays where each is made durable by itself: they wait for the device, not for a
 /// core.
@@ -39,6 +38,22 @@ impl Store {
         new.write(shared, 0..arrays.len())?;
         new.sync(shared)?;
         new.commit(shared, None)
+    }
+
+    /// Creates an array; gives its document.
+    pub(super) fn create_one(&self, path: &ObjectPath, new: &NewArray) -> Result<Value> {
+        let shared = &*self.shared;
+        shared.check_writable()?;
+        check_new(shared, path, &new.attributes)?;
+        let _lock = shared.lock(&ObjectPath::root())?;
+        let new = NewArrays::new(shared, &[(path.clone(), new.clone())])?;
+        new.write(shared, 0..1)?;
+        new.commit(shared, None)?;
+        new.arrays
+            .into_iter()
+            .next()
+            .map(|(_, document)| document)
+            .ok_or_else(|| exists(shared, path))
     }
 }
 
@@ -157,42 +172,6 @@ impl NewArrays {
             }
         }
     }
-}
-
-/// What `make` makes of each of `items`, in their order, by so many threads.
-fn in_threads<T: Sync, R: Send>(
-    threads: usize,
-    items: &[T],
-    make: impl Fn(&T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    if threads == 1 {
-        return items.iter().map(make).collect();
-    }
-    let next = AtomicUsize::new(0);
-    let made = Mutex::new(Ok(Vec::with_capacity(items.len())));
-    let work = || {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(number) else { return };
-            let outcome = make(item);
-            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-            match (&mut *made, outcome) {
-                (Ok(all), Ok(one)) => all.push((number, one)),
-                (Ok(_), Err(error)) => *made = Err(error),
-                (Err(_), _) => return,
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.min(items.len()) {
-            // Without another thread this one does it all.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-        }
-        work();
-    });
-    let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner)?;
-    made.sort_unstable_by_key(|(number, _)| *number);
-    Ok(made.into_iter().map(|(_, one)| one).collect())
 }
 
 /// Fails if a path is given twice, or lies inside another.

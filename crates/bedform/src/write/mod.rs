@@ -7,11 +7,13 @@
 //!
 //! | module | step |
 //! |---|---|
+//! | `beside` | what is checked while a write is made |
 //! | `elements` | chunks as elements in memory: new, merged, trimmed |
 //! | `object` | one object: its chunks in order, its tail, its name |
 //! | `pipeline` | many encoders, one sequence |
 //! | `region` | all objects of a selection |
 
+pub(crate) mod beside;
 pub(crate) mod elements;
 pub(crate) mod object;
 pub(crate) mod pipeline;

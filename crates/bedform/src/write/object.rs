@@ -8,6 +8,7 @@ use bedform_format::shard::{Extent, ShardIndex, Stamp};
 use bedform_geometry::{ChunkGrid, Region, delinearize};
 use bedform_storage::{Condition, Durability, Object, ObjectWriter};
 
+use super::beside::Check;
 use super::elements::{ChunkElements, Input, is_outside};
 use super::pipeline::in_order;
 use super::room::Room;
@@ -39,6 +40,8 @@ pub(crate) struct ObjectWrite<'a> {
     /// Stored elements outside this shape are not to be kept.
     pub(crate) valid: Option<&'a [u64]>,
     pub(crate) threads: usize,
+    /// What has to have ended well before anything is put in place.
+    pub(crate) check: Option<&'a Check>,
 }
 
 /// What an object is before it is written.
@@ -281,6 +284,8 @@ impl ObjectWrite<'_> {
         shared.sweep_once(&path.parent());
         let mut writer = shared.storage.create(&path, shared.options.durability, Some(expected))?;
         let mut extents: Vec<Option<Extent>> = vec![None; order.len()];
+        // What a server gets stays in memory until it has it.
+        let (is_remote, mut rooms) = (shared.storage.is_remote(), Vec::new());
         // Buffers go round: memory that is new costs as much as to fill it.
         let spare: Mutex<Vec<Vec<u8>>> = Mutex::default();
         let spare = || spare.lock().unwrap_or_else(PoisonError::into_inner);
@@ -296,7 +301,7 @@ impl ObjectWrite<'_> {
                 fate(position, worker, output).map(|fate| (position, fate))
             },
             |(position, fate)| {
-                let (bytes, _room) = match fate {
+                let (bytes, room) = match fate {
                     Fate::Made(bytes, room) => (Some(bytes), room),
                     Fate::Kept(bytes) => (Some(bytes), None),
                     Fate::Dropped => (None, None),
@@ -308,6 +313,7 @@ impl ObjectWrite<'_> {
                     writer.append(&bytes)?;
                     spare().push(bytes);
                 }
+                rooms.extend(room.filter(|_| is_remote));
                 Ok(())
             },
         )?;
@@ -324,7 +330,9 @@ impl ObjectWrite<'_> {
             (false, Some((object, _))) => Condition::Unchanged(&**object),
             (false, None) => Condition::Absent,
         };
+        self.wait_for_check()?;
         writer.publish(condition)?;
+        drop(rooms);
         Ok(bytes)
     }
 
@@ -350,8 +358,13 @@ impl ObjectWrite<'_> {
         self.state().shard().is_none() && self.source.shared.storage.is_remote()
     }
 
+    fn wait_for_check(&self) -> Result<()> {
+        self.check.map_or(Ok(()), Check::wait)
+    }
+
     /// An object without chunks is no object.
     fn remove(&self, existing: &Existing<'_>, alone: bool) -> Result<u64> {
+        self.wait_for_check()?;
         let shared = self.source.shared;
         let path = self.source.object_path(&self.coordinates)?;
         let condition = match (alone, existing.stored) {

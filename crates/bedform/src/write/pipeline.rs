@@ -1,6 +1,7 @@
 //! Many encoders, one sequence: work on items in parallel, take the results in order.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::error::Result;
@@ -101,6 +102,45 @@ pub(crate) fn in_order<S, T: Send>(
         Some(error) => Err(error),
         None => Ok(()),
     }
+}
+
+/// What `make` makes of each of `items`, in their order, by so many threads.
+///
+/// # Errors
+/// The first error; the rest is not begun.
+pub(crate) fn in_threads<T: Sync, R: Send>(
+    threads: usize,
+    items: &[T],
+    make: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    if threads == 1 {
+        return items.iter().map(make).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let made = Mutex::new(Ok(Vec::with_capacity(items.len())));
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(number) else { return };
+            let outcome = make(item);
+            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+            match (&mut *made, outcome) {
+                (Ok(all), Ok(one)) => all.push((number, one)),
+                (Ok(_), Err(error)) => *made = Err(error),
+                (Err(_), _) => return,
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(items.len()) {
+            // Without another thread this one does it all.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+    made.sort_unstable_by_key(|(number, _)| *number);
+    Ok(made.into_iter().map(|(_, one)| one).collect())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::beside::Check;
 use super::elements::Input;
 use super::object::ObjectWrite;
 use crate::array::source::ZarrSource;
@@ -22,8 +23,14 @@ pub struct WriteStatistics {
     pub bytes: u64,
 }
 
-/// Writes what the plan selects, several objects at a time, each atomic. `valid` as in
-/// [`ObjectWrite`].
+/// What else a write goes by, as in [`ObjectWrite`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Way<'a> {
+    pub(crate) valid: Option<&'a [u64]>,
+    pub(crate) check: Option<&'a Check>,
+}
+
+/// Writes what the plan selects, several objects at a time, each atomic.
 ///
 /// # Errors
 /// The first error of any object; objects that were written stay written.
@@ -31,7 +38,7 @@ pub(crate) fn write_plan(
     source: &ZarrSource<'_>,
     plan: &Plan,
     input: Input<'_>,
-    valid: Option<&[u64]>,
+    Way { valid, check }: Way<'_>,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
     let cells = if plan.result_bytes() == 0 { 0 } else { plan.cell_count() };
@@ -42,6 +49,7 @@ pub(crate) fn write_plan(
         coordinates: plan.cell_coordinates(cell),
         valid,
         threads,
+        check,
     };
     write_objects(source, cells, write, interrupted)
 }

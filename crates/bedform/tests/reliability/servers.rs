@@ -33,11 +33,17 @@ fn place_at(server: &FaultyServer, prefix: &str) -> Arc<dyn Storage> {
         pause: Duration::from_millis(1),
         deadline: Duration::from_millis(60),
         lease: Duration::from_millis(600),
+        part_bytes: 64,
         ..RemoteOptions::default()
     };
-    let server = Arc::new(server.clone());
     let shown = format!("s3://{prefix}");
-    Arc::new(RemoteStorage::new(server, prefix, &shown, Mode::ReadWrite, &options))
+    let is_in_parts = server.seed() % 2 == 1;
+    let [store, parts] = [server, server].map(|server| Arc::new(server.clone()));
+    let mode = Mode::ReadWrite;
+    Arc::new(match is_in_parts {
+        true => RemoteStorage::new_in_parts(store, parts, prefix, &shown, mode, &options),
+        false => RemoteStorage::new(store, prefix, &shown, mode, &options),
+    })
 }
 
 fn open(server: &FaultyServer) -> Result<Store> {

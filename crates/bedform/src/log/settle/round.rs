@@ -26,10 +26,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::View;
 use crate::store::Store;
 use crate::write::object::{contained, is_stamped, open_stored};
+use crate::write::pipeline::in_threads;
 use crate::write::room::{Rooms, Wait};
 
 /// What a request past the page cache gives.
 const WINDOW_BYTES_MAX: u64 = 2 << 20;
+/// What a request to a server gives: beside the wait for it more is for nothing.
+const WINDOW_BYTES_MAX_OF_SERVER: u64 = 8 << 20;
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
 /// How often who waits looks whether it was interrupted.
 const LOOK: Duration = Duration::from_millis(10);
@@ -47,6 +50,15 @@ pub(super) struct Rounds<'a> {
     pub(super) total_bytes: u64,
     pub(super) watch: &'a SettleWatch<'a>,
     pub(super) counts: &'a Counts,
+}
+
+/// What opening an object needs: any thread may open one.
+#[derive(Clone, Copy)]
+struct Opening<'a> {
+    view: &'a View,
+    plans: &'a [ArrayPlan],
+    sources: &'a [ZarrSource<'a>],
+    counts: &'a Counts,
 }
 
 /// Where in the plans the next round begins.
@@ -79,7 +91,7 @@ impl<'a> Rounds<'a> {
     }
 
     fn run_rounds(&self) -> Result<()> {
-        let rooms = Rooms::new(2 * self.round_bytes());
+        let rooms = Rooms::new(self.rooms_bytes());
         if self.store.shared.options.threads == Some(1) {
             let (mut position, check) = (Position::default(), || self.check());
             while let Some(next) = self.next(&mut position)? {
@@ -157,6 +169,11 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
+    fn opening(&self) -> Opening<'a> {
+        let Self { view, plans, sources, counts, .. } = *self;
+        Opening { view, plans, sources, counts }
+    }
+
     fn writer(&self) -> Writer<'a> {
         Writer { store: self.store, root: self.view.root.number, counts: self.counts }
     }
@@ -178,17 +195,111 @@ impl<'a> Rounds<'a> {
     }
 
     /// The chunks of one round may take this, of two in memory at a time; a quarter is for what is read
-    /// and encoded.
+    /// and encoded. From a server the log comes slowly, and what several rounds need comes several times:
+    /// rounds are larger, and the next one waits sooner for what is written.
     fn round_bytes(&self) -> u64 {
-        self.memory_bytes / 8 * 3
+        match self.store.shared.storage.is_remote() {
+            true => self.memory_bytes / 2,
+            false => self.memory_bytes / 8 * 3,
+        }
+    }
+
+    /// Bytes for the chunks of all rounds in memory.
+    fn rooms_bytes(&self) -> u64 {
+        self.memory_bytes / 4 * 3
     }
 
     fn window_bytes(&self) -> u64 {
-        (self.memory_bytes / 64).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
+        let most = match self.store.shared.storage.is_remote() {
+            true => WINDOW_BYTES_MAX_OF_SERVER,
+            false => WINDOW_BYTES_MAX,
+        };
+        (self.memory_bytes / 64).clamp(WINDOW_BYTES_MIN, most)
     }
 
     /// The next objects that need something; `None` if no more do.
     fn next(&self, position: &mut Position) -> Result<Option<Next<'a>>> {
+        if self.store.shared.storage.is_remote() {
+            self.next_of_server(position)
+        } else {
+            self.next_here(position)
+        }
+    }
+
+    /// As [`Rounds::next`], where each object that is opened is waited for: those of a round are opened
+    /// together, and a round that finds some of them settled has fewer.
+    fn next_of_server(&self, position: &mut Position) -> Result<Option<Next<'a>>> {
+        loop {
+            let planned = self.planned(position)?;
+            if planned.is_empty() {
+                return Ok(None);
+            }
+            let (threads, opening) = (self.store.shared.threads_asking(), self.opening());
+            let opened = in_threads(threads, &planned, |(at, object)| opening.open(*at, *object))?;
+            let is_large = planned.iter().any(|(_, object)| self.is_large(*object));
+            let mut parts: Vec<(usize, Vec<BuildingObject>)> = Vec::new();
+            for ((at, object), found) in planned.into_iter().zip(opened) {
+                let Some(found) = found else {
+                    Counts::add(&self.counts.done, object.bytes);
+                    continue;
+                };
+                if is_large {
+                    return Ok(Some(Next::Large(found)));
+                }
+                match parts.last_mut() {
+                    Some((last, objects)) if *last == at => objects.push(found),
+                    _ => parts.push((at, vec![found])),
+                }
+            }
+            if !parts.is_empty() {
+                return Ok(Some(self.round_of(parts)));
+            }
+        }
+    }
+
+    /// The next objects of our share that fit into one round, or one that does not, each with the number of
+    /// its plan.
+    fn planned(&self, position: &mut Position) -> Result<Vec<(usize, ObjectPlan)>> {
+        let objects_max = (self.store.shared.options.limits.objects_open_max / 4).max(1);
+        let (mut planned, mut bytes) = (Vec::new(), 0_u64);
+        while let Some(plan) = self.plans.get(position.plan) {
+            let Some(object) = plan.objects.get(position.object) else {
+                position.plan += 1;
+                position.object = 0;
+                continue;
+            };
+            let fits = bytes.saturating_add(object.bytes) <= self.round_bytes();
+            if !planned.is_empty() && (!fits || planned.len() == objects_max) {
+                break;
+            }
+            self.check()?;
+            let is_ours = self.is_ours(position.bytes);
+            position.object += 1;
+            position.bytes = position.bytes.saturating_add(object.bytes);
+            if !is_ours {
+                Counts::add(&self.counts.done, object.bytes);
+                continue;
+            }
+            bytes += object.bytes;
+            planned.push((position.plan, *object));
+        }
+        Ok(planned)
+    }
+
+    /// True for an object that is built chunk by chunk.
+    fn is_large(&self, object: ObjectPlan) -> bool {
+        object.bytes / 2 > self.round_bytes()
+    }
+
+    fn round_of(&self, parts: Vec<(usize, Vec<BuildingObject>)>) -> Next<'a> {
+        let building = |(at, objects): (usize, Vec<BuildingObject>)| {
+            Building::new(&self.plans[at], &self.sources[at], objects)
+        };
+        Next::Round(parts.into_iter().map(building).collect())
+    }
+
+    /// As [`Rounds::next`], where a file that is opened costs nothing: only what needs something counts.
+    fn next_here(&self, position: &mut Position) -> Result<Option<Next<'a>>> {
         let objects_max = (self.store.shared.options.limits.objects_open_max / 4).max(1);
         let mut parts: Vec<(usize, Vec<BuildingObject>)> = Vec::new();
         let (mut bytes, mut count) = (0_u64, 0);
@@ -202,13 +313,13 @@ impl<'a> Rounds<'a> {
             if count > 0 && (!fits || count == objects_max) {
                 break;
             }
-            let is_large = object.bytes / 2 > self.round_bytes();
+            let is_large = self.is_large(*object);
             self.check()?;
             let is_ours = self.is_ours(position.bytes);
             let at = position.plan;
             position.object += 1;
             position.bytes = position.bytes.saturating_add(object.bytes);
-            let found = if is_ours { self.open(at, *object)? } else { None };
+            let found = if is_ours { self.opening().open(at, *object)? } else { None };
             let Some(found) = found else {
                 Counts::add(&self.counts.done, object.bytes);
                 continue;
@@ -223,11 +334,7 @@ impl<'a> Rounds<'a> {
                 _ => parts.push((at, vec![found])),
             }
         }
-        let building = |(at, objects): (usize, Vec<BuildingObject>)| {
-            Building::new(&self.plans[at], &self.sources[at], objects)
-        };
-        let round: Vec<_> = parts.into_iter().map(building).collect();
-        Ok((!round.is_empty()).then_some(Next::Round(round)))
+        Ok((!parts.is_empty()).then(|| self.round_of(parts)))
     }
 
     /// True if the object with so many bytes of the plan before it is of our share.
@@ -236,39 +343,6 @@ impl<'a> Rounds<'a> {
         let share = u128::from(before) * u128::from(of) / u128::from(self.total_bytes.max(1));
         // Objects that only lose something have no bytes, and may come behind all others.
         share.min(u128::from(of) - 1) == u128::from(number)
-    }
-
-    /// The object as it is stored; `None` if it contains all commits.
-    fn open(&self, at: usize, object: ObjectPlan) -> Result<Option<BuildingObject>> {
-        let ObjectPlan { number, bytes } = object;
-        let coordinates = self.plans[at].coordinates(number);
-        let source = &self.sources[at];
-        let stored = open_stored(source, &coordinates)?;
-        let contained = stored.as_ref().map_or(0, |(_, places)| contained(places));
-        if contained > self.view.root.number {
-            let name = source.object_name_of(&coordinates);
-            let text = format!("{name} contains commit {contained}, which others have settled");
-            return Err(Error::new(ErrorKind::SnapshotMoved, text));
-        }
-        let key = &self.plans[at].key;
-        let name = || source.object_name_of(&coordinates);
-        self.view.check_contained(key, &coordinates, contained, &name)?;
-        if contained >= last_commit(&self.view.root.commits) {
-            self.counts.settled(at, number, contained);
-            return Ok(None);
-        }
-        if stored.as_ref().is_some_and(|(_, places)| !is_stamped(places)) {
-            Counts::add(&self.counts.rewritten, 1);
-        }
-        Ok(Some(BuildingObject {
-            plan: at,
-            number,
-            coordinates,
-            stored,
-            contained,
-            bytes,
-            chunks: HashMap::new(),
-        }))
     }
 
     /// Builds the chunks of a round; writes an object that is larger than one at once.
@@ -324,6 +398,41 @@ impl<'a> Rounds<'a> {
         self.check()?;
         Counts::add(&self.counts.read_bytes, window.length());
         layer.lay(window, round, wait)
+    }
+}
+
+impl Opening<'_> {
+    /// The object as it is stored; `None` if it contains all commits.
+    fn open(self, at: usize, object: ObjectPlan) -> Result<Option<BuildingObject>> {
+        let ObjectPlan { number, bytes } = object;
+        let coordinates = self.plans[at].coordinates(number);
+        let source = &self.sources[at];
+        let stored = open_stored(source, &coordinates)?;
+        let contained = stored.as_ref().map_or(0, |(_, places)| contained(places));
+        if contained > self.view.root.number {
+            let name = source.object_name_of(&coordinates);
+            let text = format!("{name} contains commit {contained}, which others have settled");
+            return Err(Error::new(ErrorKind::SnapshotMoved, text));
+        }
+        let key = &self.plans[at].key;
+        let name = || source.object_name_of(&coordinates);
+        self.view.check_contained(key, &coordinates, contained, &name)?;
+        if contained >= last_commit(&self.view.root.commits) {
+            self.counts.settled(at, number, contained);
+            return Ok(None);
+        }
+        if stored.as_ref().is_some_and(|(_, places)| !is_stamped(places)) {
+            Counts::add(&self.counts.rewritten, 1);
+        }
+        Ok(Some(BuildingObject {
+            plan: at,
+            number,
+            coordinates,
+            stored,
+            contained,
+            bytes,
+            chunks: HashMap::new(),
+        }))
     }
 }
 

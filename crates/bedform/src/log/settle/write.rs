@@ -98,7 +98,11 @@ impl Writer<'_> {
             }
         }
         let shared = &self.store.shared;
-        let large = at_once(shared) as u64;
+        let large = match shared.storage.is_remote() && shared.options.threads != Some(1) {
+            // Each has its part of the memory until the server has it, and needs no core meanwhile.
+            true => shared.tuning.threads_waiting as u64,
+            false => at_once(shared) as u64,
+        };
         let (rooms, go_on) = (Rooms::new(large * SMALL_AT_ONCE), || Ok(()));
         let act = |number: u64, threads| {
             let at = usize::try_from(number).unwrap_or(usize::MAX);
@@ -174,5 +178,6 @@ fn change<'b>(
         coordinates: coordinates.to_vec(),
         valid,
         threads,
+        check: None,
     }
 }

@@ -1,0 +1,211 @@
+//! Objects that are sent in parts, at the same time: several streams, and one condition for the whole.
+//!
+//! 1. An upload is begun, with the metadata that the object will have.
+//! 2. Its parts are sent, in any order, and again where that fails: nothing of them is seen.
+//! 3. One request gives the object its name, if the condition holds. It is a write like one of a single
+//!    request, with a random name in the metadata: `put` has how a lost answer is told from a conflict.
+//!
+//! A server that does not know the condition of the third step would lose the work of others. So each is
+//! tried first, with an object of its own, while objects go whole; one that fails gets no parts. An upload
+//! that is given up is removed; where its writer dies it stays, unseen, until a rule of the bucket's removes
+//! what was not completed.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use ::object_store::aws::AmazonS3;
+use ::object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    ReqwestConnector,
+};
+use ::object_store::multipart::{MultipartStore as _, PartId};
+use ::object_store::path::Path;
+use ::object_store::{
+    Attributes, ClientOptions, Error, MultipartId, PutMode, PutMultipartOptions, PutPayload,
+    PutResult,
+};
+use async_trait::async_trait;
+use reqwest::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+
+use super::error::is_of_upload;
+
+/// What takes objects in parts.
+#[async_trait]
+pub trait Parts: Debug + Send + Sync {
+    /// Begins an upload; gives what it is called.
+    ///
+    /// # Errors
+    /// Of the server.
+    async fn begin(&self, name: &Path, attributes: Attributes) -> Result<MultipartId, Error>;
+
+    /// Sends part `number`, counted from 0. Sent twice it is there once.
+    ///
+    /// # Errors
+    /// Of the server.
+    async fn part(
+        &self,
+        name: &Path,
+        upload: &MultipartId,
+        number: usize,
+        payload: PutPayload,
+    ) -> Result<PartId, Error>;
+
+    /// Makes the parts the object `name`, on the condition that `mode` says. The upload is gone then.
+    ///
+    /// # Errors
+    /// `Precondition` if the condition does not hold, `NotFound` if there is no such upload; of the server.
+    async fn complete(
+        &self,
+        name: &Path,
+        upload: &MultipartId,
+        parts: Vec<PartId>,
+        mode: PutMode,
+    ) -> Result<PutResult, Error>;
+
+    /// Removes an upload with its parts.
+    ///
+    /// # Errors
+    /// Of the server.
+    async fn abort(&self, name: &Path, upload: &MultipartId) -> Result<(), Error>;
+}
+
+tokio::task_local! {
+    /// The condition of the request that completes an upload: the client of the crate takes none.
+    static CONDITION: (HeaderName, HeaderValue);
+}
+
+/// Makes clients that complete uploads on a condition.
+#[derive(Debug)]
+pub(super) struct Conditional;
+
+impl HttpConnector for Conditional {
+    fn connect(&self, options: &ClientOptions) -> Result<HttpClient, Error> {
+        let client = ReqwestConnector::default().connect(options)?;
+        Ok(HttpClient::new(Conditions(client)))
+    }
+}
+
+/// A client that adds the condition to requests which complete an upload, and sends none of them without.
+#[derive(Debug)]
+struct Conditions(HttpClient);
+
+#[async_trait]
+impl HttpService for Conditions {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        if completes(&request) {
+            let Ok((name, value)) = CONDITION.try_with(Clone::clone) else {
+                let reason = "an upload is to be completed without a condition";
+                return Err(HttpError::new(HttpErrorKind::Unknown, std::io::Error::other(reason)));
+            };
+            request.headers_mut().insert(name, value);
+        }
+        self.0.execute(request).await
+    }
+}
+
+fn completes(request: &HttpRequest) -> bool {
+    let mut query = request.uri().query().unwrap_or_default().split('&');
+    *request.method() == reqwest::Method::POST && query.any(|pair| pair.starts_with("uploadId="))
+}
+
+/// The uploads of Amazon, and of servers that speak its language.
+#[derive(Debug)]
+pub(super) struct AmazonParts(pub(super) Arc<AmazonS3>);
+
+#[async_trait]
+impl Parts for AmazonParts {
+    async fn begin(&self, name: &Path, attributes: Attributes) -> Result<MultipartId, Error> {
+        let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
+        self.0.create_multipart_opts(name, options).await
+    }
+
+    async fn part(
+        &self,
+        name: &Path,
+        upload: &MultipartId,
+        number: usize,
+        payload: PutPayload,
+    ) -> Result<PartId, Error> {
+        self.0.put_part(name, upload, number, payload).await
+    }
+
+    async fn complete(
+        &self,
+        name: &Path,
+        upload: &MultipartId,
+        parts: Vec<PartId>,
+        mode: PutMode,
+    ) -> Result<PutResult, Error> {
+        let condition = condition_of(mode)?;
+        let completed = self.0.complete_multipart(name, upload, parts);
+        match CONDITION.scope(condition, completed).await {
+            // The object that was to be replaced is gone.
+            Err(Error::NotFound { path, source }) if !is_of_upload(&*source) => {
+                Err(Error::Precondition { path, source })
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn abort(&self, name: &Path, upload: &MultipartId) -> Result<(), Error> {
+        self.0.abort_multipart(name, upload).await
+    }
+}
+
+/// The condition as a field of a request.
+fn condition_of(mode: PutMode) -> Result<(HeaderName, HeaderValue), Error> {
+    let unfit = |what: &str| Error::NotSupported { source: what.to_owned().into() };
+    match mode {
+        PutMode::Create => Ok((IF_NONE_MATCH, HeaderValue::from_static("*"))),
+        PutMode::Update(version) => {
+            let tag = version.e_tag.ok_or_else(|| unfit("a version without a name"))?;
+            let tag = HeaderValue::from_str(&tag).map_err(|_| unfit("a version of no name"))?;
+            Ok((IF_MATCH, tag))
+        }
+        PutMode::Overwrite => Err(unfit("uploads are completed on a condition alone")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::put::Writes;
+    use super::super::runtime::wait;
+    use super::*;
+    use crate::conformance::{FaultyServer, Lack, Likelihood};
+
+    #[test]
+    fn a_server_takes_parts_only_if_it_keeps_conditions_and_metadata_of_uploads() {
+        let server = || FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+        for (server, is_fit) in [
+            (server(), true),
+            (server().without(Lack::Conditions), false),
+            (server().without(Lack::Metadata), false),
+        ] {
+            let [store, plain] = [&server, &server].map(|server| Arc::new(server.clone()));
+            let (deadline, pause) = (Duration::from_millis(10), Duration::from_millis(1));
+            let writes = Writes { store, plain, deadline, pause, has_conditions: true };
+            let parts: Arc<dyn Parts> = Arc::new(server.clone());
+            let (name, parts) = (Path::from("a"), [parts.clone(), parts]);
+            let found = wait(writes.probe_parts(&name, &parts)).unwrap().is_ok();
+            assert_eq!((found, server.uploads()), (is_fit, 0));
+        }
+    }
+
+    #[test]
+    fn requests_that_complete_an_upload_are_known_from_others() {
+        let request = |method: &str, uri: &str| {
+            let request = HttpRequest::new(Vec::new().into());
+            let (mut parts, body) = request.into_parts();
+            parts.method = method.parse().unwrap();
+            parts.uri = uri.parse().unwrap();
+            HttpRequest::from_parts(parts, body)
+        };
+        assert!(completes(&request("POST", "http://h/b/uploads?uploadId=1")));
+        assert!(completes(&request("POST", "http://h/b?a=1&uploadId=1")));
+        assert!(!completes(&request("POST", "http://h/b/uploadId=1?uploads")));
+        assert!(!completes(&request("PUT", "http://h/b?partNumber=1&uploadId=1")));
+        assert!(!completes(&request("DELETE", "http://h/b?uploadId=1")));
+    }
+}
