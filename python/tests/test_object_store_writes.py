@@ -183,6 +183,7 @@ url, writer = sys.argv[1], int(sys.argv[2])
 for step in range(4):
     row = writer * 100 + step
     rows = np.full((1, 4), row, "i4")
+    outcome = "refused"
     try:
         store = bf.open(url, "r+")
         if (step + writer) % 2:
@@ -191,11 +192,15 @@ for step in range(4):
             with store.session(settle="later") as session:
                 session.append("t", rows)
                 session.commit()
-        print(row, "done")
-    except bf.PoisonedError:
-        print(row, "unknown")
-    except (bf.ConflictError, bf.IoError):
-        print(row, "refused")
+                outcome = "done"
+        outcome = "done"
+    except bf.PoisonedError as error:
+        print(error, file=sys.stderr)
+        # A session may end badly behind its commit.
+        outcome = outcome if outcome == "done" else "unknown"
+    except (bf.ConflictError, bf.IoError) as error:
+        print(outcome, type(error), error, file=sys.stderr)
+    print(row, outcome)
 """
 
 
