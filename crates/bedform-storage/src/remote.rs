@@ -9,8 +9,9 @@
 //!
 //! Every write has a condition (`If-None-Match`, `If-Match`), also where the newest writer wins: what a
 //! writer that was cut off still has on its way finds that it does not hold. `put` has how a lost answer
-//! is told from a conflict, `parts` how large objects are sent, `lease` how locks are kept, `growing` how objects grow. What is
-//! acknowledged is as durable as the server makes it; [`Durability`] makes no difference.
+//! is told from a conflict, `parts` how large objects are sent, `lease` how locks are kept, `growing` how
+//! objects grow. What is acknowledged is as durable as the server makes it; [`Durability`] makes no
+//! difference.
 
 mod aws;
 mod client;
@@ -691,7 +692,9 @@ impl Storage for RemoteStorage {
             return Err(StorageError::from_io("list", path, reason));
         }
         let name = self.name_of("list", path)?;
-        let listed = runtime::wait(self.shared.client.store()?.list_with_delimiter(Some(&name)))?;
+        let store = &**self.shared.client.store()?;
+        let ask = || store.list_with_delimiter(Some(&name));
+        let listed = runtime::wait(runtime::again(ask))?;
         let listed = match listed {
             Ok(listed) => listed,
             Err(Error::NotFound { .. }) => return Ok(Vec::new()),

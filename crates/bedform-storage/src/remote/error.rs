@@ -39,16 +39,32 @@ pub(super) fn is_refusal(error: &Error) -> bool {
         | Error::NotSupported { .. }
         | Error::NotImplemented { .. }
         | Error::InvalidPath { .. } => true,
-        Error::Generic { .. } => said(error).contains("status code: 4"),
+        Error::Generic { .. } => {
+            let said = said(error);
+            // Too many requests, or a slow one: what is asked again is done.
+            let passes = ["status code: 429", "status code: 408"].iter().any(|c| said.contains(c));
+            said.contains("status code: 4") && !passes
+        }
         _ => false,
     }
 }
 
+/// True if an answer may have been cut off: the client asks again by itself only where none began.
+pub(super) fn may_be_cut(error: &Error) -> bool {
+    // What a server says was heard whole.
+    matches!(error, Error::Generic { .. }) && !says(error, "status code") && !is_out_of_range(error)
+}
+
 /// True if the server says of an upload that there is none.
 pub(super) fn is_of_upload(source: &(dyn std::error::Error + 'static)) -> bool {
-    let mut next = Some(source);
+    says(source, "NoSuchUpload")
+}
+
+/// True if an error, or one behind it, has a text in it.
+fn says(error: &(dyn std::error::Error + 'static), text: &str) -> bool {
+    let mut next = Some(error);
     while let Some(error) = next {
-        if error.to_string().contains("NoSuchUpload") {
+        if error.to_string().contains(text) {
             return true;
         }
         next = error.source();

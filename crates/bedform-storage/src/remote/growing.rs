@@ -193,7 +193,7 @@ async fn list(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<
 
 /// As [`list`], and behind those parts others that the list does not show yet.
 async fn find(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<Vec<Part>, Error> {
-    let mut parts = list(store, directory).await?;
+    let mut parts = runtime::again(|| list(store, directory)).await?;
     while parts.len() < PARTS_MAX {
         let offset = parts.last().map_or(0, Part::end);
         let Some(known) = look(store, &part_name(directory, offset), true).await? else { break };

@@ -228,8 +228,15 @@ fn state_of(holder: &str, beats: u64) -> PutPayload {
     PutPayload::from(format!("bedform-lock 1\n{holder}\n{beats} {}\n", random_name()))
 }
 
-/// What a lock says, and the number of times that it was changed.
+/// What a lock says, and what is there.
 async fn holder_of(
+    store: &dyn ObjectStore,
+    name: &Path,
+) -> std::result::Result<Option<(String, Known)>, Error> {
+    runtime::again(|| holder_once(store, name)).await
+}
+
+async fn holder_once(
     store: &dyn ObjectStore,
     name: &Path,
 ) -> std::result::Result<Option<(String, Known)>, Error> {

@@ -10,7 +10,7 @@ use ::object_store::{
 };
 use futures_util::TryStreamExt as _;
 
-use super::error::{strict, to_error};
+use super::error::{is_out_of_range, strict, to_error};
 use super::put::{Known, look};
 use super::{Result, Shared, runtime, version_of};
 use crate::{Object, StorageError, StorageErrorKind, Version};
@@ -19,6 +19,8 @@ use crate::{Object, StorageError, StorageErrorKind, Version};
 pub(super) const TAIL_BYTES: u64 = 64 << 10;
 /// What a server that gives no parts of objects is asked for at most.
 const WHOLE_BYTES_MAX: u64 = 256 << 20;
+/// Times that an object may be replaced while it is opened.
+const REPLACED_MAX: usize = 16;
 
 /// An object as it was when it was opened.
 #[derive(Debug, Clone)]
@@ -43,7 +45,8 @@ impl RemoteObject {
         shown: String,
         tail: u64,
     ) -> Result<(Self, Known)> {
-        let opened = runtime::wait(open(&**shared.client.store()?, &name, tail.max(1)))?;
+        let store = &**shared.client.store()?;
+        let opened = runtime::wait(runtime::again(|| open(store, &name, tail.max(1))))?;
         let opened = opened.map_err(|error| {
             let error = if shared.lists { strict(error) } else { error };
             to_error("open", &shown, error)
@@ -127,32 +130,45 @@ async fn open(
             | Error::Unauthenticated { .. }),
         ) => Err(error),
         // An object of no bytes has no last ones; and not all servers count from the end, or know parts.
-        Err(error) => {
-            let head = GetOptions { head: true, ..GetOptions::default() };
-            let GetResult { meta, attributes, .. } = match store.get_opts(name, head).await {
-                Ok(found) => found,
-                // A body says what is missing.
-                Err(missing @ Error::NotFound { .. }) => {
-                    let range = Some(GetRange::Bounded(0..1));
-                    let get = GetOptions { range, ..GetOptions::default() };
-                    return Err(store.get_opts(name, get).await.err().unwrap_or(missing));
-                }
-                Err(_) => return Err(error),
-            };
-            let start = meta.size.saturating_sub(tail);
-            if meta.size == 0 {
-                return Ok(Opened { meta, attributes, start: 0, bytes: Bytes::new() });
+        Err(error) => open_by_size(store, name, tail, error).await,
+    }
+}
+
+/// As [`open`], of a server that answered with `error`, and may say how large the object is.
+async fn open_by_size(
+    store: &dyn ObjectStore,
+    name: &Path,
+    tail: u64,
+    error: Error,
+) -> std::result::Result<Opened, Error> {
+    for _ in 0..REPLACED_MAX {
+        let head = GetOptions { head: true, ..GetOptions::default() };
+        let GetResult { meta, attributes, .. } = match store.get_opts(name, head).await {
+            Ok(found) => found,
+            // A body says what is missing.
+            Err(missing @ Error::NotFound { .. }) => {
+                let range = Some(GetRange::Bounded(0..1));
+                let get = GetOptions { range, ..GetOptions::default() };
+                return Err(store.get_opts(name, get).await.err().unwrap_or(missing));
             }
-            let range = Some(GetRange::Bounded(start..meta.size));
-            match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
-                Ok(answer) => tail_of(answer).await,
-                Err(Error::NotSupported { .. }) if meta.size <= WHOLE_BYTES_MAX => {
-                    tail_of(store.get(name).await?).await
-                }
-                Err(error) => Err(error),
+            Err(_) => return Err(error),
+        };
+        if meta.size == 0 {
+            return Ok(Opened { meta, attributes, start: 0, bytes: Bytes::new() });
+        }
+        let range = Some(GetRange::Bounded(meta.size.saturating_sub(tail)..meta.size));
+        match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
+            // Those are not the last bytes of what has taken its place meanwhile.
+            Ok(answer) if answer.meta.size != meta.size => {}
+            Err(error) if is_out_of_range(&error) => {}
+            Ok(answer) => return tail_of(answer).await,
+            Err(Error::NotSupported { .. }) if meta.size <= WHOLE_BYTES_MAX => {
+                return tail_of(store.get(name).await?).await;
             }
+            Err(error) => return Err(error),
         }
     }
+    Err(error)
 }
 
 async fn tail_of(answer: GetResult) -> std::result::Result<Opened, Error> {

@@ -20,6 +20,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::error::{is_out_of_range, is_refusal, strict};
 use super::parts::Parts;
+use super::runtime::again;
 use super::version_of;
 use crate::Version;
 
@@ -124,6 +125,14 @@ impl Known {
 /// # Errors
 /// Of the server.
 pub(super) async fn look(
+    store: &dyn ObjectStore,
+    name: &Path,
+    is_strict: bool,
+) -> Result<Option<Known>, Error> {
+    again(|| look_once(store, name, is_strict)).await
+}
+
+async fn look_once(
     store: &dyn ObjectStore,
     name: &Path,
     is_strict: bool,

@@ -2,13 +2,22 @@
 
 use std::future::Future;
 use std::io;
+use std::time::{Duration, Instant};
 
+use ::object_store::Error;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
 use super::Result;
+use super::error::may_be_cut;
 use super::per_process::PerProcess;
 use crate::StorageError;
+
+/// Answers in a row that may be cut off.
+const CUT_MAX: usize = 3;
+/// The time within which an answer is cut off that was asked for once.
+const CUT_SOON: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(20);
 
 static RUNTIME: PerProcess<Runtime> = PerProcess::new();
 
@@ -30,6 +39,27 @@ where
     F::Output: Send + 'static,
 {
     Ok(runtime()?.spawn(future))
+}
+
+/// What `ask` gives; asked again if its answer was cut off.
+///
+/// # Errors
+/// Those of `ask`.
+pub(super) async fn again<T, F>(ask: impl Fn() -> F) -> std::result::Result<T, Error>
+where
+    F: Future<Output = std::result::Result<T, Error>>,
+{
+    for _ in 0..CUT_MAX {
+        let begun = Instant::now();
+        match ask().await {
+            // One that took long was asked again already.
+            Err(error) if may_be_cut(&error) && begun.elapsed() < CUT_SOON => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            outcome => return outcome,
+        }
+    }
+    ask().await
 }
 
 fn runtime() -> Result<&'static Runtime> {
