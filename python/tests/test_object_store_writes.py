@@ -287,17 +287,20 @@ def test_a_wait_for_a_lock_is_told_and_ends_with_ctrl_c(bucket: str, endpoint: s
     bf.create(url).create_array("t", shape=(0, 4), dtype="i4")
     held = b"bedform-lock 1\nsomebody\n0 1\n"
     client_of(endpoint).put_object(Bucket="bucket", Key="locked.zarr/t/.bedform-lock", Body=held)
-    script = f"import bedform as bf\nbf.open({url!r}, mode='r+')['t'].append([[1, 2, 3, 4]])"
-    waiting = subprocess.Popen(
-        [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, process_group=0
+    # Whoever began these tests may ignore the signal, and so would their children.
+    script = (
+        "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"import bedform as bf\nbf.open({url!r}, mode='r+')['t'].append([[1, 2, 3, 4]])"
     )
-    assert waiting.stderr is not None
-    try:
-        assert "waiting for the lock of locked.zarr/t" in waiting.stderr.readline()
-        waiting.send_signal(signal.SIGINT)
-        said = waiting.communicate(timeout=10)[1]
-    finally:
-        waiting.kill()
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr is not None
+        try:
+            assert "waiting for the lock of locked.zarr/t" in waiting.stderr.readline()
+            waiting.send_signal(signal.SIGINT)
+            said = waiting.communicate(timeout=10)[1]
+        finally:
+            waiting.kill()
     assert waiting.returncode == -signal.SIGINT
     assert said.endswith("KeyboardInterrupt\n")
     assert bf.open(url)["t"].shape == (0, 4)
