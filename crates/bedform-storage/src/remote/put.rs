@@ -364,11 +364,16 @@ impl Writes {
                 _ if is_refusal(&error) && !is_in_doubt => return Err(Unwritten::Failed(error)),
                 _ => is_in_doubt = true,
             }
-            match self.look(name).await {
-                Ok(Some(found)) if found.has(names.own()) => {
+            // Where nobody else writes, what is done twice is done once.
+            let found = match self.has_conditions {
+                true => self.look(name).await.map(Some),
+                false => Ok(None),
+            };
+            match found {
+                Ok(Some(Some(found))) if found.has(names.own()) => {
                     return Ok(found.if_last(names.own()));
                 }
-                Ok(found) if !is_same(found.as_ref(), expected) => {
+                Ok(Some(found)) if !is_same(found.as_ref(), expected) => {
                     return Err(match found {
                         Some(found) if is_in_doubt && !found.tells(expected) => {
                             Unwritten::Unknown(error)

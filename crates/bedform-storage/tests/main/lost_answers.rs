@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bedform_format::ObjectPath;
-use bedform_storage::conformance::{FaultyServer, Likelihood};
+use bedform_storage::conformance::{FaultyServer, Lack, Likelihood};
 use bedform_storage::{
     Condition, Durability, Mode, Object, RemoteOptions, RemoteStorage, Storage, StorageError,
     StorageErrorKind, Version,
@@ -341,4 +341,29 @@ fn a_write_that_others_followed_before_it_was_known_is_not_what_is_there() {
     // What it writes then is no longer a guess.
     first.put(&at, b"3", Durability::Disk, Condition::None).unwrap();
     assert_eq!(read_all(&*second.open(&at).unwrap()).unwrap(), b"3");
+}
+
+#[test]
+fn a_single_writer_needs_nothing_of_a_server_that_loses_answers_but_objects() {
+    for lack in [Lack::Conditions, Lack::Metadata] {
+        let server = FaultyServer::new(3, Likelihood { writes: 300, reads: 0 }).without(lack);
+        let options = RemoteOptions {
+            pause: Duration::from_millis(1),
+            single_writer: true,
+            ..RemoteOptions::default()
+        };
+        let place = Arc::new(server.clone());
+        let storage = RemoteStorage::new(place, "a", "s3://a", Mode::ReadWrite, &options);
+        for number in 0..40 {
+            let at = path(&format!("d/{number}"));
+            let bytes = name(0, number);
+            storage.put(&at, bytes.as_bytes(), Durability::Disk, Condition::Absent).unwrap();
+        }
+        server.set(Likelihood { writes: 0, reads: 0 });
+        for number in 0..40 {
+            let found = storage.open(&path(&format!("d/{number}"))).unwrap();
+            assert_eq!(read_all(&*found).unwrap(), name(0, number).as_bytes());
+        }
+        assert!(server.faults() > 10);
+    }
 }
