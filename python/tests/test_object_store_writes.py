@@ -110,6 +110,20 @@ def test_a_store_that_is_not_settled_is_copied_to_a_directory(
     np.testing.assert_array_equal(store["t"][:], values)
 
 
+def test_what_a_store_changes_itself_its_arrays_see(bucket: str) -> None:
+    store = bf.create(f"{bucket}/own.zarr")
+    array = store.create_array("t", shape=(0, 4), dtype="i4", dims=("time", "x"))
+    array.append(np.ones((2, 4), "i4"))
+    with store.session() as session:
+        session.append("t", np.full((1, 4), 2, "i4"))
+        session.commit()
+    assert array.shape == (3, 4)
+    store["t"].append(np.full((1, 4), 3, "i4"))
+    assert array[:, 0].tolist() == [1, 1, 2, 3]
+    store.append({"t": np.full((1, 4), 4, "i4")}, "time")
+    assert array[:, 0].tolist() == [1, 1, 2, 3, 4]
+
+
 def test_a_data_set_is_written_and_grows(bucket: str) -> None:
     url = f"{bucket}/written/ds.zarr"
     first = xr.Dataset({"t": (("time", "x"), numbers((4, 6)))}, {"time": np.arange(4)})

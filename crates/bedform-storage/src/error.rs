@@ -120,7 +120,9 @@ impl fmt::Display for StorageError {
         let tells_more = |source: &io::Error| match self.kind {
             StorageErrorKind::Io | StorageErrorKind::Server => true,
             // What a server says of it, and not the system.
-            StorageErrorKind::PermissionDenied => source.raw_os_error().is_none(),
+            StorageErrorKind::PermissionDenied | StorageErrorKind::Poisoned => {
+                source.raw_os_error().is_none()
+            }
             _ => false,
         };
         match &self.source {

@@ -168,9 +168,10 @@ fn condition_of(mode: PutMode) -> Result<(HeaderName, HeaderValue), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    use super::super::put::Writes;
+    use super::super::put::{Completion, Names, Unwritten, Writes};
     use super::super::runtime::wait;
     use super::*;
     use crate::conformance::{FaultyServer, Lack, Likelihood};
@@ -191,6 +192,58 @@ mod tests {
             let found = wait(writes.probe_parts(&name, &parts)).unwrap().is_ok();
             assert_eq!((found, server.uploads()), (is_fit, 0));
         }
+    }
+
+    /// A server that dies while it completes an upload, and says of the next request that it has.
+    #[derive(Debug)]
+    struct Forgetful(AtomicBool);
+
+    #[async_trait]
+    impl Parts for Forgetful {
+        async fn begin(&self, _: &Path, _: Attributes) -> Result<MultipartId, Error> {
+            Ok("1".to_owned())
+        }
+
+        async fn part(
+            &self,
+            _: &Path,
+            _: &MultipartId,
+            _: usize,
+            _: PutPayload,
+        ) -> Result<PartId, Error> {
+            Ok(PartId { content_id: "1".to_owned() })
+        }
+
+        async fn complete(
+            &self,
+            _: &Path,
+            _: &MultipartId,
+            _: Vec<PartId>,
+            _: PutMode,
+        ) -> Result<PutResult, Error> {
+            if !self.0.swap(true, Ordering::SeqCst) {
+                return Err(Error::Generic { store: "test", source: "connection reset".into() });
+            }
+            let e_tag = Some("\"1\"".to_owned());
+            Ok(PutResult { e_tag, version: None, extensions: Default::default() })
+        }
+
+        async fn abort(&self, _: &Path, _: &MultipartId) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_upload_that_is_said_to_be_complete_after_an_answer_was_lost_is_looked_for() {
+        let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+        let [store, plain] = [&server, &server].map(|server| Arc::new(server.clone()));
+        let (deadline, pause) = (Duration::from_millis(100), Duration::from_millis(1));
+        let writes = Writes { store, plain, deadline, pause, has_conditions: true };
+        let parts = Arc::new(Forgetful(AtomicBool::new(false)));
+        let (name, names) = (Path::from("a"), Names::following(None));
+        let completion = Completion { parts, upload: "1".to_owned(), ids: Vec::new() };
+        let outcome = wait(writes.complete_if(&name, None, &names, 1, completion)).unwrap();
+        assert!(matches!(outcome, Err(Unwritten::Failed(Error::NotFound { .. }))));
     }
 
     #[test]

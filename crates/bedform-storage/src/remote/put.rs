@@ -351,6 +351,17 @@ impl Writes {
         let mut is_in_doubt = false;
         loop {
             let error = match self.send(name, mode.clone(), request).await {
+                // One that completes what an earlier one perhaps completed may say so of nothing.
+                Ok(_) if is_in_doubt && matches!(request, Request::Parts(_)) => {
+                    return match self.look(name).await {
+                        Ok(Some(found)) if found.has(names.own()) => Ok(found.if_last(names.own())),
+                        Ok(found) if is_same(found.as_ref(), expected) => {
+                            Err(Unwritten::Failed(lost_upload(name)))
+                        }
+                        Ok(_) => Err(Unwritten::Refused),
+                        Err(error) => Err(Unwritten::Unknown(error)),
+                    };
+                }
                 Ok(put) => match known_of(put, size, &names.0, parts) {
                     Some(known) => return Ok(Some(known)),
                     None => return self.read_back(name, names.own()).await,
@@ -444,6 +455,12 @@ impl Names {
     fn own(&self) -> &str {
         &self.0[0]
     }
+}
+
+/// The error of an upload that the server has let go of.
+fn lost_upload(name: &Path) -> Error {
+    let source = "the server has lost what was sent".into();
+    Error::NotFound { path: name.to_string(), source }
 }
 
 fn unfit(reason: &str) -> Unwritten {

@@ -85,16 +85,41 @@ impl Array {
             if interrupted() {
                 return Err(Error::new(ErrorKind::Interrupted, "the check was stopped"));
             }
-            match self.in_newest(&state, &mut source, &|source| open_stored(source, &at)) {
-                Ok(Some((object, places))) => {
-                    let name = source.object_name_of(&at);
-                    verify_chunks(&state, (&name, &*object, &places), &mut scratch, add);
-                }
-                Ok(None) => {}
-                Err(error) => add(error.to_string()),
-            }
+            let lines = self.verify_object(&state, &mut source, &at, &mut scratch);
+            lines.into_iter().for_each(&mut *add);
         }
         Ok(())
+    }
+
+    /// A line for each damage of one object, as it is at one time.
+    fn verify_object<'a>(
+        &'a self,
+        state: &'a ArrayState,
+        source: &mut ZarrSource<'a>,
+        at: &[u64],
+        scratch: &mut Scratch,
+    ) -> Vec<String> {
+        let mut lines = Vec::new();
+        for _ in 0..ATTEMPTS_MAX {
+            lines.clear();
+            match self.in_newest(state, source, &|source| open_stored(source, at)) {
+                Ok(Some((object, places))) => {
+                    let name = source.object_name_of(at);
+                    let mut add = |line| lines.push(line);
+                    verify_chunks(state, (&name, &*object, &places), scratch, &mut add);
+                    // What was replaced meanwhile is not damaged for that.
+                    if lines.is_empty() || object.is_current().unwrap_or(true) {
+                        break;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    lines.push(error.to_string());
+                    break;
+                }
+            }
+        }
+        lines
     }
 
     /// Calls `act`, again with what is newest where the data have moved on.
@@ -106,7 +131,9 @@ impl Array {
     ) -> Result<T> {
         for _ in 0..ATTEMPTS_MAX {
             match act(source) {
-                Err(error) if error.kind() == ErrorKind::SnapshotMoved => {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::SnapshotMoved | ErrorKind::Conflict) =>
+                {
                     let before = source.snapshot.number;
                     self.shared.look_again()?;
                     *source = self.source(state)?;

@@ -146,7 +146,8 @@ impl Check<'_> {
     }
 
     fn text_of(&mut self, error: &Error, segment: &str) -> String {
-        if error.kind() != ErrorKind::SnapshotMoved {
+        // A server says of what was removed meanwhile that it was changed.
+        if !matches!(error.kind(), ErrorKind::SnapshotMoved | ErrorKind::Conflict) {
             return error.to_string();
         }
         self.missing.insert(segment.to_owned());

@@ -398,7 +398,11 @@ impl Session {
     /// Ends the use of the session after a commit that failed.
     pub(super) fn end_with(&mut self, error: &Error) {
         // A later commit would hide that an earlier one was promised, or left behind.
-        let is_refused = error.kind() == ErrorKind::Conflict && self.options.reach != Reach::Node;
+        let is_alone = self.members.size() == 1;
+        // Who waits for a lock and is stopped has published nothing.
+        let is_refused = error.kind() == ErrorKind::Conflict
+            || (is_alone && error.kind() == ErrorKind::Interrupted);
+        let is_refused = is_refused && self.options.reach != Reach::Node;
         if self.health == Health::Sound {
             self.health = if is_refused { Health::Refused } else { Health::Failed };
         }

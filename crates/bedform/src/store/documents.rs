@@ -1,6 +1,7 @@
 //! Metadata documents: reading them, whom to believe, and publishing them.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::metadata::{
@@ -29,6 +30,10 @@ pub(crate) struct Documents {
     root: Mutex<Option<Arc<GroupState>>>,
     /// True to take the root's document as it is.
     is_as_stored: bool,
+    /// Times that this handle has published documents: what it changes itself is always noticed.
+    changes: AtomicU64,
+    /// It has published those of nodes, and not yet the root's, which makes them visible.
+    are_ahead: AtomicBool,
 }
 
 /// A group's document as it was when it was read.
@@ -49,6 +54,8 @@ pub(crate) struct ArrayDocument {
     pub(crate) document: Value,
     own: (ObjectPath, Version),
     root: Option<Version>,
+    /// The changes of this handle up to which it was seen to be current.
+    seen: AtomicU64,
     /// The identity of the array that the store has had here, where another program has put another
     /// one, or what has none, in its place.
     pub(crate) replaced: Option<[u8; 16]>,
@@ -126,10 +133,7 @@ pub(super) fn publish_at(
     }
     let document = path.join(ZARR_JSON)?;
     let put = shared.storage.put(&document, &bytes, durability, Condition::None);
-    if path.is_root() {
-        // Own writes are always noticed.
-        shared.documents.forget_root();
-    }
+    shared.documents.note_published(path);
     Ok(put?)
 }
 
@@ -160,9 +164,18 @@ impl Documents {
         kept.as_ref().is_some_and(|root| root.group.log.pending)
     }
 
-    /// Lets go of what is known of the root group.
-    fn forget_root(&self) {
-        *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// Lets go of what is known of a node whose document was published.
+    fn note_published(&self, path: &ObjectPath) {
+        let is_change = if path.is_root() {
+            *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            self.are_ahead.swap(false, Ordering::AcqRel)
+        } else {
+            self.are_ahead.store(true, Ordering::Release);
+            true
+        };
+        if is_change {
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// As [`Documents::root`], as storage has it now.
@@ -234,6 +247,7 @@ impl Documents {
             )
         };
         let limits = &shared.options.limits;
+        let seen = self.changes.load(Ordering::Acquire);
         let Some(own) = read(shared, path, ZARR_JSON)? else {
             return array_v2(shared, path, limits)?.ok_or_else(missing);
         };
@@ -270,6 +284,7 @@ impl Documents {
             document,
             own: (name, own.version),
             root: root.map(|root| root.version.clone()),
+            seen: AtomicU64::new(seen),
             replaced: had.filter(|had| Some(*had) != has),
         })
     }
@@ -289,19 +304,24 @@ impl Documents {
 
     /// True if nothing that `array` was made from has changed.
     pub(crate) fn is_current(&self, shared: &Shared, array: &ArrayDocument) -> Result<bool> {
-        if shared.options.freshness != Freshness::Read {
+        let looks_always = shared.options.freshness == Freshness::Read;
+        let changes = self.changes.load(Ordering::Acquire);
+        if !looks_always && array.seen.load(Ordering::Acquire) == changes {
             return Ok(true);
         }
         let (path, version) = &array.own;
         if !shared.storage.is_current(path, version)? {
             return Ok(false);
         }
-        match &array.root {
-            Some(version) => {
-                Ok(shared.storage.is_current(&ObjectPath::root().join(ZARR_JSON)?, version)?)
-            }
-            None => Ok(true),
+        let root = ObjectPath::root().join(ZARR_JSON)?;
+        let is_current = match &array.root {
+            Some(version) => shared.storage.is_current(&root, version)?,
+            None => true,
+        };
+        if is_current {
+            array.seen.store(changes, Ordering::Release);
         }
+        Ok(is_current)
     }
 
     pub(super) fn group_attributes(
@@ -411,6 +431,7 @@ pub(crate) fn node_type(document: &Value) -> Option<&str> {
 }
 
 fn array_v2(shared: &Shared, path: &ObjectPath, limits: &Limits) -> Result<Option<ArrayDocument>> {
+    let seen = shared.documents.changes.load(Ordering::Acquire);
     let Some(own) = read(shared, path, ".zarray")? else { return Ok(None) };
     let attributes = attributes_v2(shared, path)?;
     let name = path.join(".zarray")?;
@@ -421,6 +442,7 @@ fn array_v2(shared: &Shared, path: &ObjectPath, limits: &Limits) -> Result<Optio
         document: own.document,
         own: (name, own.version),
         root: None,
+        seen: AtomicU64::new(seen),
         replaced: None,
     }))
 }
