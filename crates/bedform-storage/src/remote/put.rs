@@ -80,6 +80,18 @@ pub(super) struct Completion {
     pub(super) ids: Vec<PartId>,
 }
 
+/// What became of a write, as far as what is there says.
+enum Outcome {
+    /// It happened: what is there, unless others have followed.
+    Written(Option<Known>),
+    /// What it was made for is still there.
+    AsBefore,
+    /// Something else is there, which does not follow it.
+    Replaced,
+    /// Something else is there, and so much has followed that nothing says whether it happened.
+    Untold,
+}
+
 /// What a write asks for.
 enum Request {
     Whole { payload: PutPayload, attributes: Attributes },
@@ -192,11 +204,7 @@ impl Writes {
                     Err(unwritten) => return Err(unwritten),
                 }
             }
-            match Self::is_last(found, second) {
-                Ok(true) => Ok(()),
-                Ok(false) => Err(unfit("the server does not keep the metadata of objects")),
-                Err(error) => Err(Unwritten::Failed(error)),
-            }
+            check_last(found, second, "the server does not keep the metadata of objects")
         };
         let outcome = outcome.await;
         // What stays is in no listing.
@@ -237,17 +245,8 @@ impl Writes {
                 Err(unwritten) => return Err(unwritten),
             }
         }
-        match Self::is_last(self.look(name).await, second) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(unfit("the server does not keep the metadata of uploads")),
-            Err(error) => Err(Unwritten::Failed(error)),
-        }
-    }
-
-    /// True if what was found is what was written last, and names its writes.
-    fn is_last(found: Result<Option<Known>, Error>, written: Option<Known>) -> Result<bool, Error> {
-        let found = found?.filter(Known::is_named);
-        Ok(found.zip(written).is_some_and(|(found, written)| found.version == written.version))
+        let found = self.look(name).await;
+        check_last(found, second, "the server does not keep the metadata of uploads")
     }
 
     async fn put_in_one_part(
@@ -353,13 +352,12 @@ impl Writes {
             let error = match self.send(name, mode.clone(), request).await {
                 // One that completes what an earlier one perhaps completed may say so of nothing.
                 Ok(_) if is_in_doubt && matches!(request, Request::Parts(_)) => {
-                    return match self.look(name).await {
-                        Ok(Some(found)) if found.has(names.own()) => Ok(found.if_last(names.own())),
-                        Ok(found) if is_same(found.as_ref(), expected) => {
-                            Err(Unwritten::Failed(lost_upload(name)))
-                        }
-                        Ok(_) => Err(Unwritten::Refused),
-                        Err(error) => Err(Unwritten::Unknown(error)),
+                    let found = self.look(name).await.map_err(Unwritten::Unknown)?;
+                    return match names.outcome(found, expected) {
+                        Outcome::Written(known) => Ok(known),
+                        Outcome::AsBefore => Err(Unwritten::Failed(lost_upload(name))),
+                        Outcome::Replaced => Err(Unwritten::Refused),
+                        Outcome::Untold => Err(Unwritten::Unknown(lost_upload(name))),
                     };
                 }
                 Ok(put) => match known_of(put, size, &names.0, parts) {
@@ -376,24 +374,16 @@ impl Writes {
                 _ => is_in_doubt = true,
             }
             // Where nobody else writes, what is done twice is done once.
-            let found = match self.has_conditions {
-                true => self.look(name).await.map(Some),
-                false => Ok(None),
+            let outcome = match self.has_conditions {
+                true => self.look(name).await.map(|found| names.outcome(found, expected)),
+                false => Ok(Outcome::AsBefore),
             };
-            match found {
-                Ok(Some(Some(found))) if found.has(names.own()) => {
-                    return Ok(found.if_last(names.own()));
-                }
-                Ok(Some(found)) if !is_same(found.as_ref(), expected) => {
-                    return Err(match found {
-                        Some(found) if is_in_doubt && !found.tells(expected) => {
-                            Unwritten::Unknown(error)
-                        }
-                        _ => Unwritten::Refused,
-                    });
-                }
-                // As before: the server was busy, or the request was lost.
-                Ok(_) => {}
+            match outcome {
+                Ok(Outcome::Written(known)) => return Ok(known),
+                Ok(Outcome::Untold) if is_in_doubt => return Err(Unwritten::Unknown(error)),
+                Ok(Outcome::Replaced | Outcome::Untold) => return Err(Unwritten::Refused),
+                // The server was busy, or the request was lost.
+                Ok(Outcome::AsBefore) => {}
                 Err(_) => is_in_doubt = true,
             }
             if begun.elapsed() + pause > self.deadline {
@@ -455,6 +445,28 @@ impl Names {
     fn own(&self) -> &str {
         &self.0[0]
     }
+
+    /// What became of the write, which was made for `expected`, by what is there.
+    fn outcome(&self, found: Option<Known>, expected: Option<&Known>) -> Outcome {
+        match found {
+            Some(found) if found.has(self.own()) => Outcome::Written(found.if_last(self.own())),
+            found if is_same(found.as_ref(), expected) => Outcome::AsBefore,
+            Some(found) if !found.tells(expected) => Outcome::Untold,
+            _ => Outcome::Replaced,
+        }
+    }
+}
+
+/// Fails for `reason` unless what was found is what was written last, and names its writes.
+fn check_last(
+    found: Result<Option<Known>, Error>,
+    written: Option<Known>,
+    reason: &str,
+) -> Result<(), Unwritten> {
+    let found = found.map_err(Unwritten::Failed)?.filter(Known::is_named);
+    let is_last =
+        found.zip(written).is_some_and(|(found, written)| found.version == written.version);
+    if is_last { Ok(()) } else { Err(unfit(reason)) }
 }
 
 /// The error of an upload that the server has let go of.

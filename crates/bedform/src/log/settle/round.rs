@@ -237,22 +237,16 @@ impl<'a> Rounds<'a> {
             let (threads, opening) = (self.store.shared.threads_asking(), self.opening());
             let opened = in_threads(threads, &planned, |(at, object)| opening.open(*at, *object))?;
             let is_large = planned.iter().any(|(_, object)| self.is_large(*object));
-            let mut parts: Vec<(usize, Vec<BuildingObject>)> = Vec::new();
-            for ((at, object), found) in planned.into_iter().zip(opened) {
-                let Some(found) = found else {
-                    Counts::add(&self.counts.done, object.bytes);
-                    continue;
-                };
-                if is_large {
-                    return Ok(Some(Next::Large(found)));
-                }
-                match parts.last_mut() {
-                    Some((last, objects)) if *last == at => objects.push(found),
-                    _ => parts.push((at, vec![found])),
+            let mut objects = Vec::new();
+            for ((_, object), found) in planned.into_iter().zip(opened) {
+                match found {
+                    Some(found) if is_large => return Ok(Some(Next::Large(found))),
+                    Some(found) => objects.push(found),
+                    None => Counts::add(&self.counts.done, object.bytes),
                 }
             }
-            if !parts.is_empty() {
-                return Ok(Some(self.round_of(parts)));
+            if !objects.is_empty() {
+                return Ok(Some(self.round_of(objects)));
             }
         }
     }
@@ -262,28 +256,40 @@ impl<'a> Rounds<'a> {
     fn planned(&self, position: &mut Position) -> Result<Vec<(usize, ObjectPlan)>> {
         let objects_max = (self.store.shared.options.limits.objects_open_max / 4).max(1);
         let (mut planned, mut bytes) = (Vec::new(), 0_u64);
-        while let Some(plan) = self.plans.get(position.plan) {
-            let Some(object) = plan.objects.get(position.object) else {
-                position.plan += 1;
-                position.object = 0;
-                continue;
-            };
+        while let Some((at, object)) = self.peek(position) {
             let fits = bytes.saturating_add(object.bytes) <= self.round_bytes();
             if !planned.is_empty() && (!fits || planned.len() == objects_max) {
                 break;
             }
             self.check()?;
-            let is_ours = self.is_ours(position.bytes);
-            position.object += 1;
-            position.bytes = position.bytes.saturating_add(object.bytes);
-            if !is_ours {
+            if !self.pass(position, object) {
                 Counts::add(&self.counts.done, object.bytes);
                 continue;
             }
             bytes += object.bytes;
-            planned.push((position.plan, *object));
+            planned.push((at, object));
         }
         Ok(planned)
+    }
+
+    /// The next object of the plans, with the number of its plan.
+    fn peek(&self, position: &mut Position) -> Option<(usize, ObjectPlan)> {
+        while let Some(plan) = self.plans.get(position.plan) {
+            if let Some(object) = plan.objects.get(position.object) {
+                return Some((position.plan, *object));
+            }
+            position.plan += 1;
+            position.object = 0;
+        }
+        None
+    }
+
+    /// Goes past `object`, the next one; true if it is of our share.
+    fn pass(&self, position: &mut Position, object: ObjectPlan) -> bool {
+        let is_ours = self.is_ours(position.bytes);
+        position.object += 1;
+        position.bytes = position.bytes.saturating_add(object.bytes);
+        is_ours
     }
 
     /// True for an object that is built chunk by chunk.
@@ -291,7 +297,15 @@ impl<'a> Rounds<'a> {
         object.bytes / 2 > self.round_bytes()
     }
 
-    fn round_of(&self, parts: Vec<(usize, Vec<BuildingObject>)>) -> Next<'a> {
+    /// The round of these objects, in the order of their plans.
+    fn round_of(&self, objects: Vec<BuildingObject>) -> Next<'a> {
+        let mut parts: Vec<(usize, Vec<BuildingObject>)> = Vec::new();
+        for object in objects {
+            match parts.last_mut() {
+                Some((last, objects)) if *last == object.plan => objects.push(object),
+                _ => parts.push((object.plan, vec![object])),
+            }
+        }
         let building = |(at, objects): (usize, Vec<BuildingObject>)| {
             Building::new(&self.plans[at], &self.sources[at], objects)
         };
@@ -301,40 +315,26 @@ impl<'a> Rounds<'a> {
     /// As [`Rounds::next`], where a file that is opened costs nothing: only what needs something counts.
     fn next_here(&self, position: &mut Position) -> Result<Option<Next<'a>>> {
         let objects_max = (self.store.shared.options.limits.objects_open_max / 4).max(1);
-        let mut parts: Vec<(usize, Vec<BuildingObject>)> = Vec::new();
-        let (mut bytes, mut count) = (0_u64, 0);
-        while let Some(plan) = self.plans.get(position.plan) {
-            let Some(object) = plan.objects.get(position.object) else {
-                position.plan += 1;
-                position.object = 0;
-                continue;
-            };
+        let (mut objects, mut bytes) = (Vec::new(), 0_u64);
+        while let Some((at, object)) = self.peek(position) {
             let fits = bytes.saturating_add(object.bytes) <= self.round_bytes();
-            if count > 0 && (!fits || count == objects_max) {
+            if !objects.is_empty() && (!fits || objects.len() == objects_max) {
                 break;
             }
-            let is_large = self.is_large(*object);
             self.check()?;
-            let is_ours = self.is_ours(position.bytes);
-            let at = position.plan;
-            position.object += 1;
-            position.bytes = position.bytes.saturating_add(object.bytes);
-            let found = if is_ours { self.opening().open(at, *object)? } else { None };
+            let is_ours = self.pass(position, object);
+            let found = if is_ours { self.opening().open(at, object)? } else { None };
             let Some(found) = found else {
                 Counts::add(&self.counts.done, object.bytes);
                 continue;
             };
-            if is_large {
+            if self.is_large(object) {
                 return Ok(Some(Next::Large(found)));
             }
             bytes += object.bytes;
-            count += 1;
-            match parts.last_mut() {
-                Some((last, objects)) if *last == at => objects.push(found),
-                _ => parts.push((at, vec![found])),
-            }
+            objects.push(found);
         }
-        Ok((!parts.is_empty()).then(|| self.round_of(parts)))
+        Ok((!objects.is_empty()).then(|| self.round_of(objects)))
     }
 
     /// True if the object with so many bytes of the plan before it is of our share.
