@@ -3,7 +3,8 @@
 The server and the proxy of `s3-read`; uploads are as slow as answers. The same chunks, shards and
 codecs for all engines; written with one call, and region by region; Bedform through a session,
 too, settled later. The clock runs while the elements are written, not while the store is
-created, which has a line of its own. zarr-python reads back what lies in the server's files.
+created, which has a line of its own. zarr-python reads back what lies in the server's files, which
+are in memory: what a disk takes is the server's.
 """
 
 from __future__ import annotations
@@ -228,7 +229,7 @@ def run(options: Options) -> Report:
         for name, worker in workers.items():
             report.settings[name] = worker.call("describe")["version"]
             worker.call("act", "load", source)
-        with slow_s3() as server:
+        with slow_s3(in_memory=True) as server:
             writing = Writing(server, workers, source, shapes)
             for codec in ("raw", "zstd"):
                 ways = {

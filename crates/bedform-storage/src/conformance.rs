@@ -25,7 +25,9 @@ pub use crash::{Budget, Counts, cut_power, cut_power_again};
 pub use failures::fail_calls;
 pub use server::{FaultyServer, Lack, Likelihood};
 
-use crate::{Condition, Durability, Object, Storage, StorageError, StorageErrorKind, Version};
+use crate::{
+    Condition, Durability, Hint, Object, Storage, StorageError, StorageErrorKind, Version,
+};
 
 /// Runs every case of the contract on a new storage of `make`, and says how many there were.
 ///
@@ -71,7 +73,7 @@ pub(crate) fn put_at(
     condition: Condition<'_>,
     durability: Durability,
 ) -> Result<Version, StorageError> {
-    let mut writer = storage.create(&path(name), durability, Some(bytes.len() as u64))?;
+    let mut writer = storage.create(&path(name), durability, Hint::of(bytes.len() as u64))?;
     for piece in bytes.chunks(5000) {
         writer.append(piece)?;
     }

@@ -7,8 +7,8 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Operation, Storage,
-    StorageError, StorageErrorKind, Version,
+    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Operation,
+    Storage, StorageError, StorageErrorKind, Version,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -210,9 +210,9 @@ impl<S: Storage> Storage for Failing<S> {
         &self,
         path: &ObjectPath,
         durability: Durability,
-        size_hint: Option<u64>,
+        hint: Hint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
-        let create = || self.inner.create(path, durability, size_hint);
+        let create = || self.inner.create(path, durability, hint);
         let inner = self.faults.call(Operation::Create, path, create)?;
         let faults = Arc::clone(&self.faults);
         Ok(Box::new(FailingWriter { inner, path: path.clone(), faults }))

@@ -56,7 +56,7 @@ pub use recording::{Event, Operation, Recording};
 pub use remote::{Parts, RemoteOptions, RemoteStorage, UrlError};
 pub use simulated::{CallKind, Failure, SimulatedFileSystem};
 pub use storage::{
-    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, SYNC_ALIGNMENT,
+    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, SYNC_ALIGNMENT,
     Storage, Version,
 };
 pub use throttle::{Clock, Pace, Throttle, ThrottleError, Throttled};

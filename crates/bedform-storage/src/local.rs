@@ -40,8 +40,8 @@ use bedform_format::log::Lane;
 use crate::file_system::{FileKind, FileSystem, Links, Wait, uninterrupted};
 use crate::storage::checked_suffix;
 use crate::{
-    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, OsFileSystem, Pace,
-    Storage, StorageError, StorageErrorKind, Throttled, Version,
+    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, OsFileSystem,
+    Pace, Storage, StorageError, StorageErrorKind, Throttled, Version,
 };
 use direct::DirectReads;
 use growing::LocalGrowing;
@@ -79,12 +79,12 @@ pub enum Mode {
 ///
 /// ```
 /// use bedform_format::ObjectPath;
-/// use bedform_storage::{Condition, Durability, LocalStorage, Mode, Storage};
+/// use bedform_storage::{Condition, Durability, Hint, LocalStorage, Mode, Storage};
 ///
 /// # let root = std::env::temp_dir().join(format!("bedform-doc-{}", std::process::id()));
 /// let storage = LocalStorage::open(&root, Mode::Create)?;
 /// let path = ObjectPath::parse("temperature/zarr.json").unwrap();
-/// let mut writer = storage.create(&path, Durability::Disk, None)?;
+/// let mut writer = storage.create(&path, Durability::Disk, Hint::default())?;
 /// writer.append(b"{}")?;
 /// writer.publish(Condition::Absent)?;
 ///
@@ -382,11 +382,11 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         &self,
         path: &ObjectPath,
         durability: Durability,
-        size_hint: Option<u64>,
+        hint: Hint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
         check_name("create", path)?;
         self.shared.check_writable("create", path)?;
-        Ok(Box::new(LocalWriter::create(&self.shared, path, durability, size_hint)?))
+        Ok(Box::new(LocalWriter::create(&self.shared, path, durability, hint)?))
     }
 
     fn grow(

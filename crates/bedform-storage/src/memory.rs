@@ -8,8 +8,8 @@ use bedform_format::log::{Lane, STRIPE_BYTES};
 
 use crate::storage::{checked_suffix, padding, place_in};
 use crate::{
-    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
-    StorageErrorKind, Version,
+    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
+    StorageError, StorageErrorKind, Version,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -18,11 +18,11 @@ type Result<T> = std::result::Result<T, StorageError>;
 ///
 /// ```
 /// use bedform_format::ObjectPath;
-/// use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
+/// use bedform_storage::{Condition, Durability, Hint, MemoryStorage, Storage};
 ///
 /// let storage = MemoryStorage::new();
 /// let path = ObjectPath::parse("a/b").unwrap();
-/// let mut writer = storage.create(&path, Durability::Disk, None)?;
+/// let mut writer = storage.create(&path, Durability::Disk, Hint::default())?;
 /// writer.append(b"abc")?;
 /// let version = writer.publish(Condition::Absent)?;
 /// assert_eq!(storage.stat(&path)?, version);
@@ -372,7 +372,7 @@ impl Storage for MemoryStorage {
         &self,
         path: &ObjectPath,
         _durability: Durability,
-        _size_hint: Option<u64>,
+        _hint: Hint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
         if path.is_root() {
             return Err(StorageError::new(StorageErrorKind::NotAnObject, "create", path));

@@ -8,8 +8,8 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
-    Version,
+    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
+    StorageError, Version,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -103,11 +103,11 @@ pub struct Event {
 ///
 /// ```
 /// use bedform_format::ObjectPath;
-/// use bedform_storage::{Condition, Durability, MemoryStorage, Operation, Recording, Storage};
+/// use bedform_storage::{Condition, Durability, Hint, MemoryStorage, Operation, Recording, Storage};
 ///
 /// let storage = Recording::new(MemoryStorage::new());
 /// let path = ObjectPath::parse("a").unwrap();
-/// storage.create(&path, Durability::Disk, None)?.publish(Condition::None)?;
+/// storage.create(&path, Durability::Disk, Hint::default())?.publish(Condition::None)?;
 /// assert_eq!(storage.events().last().unwrap().operation, Operation::Publish);
 /// # Ok::<(), bedform_storage::StorageError>(())
 /// ```
@@ -353,9 +353,9 @@ impl<S: Storage> Storage for Recording<S> {
         &self,
         path: &ObjectPath,
         durability: Durability,
-        size_hint: Option<u64>,
+        hint: Hint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
-        let inner = self.inner.create(path, durability, size_hint)?;
+        let inner = self.inner.create(path, durability, hint)?;
         self.event(Operation::Create, path, Some(durability));
         let is_durable = durability == Durability::Disk;
         let log = self.log.clone();
@@ -464,7 +464,7 @@ mod tests {
     fn bytes_read_again_are_found_however_the_reads_overlap() {
         let storage = Recording::new(MemoryStorage::new());
         let path = ObjectPath::parse("a").unwrap();
-        let mut writer = storage.create(&path, Durability::Disk, None).unwrap();
+        let mut writer = storage.create(&path, Durability::Disk, Hint::default()).unwrap();
         writer.append(&[7; 100]).unwrap();
         writer.publish(Condition::Absent).unwrap();
         let object = storage.open(&path).unwrap();

@@ -21,6 +21,7 @@ mod lease;
 mod object;
 mod parts;
 mod per_process;
+mod pieces;
 pub(crate) mod probe;
 mod put;
 mod runtime;
@@ -45,6 +46,7 @@ use self::growing::{GrownObject, RemoteGrowing};
 use self::lease::{Held, LOCK_NAME, Leases, Patience};
 use self::object::RemoteObject;
 pub use self::parts::Parts;
+use self::pieces::SharedPieces;
 use self::put::{Known, Unwritten, Writes, look};
 #[cfg(test)]
 pub(crate) use self::runtime::wait;
@@ -53,7 +55,7 @@ pub use self::url::{RemoteOptions, UrlError};
 use self::writer::RemoteWriter;
 use crate::storage::checked_suffix;
 use crate::{
-    Condition, Durability, Entry, GrowingObject, Lock, Mode, Object, ObjectWriter, Storage,
+    Condition, Durability, Entry, GrowingObject, Hint, Lock, Mode, Object, ObjectWriter, Storage,
     StorageError, StorageErrorKind, Version,
 };
 
@@ -116,6 +118,7 @@ struct Shared {
     has_checked: AtomicBool,
     /// A [`TakesParts`].
     takes_parts: AtomicU8,
+    pieces: SharedPieces,
 }
 
 /// Whether a server completes an object of parts on a condition alone.
@@ -390,6 +393,7 @@ impl Shared {
             seen: Mutex::default(),
             has_checked: AtomicBool::new(false),
             takes_parts: AtomicU8::new(TakesParts::Unknown as u8),
+            pieces: SharedPieces::default(),
         }
     }
 
@@ -609,9 +613,9 @@ impl Storage for RemoteStorage {
         &self,
         path: &ObjectPath,
         _durability: Durability,
-        size_hint: Option<u64>,
+        hint: Hint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
-        Ok(Box::new(RemoteWriter::create(self, path, size_hint)?))
+        Ok(Box::new(RemoteWriter::create(self, path, hint)?))
     }
 
     fn put(

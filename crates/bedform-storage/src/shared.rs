@@ -9,8 +9,8 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
-    Version,
+    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
+    StorageError, Version,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -56,9 +56,9 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         &self,
         path: &ObjectPath,
         durability: Durability,
-        size_hint: Option<u64>,
+        hint: Hint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
-        (**self).create(path, durability, size_hint)
+        (**self).create(path, durability, hint)
     }
 
     fn put(

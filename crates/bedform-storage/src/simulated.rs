@@ -49,12 +49,12 @@ impl Machine {
 /// ```
 /// use bedform_format::ObjectPath;
 /// use bedform_storage::{Condition, Durability, LocalStorage, Mode, SimulatedFileSystem, Staging};
-/// use bedform_storage::Storage;
+/// use bedform_storage::{Hint, Storage};
 ///
 /// let system = SimulatedFileSystem::new();
 /// let storage = LocalStorage::over(system.clone(), Mode::ReadWrite, Staging::default());
 /// let path = ObjectPath::parse("a").unwrap();
-/// let mut writer = storage.create(&path, Durability::Disk, None)?;
+/// let mut writer = storage.create(&path, Durability::Disk, Hint::default())?;
 /// writer.append(b"kept")?;
 /// writer.publish(Condition::Absent)?;
 /// for image in system.crash_images(1, 100) {

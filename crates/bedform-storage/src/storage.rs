@@ -76,6 +76,29 @@ pub enum Condition<'a> {
     None,
 }
 
+/// What is known of an object before it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hint {
+    /// Its size.
+    pub bytes: Option<u64>,
+    /// How many objects are likely to be on their way for most of the time that it takes; it is one of them.
+    pub at_once: usize,
+}
+
+impl Hint {
+    /// Of an object of `bytes` that is written by itself.
+    #[must_use]
+    pub const fn of(bytes: u64) -> Self {
+        Self { bytes: Some(bytes), at_once: 1 }
+    }
+}
+
+impl Default for Hint {
+    fn default() -> Self {
+        Self { bytes: None, at_once: 1 }
+    }
+}
+
 /// A place that keeps objects under paths. Cheap to share between threads.
 pub trait Storage: Send + Sync + Debug {
     /// What a user calls this place: a directory or URL.
@@ -158,7 +181,7 @@ pub trait Storage: Send + Sync + Debug {
     }
 
     /// Starts a new object. Nothing is visible until it is published; dropping the writer leaves
-    /// nothing behind. `size_hint` is the expected size in bytes, if known; a wrong one is harmless.
+    /// nothing behind. A wrong hint is harmless.
     ///
     /// # Errors
     /// `ReadOnly`, `PermissionDenied`, `NoSpace`, `NotAnObject`, `Io`.
@@ -166,7 +189,7 @@ pub trait Storage: Send + Sync + Debug {
         &self,
         path: &ObjectPath,
         durability: Durability,
-        size_hint: Option<u64>,
+        hint: Hint,
     ) -> Result<Box<dyn ObjectWriter + '_>>;
 
     /// Publishes an object of `bytes`: [`Storage::create`] and all that follows, for small ones.
@@ -180,13 +203,14 @@ pub trait Storage: Send + Sync + Debug {
         durability: Durability,
         condition: Condition<'_>,
     ) -> Result<Version> {
-        let mut writer = self.create(path, durability, Some(bytes.len() as u64))?;
+        let mut writer = self.create(path, durability, Hint::of(bytes.len() as u64))?;
         writer.append(bytes)?;
         writer.publish(condition)
     }
 
     /// Creates an object under its own name, empty, to be appended to for as long as one likes: it is
-    /// seen at once, and grows. `size_hint` is as in [`Storage::create`].
+    /// seen at once, and grows. `size_hint` is the expected size in bytes, if known; a wrong one is
+    /// harmless.
     ///
     /// # Errors
     /// `Exists`; as [`Storage::create`].

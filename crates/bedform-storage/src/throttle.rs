@@ -177,7 +177,7 @@ fn nanoseconds(time: Duration) -> u64 {
 /// ```
 /// use bedform_format::ObjectPath;
 /// use bedform_storage::{
-///     Condition, Durability, LocalStorage, Mode, Pace, SimulatedFileSystem, Staging, Storage,
+///     Condition, Durability, Hint, LocalStorage, Mode, Pace, SimulatedFileSystem, Staging, Storage,
 ///     Throttle, Throttled,
 /// };
 ///
@@ -185,7 +185,7 @@ fn nanoseconds(time: Duration) -> u64 {
 /// let system = Throttled::new(SimulatedFileSystem::new(), pace);
 /// let storage = LocalStorage::over(system, Mode::ReadWrite, Staging::default());
 /// let path = ObjectPath::parse("a").unwrap();
-/// storage.create(&path, Durability::Disk, None)?.publish(Condition::Absent)?;
+/// storage.create(&path, Durability::Disk, Hint::default())?.publish(Condition::Absent)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

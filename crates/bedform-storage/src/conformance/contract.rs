@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{beside, get, growing, kind_of, path, put, put_at, read_all};
-use crate::{Condition, Durability, Entry, ReadBlock, Storage, StorageErrorKind};
+use crate::{Condition, Durability, Entry, Hint, ReadBlock, Storage, StorageErrorKind};
 
 /// One promise.
 #[derive(Debug, Clone, Copy)]
@@ -96,14 +96,14 @@ fn empty_object(storage: &dyn Storage) {
 
 fn whole_or_nothing(storage: &dyn Storage) {
     let name = path("a/b");
-    let mut writer = storage.create(&name, Durability::Disk, None).unwrap();
+    let mut writer = storage.create(&name, Durability::Disk, Hint::default()).unwrap();
     writer.append(b"first").unwrap();
     assert_eq!(writer.position(), 5);
     assert_eq!(kind_of(storage.open(&name)), Some(StorageErrorKind::NotFound));
     assert_eq!(storage.list(&path("a")).unwrap(), []);
     writer.publish(Condition::None).unwrap();
 
-    let mut writer = storage.create(&name, Durability::Disk, Some(1 << 40)).unwrap();
+    let mut writer = storage.create(&name, Durability::Disk, Hint::of(1 << 40)).unwrap();
     writer.append(b"second").unwrap();
     assert_eq!(get(storage, "a/b").unwrap(), b"first");
     writer.publish(Condition::None).unwrap();
@@ -111,7 +111,7 @@ fn whole_or_nothing(storage: &dyn Storage) {
 }
 
 fn dropped_writer(storage: &dyn Storage) {
-    let mut writer = storage.create(&path("a"), Durability::Disk, None).unwrap();
+    let mut writer = storage.create(&path("a"), Durability::Disk, Hint::default()).unwrap();
     writer.append(&[1; 100_000]).unwrap();
     drop(writer);
     assert_eq!(kind_of(storage.open(&path("a"))), Some(StorageErrorKind::NotFound));
@@ -193,7 +193,7 @@ fn directories(storage: &dyn Storage) {
     let refused = Some(StorageErrorKind::NotAnObject);
     assert_eq!(kind_of(storage.open(&path("a"))), refused);
     assert_eq!(kind_of(storage.stat(&path("a"))), refused);
-    assert_eq!(kind_of(storage.create(&path(""), Durability::Disk, None)), refused);
+    assert_eq!(kind_of(storage.create(&path(""), Durability::Disk, Hint::default())), refused);
     assert_eq!(kind_of(put(storage, "a", b"y", Condition::None)), refused);
     assert_eq!(kind_of(storage.delete(&path("a"), Durability::Disk, Condition::None)), refused);
     assert_eq!(kind_of(put(storage, "a/b/c", b"y", Condition::None)), refused);
@@ -392,7 +392,7 @@ fn try_lock(storage: &dyn Storage) {
 }
 
 fn sweep(storage: &dyn Storage) {
-    let mut writer = storage.create(&path("a/b"), Durability::Disk, None).unwrap();
+    let mut writer = storage.create(&path("a/b"), Durability::Disk, Hint::default()).unwrap();
     writer.append(b"alive").unwrap();
     assert_eq!(storage.sweep(&path("a")).unwrap(), 0);
     writer.publish(Condition::Absent).unwrap();

@@ -68,6 +68,8 @@ struct State {
     /// What came last, the newest behind.
     recent: VecDeque<Path>,
     faults: u64,
+    /// Uploads of parts that were begun.
+    begun: u64,
     /// Every list lacks what it may.
     hides: bool,
     /// The name of which the next answer is lost, and not before it is let go.
@@ -97,7 +99,8 @@ impl FaultyServer {
     pub fn new(seed: u64, likelihood: Likelihood) -> Self {
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let (recent, inner, uploads) = (VecDeque::new(), Arc::default(), Arc::default());
-        let state = State { random, likelihood, recent, faults: 0, hides: false, held: None };
+        let state =
+            State { random, likelihood, recent, faults: 0, begun: 0, hides: false, held: None };
         Self { inner, seed, uploads, lacks: None, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -115,6 +118,11 @@ impl FaultyServer {
     /// Uploads that were begun, and neither completed nor removed.
     pub fn uploads(&self) -> usize {
         self.all_uploads().len()
+    }
+
+    /// How many uploads of parts were begun.
+    pub fn uploads_begun(&self) -> u64 {
+        self.state().begun
     }
 
     fn all_uploads(&self) -> MutexGuard<'_, BTreeMap<String, Upload>> {
@@ -378,6 +386,7 @@ impl Parts for FaultyServer {
             attributes = Attributes::new();
         }
         let upload = format!("{:016x}", self.state().below(u64::MAX));
+        self.state().begun += 1;
         self.all_uploads().insert(upload.clone(), Upload { attributes, parts: BTreeMap::new() });
         Ok(upload)
     }

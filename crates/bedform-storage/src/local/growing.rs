@@ -127,7 +127,7 @@ impl<F: FileSystem> GrowingObject for LocalGrowing<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LocalStorage, Mode, SimulatedFileSystem, Staging, Storage};
+    use crate::{Hint, LocalStorage, Mode, SimulatedFileSystem, Staging, Storage};
 
     #[test]
     fn no_thread_stays_behind_a_sync_or_a_drop() {
@@ -150,7 +150,7 @@ mod tests {
         drop(growing);
         // A thread would have a share of it.
         assert_eq!(Arc::strong_count(&storage.shared), 1);
-        let mut writer = storage.create(&path, Durability::Disk, None).unwrap();
+        let mut writer = storage.create(&path, Durability::Disk, Hint::default()).unwrap();
         writer.append(&vec![1; 9 << 20]).unwrap();
         drop(writer);
         assert_eq!(Arc::strong_count(&storage.shared), 1);

@@ -9,7 +9,7 @@ use bedform_format::log::Lane;
 use super::staging::Stream;
 use super::{Result, Shared, names, publish};
 use crate::file_system::{FileSystem, uninterrupted};
-use crate::{Condition, Durability, ObjectWriter, StorageError, StorageErrorKind, Version};
+use crate::{Condition, Durability, Hint, ObjectWriter, StorageError, StorageErrorKind, Version};
 
 /// A file under a temporary name. Dropping it removes the name; directories that were made for it
 /// stay.
@@ -45,7 +45,7 @@ impl<F: FileSystem> LocalWriter<F> {
         shared: &Arc<Shared<F>>,
         path: &ObjectPath,
         durability: Durability,
-        size_hint: Option<u64>,
+        hint: Hint,
     ) -> Result<Self> {
         let directory = shared.make_directories(&path.parent())?;
         let target = shared.placement.as_ref().and_then(|placement| placement.target(path));
@@ -59,7 +59,7 @@ impl<F: FileSystem> LocalWriter<F> {
             durability,
             position: 0,
             temporary,
-            stream: Some(Stream::new(shared, file, Lane::ONLY, direct, size_hint)),
+            stream: Some(Stream::new(shared, file, Lane::ONLY, direct, hint.bytes)),
         })
     }
 

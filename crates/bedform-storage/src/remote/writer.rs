@@ -12,12 +12,16 @@ use futures_util::future::join;
 use tokio::task::JoinHandle;
 
 use super::parts::Parts;
+use super::pieces::Pieces;
 use super::put::{Completion, Known, Names, Unwritten, look};
 use super::{RemoteStorage, Result, runtime};
-use crate::{Condition, ObjectWriter, StorageError, StorageErrorKind, Version};
+use crate::{Condition, Hint, ObjectWriter, StorageError, StorageErrorKind, Version};
 
 /// What one request can bring: what all stores take, and not all of them take more on a condition.
 const OBJECT_BYTES_MAX: u64 = 4 << 30;
+/// With so many objects on their way there are streams enough: they go whole, for parts cost the server
+/// more.
+const OBJECTS_AT_ONCE: usize = 6;
 /// Bytes of a piece of what is kept.
 const PIECE_BYTES: usize = 4 << 20;
 
@@ -32,8 +36,11 @@ pub(super) struct RemoteWriter {
     /// Where it goes in parts.
     upload: Option<Upload>,
     pieces: Vec<Bytes>,
+    memory: Arc<Pieces>,
     piece_bytes: usize,
     last: Vec<u8>,
+    /// The size that was announced.
+    expected: u64,
     position: u64,
 }
 
@@ -57,16 +64,13 @@ struct Opened {
 }
 
 impl RemoteWriter {
-    pub(super) fn create(
-        storage: &RemoteStorage,
-        path: &ObjectPath,
-        size_hint: Option<u64>,
-    ) -> Result<Self> {
+    pub(super) fn create(storage: &RemoteStorage, path: &ObjectPath, hint: Hint) -> Result<Self> {
         let name = storage.name_to_write("create", path)?;
         let part_bytes = storage.shared.options.part_bytes.max(1);
         let piece_bytes = PIECE_BYTES.min(part_bytes);
-        let is_large = size_hint.is_some_and(|bytes| bytes / 2 >= part_bytes as u64);
-        let parts = if is_large { storage.parts(path)? } else { None };
+        let is_large = hint.bytes.is_some_and(|bytes| bytes / 2 >= part_bytes as u64);
+        let is_alone = hint.at_once < OBJECTS_AT_ONCE;
+        let parts = if is_large && is_alone { storage.parts(path)? } else { None };
         let (store, looked) = (storage.shared.client.store()?.clone(), name.clone());
         let there = runtime::spawn(async move { look(&*store, &looked, true).await })?;
         let upload = parts.map(|parts| Upload {
@@ -84,8 +88,10 @@ impl RemoteWriter {
             there: Some(there),
             upload,
             pieces: Vec::new(),
+            memory: storage.shared.pieces.get(),
             piece_bytes,
             last: Vec::new(),
+            expected: hint.bytes.unwrap_or(0),
             position: 0,
         })
     }
@@ -103,10 +109,7 @@ impl RemoteWriter {
             upload.wait_until_open()?;
         }
         if let Some(opened) = upload.opened.clone() {
-            // What is left at the end is a part that is no smaller than others.
-            while self.pieces.len() - upload.sent_pieces >= 2 * upload.pieces_per_part {
-                upload.send(&opened, &self.pieces, upload.pieces_per_part, None)?;
-            }
+            upload.send_full_parts(&opened, &self.pieces)?;
         }
         Ok(())
     }
@@ -132,9 +135,7 @@ impl RemoteWriter {
                 return Ok(None);
             }
         };
-        while self.pieces.len() - upload.sent_pieces >= 2 * upload.pieces_per_part {
-            upload.send(&opened, &self.pieces, upload.pieces_per_part, None)?;
-        }
+        upload.send_full_parts(&opened, &self.pieces)?;
         let left = self.pieces.len() - upload.sent_pieces;
         upload.send(&opened, &self.pieces, left, Some(last))?;
         let outcome =
@@ -191,6 +192,14 @@ impl Upload {
         if let Some(opening) = self.opening.take() {
             self.opened =
                 runtime::wait(opening)?.ok().and_then(std::result::Result::ok).map(Arc::new);
+        }
+        Ok(())
+    }
+
+    /// Sends the parts that are full. A piece is kept back: what is left at the end is not small.
+    fn send_full_parts(&mut self, opened: &Arc<Opened>, pieces: &[Bytes]) -> Result<()> {
+        while pieces.len() - self.sent_pieces > self.pieces_per_part {
+            self.send(opened, pieces, self.pieces_per_part, None)?;
         }
         Ok(())
     }
@@ -275,6 +284,15 @@ impl Drop for RemoteWriter {
     }
 }
 
+impl RemoteWriter {
+    /// Whether memory of a whole piece is worth it for what is left of `bytes` and what was announced; the
+    /// end of an object is little.
+    fn is_half_a_piece_to_come(&self, bytes: &[u8]) -> bool {
+        let announced = self.expected.saturating_sub(self.position);
+        announced.max(bytes.len() as u64) >= self.piece_bytes as u64 / 2
+    }
+}
+
 impl ObjectWriter for RemoteWriter {
     fn position(&self) -> u64 {
         self.position
@@ -294,11 +312,14 @@ impl ObjectWriter for RemoteWriter {
             });
         }
         while !bytes.is_empty() {
+            if self.last.capacity() == 0 && self.is_half_a_piece_to_come(bytes) {
+                self.last = self.memory.take(self.piece_bytes);
+            }
             let room = self.piece_bytes - self.last.len();
             let (now, later) = bytes.split_at(room.min(bytes.len()));
             self.last.extend_from_slice(now);
             if self.last.len() == self.piece_bytes {
-                self.pieces.push(std::mem::take(&mut self.last).into());
+                self.pieces.push(self.memory.fill(std::mem::take(&mut self.last)));
                 self.send_parts()?;
             }
             bytes = later;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use bedform_format::ObjectPath;
 use bedform_format::log::Lanes;
 use bedform_storage::{
-    CallKind, Clock, Condition, Durability, Failing, Failure, Fault, GrowingObject, LocalStorage,
-    MemoryStorage, Mode, Operation, OsFileSystem, Pace, Recording, SimulatedFileSystem, Staging,
-    Storage, StorageErrorKind, Throttle, Throttled,
+    CallKind, Clock, Condition, Durability, Failing, Failure, Fault, GrowingObject, Hint,
+    LocalStorage, MemoryStorage, Mode, Operation, OsFileSystem, Pace, Recording,
+    SimulatedFileSystem, Staging, Storage, StorageErrorKind, Throttle, Throttled,
 };
 
 use crate::local::{Scratch, get, put};
@@ -63,7 +63,8 @@ fn a_read_only_store_and_its_place_beside_take_no_writes() {
     for place in [&storage as &dyn Storage, &*beside] {
         let refused = place.grow(&path("a/b"), Durability::Disk, None).map(drop).unwrap_err();
         assert_eq!(refused.kind, StorageErrorKind::ReadOnly);
-        let refused = place.create(&path("a/b"), Durability::Disk, None).map(drop).unwrap_err();
+        let refused =
+            place.create(&path("a/b"), Durability::Disk, Hint::default()).map(drop).unwrap_err();
         assert_eq!(refused.kind, StorageErrorKind::ReadOnly);
         let refused = place.delete_tree(&path(""), Durability::Disk).unwrap_err();
         assert_eq!(refused.kind, StorageErrorKind::ReadOnly);
@@ -370,7 +371,7 @@ fn many_objects_are_made_durable_with_their_directories_by_one_call() {
     let made = calls(&system, || {
         for directory in &directories {
             let object = directory.join("document").unwrap();
-            let mut writer = storage.create(&object, Durability::Process, None).unwrap();
+            let mut writer = storage.create(&object, Durability::Process, Hint::default()).unwrap();
             writer.append(b"bytes").unwrap();
             writer.publish(Condition::None).unwrap();
         }

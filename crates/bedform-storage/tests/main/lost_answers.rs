@@ -11,7 +11,7 @@ use std::time::Duration;
 use bedform_format::ObjectPath;
 use bedform_storage::conformance::{FaultyServer, Lack, Likelihood};
 use bedform_storage::{
-    Condition, Durability, Mode, Object, RemoteOptions, RemoteStorage, Storage, StorageError,
+    Condition, Durability, Hint, Mode, Object, RemoteOptions, RemoteStorage, Storage, StorageError,
     StorageErrorKind, Version,
 };
 
@@ -45,7 +45,7 @@ fn put(
     if writer.is_multiple_of(2) {
         return storage.put(path, bytes, Durability::Disk, condition);
     }
-    let mut object = storage.create(path, Durability::Disk, Some(bytes.len() as u64))?;
+    let mut object = storage.create(path, Durability::Disk, Hint::of(bytes.len() as u64))?;
     object.append(bytes)?;
     object.publish(condition)
 }
@@ -261,7 +261,7 @@ fn an_object_of_parts_is_there_whole_and_one_that_is_given_up_leaves_nothing() {
         assert_eq!(server.uploads(), 0, "{count}");
     }
     let begin = || {
-        let mut object = storage.create(&at, Durability::Disk, Some(256)).unwrap();
+        let mut object = storage.create(&at, Durability::Disk, Hint::of(256)).unwrap();
         object.append(&bytes).unwrap();
         object
     };
@@ -283,6 +283,21 @@ fn an_object_of_parts_is_there_whole_and_one_that_is_given_up_leaves_nothing() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(server.uploads(), 0);
+}
+
+#[test]
+fn an_object_beside_many_goes_whole_and_one_by_itself_in_parts() {
+    let bytes: Vec<u8> = (0..=255).collect();
+    for at_once in 1..12 {
+        let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+        let (storage, at) = (open(&server), path("d/a"));
+        let hint = Hint { bytes: Some(256), at_once };
+        let mut object = storage.create(&at, Durability::Disk, hint).unwrap();
+        object.append(&bytes).unwrap();
+        object.publish(Condition::Absent).unwrap();
+        assert_eq!(read_all(&*storage.open(&at).unwrap()).unwrap(), bytes);
+        assert_eq!(server.uploads_begun() > 0, at_once < 6, "{at_once}");
+    }
 }
 
 /// Does `act` in a thread, and `meanwhile` between its write of `name` and the loss of the answer.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
-    CalibrateOptions, Condition, Durability, Mode, RemoteOptions, RemoteStorage, Storage,
+    CalibrateOptions, Condition, Durability, Hint, Mode, RemoteOptions, RemoteStorage, Storage,
     StorageError, StorageErrorKind, calibrate_url,
 };
 
@@ -311,7 +311,7 @@ fn plain_servers_are_only_read() {
     let refused = Some(StorageErrorKind::ReadOnly);
     let kind = |error: Option<StorageError>| error.map(|error| error.kind);
     let a = path("a");
-    assert_eq!(kind(storage.create(&a, Durability::Disk, None).err()), refused);
+    assert_eq!(kind(storage.create(&a, Durability::Disk, Hint::default()).err()), refused);
     assert_eq!(kind(storage.grow(&a, Durability::Disk, None).err()), refused);
     assert_eq!(kind(storage.delete(&a, Durability::Disk, Condition::None).err()), refused);
     assert_eq!(kind(storage.delete_tree(&a, Durability::Disk).err()), refused);

@@ -6,8 +6,8 @@ use bedform_format::ObjectPath;
 use bedform_storage::conformance::{Budget, cut_power};
 use bedform_storage::file_system::{Links, Replace};
 use bedform_storage::{
-    CallKind, Durability, Failure, FileSystem, LocalStorage, Mode, SimulatedFileSystem, Staging,
-    Storage,
+    CallKind, Durability, Failure, FileSystem, Hint, LocalStorage, Mode, SimulatedFileSystem,
+    Staging, Storage,
 };
 
 /// A system with a synced file `a` of `size` bytes of 1.
@@ -107,10 +107,10 @@ fn a_sweep_removes_what_a_killed_writer_left_and_no_more() {
     };
     let path = ObjectPath::parse("a/b").unwrap();
     let storage = open(&system);
-    let writer = storage.create(&path, Durability::Disk, None).unwrap();
+    let writer = storage.create(&path, Durability::Disk, Hint::default()).unwrap();
     let survivor = open(&system.kill());
     assert_eq!(survivor.system().tree().len(), 1);
-    let living = survivor.create(&path, Durability::Disk, None).unwrap();
+    let living = survivor.create(&path, Durability::Disk, Hint::default()).unwrap();
     assert_eq!(survivor.sweep(&path.parent()).unwrap(), 1);
     assert_eq!(survivor.system().tree().len(), 1);
     drop((writer, living));

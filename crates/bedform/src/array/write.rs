@@ -16,7 +16,7 @@ use crate::store::{Freshness, Shared, Snapshot, Store, check_key, commit, publis
 use crate::write::WriteStatistics;
 use crate::write::beside::{Check, beside};
 use crate::write::elements::Input;
-use crate::write::object::ObjectWrite;
+use crate::write::object::{ObjectWrite, Share};
 use crate::write::region::{Way, write_plan};
 
 /// Elements to write, in C order.
@@ -263,7 +263,7 @@ impl Array {
                     input: if state.is_text() { Input::Text(&[], &[]) } else { Input::Bytes(&[]) },
                     coordinates: coordinates.clone(),
                     valid: Some(shape),
-                    threads: self.shared.tuning.threads,
+                    share: Share::whole(&self.shared),
                     check: None,
                 };
                 write.run()?;

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::shard::{Extent, ShardIndex, Stamp};
 use bedform_geometry::{ChunkGrid, Region, delinearize};
-use bedform_storage::{Condition, Durability, Object, ObjectWriter};
+use bedform_storage::{Condition, Durability, Hint, Object, ObjectWriter};
 
 use super::beside::Check;
 use super::elements::{ChunkElements, Input, is_outside};
 use super::pipeline::in_order;
 use super::room::Room;
+use super::turns::Turns;
 use crate::array::ArrayState;
 use crate::array::source::{ZarrSource, contained_commit};
 use crate::codec::Scratch;
@@ -19,6 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::overlay::Overlay;
 use crate::read::locate::Places;
 use crate::read::plan::{Plan, Task};
+use crate::store::Shared;
 
 /// Merges that are tried again because another writer was faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -27,6 +29,23 @@ const UNMOVED_MAX: usize = 8;
 
 /// Bytes of encoded chunks that wait for their turn.
 const WINDOW_BYTES: usize = 16 << 20;
+
+/// What one object has of the machine while it is written.
+#[derive(Debug, Clone)]
+pub(crate) struct Share {
+    pub(crate) threads: usize,
+    /// Leave to compute, where objects wait for a server.
+    pub(crate) turns: Option<Arc<Turns>>,
+    /// How many objects are on their way, itself among them.
+    pub(crate) at_once: usize,
+}
+
+impl Share {
+    /// All of it.
+    pub(crate) fn whole(shared: &Shared) -> Self {
+        Self { threads: shared.tuning.threads, turns: None, at_once: 1 }
+    }
+}
 
 /// A change of one object.
 #[derive(Clone)]
@@ -39,7 +58,7 @@ pub(crate) struct ObjectWrite<'a> {
     pub(crate) coordinates: Vec<u64>,
     /// Stored elements outside this shape are not to be kept.
     pub(crate) valid: Option<&'a [u64]>,
-    pub(crate) threads: usize,
+    pub(crate) share: Share,
     /// What has to have ended well before anything is put in place.
     pub(crate) check: Option<&'a Check>,
 }
@@ -280,9 +299,10 @@ impl ObjectWrite<'_> {
         let shared = self.source.shared;
         let order = state.order.sequence(&state.per_object)?;
         let expected: u64 = order.len() as u64 * state.codec.decoded_bytes() as u64;
+        let hint = Hint { bytes: Some(expected), at_once: self.share.at_once };
         let path = self.source.object_path(&self.coordinates)?;
         shared.sweep_once(&path.parent());
-        let mut writer = shared.storage.create(&path, shared.options.durability, Some(expected))?;
+        let mut writer = shared.storage.create(&path, shared.options.durability, hint)?;
         let mut extents: Vec<Option<Extent>> = vec![None; order.len()];
         // What a server gets stays in memory until it has it.
         let (is_remote, mut rooms) = (shared.storage.is_remote(), Vec::new());
@@ -290,9 +310,12 @@ impl ObjectWrite<'_> {
         let spare: Mutex<Vec<Vec<u8>>> = Mutex::default();
         let spare = || spare.lock().unwrap_or_else(PoisonError::into_inner);
         let window = (WINDOW_BYTES / state.codec.decoded_bytes().max(1)).clamp(2, 1 << 12);
+        // What is stored is waited for; an object that is new only takes a processor.
+        let turn =
+            self.share.turns.as_deref().filter(|_| existing.stored.is_none()).map(Turns::take);
         in_order(
             order.len(),
-            self.threads,
+            self.share.threads,
             window,
             Worker::default,
             |at, worker| {
@@ -317,6 +340,7 @@ impl ObjectWrite<'_> {
                 Ok(())
             },
         )?;
+        drop(turn);
         if extents.iter().all(Option::is_none) && self.may_be_absent(existing, alone)? {
             drop(writer);
             return self.remove(existing, alone);

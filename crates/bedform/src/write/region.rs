@@ -1,18 +1,19 @@
 //! All objects of a selection.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::beside::Check;
 use super::elements::Input;
-use super::object::ObjectWrite;
+use super::object::{ObjectWrite, Share};
+use super::turns::Turns;
 use crate::array::source::ZarrSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::plan::Plan;
 use crate::store::Shared;
 
 /// Bytes of objects that are on their way to a server.
-const UPLOAD_BYTES: u64 = 192 << 20;
+const UPLOAD_BYTES: u64 = 224 << 20;
 
 /// What a write did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,30 +43,30 @@ pub(crate) fn write_plan(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
     let cells = if plan.result_bytes() == 0 { 0 } else { plan.cell_count() };
-    let write = |cell, threads| ObjectWrite {
+    let write = |cell, share| ObjectWrite {
         source,
         plan: Some((plan, cell)),
         input,
         coordinates: plan.cell_coordinates(cell),
         valid,
-        threads,
+        share,
         check,
     };
     write_objects(source, cells, write, interrupted)
 }
 
 /// Makes `count` changes of objects, several at a time; `write` is called with the number of a change
-/// and the threads that it may take.
+/// and its share of the machine.
 ///
 /// # Errors
 /// As [`write_plan`].
 pub(crate) fn write_objects<'a>(
     source: &ZarrSource<'_>,
     count: u64,
-    write: impl Fn(u64, usize) -> ObjectWrite<'a> + Sync,
+    write: impl Fn(u64, Share) -> ObjectWrite<'a> + Sync,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
-    let act = |number, threads| write(number, threads).run();
+    let act = |number, share| write(number, share).run();
     let state = source.state;
     let chunks: u64 = state.per_object.iter().product();
     let at_once =
@@ -98,8 +99,18 @@ pub(crate) fn at_once(shared: &Shared) -> usize {
     }
 }
 
-/// Calls `act` with the numbers of `count` objects, `at_once` at a time, and the threads that each may
-/// take; it gives the bytes that it wrote.
+/// How many of `count` objects are on their way while `number` is, of up to `at_once`: those that are left
+/// over when the others have come in turns of so many are by themselves.
+fn on_their_way(number: u64, count: u64, at_once: usize) -> usize {
+    let left = count % at_once as u64;
+    match number >= count - left {
+        true => usize::try_from(left).unwrap_or(at_once),
+        false => at_once,
+    }
+}
+
+/// Calls `act` with the numbers of `count` objects, `at_once` at a time, and each one's share of the
+/// machine; it gives the bytes that it wrote.
 ///
 /// # Errors
 /// The first error of any object; objects that were written stay written.
@@ -107,7 +118,7 @@ pub(crate) fn each_object(
     shared: &Shared,
     count: u64,
     at_once: usize,
-    act: impl Fn(u64, usize) -> Result<u64> + Sync,
+    act: impl Fn(u64, Share) -> Result<u64> + Sync,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
     if count == 0 {
@@ -115,6 +126,8 @@ pub(crate) fn each_object(
     }
     let outer = usize::try_from(count).unwrap_or(usize::MAX).min(at_once.max(1));
     let threads = shared.tuning.threads.div_ceil(outer);
+    // What is made for a server waits for it afterwards only; files are waited for meanwhile.
+    let turns = shared.storage.is_remote().then(|| Arc::new(Turns::new(shared.tuning.threads)));
     let (next, bytes, objects) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let stopped = AtomicBool::new(false);
     let failure: Mutex<Option<Error>> = Mutex::new(None);
@@ -132,7 +145,8 @@ pub(crate) fn each_object(
             if number >= count {
                 return;
             }
-            match act(number, threads) {
+            let at_once = on_their_way(number, count, outer);
+            match act(number, Share { threads, turns: turns.clone(), at_once }) {
                 Ok(written) => {
                     objects.fetch_add(1, Ordering::Relaxed);
                     bytes.fetch_add(written, Ordering::Relaxed);
@@ -160,6 +174,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn objects_that_are_left_over_are_on_their_way_by_themselves() {
+        let all = |count, at_once| -> Vec<usize> {
+            (0..count).map(|number| on_their_way(number, count, at_once)).collect()
+        };
+        assert_eq!(all(7, 3), [3, 3, 3, 3, 3, 3, 1]);
+        assert_eq!(all(5, 3), [3, 3, 3, 2, 2]);
+        assert_eq!(all(4, 2), [2; 4]);
+        assert_eq!(all(2, 2), [2; 2]);
+    }
+
+    #[test]
     fn uploads_are_bounded_by_their_bytes() {
         for object_bytes in [0, 1, 1 << 20, 32 << 20, 33 << 20, UPLOAD_BYTES, UPLOAD_BYTES + 1] {
             for most in [1, 3, 32] {
@@ -168,7 +193,7 @@ mod tests {
                 assert!(uploads == 1 || uploads as u64 * object_bytes <= UPLOAD_BYTES);
             }
         }
-        assert_eq!(uploads_of(32 << 20, 32), 6);
+        assert_eq!(uploads_of(32 << 20, 32), 7);
         assert_eq!(uploads_of(u64::MAX, 32), 1);
     }
 }

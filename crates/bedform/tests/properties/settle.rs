@@ -15,8 +15,8 @@ use bedform_format::metadata::FillValue;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisRange, AxisSelection, Order, Selection};
 use bedform_storage::{
-    Condition, Durability, Failing, Fault, LocalStorage, MemoryStorage, Mode, Operation, Storage,
-    StorageErrorKind,
+    Condition, Durability, Failing, Fault, Hint, LocalStorage, MemoryStorage, Mode, Operation,
+    Storage, StorageErrorKind,
 };
 use proptest::prelude::*;
 
@@ -452,7 +452,7 @@ fn bytes_of(storage: &Arc<dyn Storage>, name: &str) -> Vec<u8> {
 }
 
 fn put(storage: &Arc<dyn Storage>, name: &str, bytes: &[u8]) {
-    let mut writer = storage.create(&named(name), Durability::Process, None).unwrap();
+    let mut writer = storage.create(&named(name), Durability::Process, Hint::default()).unwrap();
     writer.append(bytes).unwrap();
     writer.publish(Condition::None).unwrap();
 }

@@ -13,7 +13,7 @@ use bedform::{Elements, ErrorKind, OpenOptions, Store};
 use bedform_format::ObjectPath;
 use bedform_format::log::STRIPE_BYTES;
 use bedform_geometry::{Region, Selection};
-use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
+use bedform_storage::{Condition, Durability, Hint, MemoryStorage, Storage};
 
 use super::model::Numbers;
 use super::overlay::layout;
@@ -105,7 +105,7 @@ fn segments(log: &dyn Storage) -> BTreeMap<String, Vec<u8>> {
 
 fn put(log: &dyn Storage, segment: &str, bytes: &[u8]) {
     let name = path(&format!("segments/{segment}/data"));
-    let mut writer = log.create(&name, Durability::Process, None).unwrap();
+    let mut writer = log.create(&name, Durability::Process, Hint::default()).unwrap();
     writer.append(bytes).unwrap();
     writer.publish(Condition::None).unwrap();
 }

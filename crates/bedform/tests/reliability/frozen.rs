@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
-    Condition, Durability, Entry, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
-    StorageErrorKind, Version,
+    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
+    StorageError, StorageErrorKind, Version,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -92,7 +92,7 @@ impl Storage for Frozen {
         &self,
         path: &ObjectPath,
         _: Durability,
-        _: Option<u64>,
+        _: Hint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
         refuse("create", path)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bedform::log::settle::CollectOptions;
 use bedform::{ErrorKind, Store};
 use bedform_storage::{
-    CallKind, Condition, Durability, Failure, FileSystem, SimulatedFileSystem, Storage,
+    CallKind, Condition, Durability, Failure, FileSystem, Hint, SimulatedFileSystem, Storage,
 };
 use rustix::io::Errno;
 use serde_json::Map;
@@ -235,7 +235,7 @@ impl Machine {
 }
 
 fn put(storage: &dyn Storage, name: &str, bytes: &[u8]) {
-    let mut writer = storage.create(&path(name), Durability::Process, None).unwrap();
+    let mut writer = storage.create(&path(name), Durability::Process, Hint::default()).unwrap();
     writer.append(bytes).unwrap();
     writer.publish(Condition::None).unwrap();
 }

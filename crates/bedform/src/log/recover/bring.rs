@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bedform_format::ObjectPath;
 use bedform_format::log::SegmentName;
-use bedform_storage::{Condition, Durability, Object};
+use bedform_storage::{Condition, Durability, Hint, Object};
 
 use super::scan::{Scan, known_epoch_now, scan};
 use crate::error::{Error, ErrorKind, Result};
@@ -68,7 +68,7 @@ pub(super) fn drain(
     let path = LogPlace::segment_path(name)?;
     let drained = log.storage.find(&path)?;
     let committed = committed_bytes(shared, log, name)?;
-    let mut writer = log.storage.create(&path, Durability::Disk, None)?;
+    let mut writer = log.storage.create(&path, Durability::Disk, Hint::default())?;
     let mut buffer = vec![0; COPY_BYTES];
     let (mut at, mut brought) = (0, 0);
     while let Some((object, offset, bytes, is_part)) = run_at(at, committed, &drained, &parts) {

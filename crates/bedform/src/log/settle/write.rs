@@ -9,7 +9,7 @@ use crate::array::source::ZarrSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 use crate::write::elements::Input;
-use crate::write::object::{BuiltObject, ObjectWrite, contained, open_stored};
+use crate::write::object::{BuiltObject, ObjectWrite, Share, contained, open_stored};
 use crate::write::region::{at_once, each_object};
 use crate::write::room::{Rooms, Wait};
 
@@ -104,12 +104,12 @@ impl Writer<'_> {
             false => at_once(shared) as u64,
         };
         let (rooms, go_on) = (Rooms::new(large * SMALL_AT_ONCE), || Ok(()));
-        let act = |number: u64, threads| {
+        let act = |number: u64, share| {
             let at = usize::try_from(number).unwrap_or(usize::MAX);
             let (source, object, valid, built) = &objects[at];
-            let share = if object.bytes <= SMALL_BYTES { 1 } else { SMALL_AT_ONCE };
-            let _room = Wait::new(&rooms, &go_on).room(share)?;
-            let written = change(source, &object.coordinates, *valid, threads).run_built(built)?;
+            let places = if object.bytes <= SMALL_BYTES { 1 } else { SMALL_AT_ONCE };
+            let _room = Wait::new(&rooms, &go_on).room(places)?;
+            let written = change(source, &object.coordinates, *valid, share).run_built(built)?;
             self.wrote(source, object, written)?;
             Ok(written)
         };
@@ -129,9 +129,9 @@ impl Writer<'_> {
         valid: Option<&[u64]>,
     ) -> Result<()> {
         if valid.is_some() || source.is_pending(&object.coordinates)? {
-            let threads = self.store.shared.tuning.threads;
+            let share = Share::whole(&self.store.shared);
             // Others may have settled it since `valid` was found; what lies over it counts.
-            let written = change(source, &object.coordinates, None, threads).run()?;
+            let written = change(source, &object.coordinates, None, share).run()?;
             return self.wrote(source, object, written);
         }
         Counts::add(&self.counts.done, object.bytes);
@@ -169,7 +169,7 @@ fn change<'b>(
     source: &'b ZarrSource<'b>,
     coordinates: &[u64],
     valid: Option<&'b [u64]>,
-    threads: usize,
+    share: Share,
 ) -> ObjectWrite<'b> {
     ObjectWrite {
         source,
@@ -177,7 +177,7 @@ fn change<'b>(
         input: Input::Bytes(&[]),
         coordinates: coordinates.to_vec(),
         valid,
-        threads,
+        share,
         check: None,
     }
 }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 use bedform_storage::{
-    Condition, Durability, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
+    Condition, Durability, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage, StorageError,
     Version,
 };
 
@@ -511,9 +511,9 @@ impl Storage for Gated {
         &self,
         path: &ObjectPath,
         durability: Durability,
-        size_hint: Option<u64>,
+        hint: Hint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
-        Ok(self.of(self.inner.create(path, durability, size_hint)?, path))
+        Ok(self.of(self.inner.create(path, durability, hint)?, path))
     }
 
     fn grow(

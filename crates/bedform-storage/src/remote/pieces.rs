@@ -1,0 +1,88 @@
+//! Memory of objects on their way, which goes round: memory that is new costs as much as to fill it.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use ::bytes::Bytes;
+
+/// Pieces that nobody has, for as long as objects are on their way.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    free: Mutex<Vec<Vec<u8>>>,
+}
+
+/// Where the writers of a place find each other's pieces: gone with the last of them.
+#[derive(Debug, Default)]
+pub(super) struct SharedPieces(Mutex<Weak<Pieces>>);
+
+/// A piece that was filled; its memory goes back when nobody sends it any more.
+struct Filled {
+    bytes: Vec<u8>,
+    pieces: Arc<Pieces>,
+}
+
+impl SharedPieces {
+    pub(super) fn get(&self) -> Arc<Pieces> {
+        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let pieces = Arc::default();
+            *shared = Arc::downgrade(&pieces);
+            pieces
+        })
+    }
+}
+
+impl Pieces {
+    /// An empty piece, with room for so many bytes if there is none that was used before.
+    pub(super) fn take(&self, bytes: usize) -> Vec<u8> {
+        self.free().pop().unwrap_or_else(|| Vec::with_capacity(bytes))
+    }
+
+    /// What `bytes` are, to be sent; their memory is a piece again behind that.
+    pub(super) fn fill(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Filled { bytes, pieces: self.clone() })
+    }
+
+    fn free(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AsRef<[u8]> for Filled {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Filled {
+    fn drop(&mut self) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        self.pieces.free().push(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_goes_round_while_there_are_writers_and_is_given_back_behind_the_last() {
+        let shared = SharedPieces::default();
+        let (first, second) = (shared.get(), shared.get());
+        let mut piece = first.take(10);
+        piece.extend_from_slice(b"some bytes");
+        let memory = piece.as_ptr();
+        let sent = first.fill(piece);
+        let (again, part) = (sent.clone(), sent.slice(5..));
+        drop((sent, again));
+        assert_eq!((&*part, second.free().len()), (&b"bytes"[..], 0));
+        drop(part);
+        let piece = second.take(10);
+        assert_eq!((piece.as_ptr(), piece.len()), (memory, 0));
+        let last = second.fill(piece);
+        drop((first, second));
+        assert!(shared.get().free().is_empty());
+        drop(last);
+        assert!(shared.0.lock().unwrap().upgrade().is_none());
+    }
+}
