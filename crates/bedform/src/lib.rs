@@ -26,6 +26,7 @@ pub mod log;
 pub mod placement;
 pub mod read;
 pub mod store;
+mod turns;
 pub mod write;
 
 pub use array::{Append, Array, Elements, Growth, append, append_with};

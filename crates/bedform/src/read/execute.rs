@@ -16,7 +16,7 @@ use std::thread::{Builder, Scope};
 
 use bedform_storage::{Object, ReadBlock};
 
-use super::buffers::Kept;
+use super::buffers::{Buffers, Kept};
 use super::extra::ExtraThread;
 use super::fetch::{UNIT_BYTES_MAX, Unit, Wanted, WantedChunks, log_units, units};
 use super::locate::{ChunkSource, Need, OpenObject};
@@ -28,6 +28,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::blocks::LogCopies;
 use crate::log::overlay::Overlay;
 use crate::store::{ChunkCache, ChunkKey};
+use crate::turns::Turns;
 
 /// What a read did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -118,6 +119,10 @@ pub(super) struct Run<'a> {
     pub(super) target: Target<'a>,
     /// True if opening an object is a wait.
     is_remote: bool,
+    /// Leave to decode, where a server is waited for by more threads than there are cores.
+    pub(super) turns: Option<Turns>,
+    /// What those who have leave decode with.
+    pub(super) spare: Mutex<Vec<Kept>>,
     cells: u64,
     queue: Mutex<Queue>,
     /// What the objects planned so far have in a log.
@@ -190,6 +195,8 @@ impl<'a> Run<'a> {
             plan: reading.plan,
             source: reading.source,
             is_remote: reading.source.is_remote(),
+            turns: reading.source.is_remote().then(|| Turns::new(reading.tuning.threads)),
+            spare: Mutex::default(),
             codec: reading.codec,
             elements: reading.elements,
             fill: reading.fill,
@@ -265,8 +272,17 @@ impl<'a> Run<'a> {
         // Only large requests to a device have a use for a block.
         let has_block = fetched >= SMALL_UNIT_BYTES && !self.is_remote;
         let block = if has_block { ReadBlock::BYTES as u64 } else { 0 };
-        let each = scratch.saturating_add(fetched).saturating_add(block);
-        let fit = usize::try_from(self.tuning.buffer_bytes / each.max(1)).unwrap_or(usize::MAX);
+        let (each, all) = match self.is_remote {
+            // Those who wait for the server, or for leave to decode, hold what was fetched alone.
+            true => {
+                let scratch = scratch.saturating_mul(self.tuning.threads as u64);
+                (fetched, self.tuning.buffer_bytes.saturating_sub(scratch))
+            }
+            false => {
+                (scratch.saturating_add(fetched).saturating_add(block), self.tuning.buffer_bytes)
+            }
+        };
+        let fit = usize::try_from(all / each.max(1)).unwrap_or(usize::MAX);
         let ahead = self.fetched_ahead.load(Ordering::Relaxed);
         let useful = match ahead && !self.fetched_late.load(Ordering::Relaxed) {
             true => self.tuning.threads_ahead(),
@@ -282,7 +298,7 @@ impl<'a> Run<'a> {
         caller: bool,
         interrupted: &dyn Fn() -> bool,
     ) {
-        let mut buffers = None;
+        let (mut kept, mut fetching) = (None, Buffers::default());
         let more = || {
             if let Some(scope) = scope {
                 self.grow(scope);
@@ -297,14 +313,15 @@ impl<'a> Run<'a> {
                 Work::Done => return,
                 Work::Cell(cell) => self.plan_cell(cell, helpers),
                 Work::Unit(object, cell, unit) => {
-                    let own: &mut Kept = buffers.get_or_insert_with(Kept::take);
-                    self.run_unit(&*object, cell, &unit, &mut own.0, helpers)
+                    // Most threads wait for a server most of the time: those that decode take turns with
+                    // what is kept.
+                    let own = match self.is_remote {
+                        true => &mut fetching,
+                        false => &mut kept.get_or_insert_with(Kept::take).0,
+                    };
+                    self.run_unit(&*object, cell, &unit, own, helpers)
                 }
             };
-            if self.is_remote {
-                // Most of these threads wait most of the time: memory goes to those that do not.
-                buffers = None;
-            }
             if let Err(error) = outcome {
                 self.fail(error);
             }

@@ -11,7 +11,7 @@ use super::locate::Need;
 /// their own, and the memory of a read is bounded.
 pub(crate) const WHOLE_BYTES_MAX: u64 = 4 << 20;
 /// Bytes that a read of a server may keep in memory.
-pub(crate) const SERVER_BUFFER_BYTES: u64 = 128 << 20;
+pub(crate) const SERVER_BUFFER_BYTES: u64 = 256 << 20;
 
 /// The shards of an array.
 #[derive(Debug, Clone, Copy)]

@@ -1,18 +1,18 @@
 //! One unit: fetched, checked, decoded and copied to where its elements belong.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use bedform_format::BytesCodec;
 use bedform_format::checksum::Crc32c;
 use bedform_storage::{Object, ReadBlock};
 
-use super::buffers::{Buffers, grow};
+use super::buffers::{Buffers, Kept, grow};
 use super::execute::{Helpers, Run};
 use super::fetch::{FetchedChunk, SCATTERED_BYTES_MIN, Unit, Wanted};
 use super::scatter::{Axis, Copy};
-use crate::codec::CodecError;
+use crate::codec::{CodecError, Scratch};
 use crate::error::{Error, Result};
 use crate::log::fetch::{Destination, LogFetch};
 use crate::store::ChunkKey;
@@ -50,6 +50,30 @@ impl Run<'_> {
         let Buffers { fetched, block, elements, scratch, .. } = buffers;
         let bytes = self.fetch_unit(object, unit, fetched, block, helpers)?;
         self.count(object, unit);
+        match &self.turns {
+            None => self.decode_unit(object, cell, unit, bytes, (elements, scratch)),
+            Some(turns) => {
+                let _turn = turns.take();
+                let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+                let known = spare().pop();
+                let mut kept = known.unwrap_or_else(Kept::take);
+                let Buffers { elements, scratch, .. } = &mut kept.0;
+                let outcome = self.decode_unit(object, cell, unit, bytes, (elements, scratch));
+                spare().push(kept);
+                outcome
+            }
+        }
+    }
+
+    /// Decodes the chunks of a unit that was fetched, and copies them to their places.
+    fn decode_unit(
+        &self,
+        object: &dyn Object,
+        cell: u64,
+        unit: &Unit,
+        bytes: &[u8],
+        (elements, scratch): (&mut Vec<u8>, &mut Scratch),
+    ) -> Result<()> {
         if let Some(log) = &unit.log {
             return log.run(bytes, elements, &self.destination());
         }

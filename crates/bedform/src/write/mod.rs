@@ -13,7 +13,6 @@
 //! | `pipeline` | many encoders, one sequence |
 //! | `region` | all objects of a selection |
 //! | `room` | memory that stages share |
-//! | `turns` | who computes, of many who wait |
 
 pub(crate) mod beside;
 pub(crate) mod elements;
@@ -21,6 +20,5 @@ pub(crate) mod object;
 pub(crate) mod pipeline;
 pub(crate) mod region;
 pub(crate) mod room;
-pub(crate) mod turns;
 
 pub use region::WriteStatistics;

@@ -12,7 +12,6 @@ use super::beside::Check;
 use super::elements::{ChunkElements, Input, is_outside};
 use super::pipeline::in_order;
 use super::room::Room;
-use super::turns::Turns;
 use crate::array::ArrayState;
 use crate::array::source::{ZarrSource, contained_commit};
 use crate::codec::Scratch;
@@ -21,6 +20,7 @@ use crate::log::overlay::Overlay;
 use crate::read::locate::Places;
 use crate::read::plan::{Plan, Task};
 use crate::store::Shared;
+use crate::turns::Turns;
 
 /// Merges that are tried again because another writer was faster.
 const ATTEMPTS_MAX: usize = 1000;

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use super::beside::Check;
 use super::elements::Input;
 use super::object::{ObjectWrite, Share};
-use super::turns::Turns;
 use crate::array::source::ZarrSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::plan::Plan;
 use crate::store::Shared;
+use crate::turns::Turns;
 
 /// Bytes of objects that are on their way to a server.
 const UPLOAD_BYTES: u64 = 224 << 20;
