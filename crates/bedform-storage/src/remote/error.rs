@@ -23,11 +23,30 @@ pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> Sto
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
             StorageErrorKind::PermissionDenied
         }
+        // Some requests say only in a text what has become of them.
+        _ if denies(&said) => StorageErrorKind::PermissionDenied,
         _ => StorageErrorKind::Server,
     };
     let source = matches!(kind, StorageErrorKind::Server | StorageErrorKind::PermissionDenied)
         .then(|| io::Error::other(format!("{}{said}", hint(&error, &said))));
     StorageError { kind, operation, path: path.to_owned(), source }
+}
+
+/// What servers and clients say where somebody may not have what was asked for; the last is where machines of
+/// Amazon get credentials, if there are none elsewhere.
+const DENIED: [&str; 7] = [
+    "[AccessDenied]",
+    "[InvalidAccessKeyId]",
+    "[SignatureDoesNotMatch]",
+    "[AuthenticationFailed]",
+    "[AuthorizationFailure]",
+    "[AuthorizationPermissionMismatch]",
+    CREDENTIALS_OF_MACHINES,
+];
+const CREDENTIALS_OF_MACHINES: &str = "//169.254.169.254/";
+
+fn denies(said: &str) -> bool {
+    DENIED.iter().any(|text| said.contains(text))
 }
 
 /// True if the server says that it will not do what it is asked to, now or later.
@@ -111,6 +130,13 @@ fn hint(error: &Error, said: &str) -> &'static str {
         "the bucket lies in another region than AWS_REGION says: "
     } else if has("RequestTimeTooSkewed") || has("RequestExpired") {
         "the clock of this machine is wrong: "
+    } else if has(CREDENTIALS_OF_MACHINES) {
+        "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or say anonymous where \
+         all may read: "
+    } else if has("AccessDenied") {
+        "these credentials give no access to it: "
+    } else if has("client error (Connect)") {
+        "the server cannot be reached: "
     } else {
         match error {
             Error::Unauthenticated { .. } => "credentials are needed, or others: ",
@@ -149,9 +175,25 @@ fn in_document(text: &str) -> Option<String> {
     };
     let code = part("<Code>", "</Code>")?;
     Some(match part("<Message>", "</Message>") {
-        Some(message) => format!("{message} [{code}]"),
+        Some(message) => format!("{} [{code}]", unescaped(message)),
         None => format!("[{code}]"),
     })
+}
+
+fn unescaped(text: &str) -> String {
+    let mut text = text.to_owned();
+    for (escaped, plain) in [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#34;", "\""),
+        ("&apos;", "'"),
+        ("&#39;", "'"),
+        ("&amp;", "&"),
+    ] {
+        text = text.replace(escaped, plain);
+    }
+    text
 }
 
 /// `text` without the queries of URLs, which may be signatures, and without names and passwords in them.
@@ -196,6 +238,38 @@ mod tests {
             [&of("404 page not found"), &document("XAdminUserNotFound"), &document("NoSuchBucket")]
         {
             assert!(!is_missing(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_that_only_a_text_tells_say_what_to_do() {
+        let of = |text: &str| {
+            let source = format!("status code: 403 Forbidden: {text}").into();
+            to_error("list", "roots", Error::Generic { store: "S3", source })
+        };
+        let document = |code: &str, message: &str| {
+            format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>")
+        };
+        let (denied, server) = (StorageErrorKind::PermissionDenied, StorageErrorKind::Server);
+        for (text, kind, expected) in [
+            (document("AccessDenied", "No"), denied, "these credentials give no access to it: No"),
+            (
+                document("SignatureDoesNotMatch", "No"),
+                denied,
+                "the credentials are not those of this store: No",
+            ),
+            ("PUT http://169.254.169.254/latest".to_owned(), denied, "no credentials were found: "),
+            (
+                "client error (Connect): refused".to_owned(),
+                server,
+                "the server cannot be reached: ",
+            ),
+            (document("Odd", "a &#34;b&#34; &lt; &amp;lt;"), server, "a \"b\" < &lt; [Odd]"),
+        ] {
+            let error = of(&text);
+            assert_eq!(error.kind, kind, "{text}");
+            let said = error.source.unwrap().to_string();
+            assert!(said.starts_with(expected), "{said}");
         }
     }
 
