@@ -68,7 +68,7 @@ fn runtime() -> Result<&'static Runtime> {
 }
 
 fn start() -> io::Result<Runtime> {
-    // Two threads drive the sockets; who waits for an answer copies it by itself.
+    // Two threads drive the sockets. Who waits for bytes of an object that is open copies them by itself.
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().thread_name("bedform-requests");
     builder.build()
