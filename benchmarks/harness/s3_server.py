@@ -145,18 +145,18 @@ def slow_s3(in_memory: bool = False) -> Iterator[SlowS3]:
                 shutil.rmtree(place, ignore_errors=True)
 
 
-def wait_for(place: SlowS3) -> None:
+def wait_for(slow: SlowS3) -> None:
     """Wait until the server has made the bucket."""
     from botocore.exceptions import BotoCoreError
 
     for _ in range(100):
         try:
-            place.client().create_bucket(Bucket=BUCKET)
+            slow.client().create_bucket(Bucket=BUCKET)
         except BotoCoreError:
             time.sleep(0.1)
         else:
             return
-    said = (place.place / "said").read_text()
+    said = (slow.place / "said").read_text()
     raise NoServerError(f"the server does not answer: {said}")
 
 

@@ -28,7 +28,7 @@ pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> Sto
         _ => StorageErrorKind::Server,
     };
     let source = matches!(kind, StorageErrorKind::Server | StorageErrorKind::PermissionDenied)
-        .then(|| io::Error::other(format!("{}{said}", hint(&error, &said))));
+        .then(|| io::Error::other(format!("{}{said}", hint(&error, kind, &said))));
     StorageError { kind, operation, path: path.to_owned(), source }
 }
 
@@ -117,7 +117,7 @@ pub(super) fn is_out_of_range(error: &Error) -> bool {
 }
 
 /// What to do about what a server said.
-fn hint(error: &Error, said: &str) -> &'static str {
+fn hint(error: &Error, kind: StorageErrorKind, said: &str) -> &'static str {
     let has = |text: &str| said.contains(text);
     if has("NoSuchBucket") {
         "there is no such bucket: "
@@ -133,14 +133,14 @@ fn hint(error: &Error, said: &str) -> &'static str {
     } else if has(CREDENTIALS_OF_MACHINES) {
         "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or say anonymous where \
          all may read: "
-    } else if has("AccessDenied") {
-        "these credentials give no access to it: "
     } else if has("client error (Connect)") {
         "the server cannot be reached: "
     } else {
         match error {
             Error::Unauthenticated { .. } => "credentials are needed, or others: ",
-            Error::PermissionDenied { .. } => "these credentials give no access to it: ",
+            _ if kind == StorageErrorKind::PermissionDenied => {
+                "these credentials give no access to it: "
+            }
             _ => "",
         }
     }

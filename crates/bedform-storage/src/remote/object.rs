@@ -49,10 +49,7 @@ impl RemoteObject {
         let opening = async move { runtime::again(|| open(&*store, &asked, tail.max(1))).await };
         // What comes in many pieces would wake who waits with each of them.
         let opened = runtime::wait(runtime::spawn(opening)?)?;
-        let opened = opened.unwrap_or_else(|error| {
-            Err(Error::Generic { store: "requests", source: error.into() })
-        });
-        let opened = opened.map_err(|error| {
+        let opened = opened.map_err(runtime::ended).and_then(|opened| opened).map_err(|error| {
             let error = if shared.lists { strict(error) } else { error };
             to_error("open", &shown, error)
         })?;

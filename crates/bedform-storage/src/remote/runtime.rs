@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ::object_store::Error;
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 use super::Result;
 use super::error::may_be_cut;
@@ -39,6 +39,11 @@ where
     F::Output: Send + 'static,
 {
     Ok(runtime()?.spawn(future))
+}
+
+/// The error of a request whose task has ended without an answer.
+pub(super) fn ended(error: JoinError) -> Error {
+    Error::Generic { store: "requests", source: Box::new(error) }
 }
 
 /// What `ask` gives; asked again if its answer was cut off.

@@ -39,8 +39,8 @@ pub(super) struct RemoteWriter {
     memory: Arc<Pieces>,
     piece_bytes: usize,
     last: Vec<u8>,
-    /// The size that was announced.
-    expected: u64,
+    /// The size that it is expected to have; 0 if that is not known.
+    announced: u64,
     position: u64,
 }
 
@@ -69,8 +69,8 @@ impl RemoteWriter {
         let part_bytes = storage.shared.options.part_bytes.max(1);
         let piece_bytes = PIECE_BYTES.min(part_bytes);
         let is_large = hint.bytes.is_some_and(|bytes| bytes / 2 >= part_bytes as u64);
-        let is_alone = hint.at_once < OBJECTS_AT_ONCE;
-        let parts = if is_large && is_alone { storage.parts(path)? } else { None };
+        let wants_streams = hint.at_once < OBJECTS_AT_ONCE;
+        let parts = if is_large && wants_streams { storage.parts(path)? } else { None };
         let (store, looked) = (storage.shared.client.store()?.clone(), name.clone());
         let there = runtime::spawn(async move { look(&*store, &looked, true).await })?;
         let upload = parts.map(|parts| Upload {
@@ -91,7 +91,7 @@ impl RemoteWriter {
             memory: storage.shared.pieces.get(),
             piece_bytes,
             last: Vec::new(),
-            expected: hint.bytes.unwrap_or(0),
+            announced: hint.bytes.unwrap_or(0),
             position: 0,
         })
     }
@@ -112,6 +112,13 @@ impl RemoteWriter {
             upload.send_full_parts(&opened, &self.pieces)?;
         }
         Ok(())
+    }
+
+    /// Whether memory of a whole piece is worth it for what is left of `bytes` and what was announced; the
+    /// end of an object is little.
+    fn is_half_a_piece_to_come(&self, bytes: &[u8]) -> bool {
+        let announced = self.announced.saturating_sub(self.position);
+        announced.max(bytes.len() as u64) >= self.piece_bytes as u64 / 2
     }
 
     /// Sends what is left of the parts, and gives the object its name. Nothing if it is to be sent whole.
@@ -157,7 +164,6 @@ async fn open(
     there: Look,
     is_new: bool,
 ) -> std::result::Result<Opened, Error> {
-    let ended = |error| Error::Generic { store: "parts", source: Box::new(error) };
     let (there, guessed) = match is_new {
         true => {
             let names = Names::following(None);
@@ -166,7 +172,7 @@ async fn open(
         }
         false => (there.await, None),
     };
-    let there = there.map_err(ended).and_then(|there| there);
+    let there = there.map_err(runtime::ended).and_then(|there| there);
     match (there, guessed) {
         (Ok(None), Some((upload, names))) => Ok(Opened { name, upload, names, there: None }),
         (Ok(there), guessed) => {
@@ -229,11 +235,10 @@ impl Upload {
         expected: Option<&Known>,
         size: u64,
     ) -> std::result::Result<Option<Known>, Unwritten> {
-        let ended = |error| Error::Generic { store: "parts", source: Box::new(error) };
         let mut ids = Ok(Vec::with_capacity(self.sent.len()));
         // All of them are waited for: a part that comes after its upload was removed would stay.
         for sent in std::mem::take(&mut self.sent) {
-            match (sent.await.map_err(ended).and_then(|sent| sent), &mut ids) {
+            match (sent.await.map_err(runtime::ended).and_then(|sent| sent), &mut ids) {
                 (Ok(id), Ok(ids)) => ids.push(id),
                 (Err(error), Ok(_)) => ids = Err(Unwritten::Failed(error)),
                 (_, Err(_)) => {}
@@ -284,15 +289,6 @@ impl Drop for RemoteWriter {
     }
 }
 
-impl RemoteWriter {
-    /// Whether memory of a whole piece is worth it for what is left of `bytes` and what was announced; the
-    /// end of an object is little.
-    fn is_half_a_piece_to_come(&self, bytes: &[u8]) -> bool {
-        let announced = self.expected.saturating_sub(self.position);
-        announced.max(bytes.len() as u64) >= self.piece_bytes as u64 / 2
-    }
-}
-
 impl ObjectWriter for RemoteWriter {
     fn position(&self) -> u64 {
         self.position
@@ -330,7 +326,9 @@ impl ObjectWriter for RemoteWriter {
     fn publish(mut self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
         let last = Bytes::from(std::mem::take(&mut self.last));
         let has_parts = self.upload.as_ref().is_some_and(|upload| {
-            self.there.is_none() && self.pieces.len() >= 2 * upload.pieces_per_part
+            // What was sent already is not sent again.
+            let is_large = self.pieces.len() >= 2 * upload.pieces_per_part;
+            self.there.is_none() && (is_large || upload.sent_pieces > 0)
         });
         if has_parts {
             self.storage.shared.check_writable("publish", &self.path)?;
