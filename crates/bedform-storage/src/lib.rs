@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`storage`] | the [`Storage`] trait: the one seam between the engine and any place |
+//! | [`answer`] | [`Answer`], [`Bell`]: what servers are asked for, and is waited for later |
 //! | [`profile`] | [`Profile`]: the calibrated parameters of a storage system, kept per system |
 //! | [`price`] | [`Demand`]: what a read asks for, and the seconds that this takes by a profile |
 //! | [`calibrate`](mod@calibrate) | [`calibrate()`], [`calibrate_url()`]: measure a profile in seconds |
@@ -21,6 +22,7 @@
 //! | [`throttle`] | [`Throttled`]: calls that take as long as told, for experiments |
 //! | [`simulated`] | [`SimulatedFileSystem`]: the calls of a system that loses its power, in memory |
 
+pub mod answer;
 pub mod calibrate;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -42,6 +44,8 @@ pub mod storage;
 pub mod throttle;
 pub mod waiting;
 
+pub use ::bytes::Bytes;
+pub use answer::{Answer, Bell, Promise};
 pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate, calibrate_url};
 pub use error::{StorageError, StorageErrorKind};
 pub use failing::{Failing, Fault};

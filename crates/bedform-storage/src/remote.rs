@@ -55,8 +55,8 @@ pub use self::url::{RemoteOptions, UrlError};
 use self::writer::RemoteWriter;
 use crate::storage::checked_suffix;
 use crate::{
-    Condition, Durability, Entry, GrowingObject, Hint, Lock, Mode, Object, ObjectWriter, Storage,
-    StorageError, StorageErrorKind, Version,
+    Answer, Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Mode, Object,
+    ObjectWriter, Storage, StorageError, StorageErrorKind, Version,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -405,6 +405,27 @@ impl Shared {
         Ok(Writes { store, plain, deadline, pause, has_conditions: !single_writer })
     }
 
+    /// Opens an object, of which the last `bytes` come along.
+    async fn open(
+        self: Arc<Self>,
+        name: Path,
+        shown: String,
+        bytes: u64,
+    ) -> Result<Box<dyn Object>> {
+        let opening = RemoteObject::open(self.clone(), name.clone(), shown.clone(), bytes);
+        let (object, known) = opening.await.inspect_err(|error| {
+            if error.is_not_found() {
+                self.note(&name, None);
+            }
+        })?;
+        self.note(&name, Some(known.clone()));
+        let Known { version, parts, .. } = known;
+        Ok(match parts {
+            None => Box::new(object),
+            Some(parts) => Box::new(GrownObject::open(self, name, shown, version, &parts).await?),
+        })
+    }
+
     /// Remembers what is under a name.
     fn note(&self, name: &Path, known: Option<Known>) {
         if !self.is_writable {
@@ -552,6 +573,15 @@ async fn remove(store: &dyn ObjectStore, name: &Path) -> std::result::Result<(),
     }
 }
 
+/// What was opened; nothing if it is not there.
+fn found(opened: Result<Box<dyn Object>>) -> Result<Option<Box<dyn Object>>> {
+    match opened {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 impl Storage for RemoteStorage {
     fn name(&self) -> String {
         self.shown.clone()
@@ -567,26 +597,23 @@ impl Storage for RemoteStorage {
 
     fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>> {
         let name = self.name_of("open", path)?;
-        let (shared, shown) = (self.shared.clone(), path.to_string());
-        let opened = RemoteObject::open(shared.clone(), name.clone(), shown.clone(), bytes);
-        let (object, known) = opened.inspect_err(|error| {
-            if error.is_not_found() {
-                shared.note(&name, None);
-            }
-        })?;
-        shared.note(&name, Some(known.clone()));
-        Ok(match known.parts {
-            None => Box::new(object),
-            Some(parts) => Box::new(GrownObject::open(shared, name, shown, known.version, &parts)?),
-        })
+        let opening = self.shared.clone().open(name, path.to_string(), bytes);
+        runtime::run("open", path.as_str(), opening)
     }
 
     fn find_end(&self, path: &ObjectPath, bytes: u64) -> Result<Option<Box<dyn Object>>> {
-        match self.open_end(path, bytes) {
-            Ok(object) => Ok(Some(object)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+        found(self.open_end(path, bytes))
+    }
+
+    fn ask_end(
+        &self,
+        path: &ObjectPath,
+        bytes: u64,
+        bell: &Arc<Bell>,
+    ) -> Option<Answer<Option<Box<dyn Object>>>> {
+        let name = self.name_of("open", path).ok()?;
+        let opening = self.shared.clone().open(name, path.to_string(), bytes);
+        runtime::answer(bell, async { found(opening.await) })
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {

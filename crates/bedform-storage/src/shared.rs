@@ -9,8 +9,8 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
-    StorageError, Version,
+    Answer, Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter,
+    Storage, StorageError, Version,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -38,6 +38,15 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
 
     fn find_end(&self, path: &ObjectPath, bytes: u64) -> Result<Option<Box<dyn Object>>> {
         (**self).find_end(path, bytes)
+    }
+
+    fn ask_end(
+        &self,
+        path: &ObjectPath,
+        bytes: u64,
+        bell: &Arc<Bell>,
+    ) -> Option<Answer<Option<Box<dyn Object>>>> {
+        (**self).ask_end(path, bytes, bell)
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {

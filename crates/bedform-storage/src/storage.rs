@@ -12,7 +12,9 @@
 //! - Only a [`GrowingObject`] is seen before it is whole. What one of its syncs returned for never
 //!   changes, and is what others may be told of.
 //!
-//! Calls block. Many extents are in flight because many threads call; see the engine's `read::fetch`.
+//! Calls block, but [`Storage::ask_end`] and [`Object::ask`], with which few threads have many requests on
+//! their way. Where those have nothing to offer, many extents are in flight because many threads call; see
+//! the engine's `read::execute`.
 //!
 //! [`StorageErrorKind::Poisoned`]: crate::StorageErrorKind::Poisoned
 
@@ -23,8 +25,9 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
+use bytes::Bytes;
 
-use crate::{ReadBlock, StorageError, StorageErrorKind};
+use crate::{Answer, Bell, ReadBlock, StorageError, StorageErrorKind};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -150,6 +153,18 @@ pub trait Storage: Send + Sync + Debug {
     fn find_end(&self, path: &ObjectPath, bytes: u64) -> Result<Option<Box<dyn Object>>> {
         let _ = bytes;
         self.find(path)
+    }
+
+    /// As [`Storage::find_end`], without waiting for it: the answer rings `bell`. Nothing where that is no
+    /// wait worth it, as with the files of this machine: use [`Storage::find_end`].
+    fn ask_end(
+        &self,
+        path: &ObjectPath,
+        bytes: u64,
+        bell: &Arc<Bell>,
+    ) -> Option<Answer<Option<Box<dyn Object>>>> {
+        let _ = (path, bytes, bell);
+        None
     }
 
     /// The version that `path` stands for now. Cheaper than [`Storage::open`].
@@ -367,6 +382,13 @@ pub trait Object: Send + Sync + Debug {
     fn read_ahead(&self, offset: u64, length: u64) -> bool {
         let _ = (offset, length);
         false
+    }
+
+    /// The bytes of an extent, without waiting for them: the answer rings `bell`. Nothing where that cannot
+    /// be had: use [`Object::read`].
+    fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+        let _ = (offset, length, bell);
+        None
     }
 
     /// Fills the front of `buffer` with bytes that are at hand without waiting for the device, and

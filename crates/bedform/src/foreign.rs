@@ -22,7 +22,7 @@ use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::ReadStatistics;
 use crate::read::execute::{Reading, execute};
-use crate::read::locate::{ChunkPlaces, ChunkSource, Need, OpenObject, Places};
+use crate::read::locate::{ChunkPlaces, ChunkSource, Need, OpenObject, Opening, Places};
 use crate::read::plan::Plan;
 use crate::read::scatter::Target;
 use crate::read::tuning::Tuning;
@@ -300,7 +300,13 @@ impl ForeignArray {
 }
 
 impl ChunkSource for ForeignArray {
-    fn open(&self, _: &[u64], _: Need, _: &dyn Fn()) -> Result<Option<OpenObject>> {
+    fn open(
+        &self,
+        _: &[u64],
+        _: Need,
+        _: Option<Opening>,
+        _: &dyn Fn(),
+    ) -> Result<Option<OpenObject>> {
         let object: Arc<dyn Object> = match &self.array().storage {
             ForeignStorage::Empty => return Ok(None),
             ForeignStorage::Compact { data } => Arc::new(Inline::new(data.clone())),

@@ -1,5 +1,6 @@
 //! Measures an object store by reads of objects.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::random::Random;
@@ -7,11 +8,14 @@ use super::timing::{Measured, Piece, Readable, Timer, beside, derived_gap};
 use super::{CalibrateOptions, CalibrateProgress, SMALL, check_options, now};
 use crate::remote::probe::Probe;
 use crate::{
-    Coldness, Mode, Profile, ProfileError, RemoteOptions, RemoteStorage, Storage as _, StorageError,
+    Answer, Bell, Bytes, Coldness, Mode, Profile, ProfileError, RemoteOptions, RemoteStorage,
+    Storage as _, StorageError,
 };
 
 /// A large request: long enough that its bytes take as long as the wait for the first of them.
 const BLOCK: u64 = 4 << 20;
+/// Requests that one read has on their way at most.
+const IN_FLIGHT_MAX: usize = 128;
 /// Readers of large extents at most: their buffers are memory.
 const STREAMS_MAX: usize = 32;
 /// Bytes of our own at most: who stores them may be paid for it.
@@ -163,6 +167,14 @@ impl Readable for Objects<'_> {
 
     fn read(&self, piece: Piece, buffer: &mut [u8]) -> Result<(), StorageError> {
         self.probe.objects[piece.object].read(piece.offset, buffer)
+    }
+
+    fn ask(&self, piece: Piece, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+        self.probe.objects[piece.object].ask(piece.offset, piece.bytes, bell)
+    }
+
+    fn in_flight_max(&self) -> usize {
+        IN_FLIGHT_MAX
     }
 
     fn shuffled(&self, bytes: u64) -> Vec<Piece> {

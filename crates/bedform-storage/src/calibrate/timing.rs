@@ -2,15 +2,15 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
 use super::check_cancel;
-use crate::{GapCheck, LargeMemory, StorageError};
+use crate::{Answer, Bell, Bytes, GapCheck, LargeMemory, StorageError};
 
-const IN_FLIGHT: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+const IN_FLIGHT: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Bytes of a gap are multiples of this.
 pub(super) const PAGE: u64 = 4096;
 /// The extents of which pairs are read to check the merging gap.
@@ -66,6 +66,17 @@ pub(super) trait Readable: Sync {
     /// Fills `buffer` with the bytes of `piece`.
     fn read(&self, piece: Piece, buffer: &mut [u8]) -> Result<(), StorageError>;
 
+    /// Asks for the bytes of `piece`, where one thread can have many requests on their way.
+    fn ask(&self, piece: Piece, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+        let _ = (piece, bell);
+        None
+    }
+
+    /// Requests at a time at most.
+    fn in_flight_max(&self) -> usize {
+        64
+    }
+
     /// All extents of `bytes` each, in an order that no read-ahead guesses.
     fn shuffled(&self, bytes: u64) -> Vec<Piece>;
 
@@ -89,6 +100,11 @@ impl<R: Readable> Timer<'_, R> {
         pieces: &[Piece],
         seconds_max: f64,
     ) -> Result<Measured, StorageError> {
+        if in_flight > 1
+            && let Some(measured) = self.measure_asked(in_flight, pieces, seconds_max)?
+        {
+            return Ok(measured);
+        }
         self.source.forget();
         let largest = pieces.iter().map(|piece| piece.bytes).max().unwrap_or(PAGE);
         let limit = Duration::from_secs_f64(seconds_max);
@@ -137,13 +153,54 @@ impl<R: Readable> Timer<'_, R> {
             outcomes.collect::<Result<(), StorageError>>()
         })?;
         check_cancel(self.cancel, self.source.place())?;
-        let (mut measured, mut times) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (mut measured, times) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
         if self.source.has_helpers() {
             measured.cpu_seconds = seconds_of(ClockId::ProcessCPUTime) - process_started;
         }
-        times.sort_by(f64::total_cmp);
-        measured.median_seconds = times.get(times.len() / 2).copied().unwrap_or(0.0).max(1e-9);
+        measured.median_seconds = median(times);
         Ok(measured)
+    }
+
+    /// As [`Timer::measure`], by one thread that asks for all of them; nothing where it cannot.
+    fn measure_asked(
+        &self,
+        in_flight: usize,
+        pieces: &[Piece],
+        seconds_max: f64,
+    ) -> Result<Option<Measured>, StorageError> {
+        let bell = Arc::new(Bell::default());
+        let limit = Duration::from_secs_f64(seconds_max);
+        let (started, cpu_started) = (Instant::now(), seconds_of(ClockId::ProcessCPUTime));
+        let (mut pieces, mut asked, mut times) = (pieces.iter(), Vec::new(), Vec::new());
+        let mut measured = Measured::default();
+        loop {
+            let heard = bell.count();
+            let goes_on = started.elapsed() <= limit && !self.cancel.load(Ordering::Relaxed);
+            while goes_on
+                && asked.len() < in_flight
+                && let Some(piece) = pieces.next()
+            {
+                let Some(answer) = self.source.ask(*piece, &bell) else { return Ok(None) };
+                asked.push((Instant::now(), piece.bytes, answer));
+            }
+            if asked.is_empty() {
+                break;
+            }
+            let Some(at) = asked.iter().position(|(.., answer)| answer.is_here()) else {
+                bell.wait(heard, None);
+                continue;
+            };
+            let (begun, bytes, answer) = asked.swap_remove(at);
+            answer.take()?;
+            times.push(begun.elapsed().as_secs_f64());
+            measured.requests += 1.0;
+            measured.bytes += bytes as f64;
+        }
+        check_cancel(self.cancel, self.source.place())?;
+        measured.seconds = started.elapsed().as_secs_f64();
+        measured.cpu_seconds = seconds_of(ClockId::ProcessCPUTime) - cpu_started;
+        measured.median_seconds = median(times);
+        Ok(Some(measured))
     }
 
     /// The least number in flight within a seventh of the best rate of small requests, and that rate.
@@ -153,7 +210,8 @@ impl<R: Readable> Timer<'_, R> {
         seconds_each: f64,
     ) -> Result<(usize, Measured), StorageError> {
         let mut found = Vec::new();
-        for in_flight in IN_FLIGHT {
+        let most = self.source.in_flight_max();
+        for in_flight in IN_FLIGHT.into_iter().filter(|in_flight| *in_flight <= most) {
             found.push((in_flight, self.measure(in_flight, pieces, seconds_each)?));
         }
         let rate = |measured: &Measured| measured.requests / measured.seconds.max(1e-9);
@@ -216,6 +274,11 @@ impl<R: Readable> Timer<'_, R> {
         }
         Ok(GapCheck { derived_bytes, separate_seconds: apart, merged_seconds: together })
     }
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(0.0).max(1e-9)
 }
 
 fn seconds_of(clock: ClockId) -> f64 {

@@ -1,9 +1,12 @@
 //! The contract of [`Storage`], case by case.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{beside, get, growing, kind_of, path, put, put_at, read_all};
-use crate::{Condition, Durability, Entry, Hint, ReadBlock, Storage, StorageErrorKind};
+use crate::{
+    Answer, Bell, Condition, Durability, Entry, Hint, ReadBlock, Storage, StorageErrorKind,
+};
 
 /// One promise.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +50,7 @@ pub const CASES: &[Case] = &[
     case("paths may be deep and names long", deep),
     case("reads past the end are refused", truncated),
     case("bytes at hand are those of the object", resident),
+    case("what is asked for is what a wait would give", asked),
     case("bytes read past the page cache are those of the object", read_past),
     case("of many creators one wins", race_absent),
     case("no update is lost among many", race_unchanged),
@@ -273,6 +277,40 @@ fn resident(storage: &dyn Storage) {
         let count = object.read_resident(offset as u64, &mut buffer).unwrap();
         let rest = bytes.get(offset..).unwrap_or(&[]);
         assert!(rest.starts_with(&buffer[..count]));
+    }
+}
+
+fn asked(storage: &dyn Storage) {
+    let bytes: Vec<u8> = (0..20_000u32).map(|i| (i * 7 % 251) as u8).collect();
+    put(storage, "a", &bytes, Condition::None).unwrap();
+    let bell = Arc::new(Bell::default());
+    for tail in [0, 100, 20_000, 1 << 20] {
+        let Some(answer) = storage.ask_end(&path("a"), tail, &bell) else { return };
+        let object = answer.take().unwrap().expect("it is there");
+        assert_eq!(object.version(), storage.open(&path("a")).unwrap().version());
+        for (offset, length) in [(0, 20_000), (0, 1), (19_000, 1000), (7, 19_990), (19_999, 1)] {
+            let answer = object.ask(offset, length, &bell);
+            let [start, end] = [offset, offset + length].map(|at| at as usize);
+            if let Some(answer) = answer {
+                assert_eq!(answer.take().unwrap(), bytes[start..end]);
+            }
+        }
+        for (offset, length) in [(19_999, 2), (20_000, 1), (u64::MAX, 1), (1, u64::MAX)] {
+            let given = object.ask(offset, length, &bell).map(Answer::take);
+            assert!(given.is_none_or(|given| given.is_err()), "what is not there is never made up");
+        }
+    }
+    assert!(bell.count() >= 4);
+    let missing = storage.ask_end(&path("b"), 100, &bell).expect("as for others");
+    assert!(missing.take().unwrap().is_none());
+    // Who asks for bytes of what has been replaced gets those that it opened, or hears that they are gone.
+    let object = storage.ask_end(&path("a"), 1, &bell).unwrap().take().unwrap().unwrap();
+    put(storage, "a", &vec![9; 20_000], Condition::None).unwrap();
+    if let Some(answer) = object.ask(0, 5000, &bell) {
+        match answer.take() {
+            Ok(given) => assert_eq!(given, bytes[..5000]),
+            Err(error) => assert_eq!(error.kind, StorageErrorKind::Conflict),
+        }
     }
 }
 

@@ -74,6 +74,9 @@ struct State {
     hides: bool,
     /// The name of which the next answer is lost, and not before it is let go.
     held: Option<Held>,
+    /// Reads of objects with this in their names wait, and how many do.
+    silent: Option<String>,
+    waiting: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -99,8 +102,17 @@ impl FaultyServer {
     pub fn new(seed: u64, likelihood: Likelihood) -> Self {
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let (recent, inner, uploads) = (VecDeque::new(), Arc::default(), Arc::default());
-        let state =
-            State { random, likelihood, recent, faults: 0, begun: 0, hides: false, held: None };
+        let state = State {
+            random,
+            likelihood,
+            recent,
+            faults: 0,
+            begun: 0,
+            hides: false,
+            held: None,
+            silent: None,
+            waiting: 0,
+        };
         Self { inner, seed, uploads, lacks: None, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -166,6 +178,39 @@ impl FaultyServer {
     /// Loses the answer that is held.
     pub fn let_go(&self) {
         self.state().held = None;
+    }
+
+    /// From now on reads of objects with `part` in their names wait for their answers; with nothing,
+    /// none do.
+    pub fn set_silent(&self, part: Option<&str>) {
+        self.state().silent = part.map(str::to_owned);
+    }
+
+    fn is_silent(&self, name: &Path) -> bool {
+        self.state().silent.as_ref().is_some_and(|part| name.as_ref().contains(part))
+    }
+
+    /// Reads that wait.
+    pub fn waiting(&self) -> usize {
+        self.state().waiting
+    }
+
+    /// Waits as long as reads do, and is counted as long as somebody wants the answer.
+    async fn listen(&self, name: &Path) {
+        struct Waiting<'a>(&'a FaultyServer);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.state().waiting -= 1;
+            }
+        }
+        if !self.is_silent(name) {
+            return;
+        }
+        self.state().waiting += 1;
+        let _waiting = Waiting(self);
+        while self.is_silent(name) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// True once for each name that is held.
@@ -321,6 +366,7 @@ impl ObjectStore for FaultyServer {
         if self.lacks == Some(Lack::Ends) && matches!(options.range, Some(GetRange::Suffix(_))) {
             return Err(Error::NotSupported { source: "no suffixes".into() });
         }
+        self.listen(name).await;
         if !self.read_fails() {
             return self.inner.get_opts(name, options).await;
         }

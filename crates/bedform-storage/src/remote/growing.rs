@@ -16,10 +16,11 @@ use futures_util::TryStreamExt as _;
 use tokio::task::JoinHandle;
 
 use super::error::to_error;
+use super::object::{Changed, judge};
 use super::put::{Known, Unwritten, look, random_name};
 use super::{Result, Shared, runtime};
 use crate::storage::padding;
-use crate::{GrowingObject, Object, StorageError, StorageErrorKind, Version};
+use crate::{Answer, Bell, GrowingObject, Object, StorageError, StorageErrorKind, Version};
 
 /// What the directory of parts is called, with a random name behind it.
 const PARTS_PREFIX: &str = ".bedform-parts-";
@@ -251,7 +252,7 @@ pub(super) struct GrownObject {
 impl GrownObject {
     /// # Errors
     /// Of the server.
-    pub(super) fn open(
+    pub(super) async fn open(
         shared: Arc<Shared>,
         name: Path,
         shown: String,
@@ -259,10 +260,10 @@ impl GrownObject {
         parts: &str,
     ) -> Result<Self> {
         let directory = directory_of(&name, parts);
-        let parts = RwLock::default();
-        let mut object = Self { shared, name, shown, directory, version, parts };
-        object.version.size = object.look_again()?;
-        Ok(object)
+        let found = find(&**shared.client.store()?, &directory).await;
+        let parts = found.map_err(|error| to_error("open", &shown, error))?;
+        let version = Version { size: parts.last().map_or(0, Part::end), ..version };
+        Ok(Self { shared, name, shown, directory, version, parts: RwLock::new(parts) })
     }
 
     /// Sees what has come since; gives where it ends.
@@ -283,32 +284,6 @@ impl GrownObject {
         }
         let first = parts.partition_point(|part| part.end() <= offset);
         Some(parts[first..].iter().take_while(|part| part.offset < end).cloned().collect())
-    }
-
-    async fn fetch(
-        &self,
-        store: &dyn ObjectStore,
-        parts: &[Part],
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> std::result::Result<bool, Error> {
-        let end = offset + buffer.len() as u64;
-        let mut rest = buffer;
-        for part in parts {
-            let [from, to] = [offset.max(part.offset), end.min(part.end())];
-            let range = from - part.offset..to - part.offset;
-            let name = part_name(&self.directory, part.offset);
-            let bytes = store.get_range(&name, range).await?;
-            let Some((own, others)) = rest.split_at_mut_checked(bytes.len()) else {
-                return Ok(false);
-            };
-            if bytes.len() as u64 != to - from {
-                return Ok(false);
-            }
-            own.copy_from_slice(&bytes);
-            rest = others;
-        }
-        Ok(rest.is_empty())
     }
 
     /// True if the name is still that of this object.
@@ -349,12 +324,20 @@ impl Object for GrownObject {
             };
             return Err(self.error(kind));
         };
-        let store = self.shared.client.store()?;
-        match runtime::wait(self.fetch(&**store, &parts, offset, buffer))? {
-            Ok(true) => Ok(()),
-            Ok(false) | Err(Error::NotFound { .. }) => Err(self.error(StorageErrorKind::Conflict)),
-            Err(error) => Err(to_error("read", &self.shown, error)),
-        }
+        let store = &**self.shared.client.store()?;
+        let fetched = runtime::wait(fetch(store, &self.directory, &parts, offset, buffer))?;
+        judge(fetched, &self.shown)
+    }
+
+    fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+        let parts = self.parts_of(offset, offset.checked_add(length)?)?;
+        let mut bytes = vec![0; usize::try_from(length).ok()?];
+        let store = self.shared.client.store().ok()?.clone();
+        let (directory, shown) = (self.directory.clone(), self.shown.clone());
+        runtime::answer(bell, async move {
+            judge(fetch(&*store, &directory, &parts, offset, &mut bytes).await, &shown)?;
+            Ok(bytes.into())
+        })
     }
 
     fn is_current(&self) -> Result<bool> {
@@ -367,6 +350,32 @@ impl Object for GrownObject {
         })?;
         current.map_err(|error: Error| to_error("stat", &self.shown, error))
     }
+}
+
+/// Fills `buffer` with the bytes from `offset` on, which lie in `parts`.
+async fn fetch(
+    store: &dyn ObjectStore,
+    directory: &Path,
+    parts: &[Part],
+    offset: u64,
+    buffer: &mut [u8],
+) -> std::result::Result<Changed, Error> {
+    let end = offset + buffer.len() as u64;
+    let mut rest = buffer;
+    for part in parts {
+        let [from, to] = [offset.max(part.offset), end.min(part.end())];
+        let range = from - part.offset..to - part.offset;
+        let bytes = store.get_range(&part_name(directory, part.offset), range).await?;
+        let Some((own, others)) = rest.split_at_mut_checked(bytes.len()) else {
+            return Ok(Changed(true));
+        };
+        if bytes.len() as u64 != to - from {
+            return Ok(Changed(true));
+        }
+        own.copy_from_slice(&bytes);
+        rest = others;
+    }
+    Ok(Changed(!rest.is_empty()))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use futures_util::TryStreamExt as _;
 use super::error::{is_out_of_range, strict, to_error};
 use super::put::{Known, look};
 use super::{Result, Shared, runtime, version_of};
-use crate::{Object, StorageError, StorageErrorKind, Version};
+use crate::{Answer, Bell, Object, StorageError, StorageErrorKind, Version};
 
 /// Bytes at the end that come with the first request, where nobody knows better: whole documents.
 pub(super) const TAIL_BYTES: u64 = 64 << 10;
@@ -39,17 +39,15 @@ pub(super) struct RemoteObject {
 impl RemoteObject {
     /// Opens an object, of which the last `tail` bytes come along: one request. Also says what is known
     /// of it for those who write.
-    pub(super) fn open(
+    pub(super) async fn open(
         shared: Arc<Shared>,
         name: Path,
         shown: String,
         tail: u64,
     ) -> Result<(Self, Known)> {
-        let (store, asked) = (shared.client.store()?.clone(), name.clone());
-        let opening = async move { runtime::again(|| open(&*store, &asked, tail.max(1))).await };
-        // What comes in many pieces would wake who waits with each of them.
-        let opened = runtime::wait(runtime::spawn(opening)?)?;
-        let opened = opened.map_err(runtime::ended).and_then(|opened| opened).map_err(|error| {
+        let store = shared.client.store()?.clone();
+        let opened = runtime::again(|| open(&*store, &name, tail.max(1))).await;
+        let opened = opened.map_err(|error| {
             let error = if shared.lists { strict(error) } else { error };
             to_error("open", &shown, error)
         })?;
@@ -71,6 +69,24 @@ impl RemoteObject {
         let count = known.len().min(buffer.len());
         buffer[..count].copy_from_slice(&known[..count]);
         count
+    }
+
+    /// The bytes from `offset` on, as many as there are before those that are known; those follow.
+    async fn fetch_before(self, offset: u64, length: usize, missing: usize) -> Result<Bytes> {
+        let mut bytes = vec![0; length];
+        let (front, rest) = bytes.split_at_mut(missing);
+        self.copy_known(offset + missing as u64, rest);
+        let store = self.shared.client.store()?.clone();
+        judge(self.fetch(&*store, offset, front).await, &self.shown)?;
+        Ok(bytes.into())
+    }
+
+    /// How many of the bytes from `offset` on lie before those that are known; nothing if the object has
+    /// not as many.
+    fn missing(&self, offset: u64, length: usize) -> Option<usize> {
+        let length = length as u64;
+        offset.checked_add(length).filter(|end| *end <= self.version.size)?;
+        usize::try_from(self.known_start.saturating_sub(offset).min(length)).ok()
     }
 
     /// Fills `buffer` with the bytes from `offset` on, all of which the object has.
@@ -108,7 +124,21 @@ impl RemoteObject {
 }
 
 /// True if an answer was not of the version that was asked for.
-struct Changed(bool);
+pub(super) struct Changed(pub(super) bool);
+
+/// What fetching bytes of an opened object came to.
+///
+/// # Errors
+/// `Conflict` if the object has changed; of the server.
+pub(super) fn judge(fetched: std::result::Result<Changed, Error>, shown: &str) -> Result<()> {
+    match fetched {
+        Ok(Changed(false)) => Ok(()),
+        Ok(Changed(true)) | Err(Error::NotFound { .. } | Error::Precondition { .. }) => {
+            Err(StorageError::new(StorageErrorKind::Conflict, "read", shown))
+        }
+        Err(error) => Err(to_error("read", shown, error)),
+    }
+}
 
 /// What is there, and its last bytes with the place where they start.
 struct Opened {
@@ -185,24 +215,22 @@ impl Object for RemoteObject {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let end = offset.checked_add(buffer.len() as u64);
-        if end.is_none_or(|end| end > self.version.size) {
-            return Err(self.error(StorageErrorKind::Truncated));
-        }
-        if buffer.is_empty() || self.copy_known(offset, buffer) == buffer.len() {
+        // What is known at the end need not come again.
+        let missing = self.missing(offset, buffer.len());
+        let missing = missing.ok_or_else(|| self.error(StorageErrorKind::Truncated))?;
+        let (missing, rest) = buffer.split_at_mut(missing);
+        self.copy_known(offset + missing.len() as u64, rest);
+        if missing.is_empty() {
             return Ok(());
         }
-        // What is known at the end need not come again.
-        let missing = self.known_start.saturating_sub(offset).min(buffer.len() as u64);
-        let (missing, rest) = buffer.split_at_mut(usize::try_from(missing).unwrap_or(usize::MAX));
-        self.copy_known(offset + missing.len() as u64, rest);
-        match runtime::wait(self.fetch(&**self.shared.client.store()?, offset, missing))? {
-            Ok(Changed(false)) => Ok(()),
-            Ok(Changed(true)) | Err(Error::NotFound { .. } | Error::Precondition { .. }) => {
-                Err(self.error(StorageErrorKind::Conflict))
-            }
-            Err(error) => Err(to_error("read", &self.shown, error)),
-        }
+        let store = &**self.shared.client.store()?;
+        judge(runtime::wait(self.fetch(store, offset, missing))?, &self.shown)
+    }
+
+    fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+        let length = usize::try_from(length).ok()?;
+        let missing = self.missing(offset, length).filter(|missing| *missing > 0)?;
+        runtime::answer(bell, self.clone().fetch_before(offset, length, missing))
     }
 
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {

@@ -66,7 +66,8 @@ impl<'a> Probe<'a> {
         for name in names {
             check_cancel(cancel, &place.shown)?;
             let shown = name.to_string();
-            let (object, _) = RemoteObject::open(place.shared.clone(), name, shown, 1)?;
+            let opening = RemoteObject::open(place.shared.clone(), name, shown.clone(), 1);
+            let (object, _) = runtime::run("open", &shown, opening)?;
             probe.objects.push(Box::new(object));
         }
         Ok(probe)

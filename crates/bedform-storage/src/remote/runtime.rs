@@ -1,17 +1,20 @@
 //! The asynchronous runtime that requests run on: one for each process.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::object_store::Error;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinHandle};
 
 use super::Result;
-use super::error::may_be_cut;
+use super::error::{may_be_cut, to_error};
 use super::per_process::PerProcess;
-use crate::StorageError;
+use crate::{Answer, Bell, StorageError};
 
 /// Answers in a row that may be cut off.
 const CUT_MAX: usize = 3;
@@ -19,7 +22,11 @@ const CUT_MAX: usize = 3;
 const CUT_SOON: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Requests of a process at most that are asked for ahead: many reads at once share them.
+const AT_ONCE_MAX: usize = 256;
+
 static RUNTIME: PerProcess<Runtime> = PerProcess::new();
+static AT_ONCE: PerProcess<Arc<Semaphore>> = PerProcess::new();
 
 /// Waits for `future` on this thread.
 ///
@@ -39,6 +46,35 @@ where
     F::Output: Send + 'static,
 {
     Ok(runtime()?.spawn(future))
+}
+
+/// Begins `future`, whose outcome is the answer; dropping that ends it. Nothing without a runtime.
+pub(super) fn answer<T: Send + 'static>(
+    bell: &Arc<Bell>,
+    future: impl Future<Output = Result<T>> + Send + 'static,
+) -> Option<Answer<T>> {
+    let (answer, promise) = Answer::new(bell.clone());
+    let Ok(at_once) =
+        AT_ONCE.get(|| Ok::<_, Infallible>(Arc::new(Semaphore::new(AT_ONCE_MAX))), drop);
+    let running = runtime().ok()?.spawn(async move {
+        let _leave = at_once.acquire().await;
+        promise.keep(future.await);
+    });
+    let running = running.abort_handle();
+    Some(answer.given_up_by(move || running.abort()))
+}
+
+/// Waits for what `future` does to `path`, as a task of its own: what comes in many pieces would wake who
+/// waits with each of them.
+///
+/// # Errors
+/// As [`wait`]; those of `future`.
+pub(super) fn run<T: Send + 'static>(
+    operation: &'static str,
+    path: &str,
+    future: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    wait(spawn(future)?)?.map_err(|error| to_error(operation, path, ended(error)))?
 }
 
 /// The error of a request whose task has ended without an answer.

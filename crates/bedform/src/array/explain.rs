@@ -118,7 +118,8 @@ pub(crate) fn for_each_object(
         let need = Need { chunks: tasks.len() as u64, objects: plan.cell_count() };
         // Its index is all that is fetched here.
         let index_alone = Need { chunks: 0, ..need };
-        let Some(opened) = source.open(&plan.cell_coordinates(cell), index_alone, &|| ())? else {
+        let Some(opened) = source.open(&plan.cell_coordinates(cell), index_alone, None, &|| ())?
+        else {
             visit(Found::Nothing { chunks: tasks.len() as u64 })?;
             continue;
         };

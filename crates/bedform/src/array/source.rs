@@ -8,12 +8,12 @@ use bedform_format::ObjectPath;
 use bedform_format::metadata::Identity;
 use bedform_format::shard::{ShardError, ShardIndex, Stamp};
 use bedform_geometry::Region;
-use bedform_storage::{Object, Version};
+use bedform_storage::{Bell, Object, Version};
 
 use super::ArrayState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::overlay::Overlay;
-use crate::read::locate::{ChunkSource, Need, OpenObject, Places};
+use crate::read::locate::{ChunkSource, Need, OpenObject, Opening, Places};
 use crate::read::opening::{ShardSize, WHOLE_BYTES_MAX, whole_bytes_max, whole_is_sooner};
 use crate::store::{Freshness, Shared, Snapshot};
 use crate::write::pipeline::in_threads;
@@ -77,8 +77,12 @@ impl ZarrSource<'_> {
     }
 
     fn open_for(&self, path: &ObjectPath, need: Need) -> Result<Option<Arc<dyn Object>>> {
-        let bytes = if self.comes_whole(need) { self.whole_bytes() } else { self.end_bytes(need) };
-        Ok(self.shared.storage.find_end(path, bytes)?.map(Arc::from))
+        Ok(self.shared.storage.find_end(path, self.opening_bytes(need))?.map(Arc::from))
+    }
+
+    /// Bytes at the end of an object that come along when it is opened.
+    fn opening_bytes(&self, need: Need) -> u64 {
+        if self.comes_whole(need) { self.whole_bytes() } else { self.end_bytes(need) }
     }
 
     /// Bytes at the end of an object that every read of it needs: the index of a shard, or a chunk.
@@ -326,14 +330,26 @@ pub(crate) fn contained_commit(index: &ShardIndex) -> u64 {
 }
 
 impl ChunkSource for ZarrSource<'_> {
+    fn ask(&self, coordinates: &[u64], need: Need, bell: &Arc<Bell>) -> Option<Opening> {
+        let path = self.object_path(coordinates).ok()?;
+        if self.kept_shard(&path).is_some() {
+            return None;
+        }
+        let bytes = self.opening_bytes(need);
+        let answer = self.shared.storage.ask_end(&path, bytes, bell)?;
+        Some(Opening { answer, bytes })
+    }
+
     fn open(
         &self,
         coordinates: &[u64],
         need: Need,
+        asked: Option<Opening>,
         waits: &dyn Fn(),
     ) -> Result<Option<OpenObject>> {
         let path = self.object_path(coordinates)?;
-        if let Some((object, index)) = self.kept_shard(&path) {
+        let is_kept = asked.is_none();
+        if let Some((object, index)) = self.kept_shard(&path).filter(|_| is_kept) {
             let overlay = self.overlay(coordinates, contained_commit(&index))?;
             let places = Places::Index(index);
             return Ok(Some(OpenObject {
@@ -345,10 +361,16 @@ impl ChunkSource for ZarrSource<'_> {
             }));
         }
         let is_remote = self.is_remote();
-        if is_remote {
-            waits();
-        }
-        let Some(object) = self.open_for(&path, need)? else {
+        let object = match asked {
+            Some(opening) => opening.answer.take()?.map(Arc::from),
+            None => {
+                if is_remote {
+                    waits();
+                }
+                self.open_for(&path, need)?
+            }
+        };
+        let Some(object) = object else {
             let overlay = self.overlay(coordinates, 0)?;
             return Ok(overlay.map(OpenObject::absent));
         };

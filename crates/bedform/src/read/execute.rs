@@ -5,22 +5,28 @@
 //! caller's thread is the first. While the data are in the page cache, there are as many threads as
 //! cores; the first request that would wait for the device brings more, as many as keep it busy, or
 //! a few where the storage fetches ahead what it is told of.
+//!
+//! A server is asked for objects and units before anybody takes them (see `queue`), as many as the profile
+//! has in flight, and there are no more threads than cores: a thread for each request would cost more
+//! than the request. Only what cannot be asked for brings threads that wait.
+//!
 //! Threads live for one read: starting one costs less than a hundredth of the smallest read that
 //! gets one, nothing is left behind for a fork or for the interpreter's exit, and dropping a read
 //! joins all of them.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
+use std::time::Duration;
 
-use bedform_storage::{Object, ReadBlock};
+use bedform_storage::{Bell, ReadBlock};
 
 use super::buffers::{Buffers, Kept};
 use super::extra::ExtraThread;
-use super::fetch::{UNIT_BYTES_MAX, Unit, Wanted, WantedChunks, log_units, units};
-use super::locate::{ChunkSource, Need, OpenObject};
+use super::fetch::{UNIT_BYTES_MAX, Wanted, WantedChunks, log_units, units};
+use super::locate::{ChunkSource, Need, OpenObject, Opening};
 use super::plan::{Plan, Task};
+use super::queue::{AskLimits, Queue, QueuedUnit, Work};
 use super::scatter::Target;
 use super::tuning::Tuning;
 use crate::codec::ChunkCodec;
@@ -127,8 +133,8 @@ pub(super) struct Run<'a> {
     queue: Mutex<Queue>,
     /// What the objects planned so far have in a log.
     log: Mutex<LogWork>,
-    /// Woken when units were added, a planner finished, or the read failed.
-    changed: Condvar,
+    /// Rung when units were added, a planner finished, an answer came, or the read failed.
+    bell: Arc<Bell>,
     stopped: AtomicBool,
     /// True if the read is worth more threads than its caller's.
     with_threads: AtomicBool,
@@ -159,28 +165,11 @@ struct LogWork {
 /// Copies that wait for those of other objects: some MiB of memory.
 const LOG_COPIES_MAX: usize = 1 << 17;
 
-/// A unit of the object of a cell.
-type QueuedUnit = (Arc<dyn Object>, u64, Unit);
-
-#[derive(Default)]
-struct Queue {
-    next_cell: u64,
-    units: VecDeque<QueuedUnit>,
-    /// How many of them, from the front, the storage was told of.
-    ahead: usize,
-    /// Threads that are opening an object and will add units.
-    planning: usize,
-    error: Option<Error>,
-}
-
 /// Brings more threads in, as far as there is work for them and the limits allow.
 pub(super) type Helpers<'h> = &'h dyn Fn();
 
-enum Work {
-    Cell(u64),
-    Unit(Arc<dyn Object>, u64, Unit),
-    Done,
-}
+/// How often the caller's thread looks whether it is to stop, while it waits for a server.
+const LISTEN: Duration = Duration::from_millis(50);
 
 impl<'a> Run<'a> {
     fn new(reading: &Reading<'a>, target: Target<'a>) -> Self {
@@ -205,7 +194,7 @@ impl<'a> Run<'a> {
             cells: reading.plan.cell_count(),
             queue: Mutex::default(),
             log: Mutex::default(),
-            changed: Condvar::new(),
+            bell: Arc::default(),
             stopped: AtomicBool::new(false),
             with_threads: AtomicBool::new(false),
             waiting: AtomicBool::new(false),
@@ -256,14 +245,19 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Threads whose buffers fit the bound together.
-    fn thread_limit(&self) -> usize {
+    /// Bytes that decoding a chunk takes beside the encoded ones.
+    fn scratch_bytes(&self) -> u64 {
         let chunk = self.codec.decoded_bytes() as u64;
-        let scratch = match self.codec.chain().bytes.len() {
+        match self.codec.chain().bytes.len() {
             0 => 0,
             1 => chunk,
             _ => chunk.saturating_mul(2),
-        };
+        }
+    }
+
+    /// Threads whose buffers fit the bound together.
+    fn thread_limit(&self) -> usize {
+        let (chunk, scratch) = (self.codec.decoded_bytes() as u64, self.scratch_bytes());
         let fetched = match self.largest_unit.load(Ordering::Relaxed) {
             0 if self.codec.is_raw() => UNIT_BYTES_MAX,
             0 => UNIT_BYTES_MAX.max(chunk),
@@ -311,15 +305,16 @@ impl<'a> Run<'a> {
             }
             let outcome = match self.next(caller) {
                 Work::Done => return,
-                Work::Cell(cell) => self.plan_cell(cell, helpers),
-                Work::Unit(object, cell, unit) => {
+                Work::Nothing => Ok(()),
+                Work::Cell(cell, asked) => self.plan_cell(cell, asked, helpers),
+                Work::Unit(unit) => {
                     // Most threads wait for a server most of the time: those that decode take turns with
                     // what is kept.
                     let own = match self.is_remote {
                         true => &mut fetching,
                         false => &mut kept.get_or_insert_with(Kept::take).0,
                     };
-                    self.run_unit(&*object, cell, &unit, own, helpers)
+                    self.run_unit(unit, own, helpers)
                 }
             };
             if let Err(error) = outcome {
@@ -329,36 +324,61 @@ impl<'a> Run<'a> {
     }
 
     fn next(&self, caller: bool) -> Work {
-        let mut queue = self.lock();
         loop {
-            if self.stopped.load(Ordering::Relaxed) {
-                return Work::Done;
+            let heard = self.bell.count();
+            {
+                let mut queue = self.lock();
+                if self.stopped.load(Ordering::Relaxed) {
+                    return Work::Done;
+                }
+                // Units have turned out larger than they were when this thread was started.
+                if !caller && self.threads.load(Ordering::Relaxed) > self.thread_limit() {
+                    return Work::Done;
+                }
+                let found = match self.is_remote {
+                    true => {
+                        self.ask(&mut queue);
+                        queue.take_asked()
+                    }
+                    false => queue.take_next(self.cells),
+                };
+                match found {
+                    Some(work) => return work,
+                    None if queue.is_done(self.cells) => return Work::Done,
+                    None => {}
+                }
             }
-            // Units have turned out larger than they were when this thread was started.
-            if !caller && self.threads.load(Ordering::Relaxed) > self.thread_limit() {
-                return Work::Done;
+            self.bell.wait(heard, caller.then_some(LISTEN));
+            if caller {
+                return Work::Nothing;
             }
-            if let Some((object, cell, unit)) = queue.units.pop_front() {
-                queue.ahead = queue.ahead.saturating_sub(1);
-                return Work::Unit(object, cell, unit);
-            }
-            if queue.next_cell < self.cells {
-                queue.next_cell += 1;
-                queue.planning += 1;
-                return Work::Cell(queue.next_cell - 1);
-            }
-            if queue.planning == 0 {
-                return Work::Done;
-            }
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Asks the server for what comes next.
+    fn ask(&self, queue: &mut Queue) {
+        let open = |cell| {
+            let coordinates = self.plan.cell_coordinates(cell);
+            self.source.ask(&coordinates, self.need(cell), &self.bell)
+        };
+        let scratch = self.scratch_bytes().saturating_mul(self.tuning.threads as u64);
+        let bytes = self.tuning.buffer_bytes.saturating_sub(scratch);
+        let limits = AskLimits { requests: self.tuning.requests_in_flight, bytes };
+        let asked = queue.ask(limits, self.cells, &self.bell, &open);
+        self.waits.fetch_add(asked as u64, Ordering::Relaxed);
+    }
+
+    /// What the read needs of the object of a cell.
+    fn need(&self, cell: u64) -> Need {
+        Need { chunks: self.plan.tasks(cell).len() as u64, objects: self.cells }
     }
 
     fn fail(&self, error: Error) {
         let mut queue = self.lock();
         queue.error.get_or_insert(error);
         self.stopped.store(true, Ordering::Relaxed);
-        self.changed.notify_all();
+        drop(queue);
+        self.bell.ring();
     }
 
     /// Requests wait for the device: more threads keep it busy.
@@ -380,12 +400,12 @@ impl<'a> Run<'a> {
     }
 
     /// Opens an object and adds its units to the queue.
-    fn plan_cell(&self, cell: u64, helpers: Helpers<'_>) -> Result<()> {
+    fn plan_cell(&self, cell: u64, asked: Option<Opening>, helpers: Helpers<'_>) -> Result<()> {
         let planned = Planned(self);
         let coordinates = self.plan.cell_coordinates(cell);
         let tasks = self.plan.tasks(cell);
-        let need = Need { chunks: tasks.len() as u64, objects: self.cells };
-        let Some(opened) = self.source.open(&coordinates, need, &|| self.waits(helpers))? else {
+        let (need, waits) = (self.need(cell), || self.waits(helpers));
+        let Some(opened) = self.source.open(&coordinates, need, asked, &waits)? else {
             for task in tasks {
                 self.fill_chunk(cell, &Wanted::all(task))?;
             }
@@ -408,7 +428,8 @@ impl<'a> Run<'a> {
         let merging = self.tuning.merging(self.plan.chunk_count(), self.cells);
         let units = units(self.plan, cell, wanted, &opened.places, self.codec, merging)
             .map_err(|error| error.at(self.source.object_name(&coordinates)))?;
-        self.add_units(units.into_iter().map(|unit| (object.clone(), cell, unit)).collect());
+        let queued = |unit| QueuedUnit::new(object.clone(), cell, unit);
+        self.add_units(units.into_iter().map(queued).collect());
         drop(planned);
         if self.waiting.load(Ordering::Relaxed) {
             self.read_ahead();
@@ -418,10 +439,10 @@ impl<'a> Run<'a> {
     }
 
     fn add_units(&self, units: Vec<QueuedUnit>) {
-        let largest = units.iter().map(|(.., unit)| unit.bytes()).max().unwrap_or(0);
+        let largest = units.iter().map(|queued| queued.unit.bytes()).max().unwrap_or(0);
         self.largest_unit.fetch_max(largest, Ordering::Relaxed);
         self.lock().units.extend(units);
-        self.changed.notify_all();
+        self.bell.ring();
     }
 
     /// Takes what a log has of an object's chunks, and gives what is needed beyond that.
@@ -461,10 +482,10 @@ impl<'a> Run<'a> {
         for (object, unit) in log_units(copies)? {
             let kept = unit.log.as_ref().map(|log| log.take_kept(&self.destination()));
             if !kept.transpose()?.unwrap_or(false) {
-                units.push((object, 0, unit));
+                units.push(QueuedUnit::new(object, 0, unit));
             }
         }
-        if units.iter().any(|(.., unit)| unit.is_scattered()) {
+        if units.iter().any(|queued| queued.unit.is_scattered()) {
             self.with_threads.store(true, Ordering::Relaxed);
         }
         self.add_units(units);
@@ -480,14 +501,17 @@ impl<'a> Run<'a> {
     }
 
     /// Tells the storage which requests come next, so that it is busy with many of them while no
-    /// thread has to wait for each.
+    /// thread has to wait for each. A server is asked for them instead.
     fn read_ahead(&self) {
+        if self.is_remote {
+            return;
+        }
         let ahead: Vec<_> = {
             let mut queue = self.lock();
             let mut left = AHEAD_BYTES_MAX;
-            let within = |(_, _, unit): &&QueuedUnit| {
+            let within = |queued: &&QueuedUnit| {
                 let fits = left > 0;
-                left = left.saturating_sub(unit.bytes());
+                left = left.saturating_sub(queued.unit.bytes());
                 fits
             };
             let end = queue.units.iter().take(AHEAD_MAX).take_while(within).count();
@@ -497,12 +521,12 @@ impl<'a> Run<'a> {
             }
             let start = std::mem::replace(&mut queue.ahead, end);
             let units = queue.units.range(start..end);
-            if units.clone().any(|(.., unit)| unit.is_scattered()) {
+            if units.clone().any(|queued| queued.unit.is_scattered()) {
                 self.fetched_late.store(true, Ordering::Relaxed);
             }
             // Scattered ones go past the page cache.
-            let units = units.filter(|(.., unit)| !unit.is_scattered());
-            units.map(|(object, _, unit)| (object.clone(), unit.extents.clone())).collect()
+            let units = units.filter(|queued| !queued.unit.is_scattered());
+            units.map(|queued| (queued.object.clone(), queued.unit.extents.clone())).collect()
         };
         for (object, extents) in ahead {
             for extent in extents {
@@ -537,6 +561,6 @@ struct Planned<'r, 'a>(&'r Run<'a>);
 impl Drop for Planned<'_, '_> {
     fn drop(&mut self) {
         self.0.lock().planning -= 1;
-        self.0.changed.notify_all();
+        self.0.bell.ring();
     }
 }

@@ -3,18 +3,30 @@
 use std::sync::Arc;
 
 use bedform_format::shard::{Extent, ShardError, ShardIndex};
-use bedform_storage::{Object, StorageError, StorageErrorKind, Version};
+use bedform_storage::{Answer, Bell, Object, StorageError, StorageErrorKind, Version};
 
 use crate::error::Result;
 use crate::log::overlay::Overlay;
 
 /// Finds and opens the objects that hold an array's chunks.
 pub(crate) trait ChunkSource: Sync {
-    /// Opens the object at `coordinates` in the grid of objects, `need` of which is read; `None` if there
-    /// is none and nothing is laid over it either, which means that its chunks are fill values. `waits`
-    /// is called before a wait for the device.
-    fn open(&self, coordinates: &[u64], need: Need, waits: &dyn Fn())
-    -> Result<Option<OpenObject>>;
+    /// Asks a server for the object at `coordinates` in the grid of objects, `need` of which is read;
+    /// nothing where there is no server, or nothing to ask it.
+    fn ask(&self, coordinates: &[u64], need: Need, bell: &Arc<Bell>) -> Option<Opening> {
+        let _ = (coordinates, need, bell);
+        None
+    }
+
+    /// Opens the object at `coordinates` in the grid of objects, `need` of which is read, or takes what was
+    /// `asked` for; `None` if there is none and nothing is laid over it either, which means that its chunks
+    /// are fill values. `waits` is called before a wait for the device.
+    fn open(
+        &self,
+        coordinates: &[u64],
+        need: Need,
+        asked: Option<Opening>,
+        waits: &dyn Fn(),
+    ) -> Result<Option<OpenObject>>;
 
     /// True if an object `need` of which is read, and of which nothing is known, comes as a whole when it
     /// is opened, because that is sooner than to ask for its index first.
@@ -39,6 +51,13 @@ pub(crate) struct Need {
     pub(crate) chunks: u64,
     /// Objects that the read needs about as much of.
     pub(crate) objects: u64,
+}
+
+/// An object that a server was asked for; nothing if it is not there.
+pub(crate) struct Opening {
+    pub(crate) answer: Answer<Option<Box<dyn Object>>>,
+    /// Bytes that come along at most.
+    pub(crate) bytes: u64,
 }
 
 /// An object and the places of its chunks.

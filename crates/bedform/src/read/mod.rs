@@ -7,7 +7,7 @@
 //! | `locate` | where the chunks of an opened object lie |
 //! | `opening` | whether a server's shard comes whole |
 //! | `fetch` | extents to fetch, merged |
-//! | `execute` | threads, and the queue of units |
+//! | `execute`, `queue` | threads, and what they have still to do; what a server is asked for |
 //! | `unit` | a unit: fetched, decoded and copied |
 //! | `tuning`, `extra`, `buffers` | their limits, in number, too; their memory |
 //! | `scatter` | the copies |
@@ -21,6 +21,7 @@ pub(crate) mod mask;
 pub(crate) mod opening;
 pub(crate) mod part;
 pub(crate) mod plan;
+mod queue;
 pub(crate) mod scatter;
 pub(crate) mod tuning;
 mod unit;

@@ -7,6 +7,9 @@ use super::opening::SERVER_BUFFER_BYTES;
 use crate::layout::whole_number;
 use crate::store::OpenOptions;
 
+/// The most requests that one read has on their way.
+const REQUESTS_MAX: usize = 128;
+
 /// How a plan is run.
 #[derive(Debug, Clone)]
 pub(crate) struct Tuning {
@@ -14,6 +17,8 @@ pub(crate) struct Tuning {
     pub(crate) threads: usize,
     /// Threads once one does.
     pub(crate) threads_waiting: usize,
+    /// Requests that a server is asked for at a time.
+    pub(crate) requests_in_flight: usize,
     /// The largest gap between two extents that is read over.
     pub(crate) gap_bytes: u64,
     /// Bytes that all buffers of one read may take together.
@@ -65,9 +70,10 @@ impl Tuning {
         }
         if let Some(profile) = &options.profile {
             tuning.gap_bytes = profile.merge_gap_bytes;
-            tuning.threads_waiting = usize::try_from(profile.requests_in_flight)
-                .unwrap_or(tuning.threads_waiting)
-                .clamp(tuning.threads, 64);
+            tuning.requests_in_flight = usize::try_from(profile.requests_in_flight)
+                .unwrap_or(tuning.requests_in_flight)
+                .clamp(1, REQUESTS_MAX);
+            tuning.threads_waiting = tuning.requests_in_flight.clamp(tuning.threads, 64);
             tuning.profile = profile.clone();
         }
         if let Some(gap) = options.gap_bytes {
@@ -78,6 +84,7 @@ impl Tuning {
         let objects = (options.limits.objects_open_max / 2).max(1);
         tuning.threads = tuning.threads.min(objects);
         tuning.threads_waiting = tuning.threads_waiting.min(objects);
+        tuning.requests_in_flight = tuning.requests_in_flight.min(objects);
         tuning
     }
 
@@ -105,6 +112,7 @@ impl Default for Tuning {
         Self {
             threads: cores,
             threads_waiting: 32.max(cores),
+            requests_in_flight: 32,
             gap_bytes: 16 << 10,
             buffer_bytes: 44 << 20,
             spreads: false,

@@ -6,11 +6,12 @@ use std::sync::{Arc, PoisonError};
 
 use bedform_format::BytesCodec;
 use bedform_format::checksum::Crc32c;
-use bedform_storage::{Object, ReadBlock};
+use bedform_storage::{Answer, Bytes, Object, ReadBlock};
 
 use super::buffers::{Buffers, Kept, grow};
 use super::execute::{Helpers, Run};
 use super::fetch::{FetchedChunk, SCATTERED_BYTES_MIN, Unit, Wanted};
+use super::queue::QueuedUnit;
 use super::scatter::{Axis, Copy};
 use crate::codec::{CodecError, Scratch};
 use crate::error::{Error, Result};
@@ -24,22 +25,24 @@ impl Run<'_> {
     /// Fetches a unit, decodes its chunks and copies them to their places.
     pub(super) fn run_unit(
         &self,
-        object: &dyn Object,
-        cell: u64,
-        unit: &Unit,
+        queued: QueuedUnit,
         buffers: &mut Buffers,
         helpers: Helpers<'_>,
     ) -> Result<()> {
+        let QueuedUnit { object, cell, unit, answers } = queued;
+        let (object, unit) = (&*object, &unit);
         for wanted in &unit.missing {
             self.fill_chunk(cell, wanted)?;
         }
+        let is_asked = !answers.is_empty();
         if let [chunk] = unit.chunks.as_slice()
+            && !is_asked
             && self.can_stream(chunk)
             && self.stream_chunk(object, cell, chunk, buffers, helpers)?
         {
             return Ok(());
         }
-        let scattered = unit.log.as_ref().filter(|_| unit.is_scattered());
+        let scattered = unit.log.as_ref().filter(|_| unit.is_scattered() && !is_asked);
         if let Some(log) = scattered {
             self.count(object, unit);
             buffers.block.set_scattered(true);
@@ -48,7 +51,15 @@ impl Run<'_> {
             return outcome;
         }
         let Buffers { fetched, block, elements, scratch, .. } = buffers;
-        let bytes = self.fetch_unit(object, unit, fetched, block, helpers)?;
+        let mut answers = answers.into_iter();
+        let alone = match unit.extents.len() {
+            1 => answers.next().flatten().map(Answer::take).transpose()?,
+            _ => None,
+        };
+        let bytes = match &alone {
+            Some(bytes) => bytes,
+            None => self.fetch_unit(object, unit, answers, (fetched, block), helpers)?,
+        };
         self.count(object, unit);
         match &self.turns {
             None => self.decode_unit(object, cell, unit, bytes, (elements, scratch)),
@@ -229,13 +240,14 @@ impl Run<'_> {
     }
 
     /// The bytes of a unit, one extent behind the other: in the object, as they came when it was opened,
-    /// in the block, as the device left them there, or copied to `fetched`.
+    /// in the block, as the device left them there, or copied to `fetched`. Those that were asked for come
+    /// with their answers.
     fn fetch_unit<'b>(
         &self,
         object: &'b dyn Object,
         unit: &Unit,
-        fetched: &'b mut Vec<u8>,
-        block: &'b mut ReadBlock,
+        answers: impl Iterator<Item = Option<Answer<Bytes>>>,
+        (fetched, block): (&'b mut Vec<u8>, &'b mut ReadBlock),
         helpers: Helpers<'_>,
     ) -> Result<&'b [u8]> {
         let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
@@ -253,9 +265,15 @@ impl Run<'_> {
             return Ok(&fetched[..length]);
         }
         let mut start = 0;
-        for extent in &unit.extents {
+        for (extent, answer) in
+            unit.extents.iter().zip(answers.chain(std::iter::repeat_with(|| None)))
+        {
             let end = start + usize::try_from(extent.length).unwrap_or(usize::MAX);
-            self.fill(object, extent.offset, &mut fetched[start..end], block, helpers)?;
+            let room = &mut fetched[start..end];
+            match answer {
+                Some(answer) => room.copy_from_slice(&answer.take()?),
+                None => self.fill(object, extent.offset, room, block, helpers)?,
+            }
             start = end;
         }
         Ok(&fetched[..length])

@@ -4,6 +4,7 @@
 //! is there once at most; no element of another writer is lost; readers see whole rows only.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bedform::comm::Alone;
@@ -12,7 +13,9 @@ use bedform::log::settle::CollectOptions;
 use bedform::store::VerifyWatch;
 use bedform::{Elements, ErrorKind, Result, Store};
 use bedform_storage::conformance::{FaultyServer, Likelihood};
-use bedform_storage::{Condition, Durability, Mode, RemoteOptions, RemoteStorage, Storage};
+use bedform_storage::{
+    Condition, Durability, Mode, Profile, RemoteOptions, RemoteStorage, Storage,
+};
 use serde_json::Map;
 
 use crate::model::{FILL, bytes, form, new_array, options, read, region, whole};
@@ -287,4 +290,62 @@ fn lists_that_lack_what_came_last_hide_no_commit_and_no_writer() {
     settle(&open(&server).unwrap()).unwrap();
     server.set_hiding(false);
     assert_eq!(rows(&open(&server).unwrap(), "late lists").unwrap(), [1, 2]);
+}
+
+/// A store of 100 shards of one chunk, whose reader may have `in_flight` requests on their way.
+fn hundred_shards(server: &FaultyServer, in_flight: u32) -> (Store, Vec<i32>) {
+    let values: Vec<i32> = (0..400).collect();
+    let store = Store::create(place(server), &Map::new(), options(true)).unwrap();
+    let array = new_array(&form(&[400], &[4], &[4], ""));
+    let array = store.create_array(&path("v"), &array).unwrap();
+    array.write(&whole(&[400]), Elements::Bytes(&bytes(&values)), &|| false).unwrap();
+    let mut options = options(false);
+    options.profile = Some(Profile { requests_in_flight: in_flight, ..Profile::default_remote() });
+    (Store::open(place(server), options).unwrap(), values)
+}
+
+/// Waits until so many reads wait for the server, and looks again when more could.
+fn expect_waiting(server: &FaultyServer, count: usize) {
+    while server.waiting() < count {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(30));
+    assert_eq!(server.waiting(), count);
+}
+
+#[test]
+fn one_thread_has_as_many_requests_on_their_way_as_the_profile_says() {
+    for in_flight in [1, 7, 24] {
+        let server = FaultyServer::new(1, GOOD);
+        let (store, values) = hundred_shards(&server, in_flight);
+        let array = store.array(&path("v")).unwrap();
+        server.set_silent(Some("/c/"));
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| read(&array, &whole(&[400])));
+            expect_waiting(&server, in_flight as usize);
+            server.set_silent(None);
+            assert_eq!(reader.join().unwrap().unwrap(), values);
+        });
+    }
+}
+
+#[test]
+fn a_read_that_is_stopped_waits_for_no_answer_and_leaves_no_request() {
+    let server = FaultyServer::new(1, GOOD);
+    let (store, values) = hundred_shards(&server, 9);
+    let array = store.array(&path("v")).unwrap();
+    server.set_silent(Some("/c/"));
+    let is_stopped = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut buffer = vec![0; 1600];
+            array.read(&whole(&[400]), &mut buffer, &|| is_stopped.load(Ordering::Relaxed))
+        });
+        expect_waiting(&server, 9);
+        is_stopped.store(true, Ordering::Relaxed);
+        assert_eq!(reader.join().unwrap().unwrap_err().kind(), ErrorKind::Interrupted);
+    });
+    expect_waiting(&server, 0);
+    server.set_silent(None);
+    assert_eq!(read(&array, &whole(&[400])).unwrap(), values);
 }

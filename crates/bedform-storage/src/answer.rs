@@ -1,0 +1,191 @@
+//! Answers that are waited for later: a server is asked for many things by few threads.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::StorageError;
+
+/// What an answer holds: bytes, or an error.
+type Outcome<T> = Result<T, StorageError>;
+
+/// Rung when something has come, for those who wait for any of many things.
+///
+/// ```
+/// use bedform_storage::Bell;
+///
+/// let bell = Bell::default();
+/// let heard = bell.count();
+/// // Whoever looks now, and finds nothing, misses nothing that comes from now on.
+/// bell.ring();
+/// bell.wait(heard, None);
+/// ```
+#[derive(Debug, Default)]
+pub struct Bell {
+    count: Mutex<u64>,
+    rung: Condvar,
+}
+
+impl Bell {
+    /// How many times it was rung.
+    pub fn count(&self) -> u64 {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes all who wait.
+    pub fn ring(&self) {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.rung.notify_all();
+    }
+
+    /// Waits until it has been rung more than `heard` times, or so long.
+    pub fn wait(&self, heard: u64, at_most: Option<Duration>) {
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let quiet = |count: &mut u64| *count == heard;
+        match at_most {
+            None => drop(self.rung.wait_while(count, quiet)),
+            Some(time) => drop(self.rung.wait_timeout_while(count, time, quiet)),
+        }
+    }
+}
+
+/// An answer that somebody was asked for, who works on it. Dropping it gives it up.
+pub struct Answer<T> {
+    slot: Arc<Slot<T>>,
+    give_up: Option<Box<dyn FnOnce() + Send>>,
+}
+
+/// The other end of an [`Answer`]. Dropping it is an answer, too: an error of kind `Io`.
+pub struct Promise<T> {
+    slot: Arc<Slot<T>>,
+}
+
+struct Slot<T> {
+    outcome: Mutex<Option<Outcome<T>>>,
+    is_here: AtomicBool,
+    bell: Arc<Bell>,
+}
+
+impl<T> Answer<T> {
+    /// An answer, and what it comes by; `bell` is rung then.
+    pub fn new(bell: Arc<Bell>) -> (Self, Promise<T>) {
+        let (outcome, is_here) = (Mutex::new(None), AtomicBool::new(false));
+        let slot = Arc::new(Slot { outcome, is_here, bell });
+        (Self { slot: slot.clone(), give_up: None }, Promise { slot })
+    }
+
+    /// Has `give_up` called where nobody wants the answer any more before it is here.
+    #[must_use]
+    pub fn given_up_by(mut self, give_up: impl FnOnce() + Send + 'static) -> Self {
+        self.give_up = Some(Box::new(give_up));
+        self
+    }
+
+    /// True if there is nothing to wait for.
+    pub fn is_here(&self) -> bool {
+        self.slot.is_here.load(Ordering::Acquire)
+    }
+
+    /// The answer, waited for if need be.
+    ///
+    /// # Errors
+    /// Those of what was asked for.
+    pub fn take(self) -> Result<T, StorageError> {
+        let slot = &self.slot;
+        loop {
+            let heard = slot.bell.count();
+            let outcome = slot.outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
+            match outcome {
+                Some(outcome) => return outcome,
+                None => slot.bell.wait(heard, None),
+            }
+        }
+    }
+}
+
+impl<T> Drop for Answer<T> {
+    fn drop(&mut self) {
+        if let Some(give_up) = self.give_up.take().filter(|_| !self.is_here()) {
+            give_up();
+        }
+    }
+}
+
+impl<T> Promise<T> {
+    /// Answers.
+    pub fn keep(self, outcome: Result<T, StorageError>) {
+        self.slot.put(outcome);
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        if !self.slot.is_here.load(Ordering::Acquire) {
+            let reason = std::io::Error::other("the request ended without an answer");
+            self.slot.put(Err(StorageError::from_io("read", "", reason)));
+        }
+    }
+}
+
+impl<T> Slot<T> {
+    fn put(&self, outcome: Outcome<T>) {
+        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        self.is_here.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+}
+
+impl<T> std::fmt::Debug for Answer<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Answer").field("is_here", &self.is_here()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_waited_for_and_comes_once() {
+        let bell = Arc::new(Bell::default());
+        let (answer, promise) = Answer::new(bell.clone());
+        assert!(!answer.is_here());
+        std::thread::scope(|scope| {
+            scope.spawn(|| promise.keep(Ok(7)));
+            assert_eq!(answer.take().unwrap(), 7);
+        });
+        assert_eq!(bell.count(), 1);
+    }
+
+    #[test]
+    fn whoever_looks_between_two_rings_misses_none() {
+        let bell = Bell::default();
+        let heard = bell.count();
+        bell.ring();
+        bell.wait(heard, None);
+        bell.wait(bell.count(), Some(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn a_promise_that_is_not_kept_is_an_error() {
+        let (answer, promise) = Answer::<()>::new(Arc::default());
+        drop(promise);
+        assert!(answer.is_here());
+        assert!(answer.take().unwrap_err().to_string().contains("without an answer"));
+    }
+
+    #[test]
+    fn an_answer_is_given_up_only_where_it_is_still_on_its_way() {
+        for comes in [false, true] {
+            let given_up = Arc::new(AtomicBool::new(false));
+            let (answer, promise) = Answer::new(Arc::default());
+            let told = given_up.clone();
+            let answer = answer.given_up_by(move || told.store(true, Ordering::Relaxed));
+            if comes {
+                promise.keep(Ok(()));
+            }
+            drop(answer);
+            assert_eq!(given_up.load(Ordering::Relaxed), !comes);
+        }
+    }
+}
