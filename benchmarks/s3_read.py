@@ -30,10 +30,13 @@ from benchmarks.harness.statistics import median
 from benchmarks.harness.worker import WorkerProcess, checksum, start_workers, stop_workers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from benchmarks.harness.options import Options
     from benchmarks.harness.selections import Selection
+
+    Days = np.ndarray[Any, Any]
 
 NAME = "s3-read"
 ENGINES = {"zarr-python": "s3-zarr-python", "tensorstore": "s3-tensorstore", OURS: "s3-bedform"}
@@ -45,19 +48,51 @@ SLOW_SECONDS, SLOW_TIMES = 2.0, 5.0
 
 
 def shape_of(options: Options) -> tuple[int, ...]:
-    """Return a year of days on a grid of a quarter of a degree; less in a quick run."""
-    return (64, 61, 120) if options.quick else (365, 721, 1440)
+    """Return years of days on a grid of a quarter of a degree; less in a quick run."""
+    return (64, 61, 120) if options.quick else (365 * options.years, 721, 1440)
 
 
-def values_of(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return a field that is smooth in space and in time, and noisy in its last digits."""
-    random = np.random.default_rng(5)
-    time, lat, lon = (np.linspace(0, 6, length, dtype=DTYPE) for length in shape)
-    values = random.standard_normal(shape, DTYPE)
+def days_of(shape: tuple[int, ...], first: int, end: int) -> np.ndarray[Any, Any]:
+    """Return days of a field that is smooth in space and in time, and noisy in its last digits."""
+    lat, lon = (np.linspace(0, 6, length, dtype=DTYPE) for length in shape[1:])
+    values = np.empty((end - first, *shape[1:]), DTYPE)
+    for day, field in enumerate(values, first):
+        np.random.default_rng((5, day)).standard_normal(out=field, dtype=DTYPE)
     values *= NOISE
     values += np.cos(lat)[:, None] * np.sin(2 * lon) * 10
-    values += (280 + 10 * np.sin(time))[:, None, None]
+    values += (280 + 10 * np.sin(np.arange(first, end, dtype=DTYPE) * 6 / 365))[:, None, None]
     return values
+
+
+def write(array: Any, chunk_days: int, see: Callable[[int, Days], None] = lambda *_: None) -> None:
+    """Write the field, in whole chunks of about a year; `see` is shown each of these parts."""
+    step = chunk_days * -(-365 // chunk_days)
+    for first in range(0, array.shape[0], step):
+        end = min(first + step, array.shape[0])
+        values = days_of(array.shape, first, end)
+        array[first:end] = values
+        see(first, values)
+
+
+class Answers:
+    """What each line's read must give, collected from the parts of the field."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.days = shape[0]
+        self.lines = lines_of(shape)
+        self.found: dict[str, list[Days]] = {line: [] for line in self.lines}
+
+    def see(self, first: int, values: Days) -> None:
+        """Take of a part what the lines have of it."""
+        for line, (days, *box) in self.lines.items():
+            wanted = range(self.days)[days] if isinstance(days, slice) else range(days, days + 1)
+            low, high = max(wanted.start, first), min(wanted.stop, first + len(values))
+            if low < high:
+                self.found[line].append(values[(slice(low - first, high - first), *box)].copy())
+
+    def checksums(self) -> dict[str, int]:
+        """Return the checksum of each line's answer."""
+        return {line: checksum(np.concatenate(found)) for line, found in self.found.items()}
 
 
 def calibrated(server: SlowS3) -> Any:
@@ -78,28 +113,32 @@ def profile_in_words(profile: Any) -> str:
     )
 
 
-def stores(values: np.ndarray[Any, Any], place: Path, profile: Any) -> dict[str, Path]:
-    """Write the two stores, and return where they are."""
+def stores(
+    shape: tuple[int, ...], place: Path, profile: Any
+) -> tuple[dict[str, Path], dict[str, int]]:
+    """Write the two stores; return where they are, and the checksums of what lines read."""
     import zarr
 
     import bedform as bf
 
     shutil.rmtree(place, ignore_errors=True)
     default, advised = place / "default.zarr", place / "advised.zarr"
-    zarr.create_group(default).create_array(data.ARRAY, data=values, dimension_names=DIMS)
+    plain = zarr.create_group(default).create_array(
+        data.ARRAY, shape=shape, dtype=DTYPE, dimension_names=DIMS
+    )
+    answers = Answers(shape)
+    write(plain, plain.chunks[0], answers.see)
     reads = {("lat", "lon"): 0.5, ("time",): 0.5}
     # What the codecs leave of such values is known from the first store.
-    ratio = values.nbytes / sum(
-        file.stat().st_size for file in default.rglob("*") if file.is_file()
-    )
+    ratio = plain.nbytes / sum(file.stat().st_size for file in default.rglob("*") if file.is_file())
     advice = bf.advise(
-        values.shape, DTYPE, dims=DIMS, reads=reads, profile=profile, compression_ratio=ratio
+        shape, DTYPE, dims=DIMS, reads=reads, profile=profile, compression_ratio=ratio
     )
     array = bf.create(advised).create_array(
-        data.ARRAY, shape=values.shape, dtype=DTYPE, dims=DIMS, layout=advice.layout
+        data.ARRAY, shape=shape, dtype=DTYPE, dims=DIMS, layout=advice.layout
     )
-    array[...] = values
-    return {"default": default, "advised": advised}
+    write(array, (array.shards or array.chunks)[0])
+    return {"default": default, "advised": advised}, answers.checksums()
 
 
 def lines_of(shape: tuple[int, ...]) -> dict[str, Selection]:
@@ -164,11 +203,10 @@ def asked_since(server: SlowS3, before: dict[str, int]) -> str:
 def run(options: Options) -> Report:
     """Run the lines that were asked for."""
     shape = shape_of(options)
-    report = Report(NAME, options.command, {"array": "x".join(map(str, shape)) + " float32"})
+    name = NAME if options.years == 1 else f"{NAME}, {options.years} years"
+    report = Report(name, options.command, {"array": "x".join(map(str, shape)) + " float32"})
     report.settings |= {"rounds": str(options.rounds), "server": "versitygw"}
     report.settings["proxy"] = f"{SECONDS * 1e3:.0f} ms, {BYTES_PER_SECOND / 1e6:.0f} MB/s a stream"
-    values = values_of(shape)
-    answers = {line: checksum(values[part]) for line, part in lines_of(shape).items()}
     results: dict[str, list[Comparison]] = {}
     set_environment()
     os.environ["BEDFORM_PROFILES"] = str(data.ROOT / "s3-profiles")
@@ -178,7 +216,8 @@ def run(options: Options) -> Report:
         with slow_s3() as server:
             profile = calibrated(server)
             report.settings["calibrated"] = profile_in_words(profile)
-            for layout, path in stores(values, data.ROOT / "s3-stores", profile).items():
+            places, answers = stores(shape, data.ROOT / "s3-stores", profile)
+            for layout, path in places.items():
                 server.put(path, path.name)
                 for name, worker in workers.items():
                     worker.call("open", f"{server.proxy} {path.name}")

@@ -35,6 +35,8 @@ class Options:
     map: Path | None = None
     e3sm_io: str | None = None
     bedform: str | None = None
+    # Of `s3-read`.
+    years: int = 1
     # Of `burst`.
     processes: int = 4
     capacity: Path | None = None
@@ -98,6 +100,7 @@ def parse(names: list[str], arguments: list[str]) -> tuple[str, Options]:
         map=given.map,
         e3sm_io=given.e3sm_io,
         bedform=given.bedform,
+        years=given.years,
         processes=given.processes,
         capacity=given.capacity,
     )
@@ -110,6 +113,8 @@ def add_parallel(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--map", type=Path, help="a map of E3SM-IO's format, .nc or .h5")
     group.add_argument("--e3sm-io", help="the program e3sm_io (or name it in E3SM_IO)")
     group.add_argument("--bedform", help="where Bedform's C library is installed (BEDFORM_PREFIX)")
+    group = parser.add_argument_group("s3-read")
+    group.add_argument("--years", type=int, default=1, help="years of days (default 1)")
     group = parser.add_argument_group("burst")
     group.add_argument("--processes", type=int, default=4, help="a square number (default 4)")
     group.add_argument("--capacity", type=Path, help="where the slow tier lies (a place in memory)")

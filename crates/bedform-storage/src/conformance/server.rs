@@ -68,8 +68,9 @@ struct State {
     /// What came last, the newest behind.
     recent: VecDeque<Path>,
     faults: u64,
-    /// Uploads of parts that were begun.
+    /// Uploads of parts that were begun, and objects that were sent whole.
     begun: u64,
+    whole: u64,
     /// Every list lacks what it may.
     hides: bool,
     /// The name of which the next answer is lost, and not before it is let go.
@@ -108,6 +109,7 @@ impl FaultyServer {
             recent,
             faults: 0,
             begun: 0,
+            whole: 0,
             hides: false,
             held: None,
             silent: None,
@@ -135,6 +137,11 @@ impl FaultyServer {
     /// How many uploads of parts were begun.
     pub fn uploads_begun(&self) -> u64 {
         self.state().begun
+    }
+
+    /// How many objects were sent whole.
+    pub fn sent_whole(&self) -> u64 {
+        self.state().whole
     }
 
     fn all_uploads(&self) -> MutexGuard<'_, BTreeMap<String, Upload>> {
@@ -318,6 +325,7 @@ impl ObjectStore for FaultyServer {
             Some(Lack::Metadata) => options.attributes = Attributes::new(),
             _ => {}
         }
+        self.state().whole += 1;
         match self.write_fault() {
             Some(WriteFault::Refused) => return Err(lost("status code: 503 Slow Down")),
             Some(WriteFault::Late(after)) => {

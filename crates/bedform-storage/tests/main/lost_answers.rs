@@ -23,11 +23,15 @@ fn path(text: &str) -> ObjectPath {
 }
 
 fn open(server: &FaultyServer) -> RemoteStorage {
+    open_with_parts(server, 2)
+}
+
+fn open_with_parts(server: &FaultyServer, part_bytes: usize) -> RemoteStorage {
     let options = RemoteOptions {
         pause: Duration::from_millis(1),
         deadline: Duration::from_millis(60),
         lease: Duration::from_millis(400),
-        part_bytes: 2,
+        part_bytes,
         ..RemoteOptions::default()
     };
     let [store, parts] = [server, server].map(|server| Arc::new(server.clone()));
@@ -298,6 +302,26 @@ fn an_object_beside_many_goes_whole_and_one_by_itself_in_parts() {
         assert_eq!(read_all(&*storage.open(&at).unwrap()).unwrap(), bytes);
         assert_eq!(server.uploads_begun() > 0, at_once < 6, "{at_once}");
     }
+}
+
+#[test]
+fn of_an_object_that_ends_sooner_than_expected_what_was_sent_in_parts_is_not_sent_again() {
+    const PIECE: usize = 4 << 20;
+    let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+    let (storage, at) = (open_with_parts(&server, 2 * PIECE), path("d/a"));
+    let bytes: Vec<u8> = (0..3 * PIECE + 1000).map(|at| (at % 251) as u8).collect();
+    let mut object = storage.create(&at, Durability::Disk, Hint::of(9 * PIECE as u64)).unwrap();
+    let (front, rest) = bytes.split_at(2 * PIECE);
+    object.append(front).unwrap();
+    while server.uploads_begun() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    object.append(rest).unwrap();
+    let before = server.sent_whole();
+    object.publish(Condition::Absent).unwrap();
+    assert_eq!(server.sent_whole(), before);
+    assert_eq!(read_all(&*storage.open(&at).unwrap()).unwrap(), bytes);
 }
 
 /// Does `act` in a thread, and `meanwhile` between its write of `name` and the loss of the answer.
