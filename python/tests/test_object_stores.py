@@ -214,6 +214,9 @@ def test_errors_say_what_is_missing(upload: Callable[[Path, str], str], tmp_path
         bf.open(tmp_path / "a.zarr", storage_options={"anonymous": True})
     with pytest.raises(bf.InvalidArgumentError, match="s3://, gs://"):
         bf.open("ftp://host/a.zarr")
+    for url in ("s3://bucket/a/../b", "s3://bucket/./a"):
+        with pytest.raises(bf.InvalidArgumentError, match="have no `.` and no `..`"):
+            bf.open(url)
 
 
 def test_credentials_are_those_of_the_vendors_tools(

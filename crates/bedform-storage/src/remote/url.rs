@@ -106,6 +106,11 @@ impl Place {
         if has_gap && !scheme.starts_with("http") {
             return Err(refused(&shown, "there is no name between two of its slashes"));
         }
+        // Names of objects are no paths of files.
+        let has_dots = prefix.split('/').any(|name| matches!(name, "." | ".."));
+        if has_dots && !scheme.starts_with("http") {
+            return Err(refused(&shown, "object stores have no `.` and no `..`: name it without"));
+        }
         let is_bucket = is_plain_name(bucket) || scheme.starts_with("http");
         if !is_bucket || options.region.as_deref().is_some_and(|r| !is_plain_name(r)) {
             return Err(refused(&shown, "no bucket and no region is called so"));
