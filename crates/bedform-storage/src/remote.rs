@@ -16,6 +16,7 @@
 mod aws;
 mod client;
 mod error;
+mod gcp;
 mod growing;
 mod lease;
 mod object;
@@ -368,10 +369,10 @@ impl RemoteStorage {
         let name = directory.clone().join(LOCK_NAME);
         // Who waits for a lock knows that there is something to be locked.
         if patience != Patience::Endless && !path.is_root() {
-            let is_there = runtime::wait(async {
+            let is_there = runtime::wait(runtime::again(|| async {
                 let mut below = store.list(Some(&directory));
                 Ok(below.try_next().await?.is_some())
-            })?;
+            }))?;
             if !is_there.map_err(|error: Error| to_error("lock", path.as_str(), error))? {
                 return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path));
             }
@@ -544,30 +545,39 @@ async fn remove_those(
 ) -> std::result::Result<(), Error> {
     let mut before = Vec::new();
     loop {
-        let below = store.list(Some(directory)).map_ok(|meta| meta.location);
-        let is_wanted = |name: &Path| std::future::ready(wanted(name));
         // Listed before they are deleted: a list that is deleted from may skip some.
-        let names = below.try_filter(is_wanted).take(DELETED_TOGETHER);
-        let names: Vec<_> = names.try_collect().await?;
+        let names: Vec<_> = runtime::again(|| {
+            let below = store.list(Some(directory)).map_ok(|meta| meta.location);
+            let is_wanted = |name: &Path| std::future::ready(wanted(name));
+            below.try_filter(is_wanted).take(DELETED_TOGETHER).try_collect()
+        })
+        .await?;
         // Or those that are gone are listed for a while yet.
         if names.is_empty() || names == before {
             return Ok(());
         }
         before.clone_from(&names);
-        let names = futures_util::stream::iter(names.into_iter().map(Ok)).boxed();
-        let mut deleted = store.delete_stream(names);
-        while let Some(outcome) = deleted.next().await {
-            match outcome {
-                Ok(_) | Err(Error::NotFound { .. }) => {}
-                Err(error) => return Err(error),
-            }
+        runtime::again(|| remove_all(store, names.clone())).await?;
+    }
+}
+
+/// Removes objects, there or not.
+async fn remove_all(store: &dyn ObjectStore, names: Vec<Path>) -> std::result::Result<(), Error> {
+    let names = futures_util::stream::iter(names.into_iter().map(Ok)).boxed();
+    let mut deleted = store.delete_stream(names);
+    while let Some(outcome) = deleted.next().await {
+        match outcome {
+            Ok(_) | Err(Error::NotFound { .. }) => {}
+            Err(error) => return Err(error),
         }
     }
+    Ok(())
 }
 
 /// Removes an object, there or not.
 async fn remove(store: &dyn ObjectStore, name: &Path) -> std::result::Result<(), Error> {
-    match store.delete(name).await {
+    // Not all clients ask again where the answer is lost.
+    match runtime::again(|| store.delete(name)).await {
         Err(Error::NotFound { .. }) => Ok(()),
         outcome => outcome,
     }

@@ -32,9 +32,9 @@ pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> Sto
     StorageError { kind, operation, path: path.to_owned(), source }
 }
 
-/// What servers and clients say where somebody may not have what was asked for; the last is where machines of
-/// Amazon get credentials, if there are none elsewhere.
-const DENIED: [&str; 7] = [
+/// What servers and clients say where somebody may not have what was asked for; the last are where machines of
+/// Amazon and of Google get credentials, if there are none elsewhere.
+const DENIED: [&str; 8] = [
     "[AccessDenied]",
     "[InvalidAccessKeyId]",
     "[SignatureDoesNotMatch]",
@@ -42,8 +42,10 @@ const DENIED: [&str; 7] = [
     "[AuthorizationFailure]",
     "[AuthorizationPermissionMismatch]",
     CREDENTIALS_OF_MACHINES,
+    CREDENTIALS_OF_GOOGLE,
 ];
 const CREDENTIALS_OF_MACHINES: &str = "//169.254.169.254/";
+const CREDENTIALS_OF_GOOGLE: &str = "/computeMetadata/";
 
 fn denies(said: &str) -> bool {
     DENIED.iter().any(|text| said.contains(text))
@@ -66,6 +68,11 @@ pub(super) fn is_refusal(error: &Error) -> bool {
         }
         _ => false,
     }
+}
+
+/// True if the server says that it has not done this, for want of time: it may later.
+pub(super) fn is_too_many(error: &Error) -> bool {
+    matches!(error, Error::Generic { .. }) && says(error, "status code: 429")
 }
 
 /// True if an answer may have been cut off: the client asks again by itself only where none began.
@@ -113,7 +120,9 @@ pub(super) fn strict(error: Error) -> Error {
 /// True if bytes were asked for that the object does not have.
 pub(super) fn is_out_of_range(error: &Error) -> bool {
     let said = said(error);
-    !matches!(error, Error::NotFound { .. }) && (said.contains("416") || said.contains("range"))
+    // What a server says in a document comes without the code of its status.
+    let is_said = said.contains("range") || says(error, "status code: 416");
+    !matches!(error, Error::NotFound { .. }) && (is_said || said.contains("416"))
 }
 
 /// What to do about what a server said.
@@ -130,6 +139,9 @@ fn hint(error: &Error, kind: StorageErrorKind, said: &str) -> &'static str {
         "the bucket lies in another region than AWS_REGION says: "
     } else if has("RequestTimeTooSkewed") || has("RequestExpired") {
         "the clock of this machine is wrong: "
+    } else if has(CREDENTIALS_OF_GOOGLE) {
+        "no credentials were found: set GOOGLE_APPLICATION_CREDENTIALS, run 'gcloud auth application-default \
+         login', or say anonymous where all may: "
     } else if has(CREDENTIALS_OF_MACHINES) {
         "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or say anonymous where \
          all may read: "
@@ -259,6 +271,11 @@ mod tests {
                 "the credentials are not those of this store: No",
             ),
             ("PUT http://169.254.169.254/latest".to_owned(), denied, "no credentials were found: "),
+            (
+                "GET http://169.254.169.254/computeMetadata/v1/a".to_owned(),
+                denied,
+                "no credentials were found: set GOOGLE_APPLICATION_CREDENTIALS",
+            ),
             (
                 "client error (Connect): refused".to_owned(),
                 server,

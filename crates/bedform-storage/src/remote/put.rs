@@ -18,7 +18,7 @@ use ::object_store::{
 use futures_util::future::join3;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::error::{is_out_of_range, is_refusal, strict};
+use super::error::{is_out_of_range, is_refusal, is_too_many, strict};
 use super::parts::Parts;
 use super::runtime::again;
 use super::version_of;
@@ -371,6 +371,8 @@ impl Writes {
                 // Or others are writing just now.
                 Error::AlreadyExists { .. } | Error::Precondition { .. } => {}
                 _ if is_refusal(&error) && !is_in_doubt => return Err(Unwritten::Failed(error)),
+                // Nothing was done: Google changes an object once a second.
+                _ if is_too_many(&error) => {}
                 _ => is_in_doubt = true,
             }
             // Where nobody else writes, what is done twice is done once.

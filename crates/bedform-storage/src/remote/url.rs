@@ -15,6 +15,7 @@ use ::url::Url;
 use super::aws;
 use super::client::{Client, Made, Make, Repeats};
 use super::error::redacted;
+use super::gcp;
 use super::parts::{AmazonParts, Conditional};
 
 /// Why there is no client for a URL, in one line without secrets.
@@ -315,7 +316,10 @@ impl Vendor for GoogleCloudStorageBuilder {
     }
 
     fn build(self, retries: RetryConfig, options: ClientOptions) -> ::object_store::Result<Made> {
-        Ok(Made::whole(Arc::new(self.with_retry(retries).with_client_options(options).build()?)))
+        let is_signed = !is_true(self.get_config_value(&GoogleConfigKey::SkipSignature));
+        let builder = if is_signed { self } else { gcp::unsigned(self) };
+        let builder = builder.with_retry(retries).with_client_options(options);
+        Ok(Made::whole(Arc::new(builder.build()?)))
     }
 }
 

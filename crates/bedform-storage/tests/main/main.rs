@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod conformance;
+mod google;
 mod growing;
 mod local;
 mod lost_answers;
