@@ -23,11 +23,15 @@ fn path(text: &str) -> ObjectPath {
 }
 
 fn open(server: &FaultyServer) -> RemoteStorage {
+    open_with_parts(server, 2)
+}
+
+fn open_with_parts(server: &FaultyServer, part_bytes: usize) -> RemoteStorage {
     let options = RemoteOptions {
         pause: Duration::from_millis(1),
         deadline: Duration::from_millis(60),
         lease: Duration::from_millis(400),
-        part_bytes: 2,
+        part_bytes,
         ..RemoteOptions::default()
     };
     let [store, parts] = [server, server].map(|server| Arc::new(server.clone()));
@@ -298,6 +302,26 @@ fn an_object_beside_many_goes_whole_and_one_by_itself_in_parts() {
         assert_eq!(read_all(&*storage.open(&at).unwrap()).unwrap(), bytes);
         assert_eq!(server.uploads_begun() > 0, at_once < 6, "{at_once}");
     }
+}
+
+#[test]
+fn memory_that_comes_with_its_bytes_is_kept_if_it_is_large_and_parts_are_cut_through_it() {
+    let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+    let (storage, at) = (open_with_parts(&server, 100_000), path("d/a"));
+    let mut object = storage.create(&at, Durability::Disk, Hint::of(1 << 20)).unwrap();
+    let (small, large) = (vec![1; 1000], (0..300_000_u32).map(|at| (at >> 7) as u8));
+    let large: Vec<u8> = large.collect();
+    assert!(object.append_owned(large.clone()).unwrap().is_none());
+    object.append(&large).unwrap();
+    assert_eq!(object.append_owned(small.clone()).unwrap().as_ref(), Some(&small));
+    // Little has come into the piece that is begun: that one is filled.
+    assert_eq!(object.append_owned(large.clone()).unwrap().as_ref(), Some(&large));
+    object.append(&large[..90_000]).unwrap();
+    assert!(object.append_owned(large.clone()).unwrap().is_none());
+    object.publish(Condition::Absent).unwrap();
+    let expected = [&large[..], &large, &small, &large, &large[..90_000], &large].concat();
+    assert!(read_all(&*storage.open(&at).unwrap()).unwrap() == expected, "other bytes");
+    assert_eq!((server.uploads_begun(), server.uploads()), (1, 0));
 }
 
 /// Does `act` in a thread, and `meanwhile` between its write of `name` and the loss of the answer.
