@@ -139,6 +139,10 @@ impl ObjectWriter for FailingWriter<'_> {
         self.faults.call(Operation::Append, &self.path, || self.inner.append(bytes))
     }
 
+    fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        self.faults.call(Operation::Append, &self.path, || self.inner.append_owned(bytes))
+    }
+
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
         let Self { inner, path, faults } = *self;
         faults.call(Operation::Publish, &path, || inner.publish(condition))

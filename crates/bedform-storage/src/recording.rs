@@ -275,6 +275,14 @@ impl ObjectWriter for RecordedWriter<'_> {
         Ok(())
     }
 
+    fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        let start = self.inner.position();
+        let left = self.inner.append_owned(bytes)?;
+        let range = start..self.inner.position();
+        self.log.record(Operation::Append, &self.path, range, false, (0, 0));
+        Ok(left)
+    }
+
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
         let Self { inner, path, is_durable, log } = *self;
         let version = inner.publish(condition)?;

@@ -437,6 +437,16 @@ pub trait ObjectWriter: Send {
     /// `NoSpace`, `Io`: the object can no longer be published.
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
 
+    /// As [`ObjectWriter::append`], where the writer may keep the memory until the object is published,
+    /// so that what it needs is not there twice. Gives back memory that it does not keep.
+    ///
+    /// # Errors
+    /// As [`ObjectWriter::append`].
+    fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        self.append(&bytes)?;
+        Ok(Some(bytes))
+    }
+
     /// Gives the bytes their name if `condition` holds: atomic, and durable at
     /// [`Durability::Disk`]. On an error the name stands for what it stood for before; only an
     /// error of kind `Poisoned` means that either state may be found after a crash.

@@ -35,6 +35,7 @@ pub const CASES: &[Case] = &[
     case("what was published is read back", reads_back),
     case("an object of no bytes is an object", empty_object),
     case("nothing is seen before it is published", whole_or_nothing),
+    case("what was appended with its memory is read back", owned),
     case("a dropped writer leaves nothing", dropped_writer),
     case("absent: an existing object is kept", absent),
     case("unchanged: the newer writer is kept", unchanged),
@@ -112,6 +113,31 @@ fn whole_or_nothing(storage: &dyn Storage) {
     assert_eq!(get(storage, "a/b").unwrap(), b"first");
     writer.publish(Condition::None).unwrap();
     assert_eq!(get(storage, "a/b").unwrap(), b"second");
+}
+
+fn owned(storage: &dyn Storage) {
+    for hint in [Hint::default(), Hint::of(2 << 20)] {
+        let mut writer = storage.create(&path("a"), Durability::Disk, hint).unwrap();
+        let mut all = Vec::new();
+        for (bytes, is_owned) in [
+            (3, false),
+            (300_000, true),
+            (300_000, true),
+            (9, true),
+            (700_000, false),
+            (1 << 20, true),
+        ] {
+            let bytes: Vec<u8> = (0..bytes).map(|at: u32| at.to_le_bytes()[1] ^ 7).collect();
+            all.extend_from_slice(&bytes);
+            match is_owned {
+                true => drop(writer.append_owned(bytes).unwrap()),
+                false => writer.append(&bytes).unwrap(),
+            }
+            assert_eq!(writer.position(), all.len() as u64);
+        }
+        writer.publish(Condition::None).unwrap();
+        assert!(get(storage, "a").unwrap() == all, "other bytes than were appended");
+    }
 }
 
 fn dropped_writer(storage: &dyn Storage) {

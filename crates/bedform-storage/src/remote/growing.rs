@@ -10,13 +10,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use ::bytes::Bytes;
 use ::object_store::path::Path;
-use ::object_store::{Error, ObjectStore, ObjectStoreExt as _, PutPayload};
+use ::object_store::{Error, GetOptions, ObjectStore, PutPayload};
 use bedform_format::ObjectPath;
 use futures_util::TryStreamExt as _;
 use tokio::task::JoinHandle;
 
 use super::error::to_error;
-use super::object::{Changed, judge};
+use super::object::{Changed, fill, judge};
 use super::put::{Known, Unwritten, look, random_name};
 use super::{Result, Shared, runtime};
 use crate::storage::padding;
@@ -365,14 +365,19 @@ async fn fetch(
     for part in parts {
         let [from, to] = [offset.max(part.offset), end.min(part.end())];
         let range = from - part.offset..to - part.offset;
-        let bytes = store.get_range(&part_name(directory, part.offset), range).await?;
-        let Some((own, others)) = rest.split_at_mut_checked(bytes.len()) else {
+        let length = usize::try_from(to - from).unwrap_or(usize::MAX);
+        let Some((own, others)) = rest.split_at_mut_checked(length) else {
             return Ok(Changed(true));
         };
-        if bytes.len() as u64 != to - from {
+        let get = GetOptions { range: Some(range.clone().into()), ..GetOptions::default() };
+        let answer = store.get_opts(&part_name(directory, part.offset), get).await?;
+        if answer.range != range {
             return Ok(Changed(true));
         }
-        own.copy_from_slice(&bytes);
+        let Changed(has_changed) = fill(answer, own).await?;
+        if has_changed {
+            return Ok(Changed(true));
+        }
         rest = others;
     }
     Ok(Changed(!rest.is_empty()))

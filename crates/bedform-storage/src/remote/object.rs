@@ -102,14 +102,7 @@ impl RemoteObject {
         if version_of(&answer.meta) != self.version || answer.range != range {
             return Ok(Changed(true));
         }
-        let mut at = 0;
-        let mut stream = answer.into_stream();
-        while let Some(piece) = stream.try_next().await? {
-            let Some(room) = buffer.get_mut(at..at + piece.len()) else { return Ok(Changed(true)) };
-            room.copy_from_slice(&piece);
-            at += piece.len();
-        }
-        Ok(Changed(at != buffer.len()))
+        fill(answer, buffer).await
     }
 
     fn asking_for(&self, range: Range<u64>) -> GetOptions {
@@ -125,6 +118,25 @@ impl RemoteObject {
 
 /// True if an answer was not of the version that was asked for.
 pub(super) struct Changed(pub(super) bool);
+
+/// Fills `buffer` with the body of an answer as it comes, so that it is in memory once; says that the
+/// object has changed if there are more bytes or less.
+///
+/// # Errors
+/// Of the server.
+pub(super) async fn fill(
+    answer: GetResult,
+    buffer: &mut [u8],
+) -> std::result::Result<Changed, Error> {
+    let mut at = 0;
+    let mut stream = answer.into_stream();
+    while let Some(piece) = stream.try_next().await? {
+        let Some(room) = buffer.get_mut(at..at + piece.len()) else { return Ok(Changed(true)) };
+        room.copy_from_slice(&piece);
+        at += piece.len();
+    }
+    Ok(Changed(at != buffer.len()))
+}
 
 /// What fetching bytes of an opened object came to.
 ///

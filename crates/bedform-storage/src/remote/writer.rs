@@ -25,6 +25,10 @@ const OBJECTS_AT_ONCE: usize = 6;
 /// Bytes of a piece of what is kept.
 const PIECE_BYTES: usize = 4 << 20;
 
+/// From so many bytes on, memory that comes with its bytes is a piece as it is; less is copied, for each
+/// piece is a write to the connection.
+const KEPT_BYTES_MIN: usize = 64 << 10;
+
 type Look = JoinHandle<std::result::Result<Option<Known>, Error>>;
 
 pub(super) struct RemoteWriter {
@@ -50,9 +54,11 @@ struct Upload {
     opening: Option<JoinHandle<std::result::Result<Opened, Error>>>,
     opened: Option<Arc<Opened>>,
     sent: Vec<JoinHandle<std::result::Result<PartId, Error>>>,
-    /// Pieces that are in parts.
-    sent_pieces: usize,
-    pieces_per_part: usize,
+    /// Bytes that are in parts.
+    sent_bytes: u64,
+    part_bytes: u64,
+    /// Bytes that are kept back of what is sent before the end: no last part is smaller.
+    kept_bytes: u64,
 }
 
 /// An upload, and what was there when it was begun: what its metadata name.
@@ -78,8 +84,9 @@ impl RemoteWriter {
             opening: None,
             opened: None,
             sent: Vec::new(),
-            sent_pieces: 0,
-            pieces_per_part: part_bytes.div_ceil(piece_bytes),
+            sent_bytes: 0,
+            part_bytes: (part_bytes.div_ceil(piece_bytes) * piece_bytes) as u64,
+            kept_bytes: piece_bytes as u64,
         });
         Ok(Self {
             storage: storage.clone(),
@@ -97,7 +104,9 @@ impl RemoteWriter {
     }
 
     /// Begins the upload with the first piece, and sends the parts that are there once it is begun.
-    fn send_parts(&mut self) -> Result<()> {
+    /// `later` bytes of those that are counted are still to come.
+    fn send_parts(&mut self, later: usize) -> Result<()> {
+        let end = self.in_pieces() - later as u64;
         let Some(upload) = &mut self.upload else { return Ok(()) };
         if let Some(there) = self.there.take() {
             // Most objects are new; of one that was seen the names are waited for.
@@ -109,9 +118,29 @@ impl RemoteWriter {
             upload.wait_until_open()?;
         }
         if let Some(opened) = upload.opened.clone() {
-            upload.send_full_parts(&opened, &self.pieces)?;
+            upload.send_full_parts(&opened, &self.pieces, end)?;
         }
         Ok(())
+    }
+
+    /// Bytes that are in pieces.
+    fn in_pieces(&self) -> u64 {
+        self.position - self.last.len() as u64
+    }
+
+    /// Counts bytes that are to come.
+    fn grow(&mut self, bytes: usize) -> Result<()> {
+        self.position += bytes as u64;
+        if self.position <= OBJECT_BYTES_MAX {
+            return Ok(());
+        }
+        let reason = "objects of more than 4 GiB cannot be written here: make the shards smaller";
+        Err(StorageError {
+            kind: StorageErrorKind::Io,
+            operation: "write",
+            path: self.path.to_string(),
+            source: Some(std::io::Error::other(reason)),
+        })
     }
 
     /// Whether memory of a whole piece is worth it for what is left of `bytes` and what was announced; the
@@ -125,7 +154,6 @@ impl RemoteWriter {
     fn publish_parts(
         &mut self,
         condition: Condition<'_>,
-        last: &Bytes,
     ) -> Result<Option<std::result::Result<Option<Known>, Unwritten>>> {
         let Some(mut upload) = self.upload.take() else { return Ok(None) };
         upload.wait_until_open()?;
@@ -142,9 +170,8 @@ impl RemoteWriter {
                 return Ok(None);
             }
         };
-        upload.send_full_parts(&opened, &self.pieces)?;
-        let left = self.pieces.len() - upload.sent_pieces;
-        upload.send(&opened, &self.pieces, left, Some(last))?;
+        upload.send_full_parts(&opened, &self.pieces, self.position)?;
+        upload.send(&opened, &self.pieces, self.position)?;
         let outcome =
             runtime::wait(upload.complete(&self.storage, &opened, expected, self.position))?;
         Ok(match outcome {
@@ -202,26 +229,19 @@ impl Upload {
         Ok(())
     }
 
-    /// Sends the parts that are full. A piece is kept back: what is left at the end is not small.
-    fn send_full_parts(&mut self, opened: &Arc<Opened>, pieces: &[Bytes]) -> Result<()> {
-        while pieces.len() - self.sent_pieces > self.pieces_per_part {
-            self.send(opened, pieces, self.pieces_per_part, None)?;
+    /// Sends the parts that are full, of the bytes before `end`. Some are kept back: what is left at the
+    /// end is not small.
+    fn send_full_parts(&mut self, opened: &Arc<Opened>, pieces: &[Bytes], end: u64) -> Result<()> {
+        while end - self.sent_bytes >= self.part_bytes + self.kept_bytes {
+            self.send(opened, pieces, self.sent_bytes + self.part_bytes)?;
         }
         Ok(())
     }
 
-    /// Sends the next `count` of the pieces, and `last` behind them.
-    fn send(
-        &mut self,
-        opened: &Arc<Opened>,
-        pieces: &[Bytes],
-        count: usize,
-        last: Option<&Bytes>,
-    ) -> Result<()> {
-        let end = self.sent_pieces + count;
-        let payload: PutPayload =
-            pieces[self.sent_pieces..end].iter().chain(last).cloned().collect();
-        self.sent_pieces = end;
+    /// Sends the bytes before `end` that are in no part, as one.
+    fn send(&mut self, opened: &Arc<Opened>, pieces: &[Bytes], end: u64) -> Result<()> {
+        let payload: PutPayload = between(pieces, self.sent_bytes, end).collect();
+        self.sent_bytes = end;
         let (parts, opened, number) = (self.parts[0].clone(), opened.clone(), self.sent.len());
         let part = async move { parts.part(&opened.name, &opened.upload, number, payload).await };
         self.sent.push(runtime::spawn(part)?);
@@ -279,6 +299,19 @@ impl Upload {
     }
 }
 
+/// The bytes of `pieces` from `start` on before `end`, where they lie.
+fn between(pieces: &[Bytes], start: u64, end: u64) -> impl Iterator<Item = Bytes> {
+    let mut next = 0_u64;
+    pieces.iter().filter_map(move |piece| {
+        let first = next;
+        next += piece.len() as u64;
+        // Both are in the piece then.
+        let inside = |at: u64| usize::try_from(at.clamp(first, next) - first).unwrap_or(0);
+        let range = inside(start)..inside(end);
+        (!range.is_empty()).then(|| piece.slice(range))
+    })
+}
+
 impl Drop for RemoteWriter {
     fn drop(&mut self) {
         if let Some(upload) = self.upload.take()
@@ -295,18 +328,7 @@ impl ObjectWriter for RemoteWriter {
     }
 
     fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
-        self.position += bytes.len() as u64;
-        if self.position > OBJECT_BYTES_MAX {
-            let reason =
-                "objects of more than 4 GiB cannot be written here: make the shards smaller";
-            let source = std::io::Error::other(reason);
-            return Err(StorageError {
-                kind: StorageErrorKind::Io,
-                operation: "write",
-                path: self.path.to_string(),
-                source: Some(source),
-            });
-        }
+        self.grow(bytes.len())?;
         while !bytes.is_empty() {
             if self.last.capacity() == 0 && self.is_half_a_piece_to_come(bytes) {
                 self.last = self.memory.take(self.piece_bytes);
@@ -316,23 +338,40 @@ impl ObjectWriter for RemoteWriter {
             self.last.extend_from_slice(now);
             if self.last.len() == self.piece_bytes {
                 self.pieces.push(self.memory.fill(std::mem::take(&mut self.last)));
-                self.send_parts()?;
+                self.send_parts(later.len())?;
             }
             bytes = later;
         }
         Ok(())
     }
 
+    fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        // A piece that is hardly begun would stay as it is.
+        let is_begun = !self.last.is_empty() && self.last.len() < self.last.capacity() / 2;
+        if is_begun || bytes.len() < KEPT_BYTES_MIN {
+            self.append(&bytes)?;
+            return Ok(Some(bytes));
+        }
+        self.grow(bytes.len())?;
+        if !self.last.is_empty() {
+            self.pieces.push(self.memory.fill(std::mem::take(&mut self.last)));
+        }
+        self.pieces.push(bytes.into());
+        self.send_parts(0)?;
+        Ok(None)
+    }
+
     fn publish(mut self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
-        let last = Bytes::from(std::mem::take(&mut self.last));
+        let end = self.in_pieces();
+        self.pieces.push(Bytes::from(std::mem::take(&mut self.last)));
         let has_parts = self.upload.as_ref().is_some_and(|upload| {
             // What was sent already is not sent again.
-            let is_large = self.pieces.len() >= 2 * upload.pieces_per_part;
-            self.there.is_none() && (is_large || upload.sent_pieces > 0)
+            let is_large = end >= 2 * upload.part_bytes;
+            self.there.is_none() && (is_large || upload.sent_bytes > 0)
         });
         if has_parts {
             self.storage.shared.check_writable("publish", &self.path)?;
-            if let Some(outcome) = self.publish_parts(condition, &last)? {
+            if let Some(outcome) = self.publish_parts(condition)? {
                 return self.storage.published(&self.path, &self.name, condition, outcome);
             }
         }
@@ -340,8 +379,26 @@ impl ObjectWriter for RemoteWriter {
         if let Some(look) = self.there.take() {
             there = runtime::wait(look).ok().and_then(|look| look.ok()?.ok());
         }
-        self.pieces.push(last);
         let payload: PutPayload = std::mem::take(&mut self.pieces).into_iter().collect();
         self.storage.publish(&self.path, &self.name, payload, condition, there)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_cut_anywhere_out_of_pieces_of_any_length() {
+        let bytes: Vec<u8> = (0..20).collect();
+        let all = Bytes::from(bytes.clone());
+        let pieces = [all.slice(..3), all.slice(3..3), all.slice(3..4), all.slice(4..)];
+        for start in 0..=20 {
+            for end in start..=20 {
+                let cut: Vec<Bytes> = between(&pieces, start as u64, end as u64).collect();
+                assert_eq!(cut.concat(), bytes[start..end], "{start} {end}");
+                assert!(cut.iter().all(|piece| !piece.is_empty()), "{start} {end}");
+            }
+        }
     }
 }

@@ -324,6 +324,26 @@ fn of_an_object_that_ends_sooner_than_expected_what_was_sent_in_parts_is_not_sen
     assert_eq!(read_all(&*storage.open(&at).unwrap()).unwrap(), bytes);
 }
 
+#[test]
+fn memory_that_comes_with_its_bytes_is_kept_if_it_is_large_and_parts_are_cut_through_it() {
+    let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+    let (storage, at) = (open_with_parts(&server, 100_000), path("d/a"));
+    let mut object = storage.create(&at, Durability::Disk, Hint::of(1 << 20)).unwrap();
+    let (small, large) = (vec![1; 1000], (0..300_000_u32).map(|at| (at >> 7) as u8));
+    let large: Vec<u8> = large.collect();
+    assert!(object.append_owned(large.clone()).unwrap().is_none());
+    object.append(&large).unwrap();
+    assert_eq!(object.append_owned(small.clone()).unwrap().as_ref(), Some(&small));
+    // Little has come into the piece that is begun: that one is filled.
+    assert_eq!(object.append_owned(large.clone()).unwrap().as_ref(), Some(&large));
+    object.append(&large[..90_000]).unwrap();
+    assert!(object.append_owned(large.clone()).unwrap().is_none());
+    object.publish(Condition::Absent).unwrap();
+    let expected = [&large[..], &large, &small, &large, &large[..90_000], &large].concat();
+    assert!(read_all(&*storage.open(&at).unwrap()).unwrap() == expected, "other bytes");
+    assert_eq!((server.uploads_begun(), server.uploads()), (1, 0));
+}
+
 /// Does `act` in a thread, and `meanwhile` between its write of `name` and the loss of the answer.
 fn while_held<T: Send>(
     server: &FaultyServer,

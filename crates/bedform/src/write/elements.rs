@@ -161,6 +161,18 @@ impl ChunkElements {
         outcome.map_err(|error| Error::new(crate::ErrorKind::Unsupported, error.to_string()))
     }
 
+    /// Moves `encoded` into the memory of the elements, if it fits there: that is what was counted. The
+    /// memory of `encoded` is given back.
+    pub(crate) fn carry(&mut self, encoded: &mut Vec<u8>) -> Vec<u8> {
+        let mut memory = std::mem::take(&mut self.elements);
+        if memory.capacity() < encoded.len() {
+            return memory;
+        }
+        memory.clear();
+        memory.extend_from_slice(encoded);
+        std::mem::replace(encoded, memory)
+    }
+
     /// The texts that the elements stand for, one behind the other.
     fn join(&mut self, state: &ArrayState, texts: &[&str]) -> Result<()> {
         let fill = match &state.metadata.fill_value {
@@ -227,4 +239,23 @@ pub(crate) fn fill_outside(
 
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_moves_into_the_memory_of_its_elements_if_it_fits() {
+        for (length, fits) in [(0, true), (7, true), (8, true), (9, false)] {
+            let elements = Vec::with_capacity(8);
+            let memory = elements.as_ptr();
+            let mut chunk = ChunkElements { elements, ..ChunkElements::default() };
+            let mut encoded = vec![3; length];
+            let left = chunk.carry(&mut encoded);
+            assert_eq!(encoded, vec![3; length]);
+            assert_eq!(encoded.as_ptr() == memory, fits, "{length}");
+            assert_eq!(left.as_ptr() == memory, !fits, "{length}");
+        }
+    }
 }

@@ -144,6 +144,8 @@ impl ObjectWrite<'_> {
     /// As [`ObjectWrite::run`].
     pub(crate) fn run_built(&self, built: &BuiltObject) -> Result<u64> {
         let existing = Existing { stored: built.stored.as_ref(), overlay: None };
+        // What a server gets stays in memory until it has it: in that of the elements.
+        let is_remote = self.source.shared.storage.is_remote();
         let fate = |position: u64, worker: &mut Worker, mut output: Vec<u8>| {
             let mut chunks = built.chunks.lock().unwrap_or_else(PoisonError::into_inner);
             let chunk = chunks.remove(&position);
@@ -154,7 +156,13 @@ impl ObjectWrite<'_> {
             if elements.is_fill(self.state()) && !self.keeps_fill() {
                 return Ok(Fate::Dropped);
             }
+            if is_remote {
+                output = std::mem::take(&mut worker.encoded);
+            }
             elements.encode(self.state(), &self.input, &mut worker.scratch, &mut output)?;
+            if is_remote {
+                worker.encoded = elements.carry(&mut output);
+            }
             Ok(Fate::Made(output, room))
         };
         match self.attempt(&existing, false, &fate) {
@@ -333,8 +341,12 @@ impl ObjectWrite<'_> {
                     let place = usize::try_from(position).unwrap_or(usize::MAX);
                     extents[place] =
                         Some(Extent { offset: writer.position(), length: bytes.len() as u64 });
-                    writer.append(&bytes)?;
-                    spare().push(bytes);
+                    let bytes = match room.is_some() {
+                        true => writer.append_owned(bytes)?,
+                        // Others have no memory of their own, which goes round.
+                        false => writer.append(&bytes).map(|()| Some(bytes))?,
+                    };
+                    spare().extend(bytes);
                 }
                 rooms.extend(room.filter(|_| is_remote));
                 Ok(())
@@ -545,4 +557,6 @@ impl ObjectWrite<'_> {
 struct Worker {
     chunk: ChunkElements,
     scratch: Scratch,
+    /// What a chunk is encoded into before it is moved into its elements' memory.
+    encoded: Vec<u8>,
 }

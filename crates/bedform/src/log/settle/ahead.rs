@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use bedform_storage::ReadBlock;
 
 use super::lay::Reach;
-use super::read::{Window, WindowPlan, plan_windows};
+use super::read::{Window, WindowPlan, index, plan_windows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::View;
 
@@ -23,7 +23,26 @@ const AHEAD_OF_SERVER: usize = 16;
 /// A window to be read, and who waits for it.
 type Task = (WindowPlan, SyncSender<Result<Window>>);
 
-/// Reads what `round` needs in windows of `window_bytes` and calls `lay` with each, in order.
+/// Memory of windows, which goes round while a store is settled: memory that is given back is not always
+/// free for others.
+#[derive(Debug, Default)]
+pub(super) struct Spare(Mutex<Vec<Vec<u8>>>);
+
+impl Spare {
+    /// Memory of a window, new if there is none.
+    fn take(&self, window_bytes: u64) -> Vec<u8> {
+        let free = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        // What is never filled of it takes no memory.
+        free.unwrap_or_else(|| Vec::with_capacity(index(window_bytes)))
+    }
+
+    fn give_back(&self, bytes: Vec<u8>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+    }
+}
+
+/// Reads what `round` needs in windows of `window_bytes` and calls `lay` with each, in order. Their
+/// memory is taken from `spare`.
 ///
 /// # Errors
 /// `Corrupt` for damaged records; those of storage and of `lay`; `Io` if no thread can be started.
@@ -31,12 +50,13 @@ pub(super) fn read_ahead(
     view: &View,
     round: &[Reach],
     window_bytes: u64,
+    spare: &Spare,
     lay: &mut dyn FnMut(&Window) -> Result<()>,
 ) -> Result<()> {
     let ahead = if view.place.storage.is_remote() { AHEAD_OF_SERVER } else { AHEAD };
     let (send_task, tasks) = channel::<Task>();
     let (send_window, windows) = sync_channel(ahead);
-    let (tasks, spare) = (Mutex::new(tasks), Mutex::default());
+    let tasks = Mutex::new(tasks);
     std::thread::scope(|scope| {
         let start = || std::thread::Builder::new().name("bedform-settle".to_owned());
         let plan = move || {
@@ -51,12 +71,12 @@ pub(super) fn read_ahead(
         };
         let planner = start().spawn_scoped(scope, plan).map_err(|error| no_thread(&error))?;
         for number in 0..ahead {
-            let reader = start().spawn_scoped(scope, || read_tasks(&tasks, &spare));
+            let reader = start().spawn_scoped(scope, || read_tasks(&tasks, window_bytes, spare));
             if let (0, Err(error)) = (number, reader) {
                 return Err(no_thread(&error));
             }
         }
-        let laid = lay_all(&windows, &spare, lay);
+        let laid = lay_all(&windows, spare, lay);
         drop(windows);
         let planned = planner.join().unwrap_or_else(|_| Err(ended()));
         laid.and(planned)
@@ -65,25 +85,24 @@ pub(super) fn read_ahead(
 
 fn lay_all(
     windows: &Receiver<Receiver<Result<Window>>>,
-    spare: &Mutex<Vec<Vec<u8>>>,
+    spare: &Spare,
     lay: &mut dyn FnMut(&Window) -> Result<()>,
 ) -> Result<()> {
     for window in windows {
         let window = window.recv().unwrap_or_else(|_| Err(ended()))?;
         lay(&window)?;
-        spare.lock().unwrap_or_else(PoisonError::into_inner).push(window.bytes);
+        spare.give_back(window.bytes);
     }
     Ok(())
 }
 
 /// Reads windows until there are no more.
-fn read_tasks(tasks: &Mutex<Receiver<Task>>, spare: &Mutex<Vec<Vec<u8>>>) {
+fn read_tasks(tasks: &Mutex<Receiver<Task>>, window_bytes: u64, spare: &Spare) {
     let mut block = ReadBlock::default();
     let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
     while let Ok((window, done)) = next() {
-        let bytes = spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         // Nobody may want it any more.
-        let _ = done.send(window.read(bytes.unwrap_or_default(), &mut block));
+        let _ = done.send(window.read(spare.take(window_bytes), &mut block));
     }
 }
 
@@ -93,4 +112,22 @@ fn no_thread(error: &std::io::Error) -> Error {
 
 fn ended() -> Error {
     Error::new(ErrorKind::Io, "internal error: a thread that reads has ended")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_windows_goes_round() {
+        let spare = Spare::default();
+        let mut window = spare.take(100);
+        assert!(window.is_empty() && window.capacity() >= 100);
+        window.resize(100, 1);
+        let memory = window.as_ptr();
+        spare.give_back(window);
+        let again = spare.take(100);
+        assert_eq!(again.as_ptr(), memory);
+        assert!(spare.take(100).is_empty(), "there was no other");
+    }
 }

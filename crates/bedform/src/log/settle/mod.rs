@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use bedform_format::ObjectPath;
 
+use self::ahead::Spare;
 use self::round::Rounds;
 use self::write::Counts;
 use crate::array::publish_grown;
@@ -204,8 +205,10 @@ impl Store {
             total_bytes: objects().fold(0, |all, object| all.saturating_add(object.bytes)),
             watch,
             counts,
+            spare: Spare::default(),
         };
         rounds.run()?;
+        drop(rounds);
         if arrays.is_some() || *part != (0, 1) {
             return Ok(0);
         }

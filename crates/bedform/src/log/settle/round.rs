@@ -15,7 +15,7 @@ use std::time::Duration;
 use bedform_storage::ReadBlock;
 
 use super::SettleWatch;
-use super::ahead::read_ahead;
+use super::ahead::{Spare, read_ahead};
 use super::lay::{Building, BuildingObject, Reach};
 use super::plan::{ArrayPlan, ObjectPlan, last_commit};
 use super::read::{Window, plan_windows};
@@ -50,6 +50,8 @@ pub(super) struct Rounds<'a> {
     pub(super) total_bytes: u64,
     pub(super) watch: &'a SettleWatch<'a>,
     pub(super) counts: &'a Counts,
+    /// Memory of windows, for one round after the other.
+    pub(super) spare: Spare,
 }
 
 /// What opening an object needs: any thread may open one.
@@ -383,7 +385,7 @@ impl<'a> Rounds<'a> {
     fn fill_ahead(&self, round: &mut [Building<'a>], wait: &Wait<'_>) -> Result<()> {
         let reaches = reaches(round);
         let mut layer = Layer::default();
-        read_ahead(self.view, &reaches, self.window_bytes(), &mut |window| {
+        read_ahead(self.view, &reaches, self.window_bytes(), &self.spare, &mut |window| {
             self.lay(&mut layer, window, round, wait)
         })
     }
