@@ -40,7 +40,8 @@ impl ZstdContexts {
     }
 
     /// Decodes the first `needed` bytes, at least, of a frame of `size` bytes, block by block. What
-    /// lies behind them is not looked at: the caller has checked the whole by a checksum.
+    /// lies behind them is not looked at: the caller has checked the whole by a checksum, or by
+    /// [`is_whole_frame`].
     pub(super) fn decode_front(
         &mut self,
         input: &[u8],
@@ -77,6 +78,43 @@ impl ZstdContexts {
     }
 }
 
+/// True if `input` is one frame of `size` bytes without a checksum of its own, whose blocks follow each
+/// other up to its end: what a decoder would find wrong with it otherwise, it finds block by block.
+pub(super) fn is_whole_frame(input: &[u8], size: usize) -> bool {
+    const CHECKSUM_FLAG: u8 = 1 << 2;
+    let claimed = zstd_safe::get_frame_content_size(input).ok().flatten();
+    let Some(mut end) = frame_header_bytes(input).filter(|_| claimed == Some(size as u64)) else {
+        return false;
+    };
+    if input[4] & CHECKSUM_FLAG != 0 {
+        return false;
+    }
+    while let Some(block) = block_at(input, end) {
+        end = block.end;
+        if block.is_last {
+            return end == input.len();
+        }
+    }
+    false
+}
+
+/// Where a block of a frame ends.
+struct Block {
+    end: usize,
+    is_last: bool,
+}
+
+/// The block whose header is at `start` (RFC 8878, section 3.1.1.2); nothing if it is not all there.
+fn block_at(input: &[u8], start: usize) -> Option<Block> {
+    let header = input.get(start..start.checked_add(3)?)?;
+    let word = u32::from_le_bytes([header[0], header[1], header[2], 0]);
+    let (last, kind, length) = (word & 1 == 1, word >> 1 & 3, word >> 3);
+    // A block of repeated bytes is one byte long, whatever it stands for.
+    let stored = if kind == 1 { 1 } else { length as usize };
+    let end = start + 3 + stored;
+    (end <= input.len()).then_some(Block { end, is_last: last })
+}
+
 /// Gives the decoder one block after the other until `needed` bytes are there; says how many are.
 fn feed_blocks(
     decoder: &mut DCtx<'static>,
@@ -99,14 +137,10 @@ fn feed_blocks(
             return Ok(target.pos());
         }
         fed = end.max(fed);
-        let header = input.get(fed..fed + 3).ok_or_else(too_short)?;
-        let word = u32::from_le_bytes([header[0], header[1], header[2], 0]);
-        let (last, kind, length) = (word & 1 == 1, word >> 1 & 3, word >> 3);
-        // A block of repeated bytes is one byte long, whatever it stands for.
-        let stored = if kind == 1 { 1 } else { length as usize };
-        end = fed + 3 + stored;
+        let block = block_at(input, fed).ok_or_else(too_short)?;
+        end = block.end;
         source = InBuffer::around(input.get(fed..end).ok_or_else(too_short)?);
-        if last {
+        if block.is_last {
             decoder
                 .decompress_stream(&mut target, &mut source)
                 .map_err(|code| invalid("zstd", zstd_safe::get_error_name(code)))?;

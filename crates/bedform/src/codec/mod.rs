@@ -92,6 +92,9 @@ pub struct ChunkCodec {
     fixed: bool,
 }
 
+/// Bytes that the decoded blocks of a Zstandard frame are multiples of, as encoders cut them.
+const BLOCK_UNIT: usize = 1 << 10;
+
 impl ChunkCodec {
     /// The codec of chunks of `chunk_shape` elements. Shapes were held against the limits when the
     /// metadata were read, so sizes fit.
@@ -138,11 +141,20 @@ impl ChunkCodec {
         self.fixed && self.chain.is_raw()
     }
 
-    /// True if the front of a chunk can be decoded alone without giving up that a changed bit is
-    /// noticed.
-    fn can_stop(&self) -> bool {
+    /// True if the front of a chunk can be decoded alone without giving up that what is wrong with it is
+    /// noticed: a checksum vouches for all of it, or there is none, and its frame is whole.
+    fn can_stop(&self, encoded: &[u8]) -> bool {
         self.fixed
-            && matches!(self.chain.bytes.as_slice(), [BytesCodec::Zstd { .. }, BytesCodec::Crc32c])
+            && match self.chain.bytes.as_slice() {
+                [BytesCodec::Zstd { .. }, BytesCodec::Crc32c] => true,
+                [BytesCodec::Zstd { .. }] => compress::is_whole_frame(encoded, self.decoded_bytes),
+                _ => false,
+            }
+    }
+
+    /// True if a checksum of the encoded bytes vouches for them.
+    fn is_checked(&self) -> bool {
+        matches!(self.chain.bytes.last(), Some(BytesCodec::Crc32c))
     }
 
     /// An upper bound on the bytes that a chunk has when encoded, to refuse absurd extents.
@@ -166,9 +178,9 @@ impl ChunkCodec {
         self.decode_front(encoded, skip, self.decoded_bytes, scratch)
     }
 
-    /// As [`ChunkCodec::decode`], but only the first `needed` bytes count: where a checksum of the
-    /// encoded bytes vouches for the rest and the codec can stop, no more are decoded. The result
-    /// has at least `needed` bytes.
+    /// As [`ChunkCodec::decode`], but only the first `needed` bytes count: no more are decoded where the
+    /// codec can stop and a checksum of the encoded bytes vouches for the rest, or nothing would: then
+    /// they are all there, at least. The result has at least `needed` bytes.
     ///
     /// # Errors
     /// As [`ChunkCodec::decode`].
@@ -179,7 +191,7 @@ impl ChunkCodec {
         needed: usize,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8]> {
-        let whole = !self.can_stop() || skip != 0 || needed > self.decoded_bytes / 4 * 3;
+        let whole = skip != 0 || needed > self.decoded_bytes / 4 * 3 || !self.can_stop(encoded);
         let needed = if whole { self.decoded_bytes } else { needed };
         let mut front = std::mem::take(&mut scratch.front);
         let mut back = std::mem::take(&mut scratch.back);
@@ -234,9 +246,14 @@ impl ChunkCodec {
                     next
                 }
                 BytesCodec::Zstd { .. } => {
+                    let mut is_there = false;
                     if needed < self.decoded_bytes {
                         zstd.decode_front(input, self.decoded_bytes, needed, output)?;
-                    } else {
+                        // Encoders cut blocks at round numbers: damage that makes one longer or shorter
+                        // shows, as it does at the end of the whole.
+                        is_there = self.is_checked() || output.len().is_multiple_of(BLOCK_UNIT);
+                    }
+                    if !is_there {
                         zstd.decode(input, bound, output)?;
                     }
                     next

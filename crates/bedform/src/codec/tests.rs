@@ -190,6 +190,63 @@ fn the_front_of_a_chunk_is_what_the_whole_begins_with() {
 }
 
 #[test]
+fn a_chunk_without_a_checksum_that_is_not_whole_is_refused_whatever_is_needed_of_it() {
+    let chain = chain(&[BytesCodec::Zstd { level: 3, checksum: false }]);
+    let codec = ChunkCodec::new(&chain, DataType::UInt32, &[300_000]);
+    let (mut scratch, mut encoded) = (Scratch::default(), Vec::new());
+    codec.encode(&sample(300_000), &mut scratch, &mut encoded).unwrap();
+    for length in [0, 3, 12, encoded.len() / 2, encoded.len() - 1] {
+        assert!(codec.decode_front(&encoded[..length], 0, 100, &mut scratch).is_err(), "{length}");
+    }
+    let longer = [&encoded[..], &[0]].concat();
+    assert!(codec.decode_front(&longer, 0, 100, &mut scratch).is_err());
+    // Of another size, and with a checksum of its own that is wrong.
+    let other = ChunkCodec::new(&chain, DataType::UInt32, &[300_001]);
+    assert!(other.decode_front(&encoded, 0, 100, &mut scratch).is_err());
+    let checked = BytesCodec::Zstd { level: 3, checksum: true };
+    let checked = ChunkCodec::new(&self::chain(&[checked]), DataType::UInt32, &[300_000]);
+    checked.encode(&sample(300_000), &mut scratch, &mut encoded).unwrap();
+    assert!(codec.decode_front(&encoded, 0, 100, &mut scratch).is_ok());
+    *encoded.last_mut().unwrap() ^= 1;
+    assert!(codec.decode_front(&encoded, 0, 100, &mut scratch).is_err());
+}
+
+#[test]
+fn damage_is_noticed_where_the_front_is_decoded_as_where_all_is_unless_the_front_is_right() {
+    let chain = chain(&[BytesCodec::Zstd { level: 3, checksum: false }]);
+    let codec = ChunkCodec::new(&chain, DataType::UInt32, &[300_000]);
+    let (mut scratch, mut encoded) = (Scratch::default(), Vec::new());
+    let mut random = 1_u32;
+    let mut next = || {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        random >> 8
+    };
+    // Noise below values that are near each other, as measurements have it.
+    let data: Vec<u8> = (0..300_000_u32)
+        .flat_map(|at| {
+            (1e3 + (f64::from(at) / 1e4).sin() * 9.0 + f64::from(next() % 4096) * 1e-4)
+                .to_bits()
+                .to_le_bytes()[4..]
+                .to_vec()
+        })
+        .collect();
+    codec.encode(&data, &mut scratch, &mut encoded).unwrap();
+    let needed = 600_000;
+    let (mut noticed, mut silent) = (0, 0);
+    for _ in 0..2000 {
+        let bit = next() as usize % (encoded.len() * 8);
+        encoded[bit / 8] ^= 1 << (bit % 8);
+        if codec.decode(&encoded, 0, &mut scratch).is_err() {
+            noticed += 1;
+            let front = codec.decode_front(&encoded, 0, needed, &mut scratch);
+            silent += u32::from(front.is_ok_and(|front| front[..needed] != data[..needed]));
+        }
+        encoded[bit / 8] ^= 1 << (bit % 8);
+    }
+    assert!(noticed > 100 && silent == 0);
+}
+
+#[test]
 fn transposed_chunks_have_the_strides_of_their_axes() {
     let mut transposed = chain(&[]);
     transposed.transpose = Some(vec![2, 0, 1]);
