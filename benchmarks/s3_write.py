@@ -28,7 +28,7 @@ from benchmarks.harness.s3_server import (
 )
 from benchmarks.harness.statistics import median, paired_ratio
 from benchmarks.harness.worker import WorkerProcess, checksum, start_workers, stop_workers
-from benchmarks.s3_read import values_of
+from benchmarks.s3_read import days_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -219,7 +219,7 @@ def run(options: Options) -> Report:
     report.settings["proxy"] = f"{SECONDS * 1e3:.0f} ms, {BYTES_PER_SECOND / 1e6:.0f} MB/s a stream"
     source = data.ROOT / "s3-write.npy"
     source.parent.mkdir(parents=True, exist_ok=True)
-    np.save(source, values_of(shapes.array))
+    np.save(source, days_of(shapes.array, 0, shapes.array[0]))
     set_environment()
     started = start_workers(list(ENGINES.values()))
     workers = {name: started[engine] for name, engine in ENGINES.items()}
