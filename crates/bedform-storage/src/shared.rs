@@ -147,3 +147,28 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).sweep(path)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// The names of the functions in a part of a source.
+    fn functions(source: &str) -> BTreeSet<&str> {
+        let begins = source.lines().filter_map(|line| line.strip_prefix("    fn "));
+        begins.filter_map(|line| line.split(['(', '<']).next()).collect()
+    }
+
+    /// What stands between two lines that are told by how they begin.
+    fn between<'s>(source: &'s str, begin: &str, end: &str) -> &'s str {
+        let (_, rest) = source.split_once(begin).expect("it begins so");
+        rest.split_once(end).expect("it ends so").0
+    }
+
+    #[test]
+    fn every_call_goes_to_the_storage_itself() {
+        let of_trait = between(include_str!("storage.rs"), "\npub trait Storage", "\n}\n");
+        let forwarded = between(include_str!("shared.rs"), "Storage for Arc<S> {", "\n}\n");
+        assert_eq!(functions(of_trait), functions(forwarded));
+        assert!(functions(of_trait).contains("ask_end"));
+    }
+}
