@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import http.server
+import os
 import pickle
 import socket
 import subprocess
 import sys
 import threading
 import time
+import warnings
 import zlib
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -214,6 +217,9 @@ def test_errors_say_what_is_missing(upload: Callable[[Path, str], str], tmp_path
         bf.open(tmp_path / "a.zarr", storage_options={"anonymous": True})
     with pytest.raises(bf.InvalidArgumentError, match="s3://, gs://"):
         bf.open("ftp://host/a.zarr")
+    for endpoint in ("", "localhost", "localhost:9000"):
+        with pytest.raises(bf.InvalidArgumentError, match="the endpoint is no URL of a server"):
+            bf.open(url, storage_options={"endpoint": endpoint})
     for url in ("s3://bucket/a/../b", "s3://bucket/./a"):
         with pytest.raises(bf.InvalidArgumentError, match="object stores have no"):
             bf.open(url)
@@ -368,6 +374,60 @@ class Ranges(Quiet):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+
+@contextmanager
+def served(place: Path) -> Iterator[str]:
+    """Serve a directory, without names of bytes, and with times in seconds."""
+    handler = functools.partial(Quiet, directory=str(place))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("freshness", ["open", "read"])
+def test_objects_of_one_size_and_time_are_not_taken_for_each_other(
+    tmp_path: Path, freshness: str
+) -> None:
+    values = np.arange(64 * 64, dtype="int32").reshape(64, 64)
+    layout = bf.Regular(chunks=(8, 8), shards=(16, 16))
+    array = bf.create(tmp_path / "a.zarr").create_array(
+        "t", shape=values.shape, dtype="int32", layout=layout, codecs=["crc32c"]
+    )
+    array[...] = values
+    for file in (tmp_path / "a.zarr").rglob("*"):
+        os.utime(file, (1e9, 1e9))
+    with served(tmp_path) as server:
+        opened = bf.open(f"{server}/a.zarr", freshness=freshness)["t"]
+        for _ in range(2):
+            assert np.array_equal(opened[...], values)
+            for at in range(0, 64, 16):
+                part = (slice(at, at + 16), slice(16, 32))
+                assert np.array_equal(opened[part], values[part])
+
+
+@pytest.mark.parametrize("is_consolidated", [True, False])
+def test_stores_of_others_that_nobody_may_list_are_read(
+    tmp_path: Path, is_consolidated: bool
+) -> None:
+    values = np.arange(600, dtype="int32").reshape(20, 30)
+    group = zarr.create_group(tmp_path / "a.zarr")
+    group.create_array("t", data=values, chunks=(10, 10), dimension_names=("y", "x"))
+    if is_consolidated:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            zarr.consolidate_metadata(str(tmp_path / "a.zarr"))
+    with served(tmp_path) as server:
+        opened = bf.open(f"{server}/a.zarr")
+        assert np.array_equal(opened["t"][...], values)
+        if is_consolidated:
+            assert list(opened) == ["t"]
 
 
 @pytest.fixture

@@ -729,7 +729,8 @@ impl Storage for RemoteStorage {
 
     fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
         if !self.shared.lists {
-            let reason = io::Error::other("HTTP servers do not tell what they have");
+            let reason = "HTTP servers do not tell what they have";
+            let reason = io::Error::new(io::ErrorKind::PermissionDenied, reason);
             return Err(StorageError::from_io("list", path, reason));
         }
         let name = self.name_of("list", path)?;

@@ -194,6 +194,9 @@ fn host_of(server: &str) -> String {
 
 /// What makes the client of a vendor, with what the vendor's own variables have told it.
 trait Vendor: Clone + Send + Sync + 'static {
+    /// True if the name of an account says which server is meant.
+    const HAS_ACCOUNTS: bool = false;
+
     /// The server that is asked, if it is not the vendor's, or what else tells it from others.
     fn server(&self) -> Option<String>;
     /// The same with another server.
@@ -218,8 +221,9 @@ trait Vendor: Clone + Send + Sync + 'static {
         if options.anonymous {
             self = self.unsigned();
         }
-        let server = self.server().unwrap_or_default();
-        check_server(&server)?;
+        let server = self.server();
+        check_server(server.as_deref(), Self::HAS_ACCOUNTS)?;
+        let server = server.unwrap_or_default();
         let is_plain = self.allows_plain() || server.starts_with("http://");
         let host = if server.contains("://") { host_of(&server) } else { server };
         let own = options.clone();
@@ -237,10 +241,10 @@ fn is_plain_name(name: &str) -> bool {
 }
 
 /// Fails for what is given as a server and is none, or has secrets in it. Names without a scheme are those
-/// of accounts.
-fn check_server(server: &str) -> std::result::Result<(), String> {
-    let is_account = !server.is_empty() && !server.contains([':', '/', ' ', '@']);
-    if server.is_empty() || is_account {
+/// of accounts, where there are some.
+fn check_server(server: Option<&str>, has_accounts: bool) -> std::result::Result<(), String> {
+    let Some(server) = server else { return Ok(()) };
+    if has_accounts && !server.contains([':', '/', ' ', '@']) {
         return Ok(());
     }
     let url = Url::parse(server).ok().filter(|url| {
@@ -324,6 +328,8 @@ impl Vendor for GoogleCloudStorageBuilder {
 }
 
 impl Vendor for MicrosoftAzureBuilder {
+    const HAS_ACCOUNTS: bool = true;
+
     fn server(&self) -> Option<String> {
         // The account is the first part of the server's name.
         let account = || self.get_config_value(&AzureConfigKey::AccountName);

@@ -417,8 +417,9 @@ impl<'a> Run<'a> {
         let object = &opened.object;
         let mut wanted = self.take_from_log(cell, tasks, &opened)?;
         if let Some((cache, array)) = self.cache {
+            let place = Arc::from(coordinates.as_slice());
             for one in std::mem::take(&mut wanted.stored) {
-                let key = ChunkKey::new(array, object.version(), one.task.position);
+                let key = ChunkKey::new(array, &place, object.version(), one.task.position);
                 match cache.get(&key, |_| true) {
                     Some(elements) => self.copy_chunk(cell, &one, &elements)?,
                     None => wanted.stored.push(one),

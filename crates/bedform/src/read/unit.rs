@@ -91,6 +91,7 @@ impl Run<'_> {
         for copy in &unit.raw {
             self.copy(copy, bytes)?;
         }
+        let cell_place = self.cache.map(|_| Arc::from(self.plan.cell_coordinates(cell)));
         for chunk in &unit.chunks {
             let encoded = &bytes[chunk.start..chunk.start + chunk.length];
             let place = || self.place_of(cell, chunk);
@@ -102,8 +103,9 @@ impl Run<'_> {
                 .codec
                 .decode_front(encoded, chunk.skip, needed, scratch)
                 .map_err(|error| Error::corrupt(place(), error))?;
-            if let Some((cache, array)) = self.cache {
-                let key = ChunkKey::new(array, object.version(), chunk.wanted.task.position);
+            if let Some(((cache, array), cell_place)) = self.cache.zip(cell_place.as_ref()) {
+                let position = chunk.wanted.task.position;
+                let key = ChunkKey::new(array, cell_place, object.version(), position);
                 cache.put(key, Arc::from(decoded), decoded.len() as u64 + 128);
             }
             let made = match self.elements {

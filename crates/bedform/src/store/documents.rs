@@ -193,7 +193,7 @@ impl Documents {
         let mut group = parse_group(&mut document)
             .map_err(|error| Error::metadata(shared.name_of(&path), error))?;
         if let (None, false) = (group.store, self.is_as_stored)
-            && let Some((store, log)) = lost_state(shared)?
+            && let Some((store, log)) = lost_state(shared, &group)?
         {
             // What it says of arrays is that program's; their own documents count.
             (group.store, group.log, group.consolidated) = (Some(store), log, None);

@@ -249,20 +249,28 @@ pub(crate) fn not_whole(name: &str, error: &Error) -> Error {
     )
 }
 
-/// A decoded chunk: of which opened array, which version of which object, and where in it.
+/// A decoded chunk: of which opened array, which version of which of its objects, and where in it. Versions
+/// alone do not tell objects apart: those of a server that names no bytes may have one size and one time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ChunkKey {
-    pub(crate) array: u64,
-    pub(crate) object: Version,
-    pub(crate) position: u64,
+    array: u64,
+    coordinates: Arc<[u64]>,
+    object: Version,
+    position: u64,
 }
 
 /// Decoded chunks.
 pub(crate) type ChunkCache = ByteCache<ChunkKey, Arc<[u8]>>;
 
 impl ChunkKey {
-    pub(crate) fn new(array: u64, object: &Version, position: u64) -> Self {
-        Self { array, object: object.clone(), position }
+    /// The key of the chunk at `position` of the object at `coordinates` in the grid of objects.
+    pub(crate) fn new(
+        array: u64,
+        coordinates: &Arc<[u64]>,
+        object: &Version,
+        position: u64,
+    ) -> Self {
+        Self { array, coordinates: coordinates.clone(), object: object.clone(), position }
     }
 }
 

@@ -6,12 +6,12 @@
 //! that are not settled are read, and numbers of commits are never used again.
 
 use bedform_format::ObjectPath;
-use bedform_format::metadata::LogState;
+use bedform_format::metadata::{GroupDocument, LogState};
 
-use super::{Documents, Freshness, NodeKind, OpenOptions, Shared, Snapshot};
+use super::{Documents, Freshness, NodeKind, OpenOptions, Shared, Snapshot, key_and_shape};
 use crate::array::source::{ZarrSource, contained_commit};
 use crate::array::{ArrayState, load};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::log::place::LogPlace;
 
 /// Arrays that are looked at for the identity of their store.
@@ -21,13 +21,26 @@ const ARRAYS_MAX: usize = 16;
 pub(super) type LostState = ([u8; 16], LogState);
 
 /// The identity of a store and what there is of a log, where its document no longer says so. Nothing
-/// for a store of another program, and for who only reads one without a log, who needs neither.
+/// for a store of another program, and for who only reads one without a log, who needs neither, or may
+/// not look for one: `group` is what the store's document says now.
 ///
 /// # Errors
 /// `Corrupt` for a damaged log or shard; those of storage.
-pub(super) fn lost_state(shared: &Shared) -> Result<Option<LostState>> {
-    let newest = LogPlace::newest_of_any(&*shared.storage, &shared.options.limits)?;
+pub(super) fn lost_state(shared: &Shared, group: &GroupDocument) -> Result<Option<LostState>> {
     let is_writable = shared.options.writable;
+    let newest = match LogPlace::newest_of_any(&*shared.storage, &shared.options.limits) {
+        // Many stores of other programs may be read by all, and listed by nobody.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => match group.consolidated {
+            Some(ref all)
+                if !is_writable && all.values().all(|one| key_and_shape(one).is_none()) =>
+            {
+                return Ok(None);
+            }
+            None if !is_writable => return Ok(None),
+            _ => return Err(error),
+        },
+        newest => newest?,
+    };
     if newest.is_none() && !is_writable {
         return Ok(None);
     }
