@@ -470,7 +470,8 @@ pub(crate) fn take_part(_: &Path, arguments: &[u64]) {
             Trial::Twice => {
                 let trace = hold(number, &Plan::of_seed(number));
                 let again = hold(number, &Plan::of_seed(number));
-                assert!(trace == again, "schedule {number} differs from itself");
+                let differs = trace.iter().zip(&again).find(|(one, other)| one != other);
+                assert!(trace == again, "schedule {number} differs from itself: {differs:?}");
             }
             Trial::Pairs => {
                 for interrupted_after in 1.. {
