@@ -328,16 +328,10 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 def test_a_plain_server_of_files_will_do(tmp_path: Path) -> None:
     values = made(tmp_path / "a b.zarr")
-    handler = functools.partial(Quiet, directory=str(tmp_path))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        store = bf.open(f"http://127.0.0.1:{server.server_port}/a%20b.zarr")
+    with served(tmp_path) as server:
+        store = bf.open(f"{server}/a%20b.zarr")
         for selection in SELECTIONS:
             np.testing.assert_array_equal(store["g/t"][selection], values[selection])
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 class Ranges(Quiet):

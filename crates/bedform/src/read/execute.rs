@@ -359,7 +359,8 @@ impl<'a> Run<'a> {
     fn ask(&self, queue: &mut Queue) {
         let open = |cell| {
             let coordinates = self.plan.cell_coordinates(cell);
-            self.source.ask(&coordinates, self.need(cell), &self.bell)
+            let need = self.need(&self.plan.tasks(cell));
+            self.source.ask(&coordinates, need, &self.bell)
         };
         let scratch = self.scratch_bytes().saturating_mul(self.tuning.threads as u64);
         let bytes = self.tuning.buffer_bytes.saturating_sub(scratch);
@@ -368,9 +369,9 @@ impl<'a> Run<'a> {
         self.waits.fetch_add(asked as u64, Ordering::Relaxed);
     }
 
-    /// What the read needs of the object of a cell.
-    fn need(&self, cell: u64) -> Need {
-        Need { chunks: self.plan.tasks(cell).len() as u64, objects: self.cells }
+    /// What the read needs of the object that it has these tasks for.
+    fn need(&self, tasks: &[Task]) -> Need {
+        Need { chunks: tasks.len() as u64, objects: self.cells }
     }
 
     fn fail(&self, error: Error) {
@@ -404,7 +405,7 @@ impl<'a> Run<'a> {
         let planned = Planned(self);
         let coordinates = self.plan.cell_coordinates(cell);
         let tasks = self.plan.tasks(cell);
-        let (need, waits) = (self.need(cell), || self.waits(helpers));
+        let (need, waits) = (self.need(&tasks), || self.waits(helpers));
         let Some(opened) = self.source.open(&coordinates, need, asked, &waits)? else {
             for task in tasks {
                 self.fill_chunk(cell, &Wanted::all(task))?;

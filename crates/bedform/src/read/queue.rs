@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bedform_format::shard::Extent;
 use bedform_storage::{Answer, Bell, Bytes, Object};
 
 use super::fetch::Unit;
@@ -63,9 +64,7 @@ impl QueuedUnit {
         if self.unit.asks(&*self.object).0 == 0 {
             return 0;
         }
-        let ask = |extent: &bedform_format::shard::Extent| {
-            self.object.ask(extent.offset, extent.length, bell)
-        };
+        let ask = |extent: &Extent| self.object.ask(extent.offset, extent.length, bell);
         self.answers = self.unit.extents.iter().map(ask).collect();
         let asked = self.answers.iter().flatten().count();
         if asked == 0 {
@@ -174,7 +173,6 @@ impl Queue {
 mod tests {
     use std::sync::Mutex;
 
-    use bedform_format::shard::Extent;
     use bedform_storage::{Promise, StorageError, Version};
 
     use super::*;
