@@ -13,6 +13,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::error::raise;
+use crate::signals;
 use crate::store::options;
 
 pub(crate) fn profile_error(error: ProfileError) -> PyErr {
@@ -58,7 +59,6 @@ pub(crate) fn calibrate(
     }
     let remote = remote.map(remote_options).transpose()?;
     let cancel = AtomicBool::new(false);
-    let mut raised: Option<PyErr> = None;
     let outcome = py.detach(|| {
         let mut tell = |step: CalibrateProgress| {
             let told = Python::attach(|py| {
@@ -69,7 +69,7 @@ pub(crate) fn calibrate(
                 }
             });
             if let Err(error) = told {
-                raised.get_or_insert(error);
+                signals::keep(error);
                 cancel.store(true, Ordering::Relaxed);
             }
         };
@@ -81,10 +81,8 @@ pub(crate) fn calibrate(
             }
         }
     });
-    match (raised, outcome) {
-        (Some(error), _) => Err(error),
-        (None, outcome) => outcome.and_then(|profile| profile.to_json()).map_err(profile_error),
-    }
+    let profile = outcome.and_then(|profile| profile.to_json()).map_err(profile_error)?;
+    signals::take().map_or(Ok(profile), Err)
 }
 
 /// The kept profile of the storage below `path`, or at a URL where `remote` has options, as JSON.

@@ -1,8 +1,5 @@
 //! Arrays.
 
-use std::cell::Cell;
-use std::time::{Duration, Instant};
-
 use bedform::{Elements, ReadStatistics, WriteStatistics};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
@@ -11,39 +8,13 @@ use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
 
 use crate::error::raise;
 use crate::selection::parse;
+use crate::signals::interrupted;
 use crate::simulate::as_json;
 
 /// An array of a store.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct Array {
     pub(crate) inner: bedform::Array,
-}
-
-/// Says now and then whether Python has a signal to deal with. Asking takes the interpreter, so it is
-/// asked a few times a second only.
-pub(crate) fn interrupted() -> impl Fn() -> bool {
-    let last = Cell::new(Instant::now());
-    move || {
-        if last.get().elapsed() < Duration::from_millis(100) {
-            return false;
-        }
-        last.set(Instant::now());
-        // An interpreter that has ended under a daemon thread has no signals for it any more.
-        let stopped = Python::try_attach(|py| match py.check_signals() {
-            Ok(()) => false,
-            Err(error) => {
-                // Raised again, as what it is, by the caller.
-                error.restore(py);
-                true
-            }
-        });
-        stopped.unwrap_or(false)
-    }
-}
-
-/// The error to raise: what a signal handler raised, if that is why the work was stopped.
-pub(crate) fn stopped(py: Python<'_>, error: bedform::Error) -> PyErr {
-    PyErr::take(py).unwrap_or_else(|| raise(error))
 }
 
 /// The bytes of a C-contiguous buffer.
@@ -154,7 +125,7 @@ impl Array {
         let mut bytes = Bytes::of(buffer, true)?;
         py.detach(|| self.inner.read_as_known(&selection, bytes.get_mut(), &interrupted()))
             .map(counts)
-            .map_err(|error| stopped(py, error))
+            .map_err(raise)
     }
 
     /// The bytes of the element at `key`, with what `read` gives; `None` if `key` is not one plain
@@ -177,8 +148,7 @@ impl Array {
     /// The texts of `selection`, in C order.
     fn read_text(&self, py: Python<'_>, selection: &Bound<'_, PyTuple>) -> PyResult<Vec<String>> {
         let selection = parse(selection)?;
-        py.detach(|| self.inner.read_text(&selection, &interrupted()))
-            .map_err(|error| stopped(py, error))
+        py.detach(|| self.inner.read_text(&selection, &interrupted())).map_err(raise)
     }
 
     /// Writes the elements of `buffer` to `selection`; gives (objects, bytes).
@@ -192,7 +162,7 @@ impl Array {
         let data = Data::of(buffer)?;
         py.detach(|| data.with(|elements| self.inner.write(&selection, elements, &interrupted())))
             .map(written)
-            .map_err(|error| stopped(py, error))
+            .map_err(raise)
     }
 
     /// Changes the shape.
@@ -225,7 +195,7 @@ impl Array {
 
     /// Reads everything that is stored and checks it; gives a line per problem.
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        py.detach(|| self.inner.verify(&interrupted())).map_err(|error| stopped(py, error))
+        py.detach(|| self.inner.verify(&interrupted())).map_err(raise)
     }
 }
 

@@ -6,6 +6,8 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
 use pyo3::prelude::*;
 
+use crate::signals;
+
 create_exception!(
     bedform._internal,
     EngineError,
@@ -15,12 +17,21 @@ create_exception!(
 
 /// The Python exception for an error of the engine.
 pub(crate) fn raise(error: Error) -> PyErr {
+    let raised = signals::take();
     if error.kind() == ErrorKind::Interrupted {
-        // What a signal handler raised, if it did.
-        let raised = Python::try_attach(PyErr::take).flatten();
         return raised.unwrap_or_else(|| PyKeyboardInterrupt::new_err(()));
     }
-    EngineError::new_err((error.kind().name(), error.to_string()))
+    let error = EngineError::new_err((error.kind().name(), error.to_string()));
+    let Some(raised) = raised else { return error };
+    // What the work came to when it was stopped, a write of which nobody knows the outcome.
+    let _ = Python::try_attach(|py| raised.set_cause(py, Some(error)));
+    raised
+}
+
+/// What work gave, unless something was raised meanwhile: a signal's handler, or a function that is told of it.
+pub(crate) fn ended<T>(outcome: Result<T, Error>) -> PyResult<T> {
+    let done = outcome.map_err(raise)?;
+    signals::take().map_or(Ok(done), Err)
 }
 
 /// The names of all kinds of errors, for the test that holds Python's classes against them.

@@ -12,9 +12,10 @@ use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use crate::array::{Bytes, ReadCounts, counts, interrupted, stopped};
+use crate::array::{Bytes, ReadCounts, counts};
 use crate::error::raise;
 use crate::selection::parse;
+use crate::signals::interrupted;
 use crate::simulate::as_json;
 use crate::store::options;
 
@@ -163,7 +164,7 @@ impl ForeignArray {
         let mut bytes = Bytes::of(buffer, true)?;
         py.detach(|| self.inner.read(&selection, bytes.get_mut(), &interrupted()))
             .map(counts)
-            .map_err(|error| stopped(py, error))
+            .map_err(raise)
     }
 
     /// The plan of a read as JSON.

@@ -11,9 +11,9 @@ mod error;
 mod foreign;
 mod selection;
 mod session;
+mod signals;
 mod simulate;
 mod store;
-mod waiting;
 
 use pyo3::prelude::*;
 
@@ -39,7 +39,7 @@ mod _internal {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        bedform_storage::watch_waits(crate::waiting::watch);
+        bedform_storage::watch_waits(crate::signals::watch);
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -12,10 +12,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use serde_json::{Map, Value};
 
-use crate::array::{Data, interrupted, stopped};
+use crate::array::Data;
 use crate::comm::PythonMessages;
 use crate::error::raise;
 use crate::selection::parse;
+use crate::signals::interrupted;
 use crate::store::{new_arrays, path_of};
 
 /// A writing session; used up by `close`.
@@ -288,7 +289,7 @@ impl Session {
         let Some(session) = self.take() else { return Ok(()) };
         let outcome = py.detach(|| session.close(&interrupted()));
         self.give_back(u64::MAX);
-        outcome.map_err(|error| stopped(py, error))
+        outcome.map_err(raise)
     }
 
     /// Ends the session. What was not committed is gone.

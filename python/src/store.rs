@@ -14,10 +14,11 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
-use crate::array::{Array, Data, interrupted, stopped};
+use crate::array::{Array, Data};
 use crate::comm::PythonMessages;
-use crate::error::raise;
+use crate::error::{ended, raise};
 use crate::session::Session;
+use crate::signals::{self, interrupted};
 
 /// An opened store.
 #[pyclass(frozen, module = "bedform._internal")]
@@ -186,15 +187,14 @@ impl Store {
                 Python::attach(|py| match fill.call1(py, (shapes.to_vec(),)) {
                     Ok(_) => Ok(()),
                     Err(error) => {
-                        // Raised again, as what it is, below.
-                        error.restore(py);
+                        signals::keep(error);
                         let message = "the new elements could not be written";
                         Err(bedform::Error::new(bedform::ErrorKind::Interrupted, message))
                     }
                 })
             })
         });
-        outcome.map_err(|error| stopped(py, error))
+        outcome.map_err(raise)
     }
 
     /// Deletes an array or group.
@@ -234,7 +234,7 @@ impl Store {
             };
             self.inner.recover(burst.as_ref(), leftover, &interrupted())
         });
-        Ok(outcome.map_err(|error| stopped(py, error))?.to_json().to_string())
+        Ok(ended(outcome)?.to_json().to_string())
     }
 
     /// Turns commits into shards, of all arrays or those named, or only a share of the objects; tells
@@ -260,9 +260,7 @@ impl Store {
         options.part = part;
         options.grace = seconds(grace_seconds)?;
         let outcome = py.detach(|| {
-            let (raised, stop) = (Cell::new(false), interrupted());
-            let tell = telling(progress.as_ref(), &raised);
-            let interrupted = || raised.get() || stop();
+            let (tell, interrupted) = (telling(progress.as_ref()), interrupted());
             let watch = SettleWatch { interrupted: &interrupted, progress: &tell };
             match messages {
                 None => self.inner.settle_with(&options, &watch),
@@ -272,7 +270,7 @@ impl Store {
                 }
             }
         });
-        let done = outcome.map_err(|error| stopped(py, error))?;
+        let done = ended(outcome)?;
         Ok(vec![
             ("commits", done.commits),
             ("objects", done.objects),
@@ -293,12 +291,10 @@ impl Store {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(Vec<String>, Vec<(String, u64, u64, u64)>)> {
         let outcome = py.detach(|| {
-            let (raised, stop) = (Cell::new(false), interrupted());
-            let tell = telling(progress.as_ref(), &raised);
-            let interrupted = || raised.get() || stop();
+            let (tell, interrupted) = (telling(progress.as_ref()), interrupted());
             self.inner.verify(None, &VerifyWatch { interrupted: &interrupted, progress: &tell })
         });
-        let found = outcome.map_err(|error| stopped(py, error))?;
+        let found = ended(outcome)?;
         let absent = found.absent.into_iter();
         let absent = absent.map(|one| (one.array.to_string(), one.objects, one.of, one.in_log));
         Ok((found.problems, absent.collect()))
@@ -343,7 +339,7 @@ impl Store {
         let arrays: Vec<&bedform::Array> = parts.iter().map(|part| &part.0.inner).collect();
         let shapes: Vec<(usize, &Vec<u64>)> = parts.iter().map(|part| (part.1, &part.2)).collect();
         let outcome = py.detach(|| append(&arrays, &shapes, &data));
-        outcome.map_err(|error| stopped(py, error))
+        outcome.map_err(raise)
     }
 }
 
@@ -352,23 +348,19 @@ fn seconds(seconds: f64) -> PyResult<Duration> {
         .map_err(|_| PyValueError::new_err(format!("not a number of seconds: {seconds}")))
 }
 
-/// Calls a Python function, a few times a second; what it raises is raised again later.
-fn telling<'a>(
-    progress: Option<&'a Py<PyAny>>,
-    raised: &'a Cell<bool>,
-) -> impl Fn(u64, u64) + use<'a> {
+/// Calls a Python function, a few times a second; what it raises ends the work.
+fn telling(progress: Option<&Py<PyAny>>) -> impl Fn(u64, u64) {
     let last = Cell::new(None::<Instant>);
     move |done, total| {
         let Some(progress) = progress else { return };
         let is_soon = last.get().is_some_and(|last| last.elapsed() < Duration::from_millis(50));
-        if raised.get() || (is_soon && done < total) {
+        if signals::is_kept() || (is_soon && done < total) {
             return;
         }
         last.set(Some(Instant::now()));
         Python::attach(|py| {
             if let Err(error) = progress.call1(py, (done, total)) {
-                error.restore(py);
-                raised.set(true);
+                signals::keep(error);
             }
         });
     }

@@ -1,7 +1,7 @@
 """A proxy before a server of objects that does what networks and busy servers do.
 
 It answers 503 and 429, resets connections before a request arrives and after it was done, cuts
-bodies off, and takes its time, in an order that follows from a seed.
+bodies off, and takes its time, in an order that follows from a seed. Or it falls silent.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class FaultyProxy:
         self.random = random.Random(seed)
         self.faults: Counter[str] = Counter()
         self.lock = threading.Lock()
+        self.spoken = threading.Event()
+        self.left: int | None = None
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
 
@@ -37,7 +39,27 @@ class FaultyProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.speak()
         self.listener.close()
+
+    def silence(self, after: int = 0) -> None:
+        """Take requests behind the next `after` ones, and neither pass them on nor answer."""
+        with self.lock:
+            self.left = after
+
+    def speak(self) -> None:
+        """Answer again, and break off what is still waited for."""
+        with self.lock:
+            self.left = None
+        self.spoken.set()
+
+    def is_silent(self) -> bool:
+        """Tell whether the next request is not answered."""
+        with self.lock:
+            if self.left is None:
+                return False
+            self.left -= 1
+            return self.left < 0
 
     def listen(self) -> None:
         """Serve each connection in a thread, until the listener is closed."""
@@ -59,6 +81,9 @@ class FaultyProxy:
         """Serve the one request of a connection."""
         with client, contextlib.suppress(OSError, ValueError):
             request = message(client)
+            if self.is_silent():
+                self.spoken.wait()
+                return
             fault = self.fault()
             if fault == "reset":
                 reset(client)

@@ -102,7 +102,7 @@ impl StorageErrorKind {
             Self::NotAnObject => "it is not a plain file inside the store",
             Self::Truncated => "it ends too early",
             Self::Poisoned => "an earlier write failed with unknown outcome; open the store again",
-            Self::Interrupted => "stopped while waiting for another writer",
+            Self::Interrupted => "stopped while it was waited for",
             Self::Server => "the server did not give it",
             Self::Io => "the device or system failed",
         }

@@ -17,7 +17,7 @@
 //! | [`remote`] | [`RemoteStorage`]: objects of S3, GCS, Azure and HTTP servers |
 //! | [`failing`] | [`Failing`]: a storage whose operations fail when told to |
 //! | [`machine`] | [`Machine`](machine::Machine): a parallel file system that is not at hand, its times calculated |
-//! | [`waiting`] | [`watch_waits()`]: what a program is told while it waits for a lock |
+//! | [`waiting`] | [`watch_waits()`], [`stopped_by()`]: what a program is told, and asked, while it waits |
 //! | `conformance` | the suite that holds all of them to the contract (a feature of that name) |
 //! | [`throttle`] | [`Throttled`]: calls that take as long as told, for experiments |
 //! | [`simulated`] | [`SimulatedFileSystem`]: the calls of a system that loses its power, in memory |
@@ -64,4 +64,4 @@ pub use storage::{
     Storage, Version,
 };
 pub use throttle::{Clock, Pace, Throttle, ThrottleError, Throttled};
-pub use waiting::{WatchWaits, watch_waits};
+pub use waiting::{WatchWaits, goes_on, stopped_by, watch_waits};

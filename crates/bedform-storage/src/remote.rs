@@ -48,13 +48,14 @@ use self::lease::{Held, LOCK_NAME, Leases, Patience};
 use self::object::RemoteObject;
 pub use self::parts::Parts;
 use self::pieces::SharedPieces;
-use self::put::{Known, Unwritten, Writes, look};
+use self::put::{Known, Unwritten, Writes, given_up, look};
 #[cfg(test)]
 pub(crate) use self::runtime::wait;
 use self::url::Place;
 pub use self::url::{RemoteOptions, UrlError};
 use self::writer::RemoteWriter;
 use crate::storage::checked_suffix;
+use crate::waiting::interrupted;
 use crate::{
     Answer, Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Mode, Object,
     ObjectWriter, Storage, StorageError, StorageErrorKind, Version,
@@ -221,7 +222,8 @@ impl RemoteStorage {
             return Ok(());
         }
         let name = self.probe_name(operation, path)?;
-        let outcome = runtime::wait(writes.probe(&name))?;
+        let outcome = runtime::write(operation, path, writes.probe(&name))?;
+        let outcome = outcome.ok_or_else(|| interrupted(operation, path))?;
         outcome.map_err(|unwritten| self.shared.error(operation, path, unwritten))?;
         self.shared.has_checked.store(true, Ordering::Release);
         self.note_fit(self.system.clone());
@@ -308,7 +310,7 @@ impl RemoteStorage {
         let writes = shared.writes()?;
         // Where the server checks no condition, nothing is guessed.
         let guess = there.filter(|_| writes.has_conditions);
-        let written = runtime::wait(async {
+        let written = runtime::write("publish", path, async {
             let look = async || writes.look(name).await.map_err(Unwritten::Failed);
             let expected = match condition {
                 Condition::Absent if writes.has_conditions => None,
@@ -334,7 +336,7 @@ impl RemoteStorage {
             };
             writes.put_if(name, payload, expected.as_ref(), None).await
         })?;
-        self.published(path, name, condition, written)
+        self.published(path, name, condition, written.unwrap_or_else(|| Err(given_up())))
     }
 
     /// Notes what became of a write, and gives the version.
@@ -369,10 +371,14 @@ impl RemoteStorage {
         let name = directory.clone().join(LOCK_NAME);
         // Who waits for a lock knows that there is something to be locked.
         if patience != Patience::Endless && !path.is_root() {
-            let is_there = runtime::wait(runtime::again(|| async {
-                let mut below = store.list(Some(&directory));
-                Ok(below.try_next().await?.is_some())
-            }))?;
+            let is_there = runtime::wait(
+                "lock",
+                path,
+                runtime::again(|| async {
+                    let mut below = store.list(Some(&directory));
+                    Ok(below.try_next().await?.is_some())
+                }),
+            )?;
             if !is_there.map_err(|error: Error| to_error("lock", path.as_str(), error))? {
                 return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path));
             }
@@ -629,7 +635,7 @@ impl Storage for RemoteStorage {
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         let name = self.name_of("stat", path)?;
         let store = &**self.shared.client.store()?;
-        let found = runtime::wait(async {
+        let found = runtime::wait("stat", path, async {
             match look(store, &name, self.shared.lists).await? {
                 Some(known) => growing::version(store, &name, &known).await.map(Some),
                 None => Ok(None),
@@ -641,7 +647,7 @@ impl Storage for RemoteStorage {
 
     fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
         let name = self.name_of("stat", path)?;
-        let meta = runtime::wait(self.shared.client.store()?.head(&name))?;
+        let meta = runtime::wait("stat", path, self.shared.client.store()?.head(&name))?;
         let meta = meta.map_err(|error| to_error("stat", path.as_str(), error))?;
         Ok(meta.last_modified.timestamp_nanos_opt().unwrap_or(0))
     }
@@ -704,7 +710,7 @@ impl Storage for RemoteStorage {
             return Err(StorageError::from_io("delete", path, reason));
         }
         let store = &**self.shared.client.store()?;
-        let deleted = runtime::wait(async {
+        let deleted = runtime::wait("delete", path, async {
             let Some(known) = look(store, &name, true).await? else { return Ok(()) };
             remove(store, &name).await?;
             match known.parts {
@@ -723,7 +729,7 @@ impl Storage for RemoteStorage {
         // Who holds a lock in there goes on without: what it protects is gone.
         self.shared.leases.end_below(&name);
         let store = &**self.shared.client.store()?;
-        let deleted = runtime::wait(remove_below(store, &name))?;
+        let deleted = runtime::wait("delete", path, remove_below(store, &name))?;
         deleted.map_err(|error| to_error("delete", &path.to_string(), error))
     }
 
@@ -736,7 +742,7 @@ impl Storage for RemoteStorage {
         let name = self.name_of("list", path)?;
         let store = &**self.shared.client.store()?;
         let ask = || store.list_with_delimiter(Some(&name));
-        let listed = runtime::wait(runtime::again(ask))?;
+        let listed = runtime::wait("list", path, runtime::again(ask))?;
         let listed = match listed {
             Ok(listed) => listed,
             Err(Error::NotFound { .. }) => return Ok(Vec::new()),

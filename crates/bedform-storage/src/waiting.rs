@@ -1,21 +1,35 @@
-//! What a program is told, and asked, while one of its threads waits for a lock.
+//! What a program is told, and asked, while one of its threads waits: for a lock, or for a server.
 
-use std::sync::OnceLock;
+use std::cell::{Cell, RefCell};
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::{StorageError, StorageErrorKind};
 
-/// Told of a wait for the lock of `name`, on the thread that waits and many times a second. `is_long` is
-/// true once, when it begins to need a word of explanation. Whoever gives true ends the wait with
-/// `Interrupted`.
+/// Told of a wait, on the thread that waits and many times a second: for the lock of `name`, or for a
+/// server where that is empty. `is_long` is true once, when a wait for a lock begins to need a word of
+/// explanation. Whoever gives true ends the wait with `Interrupted`, and is asked again before this thread
+/// waits the next time.
 pub type WatchWaits = fn(name: &str, is_long: bool) -> bool;
+
+/// How long a wait lasts before the program is asked whether it is to go on.
+pub(crate) const LISTEN: Duration = Duration::from_millis(50);
 
 /// From when on a wait needs a word.
 const LONG: Duration = Duration::from_secs(2);
 
 static WATCH: OnceLock<WatchWaits> = OnceLock::new();
 
-/// Has `watch` told of all waits for locks in this process, from now on. The first call counts.
+thread_local! {
+    /// What ends the waits of this thread.
+    static STOPS: RefCell<Vec<Arc<AtomicBool>>> = const { RefCell::new(Vec::new()) };
+    /// The program has ended a wait of this thread, and perhaps not heard yet that it has.
+    static WAS_STOPPED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has `watch` told of all waits in this process, from now on. The first call counts.
 ///
 /// ```
 /// bedform_storage::watch_waits(|name, is_long| {
@@ -27,6 +41,60 @@ static WATCH: OnceLock<WatchWaits> = OnceLock::new();
 /// ```
 pub fn watch_waits(watch: WatchWaits) {
     let _ = WATCH.set(watch);
+}
+
+/// Does `act`, whose waits on this thread end with `Interrupted` once `stop` is true: for threads that
+/// work for another, which hears what the program wants.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use bedform_storage::{goes_on, stopped_by};
+///
+/// let stop = Arc::new(AtomicBool::new(false));
+/// stopped_by(&stop, || {
+///     assert!(goes_on());
+///     stop.store(true, Ordering::Relaxed);
+///     assert!(!goes_on());
+/// });
+/// assert!(goes_on());
+/// ```
+pub fn stopped_by<T>(stop: &Arc<AtomicBool>, act: impl FnOnce() -> T) -> T {
+    /// Takes the flag away again, also if `act` panics.
+    struct Added;
+    impl Drop for Added {
+        fn drop(&mut self) {
+            STOPS.with_borrow_mut(|stops| drop(stops.pop()));
+        }
+    }
+    STOPS.with_borrow_mut(|stops| stops.push(stop.clone()));
+    let _added = Added;
+    act()
+}
+
+/// True if the program wants this thread to wait on.
+pub fn goes_on() -> bool {
+    asked("", false)
+}
+
+/// As [`goes_on`], for those who begin to wait: the program is asked only if it has ended the last wait.
+pub(crate) fn may_begin() -> bool {
+    !is_told_to_stop() && (!WAS_STOPPED.get() || goes_on())
+}
+
+fn is_told_to_stop() -> bool {
+    STOPS.with_borrow(|stops| stops.iter().any(|stop| stop.load(Ordering::Relaxed)))
+}
+
+fn asked(name: &str, is_long: bool) -> bool {
+    let is_over = is_told_to_stop() || WATCH.get().is_some_and(|watch| watch(name, is_long));
+    WAS_STOPPED.set(is_over);
+    !is_over
+}
+
+/// The error of `operation` on `path`, which was waited for until the program wanted to no longer.
+pub(crate) fn interrupted(operation: &'static str, path: impl Display) -> StorageError {
+    StorageError::new(StorageErrorKind::Interrupted, operation, path)
 }
 
 /// A wait for the lock of `name`.
@@ -46,16 +114,15 @@ impl<'a> Waiting<'a> {
 
     /// True if the program wants to wait on. Called on the thread that waits.
     pub(crate) fn goes_on(&mut self) -> bool {
-        let Some(watch) = WATCH.get() else { return true };
         let is_long = !self.was_long && self.begun.elapsed() >= LONG;
         self.was_long |= is_long;
-        self.is_over |= watch(self.name, is_long);
+        self.is_over |= !asked(self.name, is_long);
         !self.is_over
     }
 
     /// The error of a wait that is over.
     pub(crate) fn interrupted(&self) -> StorageError {
-        StorageError::new(StorageErrorKind::Interrupted, "lock", self.name)
+        interrupted("lock", self.name)
     }
 }
 
@@ -66,6 +133,22 @@ mod tests {
     #[test]
     fn a_wait_goes_on_where_nobody_watches() {
         let mut waiting = Waiting::new("a");
-        assert!(waiting.goes_on() && !waiting.is_over);
+        assert!(waiting.goes_on() && !waiting.is_over && may_begin());
+    }
+
+    #[test]
+    fn a_thread_that_is_told_to_stop_waits_no_longer_and_others_do() {
+        let [outer, inner] = [false, false].map(|stop| Arc::new(AtomicBool::new(stop)));
+        stopped_by(&outer, || {
+            stopped_by(&inner, || {
+                outer.store(true, Ordering::Relaxed);
+                assert!(!may_begin() && !goes_on() && !Waiting::new("a").goes_on());
+                let other = std::thread::spawn(|| may_begin() && goes_on());
+                assert!(other.join().unwrap());
+            });
+            outer.store(false, Ordering::Relaxed);
+            inner.store(true, Ordering::Relaxed);
+            assert!(may_begin() && goes_on());
+        });
     }
 }

@@ -19,6 +19,7 @@ mod cache;
 pub mod codec;
 pub mod comm;
 pub mod config;
+mod crew;
 pub mod error;
 pub mod foreign;
 pub mod layout;

@@ -223,7 +223,7 @@ mod tests {
     fn names(memory: &InMemory, prefix: &str) -> Vec<String> {
         let prefix = ::object_store::path::Path::parse(prefix).unwrap();
         let listed = memory.list(Some(&prefix)).try_collect::<Vec<_>>();
-        let listed = crate::remote::wait(listed).unwrap().unwrap();
+        let listed = crate::remote::wait("list", "", listed).unwrap().unwrap();
         listed.iter().filter_map(|meta| meta.location.filename().map(str::to_owned)).collect()
     }
 
@@ -274,7 +274,7 @@ mod tests {
         let put = |name: &str, bytes| {
             let block = random_block(bytes, 1).into();
             let name = ::object_store::path::Path::parse(name).unwrap();
-            crate::remote::wait(memory.put(&name, block)).unwrap().unwrap();
+            crate::remote::wait("put", "", memory.put(&name, block)).unwrap().unwrap();
         };
         put("a/large", 9 << 20);
         put("a/small", 1 << 10);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::check_cancel;
+use crate::waiting::{self, LISTEN, interrupted};
 use crate::{Answer, Bell, Bytes, GapCheck, LargeMemory, StorageError};
 
 const IN_FLIGHT: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
@@ -147,6 +148,10 @@ impl<R: Readable> Timer<'_, R> {
         };
         let process_started = seconds_of(ClockId::ProcessCPUTime);
         std::thread::scope(|scope| {
+            if in_flight == 1 {
+                // Where it is heard that the program wants to stop.
+                return read_some();
+            }
             let readers: Vec<_> = (0..in_flight).map(|_| scope.spawn(read_some)).collect();
             let stopped = |_| Err(failed(io::Error::other("a reader stopped")));
             let outcomes = readers.into_iter().map(|reader| reader.join().unwrap_or_else(stopped));
@@ -187,7 +192,10 @@ impl<R: Readable> Timer<'_, R> {
                 break;
             }
             let Some(at) = asked.iter().position(|(.., answer)| answer.is_here()) else {
-                bell.wait(heard, None);
+                bell.wait(heard, Some(LISTEN));
+                if !waiting::goes_on() {
+                    return Err(interrupted("calibrate", self.source.place()));
+                }
                 continue;
             };
             let (begun, bytes, answer) = asked.swap_remove(at);

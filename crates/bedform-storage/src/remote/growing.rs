@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::error::to_error;
 use super::object::{Changed, fill, judge};
-use super::put::{Known, Unwritten, look, random_name};
+use super::put::{Known, Unwritten, given_up, look, random_name};
 use super::{Result, Shared, runtime};
 use crate::storage::padding;
 use crate::{Answer, Bell, GrowingObject, Object, StorageError, StorageErrorKind, Version};
@@ -53,11 +53,11 @@ impl RemoteGrowing {
         // What it says makes it another version than any that had its name before.
         let body = PutPayload::from(format!("bedform-parts 1\n{parts}\n"));
         let writes = shared.writes()?;
-        runtime::wait(writes.put_if(name, body, None, Some(&parts)))?.map_err(|unwritten| {
-            match unwritten {
-                Unwritten::Refused => StorageError::new(StorageErrorKind::Exists, "create", path),
-                unwritten => shared.error("create", path, unwritten),
-            }
+        let created =
+            runtime::write("create", path, writes.put_if(name, body, None, Some(&parts)))?;
+        created.unwrap_or_else(|| Err(given_up())).map_err(|unwritten| match unwritten {
+            Unwritten::Refused => StorageError::new(StorageErrorKind::Exists, "create", path),
+            unwritten => shared.error("create", path, unwritten),
         })?;
         Ok(Self {
             shared: shared.clone(),
@@ -88,7 +88,7 @@ impl RemoteGrowing {
 
     fn finish_one(&mut self) -> Result<()> {
         let Some(upload) = self.uploads.pop_front() else { return Ok(()) };
-        let outcome = runtime::wait(upload)?;
+        let outcome = runtime::wait("write", &self.path, upload)?;
         let ended = |error| {
             let source = Some(std::io::Error::other(error));
             let (kind, path) = (StorageErrorKind::Poisoned, self.path.to_string());
@@ -269,7 +269,7 @@ impl GrownObject {
     /// Sees what has come since; gives where it ends.
     fn look_again(&self) -> Result<u64> {
         let store = &**self.shared.client.store()?;
-        let parts = runtime::wait(find(store, &self.directory))?;
+        let parts = runtime::wait("open", &self.shown, find(store, &self.directory))?;
         let parts = parts.map_err(|error| to_error("open", &self.shown, error))?;
         let end = parts.last().map_or(0, Part::end);
         *self.parts.write().unwrap_or_else(PoisonError::into_inner) = parts;
@@ -289,7 +289,8 @@ impl GrownObject {
     /// True if the name is still that of this object.
     fn has_its_name(&self) -> Result<bool> {
         let store = self.shared.client.store()?;
-        let there = runtime::wait(look(&**store, &self.name, self.shared.lists))?;
+        let look = look(&**store, &self.name, self.shared.lists);
+        let there = runtime::wait("read", &self.shown, look)?;
         let there = there.map_err(|error| to_error("read", &self.shown, error))?;
         let directory = |parts: &String| directory_of(&self.name, parts);
         Ok(there.and_then(|known| known.parts).as_ref().map(directory).as_ref()
@@ -325,8 +326,8 @@ impl Object for GrownObject {
             return Err(self.error(kind));
         };
         let store = &**self.shared.client.store()?;
-        let fetched = runtime::wait(fetch(store, &self.directory, &parts, offset, buffer))?;
-        judge(fetched, &self.shown)
+        let fetching = fetch(store, &self.directory, &parts, offset, buffer);
+        judge(runtime::wait("read", &self.shown, fetching)?, &self.shown)
     }
 
     fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
@@ -342,7 +343,7 @@ impl Object for GrownObject {
 
     fn is_current(&self) -> Result<bool> {
         let store = self.shared.client.store()?;
-        let current = runtime::wait(async {
+        let current = runtime::wait("stat", &self.shown, async {
             match look(&**store, &self.name, self.shared.lists).await? {
                 Some(known) => Ok(version(&**store, &self.name, &known).await? == self.version),
                 None => Ok(false),

@@ -18,7 +18,7 @@ use super::error::strict;
 use super::put::{Known, Unwritten, Writes, random_name};
 use super::{Result, Shared, runtime};
 use crate::Lock;
-use crate::waiting::Waiting;
+use crate::waiting::{Waiting, interrupted};
 
 /// The name of the object that is a directory's lock.
 pub(super) const LOCK_NAME: &str = ".bedform-lock";
@@ -168,7 +168,8 @@ impl Held {
         patience: Patience,
     ) -> Result<Option<Self>> {
         let locked = name.to_string();
-        let mut waiting = Waiting::new(locked.strip_suffix(LOCK_NAME).unwrap_or(&locked));
+        let waiting_for = locked.strip_suffix(LOCK_NAME).unwrap_or(&locked);
+        let mut waiting = Waiting::new(waiting_for);
         if !shared.leases.take(&name, patience == Patience::Endless, &mut waiting) {
             return if waiting.is_over { Err(waiting.interrupted()) } else { Ok(None) };
         }
@@ -177,7 +178,10 @@ impl Held {
         if !writes.has_conditions {
             return Ok(Some(held));
         }
-        let taken = runtime::wait(acquire(&writes, &held.name, shared, patience, &mut waiting))?;
+        let acquiring = acquire(&writes, &held.name, shared, patience, &mut waiting);
+        let Some(taken) = runtime::write("lock", waiting_for, acquiring)? else {
+            return Err(interrupted("lock", waiting_for));
+        };
         let Some(lease) = taken.map_err(|unwritten| shared.error("lock", &held.name, unwritten))?
         else {
             return if waiting.is_over { Err(waiting.interrupted()) } else { Ok(None) };
@@ -198,7 +202,7 @@ impl Held {
         // What cannot be told now ends by itself.
         let Ok(writes) = self.shared.writes() else { return };
         let begun = Instant::now();
-        let _ = runtime::wait(async {
+        let _ = runtime::give_back(async {
             loop {
                 let (known, beats) = {
                     let state = lease.state();

@@ -236,7 +236,8 @@ impl Object for RemoteObject {
             return Ok(());
         }
         let store = &**self.shared.client.store()?;
-        judge(runtime::wait(self.fetch(store, offset, missing))?, &self.shown)
+        let fetched = runtime::wait("read", &self.shown, self.fetch(store, offset, missing))?;
+        judge(fetched, &self.shown)
     }
 
     fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
@@ -266,8 +267,8 @@ impl Object for RemoteObject {
     }
 
     fn is_current(&self) -> Result<bool> {
-        let found =
-            runtime::wait(look(&**self.shared.client.store()?, &self.name, self.shared.lists))?;
+        let look = look(&**self.shared.client.store()?, &self.name, self.shared.lists);
+        let found = runtime::wait("stat", &self.shown, look)?;
         let found = found.map_err(|error| to_error("stat", &self.shown, error))?;
         Ok(found.is_some_and(|found| found.version == self.version))
     }

@@ -189,7 +189,7 @@ mod tests {
             let writes = Writes { store, plain, deadline, pause, has_conditions: true };
             let parts: Arc<dyn Parts> = Arc::new(server.clone());
             let (name, parts) = (Path::from("a"), [parts.clone(), parts]);
-            let found = wait(writes.probe_parts(&name, &parts)).unwrap().is_ok();
+            let found = wait("create", "a", writes.probe_parts(&name, &parts)).unwrap().is_ok();
             assert_eq!((found, server.uploads()), (is_fit, 0));
         }
     }
@@ -242,7 +242,8 @@ mod tests {
         let parts = Arc::new(Forgetful(AtomicBool::new(false)));
         let (name, names) = (Path::from("a"), Names::following(None));
         let completion = Completion { parts, upload: "1".to_owned(), ids: Vec::new() };
-        let outcome = wait(writes.complete_if(&name, None, &names, 1, completion)).unwrap();
+        let outcome =
+            wait("create", "a", writes.complete_if(&name, None, &names, 1, completion)).unwrap();
         assert!(matches!(outcome, Err(Unwritten::Failed(Error::NotFound { .. }))));
     }
 

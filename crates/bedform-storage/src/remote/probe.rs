@@ -5,13 +5,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ::object_store::path::Path;
-use ::object_store::{Error, ObjectMeta, ObjectStoreExt, PutPayload};
+use ::object_store::{Error, ObjectMeta, ObjectStoreExt};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use super::error::to_error;
 use super::object::RemoteObject;
 use super::{RemoteStorage, Result, runtime};
 use crate::calibrate::{check_cancel, random_block};
+use crate::waiting::interrupted;
 use crate::{Object, StorageError, StorageErrorKind};
 
 /// Objects that are looked at: what one answer lists.
@@ -82,12 +83,14 @@ impl<'a> Probe<'a> {
             let listed = place.shared.client.store()?.list(Some(&prefix)).take(LISTED_MAX);
             let is_own = |name: &Path| name.filename().is_some_and(|n| n.starts_with(OWN_NAME));
             let listed = listed.try_filter(|meta| std::future::ready(!is_own(&meta.location)));
-            let found = runtime::wait(listed.try_collect::<Vec<_>>())?.map_err(failed)?;
+            let found = runtime::wait("calibrate", &place.shown, listed.try_collect::<Vec<_>>())?;
+            let found: Vec<_> = found.map_err(failed)?;
             if !found.is_empty() || place.prefix.is_empty() {
                 return Ok(found);
             }
         }
-        match runtime::wait(place.shared.client.store()?.head(&prefix))? {
+        match runtime::wait("calibrate", &place.shown, place.shared.client.store()?.head(&prefix))?
+        {
             Ok(meta) => Ok(vec![meta]),
             Err(Error::NotFound { .. }) => Ok(Vec::new()),
             Err(error) => Err(failed(error)),
@@ -115,8 +118,11 @@ impl<'a> Probe<'a> {
             let block = random_block(OWN_BYTES, number as u64);
             // An answer that is lost may be that of an object which is there.
             self.own.push(name.clone());
-            runtime::wait(self.place.shared.client.store()?.put(&name, PutPayload::from(block)))?
-                .map_err(failed)?;
+            let store = self.place.shared.client.store()?;
+            let put =
+                runtime::write("calibrate", &self.place.shown, store.put(&name, block.into()))?;
+            let stopped = || interrupted("calibrate", &self.place.shown);
+            put.ok_or_else(stopped)?.map_err(failed)?;
         }
         let seconds = begun_writing.elapsed().as_secs_f64().max(1e-9);
         self.write_rate = Some((self.own.len() * OWN_BYTES) as f64 / seconds);
@@ -137,8 +143,8 @@ impl<'a> Probe<'a> {
         let own = std::mem::take(&mut self.own);
         let is_left = |name: &Path| {
             let deleted = self.place.shared.client.store();
-            let deleted = deleted.and_then(|store| runtime::wait(store.delete(name)));
-            !matches!(deleted, Ok(Ok(()) | Err(Error::NotFound { .. })))
+            let deleted = deleted.and_then(|store| runtime::give_back(store.delete(name)));
+            !matches!(deleted, Ok(Some(Ok(()) | Err(Error::NotFound { .. }))))
         };
         own.iter().filter(|name| is_left(name)).map(Path::to_string).collect()
     }
@@ -156,5 +162,6 @@ impl Drop for Probe<'_> {
 }
 
 fn is_cancelled(error: &StorageError) -> bool {
-    error.source.as_ref().is_some_and(|source| source.kind() == io::ErrorKind::Interrupted)
+    let is_cancelled = |source: &io::Error| source.kind() == io::ErrorKind::Interrupted;
+    error.kind == StorageErrorKind::Interrupted || error.source.as_ref().is_some_and(is_cancelled)
 }

@@ -459,6 +459,12 @@ impl Names {
     }
 }
 
+/// The outcome of a write of which the program has not waited for the end.
+pub(super) fn given_up() -> Unwritten {
+    let source = "the program was stopped before the server answered".into();
+    Unwritten::Unknown(Error::Generic { store: "requests", source })
+}
+
 /// Fails for `reason` unless what was found is what was written last, and names its writes.
 fn check_last(
     found: Result<Option<Known>, Error>,

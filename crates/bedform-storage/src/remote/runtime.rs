@@ -1,19 +1,22 @@
 //! The asynchronous runtime that requests run on: one for each process.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::future::Future;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::object_store::Error;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::{AbortHandle, JoinError, JoinHandle};
 
 use super::Result;
 use super::error::{may_be_cut, to_error};
 use super::per_process::PerProcess;
+use crate::waiting::{self, LISTEN, interrupted};
 use crate::{Answer, Bell, StorageError};
 
 /// Answers in a row that may be cut off.
@@ -22,18 +25,77 @@ const CUT_MAX: usize = 3;
 const CUT_SOON: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// How long a write is waited for that is on its way when the program wants to stop.
+const GRACE: Duration = Duration::from_secs(2);
+/// As long for what gives back a lock, which ends by itself.
+const GRACE_TO_GIVE_BACK: Duration = Duration::from_millis(500);
+
 /// Requests of a process at most that are asked for ahead: many reads at once share them.
 const AT_ONCE_MAX: usize = 256;
 
 static RUNTIME: PerProcess<Runtime> = PerProcess::new();
 static AT_ONCE: PerProcess<Arc<Semaphore>> = PerProcess::new();
 
-/// Waits for `future` on this thread.
+/// Waits on this thread for `future`, which does `operation` to `path` and changes nothing that matters if
+/// it is dropped. The program is asked meanwhile whether that is to go on.
+///
+/// # Errors
+/// `Interrupted` if it is not; if the system has no threads left.
+pub(crate) fn wait<F: Future>(
+    operation: &'static str,
+    path: impl Display,
+    future: F,
+) -> Result<F::Output> {
+    let stopped = || interrupted(operation, &path);
+    if !waiting::may_begin() {
+        return Err(stopped());
+    }
+    listen(Duration::ZERO, future)?.ok_or_else(stopped)
+}
+
+/// As [`wait`], for a write, whose outcome nobody knows if it is dropped. Where the program wants that to
+/// end it has a while for it; nothing if that was not enough.
+///
+/// # Errors
+/// `Interrupted` if it was not begun; if the system has no threads left.
+pub(super) fn write<F: Future>(
+    operation: &'static str,
+    path: impl Display,
+    future: F,
+) -> Result<Option<F::Output>> {
+    if !waiting::may_begin() {
+        return Err(interrupted(operation, path));
+    }
+    listen(GRACE, future)
+}
+
+/// As [`write`], for what gives back what others wait for: it is begun also where the program has ended
+/// the wait before.
 ///
 /// # Errors
 /// If the system has no threads left.
-pub(crate) fn wait<F: Future>(future: F) -> Result<F::Output> {
-    Ok(runtime()?.block_on(future))
+pub(super) fn give_back<F: Future>(future: F) -> Result<Option<F::Output>> {
+    listen(GRACE_TO_GIVE_BACK, future)
+}
+
+/// Waits for `future`, for `grace` at most once the program wants to wait no longer.
+fn listen<F: Future>(grace: Duration, future: F) -> Result<Option<F::Output>> {
+    let runtime = runtime()?;
+    let mut future = pin!(future);
+    let mut stopped: Option<Instant> = None;
+    loop {
+        // Who is asked may run anything, and so is asked outside.
+        let slice = async { tokio::time::timeout(LISTEN, &mut future).await };
+        if let Ok(outcome) = runtime.block_on(slice) {
+            return Ok(Some(outcome));
+        }
+        if stopped.is_some() || !waiting::goes_on() {
+            let since = stopped.get_or_insert_with(Instant::now);
+            if since.elapsed() >= grace {
+                return Ok(None);
+            }
+        }
+    }
 }
 
 /// Begins `future`, which goes on by itself.
@@ -74,7 +136,18 @@ pub(super) fn run<T: Send + 'static>(
     path: &str,
     future: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
-    wait(spawn(future)?)?.map_err(|error| to_error(operation, path, ended(error)))?
+    let task = spawn(future)?;
+    let _given_up = AbortOnDrop(task.abort_handle());
+    wait(operation, path, task)?.map_err(|error| to_error(operation, path, ended(error)))?
+}
+
+/// Ends a task that nobody waits for any more; one that has ended stays as it is.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// The error of a request whose task has ended without an answer.

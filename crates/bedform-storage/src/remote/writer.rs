@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::parts::Parts;
 use super::pieces::Pieces;
-use super::put::{Completion, Known, Names, Unwritten, look};
+use super::put::{Completion, Known, Names, Unwritten, given_up, look};
 use super::{RemoteStorage, Result, runtime};
 use crate::{Condition, Hint, ObjectWriter, StorageError, StorageErrorKind, Version};
 
@@ -115,7 +115,7 @@ impl RemoteWriter {
             upload.opening = Some(runtime::spawn(open(parts, name, there, is_new))?);
         }
         if upload.opening.as_ref().is_some_and(JoinHandle::is_finished) {
-            upload.wait_until_open()?;
+            upload.wait_until_open(&self.path)?;
         }
         if let Some(opened) = upload.opened.clone() {
             upload.send_full_parts(&opened, &self.pieces, end)?;
@@ -156,7 +156,7 @@ impl RemoteWriter {
         condition: Condition<'_>,
     ) -> Result<Option<std::result::Result<Option<Known>, Unwritten>>> {
         let Some(mut upload) = self.upload.take() else { return Ok(None) };
-        upload.wait_until_open()?;
+        upload.wait_until_open(&self.path)?;
         let Some(opened) = upload.opened.clone() else { return Ok(None) };
         let expected = match (condition, &opened.there) {
             (Condition::Absent, None) => None,
@@ -172,9 +172,9 @@ impl RemoteWriter {
         };
         upload.send_full_parts(&opened, &self.pieces, self.position)?;
         upload.send(&opened, &self.pieces, self.position)?;
-        let outcome =
-            runtime::wait(upload.complete(&self.storage, &opened, expected, self.position))?;
-        Ok(match outcome {
+        let completing = upload.complete(&self.storage, &opened, expected, self.position);
+        let outcome = runtime::write("publish", &self.path, completing)?;
+        Ok(match outcome.unwrap_or_else(|| Err(given_up())) {
             // The newest writer wins.
             Err(Unwritten::Refused) if matches!(condition, Condition::None) => None,
             // The server has let go of the upload.
@@ -221,10 +221,10 @@ async fn open(
 
 impl Upload {
     /// Waits until the upload is begun. One that cannot be is none: the object is sent whole.
-    fn wait_until_open(&mut self) -> Result<()> {
+    fn wait_until_open(&mut self, path: &ObjectPath) -> Result<()> {
         if let Some(opening) = self.opening.take() {
-            self.opened =
-                runtime::wait(opening)?.ok().and_then(std::result::Result::ok).map(Arc::new);
+            let opened = runtime::wait("create", path, opening)?;
+            self.opened = opened.ok().and_then(std::result::Result::ok).map(Arc::new);
         }
         Ok(())
     }
@@ -377,7 +377,7 @@ impl ObjectWriter for RemoteWriter {
         }
         let mut there = None;
         if let Some(look) = self.there.take() {
-            there = runtime::wait(look).ok().and_then(|look| look.ok()?.ok());
+            there = runtime::wait("publish", &self.path, look)?.ok().and_then(|look| look.ok());
         }
         let payload: PutPayload = std::mem::take(&mut self.pieces).into_iter().collect();
         self.storage.publish(&self.path, &self.name, payload, condition, there)

@@ -4,13 +4,15 @@
 
 mod file;
 
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use bedform_format::log::{CommitId, Lane, Section, SectionBuilder, SegmentHeader, SegmentName};
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Durability, GrowingObject, Lock};
+use bedform_storage::{Durability, GrowingObject, Lock, stopped_by};
 
 use self::file::{File, Order};
 pub(super) use self::file::{Finished, Place};
@@ -21,8 +23,12 @@ use super::place::LogPlace;
 use super::session::prepare_log_early;
 use super::staged::{Reach, Sink, Staged};
 use crate::comm::COORDINATOR;
+use crate::crew::{self, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Shared;
+
+/// How often the thread is asked whether it takes more, where that is listened to.
+const FULL: Duration = Duration::from_millis(1);
 
 /// Data that somebody holds until they are written.
 pub type Held = Box<dyn AsRef<[u8]> + Send>;
@@ -47,6 +53,10 @@ pub(super) struct Segment {
     /// What the burst tier has passed on; nothing without one.
     drain: Option<Arc<Drain>>,
     thread: Option<JoinHandle<()>>,
+    /// Ends the waits of that thread.
+    stop: Arc<AtomicBool>,
+    /// A server takes what is written: who waits for that is asked whether it is to go on.
+    listens: bool,
     /// The file as the system knows it; nothing of it where the drain makes it.
     identity: (u64, u64),
     /// Tells others that somebody still writes here; held by the writer of the first lane, or by the
@@ -223,6 +233,8 @@ impl Segment {
             progress,
             drain,
             thread: None,
+            stop: Arc::default(),
+            listens: place.storage.is_remote(),
             identity,
             _lock: lock,
         };
@@ -232,9 +244,10 @@ impl Segment {
             segment.own = Some(own);
             return Ok(segment);
         }
+        let stop = segment.stop.clone();
         let thread = Builder::new()
             .name("bedform-log".to_owned())
-            .spawn(move || file.run(&header, &todo, &done))
+            .spawn(move || stopped_by(&stop, || file.run(&header, &todo, &done)))
             .map_err(|error| {
                 Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
             })?;
@@ -312,7 +325,7 @@ impl Segment {
     pub(super) fn hand_over(&mut self) -> Result<Finished> {
         let (reply, answer) = channel();
         self.send(Order::HandOver(reply))?;
-        answer.recv().unwrap_or_else(|_| Err(self.failure()))
+        self.answer(&answer)
     }
 
     /// Waits until everything is handed to the system.
@@ -322,7 +335,7 @@ impl Segment {
     pub(super) fn flush(&mut self) -> Result<()> {
         let (reply, answer) = channel();
         self.send(Order::Flush(reply))?;
-        answer.recv().unwrap_or_else(|_| Err(self.failure()))
+        self.answer(&answer)
     }
 
     /// Bytes that have reached the log itself, durably.
@@ -359,7 +372,7 @@ impl Segment {
     /// # Errors
     /// As [`Segment::append`].
     pub(super) fn finished(&self, finishing: &Finishing) -> Result<Finished> {
-        finishing.0.recv().unwrap_or_else(|_| Err(self.failure()))
+        self.answer(&finishing.0)
     }
 
     /// Appends a directory, in the background: [`Segment::placed`] waits until it is durable, as far
@@ -378,7 +391,7 @@ impl Segment {
     /// # Errors
     /// As [`Segment::append`].
     pub(super) fn placed(&self, placing: &Placing) -> Result<Place> {
-        placing.0.recv().unwrap_or_else(|_| Err(self.failure()))
+        self.answer(&placing.0)
     }
 
     /// Waits until the first `count` orders are carried out.
@@ -386,19 +399,56 @@ impl Segment {
     /// # Errors
     /// As [`Segment::append`].
     pub(super) fn wait(&self, count: u64) -> Result<()> {
-        let mut done = self.progress.lock();
+        let (mut done, mut patience) = (self.progress.lock(), Patience::default());
         while done.orders < count {
             if done.ended {
                 return Err(done.failure.take().unwrap_or_else(ended));
             }
-            done = self.progress.changed.wait(done).unwrap_or_else(PoisonError::into_inner);
+            let waited = self.progress.changed.wait_timeout(done, Patience::LISTEN);
+            let (now, is_late) = waited.unwrap_or_else(PoisonError::into_inner);
+            done = now;
+            if self.listens && is_late.timed_out() {
+                drop(done);
+                if patience.is_over() {
+                    return Err(crew::stopped());
+                }
+                done = self.progress.lock();
+            }
         }
         Ok(())
     }
 
+    /// What the thread answers.
+    fn answer<T>(&self, answers: &Receiver<Result<T>>) -> Result<T> {
+        let answer = match self.listens {
+            true => crew::answer(answers)?,
+            false => answers.recv().ok(),
+        };
+        answer.unwrap_or_else(|| Err(self.failure()))
+    }
+
+    /// Gives the thread something to do, as soon as it has not too much.
+    fn hand_in(&self, orders: &SyncSender<Order>, mut order: Order) -> Result<()> {
+        if !self.listens {
+            return orders.send(order).map_err(|_| self.failure());
+        }
+        let mut patience = Patience::default();
+        loop {
+            order = match orders.try_send(order) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Disconnected(_)) => return Err(self.failure()),
+                Err(TrySendError::Full(order)) => order,
+            };
+            std::thread::sleep(FULL);
+            if patience.is_over() {
+                return Err(crew::stopped());
+            }
+        }
+    }
+
     fn send(&mut self, order: Order) -> Result<()> {
         match (&self.orders, &mut self.own) {
-            (Some(orders), _) => orders.send(order).map_err(|_| self.failure())?,
+            (Some(orders), _) => self.hand_in(orders, order)?,
             (None, Some(own)) => {
                 let outcome = own.carry_out(order);
                 if let Err(error) = outcome {
@@ -424,6 +474,8 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         self.orders = None;
+        // What it still does was not committed.
+        self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // A panic there has nobody to tell: what was not committed is gone either way.
             let _ = thread.join();

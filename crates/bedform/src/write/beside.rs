@@ -1,7 +1,11 @@
 //! A check that goes on while what it is about is made: nothing is put in place before it has ended well.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use bedform_storage::stopped_by;
+
+use crate::crew::{Patience, stopped};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What has become of a check.
@@ -23,11 +27,20 @@ impl Check {
     /// Waits until the check has ended.
     ///
     /// # Errors
-    /// If it has failed: whoever made it says why.
+    /// If it has failed: whoever made it says why. `Interrupted` if the program wants to wait no longer.
     pub(crate) fn wait(&self) -> Result<()> {
-        let mut state = self.lock();
+        let (mut state, mut patience) = (self.lock(), Patience::default());
         while *state == State::Running {
-            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let waited = self.ended.wait_timeout(state, Patience::LISTEN);
+            let (now, is_late) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = now;
+            if is_late.timed_out() && *state == State::Running {
+                drop(state);
+                if patience.is_over() {
+                    return Err(stopped());
+                }
+                state = self.lock();
+            }
         }
         match *state {
             State::Failed => Err(Error::new(ErrorKind::Interrupted, "nothing may be written")),
@@ -66,10 +79,11 @@ pub(crate) fn beside<T>(
     act: impl FnOnce(&Check) -> Result<T>,
 ) -> Result<T> {
     let running = Check { state: Mutex::new(State::Running), ended: Condvar::new() };
+    let stop = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
         let run = || {
             let _ending = Ending(&running);
-            check().inspect(|()| running.end(State::Passed))
+            stopped_by(&stop, &check).inspect(|()| running.end(State::Passed))
         };
         let thread = std::thread::Builder::new().name("bedform-check".to_owned());
         let Ok(thread) = thread.spawn_scoped(scope, run) else {
@@ -78,6 +92,11 @@ pub(crate) fn beside<T>(
             return act(&running);
         };
         let outcome = act(&running);
+        let was_stopped = |error: &Error| error.kind() == ErrorKind::Interrupted;
+        if outcome.as_ref().is_err_and(was_stopped) || running.wait().is_err() {
+            // It has ended, or is to.
+            stop.store(true, Ordering::Relaxed);
+        }
         let checked = thread.join().unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::Io, "internal error: a thread that checks has ended"))
         });

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use crate::crew::together;
 use crate::error::Result;
 
 struct Progress<T> {
@@ -89,15 +90,7 @@ pub(crate) fn in_order<S, T: Send>(
             changed.notify_all();
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.min(count) {
-            // Going without a thread that the system refuses is no error.
-            let _ = std::thread::Builder::new()
-                .name("bedform-write".to_owned())
-                .spawn_scoped(scope, work);
-        }
-        work();
-    });
+    together("bedform-write", threads.min(count).saturating_sub(1), work, work);
     match progress.into_inner().unwrap_or_else(PoisonError::into_inner).error {
         Some(error) => Err(error),
         None => Ok(()),
@@ -131,13 +124,7 @@ pub(crate) fn in_threads<T: Sync, R: Send>(
             }
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.min(items.len()) {
-            // Without another thread this one does it all.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-        }
-        work();
-    });
+    together("bedform-write", threads.min(items.len()).saturating_sub(1), work, work);
     let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner)?;
     made.sort_unstable_by_key(|(number, _)| *number);
     Ok(made.into_iter().map(|(_, one)| one).collect())

@@ -7,6 +7,7 @@ use super::beside::Check;
 use super::elements::Input;
 use super::object::{ObjectWrite, Share};
 use crate::array::source::ZarrSource;
+use crate::crew::together;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::plan::Plan;
 use crate::store::Shared;
@@ -155,14 +156,7 @@ pub(crate) fn each_object(
             }
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..outer {
-            let _ = std::thread::Builder::new()
-                .name("bedform-write".to_owned())
-                .spawn_scoped(scope, || work(&|| false));
-        }
-        work(interrupted);
-    });
+    together("bedform-write", outer - 1, || work(&|| false), || work(interrupted));
     match failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
         Some(error) => Err(error),
         None => Ok(WriteStatistics { objects: objects.into_inner(), bytes: bytes.into_inner() }),

@@ -2,17 +2,20 @@
 //! the next commit.
 
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::Builder;
 
 use bedform_format::ObjectPath;
 use bedform_format::metadata::LogState;
-use bedform_storage::Version;
+use bedform_storage::{Version, stopped_by};
 use serde_json::{Value, json};
 
 use super::super::commit::{check_place, first_root};
 use super::super::place::LogPlace;
 use super::{Known, Session, Target, holds_text};
 use crate::comm::decide;
+use crate::crew;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{NewArray, NewArrays, Shared, Store};
 
@@ -30,7 +33,8 @@ pub(in crate::log) struct Creation {
 
 #[derive(Debug)]
 enum Work {
-    Thread(JoinHandle<Result<Vec<Version>>>),
+    /// What a thread answers, and what ends its waits.
+    Thread(Receiver<Result<Vec<Version>>>, Arc<AtomicBool>),
     Done(Result<Vec<Version>>),
 }
 
@@ -41,11 +45,16 @@ impl Creation {
             Work::Done(write_all(&store, log, &new))
         } else {
             let (store, log, new) = (store.clone(), log.clone(), new.clone());
-            let thread = Builder::new().name("bedform-create".to_owned());
-            let thread = thread.spawn(move || write_all(&store, &log, &new)).map_err(|error| {
+            let (stop, (written, answer)) = (Arc::<AtomicBool>::default(), sync_channel(1));
+            let stopped = stop.clone();
+            let write = move || {
+                // Whoever began it waits for it, unless the program has ended that.
+                let _ = written.send(stopped_by(&stopped, || write_all(&store, &log, &new)));
+            };
+            Builder::new().name("bedform-create".to_owned()).spawn(write).map_err(|error| {
                 Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
             })?;
-            Work::Thread(thread)
+            Work::Thread(answer, stop)
         };
         Ok(Self { store, new, work: Some(work) })
     }
@@ -53,7 +62,9 @@ impl Creation {
     /// Waits until everything is written.
     fn written(&mut self) -> Result<Vec<Version>> {
         let outcome = match self.work.take() {
-            Some(Work::Thread(thread)) => thread.join().ok(),
+            Some(Work::Thread(answer, stop)) => {
+                crew::answer(&answer).inspect_err(|_| stop.store(true, Ordering::Relaxed))?
+            }
             Some(Work::Done(outcome)) => Some(outcome),
             None => None,
         };

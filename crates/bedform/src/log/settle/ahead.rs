@@ -4,13 +4,15 @@
 //! nobody has begun; the windows are laid in order. Reading is ahead by a number of windows that
 //! depends on the place.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use bedform_storage::ReadBlock;
+use bedform_storage::{ReadBlock, stopped_by};
 
 use super::lay::Reach;
 use super::read::{Window, WindowPlan, index, plan_windows};
+use crate::crew;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::View;
 
@@ -57,26 +59,34 @@ pub(super) fn read_ahead(
     let (send_task, tasks) = channel::<Task>();
     let (send_window, windows) = sync_channel(ahead);
     let tasks = Mutex::new(tasks);
+    let stop = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
+        let stop = &stop;
         let start = || std::thread::Builder::new().name("bedform-settle".to_owned());
         let plan = move || {
-            plan_windows(view, round, window_bytes, &mut |window| {
+            let mut send = |window| {
                 let gone = |_| Error::new(ErrorKind::Interrupted, "nobody takes what is read");
                 let (done, wait) = sync_channel(1);
                 send_window.send(wait).map_err(gone)?;
                 // The tasks are there as long as this function.
                 let _ = send_task.send((window, done));
                 Ok(())
-            })
+            };
+            stopped_by(stop, || plan_windows(view, round, window_bytes, &mut send))
         };
         let planner = start().spawn_scoped(scope, plan).map_err(|error| no_thread(&error))?;
         for number in 0..ahead {
-            let reader = start().spawn_scoped(scope, || read_tasks(&tasks, window_bytes, spare));
+            let reader = start().spawn_scoped(scope, || {
+                stopped_by(stop, || read_tasks(&tasks, window_bytes, spare));
+            });
             if let (0, Err(error)) = (number, reader) {
                 return Err(no_thread(&error));
             }
         }
         let laid = lay_all(&windows, spare, lay);
+        if laid.is_err() {
+            stop.store(true, Ordering::Relaxed);
+        }
         drop(windows);
         let planned = planner.join().unwrap_or_else(|_| Err(ended()));
         laid.and(planned)
@@ -88,8 +98,8 @@ fn lay_all(
     spare: &Spare,
     lay: &mut dyn FnMut(&Window) -> Result<()>,
 ) -> Result<()> {
-    for window in windows {
-        let window = window.recv().unwrap_or_else(|_| Err(ended()))?;
+    while let Some(window) = crew::answer(windows)? {
+        let window = crew::answer(&window)?.unwrap_or_else(|| Err(ended()))?;
         lay(&window)?;
         spare.give_back(window.bytes);
     }

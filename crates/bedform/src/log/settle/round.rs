@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use bedform_storage::ReadBlock;
+use bedform_storage::{ReadBlock, stopped_by};
 
 use super::SettleWatch;
 use super::ahead::{Spare, read_ahead};
@@ -103,22 +103,28 @@ impl<'a> Rounds<'a> {
             }
             return Ok(());
         }
-        let stopped = AtomicBool::new(false);
+        // What the writer has begun it ends, unless the program wants it to wait for nothing any more.
+        let (stopped, cut) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
         let (send, receive) = sync_channel(0);
         std::thread::scope(|scope| {
-            let (stopped, writes) = (&stopped, self.writer());
+            let (stopped, cut, writes) = (&stopped, &cut, self.writer());
             let writer = std::thread::Builder::new()
                 .name("bedform-settle".to_owned())
-                .spawn_scoped(scope, move || write_all(&writes, &receive, stopped))
+                .spawn_scoped(scope, move || {
+                    stopped_by(cut, || write_all(&writes, &receive, stopped))
+                })
                 .map_err(|error| {
                     Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
                 })?;
             let outcome = self.build_all(&rooms, &send, &|| writer.is_finished());
+            let was_stopped = |error: &Error| error.kind() == ErrorKind::Interrupted;
+            cut.store(outcome.as_ref().is_err_and(was_stopped), Ordering::Relaxed);
             stopped.store(outcome.is_err(), Ordering::Relaxed);
             drop(send);
             while !writer.is_finished() {
                 if (self.watch.interrupted)() {
                     stopped.store(true, Ordering::Relaxed);
+                    cut.store(true, Ordering::Relaxed);
                 }
                 self.tell();
                 std::thread::sleep(LOOK);

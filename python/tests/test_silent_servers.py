@@ -1,0 +1,143 @@
+"""Waits for a server that takes requests and never answers."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from faulty_proxy import FaultyProxy
+from test_object_stores import endpoint, upload
+
+import bedform as bf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+# Fixtures of that module.
+__all__ = ["endpoint", "upload"]
+
+#: How long requests are tried.
+DEADLINE = 60.0
+LAYOUT = bf.Regular(chunks=(16, 64), shards=(64, 64))
+VALUES = np.arange(256 * 256, dtype="f4").reshape(256, 256)
+
+
+class StoppedError(Exception):
+    """What the handler of the signal raises."""
+
+
+@contextmanager
+def signal_soon() -> Iterator[None]:
+    """Raise an error in half a second, as Ctrl-C would raise its own; see that it ends a wait."""
+
+    def stop(*_: object) -> None:
+        raise StoppedError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    begun = time.monotonic()
+    try:
+        with pytest.raises(StoppedError):
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    # Else it was the server that was given up on, and the signal heard behind that.
+    assert time.monotonic() - begun < DEADLINE / 2
+
+
+@pytest.fixture
+def proxy(upload: Callable[[Path, str], str], endpoint: str) -> Iterator[FaultyProxy]:
+    """A proxy of the server, which this process may write to."""
+    assert upload
+    with FaultyProxy(int(endpoint.rpartition(":")[2]), seed=1, each=0) as proxy:
+        yield proxy
+
+
+def write_and_commit(store: bf.Store, url: str) -> None:
+    del url
+    with store.session() as session:
+        session.write("t", VALUES * 2)
+        session.commit()
+
+
+WAITS: dict[str, Callable[[bf.Store, str], Any]] = {
+    "open": lambda store, url: bf.open(url),
+    "create": lambda store, url: bf.create(f"{url}.new"),
+    "an array": lambda store, url: store["other"],
+    "shape": lambda store, url: store["t"].shape,
+    "read": lambda store, url: store["t"][:],
+    "attributes": lambda store, url: store.attributes.update(title="new"),
+    "a new array": lambda store, url: store.create_array("new", shape=(4,), dtype="i4"),
+    "write": lambda store, url: store["t"].__setitem__(slice(None), VALUES),
+    "a small write": lambda store, url: store["t"].__setitem__((1, 1), 5),
+    "append": lambda store, url: store["t"].append(VALUES),
+    "session": write_and_commit,
+    "settle": lambda store, url: store.settle(),
+    "verify": lambda store, url: store.verify(),
+    "delete": lambda store, url: store.__delitem__("t"),
+    "calibrate": lambda store, url: bf.calibrate(url),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_signal_ends_every_wait_for_a_server_that_is_silent(
+    wait: str, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    url = f"s3://bucket/silent/{wait.replace(' ', '-')}.zarr"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    store = bf.create(url)
+    store.create_array("t", shape=VALUES.shape, dtype="f4", layout=LAYOUT)[:] = VALUES
+    store.create_array("other", shape=(4,), dtype="f4")
+    with store.session(settle="later") as session:
+        session.write("t", VALUES * 2)
+    proxy.silence()
+    with signal_soon():
+        WAITS[wait](store, url)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    # What was there is there, and can be written again at once.
+    again = bf.open(url, "r+")
+    np.testing.assert_array_equal(again["t"][:], VALUES * 2)
+    again["t"][:] = VALUES
+    np.testing.assert_array_equal(again["t"][:], VALUES)
+
+
+@pytest.mark.parametrize("after", [3, 11, 30, 60])
+def test_a_signal_ends_what_a_server_that_falls_silent_has_half_of(
+    after: int, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    url = f"s3://bucket/silent/{after}.zarr"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    store = bf.create(url)
+    store.create_array("t", shape=VALUES.shape, dtype="f4", layout=LAYOUT)[:] = VALUES
+    proxy.silence(after)
+    with signal_soon():
+        while True:
+            store["t"][:] = VALUES
+            write_and_commit(store, url)
+            store.create_array("new", shape=(4,), dtype="i4")
+            store.settle()
+            del store["new"]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    again = bf.open(url, "r+")
+    assert again.verify() == []
+    found = again["t"][:]
+    assert ((found == VALUES) | (found == VALUES * 2)).all()
+
+
+def test_a_signal_ends_one_wait_and_not_the_next(
+    proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    url = "s3://bucket/silent/once.zarr"
+    bf.create(url)
+    proxy.silence()
+    with signal_soon():
+        bf.open(url)
+    proxy.speak()
+    assert list(bf.open(url)) == []
