@@ -51,6 +51,15 @@ fn denies(said: &str) -> bool {
     DENIED.iter().any(|text| said.contains(text))
 }
 
+/// What servers say of a request that came badly, with a status of 4xx: asked again, it may be done.
+const PASSING: [&str; 5] = [
+    "status code: 429",
+    "status code: 408",
+    "<Code>RequestTimeout</Code>",
+    "<Code>IncompleteBody</Code>",
+    "<Code>BadDigest</Code>",
+];
+
 /// True if the server says that it will not do what it is asked to, now or later.
 pub(super) fn is_refusal(error: &Error) -> bool {
     match error {
@@ -61,10 +70,7 @@ pub(super) fn is_refusal(error: &Error) -> bool {
         | Error::NotImplemented { .. }
         | Error::InvalidPath { .. } => true,
         Error::Generic { .. } => {
-            let said = said(error);
-            // Too many requests, or a slow one: what is asked again is done.
-            let passes = ["status code: 429", "status code: 408"].iter().any(|c| said.contains(c));
-            said.contains("status code: 4") && !passes
+            says(error, "status code: 4") && !PASSING.iter().any(|text| says(error, text))
         }
         _ => false,
     }
@@ -250,6 +256,24 @@ mod tests {
             [&of("404 page not found"), &document("XAdminUserNotFound"), &document("NoSuchBucket")]
         {
             assert!(!is_missing(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_refuses_with_a_status_whatever_document_follows() {
+        let refuses = |said: &str| {
+            let source = format!("Server returned non-2xx status code: {said}").into();
+            is_refusal(&Error::Generic { store: "S3", source })
+        };
+        let document = |code: &str| format!("<Error><Code>{code}</Code></Error>");
+        assert!(refuses("400 Bad Request"));
+        assert!(refuses(&format!("400 Bad Request: {}", document("InvalidArgument"))));
+        assert!(refuses(&format!("405 Method Not Allowed: {}", document("MethodNotAllowed"))));
+        for said in ["429 Too Many Requests", "408 Request Timeout", "503 Slow Down"] {
+            assert!(!refuses(said) && !refuses(&format!("{said}: {}", document("SlowDown"))));
+        }
+        for code in ["RequestTimeout", "IncompleteBody", "BadDigest"] {
+            assert!(!refuses(&format!("400 Bad Request: {}", document(code))));
         }
     }
 
