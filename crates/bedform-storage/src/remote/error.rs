@@ -16,7 +16,9 @@ pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> Sto
     let said = said(&error);
     let kind = match &error {
         // As if all were there and empty, else.
-        Error::NotFound { .. } if said.contains("NoSuchBucket") => StorageErrorKind::Server,
+        Error::NotFound { .. } if NO_BUCKET.iter().any(|code| said.contains(code)) => {
+            StorageErrorKind::Server
+        }
         Error::NotFound { .. } => StorageErrorKind::NotFound,
         Error::AlreadyExists { .. } => StorageErrorKind::Exists,
         Error::Precondition { .. } | Error::NotModified { .. } => StorageErrorKind::Conflict,
@@ -34,7 +36,7 @@ pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> Sto
 
 /// What servers and clients say where somebody may not have what was asked for; the last are where machines of
 /// Amazon and of Google get credentials, if there are none elsewhere.
-const DENIED: [&str; 8] = [
+const DENIED: [&str; 9] = [
     "[AccessDenied]",
     "[InvalidAccessKeyId]",
     "[SignatureDoesNotMatch]",
@@ -43,9 +45,14 @@ const DENIED: [&str; 8] = [
     "[AuthorizationPermissionMismatch]",
     CREDENTIALS_OF_MACHINES,
     CREDENTIALS_OF_GOOGLE,
+    CREDENTIALS_OF_AZURE,
 ];
 const CREDENTIALS_OF_MACHINES: &str = "//169.254.169.254/";
 const CREDENTIALS_OF_GOOGLE: &str = "/computeMetadata/";
+const CREDENTIALS_OF_AZURE: &str = "/metadata/identity/";
+
+/// Codes by which servers say that there is nothing at all of what was named.
+const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
 
 fn denies(said: &str) -> bool {
     DENIED.iter().any(|text| said.contains(text))
@@ -127,7 +134,7 @@ pub(super) fn strict(error: Error) -> Error {
 pub(super) fn is_out_of_range(error: &Error) -> bool {
     let said = said(error);
     // What a server says in a document comes without the code of its status.
-    let is_said = said.contains("range") || says(error, "status code: 416");
+    let is_said = said.to_lowercase().contains("range") || says(error, "status code: 416");
     !matches!(error, Error::NotFound { .. }) && (is_said || said.contains("416"))
 }
 
@@ -136,6 +143,8 @@ fn hint(error: &Error, kind: StorageErrorKind, said: &str) -> &'static str {
     let has = |text: &str| said.contains(text);
     if has("NoSuchBucket") {
         "there is no such bucket: "
+    } else if has("ContainerNotFound") {
+        "there is no such container: "
     } else if has("InvalidAccessKeyId") || has("SignatureDoesNotMatch") {
         "the credentials are not those of this store: "
     } else if has("AuthorizationHeaderMalformed")
@@ -148,6 +157,9 @@ fn hint(error: &Error, kind: StorageErrorKind, said: &str) -> &'static str {
     } else if has(CREDENTIALS_OF_GOOGLE) {
         "no credentials were found: set GOOGLE_APPLICATION_CREDENTIALS, run 'gcloud auth application-default \
          login', or say anonymous where all may: "
+    } else if has(CREDENTIALS_OF_AZURE) {
+        "no credentials were found: set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or say anonymous \
+         where all may read: "
     } else if has(CREDENTIALS_OF_MACHINES) {
         "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or say anonymous where \
          all may read: "
@@ -300,6 +312,12 @@ mod tests {
                 denied,
                 "no credentials were found: set GOOGLE_APPLICATION_CREDENTIALS",
             ),
+            (
+                "GET http://169.254.169.254/metadata/identity/oauth2/token".to_owned(),
+                denied,
+                "no credentials were found: set AZURE_STORAGE_ACCOUNT_KEY",
+            ),
+            (document("ContainerNotFound", "No"), server, "there is no such container: No"),
             (
                 "client error (Connect): refused".to_owned(),
                 server,

@@ -173,29 +173,61 @@ async fn open(
             | Error::PermissionDenied { .. }
             | Error::Unauthenticated { .. }),
         ) => Err(error),
+        // What nobody was asked for, where no server counts from the end: Azure.
+        Err(Error::NotSupported { .. }) => open_by_front(store, name, tail).await,
         // An object of no bytes has no last ones; and not all servers count from the end, or know parts.
-        Err(error) => open_by_size(store, name, tail, error).await,
+        Err(error) => open_by_size(store, name, tail, None, error).await,
     }
 }
 
-/// As [`open`], of a server that answered with `error`, and may say how large the object is.
+/// As [`open`], of a server that gives no last bytes: most objects are documents, which come whole with
+/// their first ones.
+async fn open_by_front(
+    store: &dyn ObjectStore,
+    name: &Path,
+    tail: u64,
+) -> std::result::Result<Opened, Error> {
+    let range = Some(GetRange::Bounded(0..tail.min(TAIL_BYTES)));
+    match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
+        Ok(answer) if answer.range.end == answer.meta.size => tail_of(answer).await,
+        Ok(answer) => {
+            let found = Some((answer.meta.clone(), answer.attributes.clone()));
+            // The connection is good for more once its answer was taken.
+            let _ = answer.bytes().await;
+            let source = "it is replaced again and again".into();
+            open_by_size(store, name, tail, found, Error::Generic { store: "server", source }).await
+        }
+        // It has no bytes, or the server knows no parts at all.
+        Err(error) if is_out_of_range(&error) || matches!(error, Error::NotSupported { .. }) => {
+            open_by_size(store, name, tail, None, error).await
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// As [`open`], of a server that answered with `error`, and may say how large the object is, or has
+/// `found` it.
 async fn open_by_size(
     store: &dyn ObjectStore,
     name: &Path,
     tail: u64,
+    mut found: Option<(ObjectMeta, Attributes)>,
     error: Error,
 ) -> std::result::Result<Opened, Error> {
+    let head = || GetOptions { head: true, ..GetOptions::default() };
     for _ in 0..REPLACED_MAX {
-        let head = GetOptions { head: true, ..GetOptions::default() };
-        let GetResult { meta, attributes, .. } = match store.get_opts(name, head).await {
-            Ok(found) => found,
-            // A body says what is missing.
-            Err(missing @ Error::NotFound { .. }) => {
-                let range = Some(GetRange::Bounded(0..1));
-                let get = GetOptions { range, ..GetOptions::default() };
-                return Err(store.get_opts(name, get).await.err().unwrap_or(missing));
-            }
-            Err(_) => return Err(error),
+        let (meta, attributes) = match found.take() {
+            Some(found) => found,
+            None => match store.get_opts(name, head()).await {
+                Ok(found) => (found.meta, found.attributes),
+                // A body says what is missing.
+                Err(missing @ Error::NotFound { .. }) => {
+                    let range = Some(GetRange::Bounded(0..1));
+                    let get = GetOptions { range, ..GetOptions::default() };
+                    return Err(store.get_opts(name, get).await.err().unwrap_or(missing));
+                }
+                Err(_) => return Err(error),
+            },
         };
         if meta.size == 0 {
             return Ok(Opened { meta, attributes, start: 0, bytes: Bytes::new() });
