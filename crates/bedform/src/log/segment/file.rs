@@ -18,6 +18,8 @@ use crate::log::staged::{Reach, Sink};
 const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes that have a checksum of their own: what a reader of a few bytes fetches and checks.
 const CHECKED_BYTES: usize = 32 << 10;
+/// Records begin at multiples of so many bytes.
+const PADDED_TO: usize = 8;
 /// Descriptions from this size on are worth a request of their own: putting them together with others
 /// would save nothing, and keep the leader of the node busy while everybody waits.
 const OWN_SECTION_BYTES: usize = 256 << 10;
@@ -216,19 +218,30 @@ impl File {
         let mut whole = Sealed::new(stored, bytes, codec).encode_head().to_vec();
         whole.extend_from_slice(stored);
         let before = self.object.position();
-        let offset = self.append_record(kind, &whole)?;
+        let offset = self.begin_record(kind, whole.len())?;
+        // With its padding, whether it needs any or not: into how many bytes something is compressed depends
+        // on keys that were drawn by lot, and in how many calls it is appended must not.
+        whole.resize(whole.len().next_multiple_of(PADDED_TO), 0);
+        self.object.append(&whole)?;
         Ok(Place { offset, stored_bytes: self.object.position() - before, bytes, codec })
     }
 
     /// Appends a record; gives the address of its head.
     fn append_record(&mut self, kind: RecordKind, body: &[u8]) -> Result<u64> {
-        const ZEROS: [u8; 8] = [0; 8];
-        let head = RecordHead { kind, body_bytes: body.len() as u64, sequence: self.sequence };
+        const ZEROS: [u8; PADDED_TO] = [0; PADDED_TO];
+        let offset = self.begin_record(kind, body.len())?;
+        self.object.append(body)?;
+        let padding = body.len().next_multiple_of(PADDED_TO) - body.len();
+        self.object.append(&ZEROS[..padding])?;
+        Ok(offset)
+    }
+
+    /// Appends the head of a record, whose padded body is to follow; gives its address.
+    fn begin_record(&mut self, kind: RecordKind, body_bytes: usize) -> Result<u64> {
+        let head = RecordHead { kind, body_bytes: body_bytes as u64, sequence: self.sequence };
         self.sequence += 1;
         let position = self.object.position();
         self.object.append(&head.encode())?;
-        self.object.append(body)?;
-        self.object.append(&ZEROS[..(8 - body.len() % 8) % 8])?;
         self.lane
             .address(position)
             .ok_or_else(|| Error::new(ErrorKind::NoSpace, "the lane of the segment is full"))

@@ -2,7 +2,8 @@
 //!
 //! A call goes when every other thread waits at the gate, too, or sleeps until another thread wakes
 //! it: then who comes next follows from the seed alone. Threads that the engine starts are found by
-//! their ids in `/proc`, which also says which of them sleep: so the engine is tested as it is. What
+//! their ids in `/proc`, which also says which of them sleep: so the engine is tested as it is. The ids
+//! say who began before whom, too, also where they begin anew with small numbers meanwhile. What
 //! cannot be told apart afterwards goes without waiting: reads of objects that were opened, and what is
 //! appended to one that nobody sees yet.
 
@@ -116,6 +117,7 @@ pub(super) fn run(gate: &Arc<Gate>, order: Order, actors: Vec<Actor>) -> Outcome
     let mut watch = Watch::new();
     let problems = Arc::new(Mutex::new(Vec::new()));
     gate.is_closed.store(true, Ordering::SeqCst);
+    let mut first = 0;
     let threads: Vec<_> = actors
         .into_iter()
         .enumerate()
@@ -134,19 +136,19 @@ pub(super) fn run(gate: &Arc<Gate>, order: Order, actors: Vec<Actor>) -> Outcome
             while gate.state().waiting.len() <= number {
                 std::thread::yield_now();
             }
+            if number == 0 {
+                first = gate.state().waiting.keys().copied().next().unwrap();
+            }
             thread
         })
         .collect();
     let (mut chooser, mut trace) = (Chooser::new(order), Vec::new());
     while watch.wait_for_quiet(gate, &problems, &trace) {
         let mut state = gate.state();
-        let free: Vec<u64> = state
-            .waiting
-            .iter()
-            .filter(|(_, (_, call))| !state.held.contains(call))
-            .map(|(id, _)| *id)
-            .collect();
-        chooser.meet(state.waiting.keys());
+        let waiting = state.by_age(first);
+        chooser.meet(&waiting);
+        let is_free = |id: &u64| !state.held.contains(&state.waiting[id].1);
+        let free: Vec<u64> = waiting.into_iter().filter(is_free).collect();
         let next = chooser.choose(&free);
         let (thread, call) = state.waiting.remove(&next).unwrap();
         trace.push(state.line(chooser.numbers[&next], &call));
@@ -179,6 +181,14 @@ fn key_of(name: &str) -> Option<&str> {
 }
 
 impl State {
+    /// The threads that wait, in the order in which they began, which that with the id `first` did before
+    /// all others: ids grow, and begin anew with the smallest that is free when there is no larger one.
+    fn by_age(&self, first: u64) -> Vec<u64> {
+        let mut ids: Vec<u64> = self.waiting.keys().copied().collect();
+        ids.sort_unstable_by_key(|id| id.wrapping_sub(first));
+        ids
+    }
+
     /// A call for the trace: with numbers in place of what is drawn by lot.
     fn line(&mut self, thread: usize, call: &Call) -> String {
         let mut path = call.path.to_string();
@@ -232,8 +242,11 @@ impl Chooser {
     }
 
     /// Numbers and priorities for threads that come for the first time.
-    fn meet<'a>(&mut self, ids: impl Iterator<Item = &'a u64>) {
-        for id in ids.filter(|id| !self.numbers.contains_key(id)).collect::<Vec<_>>() {
+    fn meet(&mut self, ids: &[u64]) {
+        for id in ids {
+            if self.numbers.contains_key(id) {
+                continue;
+            }
             let number = self.numbers.len();
             let priority = match (self.order, number) {
                 (Order::Seed(_), _) => 1 + (self.random.next() >> 2).cast_signed(),
@@ -247,13 +260,14 @@ impl Chooser {
         }
     }
 
+    /// One of those that may go on, of which the one that began last comes last.
     fn choose(&mut self, free: &[u64]) -> u64 {
         self.calls += 1;
         if !self.has_priorities {
             return free[self.random.below(free.len() as u64) as usize];
         }
         let highest = |priorities: &HashMap<u64, i64>| {
-            free.iter().copied().max_by_key(|id| (priorities[id], *id)).unwrap()
+            free.iter().copied().max_by_key(|id| priorities[id]).unwrap()
         };
         let next = highest(&self.priorities);
         let is_interrupted = match self.order {
@@ -587,5 +601,17 @@ impl Storage for Gated {
 
     fn sweep(&self, path: &ObjectPath) -> Result<u64> {
         self.inner.sweep(path)
+    }
+}
+
+#[test]
+fn threads_keep_their_order_where_ids_begin_anew() {
+    let order = |ids: [u64; 4]| {
+        let begin = || (std::thread::current(), call("start", String::new(), &ObjectPath::root()));
+        let waiting = ids.iter().map(|id| (*id, begin())).collect();
+        State { waiting, ..State::default() }.by_age(ids[0])
+    };
+    for ids in [[310, 311, 320, 4000], [32_765, 32_767, 300, 4000], [32_767, 300, 301, 32_000]] {
+        assert_eq!(order(ids), ids);
     }
 }
