@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::StorageError;
+use crate::{Object, StorageError};
+
+/// The most requests that one thread has on their way to a server.
+pub const REQUESTS_MAX: usize = 128;
 
 /// What an answer holds: bytes, or an error.
 type Outcome<T> = Result<T, StorageError>;
@@ -54,6 +57,9 @@ pub struct Answer<T> {
     slot: Arc<Slot<T>>,
     give_up: Option<Box<dyn FnOnce() + Send>>,
 }
+
+/// An answer to whether an object is there: opened, if it is.
+pub type Found = Answer<Option<Box<dyn Object>>>;
 
 /// The other end of an [`Answer`]. Dropping it is an answer, too: an error of kind `Io`.
 pub struct Promise<T> {

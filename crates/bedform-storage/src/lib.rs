@@ -45,7 +45,7 @@ pub mod throttle;
 pub mod waiting;
 
 pub use ::bytes::Bytes;
-pub use answer::{Answer, Bell, Promise};
+pub use answer::{Answer, Bell, Found, Promise, REQUESTS_MAX};
 pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate, calibrate_url};
 pub use error::{StorageError, StorageErrorKind};
 pub use failing::{Failing, Fault};

@@ -57,7 +57,7 @@ use self::writer::RemoteWriter;
 use crate::storage::checked_suffix;
 use crate::waiting::interrupted;
 use crate::{
-    Answer, Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Mode, Object,
+    Bell, Condition, Durability, Entry, Found, GrowingObject, Hint, Lock, Mode, Object,
     ObjectWriter, Storage, StorageError, StorageErrorKind, Version,
 };
 
@@ -621,12 +621,7 @@ impl Storage for RemoteStorage {
         found(self.open_end(path, bytes))
     }
 
-    fn ask_end(
-        &self,
-        path: &ObjectPath,
-        bytes: u64,
-        bell: &Arc<Bell>,
-    ) -> Option<Answer<Option<Box<dyn Object>>>> {
+    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<Found> {
         let name = self.name_of("open", path).ok()?;
         let opening = self.shared.clone().open(name, path.to_string(), bytes);
         runtime::answer(bell, async { found(opening.await) })

@@ -9,7 +9,7 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Answer, Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter,
+    Bell, Condition, Durability, Entry, Found, GrowingObject, Hint, Lock, Object, ObjectWriter,
     Storage, StorageError, Version,
 };
 
@@ -40,12 +40,7 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).find_end(path, bytes)
     }
 
-    fn ask_end(
-        &self,
-        path: &ObjectPath,
-        bytes: u64,
-        bell: &Arc<Bell>,
-    ) -> Option<Answer<Option<Box<dyn Object>>>> {
+    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<Found> {
         (**self).ask_end(path, bytes, bell)
     }
 

@@ -27,7 +27,7 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 use bytes::Bytes;
 
-use crate::{Answer, Bell, ReadBlock, StorageError, StorageErrorKind};
+use crate::{Answer, Bell, Found, ReadBlock, StorageError, StorageErrorKind};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -157,12 +157,7 @@ pub trait Storage: Send + Sync + Debug {
 
     /// As [`Storage::find_end`], without waiting for it: the answer rings `bell`. Nothing where that is no
     /// wait worth it, as with the files of this machine: use [`Storage::find_end`].
-    fn ask_end(
-        &self,
-        path: &ObjectPath,
-        bytes: u64,
-        bell: &Arc<Bell>,
-    ) -> Option<Answer<Option<Box<dyn Object>>>> {
+    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<Found> {
         let _ = (path, bytes, bell);
         None
     }

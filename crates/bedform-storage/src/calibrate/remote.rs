@@ -8,14 +8,12 @@ use super::timing::{Measured, Piece, Readable, Timer, beside, derived_gap};
 use super::{CalibrateOptions, CalibrateProgress, SMALL, check_options, now};
 use crate::remote::probe::Probe;
 use crate::{
-    Answer, Bell, Bytes, Coldness, Mode, Profile, ProfileError, RemoteOptions, RemoteStorage,
-    Storage as _, StorageError,
+    Answer, Bell, Bytes, Coldness, Mode, Profile, ProfileError, REQUESTS_MAX, RemoteOptions,
+    RemoteStorage, Storage as _, StorageError,
 };
 
 /// A large request: long enough that its bytes take as long as the wait for the first of them.
 const BLOCK: u64 = 4 << 20;
-/// Requests that one read has on their way at most.
-const IN_FLIGHT_MAX: usize = 128;
 /// Readers of large extents at most: their buffers are memory.
 const STREAMS_MAX: usize = 32;
 /// Bytes of our own at most: who stores them may be paid for it.
@@ -174,7 +172,7 @@ impl Readable for Objects<'_> {
     }
 
     fn in_flight_max(&self) -> usize {
-        IN_FLIGHT_MAX
+        REQUESTS_MAX
     }
 
     fn shuffled(&self, bytes: u64) -> Vec<Piece> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bedform_format::shard::{Extent, ShardError, ShardIndex};
-use bedform_storage::{Answer, Bell, Object, StorageError, StorageErrorKind, Version};
+use bedform_storage::{Bell, Found, Object, StorageError, StorageErrorKind, Version};
 
 use crate::error::Result;
 use crate::log::overlay::Overlay;
@@ -55,7 +55,7 @@ pub(crate) struct Need {
 
 /// An object that a server was asked for; nothing if it is not there.
 pub(crate) struct Opening {
-    pub(crate) answer: Answer<Option<Box<dyn Object>>>,
+    pub(crate) answer: Found,
     /// Bytes that come along at most.
     pub(crate) bytes: u64,
 }

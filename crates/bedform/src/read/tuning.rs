@@ -1,14 +1,11 @@
 //! Limits of a read: threads, gaps, memory.
 
-use bedform_storage::Profile;
+use bedform_storage::{Profile, REQUESTS_MAX};
 
 use super::fetch::UNIT_BYTES_MAX;
 use super::opening::SERVER_BUFFER_BYTES;
 use crate::layout::whole_number;
 use crate::store::OpenOptions;
-
-/// The most requests that one read has on their way.
-const REQUESTS_MAX: usize = 128;
 
 /// How a plan is run.
 #[derive(Debug, Clone)]
