@@ -38,9 +38,14 @@ pub(crate) fn together<T>(
             });
         }
         let outcome = own();
+        let mut asked = Instant::now();
         while left.load(Ordering::Acquire) > 0 {
             std::thread::park_timeout(LISTEN);
-            if left.load(Ordering::Acquire) > 0 && !goes_on() {
+            if asked.elapsed() < LISTEN {
+                continue;
+            }
+            asked = Instant::now();
+            if !goes_on() {
                 stop.store(true, Ordering::Relaxed);
             }
         }
