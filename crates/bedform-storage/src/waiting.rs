@@ -24,9 +24,25 @@ static WATCH: OnceLock<WatchWaits> = OnceLock::new();
 
 thread_local! {
     /// What ends the waits of this thread.
-    static STOPS: RefCell<Vec<Arc<AtomicBool>>> = const { RefCell::new(Vec::new()) };
+    static STOPS: RefCell<Vec<Stop>> = const { RefCell::new(Vec::new()) };
     /// The program has ended a wait of this thread, and perhaps not heard yet that it has.
     static WAS_STOPPED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What ends waits.
+#[derive(Debug)]
+enum Stop {
+    Flag(Arc<AtomicBool>),
+    At(Instant),
+}
+
+impl Stop {
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Flag(flag) => flag.load(Ordering::Relaxed),
+            Self::At(time) => Instant::now() >= *time,
+        }
+    }
 }
 
 /// Has `watch` told of all waits in this process, from now on. The first call counts.
@@ -60,14 +76,28 @@ pub fn watch_waits(watch: WatchWaits) {
 /// assert!(goes_on());
 /// ```
 pub fn stopped_by<T>(stop: &Arc<AtomicBool>, act: impl FnOnce() -> T) -> T {
-    /// Takes the flag away again, also if `act` panics.
+    ended_by(Stop::Flag(stop.clone()), act)
+}
+
+/// Does `act`, whose waits on this thread end with `Interrupted` when `time` has passed: what is worth only
+/// so much. A write that is on its way then still has a while for its answer.
+pub fn within<T>(time: Duration, act: impl FnOnce() -> T) -> T {
+    // What no clock reaches never ends.
+    match Instant::now().checked_add(time) {
+        Some(end) => ended_by(Stop::At(end), act),
+        None => act(),
+    }
+}
+
+fn ended_by<T>(stop: Stop, act: impl FnOnce() -> T) -> T {
+    /// Takes it away again, also if `act` panics.
     struct Added;
     impl Drop for Added {
         fn drop(&mut self) {
             STOPS.with_borrow_mut(|stops| drop(stops.pop()));
         }
     }
-    STOPS.with_borrow_mut(|stops| stops.push(stop.clone()));
+    STOPS.with_borrow_mut(|stops| stops.push(stop));
     let _added = Added;
     act()
 }
@@ -83,7 +113,7 @@ pub(crate) fn may_begin() -> bool {
 }
 
 fn is_told_to_stop() -> bool {
-    STOPS.with_borrow(|stops| stops.iter().any(|stop| stop.load(Ordering::Relaxed)))
+    STOPS.with_borrow(|stops| stops.iter().any(Stop::is_over))
 }
 
 fn asked(name: &str, is_long: bool) -> bool {
@@ -150,5 +180,19 @@ mod tests {
             inner.store(true, Ordering::Relaxed);
             assert!(may_begin() && goes_on());
         });
+    }
+
+    #[test]
+    fn what_has_a_time_waits_no_longer_than_that() {
+        within(Duration::MAX, || assert!(may_begin()));
+        within(Duration::from_millis(5), || {
+            within(Duration::from_secs(3600), || {
+                while goes_on() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                assert!(!may_begin());
+            });
+        });
+        assert!(may_begin());
     }
 }

@@ -1,9 +1,16 @@
 //! How a session ends: with its last commit, or without.
 
+use std::time::Duration;
+
+use bedform_storage::within;
+
 use super::{Health, Reach, Session};
 use crate::comm::{Communicator, Group, agree, decide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::settle::{SettleOptions, SettleWatch};
+
+/// How long a session that failed may take to let go of what it has.
+const LET_GO: Duration = Duration::from_secs(1);
 
 /// What becomes of the commits when a session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,9 +92,18 @@ impl Session {
         }
     }
 
+    /// Lets go of the segment.
+    pub(super) fn end_stream(&mut self) {
+        match self.health {
+            Health::Sound => self.let_go(),
+            // A server that does not answer may be why, and all this ends by itself.
+            Health::Refused | Health::Failed => within(LET_GO, || self.let_go()),
+        }
+    }
+
     /// Lets go of the segment: what no commit has of it is nobody's, unless something failed or was
     /// promised.
-    pub(super) fn end_stream(&mut self) {
+    fn let_go(&mut self) {
         let is_first = self.share.is_none_or(|share| share.lane.number() == 0);
         if let Some(mut stream) = self.stream.take()
             && is_first
