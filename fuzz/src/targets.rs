@@ -11,7 +11,8 @@ use bedform_format::log::{
     varint,
 };
 use bedform_format::metadata::{
-    ChunkKeys, Identity, check_seal, parse_array, parse_array_v2, parse_group, seal, write_array,
+    ChunkKeys, Identity, check_seal, parse_array, parse_array_v2, parse_consolidated_v2,
+    parse_group, seal, write_array,
 };
 use bedform_format::shard::{ShardIndex, Stamp};
 use bedform_format::{
@@ -64,6 +65,9 @@ fn metadata_v2(data: &[u8]) {
     if let Ok(metadata) = parse_array_v2(&document, Map::new(), &limits) {
         assert!(metadata.rank() <= limits.rank_max);
         assert_eq!(metadata.zarr_format, 2);
+    }
+    for (path, _) in parse_consolidated_v2(&document).unwrap_or_default() {
+        assert!(path.len() < data.len());
     }
 }
 

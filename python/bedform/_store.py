@@ -18,6 +18,7 @@ from bedform._comm import Messages
 from bedform._errors import (
     InvalidArgumentError,
     NotFoundError,
+    PermissionDeniedError,
     check_name,
     engine_call,
 )
@@ -146,8 +147,14 @@ class Group:
             return self._store.array(path)
         if kind == "group" and path:
             return Group(self._store, path)
-        known = ", ".join(sorted(self)) or "nothing"
-        raise NotFoundError(f"no array or group {name!r} in {self._where()}: it has {known}")
+        raise NotFoundError(f"no array or group {name!r} in {self._where()}{self._known()}")
+
+    def _known(self) -> str:
+        """What the group has, for messages; nothing where nobody names that."""
+        try:
+            return f": it has {', '.join(sorted(self)) or 'nothing'}"
+        except PermissionDeniedError:
+            return ""
 
     def __delitem__(self, name: str) -> None:
         self._store._call(self._store._inner.delete)(self._join(name))

@@ -406,22 +406,61 @@ def test_objects_of_one_size_and_time_are_not_taken_for_each_other(
                 assert np.array_equal(opened[part], values[part])
 
 
-@pytest.mark.parametrize("is_consolidated", [True, False])
-def test_stores_of_others_that_nobody_may_list_are_read(
-    tmp_path: Path, is_consolidated: bool
-) -> None:
+def foreign_group(path: Path, zarr_format: Any, *, is_consolidated: bool) -> np.ndarray[Any, Any]:
+    """Two arrays of another program, one of them in a group, and the values of both."""
     values = np.arange(600, dtype="int32").reshape(20, 30)
-    group = zarr.create_group(tmp_path / "a.zarr")
-    group.create_array("t", data=values, chunks=(10, 10), dimension_names=("y", "x"))
+    group = zarr.create_group(path, zarr_format=zarr_format)
+    for array in (
+        group.create_array("t", shape=values.shape, dtype="int32", chunks=(10, 10)),
+        group.create_group("g").create_array("u", shape=values.shape, dtype="int32"),
+    ):
+        array[:] = values
+        array.attrs["_ARRAY_DIMENSIONS"] = ["y", "x"]
     if is_consolidated:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            zarr.consolidate_metadata(str(tmp_path / "a.zarr"))
+            zarr.consolidate_metadata(str(path))
+    return values
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("is_consolidated", [True, False])
+def test_stores_of_others_that_nobody_may_list_are_read(
+    tmp_path: Path, is_consolidated: bool, zarr_format: Any
+) -> None:
+    values = foreign_group(tmp_path / "a.zarr", zarr_format, is_consolidated=is_consolidated)
     with served(tmp_path) as server:
         opened = bf.open(f"{server}/a.zarr")
-        assert np.array_equal(opened["t"][...], values)
+        for name in ("t", "g/u"):
+            assert np.array_equal(opened[name][...], values)
         if is_consolidated:
-            assert list(opened) == ["t"]
+            assert sorted(opened) == ["g", "t"]
+            assert list(opened["g"]) == ["u"]
+
+
+def test_data_sets_of_v2_that_nobody_may_list_are_opened_by_xarray(tmp_path: Path) -> None:
+    foreign_group(tmp_path / "a.zarr", 2, is_consolidated=True)
+    with served(tmp_path) as server:
+        for group in (None, "g"):
+            expected = xr.open_dataset(
+                tmp_path / "a.zarr", engine="zarr", group=group, consolidated=True
+            )
+            opened = xr.open_dataset(f"{server}/a.zarr", engine="bedform", group=group)
+            xr.testing.assert_identical(opened.load(), expected.load())
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_who_may_not_list_is_told_how_to_name_arrays(tmp_path: Path, zarr_format: Any) -> None:
+    foreign_group(tmp_path / "a.zarr", zarr_format, is_consolidated=False)
+    with served(tmp_path) as server:
+        url = f"{server}/a.zarr"
+        told = f"{url}: .*no consolidated metadata.*by their paths, or consolidate the metadata"
+        with pytest.raises(bf.PermissionDeniedError, match=told):
+            list(bf.open(url))
+        with pytest.raises(bf.PermissionDeniedError, match=told):
+            xr.open_dataset(url, engine="bedform")
+        with pytest.raises(bf.NotFoundError, match="no array or group 'none'"):
+            bf.open(url)["none"]
 
 
 @pytest.fixture

@@ -120,6 +120,14 @@ impl Error {
         self.kind
     }
 
+    /// True if storage does not say what there is to whoever asks.
+    pub(crate) fn is_of_list(&self) -> bool {
+        let source =
+            self.source.as_deref().and_then(|source| source.downcast_ref::<StorageError>());
+        self.kind == ErrorKind::PermissionDenied
+            && source.is_some_and(|source| source.operation == "list")
+    }
+
     /// The same error with `place` in front of its message.
     #[must_use]
     pub fn at(mut self, place: impl fmt::Display) -> Self {

@@ -19,7 +19,7 @@ use crate::{CodecChain, DataType};
 
 pub use fill::FillValue;
 pub(crate) use reader::{Fields, invalid};
-pub use v2::parse_array_v2;
+pub use v2::{parse_array_v2, parse_consolidated_v2};
 pub(crate) use v3::identity_field;
 pub use v3::parse_hex;
 pub use v3::{GroupDocument, LogState, parse_array, parse_codecs, parse_data_type, parse_group};

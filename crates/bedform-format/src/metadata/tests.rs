@@ -152,6 +152,19 @@ fn version_2_documents_map_onto_the_same_description() {
 }
 
 #[test]
+fn consolidated_documents_of_version_2_name_arrays_and_groups() {
+    let document = json!({"zarr_consolidated_format": 1, "metadata": {
+        ".zgroup": {}, ".zattrs": {}, "g/.zgroup": {}, "g/t/.zarray": {}, "g/t/.zattrs": {},
+    }});
+    let mut named = parse_consolidated_v2(&document).unwrap();
+    named.sort_unstable();
+    assert_eq!(named, [("", false), ("g", false), ("g/t", true)]);
+    for refused in [json!({}), json!({"metadata": 1}), json!([])] {
+        assert!(parse_consolidated_v2(&refused).is_err(), "{refused}");
+    }
+}
+
+#[test]
 fn keys_name_their_coordinates_both_ways() {
     for keys in [ChunkKeys::DEFAULT, ChunkKeys { prefixed: false, separator: '.' }] {
         for coordinates in [vec![], vec![0], vec![3, 0, 12]] {

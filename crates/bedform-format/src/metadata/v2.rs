@@ -13,6 +13,28 @@ type Result<T> = std::result::Result<T, MetadataError>;
 /// The attribute in which xarray keeps dimension names in Zarr v2.
 const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
+/// The paths that consolidated metadata, `.zmetadata`, name, the root's being empty, and whether each is of an
+/// array. What their documents say is not looked at.
+///
+/// # Errors
+/// [`MetadataError`] names the field at fault.
+pub fn parse_consolidated_v2(document: &Value) -> Result<Vec<(&str, bool)>> {
+    let fields = Fields::new("", document)?;
+    fields.integer("zarr_consolidated_format", 1..=1, Some(1))?;
+    let Value::Object(documents) = fields.need("metadata")? else {
+        return Err(invalid("metadata", "expected an object"));
+    };
+    let named = documents.keys().filter_map(|key| {
+        let (path, name) = key.rsplit_once('/').unwrap_or(("", key));
+        match name {
+            ".zarray" => Some((path, true)),
+            ".zgroup" => Some((path, false)),
+            _ => None,
+        }
+    });
+    Ok(named.collect())
+}
+
 /// Reads a `.zarray` document and the attributes beside it.
 ///
 /// # Errors

@@ -1,6 +1,5 @@
 //! Metadata documents: reading them, whom to believe, and publishing them.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,10 +18,6 @@ use crate::write::pipeline::in_threads;
 
 /// The name of Zarr v3 documents.
 pub(super) const ZARR_JSON: &str = "zarr.json";
-/// Groups within groups that a walk looks into.
-const WALK_DEPTH_MAX: usize = 32;
-/// Nodes that a walk lists.
-const NODES_MAX: usize = 1 << 20;
 
 /// The documents of an opened store. The root's is kept, because it is looked at in every read.
 #[derive(Debug, Default)]
@@ -347,53 +342,6 @@ impl Documents {
             return Err(missing());
         }
         attributes_v2(shared, path)
-    }
-
-    pub(super) fn nodes(&self, shared: &Shared) -> Result<BTreeMap<ObjectPath, NodeKind>> {
-        let mut nodes = BTreeMap::new();
-        if let Some(root) = self.root(shared)?
-            && let Some(consolidated) = &root.group.consolidated
-        {
-            for (name, document) in consolidated {
-                let kind = match node_type(document) {
-                    Some("array") => NodeKind::Array,
-                    _ => NodeKind::Group,
-                };
-                nodes.insert(ObjectPath::parse(name)?, kind);
-            }
-            return Ok(nodes);
-        }
-        self.walk(shared, &ObjectPath::root(), 0, &mut nodes)?;
-        Ok(nodes)
-    }
-
-    fn walk(
-        &self,
-        shared: &Shared,
-        path: &ObjectPath,
-        depth: usize,
-        nodes: &mut BTreeMap<ObjectPath, NodeKind>,
-    ) -> Result<()> {
-        let kind = self.kind(shared, path)?;
-        if let (Some(kind), false) = (kind, path.is_root()) {
-            nodes.insert(path.clone(), kind);
-        }
-        if kind != Some(NodeKind::Group) {
-            return Ok(());
-        }
-        if depth >= WALK_DEPTH_MAX || nodes.len() >= NODES_MAX {
-            return Err(Error::new(
-                ErrorKind::LimitExceeded,
-                format!("{} has too many groups", shared.storage.name()),
-            ));
-        }
-        for entry in shared.storage.list(path)?.into_iter().filter(|entry| entry.is_directory) {
-            // A name that is no valid path cannot be ours or another Zarr library's.
-            if let Ok(child) = path.join(&entry.name) {
-                self.walk(shared, &child, depth + 1, nodes)?;
-            }
-        }
-        Ok(())
     }
 }
 

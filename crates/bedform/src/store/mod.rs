@@ -18,6 +18,7 @@
 //! | `documents` | metadata documents: reading, trust, publication |
 //! | `create` | new stores, groups and arrays |
 //! | `description` | new arrays from JSON |
+//! | `nodes` | which arrays and groups there are |
 //! | `opening` | stores in directories, options from JSON |
 //! | `outer` | groups and arrays that are opened by their own paths |
 //! | `rewritten` | stores whose document another program has rewritten |
@@ -27,6 +28,7 @@
 mod create;
 mod description;
 mod documents;
+mod nodes;
 mod opening;
 mod outer;
 mod rewritten;
