@@ -661,7 +661,7 @@ class Store(Group):
 
         ``log`` counts ``commits`` that are not settled, the ``segments`` that they lie in, and the
         ``bytes`` of those; ``segments_open`` are others, whose writers are at work, or have died:
-        :meth:`recover` finds what those have left.
+        :meth:`recover` finds what those have left. It is None where nobody may list them.
         """
         return {
             "path": self._path_of_store,

@@ -300,13 +300,13 @@ impl Store {
         Ok((found.problems, absent.collect()))
     }
 
-    /// What the log has, by name.
-    fn log_summary(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, u64)>> {
+    /// What the log has, by name; nothing for what storage does not tell.
+    fn log_summary(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, Option<u64>)>> {
         let found = py.detach(|| self.inner.log_summary()).map_err(raise)?;
         Ok(vec![
-            ("commits", found.commits),
-            ("segments", found.segments),
-            ("bytes", found.bytes),
+            ("commits", Some(found.commits)),
+            ("segments", Some(found.segments)),
+            ("bytes", Some(found.bytes)),
             ("segments_open", found.segments_open),
         ])
     }

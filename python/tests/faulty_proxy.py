@@ -115,6 +115,46 @@ class FaultyProxy:
         return bytes(answer)
 
 
+DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Denied</Message></Error>"
+
+
+class DenyingProxy(FaultyProxy):
+    """Passes on what is not denied: a set of "list", "delete" and "write".
+
+    Who may not list is told of what is not there that access to it is denied, as by Amazon.
+    """
+
+    def __init__(self, server_port: int, *denied: str) -> None:
+        super().__init__(server_port, seed=0, each=0)
+        self.denied = set(denied)
+
+    def ask(self, request: bytes) -> bytes:
+        """Return what the server answers, or a denial."""
+        method, target, _ = request.split(b" ", 2)
+        if action_of(method, target) in self.denied:
+            return denial(method)
+        answer = super().ask(request)
+        is_missing = answer.split(b" ", 2)[1] == b"404"
+        return denial(method) if is_missing and "list" in self.denied else answer
+
+
+def action_of(method: bytes, target: bytes) -> str:
+    """Return what a request does."""
+    if method == b"DELETE" or (method == b"POST" and target.endswith(b"?delete")):
+        return "delete"
+    if method in (b"PUT", b"POST"):
+        return "write"
+    return "list" if b"list-type=" in target else "read"
+
+
+def denial(method: bytes) -> bytes:
+    """Return the answer to who may not; there is no body in answers to HEAD."""
+    head = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(
+        DENIED
+    )
+    return head if method == b"HEAD" else head + DENIED
+
+
 def is_field(line: bytes, name: bytes) -> bool:
     """Tell whether a line of a head is that of a field, named in small letters."""
     return line.partition(b":")[0].strip().lower() == name

@@ -24,6 +24,7 @@ import xarray as xr
 import zarr
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
+from faulty_proxy import DenyingProxy
 from support import command_line
 
 import bedform as bf
@@ -404,6 +405,63 @@ def test_objects_of_one_size_and_time_are_not_taken_for_each_other(
             for at in range(0, 64, 16):
                 part = (slice(at, at + 16), slice(16, 32))
                 assert np.array_equal(opened[part], values[part])
+
+
+def port_of(url: str) -> int:
+    """The port in the URL of a server."""
+    return int(url.rpartition(":")[2])
+
+
+def test_who_may_not_list_is_told_what_a_store_holds_and_that_it_is_whole(
+    tmp_path: Path, upload: Callable[[Path, str], str], endpoint: str
+) -> None:
+    made(tmp_path / "a.zarr")
+    url = upload(tmp_path / "a.zarr", "unlisted/a.zarr")
+    with DenyingProxy(port_of(endpoint), "list") as server:
+        store = bf.open(url, storage_options={"endpoint": server.url})
+        info = store.info()
+        assert list(info["arrays"]) == ["g/t"]
+        assert info["log"] == {"commits": 0, "segments": 0, "bytes": 0, "segments_open": None}
+        assert store["g/t"].stored_objects() == (12, 12)
+        assert store.verify() == []
+        shard = "unlisted/a.zarr/g/t/c/0/1/0"
+        client_of(endpoint).put_object(Bucket="bucket", Key=shard, Body=b"no shard")
+        assert shard in store.verify()[0]
+        # Whether it is not there, or denied, nobody tells.
+        client_of(endpoint).delete_object(Bucket="bucket", Key=shard)
+        for call in (store.verify, store["g/t"].stored_objects):
+            with pytest.raises(bf.PermissionDeniedError, match=r"may not list it.*s3:ListBucket"):
+                call()
+        with pytest.raises(bf.PermissionDeniedError, match=r"not there and they may not list"):
+            store["g/t"][:]
+
+
+def test_a_plain_server_of_files_is_verified(tmp_path: Path) -> None:
+    made(tmp_path / "a.zarr")
+    with served(tmp_path) as server:
+        store = bf.open(f"{server}/a.zarr")
+        assert store.verify() == []
+        (tmp_path / "a.zarr/g/t/c/0/1/0").unlink()
+        assert store["g/t"].stored_objects() == (11, 12)
+        assert store.verify() == []
+        (tmp_path / "a.zarr/g/t/c/1/1/1").write_bytes(b"no shard")
+        assert "g/t/c/1/1/1" in "".join(store.verify())
+
+
+def test_who_may_only_read_calibrates_by_an_object_that_is_named(
+    upload: Callable[[Path, str], str], endpoint: str, profiles: Path
+) -> None:
+    assert upload
+    assert profiles
+    body = os.urandom(2 << 20)
+    client_of(endpoint).put_object(Bucket="bucket", Key="unlisted/object", Body=body)
+    with DenyingProxy(port_of(endpoint), "list", "write") as server:
+        options = {"endpoint": server.url}
+        for url in ("s3://bucket", "s3://bucket/unlisted"):
+            told = rf"{url}.*may not list.*s3:ListBucket.*the URL of an object of 1 MiB or more"
+            with pytest.raises(bf.PermissionDeniedError, match=told):
+                bf.calibrate(url, seconds=0.2, storage_options=options)
+        bf.calibrate("s3://bucket/unlisted/object", seconds=0.2, storage_options=options)
 
 
 def foreign_group(path: Path, zarr_format: Any, *, is_consolidated: bool) -> np.ndarray[Any, Any]:

@@ -30,7 +30,7 @@ pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> Sto
         _ => StorageErrorKind::Server,
     };
     let source = matches!(kind, StorageErrorKind::Server | StorageErrorKind::PermissionDenied)
-        .then(|| io::Error::other(format!("{}{said}", hint(&error, kind, &said))));
+        .then(|| io::Error::other(format!("{}{said}", hint(operation, &error, kind, &said))));
     StorageError { kind, operation, path: path.to_owned(), source }
 }
 
@@ -139,7 +139,7 @@ pub(super) fn is_out_of_range(error: &Error) -> bool {
 }
 
 /// What to do about what a server said.
-fn hint(error: &Error, kind: StorageErrorKind, said: &str) -> &'static str {
+fn hint(operation: &str, error: &Error, kind: StorageErrorKind, said: &str) -> &'static str {
     let has = |text: &str| said.contains(text);
     if has("NoSuchBucket") {
         "there is no such bucket: "
@@ -168,11 +168,25 @@ fn hint(error: &Error, kind: StorageErrorKind, said: &str) -> &'static str {
     } else {
         match error {
             Error::Unauthenticated { .. } => "credentials are needed, or others: ",
-            _ if kind == StorageErrorKind::PermissionDenied => {
-                "these credentials give no access to it: "
-            }
+            _ if kind == StorageErrorKind::PermissionDenied => denial(operation),
             _ => "",
         }
+    }
+}
+
+/// What it takes to do what these credentials may not.
+fn denial(operation: &str) -> &'static str {
+    match operation {
+        "list" => "these credentials may not list it, which takes s3:ListBucket, or its like: ",
+        "delete" => {
+            "these credentials may not delete it, which takes s3:DeleteObject, or its like: "
+        }
+        // Who may not list is not told what is missing.
+        "open" | "stat" => {
+            "these credentials give no access to it, or it is not there and they may not list \
+             (s3:ListBucket, or its like): "
+        }
+        _ => "these credentials give no access to it: ",
     }
 }
 
@@ -300,7 +314,11 @@ mod tests {
         };
         let (denied, server) = (StorageErrorKind::PermissionDenied, StorageErrorKind::Server);
         for (text, kind, expected) in [
-            (document("AccessDenied", "No"), denied, "these credentials give no access to it: No"),
+            (
+                document("AccessDenied", "No"),
+                denied,
+                "these credentials may not list it, which takes s3:ListBucket, or its like: No",
+            ),
             (
                 document("SignatureDoesNotMatch", "No"),
                 denied,

@@ -32,6 +32,8 @@ pub(crate) struct Probe<'a> {
     place: &'a RemoteStorage,
     pub(crate) objects: Vec<Box<dyn Object>>,
     own: Vec<Path>,
+    /// Nobody may ask what there is.
+    is_unlisted: bool,
     /// Bytes per second of writing, if something was written.
     pub(crate) write_rate: Option<f64>,
 }
@@ -47,7 +49,8 @@ impl<'a> Probe<'a> {
         cancel: &AtomicBool,
         step: &mut dyn FnMut(),
     ) -> Result<Self> {
-        let mut probe = Self { place, objects: Vec::new(), own: Vec::new(), write_rate: None };
+        let (objects, own) = (Vec::new(), Vec::new());
+        let mut probe = Self { place, objects, own, is_unlisted: false, write_rate: None };
         let mut found = probe.find()?;
         found.retain(|meta| meta.size >= OBJECT_BYTES_MIN);
         found.sort_by_key(|meta| std::cmp::Reverse(meta.size));
@@ -75,7 +78,7 @@ impl<'a> Probe<'a> {
     }
 
     /// Some objects of the place: the one that it names, or those below it.
-    fn find(&self) -> Result<Vec<ObjectMeta>> {
+    fn find(&mut self) -> Result<Vec<ObjectMeta>> {
         let place = self.place;
         let failed = |error| to_error("calibrate", &place.shown, error);
         let prefix = Path::parse(&place.prefix).map_err(|error| failed(error.into()))?;
@@ -84,16 +87,31 @@ impl<'a> Probe<'a> {
             let is_own = |name: &Path| name.filename().is_some_and(|n| n.starts_with(OWN_NAME));
             let listed = listed.try_filter(|meta| std::future::ready(!is_own(&meta.location)));
             let found = runtime::wait("calibrate", &place.shown, listed.try_collect::<Vec<_>>())?;
-            let found: Vec<_> = found.map_err(failed)?;
-            if !found.is_empty() || place.prefix.is_empty() {
-                return Ok(found);
+            match found.map_err(failed) {
+                Err(error) if error.kind == StorageErrorKind::PermissionDenied => {
+                    self.is_unlisted = true;
+                }
+                found => {
+                    let found = found?;
+                    if !found.is_empty() || place.prefix.is_empty() {
+                        return Ok(found);
+                    }
+                }
+            }
+            if place.prefix.is_empty() {
+                return Ok(Vec::new());
             }
         }
         match runtime::wait("calibrate", &place.shown, place.shared.client.store()?.head(&prefix))?
         {
             Ok(meta) => Ok(vec![meta]),
             Err(Error::NotFound { .. }) => Ok(Vec::new()),
-            Err(error) => Err(failed(error)),
+            // As of what is not there, to who may not list.
+            Err(error) => match failed(error) {
+                error if error.kind != StorageErrorKind::PermissionDenied => Err(error),
+                _ if self.is_unlisted => Ok(Vec::new()),
+                error => Err(error),
+            },
         }
     }
 
@@ -133,9 +151,17 @@ impl<'a> Probe<'a> {
         if is_cancelled(&error) || error.kind == StorageErrorKind::Server {
             return error;
         }
-        let reason = "there is no object of 1 MiB or more to read, and none may be written: name a \
-                      prefix, or an object, that has some";
-        StorageError::from_io("calibrate", &self.place.shown, io::Error::other(reason))
+        let (kind, reason) = if self.is_unlisted {
+            let reason = "these credentials may not list it, which takes s3:ListBucket, or its like, and not \
+                          write to it: give the URL of an object of 1 MiB or more";
+            (StorageErrorKind::PermissionDenied, reason)
+        } else {
+            let reason = "there is no object of 1 MiB or more to read, and none may be written: name a \
+                          prefix, or an object, that has some";
+            (StorageErrorKind::Io, reason)
+        };
+        let (operation, path) = ("calibrate", self.place.shown.clone());
+        StorageError { kind, operation, path, source: Some(io::Error::other(reason)) }
     }
 
     /// Deletes the objects of our own, and gives the names of those that are still there.

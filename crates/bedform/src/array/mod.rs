@@ -12,7 +12,7 @@ mod describe;
 pub(crate) mod explain;
 mod read;
 pub(crate) mod source;
-mod verify;
+pub(crate) mod verify;
 pub(crate) mod workload;
 mod write;
 

@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use bedform_format::ObjectPath;
 use bedform_format::metadata::Identity;
 use bedform_format::shard::{ShardError, ShardIndex, Stamp};
-use bedform_geometry::Region;
+use bedform_geometry::{Region, delinearize};
 use bedform_storage::{Bell, Object, Version};
 
 use super::ArrayState;
+use super::verify::stopped;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::overlay::Overlay;
 use crate::read::locate::{ChunkSource, Need, OpenObject, Opening, Places};
@@ -20,6 +21,8 @@ use crate::write::pipeline::in_threads;
 
 /// Bytes that take no time beside that of a request.
 const SMALL_BYTES: u64 = 64 << 10;
+/// Objects that are asked for before anybody looks whether to stop.
+const ASKED_TOGETHER: usize = 1 << 12;
 
 /// What the shards of an array end with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,9 +134,60 @@ impl ZarrSource<'_> {
         Ok(self.walk()?.0)
     }
 
-    /// As [`ZarrSource::existing`], and those that must be there.
-    pub(crate) fn expected(&self) -> Result<BTreeSet<Vec<u64>>> {
-        let mut all: BTreeSet<Vec<u64>> = self.existing()?.into_iter().collect();
+    /// As [`ZarrSource::existing`]; where nobody may list, those inside the array's shape, each of which is
+    /// asked for by its name.
+    pub(crate) fn existing_or_asked(
+        &self,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Vec<Vec<u64>>> {
+        match self.existing() {
+            Err(denied) if self.shared.storage.is_remote() && denied.is_of_list() => {
+                match self.asked(interrupted) {
+                    // Who may not list is told of what is not there that access to it is denied.
+                    Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                        Err(denied.at(self.shared.name_of(self.path)))
+                    }
+                    asked => asked,
+                }
+            }
+            listed => listed,
+        }
+    }
+
+    /// The coordinates of the objects inside the array's shape that are there, one request for each.
+    fn asked(&self, interrupted: &dyn Fn() -> bool) -> Result<Vec<Vec<u64>>> {
+        let grid = self.object_grid();
+        let count = grid.iter().fold(1, |all, length| u64::saturating_mul(all, *length));
+        let mut found = Vec::new();
+        for start in (0..count).step_by(ASKED_TOGETHER) {
+            if interrupted() {
+                return Err(stopped());
+            }
+            let end = count.min(start + ASKED_TOGETHER as u64);
+            let places: Vec<_> = (start..end).map(|at| delinearize(at, &grid)).collect();
+            let is_there = in_threads(self.shared.threads_asking(), &places, |at| {
+                match self.shared.storage.stat(&self.object_path(at)?) {
+                    Ok(_) => Ok(true),
+                    Err(error) if error.is_not_found() => Ok(false),
+                    Err(error) => Err(error.into()),
+                }
+            })?;
+            let there = places.into_iter().zip(is_there).filter(|(_, is_there)| *is_there);
+            found.extend(there.map(|(place, _)| place));
+        }
+        Ok(found)
+    }
+
+    /// How many objects the array's shape has room for, along each axis.
+    pub(crate) fn object_grid(&self) -> Vec<u64> {
+        let chunks = self.state.grid.grid_shape();
+        chunks.iter().zip(&self.state.per_object).map(|(all, each)| all.div_ceil(*each)).collect()
+    }
+
+    /// As [`ZarrSource::existing_or_asked`], and those that must be there.
+    pub(crate) fn expected(&self, interrupted: &dyn Fn() -> bool) -> Result<BTreeSet<Vec<u64>>> {
+        let mut all: BTreeSet<Vec<u64>> =
+            self.existing_or_asked(interrupted)?.into_iter().collect();
         if let (Some(view), Some(identity)) = (&self.snapshot.view, self.identity()) {
             all.extend(view.settled_objects(&identity.array)?);
         }

@@ -25,7 +25,7 @@ impl Array {
     /// # Errors
     /// Those of storage.
     pub fn stored_objects(&self) -> Result<(u64, u64)> {
-        let checked = self.checked()?;
+        let checked = self.checked(&|| false)?;
         let room = checked.grid.iter().fold(1, |all, count| u64::saturating_mul(all, *count));
         Ok((checked.stored.len() as u64, room))
     }
@@ -43,13 +43,11 @@ impl Array {
     }
 
     /// What the check of the log needs to know, and which objects are there.
-    pub(crate) fn checked(&self) -> Result<CheckedArray> {
+    pub(crate) fn checked(&self, interrupted: &dyn Fn() -> bool) -> Result<CheckedArray> {
         let state = self.state()?;
         let source = self.source(&state)?;
-        let chunks = state.grid.grid_shape();
-        let grid: Vec<u64> =
-            chunks.iter().zip(&state.per_object).map(|(all, each)| all.div_ceil(*each)).collect();
-        let existing = source.existing()?;
+        let grid = source.object_grid();
+        let existing = source.existing_or_asked(interrupted)?;
         let inside = |place: &&Vec<u64>| place.iter().zip(&grid).all(|(at, count)| at < count);
         let stored = existing.iter().filter(inside).map(|at| linearize(at, &grid)).collect();
         Ok(CheckedArray {
@@ -74,16 +72,17 @@ impl Array {
         let state = self.state()?;
         let mut source = self.source(&state)?;
         let mut scratch = Scratch::default();
-        let all = match self.in_newest(&state, &mut source, &ZarrSource::expected) {
+        let expected = |source: &ZarrSource<'_>| source.expected(interrupted);
+        let all = match self.in_newest(&state, &mut source, &expected) {
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 add(error.to_string());
-                source.existing()?.into_iter().collect()
+                source.existing_or_asked(interrupted)?.into_iter().collect()
             }
             all => all?,
         };
         for at in all {
             if interrupted() {
-                return Err(Error::new(ErrorKind::Interrupted, "the check was stopped"));
+                return Err(stopped());
             }
             let lines = self.verify_object(&state, &mut source, &at, &mut scratch);
             lines.into_iter().for_each(&mut *add);
@@ -146,6 +145,11 @@ impl Array {
         }
         act(source)
     }
+}
+
+/// The error of a check that somebody has stopped.
+pub(crate) fn stopped() -> Error {
+    Error::new(ErrorKind::Interrupted, "the check was stopped")
 }
 
 /// The object at `coordinates` as storage has it, and where its chunks are; nothing if it is not

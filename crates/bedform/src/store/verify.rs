@@ -8,6 +8,7 @@ use bedform_format::ObjectPath;
 
 use super::{NodeKind, Store};
 use crate::array::Array;
+use crate::array::verify::stopped;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::check::{Asked, check_log};
 
@@ -124,14 +125,14 @@ impl Store {
         let mut step = |done: u64, all: u64| {
             sections = all;
             if (watch.interrupted)() {
-                return Err(Error::new(ErrorKind::Interrupted, "the check was stopped"));
+                return Err(stopped());
             }
             if all > 0 {
                 (watch.progress)(done, all + count);
             }
             Ok(())
         };
-        let mut found = self.verify_log(arrays, is_all, &mut step)?;
+        let mut found = self.verify_log(arrays, is_all, watch.interrupted, &mut step)?;
         for (done, array) in (0..).zip(arrays) {
             (watch.progress)(sections + done, sections + count);
             let mut add = |line| found.problems.push(line);
@@ -151,6 +152,7 @@ impl Store {
         &self,
         arrays: &[Array],
         is_all: bool,
+        interrupted: &dyn Fn() -> bool,
         step: &mut dyn FnMut(u64, u64) -> Result<()>,
     ) -> Result<Verified> {
         let mut missing = BTreeSet::new();
@@ -162,7 +164,7 @@ impl Store {
             for array in arrays {
                 step(0, 0)?;
                 // An error is said when its objects are checked.
-                if let Ok(checked) = array.checked() {
+                if let Ok(checked) = array.checked(interrupted) {
                     asked.arrays.push(checked);
                     paths.push(array.path().clone());
                 }

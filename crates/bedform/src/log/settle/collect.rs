@@ -56,7 +56,7 @@ pub struct CollectStatistics {
 }
 
 /// What is in a log: what is committed and not settled, and what may not be committed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogSummary {
     /// Commits that are not settled.
@@ -66,8 +66,14 @@ pub struct LogSummary {
     /// Bytes of those segments.
     pub bytes: u64,
     /// Other segments whose writers have not ended them: they are at work, or have died and left
-    /// what [`Store::recover`] finds.
-    pub segments_open: u64,
+    /// what [`Store::recover`] finds. Nothing where nobody may list them.
+    pub segments_open: Option<u64>,
+}
+
+impl Default for LogSummary {
+    fn default() -> Self {
+        Self { commits: 0, segments: 0, bytes: 0, segments_open: Some(0) }
+    }
 }
 
 impl Store {
@@ -89,9 +95,10 @@ impl Store {
             for name in &needed {
                 found.bytes += segment_bytes(&place, name)?;
             }
-            for name in place.segment_names()?.iter().filter(|name| !needed.contains(*name)) {
-                found.segments_open += u64::from(!place.is_closed(name)?);
-            }
+            found.segments_open = match place.segment_names() {
+                Err(error) if place.storage.is_remote() && error.is_of_list() => None,
+                names => Some(open_segments(&place, &names?, &needed)?),
+            };
             Ok(found)
         })
     }
@@ -351,6 +358,15 @@ fn remove_segments(
         noted.iter().try_for_each(|name| place.forget_tier(name))?;
     }
     Ok(done)
+}
+
+/// How many segments that are not `needed` have not been ended.
+fn open_segments(place: &LogPlace, names: &[String], needed: &BTreeSet<String>) -> Result<u64> {
+    let mut open = 0;
+    for name in names.iter().filter(|name| !needed.contains(*name)) {
+        open += u64::from(!place.is_closed(name)?);
+    }
+    Ok(open)
 }
 
 fn segment_bytes(place: &LogPlace, name: &str) -> Result<u64> {
