@@ -23,12 +23,13 @@ A region is a block of whole shards, so every shard is written once. It is grown
 memory, until it covers whole chunks of the source where it can, so that a source chunk is not
 decoded again for every shard that it touches. At the end the finished store is renamed to its
 name and the directory of both is synced.
+
+In an object store nothing is renamed, and what was stopped begins again: see ``_convert_url.py``.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import itertools
 import json
 import math
@@ -36,7 +37,7 @@ import os
 import shlex
 import shutil
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,8 @@ from ._advise import profile_at
 from ._integers import byte_count
 from ._layout import check_layout, default_shards
 from ._publish import no_directory
+from ._remote import is_url
+from ._source_state import state_of
 from ._text import format_bytes
 
 if TYPE_CHECKING:
@@ -140,7 +143,8 @@ def convert(
     source
         Anything that :func:`bedform.open` reads.
     target
-        A local path that does not exist yet.
+        A local path that does not exist yet, or the URL of what will be a store. At a URL nothing
+        is kept of a conversion that is stopped.
     layout
         ``"auto"`` asks :func:`bedform.advise`; a layout is used for every array of its rank.
     reads
@@ -176,21 +180,24 @@ def convert(
     OSError
         The source cannot be read or the target not written. What is done is kept.
     """
+    url = os.fspath(target) if is_url(os.fspath(target)) else None
     target = Path(target)
-    if target.is_symlink() or target.exists():
-        raise FileExistsError(f"target {str(target)!r} exists: choose another name or remove it")
-    _check_apart(source, target)
+    _check_free(source, target) if url is None else _convert_url().check_free(
+        url, os.fspath(source)
+    )
     check_layout(layout)
     limit = byte_count(memory, "memory")
     # A quarter is for decoded chunks of the source that the next region needs again.
     cache = min(limit // 4, 64 << 20)
     with bf.open(source, cache=cache) as opened:
-        priced = profile_at(target) if profile is None else profile
-        plan = plan_conversion(
-            opened, source, target, layout, reads, priced, limit - cache, exclude
-        )
+        where = url or target
+        priced = profile_at(where) if profile is None else profile
+        plan = plan_conversion(opened, source, where, layout, reads, priced, limit - cache, exclude)
         if dry_run:
             return plan
+        if url is not None:
+            _convert_url().convert_to_url(opened, plan, verify, progress)
+            return replace(plan, complete=True, verified=verify)
         with _workspace(target, restart) as work:
             warnings = (*plan.warnings, *_match_plan(work, _describe(plan, source)))
             resumed = _copy_all(opened, plan, work, progress)
@@ -200,6 +207,19 @@ def convert(
     return Conversion(
         plan.source, plan.target, plan.arrays, True, verify, resumed, warnings=warnings
     )
+
+
+def _convert_url() -> Any:
+    from . import _convert_url
+
+    return _convert_url
+
+
+def _check_free(source: str | os.PathLike[str], target: Path) -> None:
+    """Fail if something has the name of the target, or it would lie in the source."""
+    if target.is_symlink() or target.exists():
+        raise FileExistsError(f"target {str(target)!r} exists: choose another name or remove it")
+    _check_apart(source, target)
 
 
 def _check_apart(source: str | os.PathLike[str], target: Path) -> None:
@@ -220,7 +240,7 @@ def _check_apart(source: str | os.PathLike[str], target: Path) -> None:
 def plan_conversion(
     opened: Any,
     source: str | os.PathLike[str],
-    target: Path,
+    target: str | Path,
     layout: Any,
     reads: Mapping[tuple[str, ...], float] | None,
     profile: Any,
@@ -466,42 +486,11 @@ def _describe(plan: Conversion, source: str | os.PathLike[str]) -> dict[str, Any
     described = {
         "version": PLAN_VERSION,
         "source": str(path),
-        "state": _state_of(path),
+        "state": state_of(path),
         "arrays": [asdict(array) for array in plan.arrays],
     }
     result: dict[str, Any] = json.loads(json.dumps(described))
     return result
-
-
-def _state_of(source: Path) -> str:
-    """Names, sizes and times of all files of the source, and of the roots of its log, as a number.
-
-    The number does not depend on the order of the files, so that no list of them is kept.
-    """
-    roots = source.resolve().with_name(f"{source.resolve().name}.bedform-log") / "roots"
-    total = 0
-    for name, stat in itertools.chain(_files(source, ""), _files(roots, "roots/")):
-        line = f"{name}\0{stat.st_size}\0{stat.st_mtime_ns}"
-        total += int.from_bytes(hashlib.blake2b(os.fsencode(line), digest_size=16).digest())
-    return f"{total % (1 << 128):032x}"
-
-
-def _files(place: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
-    """The files at and below a place, but for those that writers hide."""
-    if place.is_file():
-        yield name, place.stat()
-        return
-    inner = [(place, name)] if place.is_dir() else []
-    while inner:
-        directory, prefix = inner.pop()
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if entry.name.startswith(".bedform-"):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    inner.append((Path(entry.path), f"{prefix}{entry.name}/"))
-                elif entry.is_file():
-                    yield prefix + entry.name, entry.stat()
 
 
 def _match_plan(work: Path, described: dict[str, Any]) -> tuple[str, ...]:
@@ -582,12 +571,12 @@ def _copy_all(opened: Any, plan: Conversion, work: Path, progress: Progress | No
             for region in array.regions():
                 mark = _mark(array, region)
                 if mark in done and not is_new:
-                    resumed += _region_bytes(array, region)
+                    resumed += region_bytes(array, region)
                 else:
                     target[region] = source[region]
                     log.write(f"{mark}\n".encode())
                     log.flush()
-                finished += _region_bytes(array, region)
+                finished += region_bytes(array, region)
                 if progress is not None:
                     progress(finished, plan.byte_count)
     return resumed
@@ -609,22 +598,26 @@ def _create_groups(store: Any, opened: Any) -> None:
 
 
 def _create(store: Any, source: Any, array: ArrayPlan) -> Any:
-    layout: Any = "auto"
-    if array.chunks is not None:
-        order: Any = array.order or "row-major"
-        layout = bf.Regular(chunks=array.chunks, shards=array.shards, order=order)
     return store.create_array(
         array.name,
         shape=array.shape,
         dtype=source.dtype,
         dims=array.dims,
-        layout=layout,
+        layout=layout_of(array),
         fill_value=source.fill_value,
-        attributes=_zarr_attributes(source),
+        attributes=zarr_attributes(source),
     )
 
 
-def _zarr_attributes(source: Any) -> dict[str, Any]:
+def layout_of(array: ArrayPlan) -> Any:
+    """The layout as ``create_array`` takes it."""
+    if array.chunks is None:
+        return "auto"
+    order: Any = array.order or "row-major"
+    return bf.Regular(chunks=array.chunks, shards=array.shards, order=order)
+
+
+def zarr_attributes(source: Any) -> dict[str, Any]:
     """Attributes as xarray writes them into Zarr, where ``_FillValue`` is encoded text."""
     attributes = dict(source.attributes)
     fill = attributes.get("_FillValue")
@@ -640,27 +633,33 @@ def _mark(array: ArrayPlan, region: tuple[slice, ...]) -> str:
     return json.dumps([array.name, [part.start for part in region]])
 
 
-def _region_bytes(array: ArrayPlan, region: tuple[slice, ...]) -> int:
+def region_bytes(array: ArrayPlan, region: tuple[slice, ...]) -> int:
+    """The decoded bytes of a region."""
     count: int = math.prod(part.stop - part.start for part in region)
     return count * np.dtype(array.dtype).itemsize
 
 
 def _compare_all(opened: Any, plan: Conversion, work: Path, progress: Progress | None) -> None:
     """Read both sides once more; the bytes must be the same, NaN payloads included."""
-    compared = 0
     with bf.open(work / "store", cache=0) as store:
-        for array in plan.arrays:
-            source, target = opened[array.name], store[array.name]
-            for region in array.regions():
-                if not _same(np.asarray(source[region]), np.asarray(target[region])):
-                    where = ", ".join(f"{part.start}:{part.stop}" for part in region)
-                    raise VerificationError(
-                        f"array {array.name!r} differs from the source in [{where}]: the target "
-                        f"was not published; {format_bytes(compared)} before it are the same"
-                    )
-                compared += _region_bytes(array, region)
-                if progress is not None:
-                    progress(compared, plan.byte_count)
+        compare_arrays(opened, store, plan, progress)
+
+
+def compare_arrays(opened: Any, copy: Any, plan: Conversion, progress: Progress | None) -> None:
+    """Compare the arrays of a copy, by name, with their sources."""
+    compared = 0
+    for array in plan.arrays:
+        source, target = opened[array.name], copy[array.name]
+        for region in array.regions():
+            if not _same(np.asarray(source[region]), np.asarray(target[region])):
+                where = ", ".join(f"{part.start}:{part.stop}" for part in region)
+                raise VerificationError(
+                    f"array {array.name!r} differs from the source in [{where}]: the target "
+                    f"was not published; {format_bytes(compared)} before it are the same"
+                )
+            compared += region_bytes(array, region)
+            if progress is not None:
+                progress(compared, plan.byte_count)
 
 
 def _same(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:

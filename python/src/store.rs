@@ -155,6 +155,13 @@ impl Store {
         py.detach(|| self.inner.commit_drafts_with(&paths, &groups)).map_err(raise)
     }
 
+    /// Removes drafts, with what was written to them.
+    fn discard_drafts(&self, py: Python<'_>, paths: Vec<String>) -> PyResult<()> {
+        let paths: Vec<ObjectPath> =
+            paths.iter().map(|path| path_of(path)).collect::<PyResult<_>>()?;
+        py.detach(|| self.inner.discard_drafts(&paths)).map_err(raise)
+    }
+
     /// The draft at `path`.
     fn draft(&self, py: Python<'_>, path: &str) -> PyResult<Array> {
         let path = path_of(path)?;

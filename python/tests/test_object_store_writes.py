@@ -138,6 +138,54 @@ def test_a_data_set_is_written_and_grows(bucket: str) -> None:
         bf.write_dataset(first, f"{bucket}/written/none.zarr", append_dim="time")
 
 
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A store of three arrays, one of them in a group."""
+    store = bf.create(tmp_path / "source.zarr", attributes={"title": "a source"})
+    store.create_group("g", attributes={"of": "u"})
+    for name in ("g/u", "t", "v"):
+        array = store.create_array(name, (20, 40, 30), "f4", tuple("tyx"), layout=LAYOUT)
+        array[:] = numbers((20, 40, 30))
+    return tmp_path / "source.zarr"
+
+
+def test_a_store_is_converted_to_a_url(source: Path, bucket: str, endpoint: str) -> None:
+    url = f"{bucket}/converted/a.zarr"
+    done = cli("convert", str(source), url, "--verify")
+    assert done.startswith("0\n")
+    assert "every byte compared" in done
+    assert url in done
+    there, original = bf.open(url), bf.open(source)
+    assert (there.attributes, there["g"].attributes) == ({"title": "a source"}, {"of": "u"})
+    assert sorted(there.arrays()) == ["g/u", "t", "v"]
+    for name, array in original.arrays().items():
+        np.testing.assert_array_equal(there[name][:], array[:])
+    assert there.verify() == []
+    assert f"target '{url}' exists" in cli("convert", str(source), url)
+    assert "lies in the source" in cli("convert", url, f"{url}/inner")
+    assert "nothing was written" in cli("convert", url, f"{bucket}/converted/b.zarr", "--dry-run")
+    assert keys(endpoint, "converted/b.zarr") == []
+
+
+def test_a_conversion_to_a_url_that_is_stopped_leaves_an_empty_store(
+    source: Path, bucket: str, endpoint: str
+) -> None:
+    url = f"{bucket}/stopped/a.zarr"
+
+    def stop(finished: int, _: int) -> None:
+        if finished > 20 * 40 * 30 * 4:
+            assert any("/t/c/" in key or "/u/c/" in key for key in keys(endpoint, "stopped/"))
+            assert list(bf.open(url)) == []
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bf.convert(source, url, progress=stop)
+    left = [key for key in keys(endpoint, "stopped/") if not key.endswith(".bedform-lock")]
+    assert left == ["stopped/a.zarr/zarr.json"]
+    bf.convert(source, url, verify=True)
+    assert sorted(bf.open(url).arrays()) == ["g/u", "t", "v"]
+
+
 def test_commands_settle_verify_and_tell_what_is_at_a_url(bucket: str) -> None:
     url = f"{bucket}/written/commands.zarr"
     store = bf.create(url)

@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
 
 def convert(
     source: Annotated[str, typer.Argument(help="A store or file: Zarr, NetCDF, HDF5.")],
-    target: Annotated[str, typer.Argument(help="The store to make; it must not exist.")],
+    target: Annotated[
+        str, typer.Argument(help="The store to make, a path or URL; it must not exist.")
+    ],
     reads: Annotated[
         list[str] | None,
         typer.Option(help="Dimensions that a read spans, and its weight: lat,lon=0.7. Repeat it."),
@@ -46,12 +48,13 @@ def convert(
 ) -> None:
     """Make a store whose layouts fit the reads, from any file that can be read.
 
-    The target appears when it is complete. Stop it whenever you like: the same command goes on
-    where it stopped.
+    The target, a directory or URL, appears when it is complete. Stop it whenever you like: the same
+    command goes on where it stopped, at a URL from the beginning.
 
     Example: [bold]bedform convert era5.nc era5.zarr --reads lat,lon=0.7 --reads time=0.3[/bold]
     """
     from .. import _convert
+    from .._remote import is_url
 
     memory_bytes = memory_of(memory)
     kinds = parse_reads(reads or ()) or None
@@ -72,7 +75,10 @@ def convert(
                 progress=report,
             )
     except KeyboardInterrupt:
-        note("what is done is kept: run the same command again to go on")
+        if is_url(target):
+            note("nothing is kept in an object store: run the same command again to begin anew")
+        else:
+            note("what is done is kept: run the same command again to go on")
         raise
     seconds = time.monotonic() - started
     emit({**done.to_dict(), "seconds": seconds}, _render(done, seconds), as_json)

@@ -217,6 +217,29 @@ impl Store {
         Ok(())
     }
 
+    /// Removes drafts of this handle, with what was written to them. What was committed stays.
+    ///
+    /// # Errors
+    /// `ReadOnly`, those of storage. What is left is invisible, and goes when its name is used again.
+    pub fn discard_drafts(&self, paths: &[ObjectPath]) -> Result<()> {
+        let shared = &*self.shared;
+        shared.check_writable()?;
+        let _lock = shared.lock(&ObjectPath::root())?;
+        for path in paths {
+            let Some(draft) = shared.drafts().remove(path) else { continue };
+            // Somebody else may have taken the name meanwhile.
+            let own = own_document(shared, path)
+                .and_then(|own| check_key(shared, path, &own, &draft.key));
+            if own.is_ok() && shared.documents.kind(shared, path)?.is_none() {
+                shared.storage.delete_tree(path, shared.options.durability)?;
+            }
+            if let Some(lock) = draft.lock.upgrade() {
+                lock.release();
+            }
+        }
+        Ok(())
+    }
+
     /// The array that [`Store::draft_array`] made at `path`, perhaps in another process, while it is
     /// not yet committed.
     ///
