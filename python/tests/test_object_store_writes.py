@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from faulty_proxy import FaultyProxy
-from test_object_stores import SECRET, cli, client_of, endpoint, upload
+from faulty_proxy import DenyingProxy, FaultyProxy
+from test_object_stores import SECRET, cli, client_of, endpoint, port_of, upload
 
 import bedform as bf
 
@@ -366,3 +366,28 @@ def test_a_wait_for_a_lock_is_told_and_ends_with_ctrl_c(bucket: str, endpoint: s
     assert waiting.returncode == -signal.SIGINT
     assert said.endswith("KeyboardInterrupt\n")
     assert bf.open(url)["t"].shape == (0, 4)
+
+
+def test_who_may_not_delete_is_told_that_the_commit_stands_and_what_is_left(
+    bucket: str, endpoint: str
+) -> None:
+    url = f"{bucket}/undeleted/a.zarr"
+    with DenyingProxy(port_of(endpoint), "delete") as server:
+        options = {"endpoint": server.url}
+        store = bf.create(url, storage_options=options)
+        store.create_array("t", shape=(4,), dtype="i4")
+        with pytest.raises(bf.PermissionDeniedError) as told, store.session() as session:
+            session.write("t", [1, 2, 3, 4])
+            session.commit()
+            session.write("t", [5], start=(3,))
+        message = str(told.value)
+        assert "\n" not in message
+        assert "s3:DeleteObject" in message
+        assert "all that was committed is durable" in message
+        assert f"stays in {url}.bedform-log: 'bedform settle'" in message
+        for opened in (store, bf.open(url)):
+            assert opened["t"][:].tolist() == [1, 2, 3, 5]
+    assert any(".bedform-log/" in key for key in keys(endpoint, "undeleted/"))
+    assert cli("settle", url).startswith("0\n")
+    # What lies there is taken for that of a writer who may live, for half a minute.
+    assert bf.open(url).info()["log"]["commits"] == 0

@@ -135,6 +135,12 @@ impl Error {
         self
     }
 
+    /// The same error with `more` behind its message: what has been done all the same.
+    pub(crate) fn followed_by(mut self, more: impl fmt::Display) -> Self {
+        self.message = format!("{}; {more}", self.message);
+        self
+    }
+
     /// A refused metadata document, by the name of its object.
     pub fn metadata(object: impl fmt::Display, error: MetadataError) -> Self {
         let kind = match &error {

@@ -39,13 +39,15 @@ impl Session {
     /// Collective.
     ///
     /// # Errors
-    /// As [`Session::commit`] and [`Store::settle`](crate::Store::settle), on all members. The session
-    /// has ended all the same, and what was committed stands.
+    /// As [`Session::commit`] and [`Store::settle`](crate::Store::settle), on all members; those of settling
+    /// say that the commits stand. The session has ended all the same.
     pub fn close(mut self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         let at_end = self.options.at_end;
         let committed =
             self.commit().and_then(|_| self.keep_promises()).and_then(|()| match at_end {
-                AtEnd::Settle => self.settle_together(interrupted),
+                AtEnd::Settle => self
+                    .settle_together(interrupted)
+                    .map_err(|error| error.followed_by(self.what_stands())),
                 AtEnd::Leave => Ok(()),
             });
         self.leave();
@@ -120,6 +122,15 @@ impl Session {
                 let _ = self.log.forget_tier(name);
             }
         }
+    }
+
+    /// What has become of commits that are not settled to the end, and what to do.
+    fn what_stands(&self) -> String {
+        format!(
+            "all that was committed is durable and can be read, and what was not settled, or not removed, \
+             stays in {}: 'bedform settle', by who may, goes on",
+            self.log.name()
+        )
     }
 
     /// Settles, a share by each member.
