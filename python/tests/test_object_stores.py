@@ -521,6 +521,31 @@ def test_who_may_not_list_is_told_how_to_name_arrays(tmp_path: Path, zarr_format
             bf.open(url)["none"]
 
 
+def test_what_large_chunks_take_is_told_by_streams_and_room(tmp_path: Path) -> None:
+    chunk = 32 << 20
+    group = zarr.create_group(tmp_path / "a.zarr")
+    group.create_array("t", shape=(12, chunk), chunks=(1, chunk), dtype="u1", compressors=None)
+    for row in range(12):
+        part = tmp_path / f"a.zarr/t/c/{row}/0"
+        part.parent.mkdir(parents=True)
+        with part.open("wb") as file:
+            file.truncate(chunk)
+    facts = bf.Profile.default("s3://").to_dict()
+    facts["profile"]["read_bytes_per_second_many"] = 2e9
+    profile = bf.Profile(facts)
+    alone = chunk / profile.to_dict()["profile"]["read_bytes_per_second_one"]
+    with served(tmp_path) as server:
+        array = bf.open(f"{server}/a.zarr", profile=profile, threads=2)["t"]
+
+        def seconds(rows: Any) -> float:
+            told: float = array.explain(rows).to_dict()["predicted_cold_seconds"]
+            return told
+
+        assert alone < seconds(np.s_[:1]) <= seconds(np.s_[:4]) < 1.5 * alone
+        # Answers of 256 MiB are waited for at a time.
+        assert seconds(np.s_[:]) > 1.5 * alone
+
+
 @pytest.fixture
 def ranges(tmp_path: Path) -> Iterator[tuple[str, Callable[[], int]]]:
     """A server of the test's directory, and what counts requests for shards since it last did."""

@@ -5,6 +5,8 @@
 //!         + requests * request_seconds_many                 as many in flight as are worth it
 //!         + bytes / min(read_bytes_per_second_many, streams * read_bytes_per_second_one)
 //! ```
+//!
+//! where the bytes take at least as long as those of the largest request, which come in one stream.
 
 use crate::Profile;
 
@@ -17,8 +19,10 @@ pub struct Demand {
     pub requests: f64,
     /// Bytes in all.
     pub bytes: f64,
-    /// Requests that bring most of the bytes, at once as far as that is worth it.
+    /// Requests that bring most of the bytes, at once as far as that is worth it, and as there is room for.
     pub streams: f64,
+    /// Bytes of the largest request; 0 where a request may be several streams.
+    pub largest: f64,
 }
 
 impl Profile {
@@ -29,14 +33,26 @@ impl Profile {
     ///
     /// // 8 MB from an object store: as one request, or in eight parts at once.
     /// let far = Profile::default_remote();
-    /// let read = |count: f64| Demand { waits: 1.0, requests: count, bytes: 8e6, streams: count };
+    /// let read = |count: f64| Demand {
+    ///     waits: 1.0,
+    ///     requests: count,
+    ///     bytes: 8e6,
+    ///     streams: count,
+    ///     largest: 8e6 / count,
+    /// };
     /// assert!(far.seconds_of(read(8.0)) < 0.5 * far.seconds_of(read(1.0)));
     /// ```
     pub fn seconds_of(&self, demand: Demand) -> f64 {
-        let Demand { waits, requests, bytes, streams } = demand;
+        let Demand { waits, requests, bytes, streams, largest } = demand;
         waits * self.request_seconds_one
             + requests * self.request_seconds_many
-            + bytes / self.bytes_per_second_of(streams)
+            + self.byte_seconds(bytes, streams, largest)
+    }
+
+    /// Seconds that `bytes` take in so many requests at once, of which the largest has `largest`.
+    pub fn byte_seconds(&self, bytes: f64, streams: f64, largest: f64) -> f64 {
+        let in_one = largest / self.read_bytes_per_second_one;
+        (bytes / self.bytes_per_second_of(streams)).max(in_one)
     }
 
     /// Bytes per second of so many requests at once.
@@ -83,13 +99,23 @@ mod tests {
         for bytes in [1e3, 1e5, 3e6, 4e7, 1e9] {
             let seconds = |streams: f64| {
                 let requests = streams;
-                far.seconds_of(Demand { waits: 1.0, requests, bytes, streams })
+                let largest = bytes / streams;
+                far.seconds_of(Demand { waits: 1.0, requests, bytes, streams, largest })
             };
             let best = seconds(far.streams_for(bytes));
             for streams in 1..=32 {
                 assert!(best <= 1.02 * seconds(f64::from(streams)), "{bytes} in {streams}");
             }
         }
+    }
+
+    #[test]
+    fn a_read_takes_as_long_as_its_largest_request() {
+        let far = Profile::default_remote();
+        let read =
+            |largest| Demand { waits: 1.0, requests: 8.0, bytes: 4e7, streams: 8.0, largest };
+        assert!(far.seconds_of(read(5e6)) < 0.15);
+        assert!(far.seconds_of(read(3.3e7)) > 3.3e7 / far.read_bytes_per_second_one);
     }
 
     #[test]

@@ -199,6 +199,24 @@ proptest! {
     }
 }
 
+/// Seconds of a read of all of so many chunks of 32 MiB, raw, in one shard each.
+fn of_large_chunks(count: u64) -> f64 {
+    let many = Profile { read_bytes_per_second_many: 2e9, ..Profile::default_remote() };
+    let model = CostModel::new(&[count, 32 << 20], 1, many, 2);
+    let chunk_shape = vec![1, 32 << 20];
+    let layout = Layout { shard_shape: chunk_shape.clone(), chunk_shape, order: Order::RowMajor };
+    model.price(&layout, &Read::Everything).seconds
+}
+
+#[test]
+fn a_large_chunk_of_a_server_comes_in_one_stream_and_so_many_at_once_as_there_is_room_for() {
+    let far = Profile::default_remote();
+    let alone = f64::from(32 << 20) / far.read_bytes_per_second_one;
+    assert!(of_large_chunks(1) > alone);
+    assert!(of_large_chunks(4) < 1.5 * alone, "{}", of_large_chunks(4));
+    assert!(of_large_chunks(12) > 1.9 * alone, "{}", of_large_chunks(12));
+}
+
 #[test]
 fn points_and_unions_count_each_shard_of_points_once() {
     let model = CostModel::new(&[100, 100], 8, Profile::default_local(), 2);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bedform_geometry::Selection;
-use bedform_storage::{Demand, Object, Profile};
+use bedform_storage::{Demand, Object};
 use serde_json::{Value, json};
 
 use super::Array;
@@ -55,6 +55,9 @@ pub(crate) fn explain_plan(
                     true => opened.object.version().size,
                     false => opened.index_bytes,
                 };
+                if comes_whole {
+                    work.largest = work.largest.max(opened.object.version().size);
+                }
                 let object = Some(&*opened.object).filter(|_| !comes_whole);
                 units.iter().for_each(|unit| work.add(unit, object));
             }
@@ -62,12 +65,13 @@ pub(crate) fn explain_plan(
         }
         Ok(())
     })?;
-    let Work { requests, bytes, chunks, missing, log_bytes } = work;
+    let Work { requests, bytes, chunks, missing, log_bytes, largest } = work;
     let decoded = match codec.is_raw() {
         true => bytes,
         false => chunks * codec.decoded_bytes() as u64 + log_bytes,
     };
-    let price = price(&tuning.profile, index_requests, requests, bytes + index_bytes, objects);
+    let asked = Asked { index_requests, requests, bytes: bytes + index_bytes, largest };
+    let price = if objects == 0 { 0.0 } else { price(tuning, codec, &asked) };
     let merging = tuning.merging(plan.chunk_count(), plan.cell_count());
     Ok(json!({
         "array": name,
@@ -147,6 +151,8 @@ struct Work {
     missing: u64,
     /// Decoded bytes of blocks of a log.
     log_bytes: u64,
+    /// Bytes of the largest request.
+    largest: u64,
 }
 
 impl Work {
@@ -155,22 +161,38 @@ impl Work {
         let (requests, bytes) = object.map_or((0, 0), |object| unit.asks(object));
         self.requests += requests;
         self.bytes += bytes;
+        if requests > 0 {
+            let extents = unit.extents.iter().map(|extent| extent.length.min(bytes));
+            self.largest = extents.fold(self.largest, u64::max);
+        }
         self.chunks += unit.chunks.len() as u64 + u64::from(!unit.raw.is_empty());
         self.missing += unit.missing.len() as u64;
         self.log_bytes += unit.log.as_ref().map_or(0, LogFetch::decoded_bytes);
     }
 }
 
+/// What is asked of the storage.
+struct Asked {
+    index_requests: u64,
+    requests: u64,
+    bytes: u64,
+    /// Bytes of the largest request.
+    largest: u64,
+}
+
 /// Seconds that the storage takes for a cold read, by the terms of
 /// [`CostModel`](crate::layout::CostModel): a wait for the first index and one for the first chunk,
-/// then requests and bytes.
-fn price(profile: &Profile, index_requests: u64, requests: u64, bytes: u64, objects: u64) -> f64 {
-    if objects == 0 {
-        return 0.0;
-    }
+/// then requests and bytes. Of those there are on their way at once what there is room for.
+#[allow(clippy::cast_precision_loss)]
+fn price(tuning: &Tuning, codec: &ChunkCodec, asked: &Asked) -> f64 {
+    let Asked { index_requests, requests, bytes, largest } = *asked;
     let waits = if index_requests > 0 && requests > 0 { 2.0 } else { 1.0 };
-    #[allow(clippy::cast_precision_loss)]
-    let [all, bytes, streams] =
-        [requests + index_requests, bytes, requests.max(index_requests)].map(|count| count as f64);
-    profile.seconds_of(Demand { waits, requests: all, bytes, streams })
+    let [all, bytes, streams, largest] =
+        [requests + index_requests, bytes, requests.max(index_requests), largest]
+            .map(|count| count as f64);
+    let room = tuning.at_once(bytes / streams.max(1.0), codec.scratch_bytes());
+    // Files are fetched in pieces, ahead.
+    let largest = if tuning.profile.is_remote { largest } else { 0.0 };
+    let demand = Demand { waits, requests: all, bytes, streams: streams.min(room), largest };
+    tuning.profile.seconds_of(demand)
 }

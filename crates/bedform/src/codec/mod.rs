@@ -121,6 +121,16 @@ impl ChunkCodec {
         self.decoded_bytes
     }
 
+    /// Bytes that decoding a chunk takes beside those that come and those that are wanted.
+    pub(crate) fn scratch_bytes(&self) -> u64 {
+        let chunk = self.decoded_bytes as u64;
+        match self.chain.bytes.len() {
+            0 => 0,
+            1 => chunk,
+            _ => chunk.saturating_mul(2),
+        }
+    }
+
     /// For each axis of the array, the bytes from an element of a decoded chunk to the next.
     pub fn strides(&self) -> &[i64] {
         &self.strides

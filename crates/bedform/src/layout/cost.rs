@@ -9,7 +9,7 @@
 //! ```text
 //! seconds = waits * request_seconds_one                   the index, then the chunks; or all at once
 //!         + requests * max(request_seconds_many, request_cpu_seconds / cores)      parts included
-//!         + bytes / bytes per second of as many streams as bring them
+//!         + bytes / bytes per second of as many streams as bring them, as far as there is room for those
 //!         + (chunks * CHUNK_SECONDS + decoded bytes / decode rate) / cores used
 //! ```
 //!
@@ -26,7 +26,9 @@ use bedform_storage::Profile;
 use serde::{Serialize, Serializer};
 
 use crate::read::locate::Need;
-use crate::read::opening::{SERVER_BUFFER_BYTES, ShardSize, whole_bytes_max, whole_is_sooner};
+use crate::read::opening::{
+    SERVER_BUFFER_BYTES, ShardSize, requests_at_once, whole_bytes_max, whole_is_sooner,
+};
 
 use super::count::{
     Pattern, Runs, STRETCHES_MAX, Stretches, cells_in, coarsen, for_each_combination, patterns_of,
@@ -398,6 +400,7 @@ impl CostModel {
         let decoding =
             cost.chunks * CHUNK_SECONDS + cost.decoded_bytes / self.decode_bytes_per_second;
         let (waits, streams) = self.streams(&cost);
+        let at_once = self.at_once(&cost, streams).min(streams);
         // A server is asked for those parts one by one.
         let requests = match profile.is_remote {
             true => cost.requests.max(cost.objects - cost.whole_objects + streams),
@@ -405,7 +408,7 @@ impl CostModel {
         };
         cost.seconds = waits * profile.request_seconds_one
             + requests * request
-            + cost.bytes / profile.bytes_per_second_of(streams)
+            + cost.bytes / profile.bytes_per_second_of(at_once)
             + decoding / cores.min(cost.chunks.max(1.0));
         cost
     }
@@ -415,9 +418,21 @@ impl CostModel {
         if cost.whole_objects == cost.objects {
             return (1.0, cost.whole_objects);
         }
-        // What lies together is read in parts, where that is sooner; what comes whole is not.
+        // What lies together is read in parts, where that is sooner; what comes whole is not, and no chunk.
         let runs = cost.requests - cost.objects;
-        (2.0, cost.whole_objects + runs.max(self.profile.streams_for(cost.bytes)))
+        let most = if self.profile.is_remote { cost.chunks } else { f64::INFINITY };
+        let parts = self.profile.streams_for(cost.bytes).min(most);
+        (2.0, cost.whole_objects + runs.max(parts))
+    }
+
+    /// Requests that there is room for at once, of a read that brings most of its bytes with `streams`.
+    fn at_once(&self, cost: &ReadCost, streams: f64) -> f64 {
+        if !self.profile.is_remote {
+            return f64::INFINITY;
+        }
+        let decoded = whole_number(cost.decoded_bytes / cost.chunks);
+        let scratch = decoded.saturating_mul(u64::from(self.cores));
+        requests_at_once(SERVER_BUFFER_BYTES, scratch, cost.bytes / streams.max(1.0))
     }
 
     fn raw_chunk_bytes(&self, layout: &Layout) -> f64 {

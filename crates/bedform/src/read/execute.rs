@@ -247,12 +247,7 @@ impl<'a> Run<'a> {
 
     /// Bytes that decoding a chunk takes beside the encoded ones.
     fn scratch_bytes(&self) -> u64 {
-        let chunk = self.codec.decoded_bytes() as u64;
-        match self.codec.chain().bytes.len() {
-            0 => 0,
-            1 => chunk,
-            _ => chunk.saturating_mul(2),
-        }
+        self.codec.scratch_bytes()
     }
 
     /// Threads whose buffers fit the bound together.

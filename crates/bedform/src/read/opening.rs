@@ -13,6 +13,14 @@ pub(crate) const WHOLE_BYTES_MAX: u64 = 4 << 20;
 /// Bytes that a read of a server may keep in memory.
 pub(crate) const SERVER_BUFFER_BYTES: u64 = 256 << 20;
 
+/// Requests of `request_bytes` each that a read of a server has on its way at once: what it keeps in memory
+/// are their answers, and `scratch_bytes` for what is decoded.
+pub(crate) fn requests_at_once(buffer_bytes: u64, scratch_bytes: u64, request_bytes: f64) -> f64 {
+    #[allow(clippy::cast_precision_loss)]
+    let room = buffer_bytes.saturating_sub(scratch_bytes) as f64;
+    (room / request_bytes.max(1.0)).ceil().max(1.0)
+}
+
 /// The shards of an array.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShardSize {
@@ -36,13 +44,19 @@ pub(crate) fn whole_is_sooner(profile: &Profile, need: Need, shard: ShardSize) -
     let [objects, chunks] = [need.objects, need.chunks].map(|count| count as f64);
     let needed = objects * (shard.bytes - shard.end_bytes).max(0.0) * chunks / shard.chunks;
     let parts = profile.streams_for(needed).max(objects);
-    let whole =
-        Demand { waits: 1.0, requests: objects, bytes: objects * shard.bytes, streams: objects };
+    let whole = Demand {
+        waits: 1.0,
+        requests: objects,
+        bytes: objects * shard.bytes,
+        streams: objects,
+        largest: shard.bytes,
+    };
     let index_first = Demand {
         waits: 2.0,
         requests: objects + parts,
         bytes: objects * shard.end_bytes + needed,
         streams: parts,
+        largest: (shard.bytes - shard.end_bytes).max(0.0) / shard.chunks,
     };
     profile.seconds_of(whole) <= profile.seconds_of(index_first)
 }

@@ -4,6 +4,7 @@ use bedform_storage::{Profile, REQUESTS_MAX};
 
 use super::fetch::UNIT_BYTES_MAX;
 use super::opening::SERVER_BUFFER_BYTES;
+use super::opening::requests_at_once;
 use crate::layout::whole_number;
 use crate::store::OpenOptions;
 
@@ -94,6 +95,15 @@ impl Tuning {
         let worth = self.profile.gap_for(chunks as f64);
         let spread = Some((objects.max(1), &self.profile));
         Merging { gap_bytes: self.gap_bytes.min(worth), spread }
+    }
+
+    /// Requests of `request_bytes` each that there is room for, beside what `scratch_bytes` for each core take.
+    pub(crate) fn at_once(&self, request_bytes: f64, scratch_bytes: u64) -> f64 {
+        if !self.spreads {
+            return f64::INFINITY;
+        }
+        let scratch = scratch_bytes.saturating_mul(self.threads as u64);
+        requests_at_once(self.buffer_bytes, scratch, request_bytes)
     }
 
     /// Threads while the storage fetches ahead what it is told of: twice the cores, since some wait
