@@ -142,7 +142,7 @@ class Simulation:
 
     @property
     def limit(self) -> str:
-        """What bounds the time most: ``target``, ``link``, ``client``, ``metadata``, ..."""
+        """What bounds the time most: ``target``, ``link``, ``client``, ``latency``, ..."""
         return str(self._facts["bounds"][0]["what"])
 
     def to_dict(self) -> dict[str, Any]:

@@ -176,3 +176,10 @@ def test_the_command_says_what_is_wrong_in_one_line(
     assert shown.returncode == 2
     assert wanted in shown.stderr
     assert len(shown.stderr.splitlines()) == 1
+
+
+def test_latency_bounds_what_a_connection_to_an_object_store_asks_for_one_by_one() -> None:
+    pattern = {"shape": "contiguous", "clients": 1, "client_bytes": 1 << 24}
+    found = bf.simulate("s3", pattern={**pattern, "request_bytes": 1 << 16})
+    assert found.limit == "latency"
+    assert "latency" in str(found)

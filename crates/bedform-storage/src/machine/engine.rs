@@ -111,6 +111,8 @@ struct Progress {
     next: usize,
     in_flight: u32,
     in_flight_max: u32,
+    /// Requests that it has sent.
+    sent: u32,
     node: usize,
     /// When it can send again.
     free: f64,
@@ -181,6 +183,7 @@ impl<'a> Engine<'a> {
             .map(|(number, client)| Progress {
                 next: 0,
                 in_flight: 0,
+                sent: 0,
                 in_flight_max: client
                     .requests_in_flight
                     .unwrap_or(machine.clients.requests_in_flight)
@@ -303,6 +306,7 @@ impl<'a> Engine<'a> {
         let sent = self.ask(client, time);
         let state = &mut self.clients[client];
         state.in_flight += 1;
+        state.sent = state.sent.saturating_add(1);
         self.report.requests += 1;
         *match is_write {
             true => &mut self.report.written_bytes,
@@ -462,10 +466,16 @@ impl<'a> Engine<'a> {
         let lines = self.clients.iter().map(|client| {
             client.line.as_ref().map_or(0.0, |line| line.busy_seconds).max(client.busy_seconds)
         });
+        let latency = self.machine.targets.latency_seconds;
+        let waits = self
+            .clients
+            .iter()
+            .map(|client| latency * f64::from(client.sent.div_ceil(client.in_flight_max.max(1))));
         let mut bounds = vec![
             bound("target", most(&mut self.targets.iter().map(|one| one.load.busy_seconds()))),
             bound("link", most(&mut links.map(|link| link.busy_seconds))),
             bound("client", most(&mut lines.into_iter())),
+            bound("latency", most(&mut waits.into_iter())),
             bound("metadata", self.metadata.busy_seconds / servers),
             bound("fabric", self.fabric.as_ref().map_or(0.0, |fabric| fabric.busy_seconds)),
             bound("local", most(&mut nodes.iter().map(|node| node.device_busy))),

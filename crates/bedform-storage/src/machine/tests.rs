@@ -105,6 +105,19 @@ fn a_striped_request_is_moved_by_all_its_targets_at_once() {
 }
 
 #[test]
+fn requests_that_are_waited_for_one_after_the_other_are_bounded_by_latency() {
+    let mut machine = machine(1);
+    machine.targets.latency_seconds = 10.0;
+    let read = client(&[Operation::Read(0, 0, 10); 6]);
+    let found = run(&machine, &[file(0, 1, 1000)], std::slice::from_ref(&read));
+    assert_eq!(found.bound(), Some(&Bound { what: "latency", seconds: 60.0 }));
+    assert!(found.seconds < 62.0, "{}", found.seconds);
+    machine.clients.requests_in_flight = 4;
+    let found = run(&machine, &[file(0, 1, 1000)], &[read]);
+    assert_eq!(found.bound(), Some(&Bound { what: "latency", seconds: 20.0 }));
+}
+
+#[test]
 fn the_link_of_a_node_bounds_its_clients_together() {
     let mut machine = machine(4);
     machine.clients.link_bytes_per_second = 100.0;
