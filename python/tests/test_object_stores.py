@@ -372,9 +372,9 @@ class Ranges(Quiet):
 
 
 @contextmanager
-def served(place: Path) -> Iterator[str]:
+def served(place: Path, kind: type[Quiet] = Quiet) -> Iterator[str]:
     """Serve a directory, without names of bytes, and with times in seconds."""
-    handler = functools.partial(Quiet, directory=str(place))
+    handler = functools.partial(kind, directory=str(place))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -405,6 +405,35 @@ def test_objects_of_one_size_and_time_are_not_taken_for_each_other(
             for at in range(0, 64, 16):
                 part = (slice(at, at + 16), slice(16, 32))
                 assert np.array_equal(opened[part], values[part])
+
+
+class InPieces(Quiet):
+    """A server that says of no file how long it is."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Answer with a piece of a file, and the end."""
+        file = Path(self.translate_path(self.path))
+        if not file.is_file():
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        if self.command != "HEAD":
+            body = file.read_bytes()
+            self.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
+
+    do_HEAD = do_GET  # noqa: N815 - the name that is called
+
+
+def test_a_server_that_tells_no_lengths_is_said_to_lack_them(tmp_path: Path) -> None:
+    made(tmp_path / "a.zarr")
+    with served(tmp_path, InPieces) as server, pytest.raises(bf.IoError) as told:
+        bf.open(f"{server}/a.zarr")
+    assert "let it send Content-Length, files as they are" in str(told.value)
+    assert "\n" not in str(told.value)
 
 
 def port_of(url: str) -> int:

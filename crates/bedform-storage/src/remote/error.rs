@@ -130,6 +130,14 @@ pub(super) fn strict(error: Error) -> Error {
     Error::Generic { store: "server", source: said.into() }
 }
 
+/// What the client says of an answer without `Content-Length`.
+const LENGTH_MISSING: &str = "Content-Length Header missing";
+
+/// True if the server did not say how long an object is.
+pub(super) fn lacks_length(error: &Error) -> bool {
+    says(error, LENGTH_MISSING)
+}
+
 /// True if bytes were asked for that the object does not have.
 pub(super) fn is_out_of_range(error: &Error) -> bool {
     let said = said(error);
@@ -163,6 +171,9 @@ fn hint(operation: &str, error: &Error, kind: StorageErrorKind, said: &str) -> &
     } else if has(CREDENTIALS_OF_MACHINES) {
         "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or say anonymous where \
          all may read: "
+    } else if has(LENGTH_MISSING) {
+        "the server does not say how long an object is: let it send Content-Length, files as they are, neither \
+         compressed nor in pieces (chunked): "
     } else if has("client error (Connect)") {
         "the server cannot be reached: "
     } else {

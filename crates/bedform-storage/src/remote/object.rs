@@ -10,7 +10,7 @@ use ::object_store::{
 };
 use futures_util::TryStreamExt as _;
 
-use super::error::{is_out_of_range, strict, to_error};
+use super::error::{is_out_of_range, lacks_length, strict, to_error};
 use super::put::{Known, look};
 use super::{Result, Shared, runtime, version_of};
 use crate::{Answer, Bell, Object, StorageError, StorageErrorKind, Version};
@@ -226,6 +226,7 @@ async fn open_by_size(
                     let get = GetOptions { range, ..GetOptions::default() };
                     return Err(store.get_opts(name, get).await.err().unwrap_or(missing));
                 }
+                Err(lacking) if lacks_length(&lacking) => return Err(lacking),
                 Err(_) => return Err(error),
             },
         };
