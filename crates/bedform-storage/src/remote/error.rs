@@ -143,7 +143,9 @@ pub(super) fn is_out_of_range(error: &Error) -> bool {
     let said = said(error);
     // What a server says in a document comes without the code of its status.
     let is_said = said.to_lowercase().contains("range") || says(error, "status code: 416");
-    !matches!(error, Error::NotFound { .. }) && (is_said || said.contains("416"))
+    // Who knows no parts of objects says "range", too.
+    let is_other = matches!(error, Error::NotFound { .. } | Error::NotSupported { .. });
+    !is_other && (is_said || said.contains("416"))
 }
 
 /// What to do about what a server said.
