@@ -9,4 +9,5 @@ mod local;
 mod lost_answers;
 mod processes;
 mod remote;
+mod server;
 mod simulated;

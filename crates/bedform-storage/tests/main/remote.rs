@@ -3,17 +3,15 @@
 #![allow(clippy::cast_possible_truncation)]
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use bedform_format::ObjectPath;
 use bedform_storage::{
     CalibrateOptions, Condition, Durability, Hint, Mode, RemoteOptions, RemoteStorage, Storage,
     StorageError, StorageErrorKind, calibrate_url,
 };
+
+use super::server::{Reply, Request, Server, Service, decoded, path};
 
 /// What a server does with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,37 +36,55 @@ struct Content {
     answers: Vec<Answer>,
 }
 
-/// A server of one thread a connection, gone with the test process.
-struct Server {
-    address: String,
-    content: Arc<Mutex<Content>>,
-    requests: Arc<AtomicU64>,
+impl Service for Content {
+    fn answer(&mut self, request: &mut Request) -> Option<Reply> {
+        let answer = self.answers.pop().unwrap_or(Answer::Good);
+        let Some((bytes, change)) = self.objects.get(&decoded(&request.path)) else {
+            return Some(Reply::new(404, String::new(), []));
+        };
+        let tag = format!("\"{change}\"");
+        let more = format!("ETag: {tag}\r\nLast-Modified: Mon, 23 Nov 2026 00:00:00 GMT\r\n");
+        match answer {
+            Answer::Reset => return None,
+            Answer::Status(status) => {
+                let body = "<Error><Code>SlowDown</Code><Message>not now</Message></Error>";
+                return Some(Reply::new(status, String::new(), body));
+            }
+            _ => {}
+        }
+        let wanted = request.field("if-match").filter(|_| answer != Answer::Unconditional);
+        if wanted.is_some_and(|wanted| wanted != tag) {
+            return Some(Reply::new(412, more, []));
+        }
+        let range = request.field("range").filter(|_| answer != Answer::Whole);
+        let Some(mut reply) = Reply::part(range, more, bytes) else {
+            return Some(Reply::new(416, String::new(), []));
+        };
+        if answer == Answer::CutOff && reply.status == 206 {
+            reply.cut_off = reply.body.len().div_ceil(2);
+        }
+        Some(reply)
+    }
 }
 
-impl Server {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let (content, requests) = (Arc::<Mutex<Content>>::default(), Arc::<AtomicU64>::default());
-        let (served, counted) = (content.clone(), requests.clone());
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (served, counted) = (served.clone(), counted.clone());
-                std::thread::spawn(move || serve(stream, &served, &counted));
-            }
-        });
-        Self { address, content, requests }
+impl Server<Content> {
+    fn of_files() -> Self {
+        Self::start(Content::default())
     }
 
     fn put(&self, name: &str, bytes: &[u8]) {
-        let mut content = self.content.lock().unwrap();
+        let content = &mut self.state().service;
         content.changes += 1;
-        let change = content.changes;
-        content.objects.insert(format!("/a b/{name}"), (bytes.to_vec(), change));
+        content.objects.insert(format!("/a b/{name}"), (bytes.to_vec(), content.changes));
     }
 
     fn answers(&self, answers: &[Answer]) {
-        self.content.lock().unwrap().answers = answers.iter().rev().copied().collect();
+        self.state().service.answers = answers.iter().rev().copied().collect();
+    }
+
+    /// The requests so far.
+    fn requests(&self) -> usize {
+        self.state().asked.len()
     }
 
     fn storage(&self) -> RemoteStorage {
@@ -80,66 +96,6 @@ impl Server {
         RemoteStorage::open(&format!("http://{}/a%20b/", self.address), Mode::ReadOnly, &options)
             .unwrap()
     }
-}
-
-/// Answers one request, and closes the connection.
-fn serve(mut stream: TcpStream, content: &Mutex<Content>, requests: &AtomicU64) {
-    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
-    let Some(first) = lines.next() else { return };
-    let headers: BTreeMap<String, String> = lines
-        .take_while(|line| !line.is_empty())
-        .filter_map(|line| line.split_once(": ").map(|(n, v)| (n.to_lowercase(), v.to_owned())))
-        .collect();
-    let mut words = first.split(' ');
-    let (method, target) = (words.next().unwrap(), words.next().unwrap().replace("%20", " "));
-    requests.fetch_add(1, Ordering::SeqCst);
-    let (answer, found) = {
-        let mut content = content.lock().unwrap();
-        (content.answers.pop().unwrap_or(Answer::Good), content.objects.get(&target).cloned())
-    };
-    let mut say = |status: u16, more: &str, length: usize, body: &[u8]| {
-        let head = format!(
-            "HTTP/1.1 {status} said\r\nContent-Length: {length}\r\nConnection: close\r\n{more}\r\n"
-        );
-        let body = if method == "HEAD" { &[][..] } else { body };
-        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
-    };
-    let Some((bytes, change)) = found else { return say(404, "", 0, b"") };
-    let tag = format!("\"{change}\"");
-    let more = format!("ETag: {tag}\r\nLast-Modified: Mon, 23 Nov 2026 00:00:00 GMT\r\n");
-    match answer {
-        Answer::Reset => return,
-        Answer::Status(status) => {
-            let body = b"<Error><Code>SlowDown</Code><Message>not now</Message></Error>";
-            return say(status, "", body.len(), body);
-        }
-        _ => {}
-    }
-    if answer != Answer::Unconditional
-        && headers.get("if-match").is_some_and(|wanted| *wanted != tag)
-    {
-        return say(412, &more, 0, b"");
-    }
-    let range = headers.get("range").filter(|_| answer != Answer::Whole);
-    let Some(range) = range.and_then(|range| range.strip_prefix("bytes=")) else {
-        return say(200, &more, bytes.len(), &bytes);
-    };
-    let (start, end) = match range.split_once('-').unwrap() {
-        ("", last) => (bytes.len().saturating_sub(last.parse().unwrap()), bytes.len()),
-        (first, "") => (first.parse().unwrap(), bytes.len()),
-        (first, last) => (first.parse().unwrap(), last.parse::<usize>().unwrap() + 1),
-    };
-    let end = end.min(bytes.len());
-    if start >= end {
-        return say(416, "", 0, b"");
-    }
-    let more = format!("{more}Content-Range: bytes {start}-{}/{}\r\n", end - 1, bytes.len());
-    let sent = if answer == Answer::CutOff { start + (end - start) / 2 } else { end };
-    say(206, &more, end - start, &bytes[start..sent]);
-}
-
-fn path(text: &str) -> ObjectPath {
-    ObjectPath::parse(text).unwrap()
 }
 
 fn pattern(length: usize) -> Vec<u8> {
@@ -159,7 +115,7 @@ fn read(
 
 #[test]
 fn objects_of_a_server_are_read_as_they_are() {
-    let server = Server::start();
+    let server = Server::of_files();
     let storage = server.storage();
     for length in [0, 1, 65_535, 65_536, 65_537, 300_000] {
         let bytes = pattern(length);
@@ -189,14 +145,14 @@ fn objects_of_a_server_are_read_as_they_are() {
 
 #[test]
 fn a_document_costs_one_request_and_a_part_of_a_large_object_one_more() {
-    let server = Server::start();
+    let server = Server::of_files();
     let storage = server.storage();
     server.put("small", &pattern(5000));
     server.put("large", &pattern(500_000));
     let count = |name: &str, start: usize, length: usize| {
-        let before = server.requests.load(Ordering::SeqCst);
+        let before = server.requests();
         read(&storage, name, start, length).unwrap();
-        server.requests.load(Ordering::SeqCst) - before
+        server.requests() - before
     };
     assert_eq!(count("small", 0, 5000), 1);
     assert_eq!(count("large", 499_000, 1000), 1, "the end, where the index of a shard lies");
@@ -207,7 +163,7 @@ fn a_document_costs_one_request_and_a_part_of_a_large_object_one_more() {
 #[test]
 fn an_object_that_was_replaced_or_deleted_is_a_conflict_and_never_a_mixture() {
     for answer in [Answer::Good, Answer::Unconditional] {
-        let server = Server::start();
+        let server = Server::of_files();
         let storage = server.storage();
         server.put("a", &pattern(300_000));
         let object = storage.open(&path("a")).unwrap();
@@ -221,7 +177,7 @@ fn an_object_that_was_replaced_or_deleted_is_a_conflict_and_never_a_mixture() {
         let mut end = [0; 1000];
         object.read(299_000, &mut end).unwrap();
         assert_eq!(end[..], pattern(300_000)[299_000..]);
-        server.content.lock().unwrap().objects.clear();
+        server.state().service.objects.clear();
         let error = object.read(0, &mut [0; 1000]).unwrap_err();
         assert_eq!(error.kind, StorageErrorKind::Conflict, "{error}");
         assert!(!object.is_current().unwrap());
@@ -230,7 +186,7 @@ fn an_object_that_was_replaced_or_deleted_is_a_conflict_and_never_a_mixture() {
 
 #[test]
 fn errors_that_pass_are_tried_again_and_no_byte_is_wrong() {
-    let server = Server::start();
+    let server = Server::of_files();
     let storage = server.storage();
     let bytes = pattern(400_000);
     server.put("a", &bytes);
@@ -266,7 +222,7 @@ fn errors_that_pass_are_tried_again_and_no_byte_is_wrong() {
 
 #[test]
 fn a_server_that_gives_no_parts_is_read_whole() {
-    let server = Server::start();
+    let server = Server::of_files();
     let storage = server.storage();
     let bytes = pattern(200_000);
     server.put("a", &bytes);
@@ -276,7 +232,7 @@ fn a_server_that_gives_no_parts_is_read_whole() {
 
 #[test]
 fn errors_that_stay_say_what_the_server_said_within_the_deadline() {
-    let server = Server::start();
+    let server = Server::of_files();
     let storage = server.storage();
     server.put("a", b"x");
     let said = |status: u16| {
@@ -305,7 +261,7 @@ fn errors_that_stay_say_what_the_server_said_within_the_deadline() {
 
 #[test]
 fn plain_servers_are_only_read() {
-    let server = Server::start();
+    let server = Server::of_files();
     let (storage, url) = (server.storage(), format!("http://{}/x", server.address));
     assert!(RemoteStorage::open(&url, Mode::ReadWrite, &RemoteOptions::default()).is_err());
     let refused = Some(StorageErrorKind::ReadOnly);
@@ -316,7 +272,7 @@ fn plain_servers_are_only_read() {
     assert_eq!(kind(storage.delete(&a, Durability::Disk, Condition::None).err()), refused);
     assert_eq!(kind(storage.delete_tree(&a, Durability::Disk).err()), refused);
     assert_eq!(kind(storage.lock(&a).err()), refused);
-    assert_eq!(server.requests.load(Ordering::SeqCst), 0);
+    assert_eq!(server.requests(), 0);
 }
 
 #[test]
@@ -339,7 +295,7 @@ fn urls_that_are_no_places_are_refused_without_their_secrets() {
 
 #[test]
 fn a_server_of_files_is_measured_by_a_file_of_it() {
-    let server = Server::start();
+    let server = Server::of_files();
     server.put("large", &pattern(2 << 20));
     let options = CalibrateOptions { seconds_max: 0.2, ..CalibrateOptions::default() };
     let measure = |name: &str| {
