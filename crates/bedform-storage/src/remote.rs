@@ -14,6 +14,7 @@
 //! difference.
 
 mod aws;
+mod azure;
 mod client;
 mod error;
 mod gcp;

@@ -13,6 +13,7 @@ use ::percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_pe
 use ::url::Url;
 
 use super::aws;
+use super::azure;
 use super::client::{Client, Made, Make, Repeats};
 use super::error::redacted;
 use super::gcp;
@@ -205,6 +206,10 @@ trait Vendor: Clone + Send + Sync + 'static {
     fn in_region(self, region: &str) -> Self;
     /// The same without signatures.
     fn unsigned(self) -> Self;
+    /// The same with all that its client must be told, or what is missing.
+    fn complete(self) -> std::result::Result<Self, String> {
+        Ok(self)
+    }
     /// True if plain HTTP was allowed, or a server of the vendor speaks nothing else.
     fn allows_plain(&self) -> bool;
     /// The client.
@@ -224,6 +229,7 @@ trait Vendor: Clone + Send + Sync + 'static {
         let server = self.server();
         check_server(server.as_deref(), Self::HAS_ACCOUNTS)?;
         let server = server.unwrap_or_default();
+        self = self.complete()?;
         let is_plain = self.allows_plain() || server.starts_with("http://");
         let host = if server.contains("://") { host_of(&server) } else { server };
         let own = options.clone();
@@ -263,7 +269,7 @@ fn check_server(server: Option<&str>, has_accounts: bool) -> std::result::Result
 }
 
 /// True for a setting that says so.
-fn is_true(value: Option<String>) -> bool {
+pub(super) fn is_true(value: Option<String>) -> bool {
     value.is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
 }
 
@@ -346,6 +352,10 @@ impl Vendor for MicrosoftAzureBuilder {
 
     fn unsigned(self) -> Self {
         self.with_skip_signature(true)
+    }
+
+    fn complete(self) -> std::result::Result<Self, String> {
+        azure::with_account(self).ok_or_else(|| azure::NO_ACCOUNT.to_owned())
     }
 
     fn allows_plain(&self) -> bool {
@@ -439,6 +449,14 @@ mod tests {
         }
         refuse("s3://b/x", None, Some("a b\n"));
         refuse("s3://Buck et/x", None, None);
+    }
+
+    #[test]
+    fn who_names_no_account_is_told_in_one_line_how() {
+        let builder = MicrosoftAzureBuilder::new().with_container_name("b");
+        let said = Vendor::client(builder, &RemoteOptions::default()).err().unwrap();
+        assert!(said.ends_with(": set AZURE_STORAGE_ACCOUNT_NAME"), "{said}");
+        assert!(!said.contains('\n'), "{said}");
     }
 
     #[test]
