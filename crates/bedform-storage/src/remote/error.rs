@@ -20,7 +20,7 @@ pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> Sto
             StorageErrorKind::Server
         }
         Error::NotFound { .. } => StorageErrorKind::NotFound,
-        Error::AlreadyExists { .. } => StorageErrorKind::Exists,
+        Error::AlreadyExists { .. } if !denies(&said) => StorageErrorKind::Exists,
         Error::Precondition { .. } | Error::NotModified { .. } => StorageErrorKind::Conflict,
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
             StorageErrorKind::PermissionDenied
@@ -36,13 +36,15 @@ pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> Sto
 
 /// What servers and clients say where somebody may not have what was asked for; the last are where machines of
 /// Amazon and of Google get credentials, if there are none elsewhere.
-const DENIED: [&str; 9] = [
+const DENIED: [&str; 10] = [
     "[AccessDenied]",
     "[InvalidAccessKeyId]",
     "[SignatureDoesNotMatch]",
     "[AuthenticationFailed]",
     "[AuthorizationFailure]",
     "[AuthorizationPermissionMismatch]",
+    // Azure says it with the status of a conflict.
+    "[PublicAccessNotPermitted]",
     CREDENTIALS_OF_MACHINES,
     CREDENTIALS_OF_GOOGLE,
     CREDENTIALS_OF_AZURE,
@@ -76,6 +78,7 @@ pub(super) fn is_refusal(error: &Error) -> bool {
         | Error::NotSupported { .. }
         | Error::NotImplemented { .. }
         | Error::InvalidPath { .. } => true,
+        Error::AlreadyExists { .. } => denies(&said(error)),
         Error::Generic { .. } => {
             says(error, "status code: 4") && !PASSING.iter().any(|text| says(error, text))
         }
@@ -157,6 +160,8 @@ fn hint(operation: &str, error: &Error, kind: StorageErrorKind, said: &str) -> &
         "there is no such container: "
     } else if has("InvalidAccessKeyId") || has("SignatureDoesNotMatch") {
         "the credentials are not those of this store: "
+    } else if has("PublicAccessNotPermitted") {
+        "credentials are needed: "
     } else if has("AuthorizationHeaderMalformed")
         || has("PermanentRedirect")
         || has("IncorrectRegion")

@@ -368,9 +368,9 @@ impl Writes {
             };
             match &error {
                 Error::Precondition { .. } if !is_in_doubt => return Err(Unwritten::Refused),
+                _ if is_refusal(&error) && !is_in_doubt => return Err(Unwritten::Failed(error)),
                 // Or others are writing just now.
                 Error::AlreadyExists { .. } | Error::Precondition { .. } => {}
-                _ if is_refusal(&error) && !is_in_doubt => return Err(Unwritten::Failed(error)),
                 // Nothing was done: Google changes an object once a second.
                 _ if is_too_many(&error) => {}
                 _ => is_in_doubt = true,

@@ -38,6 +38,8 @@ struct Container {
     writes: u64,
     /// Gives parts of blobs without bytes, as the emulator Azurite does.
     gives_parts_of_nothing: bool,
+    /// Nobody is served who does not say who asks.
+    is_private: bool,
 }
 
 fn azure() -> Server<Container> {
@@ -75,6 +77,10 @@ fn is_identifier(name: &str) -> bool {
 
 impl Service for Container {
     fn answer(&mut self, request: &mut Request) -> Option<Reply> {
+        if self.is_private && request.field("authorization").is_none() {
+            let message = "Public access is not permitted on this storage account.";
+            return Some(error(409, "PublicAccessNotPermitted", message));
+        }
         Some(match self.name_of(request) {
             Some(name) => self.answer_of(name, request),
             None => error(404, "ContainerNotFound", "The specified container does not exist."),
@@ -303,6 +309,27 @@ fn a_container_that_is_not_there_is_said_to_be_missing() {
     is_missing(created.put(&document, b"{}", Durability::Disk, Condition::Absent).map(drop));
     is_missing(created.delete(&document, Durability::Disk, Condition::None));
     is_missing(created.delete_tree(&path(""), Durability::Disk));
+}
+
+#[test]
+fn an_account_that_serves_nobody_without_a_name_has_no_conflict_with_anybody() {
+    let azure = Server::start(Container { is_private: true, ..Container::default() });
+    let storage = open(&azure, "private");
+    let document = path("zarr.json");
+    let is_refused = |said: Result<(), StorageError>| {
+        let error = said.unwrap_err();
+        assert_eq!(error.kind, StorageErrorKind::PermissionDenied, "{error}");
+        assert!(error.to_string().contains("credentials are needed: Public access"), "{error}");
+    };
+    is_refused(storage.open(&document).map(drop));
+    is_refused(storage.stat(&document).map(drop));
+    is_refused(storage.list(&path("")).map(drop));
+    is_refused(storage.lock(&path("")).map(drop));
+    is_refused(storage.put(&document, b"{}", Durability::Disk, Condition::Absent).map(drop));
+    is_refused(storage.delete(&document, Durability::Disk, Condition::None));
+    is_refused(storage.delete_tree(&path(""), Durability::Disk));
+    // Who tries the server first also removes what it may have been tried with.
+    assert_eq!(asked(&azure).len(), 10, "nothing is asked again");
 }
 
 #[test]
