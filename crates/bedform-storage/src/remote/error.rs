@@ -36,7 +36,7 @@ pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> Sto
 
 /// What servers and clients say where somebody may not have what was asked for; the last are where machines of
 /// Amazon and of Google get credentials, if there are none elsewhere.
-const DENIED: [&str; 10] = [
+const DENIED: [&str; 11] = [
     "[AccessDenied]",
     "[InvalidAccessKeyId]",
     "[SignatureDoesNotMatch]",
@@ -45,6 +45,8 @@ const DENIED: [&str; 10] = [
     "[AuthorizationPermissionMismatch]",
     // Azure says it with the status of a conflict.
     "[PublicAccessNotPermitted]",
+    // And says this to who may not know whether there is anything.
+    "[ResourceNotFound]",
     CREDENTIALS_OF_MACHINES,
     CREDENTIALS_OF_GOOGLE,
     CREDENTIALS_OF_AZURE,

@@ -38,8 +38,18 @@ struct Container {
     writes: u64,
     /// Gives parts of blobs without bytes, as the emulator Azurite does.
     gives_parts_of_nothing: bool,
-    /// Nobody is served who does not say who asks.
-    is_private: bool,
+    access: Access,
+}
+
+/// What is done for who does not say who asks.
+#[derive(Default, PartialEq, Eq)]
+enum Access {
+    /// More than Azure does, where nobody writes so.
+    #[default]
+    All,
+    /// Blobs are read.
+    Blobs,
+    None,
 }
 
 fn azure() -> Server<Container> {
@@ -77,11 +87,15 @@ fn is_identifier(name: &str) -> bool {
 
 impl Service for Container {
     fn answer(&mut self, request: &mut Request) -> Option<Reply> {
-        if self.is_private && request.field("authorization").is_none() {
-            let message = "Public access is not permitted on this storage account.";
-            return Some(error(409, "PublicAccessNotPermitted", message));
-        }
+        let is_read = matches!(&*request.method, "GET" | "HEAD") && request.value("comp").is_none();
         Some(match self.name_of(request) {
+            _ if self.access == Access::None => {
+                let message = "Public access is not permitted on this storage account.";
+                error(409, "PublicAccessNotPermitted", message)
+            }
+            _ if self.access == Access::Blobs && !is_read => {
+                error(404, "ResourceNotFound", "The specified resource does not exist.")
+            }
             Some(name) => self.answer_of(name, request),
             None => error(404, "ContainerNotFound", "The specified container does not exist."),
         })
@@ -313,7 +327,7 @@ fn a_container_that_is_not_there_is_said_to_be_missing() {
 
 #[test]
 fn an_account_that_serves_nobody_without_a_name_has_no_conflict_with_anybody() {
-    let azure = Server::start(Container { is_private: true, ..Container::default() });
+    let azure = Server::start(Container { access: Access::None, ..Container::default() });
     let storage = open(&azure, "private");
     let document = path("zarr.json");
     let is_refused = |said: Result<(), StorageError>| {
@@ -330,6 +344,19 @@ fn an_account_that_serves_nobody_without_a_name_has_no_conflict_with_anybody() {
     is_refused(storage.delete_tree(&path(""), Durability::Disk));
     // Who tries the server first also removes what it may have been tried with.
     assert_eq!(asked(&azure).len(), 10, "nothing is asked again");
+}
+
+#[test]
+fn who_may_read_blobs_and_not_list_them_is_told_that() {
+    let azure = azure();
+    let storage = open(&azure, "read");
+    assert!(put(&storage, "a", b"one", Condition::Absent));
+    azure.state().service.access = Access::Blobs;
+    assert_eq!(storage.open(&path("a")).unwrap().version().size, 3);
+    assert_eq!(storage.open(&path("b")).unwrap_err().kind, StorageErrorKind::NotFound);
+    let denied = storage.list(&path("")).unwrap_err();
+    assert_eq!(denied.kind, StorageErrorKind::PermissionDenied);
+    assert!(denied.to_string().contains("these credentials may not list it"), "{denied}");
 }
 
 #[test]
