@@ -13,6 +13,7 @@ How
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import shutil
@@ -589,11 +590,9 @@ class _Work:
 
     def _clean(self) -> None:
         """Remove what nobody can see."""
-        root = Path(self.store.store_path)
-        visible = {path for path, _ in self.store._call(self.store._inner.nodes)()}
-        for path in self.drafts:
-            if path not in visible:
-                shutil.rmtree(root / path, ignore_errors=True)
+        # What cannot be removed goes when its name is used again.
+        with contextlib.suppress(BedformError):
+            self.store._call(self.store._inner.discard_drafts)(self.drafts)
         if self.staging:
             shutil.rmtree(self.staging.path, ignore_errors=True)
 

@@ -9,6 +9,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+import dask.array
 import numpy as np
 import pytest
 import xarray as xr
@@ -136,6 +137,25 @@ def test_a_data_set_is_written_and_grows(bucket: str) -> None:
         bf.write_dataset(first, url)
     with pytest.raises(bf.NotFoundError):
         bf.write_dataset(first, f"{bucket}/written/none.zarr", append_dim="time")
+
+
+def test_a_data_set_whose_write_fails_leaves_none_of_its_new_arrays(
+    bucket: str, endpoint: str
+) -> None:
+    def broken(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        if block.any():
+            raise RuntimeError("the simulation crashed")
+        return block
+
+    url = f"{bucket}/written/fails.zarr"
+    bf.write_dataset(xr.Dataset({"t": ("x", numbers((4,)))}), url)
+    before = keys(endpoint, "written/fails.zarr")
+    zeros_then_ones = dask.array.from_array(np.repeat([0.0, 1.0], 4), chunks=4)
+    data = zeros_then_ones.map_blocks(broken, dtype="f8")
+    with pytest.raises(RuntimeError, match="the simulation crashed"):
+        bf.write_dataset(xr.Dataset({"u": ("y", data)}), url, mode="a")
+    assert keys(endpoint, "written/fails.zarr") == before
+    assert list(bf.open(url)) == ["t"]
 
 
 @pytest.fixture

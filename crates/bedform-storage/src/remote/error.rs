@@ -160,7 +160,10 @@ fn hint(operation: &str, error: &Error, kind: StorageErrorKind, said: &str) -> &
         "there is no such bucket: "
     } else if has("ContainerNotFound") {
         "there is no such container: "
-    } else if has("InvalidAccessKeyId") || has("SignatureDoesNotMatch") {
+    } else if has("InvalidAccessKeyId")
+        || has("SignatureDoesNotMatch")
+        || has("[AuthenticationFailed]")
+    {
         "the credentials are not those of this store: "
     } else if has("PublicAccessNotPermitted") {
         "credentials are needed: "
@@ -341,6 +344,11 @@ mod tests {
             ),
             (
                 document("SignatureDoesNotMatch", "No"),
+                denied,
+                "the credentials are not those of this store: No",
+            ),
+            (
+                document("AuthenticationFailed", "No"),
                 denied,
                 "the credentials are not those of this store: No",
             ),
