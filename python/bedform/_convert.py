@@ -591,10 +591,18 @@ def _open_work_store(opened: Any, work: Path) -> Any:
 
 def _create_groups(store: Any, opened: Any) -> None:
     there = store.groups()
-    # Outer groups first.
-    for name, attributes in sorted(opened.groups().items()):
+    for name, attributes in groups_of(opened).items():
         if name not in there:
-            store.create_group(name, attributes=dict(attributes))
+            store.create_group(name, attributes=attributes)
+
+
+def groups_of(opened: Any) -> dict[str, dict[str, Any]]:
+    """The attributes of all groups but the root, outer ones first.
+
+    Stores have groups, and foreign files the attributes of theirs.
+    """
+    found = sorted(opened.groups().items())
+    return {name: dict(getattr(group, "attributes", group)) for name, group in found}
 
 
 def _create(store: Any, source: Any, array: ArrayPlan) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import bedform as bf
 
 from . import _json
-from ._convert import compare_arrays, layout_of, region_bytes, zarr_attributes
+from ._convert import compare_arrays, groups_of, layout_of, region_bytes, zarr_attributes
 from ._errors import BedformError, NotFoundError
 
 if TYPE_CHECKING:
@@ -93,6 +93,5 @@ def _copy(
 
 def _groups(opened: Any) -> list[tuple[str, str]]:
     """All groups with their attributes, outer ones first."""
-    groups = {"": opened.attributes}
-    groups |= {name: group.attributes for name, group in sorted(opened.groups().items())}
-    return [(name, _json.dump_attributes(dict(found))) for name, found in groups.items()]
+    groups = {"": dict(opened.attributes)} | groups_of(opened)
+    return [(name, _json.dump_attributes(found)) for name, found in groups.items()]

@@ -44,6 +44,7 @@ class FaultyProxy:
 
     def silence(self, after: int = 0) -> None:
         """Take requests behind the next `after` ones, and neither pass them on nor answer."""
+        self.spoken.clear()
         with self.lock:
             self.left = after
 

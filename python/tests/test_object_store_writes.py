@@ -158,6 +158,33 @@ def test_a_data_set_whose_write_fails_leaves_none_of_its_new_arrays(
     assert list(bf.open(url)) == ["t"]
 
 
+@pytest.mark.parametrize("kind", ["zarr", "netcdf"])
+def test_groups_and_their_attributes_are_converted_from_and_to_any_place(
+    bucket: str, kind: str, tmp_path: Path
+) -> None:
+    source: Any = tmp_path / f"source.{kind}"
+    if kind == "zarr":
+        store = bf.create(source)
+        store.create_group("a", attributes={"of": "all"})
+        store.create_group("a/b", attributes={"of": "x"})
+        store.create_array("a/b/x", shape=(4,), dtype="f4")[:] = [1, 2, 3, 4]
+    else:
+        values = xr.Dataset({"x": ("i", np.arange(1, 5, dtype="f4"))}, attrs={"of": "x"})
+        xr.Dataset(attrs={"of": "all"}).to_netcdf(source, group="a", engine="h5netcdf")
+        values.to_netcdf(source, group="a/b", mode="a", engine="h5netcdf")
+    url = f"{bucket}/converted/{kind}.zarr"
+    for place, target in [(source, url), (source, tmp_path / "copy.zarr")]:
+        bf.convert(place, target)
+        copy = bf.open(target)
+        assert copy["a/b/x"][:].tolist() == [1, 2, 3, 4]
+        assert [dict(copy[name].attributes) for name in ("a", "a/b")] == [
+            {"of": "all"},
+            {"of": "x"},
+        ]
+    bf.convert(url, tmp_path / "back.zarr")
+    assert bf.open(tmp_path / "back.zarr")["a/b"].attributes["of"] == "x"
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """A store of three arrays, one of them in a group."""

@@ -130,6 +130,28 @@ def test_a_signal_ends_what_a_server_that_falls_silent_has_half_of(
     assert ((found == VALUES) | (found == VALUES * 2)).all()
 
 
+@pytest.mark.parametrize("after", [6, 10, 14])
+def test_a_signal_ends_a_read_over_the_log_and_a_conversion(
+    after: int, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"s3://bucket/silent/log-{after}.zarr"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    store = bf.create(url)
+    store.create_array("t", shape=VALUES.shape, dtype="f4", layout=LAYOUT)[:] = VALUES
+    with store.session(settle="later") as session:
+        for row in range(0, 256, 32):
+            session.write("t", VALUES[row : row + 32] * 2, start=(row, 0))
+            session.commit()
+    proxy.silence(after)
+    with signal_soon():
+        while True:
+            np.testing.assert_array_equal(bf.open(url)["t"][:], VALUES * 2)
+    proxy.speak()
+    proxy.silence(2 * after)
+    with signal_soon():
+        bf.convert(url, f"{url}.copy")
+
+
 def test_a_signal_ends_one_wait_and_not_the_next(
     proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, endpoint: str
 ) -> None:

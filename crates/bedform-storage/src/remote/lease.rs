@@ -193,37 +193,44 @@ impl Held {
         Ok(Some(held))
     }
 
-    /// Says that the lock is free, so that nobody has to wait for the end of the lease. While it is not
-    /// known what became of an earlier write, its end is waited for.
-    fn release(&self, lease: &Lease) {
+    /// Says that the lock is free, so that nobody has to wait for the end of the lease. Where that takes
+    /// long it goes on in the background.
+    fn release(&self, lease: &Arc<Lease>) {
         if self.shared.is_poisoned() {
             return;
         }
         // What cannot be told now ends by itself.
         let Ok(writes) = self.shared.writes() else { return };
-        let begun = Instant::now();
-        let _ = runtime::give_back(async {
-            loop {
-                let (known, beats) = {
-                    let state = lease.state();
-                    (state.known.clone(), state.beats + 1)
-                };
-                let body = state_of(FREE, beats);
-                match writes.put_if(&self.name, body, Some(&known), None).await {
-                    Err(Unwritten::Refused) if begun.elapsed() < writes.deadline => {}
-                    Ok(Some(known)) => return self.shared.leases.note_free(&self.name, known),
-                    // Others have taken it since, or what it is cannot be told.
-                    Ok(None) | Err(_) => return,
-                }
-                // The last beat may have come in between.
-                match holder_of(&*writes.store, &self.name).await {
-                    Ok(Some((holder, known))) if holder == lease.holder => {
-                        lease.state().known = known;
-                    }
-                    _ => return,
-                }
+        let (shared, lease) = (self.shared.clone(), lease.clone());
+        if let Ok(freed) = runtime::spawn(free(writes, shared, lease)) {
+            let _ = runtime::give_back(freed);
+        }
+    }
+}
+
+/// Writes that the lock is free. While it is not known what became of an earlier write, its end is waited
+/// for.
+async fn free(writes: Writes, shared: Arc<Shared>, lease: Arc<Lease>) {
+    let begun = Instant::now();
+    loop {
+        let (known, beats) = {
+            let state = lease.state();
+            (state.known.clone(), state.beats + 1)
+        };
+        let body = state_of(FREE, beats);
+        match writes.put_if(&lease.name, body, Some(&known), None).await {
+            Err(Unwritten::Refused) if begun.elapsed() < writes.deadline => {}
+            Ok(Some(known)) => return shared.leases.note_free(&lease.name, known),
+            // Others have taken it since, or what it is cannot be told.
+            Ok(None) | Err(_) => return,
+        }
+        // The last beat may have come in between.
+        match holder_of(&*writes.store, &lease.name).await {
+            Ok(Some((holder, known))) if holder == lease.holder => {
+                lease.state().known = known;
             }
-        });
+            _ => return,
+        }
     }
 }
 

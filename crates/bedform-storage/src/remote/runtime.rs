@@ -27,8 +27,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long a write is waited for that is on its way when the program wants to stop.
 const GRACE: Duration = Duration::from_secs(2);
-/// As long for what gives back a lock, which ends by itself.
+/// As long for what gives back a lock, which ends by itself; and how long it is waited for at most.
 const GRACE_TO_GIVE_BACK: Duration = Duration::from_millis(500);
+const GIVE_BACK: Duration = Duration::from_secs(3);
 
 /// Requests of a process at most that are asked for ahead: many reads at once share them.
 const AT_ONCE_MAX: usize = 256;
@@ -69,13 +70,13 @@ pub(super) fn write<F: Future>(
     listen(GRACE, future)
 }
 
-/// As [`write`], for what gives back what others wait for: it is begun also where the program has ended
-/// the wait before.
+/// As [`write`], for what gives back what others wait for, or makes room: it is begun also where the program
+/// has ended the wait before, and waited for some seconds at most.
 ///
 /// # Errors
 /// If the system has no threads left.
 pub(super) fn give_back<F: Future>(future: F) -> Result<Option<F::Output>> {
-    listen(GRACE_TO_GIVE_BACK, future)
+    waiting::within(GIVE_BACK, || listen(GRACE_TO_GIVE_BACK, future))
 }
 
 /// Waits for `future`, for `grace` at most once the program wants to wait no longer.

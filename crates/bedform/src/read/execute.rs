@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 use std::time::Duration;
 
-use bedform_storage::{Bell, ReadBlock};
+use bedform_storage::{Bell, ReadBlock, stopped_by};
 
 use super::buffers::{Buffers, Kept};
 use super::extra::ExtraThread;
@@ -108,6 +108,7 @@ pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadS
                 }
             }
             run.work(Some(scope), true, reading.interrupted);
+            run.wait_for_others(reading.interrupted);
         });
     }
     run.finish()
@@ -136,6 +137,8 @@ pub(super) struct Run<'a> {
     /// Rung when units were added, a planner finished, an answer came, or the read failed.
     bell: Arc<Bell>,
     stopped: AtomicBool,
+    /// Ends what the other threads wait for.
+    cut: Arc<AtomicBool>,
     /// True if the read is worth more threads than its caller's.
     with_threads: AtomicBool,
     pub(super) waiting: AtomicBool,
@@ -196,6 +199,7 @@ impl<'a> Run<'a> {
             log: Mutex::default(),
             bell: Arc::default(),
             stopped: AtomicBool::new(false),
+            cut: Arc::default(),
             with_threads: AtomicBool::new(false),
             waiting: AtomicBool::new(false),
             fetched_ahead: AtomicBool::new(false),
@@ -235,8 +239,8 @@ impl<'a> Run<'a> {
         let extra = if mine < self.thread_limit() { ExtraThread::begin() } else { None };
         let started = extra.is_some_and(|extra| {
             let work = move || {
-                let _leave = (Leave(&self.threads), extra);
-                self.work(Some(scope), false, &|| false);
+                let _leave = (Leave(self), extra);
+                stopped_by(&self.cut, || self.work(Some(scope), false, &|| false));
             };
             Builder::new().name("bedform-read".to_owned()).spawn_scoped(scope, work).is_ok()
         });
@@ -369,7 +373,24 @@ impl<'a> Run<'a> {
         Need { chunks: tasks.len() as u64, objects: self.cells }
     }
 
+    /// Hears, while the other threads end what they have begun, whether they are to end at once.
+    fn wait_for_others(&self, interrupted: &dyn Fn() -> bool) {
+        loop {
+            let heard = self.bell.count();
+            if self.threads.load(Ordering::Acquire) <= 1 {
+                return;
+            }
+            self.bell.wait(heard, Some(LISTEN));
+            if interrupted() {
+                self.fail(Error::new(ErrorKind::Interrupted, "the read was stopped"));
+            }
+        }
+    }
+
     fn fail(&self, error: Error) {
+        if error.kind() == ErrorKind::Interrupted {
+            self.cut.store(true, Ordering::Relaxed);
+        }
         let mut queue = self.lock();
         queue.error.get_or_insert(error);
         self.stopped.store(true, Ordering::Relaxed);
@@ -543,12 +564,13 @@ const AHEAD_MAX: usize = 256;
 /// Bytes of these units together.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
 
-/// Counts a thread out, also if it panics.
-struct Leave<'r>(&'r AtomicUsize);
+/// Counts a thread out and wakes the caller, who may wait for it, also if it panics.
+struct Leave<'r, 'a>(&'r Run<'a>);
 
-impl Drop for Leave<'_> {
+impl Drop for Leave<'_, '_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.threads.fetch_sub(1, Ordering::Release);
+        self.0.bell.ring();
     }
 }
 

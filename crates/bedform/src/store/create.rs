@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bedform_format::metadata::{
     ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, LogState, ShardEncoding, hex,
@@ -9,7 +10,7 @@ use bedform_format::metadata::{
 };
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, ObjectPath, Serializer};
 use bedform_geometry::Order;
-use bedform_storage::{Condition, Lock, Storage};
+use bedform_storage::{Condition, Lock, Storage, within};
 use serde_json::{Map, Value, json};
 
 use super::documents::{GroupState, ZARR_JSON, node_type, publish, read};
@@ -19,6 +20,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::place::LogPlace;
 use crate::write::beside::beside;
 use crate::write::pipeline::in_threads;
+
+/// How long drafts are worth being removed: who does it has failed, or was stopped.
+const DISCARD: Duration = Duration::from_secs(5);
 
 /// How the elements of a new array become bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -217,11 +221,23 @@ impl Store {
         Ok(())
     }
 
-    /// Removes drafts of this handle, with what was written to them. What was committed stays.
+    /// Removes drafts of this handle, with what was written to them, as far as that takes seconds. What was
+    /// committed stays.
     ///
     /// # Errors
-    /// `ReadOnly`, those of storage. What is left is invisible, and goes when its name is used again.
+    /// `ReadOnly`, those of storage; `Io` if it would take longer. What is left is invisible, and goes when
+    /// its name is used again.
     pub fn discard_drafts(&self, paths: &[ObjectPath]) -> Result<()> {
+        within(DISCARD, || self.discard_all(paths)).map_err(|error| match error.kind() {
+            // Nobody need have stopped it.
+            ErrorKind::Interrupted => {
+                Error::new(ErrorKind::Io, "what was begun could not be removed in time")
+            }
+            _ => error,
+        })
+    }
+
+    fn discard_all(&self, paths: &[ObjectPath]) -> Result<()> {
         let shared = &*self.shared;
         shared.check_writable()?;
         let _lock = shared.lock(&ObjectPath::root())?;
@@ -419,7 +435,8 @@ pub(super) fn check_free(shared: &Shared, path: &ObjectPath) -> Result<()> {
         }
         parent = parent.parent();
     }
-    match shared.storage.try_lock(path) {
+    // Who has died while it was made has left its lock, where nothing dies with its holder.
+    match shared.storage.try_lock_of_dead(path) {
         Err(error) if error.is_not_found() => return Ok(()),
         outcome => outcome?.map(drop).ok_or_else(|| in_use(shared, path))?,
     }
