@@ -660,3 +660,16 @@ def test_texts_of_an_object_that_was_replaced_are_read_anew(tmp_path: Path, rang
     assert list(there[:]) == ["a", "b", "c", "d"]
     array[:] = ["e", "f", "g", "h"]
     assert list(there[:2]) == ["e", "f"]
+
+
+def test_shards_that_come_whole_are_requests_of_a_workload(
+    upload: Callable[[Path, str], str], tmp_path: Path
+) -> None:
+    layout = bf.Regular(chunks=(4, 4), shards=(8, 8))
+    array = bf.create(tmp_path / "whole.zarr").create_array("t", (32, 16), "f4", layout=layout)
+    array[:] = np.random.default_rng(1).normal(size=(32, 16))
+    there = bf.open(upload(tmp_path / "whole.zarr", "bucket"))["t"]
+    planned = there.explain(np.s_[:, 3]).to_dict()
+    (client,) = there.workload(np.s_[:, 3])["clients"]
+    reads = [one for one in client["operations"] if "read" in one]
+    assert planned["objects_in_one_request"] == len(reads) == 4

@@ -59,9 +59,9 @@ pub(crate) fn read_workload(
         match found {
             Found::Nothing { .. } => {}
             Found::Object { opened, comes_whole: true, .. } => {
-                let length = opened.object.version().size;
-                let index = Some(Extent { offset: 0, length });
-                fetches.push(Fetch { index, extents: Vec::new() });
+                let whole = Extent { offset: 0, length: opened.object.version().size };
+                fetches.push(Fetch { index: None, extents: vec![whole] });
+                count += 1;
             }
             Found::Object { opened, units, .. } => {
                 let bytes = opened.index_bytes;
