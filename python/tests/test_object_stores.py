@@ -668,8 +668,9 @@ def test_shards_that_come_whole_are_requests_of_a_workload(
     layout = bf.Regular(chunks=(4, 4), shards=(8, 8))
     array = bf.create(tmp_path / "whole.zarr").create_array("t", (32, 16), "f4", layout=layout)
     array[:] = np.random.default_rng(1).normal(size=(32, 16))
-    there = bf.open(upload(tmp_path / "whole.zarr", "bucket"))["t"]
-    planned = there.explain(np.s_[:, 3]).to_dict()
-    (client,) = there.workload(np.s_[:, 3])["clients"]
+    url = upload(tmp_path / "whole.zarr", "bucket")
+    # What one has looked at the other need not open: each has a store of its own.
+    planned = bf.open(url)["t"].explain(np.s_[:, 3]).to_dict()
+    (client,) = bf.open(url)["t"].workload(np.s_[:, 3])["clients"]
     reads = [one for one in client["operations"] if "read" in one]
     assert planned["objects_in_one_request"] == len(reads) == 4
