@@ -59,6 +59,12 @@ def proxy(upload: Callable[[Path, str], str], endpoint: str) -> Iterator[FaultyP
         yield proxy
 
 
+def store_of_values(url: str) -> bf.Store:
+    store = bf.create(url)
+    store.create_array("t", shape=VALUES.shape, dtype="f4", layout=LAYOUT)[:] = VALUES
+    return store
+
+
 def write_and_commit(store: bf.Store, url: str) -> None:
     del url
     with store.session() as session:
@@ -91,8 +97,7 @@ def test_a_signal_ends_every_wait_for_a_server_that_is_silent(
 ) -> None:
     url = f"s3://bucket/silent/{wait.replace(' ', '-')}.zarr"
     monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-    store = bf.create(url)
-    store.create_array("t", shape=VALUES.shape, dtype="f4", layout=LAYOUT)[:] = VALUES
+    store = store_of_values(url)
     store.create_array("other", shape=(4,), dtype="f4")
     with store.session(settle="later") as session:
         session.write("t", VALUES * 2)
@@ -113,8 +118,7 @@ def test_a_signal_ends_what_a_server_that_falls_silent_has_half_of(
 ) -> None:
     url = f"s3://bucket/silent/{after}.zarr"
     monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-    store = bf.create(url)
-    store.create_array("t", shape=VALUES.shape, dtype="f4", layout=LAYOUT)[:] = VALUES
+    store = store_of_values(url)
     proxy.silence(after)
     with signal_soon():
         while True:
@@ -136,8 +140,7 @@ def test_a_signal_ends_a_read_over_the_log_and_a_conversion(
 ) -> None:
     url = f"s3://bucket/silent/log-{after}.zarr"
     monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-    store = bf.create(url)
-    store.create_array("t", shape=VALUES.shape, dtype="f4", layout=LAYOUT)[:] = VALUES
+    store = store_of_values(url)
     with store.session(settle="later") as session:
         for row in range(0, 256, 32):
             session.write("t", VALUES[row : row + 32] * 2, start=(row, 0))

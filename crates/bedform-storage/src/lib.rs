@@ -64,4 +64,4 @@ pub use storage::{
     Storage, Version,
 };
 pub use throttle::{Clock, Pace, Throttle, ThrottleError, Throttled};
-pub use waiting::{WatchWaits, goes_on, stopped_by, watch_waits, within};
+pub use waiting::{Grace, LISTEN, WatchWaits, goes_on, stopped_by, watch_waits, within};

@@ -50,7 +50,7 @@ impl Profile {
     }
 
     /// Seconds that `bytes` take in so many requests at once, of which the largest has `largest`.
-    pub fn byte_seconds(&self, bytes: f64, streams: f64, largest: f64) -> f64 {
+    fn byte_seconds(&self, bytes: f64, streams: f64, largest: f64) -> f64 {
         let in_one = largest / self.read_bytes_per_second_one;
         (bytes / self.bytes_per_second_of(streams)).max(in_one)
     }

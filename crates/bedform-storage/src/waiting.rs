@@ -15,7 +15,11 @@ use crate::{StorageError, StorageErrorKind};
 pub type WatchWaits = fn(name: &str, is_long: bool) -> bool;
 
 /// How long a wait lasts before the program is asked whether it is to go on.
-pub(crate) const LISTEN: Duration = Duration::from_millis(50);
+pub const LISTEN: Duration = Duration::from_millis(50);
+
+/// How long a write that is on its way is waited for once the program wants to stop: else nobody knows what
+/// has become of it.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// From when on a wait needs a word.
 const LONG: Duration = Duration::from_secs(2);
@@ -120,6 +124,44 @@ fn asked(name: &str, is_long: bool) -> bool {
     let is_over = is_told_to_stop() || WATCH.get().is_some_and(|watch| watch(name, is_long));
     WAS_STOPPED.set(is_over);
     !is_over
+}
+
+/// How long something is waited for: until the program wants to wait no longer, and a while longer.
+///
+/// ```
+/// use bedform_storage::{Grace, LISTEN};
+///
+/// let mut grace = Grace::default();
+/// // Waits for so long each time, until there is what it waits for.
+/// std::thread::sleep(LISTEN);
+/// assert!(!grace.is_over());
+/// ```
+#[derive(Debug)]
+pub struct Grace {
+    time: Duration,
+    stopped: Option<Instant>,
+}
+
+impl Default for Grace {
+    /// What a write has.
+    fn default() -> Self {
+        Self::of(GRACE)
+    }
+}
+
+impl Grace {
+    /// So much longer.
+    pub(crate) fn of(time: Duration) -> Self {
+        Self { time, stopped: None }
+    }
+
+    /// True if nothing is to be waited for any more.
+    pub fn is_over(&mut self) -> bool {
+        if self.stopped.is_none() && goes_on() {
+            return false;
+        }
+        self.stopped.get_or_insert_with(Instant::now).elapsed() >= self.time
+    }
 }
 
 /// The error of `operation` on `path`, which was waited for until the program wanted to no longer.

@@ -7,16 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{Builder, Thread};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use bedform_storage::{goes_on, stopped_by};
+use bedform_storage::{Grace, LISTEN, goes_on, stopped_by};
 
 use crate::error::{Error, ErrorKind, Result};
-
-/// How often it is asked.
-const LISTEN: Duration = Duration::from_millis(50);
-/// What others have begun may be a write whose outcome nobody would know: it has a while to come to an end.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// Calls `own` on this thread and `work` on up to `others` more, as many as the system has, which are called
 /// `name`; gives what `own` gives when all have ended.
@@ -73,36 +68,17 @@ impl Drop for Working<'_> {
     }
 }
 
-/// How long another thread is waited for: until the program wants to wait no longer, and a while longer.
-#[derive(Debug, Default)]
-pub(crate) struct Patience {
-    stopped: Option<Instant>,
-}
-
-impl Patience {
-    /// How long to wait before [`Patience::is_over`] is asked again.
-    pub(crate) const LISTEN: Duration = LISTEN;
-
-    /// True if nothing is to be waited for any more.
-    pub(crate) fn is_over(&mut self) -> bool {
-        if self.stopped.is_none() && goes_on() {
-            return false;
-        }
-        self.stopped.get_or_insert_with(Instant::now).elapsed() >= GRACE
-    }
-}
-
 /// What another thread answers; nothing if it has ended.
 ///
 /// # Errors
 /// `Interrupted` if the program wants to wait no longer.
 pub(crate) fn answer<T>(answers: &Receiver<T>) -> Result<Option<T>> {
-    let mut patience = Patience::default();
+    let mut grace = Grace::default();
     loop {
         match answers.recv_timeout(LISTEN) {
             Ok(answer) => return Ok(Some(answer)),
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
-            Err(RecvTimeoutError::Timeout) if patience.is_over() => return Err(stopped()),
+            Err(RecvTimeoutError::Timeout) if grace.is_over() => return Err(stopped()),
             Err(RecvTimeoutError::Timeout) => {}
         }
     }
@@ -116,6 +92,7 @@ pub(crate) fn stopped() -> Error {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     use super::*;
 

@@ -16,7 +16,7 @@ use tokio::task::{AbortHandle, JoinError, JoinHandle};
 use super::Result;
 use super::error::{may_be_cut, to_error};
 use super::per_process::PerProcess;
-use crate::waiting::{self, LISTEN, interrupted};
+use crate::waiting::{self, Grace, LISTEN, interrupted};
 use crate::{Answer, Bell, StorageError};
 
 /// Answers in a row that may be cut off.
@@ -25,9 +25,8 @@ const CUT_MAX: usize = 3;
 const CUT_SOON: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long a write is waited for that is on its way when the program wants to stop.
-const GRACE: Duration = Duration::from_secs(2);
-/// As long for what gives back a lock, which ends by itself; and how long it is waited for at most.
+/// How long what gives back a lock, which ends by itself, is waited for when the program wants to stop; and
+/// how long at most.
 const GRACE_TO_GIVE_BACK: Duration = Duration::from_millis(500);
 const GIVE_BACK: Duration = Duration::from_secs(3);
 
@@ -51,7 +50,7 @@ pub(crate) fn wait<F: Future>(
     if !waiting::may_begin() {
         return Err(stopped());
     }
-    listen(Duration::ZERO, future)?.ok_or_else(stopped)
+    listen(Grace::of(Duration::ZERO), future)?.ok_or_else(stopped)
 }
 
 /// As [`wait`], for a write, whose outcome nobody knows if it is dropped. Where the program wants that to
@@ -67,7 +66,7 @@ pub(super) fn write<F: Future>(
     if !waiting::may_begin() {
         return Err(interrupted(operation, path));
     }
-    listen(GRACE, future)
+    listen(Grace::default(), future)
 }
 
 /// As [`write`], for what gives back what others wait for, or makes room: it is begun also where the program
@@ -76,25 +75,21 @@ pub(super) fn write<F: Future>(
 /// # Errors
 /// If the system has no threads left.
 pub(super) fn give_back<F: Future>(future: F) -> Result<Option<F::Output>> {
-    waiting::within(GIVE_BACK, || listen(GRACE_TO_GIVE_BACK, future))
+    waiting::within(GIVE_BACK, || listen(Grace::of(GRACE_TO_GIVE_BACK), future))
 }
 
 /// Waits for `future`, for `grace` at most once the program wants to wait no longer.
-fn listen<F: Future>(grace: Duration, future: F) -> Result<Option<F::Output>> {
+fn listen<F: Future>(mut grace: Grace, future: F) -> Result<Option<F::Output>> {
     let runtime = runtime()?;
     let mut future = pin!(future);
-    let mut stopped: Option<Instant> = None;
     loop {
         // Who is asked may run anything, and so is asked outside.
         let slice = async { tokio::time::timeout(LISTEN, &mut future).await };
         if let Ok(outcome) = runtime.block_on(slice) {
             return Ok(Some(outcome));
         }
-        if stopped.is_some() || !waiting::goes_on() {
-            let since = stopped.get_or_insert_with(Instant::now);
-            if since.elapsed() >= grace {
-                return Ok(None);
-            }
+        if grace.is_over() {
+            return Ok(None);
         }
     }
 }

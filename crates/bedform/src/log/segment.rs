@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bedform_format::log::{CommitId, Lane, Section, SectionBuilder, SegmentHeader, SegmentName};
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Durability, GrowingObject, Lock, stopped_by};
+use bedform_storage::{Durability, Grace, GrowingObject, LISTEN, Lock, stopped_by};
 
 use self::file::{File, Order};
 pub(super) use self::file::{Finished, Place};
@@ -23,7 +23,7 @@ use super::place::LogPlace;
 use super::session::prepare_log_early;
 use super::staged::{Reach, Sink, Staged};
 use crate::comm::COORDINATOR;
-use crate::crew::{self, Patience};
+use crate::crew;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Shared;
 
@@ -399,17 +399,17 @@ impl Segment {
     /// # Errors
     /// As [`Segment::append`].
     pub(super) fn wait(&self, count: u64) -> Result<()> {
-        let (mut done, mut patience) = (self.progress.lock(), Patience::default());
+        let (mut done, mut grace) = (self.progress.lock(), Grace::default());
         while done.orders < count {
             if done.ended {
                 return Err(done.failure.take().unwrap_or_else(ended));
             }
-            let waited = self.progress.changed.wait_timeout(done, Patience::LISTEN);
+            let waited = self.progress.changed.wait_timeout(done, LISTEN);
             let (now, is_late) = waited.unwrap_or_else(PoisonError::into_inner);
             done = now;
             if self.listens && is_late.timed_out() {
                 drop(done);
-                if patience.is_over() {
+                if grace.is_over() {
                     return Err(crew::stopped());
                 }
                 done = self.progress.lock();
@@ -432,7 +432,7 @@ impl Segment {
         if !self.listens {
             return orders.send(order).map_err(|_| self.failure());
         }
-        let mut patience = Patience::default();
+        let mut grace = Grace::default();
         loop {
             order = match orders.try_send(order) {
                 Ok(()) => return Ok(()),
@@ -440,7 +440,7 @@ impl Segment {
                 Err(TrySendError::Full(order)) => order,
             };
             std::thread::sleep(FULL);
-            if patience.is_over() {
+            if grace.is_over() {
                 return Err(crew::stopped());
             }
         }

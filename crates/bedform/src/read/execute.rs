@@ -17,9 +17,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
-use std::time::Duration;
 
-use bedform_storage::{Bell, ReadBlock, stopped_by};
+use bedform_storage::{Bell, LISTEN, ReadBlock, stopped_by};
 
 use super::buffers::{Buffers, Kept};
 use super::extra::ExtraThread;
@@ -170,9 +169,6 @@ const LOG_COPIES_MAX: usize = 1 << 17;
 
 /// Brings more threads in, as far as there is work for them and the limits allow.
 pub(super) type Helpers<'h> = &'h dyn Fn();
-
-/// How often the caller's thread looks whether it is to stop, while it waits for a server.
-const LISTEN: Duration = Duration::from_millis(50);
 
 impl<'a> Run<'a> {
     fn new(reading: &Reading<'a>, target: Target<'a>) -> Self {

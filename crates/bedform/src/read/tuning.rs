@@ -3,8 +3,7 @@
 use bedform_storage::{Profile, REQUESTS_MAX};
 
 use super::fetch::UNIT_BYTES_MAX;
-use super::opening::SERVER_BUFFER_BYTES;
-use super::opening::requests_at_once;
+use super::opening::{SERVER_BUFFER_BYTES, requests_at_once};
 use crate::layout::whole_number;
 use crate::store::OpenOptions;
 

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use bedform_storage::stopped_by;
+use bedform_storage::{Grace, LISTEN, stopped_by};
 
-use crate::crew::{Patience, stopped};
+use crate::crew::stopped;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What has become of a check.
@@ -29,14 +29,14 @@ impl Check {
     /// # Errors
     /// If it has failed: whoever made it says why. `Interrupted` if the program wants to wait no longer.
     pub(crate) fn wait(&self) -> Result<()> {
-        let (mut state, mut patience) = (self.lock(), Patience::default());
+        let (mut state, mut grace) = (self.lock(), Grace::default());
         while *state == State::Running {
-            let waited = self.ended.wait_timeout(state, Patience::LISTEN);
+            let waited = self.ended.wait_timeout(state, LISTEN);
             let (now, is_late) = waited.unwrap_or_else(PoisonError::into_inner);
             state = now;
             if is_late.timed_out() && *state == State::Running {
                 drop(state);
-                if patience.is_over() {
+                if grace.is_over() {
                     return Err(stopped());
                 }
                 state = self.lock();
