@@ -20,12 +20,13 @@ use crate::array::explain::explain_plan;
 use crate::array::workload::read_workload;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::ReadStatistics;
-use crate::read::execute::{Reading, execute};
-use crate::read::locate::{ChunkPlaces, ChunkSource, Need, OpenObject, Opening, Places};
-use crate::read::plan::Plan;
-use crate::read::scatter::Target;
-use crate::read::tuning::Tuning;
+use crate::plan::copy::Target;
+use crate::plan::geometry::Plan;
+use crate::plan::opening::Need;
+use crate::plan::tuning::Tuning;
+use crate::run::ReadStatistics;
+use crate::run::execute::{Reading, execute};
+use crate::source::locate::{ChunkPlaces, ChunkSource, OpenObject, Opening, Places};
 
 pub use bedform_format::chunk_map::SourceVersion;
 

@@ -4,8 +4,6 @@
 //! |---|---|
 //! | [`store`] | stores: groups of arrays in one place, and the order in which changes are published |
 //! | [`mod@array`] | arrays |
-//! | [`read`] | selection to plan to fetches to result |
-//! | [`mod@write`] | merge, encode, one sequential write per object |
 //! | [`mod@log`] | sessions: commits that become shards later |
 //! | [`comm`] | how the processes of a session talk to each other |
 //! | [`codec`] | chunks to bytes and back |
@@ -19,20 +17,22 @@ mod cache;
 pub mod codec;
 pub mod comm;
 pub mod config;
-mod crew;
 pub mod error;
 pub mod foreign;
 pub mod layout;
 pub mod log;
 pub mod placement;
-pub mod read;
+mod plan;
+mod run;
+mod source;
 pub mod store;
-mod turns;
-pub mod write;
+mod threads;
+mod write;
+mod zarr;
 
 pub use array::{Append, Array, Elements, Growth, append, append_with};
 pub use error::{Error, ErrorKind, Result};
 pub use foreign::{ForeignArray, ForeignFile};
-pub use read::ReadStatistics;
+pub use run::ReadStatistics;
 pub use store::{ArrayLayout, Freshness, NewArray, NodeKind, OpenOptions, Store};
-pub use write::WriteStatistics;
+pub use zarr::WriteStatistics;

@@ -12,10 +12,11 @@ use crate::codec::ChunkCodec;
 use crate::error::Result;
 use crate::log::blocks::LogCopies;
 use crate::log::fetch::LogFetch;
-use crate::read::fetch::{Unit, WantedChunks, log_units, units};
-use crate::read::locate::{ChunkSource, Need, OpenObject};
-use crate::read::plan::Plan;
-use crate::read::tuning::Tuning;
+use crate::plan::geometry::Plan;
+use crate::plan::opening::Need;
+use crate::plan::tuning::Tuning;
+use crate::run::resolve::{Unit, WantedChunks, log_units, units};
+use crate::source::locate::{ChunkSource, OpenObject};
 
 impl Array {
     /// The plan of a read of `selection`, without reading chunks: which objects, how many requests

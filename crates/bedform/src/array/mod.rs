@@ -11,7 +11,6 @@
 mod describe;
 pub(crate) mod explain;
 mod read;
-pub(crate) mod source;
 pub(crate) mod verify;
 pub(crate) mod workload;
 mod write;
@@ -24,11 +23,11 @@ use bedform_format::{CodecChain, DataType, ObjectPath};
 use bedform_geometry::{ChunkGrid, Order};
 use serde_json::{Map, Value};
 
-use self::source::{ShardEnd, ZarrSource};
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::commit::enlarge;
 use crate::store::{ArrayDocument, DraftLock, Shared, Snapshot};
+use crate::zarr::source::{ShardEnd, ZarrSource};
 
 pub(crate) use write::publish_grown;
 pub use write::{Append, Elements, Growth, append, append_with};

@@ -8,10 +8,10 @@ use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use super::{Array, ArrayState};
 use crate::codec::text;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::ReadStatistics;
-use crate::read::execute::{MakeElements, Reading, execute};
-use crate::read::plan::Plan;
-use crate::read::scatter::Target;
+use crate::plan::copy::Target;
+use crate::plan::geometry::Plan;
+use crate::run::ReadStatistics;
+use crate::run::execute::{MakeElements, Reading, execute};
 
 impl Array {
     /// Bytes of the result of a read of `selection`.

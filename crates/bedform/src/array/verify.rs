@@ -6,13 +6,13 @@ use std::sync::Arc;
 use bedform_geometry::linearize;
 use bedform_storage::Object;
 
-use super::source::{ZarrSource, contained_commit};
 use super::{Array, ArrayState};
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::check::CheckedArray;
-use crate::read::locate::Places;
+use crate::source::locate::Places;
 use crate::store::{Store, VerifyWatch};
+use crate::zarr::source::{ZarrSource, contained_commit};
 
 /// Snapshots that the check of an object tries while others settle.
 const ATTEMPTS_MAX: usize = 100;

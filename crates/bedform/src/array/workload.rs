@@ -10,9 +10,9 @@ use super::Array;
 use super::explain::{Found, for_each_object};
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::locate::ChunkSource;
-use crate::read::plan::Plan;
-use crate::read::tuning::Tuning;
+use crate::plan::geometry::Plan;
+use crate::plan::tuning::Tuning;
+use crate::source::locate::ChunkSource;
 
 /// The most clients that a read is shared by.
 const CLIENTS_MAX: u32 = 1 << 20;

@@ -11,13 +11,13 @@ use serde_json::json;
 use super::{Array, ArrayState, ZarrSource};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::commit::enlarge;
-use crate::read::plan::Plan;
+use crate::plan::geometry::Plan;
 use crate::store::{Freshness, Shared, Snapshot, Store, check_key, commit, publish};
-use crate::write::WriteStatistics;
-use crate::write::beside::{Check, beside};
+use crate::threads::check::{Check, beside};
 use crate::write::elements::Input;
-use crate::write::object::{ObjectWrite, Share};
-use crate::write::region::{Way, write_plan};
+use crate::zarr::WriteStatistics;
+use crate::zarr::object::{ObjectWrite, Share};
+use crate::zarr::region::{Way, write_plan};
 
 /// Elements to write, in C order.
 #[derive(Debug, Clone, Copy)]

@@ -25,8 +25,8 @@ use bedform_geometry::{Order, Region, Selection};
 use bedform_storage::Profile;
 use serde::{Serialize, Serializer};
 
-use crate::read::locate::Need;
-use crate::read::opening::{
+use crate::plan::opening::Need;
+use crate::plan::opening::{
     SERVER_BUFFER_BYTES, ShardSize, requests_at_once, whole_bytes_max, whole_is_sooner,
 };
 

@@ -15,7 +15,7 @@ use super::fetch::{Destination, LogFetch, place};
 use super::section::LoadedSection;
 use super::view::{Loaded, LogSegment};
 use crate::error::{Error, Result};
-use crate::read::scatter::{Axis, Copy, Run};
+use crate::plan::copy::{Axis, Copy, Run};
 
 /// Copies of elements out of blocks, to be fetched in the order of the segments' bytes.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use bedform_format::log::Boxes;
 use bedform_geometry::{AxisSelection, Selection, element_count, strides};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::scatter::{Axis, Copy};
+use crate::plan::copy::{Axis, Copy};
 
 /// Boxes that one write may have: a point is a box.
 const BOXES_MAX: u64 = 1 << 24;

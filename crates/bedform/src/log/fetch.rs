@@ -11,7 +11,7 @@ use super::blocks::{BlockCopies, Move};
 use super::view::{Loaded, LogSegment};
 use crate::cache::ByteCache;
 use crate::error::{Error, Result};
-use crate::read::scatter::Target;
+use crate::plan::copy::Target;
 
 /// Blocks that were decoded, by segment and place.
 pub(crate) type BlockCache = ByteCache<(Arc<str>, u64), Arc<[u8]>>;

@@ -17,10 +17,10 @@ use super::section::{LoadedSection, Piece};
 use super::view::View;
 use crate::array::ArrayState;
 use crate::error::{Error, Result};
-use crate::read::mask::Mask;
-use crate::read::part::{Part, PartAxis, Ranges, RegularAxis, range_within};
-use crate::read::plan::{Plan, Task};
-use crate::read::scatter::Target;
+use crate::plan::copy::Target;
+use crate::plan::geometry::{Plan, Task};
+use crate::plan::mask::Mask;
+use crate::plan::part::{Part, PartAxis, Ranges, RegularAxis, range_within};
 use crate::write::elements::{fill_outside, stored_fill};
 
 /// Bytes of sections that one overlay holds. Of more it knows where they lie, and asks the store's

@@ -11,7 +11,7 @@ use bedform_geometry::{Region, strides};
 
 use super::tree::BoxTree;
 use super::view::LogSegment;
-use crate::read::part::Origin;
+use crate::plan::part::Origin;
 
 /// A section, and where the data of its entries lie.
 #[derive(Debug)]

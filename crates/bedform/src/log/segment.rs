@@ -23,9 +23,9 @@ use super::place::LogPlace;
 use super::session::prepare_log_early;
 use super::staged::{Reach, Sink, Staged};
 use crate::comm::COORDINATOR;
-use crate::crew;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Shared;
+use crate::threads::workers;
 
 /// How often the thread is asked whether it takes more, where that is listened to.
 const FULL: Duration = Duration::from_millis(1);
@@ -410,7 +410,7 @@ impl Segment {
             if self.listens && is_late.timed_out() {
                 drop(done);
                 if grace.is_over() {
-                    return Err(crew::stopped());
+                    return Err(workers::stopped());
                 }
                 done = self.progress.lock();
             }
@@ -421,7 +421,7 @@ impl Segment {
     /// What the thread answers.
     fn answer<T>(&self, answers: &Receiver<Result<T>>) -> Result<T> {
         let answer = match self.listens {
-            true => crew::answer(answers)?,
+            true => workers::answer(answers)?,
             false => answers.recv().ok(),
         };
         answer.unwrap_or_else(|| Err(self.failure()))
@@ -441,7 +441,7 @@ impl Segment {
             };
             std::thread::sleep(FULL);
             if grace.is_over() {
-                return Err(crew::stopped());
+                return Err(workers::stopped());
             }
         }
     }

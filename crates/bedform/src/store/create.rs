@@ -13,13 +13,13 @@ use bedform_geometry::Order;
 use bedform_storage::{Condition, Lock, Storage, within};
 use serde_json::{Map, Value, json};
 
-use super::documents::{GroupState, ZARR_JSON, node_type, publish, read};
 use super::{Draft, DraftLock, NodeKind, OpenOptions, Shared, Store};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::place::LogPlace;
-use crate::write::beside::beside;
-use crate::write::pipeline::in_threads;
+use crate::threads::check::beside;
+use crate::threads::ordered::in_threads;
+use crate::zarr::documents::{GroupState, ZARR_JSON, node_type, publish, read};
 
 /// How long drafts are worth being removed: who does it has failed, or was stopped.
 const DISCARD: Duration = Duration::from_secs(5);
@@ -356,7 +356,7 @@ fn lock_arrays(shared: &Shared, path: &ObjectPath) -> Result<Vec<Box<dyn Lock>>>
 
 impl NewArray {
     /// The document of the array at `path`.
-    pub(super) fn document(
+    pub(crate) fn document(
         &self,
         identity: Identity,
         shared: &Shared,
@@ -411,7 +411,7 @@ impl NewArray {
     }
 }
 
-pub(super) fn exists(shared: &Shared, path: &ObjectPath) -> Error {
+pub(crate) fn exists(shared: &Shared, path: &ObjectPath) -> Error {
     Error::new(
         ErrorKind::Exists,
         format!("{} exists already; open it, or choose another name", shared.name_of(path)),
@@ -419,7 +419,7 @@ pub(super) fn exists(shared: &Shared, path: &ObjectPath) -> Error {
 }
 
 /// Fails if something visible is at `path`; removes what a crashed creation or deletion left there.
-pub(super) fn check_free(shared: &Shared, path: &ObjectPath) -> Result<()> {
+pub(crate) fn check_free(shared: &Shared, path: &ObjectPath) -> Result<()> {
     if path.is_root() {
         return Err(exists(shared, path));
     }
@@ -457,7 +457,7 @@ fn in_use(shared: &Shared, path: &ObjectPath) -> Error {
 const DOCUMENTS: [&str; 5] = [ZARR_JSON, ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
 
 /// Fails if no array or group can have this name, or these attributes.
-pub(super) fn check_new(
+pub(crate) fn check_new(
     shared: &Shared,
     path: &ObjectPath,
     attributes: &impl serde::Serialize,
@@ -471,7 +471,7 @@ pub(super) fn check_new(
     check_attributes(shared, path, attributes)
 }
 
-pub(super) fn check_attributes(
+pub(crate) fn check_attributes(
     shared: &Shared,
     path: &ObjectPath,
     attributes: &impl serde::Serialize,
@@ -488,7 +488,7 @@ pub(super) fn check_attributes(
 }
 
 /// The key of the store; one is made for a store that another tool wrote last.
-pub(super) fn store_key(shared: &Shared) -> Result<[u8; 16]> {
+pub(crate) fn store_key(shared: &Shared) -> Result<[u8; 16]> {
     let root = shared.documents.read_root(shared)?.ok_or_else(|| not_a_group(shared))?;
     if let Some(key) = root.group.store {
         return Ok(key);
@@ -512,9 +512,9 @@ pub(crate) fn set_log_state(shared: &Shared, log: LogState) -> Result<()> {
 
 /// What is to become different in the root's document, beside what it says of arrays and groups.
 #[derive(Default)]
-pub(super) struct RootChange<'a> {
-    pub(super) attributes: Option<&'a Map<String, Value>>,
-    pub(super) log: Option<LogState>,
+pub(crate) struct RootChange<'a> {
+    pub(crate) attributes: Option<&'a Map<String, Value>>,
+    pub(crate) log: Option<LogState>,
 }
 
 /// The documents of everything below the root; put together for a store of another tool.
@@ -574,10 +574,10 @@ pub(crate) fn commit(shared: &Shared, added: &[ObjectPath], removed: &[ObjectPat
 }
 
 /// A new or changed node, with its document if that is at hand; else it is read.
-pub(super) type Added = (ObjectPath, Option<Value>);
+pub(crate) type Added = (ObjectPath, Option<Value>);
 
 /// As [`commit`], with what else is to become different in the root's document.
-pub(super) fn commit_all(
+pub(crate) fn commit_all(
     shared: &Shared,
     added: Vec<Added>,
     removed: &[ObjectPath],
@@ -642,7 +642,7 @@ fn own_document(shared: &Shared, path: &ObjectPath) -> Result<Value> {
 }
 
 /// See [`Store::set_attributes`].
-pub(super) fn set_attributes(
+pub(crate) fn set_attributes(
     shared: &Shared,
     path: &ObjectPath,
     attributes: Map<String, Value>,

@@ -25,14 +25,9 @@
 //! | `together` | arrays that are created together |
 //! | `verify` | what is damaged, in the log and in the objects |
 
-mod create;
-mod description;
-mod documents;
-mod nodes;
+pub(crate) mod create;
 mod opening;
-mod outer;
-mod rewritten;
-mod together;
+pub(crate) mod rewritten;
 mod verify;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -46,20 +41,20 @@ use bedform_storage::{Durability, Lock, Profile, RemoteOptions, Storage, Version
 use serde_json::{Map, Value};
 
 use crate::array::Array;
-use crate::array::source::KeptIndex;
 use crate::cache::ByteCache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::place::LogPlace;
 use crate::log::view::{Loaded, View};
-use crate::read::tuning::Tuning;
+use crate::plan::tuning::Tuning;
+use crate::zarr::source::KeptIndex;
 
+use crate::zarr::documents::GroupState;
+pub(crate) use crate::zarr::documents::{ArrayDocument, Documents, publish};
+use crate::zarr::outer::Outer;
+pub(crate) use crate::zarr::together::NewArrays;
 pub use create::{ArrayLayout, NewArray};
 pub(crate) use create::{check_key, commit, random_key, set_log_state};
-use documents::GroupState;
-pub(crate) use documents::{ArrayDocument, Documents, publish};
 pub use opening::storage_of;
-use outer::Outer;
-pub(crate) use together::NewArrays;
 pub use verify::{AbsentObjects, Verified, VerifyWatch};
 
 /// When a store looks whether another writer has changed it.
@@ -277,7 +272,7 @@ impl ChunkKey {
 }
 
 impl Shared {
-    fn new(storage: Arc<dyn Storage>, mut options: OpenOptions) -> Self {
+    pub(crate) fn new(storage: Arc<dyn Storage>, mut options: OpenOptions) -> Self {
         let tuning = if storage.is_remote() {
             options.profile.get_or_insert_with(Profile::default_remote);
             Tuning::of_server(&options)

@@ -8,11 +8,11 @@ use bedform_storage::{
 };
 use serde_json::{Map, Value};
 
-use super::outer::Outer;
 use super::{Freshness, OpenOptions, Store};
 use crate::config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::placement::ShardTargets;
+use crate::zarr::outer::Outer;
 
 impl OpenOptions {
     /// Reads options: `writable`, `cache_bytes`, `freshness` (`"read"`, `"open"`, `"never"`),

@@ -9,16 +9,16 @@ use bedform_format::ObjectPath;
 use bedform_format::metadata::{GroupDocument, LogState};
 
 use super::{Documents, Freshness, NodeKind, OpenOptions, Shared, Snapshot, key_and_shape};
-use crate::array::source::{ZarrSource, contained_commit};
 use crate::array::{ArrayState, load};
 use crate::error::{ErrorKind, Result};
 use crate::log::place::LogPlace;
+use crate::zarr::source::{ZarrSource, contained_commit};
 
 /// Arrays that are looked at for the identity of their store.
 const ARRAYS_MAX: usize = 16;
 
 /// The identity of a store, and what there is of a log.
-pub(super) type LostState = ([u8; 16], LogState);
+pub(crate) type LostState = ([u8; 16], LogState);
 
 /// The identity of a store and what there is of a log, where its document no longer says so. Nothing
 /// for a store of another program, and for who only reads one without a log, who needs neither, or may
@@ -26,7 +26,7 @@ pub(super) type LostState = ([u8; 16], LogState);
 ///
 /// # Errors
 /// `Corrupt` for a damaged log or shard; those of storage.
-pub(super) fn lost_state(shared: &Shared, group: &GroupDocument) -> Result<Option<LostState>> {
+pub(crate) fn lost_state(shared: &Shared, group: &GroupDocument) -> Result<Option<LostState>> {
     let is_writable = shared.options.writable;
     let newest = match LogPlace::newest_of_any(&*shared.storage, &shared.options.limits) {
         // Many stores of other programs may be read by all, and listed by nobody.

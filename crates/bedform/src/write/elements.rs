@@ -11,7 +11,7 @@ use crate::array::ArrayState;
 use crate::codec::{Scratch, text};
 use crate::error::{Error, Result};
 use crate::log::overlay::Overlay;
-use crate::read::scatter::{Axis, Copy, Target, swap_bytes};
+use crate::plan::copy::{Axis, Copy, Target, swap_bytes};
 
 /// What a caller writes: elements in C order of the selection.
 #[derive(Debug, Clone, Copy)]

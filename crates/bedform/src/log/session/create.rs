@@ -15,9 +15,9 @@ use super::super::commit::{check_place, first_root};
 use super::super::place::LogPlace;
 use super::{Known, Session, Target, holds_text};
 use crate::comm::decide;
-use crate::crew;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{NewArray, NewArrays, Shared, Store};
+use crate::threads::workers;
 
 /// Arrays that are written under one hold of the store's lock: others want it, too.
 const LOCKED_TOGETHER: usize = 64;
@@ -63,7 +63,7 @@ impl Creation {
     fn written(&mut self) -> Result<Vec<Version>> {
         let outcome = match self.work.take() {
             Some(Work::Thread(answer, stop)) => {
-                crew::answer(&answer).inspect_err(|_| stop.store(true, Ordering::Relaxed))?
+                workers::answer(&answer).inspect_err(|_| stop.store(true, Ordering::Relaxed))?
             }
             Some(Work::Done(outcome)) => Some(outcome),
             None => None,

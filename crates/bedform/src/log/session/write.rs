@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::boxes::parts_of;
 use crate::log::segment::{Held, to_error};
 use crate::log::stream::{Data, Declared, Stream, held};
-use crate::read::scatter;
+use crate::plan::copy;
 
 impl Session {
     /// Takes `elements` for `selection` of the array at `path`. They are copied; nothing is visible
@@ -268,13 +268,13 @@ impl Session {
 fn add_gathered(
     stream: &mut Stream,
     bytes: &[u8],
-    copies: Vec<(usize, scatter::Copy)>,
+    copies: Vec<(usize, copy::Copy)>,
     item: usize,
 ) -> Result<()> {
     let mut gathered = Vec::new();
     for (length, copy) in copies {
         gathered.resize(length, 0);
-        let target = scatter::Target::new(&mut gathered);
+        let target = copy::Target::new(&mut gathered);
         // SAFETY: this thread alone has the buffer.
         unsafe { copy.run(bytes, target, item, 1)? };
         stream.add(Data::Copied(&gathered))?;

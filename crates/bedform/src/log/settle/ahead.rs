@@ -12,9 +12,9 @@ use bedform_storage::{ReadBlock, stopped_by};
 
 use super::lay::Reach;
 use super::read::{Window, WindowPlan, index, plan_windows};
-use crate::crew;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::View;
+use crate::threads::workers;
 
 /// Windows that are read ahead of the one that is laid, and threads that read them: requests that are in
 /// flight at a time.
@@ -98,8 +98,8 @@ fn lay_all(
     spare: &Spare,
     lay: &mut dyn FnMut(&Window) -> Result<()>,
 ) -> Result<()> {
-    while let Some(window) = crew::answer(windows)? {
-        let window = crew::answer(&window)?.unwrap_or_else(|| Err(ended()))?;
+    while let Some(window) = workers::answer(windows)? {
+        let window = workers::answer(&window)?.unwrap_or_else(|| Err(ended()))?;
         lay(&window)?;
         spare.give_back(window.bytes);
     }

@@ -13,13 +13,13 @@ use bedform_storage::Object;
 
 use super::plan::ArrayPlan;
 use super::walk::Walk;
-use crate::array::source::ZarrSource;
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::locate::Places;
+use crate::source::locate::Places;
+use crate::threads::budget::Wait;
 use crate::write::elements::{ChunkElements, Input, is_outside};
-use crate::write::object::BuiltChunk;
-use crate::write::room::Wait;
+use crate::zarr::object::BuiltChunk;
+use crate::zarr::source::ZarrSource;
 
 /// The chunks of one array's objects that a round builds.
 pub(super) struct Building<'a> {

@@ -7,11 +7,11 @@ use bedform_format::ObjectPath;
 use bedform_format::log::{CommitRecord, Section, Touched};
 use bedform_geometry::{delinearize, element_count, linearize};
 
-use crate::array::source::ZarrSource;
 use crate::array::{ArrayState, replaced};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::View;
 use crate::store::{NodeKind, Snapshot, Store};
+use crate::zarr::source::ZarrSource;
 
 /// Objects that the box around a section's writes may touch without a look at the writes themselves.
 const OBJECTS_BY_BOUNDS: u64 = 1024;

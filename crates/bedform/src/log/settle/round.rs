@@ -21,13 +21,13 @@ use super::plan::{ArrayPlan, ObjectPlan, last_commit};
 use super::read::{Window, plan_windows};
 use super::stream::Layer;
 use super::write::{Counts, Writer};
-use crate::array::source::ZarrSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::View;
 use crate::store::Store;
-use crate::write::object::{contained, is_stamped, open_stored};
-use crate::write::pipeline::in_threads;
-use crate::write::room::{Rooms, Wait};
+use crate::threads::budget::{Rooms, Wait};
+use crate::threads::ordered::in_threads;
+use crate::zarr::object::{contained, is_stamped, open_stored};
+use crate::zarr::source::ZarrSource;
 
 /// What a request past the page cache gives.
 const WINDOW_BYTES_MAX: u64 = 2 << 20;

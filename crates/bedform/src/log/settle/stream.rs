@@ -8,7 +8,7 @@ use super::lay::{Building, Written};
 use super::read::{Job, Window, index, whole_box};
 use super::split::split;
 use crate::error::{Error, ErrorKind, Result};
-use crate::write::room::Wait;
+use crate::threads::budget::Wait;
 
 /// Lays windows over chunks, as they come.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use super::plan::ArrayPlan;
 use crate::error::Result;
-use crate::read::scatter::{Axis, Copy, Target};
+use crate::plan::copy::{Axis, Copy, Target};
 
 /// Where a walk over the chunks of a box is; kept, since there are many boxes.
 #[derive(Default)]

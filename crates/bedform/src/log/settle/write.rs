@@ -5,13 +5,13 @@ use std::sync::{Mutex, PoisonError};
 
 use super::SettleStatistics;
 use super::lay::{Building, BuildingObject};
-use crate::array::source::ZarrSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
+use crate::threads::budget::{Rooms, Wait};
 use crate::write::elements::Input;
-use crate::write::object::{BuiltObject, ObjectWrite, Share, contained, open_stored};
-use crate::write::region::{at_once, each_object};
-use crate::write::room::{Rooms, Wait};
+use crate::zarr::object::{BuiltObject, ObjectWrite, Share, contained, open_stored};
+use crate::zarr::region::{at_once, each_object};
+use crate::zarr::source::ZarrSource;
 
 /// Objects up to this size are written in one piece: what takes time is to wait for the device.
 const SMALL_BYTES: u64 = 1 << 20;

@@ -1,0 +1,506 @@
+//! Copies between a decoded chunk and the caller's buffer.
+//!
+//! A copy is a box of positions: along each axis a list of offsets in the source and in the target.
+//! Axes of one position vanish, axes that continue each other melt into one, and the axis with the
+//! shortest step in the target runs innermost, so that most copies end as a few long `memcpy`s.
+//!
+//! Many threads fill one buffer at once, each other bytes of it: that is why [`Target`] is a raw
+//! pointer, and the only `unsafe` code in the read path is here. Every copy is checked against both
+//! buffers before its first byte moves.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use bedform_geometry::Positions;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A buffer that several threads fill, each other parts of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pointer: *mut u8,
+    length: usize,
+    marker: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: a `Target` is a borrowed buffer; the threads that share it write disjoint parts, which is
+// the contract of `Copy::run`.
+unsafe impl Send for Target<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Target<'_> {}
+
+impl<'a> Target<'a> {
+    /// The buffer to fill.
+    pub(crate) fn new(buffer: &'a mut [u8]) -> Self {
+        Self { pointer: buffer.as_mut_ptr(), length: buffer.len(), marker: PhantomData }
+    }
+
+    /// Bytes of the buffer.
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+}
+
+/// One axis of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Axis {
+    /// Evenly spaced in source and target.
+    Even { source_step: i64, target_step: i64, count: u64 },
+    /// Offsets from the start in source and target.
+    Table { offsets: Vec<(i64, i64)>, target_step: i64 },
+}
+
+impl Axis {
+    fn count(&self) -> u64 {
+        match self {
+            Self::Even { count, .. } => *count,
+            Self::Table { offsets, .. } => offsets.len() as u64,
+        }
+    }
+
+    fn target_step(&self) -> i64 {
+        match self {
+            Self::Even { target_step, .. } | Self::Table { target_step, .. } => *target_step,
+        }
+    }
+
+    /// The lowest and highest offset in the source, and in the target.
+    pub(crate) fn reach(&self) -> [(i64, i64); 2] {
+        match self {
+            Self::Even { source_step, target_step, count } => {
+                let last = i64::try_from(count.saturating_sub(1)).unwrap_or(i64::MAX);
+                [*source_step, *target_step].map(|step| {
+                    let end = step.saturating_mul(last);
+                    (end.min(0), end.max(0))
+                })
+            }
+            Self::Table { offsets, .. } => {
+                let range = |pick: fn(&(i64, i64)) -> i64| {
+                    let low = offsets.iter().map(pick).min().unwrap_or(0);
+                    (low, offsets.iter().map(pick).max().unwrap_or(0))
+                };
+                [range(|pair| pair.0), range(|pair| pair.1)]
+            }
+        }
+    }
+}
+
+/// A box of elements on its way from a source to a target.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Copy {
+    /// Offset in bytes of the first element in the source.
+    pub(crate) source_start: i64,
+    /// Offset in bytes of the first element in the target.
+    pub(crate) target_start: i64,
+    /// The axes, innermost last once [`Copy::tidy`] has run.
+    pub(crate) axes: Vec<Axis>,
+}
+
+/// Bytes that lie in one run in the source and in the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    source: usize,
+    target: usize,
+    bytes: usize,
+}
+
+impl Run {
+    /// `bytes` bytes from `source` on, to `target` on.
+    pub(crate) fn new(source: usize, target: usize, bytes: usize) -> Self {
+        Self { source, target, bytes }
+    }
+
+    /// Copies. `swap` is the size of the numbers whose bytes to reverse, 1 for none.
+    ///
+    /// # Safety
+    /// As [`Copy::run`].
+    ///
+    /// # Errors
+    /// As [`Copy::run`].
+    pub(crate) unsafe fn run(&self, source: &[u8], target: Target<'_>, swap: usize) -> Result<()> {
+        let fits = |start: usize, length: usize| {
+            start.checked_add(self.bytes).is_some_and(|end| end <= length)
+        };
+        if !fits(self.source, source.len()) || !fits(self.target, target.len()) {
+            let (from, to) = (self.source as u64, self.target as u64);
+            return Err(leaves_buffers(&[from, to], source.len(), target.len()));
+        }
+        // SAFETY: both runs lie in their buffers.
+        unsafe {
+            let source = source.as_ptr().add(self.source);
+            copy_run(source, target.pointer.add(self.target), self.bytes, swap);
+        }
+        Ok(())
+    }
+}
+
+impl Copy {
+    /// This copy as a run, if it is one: after [`Copy::tidy`].
+    pub(crate) fn as_run(&self, item: usize) -> Option<Run> {
+        let step = i64::try_from(item).ok()?;
+        let count = match self.axes.as_slice() {
+            [] => 1,
+            [Axis::Even { source_step, target_step, count }]
+                if (*source_step, *target_step) == (step, step) =>
+            {
+                usize::try_from(*count).ok()?
+            }
+            _ => return None,
+        };
+        let source = usize::try_from(self.source_start).ok()?;
+        let target = usize::try_from(self.target_start).ok()?;
+        Some(Run { source, target, bytes: count.checked_mul(item)? })
+    }
+
+    /// Adds an axis: positions `inside` the source, `source_stride` bytes apart, go to positions of
+    /// the `result`, `target_stride` bytes apart.
+    pub(crate) fn push(
+        &mut self,
+        inside: &Positions,
+        source_stride: i64,
+        result: &Positions,
+        target_stride: i64,
+    ) {
+        let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        match (inside, result) {
+            (Positions::Range(inside), Positions::Range(result)) => {
+                self.source_start += signed(inside.start()) * source_stride;
+                self.target_start += signed(result.start()) * target_stride;
+                if inside.len() != 1 {
+                    self.axes.push(Axis::Even {
+                        source_step: inside.step() * source_stride,
+                        target_step: result.step() * target_stride,
+                        count: inside.len(),
+                    });
+                }
+            }
+            _ => self.axes.push(Axis::Table {
+                offsets: inside
+                    .iter()
+                    .zip(result.iter())
+                    .map(|(from, to)| (signed(from) * source_stride, signed(to) * target_stride))
+                    .collect(),
+                target_step: target_stride,
+            }),
+        }
+    }
+
+    /// The copy back: from the target to the source.
+    pub(crate) fn reversed(self) -> Self {
+        let axes = self
+            .axes
+            .into_iter()
+            .map(|axis| match axis {
+                Axis::Even { source_step, target_step, count } => {
+                    Axis::Even { source_step: target_step, target_step: source_step, count }
+                }
+                Axis::Table { offsets, .. } => {
+                    let target_step = offsets.windows(2).map(|pair| pair[1].0 - pair[0].0).min();
+                    Axis::Table {
+                        offsets: offsets.into_iter().map(|(from, to)| (to, from)).collect(),
+                        target_step: target_step.unwrap_or(0),
+                    }
+                }
+            })
+            .collect();
+        Self { source_start: self.target_start, target_start: self.source_start, axes }
+    }
+
+    /// The bytes of the source from the first to the last that the copy takes; empty if none.
+    pub(crate) fn source_range(&self, item: usize) -> Range<usize> {
+        if self.axes.iter().any(|axis| axis.count() == 0) {
+            return 0..0;
+        }
+        let (low, high) =
+            self.axes.iter().fold((self.source_start, self.source_start), |(low, high), axis| {
+                let (axis_low, axis_high) = axis.reach()[0];
+                (low.saturating_add(axis_low), high.saturating_add(axis_high))
+            });
+        let place = |offset: i64| usize::try_from(offset).unwrap_or(0);
+        place(low)..place(high).saturating_add(item)
+    }
+
+    /// Puts the axes in the order in which the target is filled, and melts those that continue each
+    /// other.
+    pub(crate) fn tidy(&mut self) {
+        self.axes.sort_by_key(|axis| std::cmp::Reverse(axis.target_step().unsigned_abs()));
+        let mut at = 1;
+        while at < self.axes.len() {
+            let melted = match (&self.axes[at - 1], &self.axes[at]) {
+                (
+                    Axis::Even {
+                        source_step: outer_source,
+                        target_step: outer_target,
+                        count: outer,
+                    },
+                    Axis::Even { source_step, target_step, count },
+                ) => {
+                    let length = i64::try_from(*count).unwrap_or(i64::MAX);
+                    (source_step.checked_mul(length) == Some(*outer_source)
+                        && target_step.checked_mul(length) == Some(*outer_target))
+                    .then(|| Axis::Even {
+                        source_step: *source_step,
+                        target_step: *target_step,
+                        count: outer * count,
+                    })
+                }
+                _ => None,
+            };
+            match melted {
+                Some(axis) => {
+                    self.axes[at - 1] = axis;
+                    self.axes.remove(at);
+                }
+                None => at += 1,
+            }
+        }
+    }
+
+    /// Copies. `swap` is the size of the numbers whose bytes to reverse, 1 for none.
+    ///
+    /// # Safety
+    /// No other thread reads or writes the same elements of `target` meanwhile.
+    ///
+    /// # Errors
+    /// If any element lies outside `source` or `target`: nothing was copied. That is a defect of the
+    /// planner, reported instead of trusted.
+    pub(crate) unsafe fn run(
+        &self,
+        source: &[u8],
+        target: Target<'_>,
+        item: usize,
+        swap: usize,
+    ) -> Result<()> {
+        if self.axes.iter().any(|axis| axis.count() == 0) {
+            return Ok(());
+        }
+        self.check(source.len(), target.len(), item)?;
+        // SAFETY: every offset that the walk reaches was checked against both buffers just now.
+        unsafe {
+            let source = source.as_ptr().offset(isize_of(self.source_start));
+            let target = target.pointer.offset(isize_of(self.target_start));
+            match item {
+                1 => walk::<1>(&self.axes, source, target, item, swap),
+                2 => walk::<2>(&self.axes, source, target, item, swap),
+                4 => walk::<4>(&self.axes, source, target, item, swap),
+                8 => walk::<8>(&self.axes, source, target, item, swap),
+                16 => walk::<16>(&self.axes, source, target, item, swap),
+                _ => walk::<0>(&self.axes, source, target, item, swap),
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, source: usize, target: usize, item: usize) -> Result<()> {
+        let mut bounds =
+            [(self.source_start, self.source_start), (self.target_start, self.target_start)];
+        for axis in &self.axes {
+            for (bound, reach) in bounds.iter_mut().zip(axis.reach()) {
+                *bound = (bound.0.saturating_add(reach.0), bound.1.saturating_add(reach.1));
+            }
+        }
+        let fits = |(low, high): (i64, i64), length: usize| {
+            low >= 0
+                && usize::try_from(high)
+                    .ok()
+                    .and_then(|high| high.checked_add(item))
+                    .is_some_and(|end| end <= length)
+        };
+        if fits(bounds[0], source) && fits(bounds[1], target) {
+            Ok(())
+        } else {
+            Err(leaves_buffers(&bounds, source, target))
+        }
+    }
+}
+
+fn leaves_buffers(what: &dyn std::fmt::Debug, source: usize, target: usize) -> Error {
+    Error::new(
+        ErrorKind::Io,
+        format!(
+            "internal error: a copy of {what:?} leaves its buffers of {source} and {target} bytes; \
+             please report it"
+        ),
+    )
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn isize_of(offset: i64) -> isize {
+    // Offsets were checked against buffers in memory, so they fit.
+    offset as isize
+}
+
+/// Copies the box of `axes` from `source` to `target`. `N` is the item size, 0 for any other.
+///
+/// # Safety
+/// Every offset reachable over `axes`, plus `item` bytes, lies in both buffers.
+unsafe fn walk<const N: usize>(
+    axes: &[Axis],
+    source: *const u8,
+    target: *mut u8,
+    item: usize,
+    swap: usize,
+) {
+    // SAFETY: by the contract of this function, for every pointer below.
+    unsafe {
+        let Some((first, rest)) = axes.split_first() else {
+            return copy_run(source, target, item, swap);
+        };
+        match first {
+            Axis::Even { source_step, target_step, count } => {
+                let (source_step, target_step) = (isize_of(*source_step), isize_of(*target_step));
+                #[allow(clippy::cast_possible_truncation)]
+                let count = *count as usize;
+                let signed_item = item.cast_signed();
+                if rest.is_empty() && source_step == signed_item && target_step == signed_item {
+                    return copy_run(source, target, item * count, swap);
+                }
+                if rest.is_empty() && swap == 1 && N > 0 {
+                    return copy_steps::<N>(source, source_step, target, target_step, count);
+                }
+                for index in 0..count.cast_signed() {
+                    walk::<N>(
+                        rest,
+                        source.offset(index * source_step),
+                        target.offset(index * target_step),
+                        item,
+                        swap,
+                    );
+                }
+            }
+            Axis::Table { offsets, .. } => {
+                for (from, to) in offsets {
+                    walk::<N>(
+                        rest,
+                        source.offset(isize_of(*from)),
+                        target.offset(isize_of(*to)),
+                        item,
+                        swap,
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`walk`].
+unsafe fn copy_steps<const N: usize>(
+    source: *const u8,
+    source_step: isize,
+    target: *mut u8,
+    target_step: isize,
+    count: usize,
+) {
+    for index in 0..count.cast_signed() {
+        // SAFETY: by the contract; arrays of bytes have no alignment.
+        unsafe {
+            let value = source.offset(index * source_step).cast::<[u8; N]>().read();
+            target.offset(index * target_step).cast::<[u8; N]>().write(value);
+        }
+    }
+}
+
+/// # Safety
+/// `length` bytes are valid at both pointers, and they do not overlap.
+unsafe fn copy_run(source: *const u8, target: *mut u8, length: usize, swap: usize) {
+    // SAFETY: by the contract.
+    unsafe {
+        std::ptr::copy_nonoverlapping(source, target, length);
+        if swap > 1 {
+            let bytes = std::slice::from_raw_parts_mut(target, length);
+            swap_bytes(bytes, swap);
+        }
+    }
+}
+
+/// Reverses the bytes of each number of `size` bytes.
+pub(crate) fn swap_bytes(bytes: &mut [u8], size: usize) {
+    match size {
+        2 => bytes.as_chunks_mut::<2>().0.iter_mut().for_each(|number| number.reverse()),
+        4 => bytes.as_chunks_mut::<4>().0.iter_mut().for_each(|number| number.reverse()),
+        8 => bytes.as_chunks_mut::<8>().0.iter_mut().for_each(|number| number.reverse()),
+        0 | 1 => {}
+        _ => bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
+mod tests {
+    use crate::plan::copy::*;
+    use bedform_geometry::AxisRange;
+
+    fn range(start: u64, step: i64, len: u64) -> Positions {
+        Positions::Range(AxisRange::new(start, step, len).unwrap())
+    }
+
+    fn run(copy: &Copy, source: &[u8], length: usize, item: usize, swap: usize) -> Result<Vec<u8>> {
+        let mut buffer = vec![0xee; length];
+        // SAFETY: this thread alone has the buffer.
+        unsafe { copy.run(source, Target::new(&mut buffer), item, swap) }.map(|()| buffer)
+    }
+
+    #[test]
+    fn a_whole_box_melts_into_one_run() {
+        let mut copy = Copy::default();
+        copy.push(&range(0, 1, 4), 60, &range(0, 1, 4), 60);
+        copy.push(&range(0, 1, 3), 20, &range(0, 1, 3), 20);
+        copy.push(&range(0, 1, 5), 4, &range(0, 1, 5), 4);
+        copy.tidy();
+        assert_eq!(copy.axes, [Axis::Even { source_step: 4, target_step: 4, count: 60 }]);
+        let source: Vec<u8> = (0..240).collect();
+        assert_eq!(run(&copy, &source, 240, 4, 1).unwrap(), source);
+    }
+
+    #[test]
+    fn steps_tables_and_reversals_go_where_a_naive_loop_puts_them() {
+        let source: Vec<u8> = (0..6 * 7 * 2).map(|i| i as u8).collect();
+        let rows = range(5, -2, 3);
+        let columns = Positions::List(vec![6, 0, 0, 3]);
+        let mut copy = Copy::default();
+        copy.push(&rows, 14, &range(0, 1, 3), 8);
+        copy.push(&columns, 2, &range(0, 1, 4), 2);
+        copy.tidy();
+        for swap in [1, 2] {
+            let mut expected = Vec::new();
+            for row in rows.iter() {
+                for column in columns.iter() {
+                    let at = (row * 14 + column * 2) as usize;
+                    let mut element = [source[at], source[at + 1]];
+                    if swap == 2 {
+                        element.reverse();
+                    }
+                    expected.extend(element);
+                }
+            }
+            assert_eq!(run(&copy, &source, 24, 2, swap).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_copy_that_would_leave_a_buffer_moves_nothing() {
+        let source = [1_u8; 16];
+        let mut copy = Copy::default();
+        copy.push(&range(0, 1, 5), 4, &range(0, 1, 5), 4);
+        assert!(run(&copy, &source, 20, 4, 1).is_err());
+        let mut copy = Copy::default();
+        copy.push(&range(0, 1, 4), 4, &range(1, 1, 4), 4);
+        assert!(run(&copy, &source, 16, 4, 1).is_err());
+        let mut copy = Copy::default();
+        copy.push(&range(0, 1, 4), -4, &range(0, 1, 4), 4);
+        assert!(run(&copy, &source, 16, 4, 1).is_err());
+    }
+
+    #[test]
+    fn axes_are_walked_in_the_order_of_the_target() {
+        // A transposed source: the innermost axis of the target is the slowest of the source.
+        let source: Vec<u8> = (0..12).collect();
+        let mut copy = Copy::default();
+        copy.push(&range(0, 1, 3), 1, &range(0, 1, 3), 4);
+        copy.push(&range(0, 1, 4), 3, &range(0, 1, 4), 1);
+        copy.tidy();
+        let expected = [0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11];
+        assert_eq!(run(&copy, &source, 12, 1, 1).unwrap(), expected);
+    }
+}

@@ -1,0 +1,479 @@
+//! Which chunks a selection touches, object by object, and which copies join them to the buffer.
+//!
+//! A plan is a plain value: nothing in it has been opened or read. It serves reads (chunk to buffer)
+//! and writes (buffer to chunk) alike. An *object* here is whatever holds chunks: a shard, a chunk
+//! object, a foreign file; a *cell* is an object that the selection touches.
+//!
+//! An orthogonal selection is kept as one table per axis and its chunks are the products of their
+//! pieces, so that a read of a million chunks needs no list of them. Points and unions are listed.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use bedform_geometry::{
+    AxisPiece, AxisRange, AxisSelection, ChunkGrid, PointMove, Positions, Selection, delinearize,
+    element_count, linearize, strides,
+};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::copy::{Axis, Copy};
+use crate::plan::part::{Part, PartAxis};
+
+/// The most pieces that the axes of one selection may have together.
+const PIECES_MAX: u64 = 1 << 24;
+
+/// What a selection touches.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    item_size: usize,
+    result_bytes: u64,
+    /// Chunks of an object along each axis.
+    per_object: Vec<u64>,
+    chunk_shape: Vec<u64>,
+    array_shape: Vec<u64>,
+    cells: Cells,
+}
+
+#[derive(Debug)]
+enum Cells {
+    Product(BoxTable),
+    Listed { boxes: Vec<BoxTable>, cells: Vec<(Vec<u64>, Vec<ListedChunk>)> },
+}
+
+/// An orthogonal selection, cut at the borders of chunks and objects.
+#[derive(Debug)]
+struct BoxTable {
+    axes: Vec<AxisTable>,
+    /// Offset in bytes of its first element in the result.
+    target_start: i64,
+    target_strides: Vec<i64>,
+}
+
+#[derive(Debug)]
+struct AxisTable {
+    pieces: Vec<AxisPiece>,
+    /// For each object touched along the axis: its coordinate and its pieces.
+    objects: Vec<(u64, Range<usize>)>,
+}
+
+/// A chunk that is reached in more ways than one box.
+#[derive(Debug)]
+struct ListedChunk {
+    position: u64,
+    coordinates: Vec<u64>,
+    parts: Vec<ListedPart>,
+}
+
+#[derive(Debug)]
+enum ListedPart {
+    /// Pieces, one per axis, of one of the boxes.
+    Box {
+        table: usize,
+        pieces: Vec<usize>,
+    },
+    Points(Vec<PointMove>),
+}
+
+/// A chunk to read or write: its place in its object, and how to find its copies again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Task {
+    /// The chunk's place in the C order of the object's grid of chunks.
+    pub(crate) position: u64,
+    /// Its number among the cell's tasks.
+    number: u64,
+}
+
+impl Plan {
+    /// The plan for `selection` of the array that `grid` cuts into chunks, `per_object` of which
+    /// lie in each object along each axis. The result is in C order, `item_size` bytes an element.
+    ///
+    /// # Errors
+    /// If the selection leaves the array, or is too large to plan.
+    pub(crate) fn new(
+        grid: &ChunkGrid,
+        per_object: &[u64],
+        selection: &Selection,
+        item_size: usize,
+    ) -> Result<Self> {
+        selection.validate(grid.array_shape())?;
+        let elements = selection.len().ok_or_else(too_large)?;
+        let result_bytes = elements.checked_mul(item_size as u64).ok_or_else(too_large)?;
+        i64::try_from(result_bytes).map_err(|_| too_large())?;
+        let cells = match selection {
+            Selection::Orthogonal(axes) => {
+                Cells::Product(BoxTable::new(grid, per_object, axes, item_size, 0)?)
+            }
+            other => listed(grid, per_object, other, item_size)?,
+        };
+        Ok(Self {
+            item_size,
+            result_bytes,
+            per_object: per_object.to_vec(),
+            chunk_shape: grid.chunk_shape().to_vec(),
+            array_shape: grid.array_shape().to_vec(),
+            cells,
+        })
+    }
+
+    /// Bytes of the result.
+    pub(crate) fn result_bytes(&self) -> u64 {
+        self.result_bytes
+    }
+
+    /// Bytes of an element.
+    pub(crate) fn item_size(&self) -> usize {
+        self.item_size
+    }
+
+    /// How many objects are touched.
+    pub(crate) fn cell_count(&self) -> u64 {
+        match &self.cells {
+            Cells::Product(table) => {
+                table.axes.iter().map(|axis| axis.objects.len() as u64).product()
+            }
+            Cells::Listed { cells, .. } => cells.len() as u64,
+        }
+    }
+
+    /// How many chunks are touched.
+    pub(crate) fn chunk_count(&self) -> u64 {
+        match &self.cells {
+            Cells::Product(table) => {
+                table.axes.iter().map(|axis| axis.pieces.len() as u64).product()
+            }
+            Cells::Listed { cells, .. } => {
+                cells.iter().map(|(_, chunks)| chunks.len() as u64).sum()
+            }
+        }
+    }
+
+    /// The coordinates of an object in the grid of objects.
+    pub(crate) fn cell_coordinates(&self, cell: u64) -> Vec<u64> {
+        match &self.cells {
+            Cells::Product(table) => {
+                table.objects_of(cell).map(|(axis, at)| axis.objects[at].0).collect()
+            }
+            Cells::Listed { cells, .. } => cells[index(cell)].0.clone(),
+        }
+    }
+
+    /// The chunks of an object that the selection touches.
+    pub(crate) fn tasks(&self, cell: u64) -> Vec<Task> {
+        match &self.cells {
+            Cells::Product(table) => {
+                let ranges = table.piece_ranges(cell);
+                let counts: Vec<u64> = ranges.iter().map(|range| range.len() as u64).collect();
+                let steps = strides(&self.per_object);
+                // For each axis, what each piece adds to the position.
+                let places: Vec<Vec<u64>> = ranges
+                    .iter()
+                    .zip(&table.axes)
+                    .enumerate()
+                    .map(|(at, (range, axis))| {
+                        axis.pieces[range.clone()]
+                            .iter()
+                            .map(|piece| piece.chunk % self.per_object[at] * steps[at])
+                            .collect()
+                    })
+                    .collect();
+                let count: u64 = counts.iter().product();
+                let mut tasks = Vec::with_capacity(index(count));
+                let mut at = vec![0_usize; counts.len()];
+                for number in 0..count {
+                    let position = at.iter().zip(&places).map(|(at, places)| places[*at]).sum();
+                    tasks.push(Task { position, number });
+                    for axis in (0..at.len()).rev() {
+                        at[axis] += 1;
+                        if at[axis] < places[axis].len() {
+                            break;
+                        }
+                        at[axis] = 0;
+                    }
+                }
+                tasks
+            }
+            Cells::Listed { cells, .. } => cells[index(cell)]
+                .1
+                .iter()
+                .zip(0..)
+                .map(|(chunk, number)| Task { position: chunk.position, number })
+                .collect(),
+        }
+    }
+
+    /// The coordinates of a task's chunk in the grid of all chunks.
+    pub(crate) fn chunk_coordinates(&self, cell: u64, task: Task) -> Vec<u64> {
+        match &self.cells {
+            Cells::Product(table) => table
+                .pieces_of(cell, task.number)
+                .iter()
+                .zip(&table.axes)
+                .map(|(piece, axis)| axis.pieces[*piece].chunk)
+                .collect(),
+            Cells::Listed { cells, .. } => {
+                cells[index(cell)].1[index(task.number)].coordinates.clone()
+            }
+        }
+    }
+
+    /// Calls `visit` with each copy from the task's chunk, whose axes are `chunk_strides` bytes
+    /// apart, to the result.
+    pub(crate) fn for_each_copy(
+        &self,
+        cell: u64,
+        task: Task,
+        chunk_strides: &[i64],
+        mut visit: impl FnMut(Copy) -> Result<()>,
+    ) -> Result<()> {
+        match &self.cells {
+            Cells::Product(table) => {
+                visit(table.copy(&table.pieces_of(cell, task.number), chunk_strides))
+            }
+            Cells::Listed { boxes, cells } => {
+                for part in &cells[index(cell)].1[index(task.number)].parts {
+                    match part {
+                        ListedPart::Box { table, pieces } => {
+                            visit(boxes[*table].copy(pieces, chunk_strides))?;
+                        }
+                        ListedPart::Points(moves) => visit(self.copy_points(moves, chunk_strides))?,
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Calls `visit` with each part that the selection takes of the task's chunk, in an order that
+    /// is always the same.
+    pub(crate) fn for_each_part(
+        &self,
+        cell: u64,
+        task: Task,
+        mut visit: impl FnMut(Part<'_>) -> Result<()>,
+    ) -> Result<()> {
+        match &self.cells {
+            Cells::Product(table) => visit(table.part(&table.pieces_of(cell, task.number))),
+            Cells::Listed { boxes, cells } => {
+                for part in &cells[index(cell)].1[index(task.number)].parts {
+                    match part {
+                        ListedPart::Box { table, pieces } => visit(boxes[*table].part(pieces))?,
+                        ListedPart::Points(moves) => visit(self.part_of_points(moves))?,
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn part_of_points(&self, moves: &[PointMove]) -> Part<'_> {
+        let mut inside = vec![Vec::with_capacity(moves.len()); self.chunk_shape.len()];
+        for point in moves {
+            let place = delinearize(point.inside, &self.chunk_shape);
+            inside.iter_mut().zip(place).for_each(|(axis, at)| axis.push(at));
+        }
+        let item = signed(self.item_size as u64);
+        let targets = moves.iter().map(|point| signed(point.result) * item).collect();
+        Part::Points { inside, targets }
+    }
+
+    fn copy_points(&self, moves: &[PointMove], chunk_strides: &[i64]) -> Copy {
+        let item = signed(self.item_size as u64);
+        let offsets = moves
+            .iter()
+            .map(|point| {
+                let place = delinearize(point.inside, &self.chunk_shape);
+                let source: i64 =
+                    place.iter().zip(chunk_strides).map(|(at, stride)| signed(*at) * stride).sum();
+                (source, signed(point.result) * item)
+            })
+            .collect();
+        Copy {
+            source_start: 0,
+            target_start: 0,
+            axes: vec![Axis::Table { offsets, target_step: item }],
+        }
+    }
+
+    /// True if the selection takes every element of the task's chunk that lies in the array.
+    pub(crate) fn covers_chunk(&self, cell: u64, task: Task) -> bool {
+        let Cells::Product(table) = &self.cells else { return false };
+        let pieces = table.pieces_of(cell, task.number);
+        pieces.iter().zip(&table.axes).enumerate().all(|(at, (piece, axis))| {
+            let piece = &axis.pieces[*piece];
+            let start = piece.chunk * self.chunk_shape[at];
+            let inside = self.chunk_shape[at].min(self.array_shape[at].saturating_sub(start));
+            // Ranges have no position twice; a list is not worth the count.
+            matches!(piece.inside, Positions::Range(_)) && piece.inside.len() == inside
+        })
+    }
+}
+
+impl BoxTable {
+    fn new(
+        grid: &ChunkGrid,
+        per_object: &[u64],
+        selections: &[AxisSelection],
+        item_size: usize,
+        target_start: u64,
+    ) -> Result<Self> {
+        let bound = selections.iter().enumerate().try_fold(0_u64, |sum, (axis, selection)| {
+            sum.checked_add(grid.axis_piece_bound(axis, selection))
+        });
+        if bound.is_none_or(|bound| bound > PIECES_MAX) {
+            return Err(Error::new(
+                ErrorKind::LimitExceeded,
+                "the selection touches too many chunks along an axis; read it in parts",
+            ));
+        }
+        let shape: Vec<u64> = selections.iter().map(AxisSelection::len).collect();
+        let axes = selections
+            .iter()
+            .enumerate()
+            .map(|(axis, selection)| {
+                let pieces = grid.project_axis(axis, selection);
+                AxisTable { objects: group(&pieces, per_object[axis]), pieces }
+            })
+            .collect();
+        let item = item_size as u64;
+        Ok(Self {
+            axes,
+            target_start: signed(target_start * item),
+            target_strides: strides(&shape).iter().map(|stride| signed(stride * item)).collect(),
+        })
+    }
+
+    /// For each axis, its table and which of its objects the cell is.
+    fn objects_of(&self, cell: u64) -> impl Iterator<Item = (&AxisTable, usize)> {
+        let shape: Vec<u64> = self.axes.iter().map(|axis| axis.objects.len() as u64).collect();
+        self.axes.iter().zip(delinearize(cell, &shape)).map(|(axis, at)| (axis, index(at)))
+    }
+
+    fn piece_ranges(&self, cell: u64) -> Vec<Range<usize>> {
+        self.objects_of(cell).map(|(axis, at)| axis.objects[at].1.clone()).collect()
+    }
+
+    /// The pieces, one per axis, of task `number` of a cell.
+    fn pieces_of(&self, cell: u64, number: u64) -> Vec<usize> {
+        let ranges = self.piece_ranges(cell);
+        let shape: Vec<u64> = ranges.iter().map(|range| range.len() as u64).collect();
+        delinearize(number, &shape)
+            .iter()
+            .zip(ranges)
+            .map(|(at, range)| range.start + index(*at))
+            .collect()
+    }
+
+    fn part(&self, pieces: &[usize]) -> Part<'_> {
+        let axes = pieces.iter().enumerate().map(|(axis, piece)| {
+            let piece = &self.axes[axis].pieces[*piece];
+            let target_stride = self.target_strides[axis];
+            PartAxis { inside: &piece.inside, result: &piece.result, target_stride }
+        });
+        Part::Box { axes: axes.collect(), target_start: self.target_start }
+    }
+
+    fn copy(&self, pieces: &[usize], chunk_strides: &[i64]) -> Copy {
+        let mut copy = Copy { target_start: self.target_start, ..Copy::default() };
+        for (axis, piece) in pieces.iter().enumerate() {
+            let piece = &self.axes[axis].pieces[*piece];
+            copy.push(&piece.inside, chunk_strides[axis], &piece.result, self.target_strides[axis]);
+        }
+        copy
+    }
+}
+
+/// Runs of pieces that lie in the same object.
+fn group(pieces: &[AxisPiece], per_object: u64) -> Vec<(u64, Range<usize>)> {
+    let mut objects: Vec<(u64, Range<usize>)> = Vec::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        let object = piece.chunk / per_object;
+        match objects.last_mut() {
+            Some((last, range)) if *last == object => range.end = at + 1,
+            _ => objects.push((object, at..at + 1)),
+        }
+    }
+    objects
+}
+
+/// The chunks of points or of a union of boxes, each once, however many boxes touch it.
+fn listed(
+    grid: &ChunkGrid,
+    per_object: &[u64],
+    selection: &Selection,
+    item_size: usize,
+) -> Result<Cells> {
+    let mut boxes = Vec::new();
+    let mut chunks: BTreeMap<Vec<u64>, Vec<ListedPart>> = BTreeMap::new();
+    match selection {
+        Selection::Points(points) => {
+            for piece in grid.project_points(points)? {
+                let coordinates = delinearize(piece.chunk, grid.grid_shape());
+                chunks.entry(coordinates).or_default().push(ListedPart::Points(piece.moves));
+            }
+        }
+        Selection::Union(regions) => {
+            let mut start = 0_u64;
+            for region in regions {
+                let axes: Vec<AxisSelection> = region
+                    .start()
+                    .iter()
+                    .zip(region.shape())
+                    .map(|(start, length)| {
+                        AxisRange::contiguous(*start, *length).map(AxisSelection::Range)
+                    })
+                    .collect::<std::result::Result<_, _>>()?;
+                let table = BoxTable::new(grid, per_object, &axes, item_size, start)?;
+                start += region.len().ok_or_else(too_large)?;
+                add_box(&mut chunks, &table, boxes.len())?;
+                boxes.push(table);
+            }
+        }
+        Selection::Orthogonal(_) => {}
+    }
+    let mut cells: Vec<(Vec<u64>, Vec<ListedChunk>)> = Vec::new();
+    let mut places: BTreeMap<Vec<u64>, usize> = BTreeMap::new();
+    for (coordinates, parts) in chunks {
+        let object: Vec<u64> =
+            coordinates.iter().zip(per_object).map(|(chunk, count)| chunk / count).collect();
+        let inside: Vec<u64> =
+            coordinates.iter().zip(per_object).map(|(chunk, count)| chunk % count).collect();
+        let position = linearize(&inside, per_object);
+        let place = *places.entry(object.clone()).or_insert_with(|| {
+            cells.push((object, Vec::new()));
+            cells.len() - 1
+        });
+        cells[place].1.push(ListedChunk { position, coordinates, parts });
+    }
+    Ok(Cells::Listed { boxes, cells })
+}
+
+fn add_box(
+    chunks: &mut BTreeMap<Vec<u64>, Vec<ListedPart>>,
+    table: &BoxTable,
+    number: usize,
+) -> Result<()> {
+    let shape: Vec<u64> = table.axes.iter().map(|axis| axis.pieces.len() as u64).collect();
+    let count = element_count(&shape).filter(|count| *count <= PIECES_MAX).ok_or_else(too_large)?;
+    for at in 0..count {
+        let pieces: Vec<usize> = delinearize(at, &shape).iter().map(|at| index(*at)).collect();
+        let coordinates =
+            pieces.iter().zip(&table.axes).map(|(piece, axis)| axis.pieces[*piece].chunk).collect();
+        chunks.entry(coordinates).or_default().push(ListedPart::Box { table: number, pieces });
+    }
+    Ok(())
+}
+
+fn too_large() -> Error {
+    Error::new(ErrorKind::LimitExceeded, "the selection is too large; read it in parts")
+}
+
+fn signed(value: u64) -> i64 {
+    // Sizes were held against i64::MAX when the plan was begun.
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn index(value: u64) -> usize {
+    // Counts of things that are in memory.
+    value as usize
+}

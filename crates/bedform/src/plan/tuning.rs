@@ -1,0 +1,146 @@
+//! Limits of a read: threads, gaps, memory.
+
+use bedform_storage::{Profile, REQUESTS_MAX};
+
+use crate::layout::whole_number;
+use crate::plan::opening::{SERVER_BUFFER_BYTES, requests_at_once};
+use crate::run::resolve::UNIT_BYTES_MAX;
+use crate::store::OpenOptions;
+
+/// How a plan is run.
+#[derive(Debug, Clone)]
+pub(crate) struct Tuning {
+    /// Threads while no request waits for the device.
+    pub(crate) threads: usize,
+    /// Threads once one does.
+    pub(crate) threads_waiting: usize,
+    /// Requests that a server is asked for at a time.
+    pub(crate) requests_in_flight: usize,
+    /// The largest gap between two extents that is read over.
+    pub(crate) gap_bytes: u64,
+    /// Bytes that all buffers of one read may take together.
+    pub(crate) buffer_bytes: u64,
+    /// True where a stream has a bandwidth of its own, so that what lies together comes sooner in parts.
+    spreads: bool,
+    /// The storage's parameters, for prices.
+    pub(crate) profile: Profile,
+}
+
+/// How extents of an object become requests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Merging<'t> {
+    /// The largest gap between two extents that is read over.
+    pub(crate) gap_bytes: u64,
+    /// Objects that the read takes about as much of, and by which profile it is spread over requests.
+    spread: Option<(u64, &'t Profile)>,
+}
+
+impl Merging<'_> {
+    /// The most bytes that extents of one object, `bytes` together, are merged to.
+    pub(crate) fn request_bytes(&self, bytes: u64) -> u64 {
+        let Some((objects, profile)) = self.spread else { return UNIT_BYTES_MAX };
+        #[allow(clippy::cast_precision_loss)]
+        let (all, objects) = (bytes.saturating_mul(objects) as f64, objects as f64);
+        let requests = whole_number((profile.streams_for(all) / objects).round()).max(1);
+        bytes.div_ceil(requests).min(UNIT_BYTES_MAX)
+    }
+}
+
+impl Tuning {
+    /// The defaults of a place of this machine, with what the options of an open say otherwise.
+    pub(crate) fn with(options: &OpenOptions) -> Self {
+        Self::default().adapted(options)
+    }
+
+    /// The same where a server answers: it takes many requests in flight, and memory for their answers,
+    /// to keep it busy.
+    pub(crate) fn of_server(options: &OpenOptions) -> Self {
+        Self { buffer_bytes: SERVER_BUFFER_BYTES, spreads: true, ..Self::default() }
+            .adapted(options)
+    }
+
+    fn adapted(self, options: &OpenOptions) -> Self {
+        let mut tuning = self;
+        if let Some(threads) = options.threads {
+            tuning.threads = threads.max(1);
+            tuning.threads_waiting = tuning.threads_waiting.min(threads.max(1) * 8);
+        }
+        if let Some(profile) = &options.profile {
+            tuning.gap_bytes = profile.merge_gap_bytes;
+            tuning.requests_in_flight = usize::try_from(profile.requests_in_flight)
+                .unwrap_or(tuning.requests_in_flight)
+                .clamp(1, REQUESTS_MAX);
+            tuning.threads_waiting = tuning.requests_in_flight.clamp(tuning.threads, 64);
+            tuning.profile = profile.clone();
+        }
+        if let Some(gap) = options.gap_bytes {
+            tuning.gap_bytes = gap;
+        }
+        // A thread works on one object at a time, and opens another only when no work is left: each
+        // keeps at most the one that it reads and one that it has opened for all.
+        let objects = (options.limits.objects_open_max / 2).max(1);
+        tuning.threads = tuning.threads.min(objects);
+        tuning.threads_waiting = tuning.threads_waiting.min(objects);
+        tuning.requests_in_flight = tuning.requests_in_flight.min(objects);
+        tuning
+    }
+
+    /// How a read of `chunks` in `objects` merges them to requests.
+    pub(crate) fn merging(&self, chunks: u64, objects: u64) -> Merging<'_> {
+        if !self.spreads {
+            return Merging { gap_bytes: self.gap_bytes, spread: None };
+        }
+        #[allow(clippy::cast_precision_loss)]
+        let worth = self.profile.gap_for(chunks as f64);
+        let spread = Some((objects.max(1), &self.profile));
+        Merging { gap_bytes: self.gap_bytes.min(worth), spread }
+    }
+
+    /// Requests of `request_bytes` each that there is room for, beside what `scratch_bytes` for each core take.
+    pub(crate) fn at_once(&self, request_bytes: f64, scratch_bytes: u64) -> f64 {
+        if !self.spreads {
+            return f64::INFINITY;
+        }
+        let scratch = scratch_bytes.saturating_mul(self.threads as u64);
+        requests_at_once(self.buffer_bytes, scratch, request_bytes)
+    }
+
+    /// Threads while the storage fetches ahead what it is told of: twice the cores, since some wait
+    /// for what it was told of late.
+    pub(crate) fn threads_ahead(&self) -> usize {
+        (2 * self.threads).min(self.threads_waiting)
+    }
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            threads: cores,
+            threads_waiting: 32.max(cores),
+            requests_in_flight: 32,
+            gap_bytes: 16 << 10,
+            buffer_bytes: 44 << 20,
+            spreads: false,
+            profile: Profile::default_local(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::tuning::*;
+    use bedform_format::Limits;
+
+    #[test]
+    fn no_read_holds_more_objects_open_than_the_limit() {
+        for (limit, threads) in [(1, 1), (2, 1), (3, 1), (8, 4)] {
+            let mut limits = Limits::default();
+            limits.objects_open_max = limit;
+            let options = OpenOptions { limits, threads: Some(16), ..OpenOptions::default() };
+            let tuning = Tuning::with(&options);
+            assert_eq!((tuning.threads, tuning.threads_waiting), (threads, threads), "{limit}");
+            assert!(tuning.threads_ahead() <= threads, "{limit}");
+        }
+    }
+}

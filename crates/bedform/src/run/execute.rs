@@ -1,0 +1,582 @@
+//! Runs a plan: opens objects, fetches units, decodes chunks and copies them into the result.
+//!
+//! There is one kind of thread, and it does all of these in turn for one unit at a time, so that a
+//! chunk is decoded while it is still in the core's cache and no queue of fetched bytes can grow. The
+//! caller's thread is the first. While the data are in the page cache, there are as many threads as
+//! cores; the first request that would wait for the device brings more, as many as keep it busy, or
+//! a few where the storage fetches ahead what it is told of.
+//!
+//! A server is asked for objects and units before anybody takes them (see `queue`), as many as the profile
+//! has in flight, and there are no more threads than cores: a thread for each request would cost more
+//! than the request. Only what cannot be asked for brings threads that wait.
+//!
+//! Threads live for one read: starting one costs less than a hundredth of the smallest read that
+//! gets one, nothing is left behind for a fork or for the interpreter's exit, and dropping a read
+//! joins all of them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, Scope};
+
+use bedform_storage::{Bell, LISTEN, ReadBlock, stopped_by};
+
+use crate::codec::ChunkCodec;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::blocks::LogCopies;
+use crate::log::overlay::Overlay;
+use crate::plan::copy::Target;
+use crate::plan::geometry::{Plan, Task};
+use crate::plan::opening::Need;
+use crate::plan::tuning::Tuning;
+use crate::run::buffers::{Buffers, Kept};
+use crate::run::queue::{AskLimits, Queue, QueuedUnit, Work};
+use crate::run::resolve::{UNIT_BYTES_MAX, Wanted, WantedChunks, log_units, units};
+use crate::source::locate::{ChunkSource, OpenObject, Opening};
+use crate::store::{ChunkCache, ChunkKey};
+use crate::threads::extra::ExtraThread;
+use crate::threads::permits::Turns;
+
+/// What a read did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadStatistics {
+    /// Objects opened.
+    pub objects: u64,
+    /// Requests for bytes, those for indexes included.
+    pub requests: u64,
+    /// Bytes asked for, those of indexes included.
+    pub bytes: u64,
+    /// Chunks decoded, or read in part.
+    pub chunks: u64,
+    /// Requests that had to wait for the device.
+    pub waits: u64,
+}
+
+/// Makes the elements of a decoded chunk.
+pub(crate) type MakeElements<'a> = dyn Fn(&[u8], &mut Vec<u8>) -> Result<()> + Sync + 'a;
+
+/// Everything that a read needs to know.
+pub(crate) struct Reading<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) source: &'a dyn ChunkSource,
+    pub(crate) codec: &'a ChunkCodec,
+    /// Makes the elements of a decoded chunk, where they are not the decoded bytes themselves.
+    pub(crate) elements: Option<&'a MakeElements<'a>>,
+    /// The bytes of the element that stands for what was never written.
+    pub(crate) fill: &'a [u8],
+    /// Where decoded chunks are kept, and by which number those of this array.
+    pub(crate) cache: Option<(&'a ChunkCache, u64)>,
+    pub(crate) tuning: &'a Tuning,
+    /// True once the caller wants to stop; asked on the caller's thread.
+    pub(crate) interrupted: &'a dyn Fn() -> bool,
+}
+
+/// Reads below this many decoded bytes stay on the caller's thread, but for those that a log has in many
+/// places, each of which is a wait.
+const ALONE_BYTES: u64 = 256 << 10;
+
+/// Fills `target` with what the plan selects.
+///
+/// # Errors
+/// The first error of any thread; what `target` holds is then unspecified.
+pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadStatistics> {
+    if target.len() as u64 != reading.plan.result_bytes() {
+        return Err(Error::invalid(format!(
+            "the buffer has {} bytes, the selection needs {}",
+            target.len(),
+            reading.plan.result_bytes()
+        )));
+    }
+    if reading.plan.result_bytes() == 0 {
+        return Ok(ReadStatistics::default());
+    }
+    let decoded = reading.plan.chunk_count().saturating_mul(reading.codec.decoded_bytes() as u64);
+    let needed = if reading.codec.is_raw() {
+        decoded.min(reading.plan.result_bytes().saturating_mul(8))
+    } else {
+        decoded
+    };
+    let run = Run::new(reading, target);
+    if reading.tuning.threads_waiting <= 1 {
+        run.work(None, true, reading.interrupted);
+    } else {
+        std::thread::scope(|scope| {
+            // What is small takes as long as what is large where a server has to answer.
+            if needed > ALONE_BYTES || run.is_remote {
+                run.with_threads.store(true, Ordering::Relaxed);
+                for _ in 1..reading.tuning.threads {
+                    run.start_thread(scope);
+                }
+            }
+            run.work(Some(scope), true, reading.interrupted);
+            run.wait_for_others(reading.interrupted);
+        });
+    }
+    run.finish()
+}
+
+/// The state that the threads of one read share.
+pub(crate) struct Run<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) source: &'a dyn ChunkSource,
+    pub(crate) codec: &'a ChunkCodec,
+    pub(crate) elements: Option<&'a MakeElements<'a>>,
+    pub(crate) fill: &'a [u8],
+    pub(crate) cache: Option<(&'a ChunkCache, u64)>,
+    tuning: &'a Tuning,
+    pub(crate) target: Target<'a>,
+    /// True if opening an object is a wait.
+    is_remote: bool,
+    /// Leave to decode, where a server is waited for by more threads than there are cores.
+    pub(crate) turns: Option<Turns>,
+    /// What those who have leave decode with.
+    pub(crate) spare: Mutex<Vec<Kept>>,
+    cells: u64,
+    queue: Mutex<Queue>,
+    /// What the objects planned so far have in a log.
+    log: Mutex<LogWork>,
+    /// Rung when units were added, a planner finished, an answer came, or the read failed.
+    bell: Arc<Bell>,
+    stopped: AtomicBool,
+    /// Ends what the other threads wait for.
+    cut: Arc<AtomicBool>,
+    /// True if the read is worth more threads than its caller's.
+    with_threads: AtomicBool,
+    pub(crate) waiting: AtomicBool,
+    /// True once the storage fetches requests while nobody waits for them.
+    fetched_ahead: AtomicBool,
+    /// True once there are requests that somebody must wait for.
+    fetched_late: AtomicBool,
+    threads: AtomicUsize,
+    /// Bytes of the largest unit so far; 0 before the first.
+    largest_unit: AtomicU64,
+    objects: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) chunks: AtomicU64,
+    waits: AtomicU64,
+}
+
+/// Copies from a log, which are fetched together for many objects: a block that has something of
+/// several is fetched once.
+#[derive(Default)]
+struct LogWork {
+    copies: LogCopies,
+    /// Objects whose copies are all in, or have been.
+    cells: u64,
+}
+
+/// Copies that wait for those of other objects: some MiB of memory.
+const LOG_COPIES_MAX: usize = 1 << 17;
+
+/// Brings more threads in, as far as there is work for them and the limits allow.
+pub(crate) type Helpers<'h> = &'h dyn Fn();
+
+impl<'a> Run<'a> {
+    fn new(reading: &Reading<'a>, target: Target<'a>) -> Self {
+        let chunk_bytes = reading.codec.decoded_bytes() as u64;
+        let decoded = reading.plan.chunk_count().saturating_mul(chunk_bytes);
+        // A read that would push most others out is not kept, nor is what the page cache has as well.
+        let cache = reading.cache.filter(|(cache, _)| {
+            decoded <= cache.limit() / 2 && !reading.codec.is_raw() && reading.elements.is_none()
+        });
+        Self {
+            cache,
+            plan: reading.plan,
+            source: reading.source,
+            is_remote: reading.source.is_remote(),
+            turns: reading.source.is_remote().then(|| Turns::new(reading.tuning.threads)),
+            spare: Mutex::default(),
+            codec: reading.codec,
+            elements: reading.elements,
+            fill: reading.fill,
+            tuning: reading.tuning,
+            target,
+            cells: reading.plan.cell_count(),
+            queue: Mutex::default(),
+            log: Mutex::default(),
+            bell: Arc::default(),
+            stopped: AtomicBool::new(false),
+            cut: Arc::default(),
+            with_threads: AtomicBool::new(false),
+            waiting: AtomicBool::new(false),
+            fetched_ahead: AtomicBool::new(false),
+            fetched_late: AtomicBool::new(false),
+            threads: AtomicUsize::new(1),
+            largest_unit: AtomicU64::new(0),
+            objects: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            chunks: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+        }
+    }
+
+    fn finish(self) -> Result<ReadStatistics> {
+        let queue = self.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match queue.error {
+            Some(error) => Err(error),
+            None => Ok(ReadStatistics {
+                objects: self.objects.into_inner(),
+                requests: self.requests.into_inner(),
+                bytes: self.bytes.into_inner(),
+                chunks: self.chunks.into_inner(),
+                waits: self.waits.into_inner(),
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // A thread that panicked is reported by the scope; the queue itself is always whole.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts one more thread if the limits and the system allow; going without is no error.
+    fn start_thread<'scope, 'env>(&'scope self, scope: &'scope Scope<'scope, 'env>) {
+        let mine = self.threads.fetch_add(1, Ordering::Relaxed);
+        let extra = if mine < self.thread_limit() { ExtraThread::begin() } else { None };
+        let started = extra.is_some_and(|extra| {
+            let work = move || {
+                let _leave = (Leave(self), extra);
+                stopped_by(&self.cut, || self.work(Some(scope), false, &|| false));
+            };
+            Builder::new().name("bedform-read".to_owned()).spawn_scoped(scope, work).is_ok()
+        });
+        if !started {
+            self.threads.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes that decoding a chunk takes beside the encoded ones.
+    fn scratch_bytes(&self) -> u64 {
+        self.codec.scratch_bytes()
+    }
+
+    /// Threads whose buffers fit the bound together.
+    fn thread_limit(&self) -> usize {
+        let (chunk, scratch) = (self.codec.decoded_bytes() as u64, self.scratch_bytes());
+        let fetched = match self.largest_unit.load(Ordering::Relaxed) {
+            0 if self.codec.is_raw() => UNIT_BYTES_MAX,
+            0 => UNIT_BYTES_MAX.max(chunk),
+            largest => largest,
+        };
+        // Only large requests to a device have a use for a block.
+        let has_block = fetched >= SMALL_UNIT_BYTES && !self.is_remote;
+        let block = if has_block { ReadBlock::BYTES as u64 } else { 0 };
+        let (each, all) = match self.is_remote {
+            // Those who wait for the server, or for leave to decode, hold what was fetched alone.
+            true => {
+                let scratch = scratch.saturating_mul(self.tuning.threads as u64);
+                (fetched, self.tuning.buffer_bytes.saturating_sub(scratch))
+            }
+            false => {
+                (scratch.saturating_add(fetched).saturating_add(block), self.tuning.buffer_bytes)
+            }
+        };
+        let fit = usize::try_from(all / each.max(1)).unwrap_or(usize::MAX);
+        let ahead = self.fetched_ahead.load(Ordering::Relaxed);
+        let useful = match ahead && !self.fetched_late.load(Ordering::Relaxed) {
+            true => self.tuning.threads_ahead(),
+            false => self.tuning.threads_waiting,
+        };
+        fit.clamp(1, useful.max(self.tuning.threads))
+    }
+
+    /// Works until nothing is left.
+    fn work<'scope, 'env>(
+        &'scope self,
+        scope: Option<&'scope Scope<'scope, 'env>>,
+        caller: bool,
+        interrupted: &dyn Fn() -> bool,
+    ) {
+        let (mut kept, mut fetching) = (None, Buffers::default());
+        let more = || {
+            if let Some(scope) = scope {
+                self.grow(scope);
+            }
+        };
+        let helpers: Helpers<'_> = &more;
+        loop {
+            if caller && interrupted() {
+                self.fail(Error::new(ErrorKind::Interrupted, "the read was stopped"));
+            }
+            let outcome = match self.next(caller) {
+                Work::Done => return,
+                Work::Nothing => Ok(()),
+                Work::Cell(cell, asked) => self.plan_cell(cell, asked, helpers),
+                Work::Unit(unit) => {
+                    // Most threads wait for a server most of the time: those that decode take turns with
+                    // what is kept.
+                    let own = match self.is_remote {
+                        true => &mut fetching,
+                        false => &mut kept.get_or_insert_with(Kept::take).0,
+                    };
+                    self.run_unit(unit, own, helpers)
+                }
+            };
+            if let Err(error) = outcome {
+                self.fail(error);
+            }
+        }
+    }
+
+    fn next(&self, caller: bool) -> Work {
+        loop {
+            let heard = self.bell.count();
+            {
+                let mut queue = self.lock();
+                if self.stopped.load(Ordering::Relaxed) {
+                    return Work::Done;
+                }
+                // Units have turned out larger than they were when this thread was started.
+                if !caller && self.threads.load(Ordering::Relaxed) > self.thread_limit() {
+                    return Work::Done;
+                }
+                let found = match self.is_remote {
+                    true => {
+                        self.ask(&mut queue);
+                        queue.take_asked()
+                    }
+                    false => queue.take_next(self.cells),
+                };
+                match found {
+                    Some(work) => return work,
+                    None if queue.is_done(self.cells) => return Work::Done,
+                    None => {}
+                }
+            }
+            self.bell.wait(heard, caller.then_some(LISTEN));
+            if caller {
+                return Work::Nothing;
+            }
+        }
+    }
+
+    /// Asks the server for what comes next.
+    fn ask(&self, queue: &mut Queue) {
+        let open = |cell| {
+            let coordinates = self.plan.cell_coordinates(cell);
+            let need = self.need(&self.plan.tasks(cell));
+            self.source.ask(&coordinates, need, &self.bell)
+        };
+        let scratch = self.scratch_bytes().saturating_mul(self.tuning.threads as u64);
+        let bytes = self.tuning.buffer_bytes.saturating_sub(scratch);
+        let limits = AskLimits { requests: self.tuning.requests_in_flight, bytes };
+        let asked = queue.ask(limits, self.cells, &self.bell, &open);
+        self.waits.fetch_add(asked as u64, Ordering::Relaxed);
+    }
+
+    /// What the read needs of the object that it has these tasks for.
+    fn need(&self, tasks: &[Task]) -> Need {
+        Need { chunks: tasks.len() as u64, objects: self.cells }
+    }
+
+    /// Hears, while the other threads end what they have begun, whether they are to end at once.
+    fn wait_for_others(&self, interrupted: &dyn Fn() -> bool) {
+        loop {
+            let heard = self.bell.count();
+            if self.threads.load(Ordering::Acquire) <= 1 {
+                return;
+            }
+            self.bell.wait(heard, Some(LISTEN));
+            if interrupted() {
+                self.fail(Error::new(ErrorKind::Interrupted, "the read was stopped"));
+            }
+        }
+    }
+
+    fn fail(&self, error: Error) {
+        if error.kind() == ErrorKind::Interrupted {
+            self.cut.store(true, Ordering::Relaxed);
+        }
+        let mut queue = self.lock();
+        queue.error.get_or_insert(error);
+        self.stopped.store(true, Ordering::Relaxed);
+        drop(queue);
+        self.bell.ring();
+    }
+
+    /// Requests wait for the device: more threads keep it busy.
+    fn grow<'scope, 'env>(&'scope self, scope: &'scope Scope<'scope, 'env>) {
+        if !self.with_threads.load(Ordering::Relaxed) {
+            return;
+        }
+        let left = {
+            let queue = self.lock();
+            queue.units.len() as u64 + (self.cells - queue.next_cell)
+        };
+        let mut threads = self.threads.load(Ordering::Relaxed);
+        // Who opens an object of a server waits for that, and takes nothing of what is left.
+        let useful = left + u64::from(self.is_remote);
+        while threads < self.thread_limit() && (threads as u64) < useful {
+            self.start_thread(scope);
+            threads += 1;
+        }
+    }
+
+    /// Opens an object and adds its units to the queue.
+    fn plan_cell(&self, cell: u64, asked: Option<Opening>, helpers: Helpers<'_>) -> Result<()> {
+        let planned = Planned(self);
+        let coordinates = self.plan.cell_coordinates(cell);
+        let tasks = self.plan.tasks(cell);
+        let (need, waits) = (self.need(&tasks), || self.waits(helpers));
+        let Some(opened) = self.source.open(&coordinates, need, asked, &waits)? else {
+            for task in tasks {
+                self.fill_chunk(cell, &Wanted::all(task))?;
+            }
+            return self.add_log(LogCopies::default(), 1);
+        };
+        self.objects.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(opened.index_requests, Ordering::Relaxed);
+        self.bytes.fetch_add(opened.index_bytes, Ordering::Relaxed);
+        let object = &opened.object;
+        let mut wanted = self.take_from_log(cell, tasks, &opened)?;
+        if let Some((cache, array)) = self.cache {
+            let place = Arc::from(coordinates.as_slice());
+            for one in std::mem::take(&mut wanted.stored) {
+                let key = ChunkKey::new(array, &place, object.version(), one.task.position);
+                match cache.get(&key, |_| true) {
+                    Some(elements) => self.copy_chunk(cell, &one, &elements)?,
+                    None => wanted.stored.push(one),
+                }
+            }
+        }
+        let merging = self.tuning.merging(self.plan.chunk_count(), self.cells);
+        let units = units(self.plan, cell, wanted, &opened.places, self.codec, merging)
+            .map_err(|error| error.at(self.source.object_name(&coordinates)))?;
+        let queued = |unit| QueuedUnit::new(object.clone(), cell, unit);
+        self.add_units(units.into_iter().map(queued).collect());
+        drop(planned);
+        if self.waiting.load(Ordering::Relaxed) {
+            self.read_ahead();
+            helpers();
+        }
+        Ok(())
+    }
+
+    fn add_units(&self, units: Vec<QueuedUnit>) {
+        let largest = units.iter().map(|queued| queued.unit.bytes()).max().unwrap_or(0);
+        self.largest_unit.fetch_max(largest, Ordering::Relaxed);
+        self.lock().units.extend(units);
+        self.bell.ring();
+    }
+
+    /// Takes what a log has of an object's chunks, and gives what is needed beyond that.
+    fn take_from_log(
+        &self,
+        cell: u64,
+        tasks: Vec<Task>,
+        opened: &OpenObject,
+    ) -> Result<WantedChunks> {
+        let overlay = opened.overlay.as_deref();
+        let new = || overlay.map(Overlay::copies).unwrap_or_default();
+        let mut copies = new();
+        let mut wanted = WantedChunks::default();
+        for task in tasks {
+            wanted.add(self.plan, cell, task, overlay, &mut copies)?;
+            if copies.len() >= LOG_COPIES_MAX {
+                self.add_log(std::mem::replace(&mut copies, new()), 0)?;
+            }
+        }
+        self.add_log(copies, 1)?;
+        Ok(wanted)
+    }
+
+    /// Adds copies from a log, with which those of `cells` objects are complete. With the last of all
+    /// objects, or when many wait, they become units.
+    fn add_log(&self, copies: LogCopies, cells: u64) -> Result<()> {
+        let copies = {
+            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.copies.append(copies);
+            log.cells += cells;
+            if log.cells < self.cells && log.copies.len() < LOG_COPIES_MAX {
+                return Ok(());
+            }
+            std::mem::take(&mut log.copies)
+        };
+        let mut units = Vec::new();
+        for (object, unit) in log_units(copies)? {
+            let kept = unit.log.as_ref().map(|log| log.take_kept(&self.destination()));
+            if !kept.transpose()?.unwrap_or(false) {
+                units.push(QueuedUnit::new(object, 0, unit));
+            }
+        }
+        if units.iter().any(|queued| queued.unit.is_scattered()) {
+            self.with_threads.store(true, Ordering::Relaxed);
+        }
+        self.add_units(units);
+        Ok(())
+    }
+
+    /// A request is about to wait for the device.
+    pub(crate) fn waits(&self, helpers: Helpers<'_>) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        self.waiting.store(true, Ordering::Relaxed);
+        self.read_ahead();
+        helpers();
+    }
+
+    /// Tells the storage which requests come next, so that it is busy with many of them while no
+    /// thread has to wait for each. A server is asked for them instead.
+    fn read_ahead(&self) {
+        if self.is_remote {
+            return;
+        }
+        let ahead: Vec<_> = {
+            let mut queue = self.lock();
+            let mut left = AHEAD_BYTES_MAX;
+            let within = |queued: &&QueuedUnit| {
+                let fits = left > 0;
+                left = left.saturating_sub(queued.unit.bytes());
+                fits
+            };
+            let end = queue.units.iter().take(AHEAD_MAX).take_while(within).count();
+            // In large steps: each goes through the queue.
+            if queue.ahead > end / 2 {
+                return;
+            }
+            let start = std::mem::replace(&mut queue.ahead, end);
+            let units = queue.units.range(start..end);
+            if units.clone().any(|queued| queued.unit.is_scattered()) {
+                self.fetched_late.store(true, Ordering::Relaxed);
+            }
+            // Scattered ones go past the page cache.
+            let units = units.filter(|queued| !queued.unit.is_scattered());
+            units.map(|queued| (queued.object.clone(), queued.unit.extents.clone())).collect()
+        };
+        for (object, extents) in ahead {
+            for extent in extents {
+                let fetched = object.read_ahead(extent.offset, extent.length);
+                let said = if fetched { &self.fetched_ahead } else { &self.fetched_late };
+                said.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Units below this are never read past the page cache.
+const SMALL_UNIT_BYTES: u64 = 128 << 10;
+
+/// Units of which the storage is told before they are read.
+const AHEAD_MAX: usize = 256;
+/// Bytes of these units together.
+const AHEAD_BYTES_MAX: u64 = 64 << 20;
+
+/// Counts a thread out and wakes the caller, who may wait for it, also if it panics.
+struct Leave<'r, 'a>(&'r Run<'a>);
+
+impl Drop for Leave<'_, '_> {
+    fn drop(&mut self) {
+        self.0.threads.fetch_sub(1, Ordering::Release);
+        self.0.bell.ring();
+    }
+}
+
+/// Counts a planner out and wakes those who wait for its units, also if it fails or panics.
+struct Planned<'r, 'a>(&'r Run<'a>);
+
+impl Drop for Planned<'_, '_> {
+    fn drop(&mut self) {
+        self.0.lock().planning -= 1;
+        self.0.bell.ring();
+    }
+}

@@ -1,0 +1,299 @@
+//! What a read has still to do: objects to open, and units of those that are open.
+//!
+//! Files of this machine are read by who takes them from here. A server is asked ahead, for as much as
+//! the limits allow, and only what has come is taken: few threads have many requests on their way.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bedform_format::shard::Extent;
+use bedform_storage::{Answer, Bell, Bytes, Object};
+
+use crate::error::Error;
+use crate::run::resolve::Unit;
+use crate::source::locate::Opening;
+
+/// What is left of a read.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pub(crate) next_cell: u64,
+    pub(crate) units: VecDeque<QueuedUnit>,
+    /// How many of them, from the front, the storage was told of or asked for.
+    pub(crate) ahead: usize,
+    /// Cells whose objects were asked for, or are to be opened by who takes them.
+    openings: VecDeque<(u64, Option<Opening>)>,
+    /// Bytes that were asked for, of what is still here.
+    asked_bytes: u64,
+    /// Threads that are opening an object and will add units.
+    pub(crate) planning: usize,
+    pub(crate) error: Option<Error>,
+}
+
+/// A unit of the object of a cell.
+pub(crate) struct QueuedUnit {
+    pub(crate) object: Arc<dyn Object>,
+    pub(crate) cell: u64,
+    pub(crate) unit: Unit,
+    /// What was asked for of its extents, if anything was.
+    pub(crate) answers: Vec<Option<Answer<Bytes>>>,
+}
+
+/// One step of a read.
+pub(crate) enum Work {
+    Cell(u64, Option<Opening>),
+    Unit(QueuedUnit),
+    /// To look whether the read is to stop.
+    Nothing,
+    Done,
+}
+
+/// How much may be asked for at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AskLimits {
+    pub(crate) requests: usize,
+    pub(crate) bytes: u64,
+}
+
+impl QueuedUnit {
+    pub(crate) fn new(object: Arc<dyn Object>, cell: u64, unit: Unit) -> Self {
+        Self { object, cell, unit, answers: Vec::new() }
+    }
+
+    /// Asks for what is not at hand; gives how many requests that makes.
+    fn ask(&mut self, bell: &Arc<Bell>) -> usize {
+        if self.unit.asks(&*self.object).0 == 0 {
+            return 0;
+        }
+        let ask = |extent: &Extent| self.object.ask(extent.offset, extent.length, bell);
+        self.answers = self.unit.extents.iter().map(ask).collect();
+        let asked = self.answers.iter().flatten().count();
+        if asked == 0 {
+            self.answers.clear();
+        }
+        asked
+    }
+
+    fn is_here(&self) -> bool {
+        self.answers.iter().flatten().all(Answer::is_here)
+    }
+
+    /// Bytes that were asked for.
+    fn asked_bytes(&self) -> u64 {
+        if self.answers.is_empty() { 0 } else { self.unit.bytes() }
+    }
+}
+
+impl Queue {
+    /// True if nothing is left, and nobody will add anything.
+    pub(crate) fn is_done(&self, cells: u64) -> bool {
+        self.planning == 0
+            && self.units.is_empty()
+            && self.openings.is_empty()
+            && self.next_cell >= cells
+    }
+
+    /// Asks for what comes next, as far as the limits allow: units first, which are further. `open` asks for
+    /// the object of a cell. Gives how many requests were made.
+    pub(crate) fn ask(
+        &mut self,
+        limits: AskLimits,
+        cells: u64,
+        bell: &Arc<Bell>,
+        open: &dyn Fn(u64) -> Option<Opening>,
+    ) -> usize {
+        let room = limits.requests.saturating_sub(self.on_their_way());
+        let mut made = 0;
+        while made < room && (self.asked_bytes == 0 || self.asked_bytes < limits.bytes) {
+            if let Some(unit) = self.units.get_mut(self.ahead) {
+                made += unit.ask(bell);
+                self.asked_bytes += unit.asked_bytes();
+                self.ahead += 1;
+                continue;
+            }
+            if self.next_cell >= cells {
+                break;
+            }
+            let opening = open(self.next_cell);
+            made += usize::from(opening.is_some());
+            let bytes = opening.as_ref().map(|opening| opening.bytes);
+            self.asked_bytes += bytes.unwrap_or(0);
+            self.openings.push_back((self.next_cell, opening));
+            self.next_cell += 1;
+            // One that somebody can open at once has units, which go first.
+            if bytes.is_none() {
+                break;
+            }
+        }
+        made
+    }
+
+    /// Something that is here.
+    pub(crate) fn take_asked(&mut self) -> Option<Work> {
+        let mut units = self.units.iter().take(self.ahead);
+        if let Some(at) = units.position(QueuedUnit::is_here) {
+            self.ahead -= 1;
+            let unit = self.units.remove(at)?;
+            self.asked_bytes -= unit.asked_bytes();
+            return Some(Work::Unit(unit));
+        }
+        let is_here = |opening: &Option<Opening>| {
+            opening.as_ref().is_none_or(|opening| opening.answer.is_here())
+        };
+        let at = self.openings.iter().position(|(_, opening)| is_here(opening))?;
+        let (cell, opening) = self.openings.remove(at)?;
+        self.asked_bytes -= opening.as_ref().map_or(0, |opening| opening.bytes);
+        self.planning += 1;
+        Some(Work::Cell(cell, opening))
+    }
+
+    /// What comes next.
+    pub(crate) fn take_next(&mut self, cells: u64) -> Option<Work> {
+        if let Some(unit) = self.units.pop_front() {
+            self.ahead = self.ahead.saturating_sub(1);
+            return Some(Work::Unit(unit));
+        }
+        if self.next_cell >= cells {
+            return None;
+        }
+        self.next_cell += 1;
+        self.planning += 1;
+        Some(Work::Cell(self.next_cell - 1, None))
+    }
+
+    fn on_their_way(&self) -> usize {
+        let asked =
+            self.units.iter().take(self.ahead).flat_map(|unit| unit.answers.iter().flatten());
+        let openings = self.openings.iter().filter_map(|(_, opening)| opening.as_ref());
+        asked.filter(|answer| !answer.is_here()).count()
+            + openings.filter(|opening| !opening.answer.is_here()).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use bedform_storage::{Promise, StorageError, Version};
+
+    use crate::run::queue::*;
+
+    /// An object of 1000 bytes that keeps what it has promised.
+    #[derive(Default)]
+    struct Promising {
+        version: Version,
+        promises: Mutex<Vec<(u64, Promise<Bytes>)>>,
+    }
+
+    impl std::fmt::Debug for Promising {
+        fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            formatter.write_str("Promising")
+        }
+    }
+
+    impl Object for Promising {
+        fn version(&self) -> &Version {
+            &self.version
+        }
+
+        fn read(&self, _: u64, _: &mut [u8]) -> Result<(), StorageError> {
+            unreachable!("nobody waits")
+        }
+
+        fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+            assert_eq!(length, 10);
+            let (answer, promise) = Answer::new(bell.clone());
+            self.promises.lock().unwrap().push((offset, promise));
+            Some(answer)
+        }
+
+        fn is_current(&self) -> Result<bool, StorageError> {
+            Ok(true)
+        }
+    }
+
+    impl Promising {
+        fn keep(&self, offset: u64) {
+            let mut promises = self.promises.lock().unwrap();
+            let at = promises.iter().position(|(of, _)| *of == offset).unwrap();
+            promises.remove(at).1.keep(Ok(Bytes::from(vec![0; 10])));
+        }
+    }
+
+    fn queue_of(object: &Arc<Promising>, units: u64) -> Queue {
+        let unit = |number: u64| {
+            let extents = vec![Extent { offset: number * 10, length: 10 }];
+            QueuedUnit::new(object.clone(), 0, Unit { extents, ..Unit::default() })
+        };
+        Queue { units: (0..units).map(unit).collect(), ..Queue::default() }
+    }
+
+    fn offset_of(work: Option<Work>) -> Option<u64> {
+        match work? {
+            Work::Unit(unit) => Some(unit.unit.extents[0].offset),
+            _ => panic!("a cell"),
+        }
+    }
+
+    #[test]
+    fn what_has_come_is_taken_and_no_more_is_asked_for_than_the_limits_allow() {
+        let (object, bell) = (Arc::<Promising>::default(), Arc::default());
+        let mut queue = queue_of(&object, 6);
+        let limits = AskLimits { requests: 3, bytes: 1000 };
+        let none = |_| unreachable!("no cells");
+        assert_eq!(queue.ask(limits, 0, &bell, &none), 3);
+        assert_eq!(queue.ask(limits, 0, &bell, &none), 0);
+        assert!(queue.take_asked().is_none());
+        object.keep(20);
+        assert_eq!(queue.ask(limits, 0, &bell, &none), 1, "one is no longer on its way");
+        assert_eq!(offset_of(queue.take_asked()), Some(20));
+        assert!(queue.take_asked().is_none());
+        for offset in [30, 10, 0] {
+            object.keep(offset);
+        }
+        let taken: Vec<_> = std::iter::from_fn(|| offset_of(queue.take_asked())).collect();
+        assert_eq!(taken, [0, 10, 30]);
+        assert!(!queue.is_done(0));
+        assert_eq!(queue.ask(limits, 0, &bell, &none), 2);
+        object.keep(40);
+        object.keep(50);
+        assert_eq!([0; 2].map(|_| offset_of(queue.take_asked())), [Some(40), Some(50)]);
+        assert!(queue.is_done(0));
+    }
+
+    #[test]
+    fn what_has_come_and_was_not_taken_counts_as_memory() {
+        let (object, bell) = (Arc::<Promising>::default(), Arc::default());
+        let mut queue = queue_of(&object, 6);
+        let limits = AskLimits { requests: 100, bytes: 20 };
+        let none = |_| unreachable!("no cells");
+        assert_eq!(queue.ask(limits, 0, &bell, &none), 2);
+        object.keep(0);
+        object.keep(10);
+        assert_eq!(queue.ask(limits, 0, &bell, &none), 0);
+        assert!(queue.take_asked().is_some());
+        assert_eq!(queue.ask(limits, 0, &bell, &none), 1);
+        // One is asked for, however large it is.
+        let mut queue = queue_of(&object, 2);
+        assert_eq!(queue.ask(AskLimits { requests: 9, bytes: 1 }, 0, &bell, &none), 1);
+    }
+
+    #[test]
+    fn an_object_that_somebody_can_open_at_once_is_opened_before_more_are_asked_for() {
+        let bell = Arc::default();
+        let mut queue = Queue::default();
+        let promises = Mutex::new(Vec::new());
+        let open = |cell| {
+            let (answer, promise) = Answer::new(Arc::clone(&bell));
+            promises.lock().unwrap().push(promise);
+            (cell != 2).then_some(Opening { answer, bytes: 1 })
+        };
+        let limits = AskLimits { requests: 100, bytes: 1000 };
+        assert_eq!(queue.ask(limits, 5, &bell, &open), 2);
+        assert!(matches!(queue.take_asked(), Some(Work::Cell(2, None))));
+        assert!(queue.take_asked().is_none());
+        assert_eq!(queue.ask(limits, 5, &bell, &open), 2);
+        promises.lock().unwrap().pop().unwrap().keep(Ok(None));
+        assert!(matches!(queue.take_asked(), Some(Work::Cell(4, Some(_)))));
+        assert!(!queue.is_done(5));
+    }
+}

@@ -1,0 +1,379 @@
+//! One unit: fetched, checked, decoded and copied to where its elements belong.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use bedform_format::BytesCodec;
+use bedform_format::checksum::Crc32c;
+use bedform_storage::{Answer, Bytes, Object, ReadBlock};
+
+use crate::codec::{CodecError, Scratch};
+use crate::error::{Error, Result};
+use crate::log::fetch::{Destination, LogFetch};
+use crate::plan::copy::{Axis, Copy};
+use crate::run::buffers::{Buffers, Kept, grow};
+use crate::run::execute::{Helpers, Run};
+use crate::run::queue::QueuedUnit;
+use crate::run::resolve::{FetchedChunk, SCATTERED_BYTES_MIN, Unit, Wanted};
+use crate::store::ChunkKey;
+
+/// Pieces in which large chunks are read and checked: several fit a core's own cache.
+const PIECE_BYTES: usize = 256 << 10;
+
+impl Run<'_> {
+    /// Fetches a unit, decodes its chunks and copies them to their places.
+    pub(crate) fn run_unit(
+        &self,
+        queued: QueuedUnit,
+        buffers: &mut Buffers,
+        helpers: Helpers<'_>,
+    ) -> Result<()> {
+        let QueuedUnit { object, cell, unit, answers } = queued;
+        let (object, unit) = (&*object, &unit);
+        for wanted in &unit.missing {
+            self.fill_chunk(cell, wanted)?;
+        }
+        let is_asked = !answers.is_empty();
+        if let [chunk] = unit.chunks.as_slice()
+            && !is_asked
+            && self.can_stream(chunk)
+            && self.stream_chunk(object, cell, chunk, buffers, helpers)?
+        {
+            return Ok(());
+        }
+        let scattered = unit.log.as_ref().filter(|_| unit.is_scattered() && !is_asked);
+        if let Some(log) = scattered {
+            self.count(object, unit);
+            buffers.block.set_scattered(true);
+            let outcome = self.run_scattered(object, log, buffers, helpers);
+            buffers.block.set_scattered(false);
+            return outcome;
+        }
+        let Buffers { fetched, block, elements, scratch, .. } = buffers;
+        let mut answers = answers.into_iter();
+        let alone = match unit.extents.len() {
+            1 => answers.next().flatten().map(Answer::take).transpose()?,
+            _ => None,
+        };
+        let bytes = match &alone {
+            Some(bytes) => bytes,
+            None => self.fetch_unit(object, unit, answers, (fetched, block), helpers)?,
+        };
+        self.count(object, unit);
+        match &self.turns {
+            None => self.decode_unit(object, cell, unit, bytes, (elements, scratch)),
+            Some(turns) => {
+                let _turn = turns.take();
+                let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+                let known = spare().pop();
+                let mut kept = known.unwrap_or_else(Kept::take);
+                let Buffers { elements, scratch, .. } = &mut kept.0;
+                let outcome = self.decode_unit(object, cell, unit, bytes, (elements, scratch));
+                spare().push(kept);
+                outcome
+            }
+        }
+    }
+
+    /// Decodes the chunks of a unit that was fetched, and copies them to their places.
+    fn decode_unit(
+        &self,
+        object: &dyn Object,
+        cell: u64,
+        unit: &Unit,
+        bytes: &[u8],
+        (elements, scratch): (&mut Vec<u8>, &mut Scratch),
+    ) -> Result<()> {
+        if let Some(log) = &unit.log {
+            return log.run(bytes, elements, &self.destination());
+        }
+        for copy in &unit.raw {
+            self.copy(copy, bytes)?;
+        }
+        let cell_place = self.cache.map(|_| Arc::from(self.plan.cell_coordinates(cell)));
+        for chunk in &unit.chunks {
+            let encoded = &bytes[chunk.start..chunk.start + chunk.length];
+            let place = || self.place_of(cell, chunk);
+            let needed = match (self.elements, self.cache) {
+                (None, None) => self.needed_bytes(cell, &chunk.wanted)?.end,
+                _ => self.codec.decoded_bytes(),
+            };
+            let decoded = self
+                .codec
+                .decode_front(encoded, chunk.skip, needed, scratch)
+                .map_err(|error| Error::corrupt(place(), error))?;
+            if let Some(((cache, array), cell_place)) = self.cache.zip(cell_place.as_ref()) {
+                let position = chunk.wanted.task.position;
+                let key = ChunkKey::new(array, cell_place, object.version(), position);
+                cache.put(key, Arc::from(decoded), decoded.len() as u64 + 128);
+            }
+            let made = match self.elements {
+                None => decoded,
+                Some(make) => {
+                    make(decoded, &mut *elements).map_err(|error| error.at(place()))?;
+                    elements.as_slice()
+                }
+            };
+            self.copy_chunk(cell, &chunk.wanted, made)?;
+        }
+        Ok(())
+    }
+
+    /// Counts what a unit fetches.
+    fn count(&self, object: &dyn Object, unit: &Unit) {
+        let (requests, bytes) = unit.asks(object);
+        self.requests.fetch_add(requests, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.chunks.fetch_add(
+            unit.chunks.len() as u64
+                + u64::from(!unit.raw.is_empty())
+                + unit.log.as_ref().map_or(0, LogFetch::block_count),
+            Ordering::Relaxed,
+        );
+    }
+
+    /// What messages call a chunk.
+    fn place_of(&self, cell: u64, chunk: &FetchedChunk) -> String {
+        format!(
+            "{}, chunk {:?} (bytes {} to {})",
+            self.source.object_name(&self.plan.cell_coordinates(cell)),
+            self.plan.chunk_coordinates(cell, chunk.wanted.task),
+            chunk.extent.offset,
+            chunk.extent.end()
+        )
+    }
+
+    /// The bytes of a decoded chunk, from the first to the last that the read takes.
+    fn needed_bytes(&self, cell: u64, wanted: &Wanted) -> Result<Range<usize>> {
+        let (mut start, mut end) = (usize::MAX, 0);
+        wanted.for_each_copy(self.plan, cell, self.codec.strides(), |copy| {
+            let range = copy.source_range(self.plan.item_size());
+            (start, end) = (start.min(range.start), end.max(range.end));
+            Ok(())
+        })?;
+        Ok(start.min(end)..end)
+    }
+
+    /// True for a large chunk of elements with nothing but a checksum behind them, none of which is
+    /// to be kept: only the part that is needed has to be held in memory.
+    fn can_stream(&self, chunk: &FetchedChunk) -> bool {
+        self.elements.is_none()
+            && self.cache.is_none()
+            && chunk.skip == 0
+            && chunk.length >= 2 * PIECE_BYTES
+            && matches!(self.codec.chain().bytes.as_slice(), [BytesCodec::Crc32c])
+            && !self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Reads a chunk piece by piece and checks each while it is in the core's cache; keeps only what
+    /// the read needs. False, and nothing done, if the chunk is not in the page cache.
+    fn stream_chunk(
+        &self,
+        object: &dyn Object,
+        cell: u64,
+        chunk: &FetchedChunk,
+        buffers: &mut Buffers,
+        helpers: Helpers<'_>,
+    ) -> Result<bool> {
+        let damaged = |error| Error::corrupt(self.place_of(cell, chunk), error);
+        let expected = self.codec.decoded_bytes();
+        let payload = chunk.length - 4;
+        if payload != expected {
+            return Err(damaged(CodecError::Length { codec: "bytes", expected, found: payload }));
+        }
+        let needed = self.needed_bytes(cell, &chunk.wanted)?;
+        grow(&mut buffers.fetched, needed.len());
+        grow(&mut buffers.piece, PIECE_BYTES);
+        let mut checksum = Crc32c::new();
+        let mut at = 0;
+        while at < payload {
+            let (inside, border) = match at {
+                at if at < needed.start => (false, needed.start),
+                at if at < needed.end => (true, needed.end),
+                _ => (false, payload),
+            };
+            let end = border.min(at + PIECE_BYTES).min(payload);
+            let piece = if inside {
+                &mut buffers.fetched[at - needed.start..end - needed.start]
+            } else {
+                &mut buffers.piece[..end - at]
+            };
+            let offset = chunk.extent.offset + at as u64;
+            if at > 0 {
+                self.fill(object, offset, piece, &mut buffers.block, helpers)?;
+            } else if object.read_resident(offset, piece)? < piece.len() {
+                return Ok(false);
+            }
+            checksum.update(piece);
+            at = end;
+        }
+        let mut stored = [0; 4];
+        let end = chunk.extent.offset + payload as u64;
+        self.fill(object, end, &mut stored, &mut buffers.block, helpers)?;
+        let (expected, found) = (u32::from_le_bytes(stored), checksum.finish());
+        if expected != found {
+            return Err(damaged(CodecError::Checksum { codec: "crc32c", expected, found }));
+        }
+        let known = object.at_hand();
+        if known.start > chunk.extent.offset || known.end < chunk.extent.end() {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+            self.bytes.fetch_add(chunk.extent.length, Ordering::Relaxed);
+        }
+        self.chunks.fetch_add(1, Ordering::Relaxed);
+        chunk.wanted.for_each_copy(self.plan, cell, self.codec.strides(), |mut copy| {
+            copy.source_start -= i64::try_from(needed.start).unwrap_or(i64::MAX);
+            copy.tidy();
+            self.copy(&copy, &buffers.fetched[..needed.len()])
+        })?;
+        Ok(true)
+    }
+
+    pub(crate) fn copy_chunk(&self, cell: u64, wanted: &Wanted, elements: &[u8]) -> Result<()> {
+        wanted.for_each_copy(self.plan, cell, self.codec.strides(), |mut copy| {
+            copy.tidy();
+            self.copy(&copy, elements)
+        })
+    }
+
+    /// Where elements of a log go: they are in the machine's byte order.
+    pub(crate) fn destination(&self) -> Destination<'_> {
+        Destination { target: self.target, item: self.plan.item_size(), swap: 1 }
+    }
+
+    /// The bytes of a unit, one extent behind the other: in the object, as they came when it was opened,
+    /// in the block, as the device left them there, or copied to `fetched`. Those that were asked for come
+    /// with their answers.
+    fn fetch_unit<'b>(
+        &self,
+        object: &'b dyn Object,
+        unit: &Unit,
+        answers: impl Iterator<Item = Option<Answer<Bytes>>>,
+        (fetched, block): (&'b mut Vec<u8>, &'b mut ReadBlock),
+        helpers: Helpers<'_>,
+    ) -> Result<&'b [u8]> {
+        let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
+        if let [extent] = unit.extents.as_slice()
+            && let Some(known) = object.known(extent.offset, length)
+        {
+            return Ok(known);
+        }
+        grow(fetched, length);
+        if let [extent] = unit.extents.as_slice() {
+            let buffer = &mut fetched[..length];
+            if let Some(bytes) = self.fetch(object, extent.offset, buffer, block, helpers)? {
+                return Ok(bytes);
+            }
+            return Ok(&fetched[..length]);
+        }
+        let mut start = 0;
+        for (extent, answer) in
+            unit.extents.iter().zip(answers.chain(std::iter::repeat_with(|| None)))
+        {
+            let end = start + usize::try_from(extent.length).unwrap_or(usize::MAX);
+            let room = &mut fetched[start..end];
+            match answer {
+                Some(answer) => room.copy_from_slice(&answer.take()?),
+                None => self.fill(object, extent.offset, room, block, helpers)?,
+            }
+            start = end;
+        }
+        Ok(&fetched[..length])
+    }
+
+    /// Fetches extents of a log past the page cache, up to one that it has some bytes of, and the others
+    /// through it. What each holds is checked and moved from where the device left it, before the next
+    /// is asked for: it is copied once, and a thread needs no more memory than one extent takes.
+    fn run_scattered(
+        &self,
+        object: &dyn Object,
+        log: &LogFetch,
+        buffers: &mut Buffers,
+        helpers: Helpers<'_>,
+    ) -> Result<()> {
+        let Buffers { fetched, block, elements, .. } = buffers;
+        let (mut start, mut goes_past, mut is_told) = (0, true, false);
+        for (number, extent) in log.extents.iter().enumerate() {
+            let length = usize::try_from(extent.length).unwrap_or(usize::MAX);
+            let part = start;
+            start += length;
+            block.set_scattered(goes_past);
+            if goes_past && let Some(bytes) = object.read_past(extent.offset, length, block)? {
+                self.waits(helpers);
+                log.run_part(part, bytes, elements, &self.destination())?;
+                continue;
+            }
+            block.set_scattered(false);
+            // A short one goes through the page cache whatever that has, and says nothing of others.
+            goes_past &= extent.length < SCATTERED_BYTES_MIN;
+            grow(fetched, length);
+            let buffer = &mut fetched[..length];
+            if object.read_resident(extent.offset, buffer)? < length {
+                if !goes_past && !is_told {
+                    is_told = true;
+                    for next in &log.extents[number..] {
+                        object.read_ahead(next.offset, next.length);
+                    }
+                }
+                self.fill(object, extent.offset, buffer, block, helpers)?;
+            }
+            log.run_part(part, buffer, elements, &self.destination())?;
+        }
+        Ok(())
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on.
+    fn fill(
+        &self,
+        object: &dyn Object,
+        offset: u64,
+        buffer: &mut [u8],
+        block: &mut ReadBlock,
+        helpers: Helpers<'_>,
+    ) -> Result<()> {
+        if let Some(bytes) = self.fetch(object, offset, buffer, block, helpers)? {
+            buffer.copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on; or, where the device left them in the block,
+    /// gives them as they are there.
+    fn fetch<'b>(
+        &self,
+        object: &dyn Object,
+        offset: u64,
+        buffer: &mut [u8],
+        block: &'b mut ReadBlock,
+        helpers: Helpers<'_>,
+    ) -> Result<Option<&'b [u8]>> {
+        let at_hand = object.read_resident(offset, buffer)?;
+        if at_hand == buffer.len() {
+            return Ok(None);
+        }
+        self.waits(helpers);
+        if let Some(bytes) = object.read_past(offset, buffer.len(), block)? {
+            return Ok(Some(bytes));
+        }
+        object.read(offset + at_hand as u64, &mut buffer[at_hand..])?;
+        Ok(None)
+    }
+
+    fn copy(&self, copy: &Copy, source: &[u8]) -> Result<()> {
+        // SAFETY: no element of the result is in two copies of a plan.
+        unsafe { copy.run(source, self.target, self.plan.item_size(), self.codec.swap_size()) }
+    }
+
+    /// Fills the place of a chunk that was never written.
+    pub(crate) fn fill_chunk(&self, cell: u64, wanted: &Wanted) -> Result<()> {
+        let still = vec![0; self.codec.strides().len()];
+        wanted.for_each_copy(self.plan, cell, &still, |mut copy| {
+            if let [Axis::Table { offsets, .. }] = copy.axes.as_mut_slice() {
+                offsets.iter_mut().for_each(|pair| pair.0 = 0);
+            }
+            copy.tidy();
+            // SAFETY: as in `copy`. The fill value is in the machine's byte order already.
+            unsafe { copy.run(self.fill, self.target, self.plan.item_size(), 1) }
+        })
+    }
+}

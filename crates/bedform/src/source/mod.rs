@@ -1,0 +1,3 @@
+//! Sources: where the chunks of an array lie, and what lies over them.
+
+pub(crate) mod locate;

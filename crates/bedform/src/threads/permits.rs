@@ -1,0 +1,65 @@
+//! Who computes, of many who mostly wait: those who began first have done first, and what they made is on
+//! its way while others compute.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// Leave to compute, for so many at a time.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// Somebody's leave; given back when it is dropped.
+pub(crate) struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    /// For `at_once`, one at least.
+    pub(crate) fn new(at_once: usize) -> Self {
+        Self { free: Mutex::new(at_once.max(1)), freed: Condvar::new() }
+    }
+
+    /// Waits for leave. Nobody may wait for anything but processors with it.
+    pub(crate) fn take(&self) -> Turn<'_> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        while *free == 0 {
+            free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
+        }
+        *free -= 1;
+        Turn(self)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use crate::threads::permits::*;
+
+    #[test]
+    fn no_more_compute_at_a_time_than_have_leave() {
+        for at_once in 0..4 {
+            let turns = Turns::new(at_once);
+            let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        let _turn = turns.take();
+                        let computing = now.fetch_add(1, Ordering::SeqCst) + 1;
+                        most.fetch_max(computing, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        now.fetch_sub(1, Ordering::SeqCst);
+                    });
+                }
+            });
+            assert!(most.into_inner() <= at_once.max(1), "{at_once}");
+        }
+    }
+}

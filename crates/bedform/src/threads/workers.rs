@@ -1,0 +1,132 @@
+//! Threads that do one work, for a caller who hears meanwhile what the program wants.
+//!
+//! Only the thread that was called is asked whether work is to go on ([`bedform_storage::goes_on`]). So it
+//! asks while it waits for the others, and where it is to stop, their waits for a server end, too.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::{Builder, Thread};
+use std::time::Instant;
+
+use bedform_storage::{Grace, LISTEN, goes_on, stopped_by};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Calls `own` on this thread and `work` on up to `others` more, as many as the system has, which are called
+/// `name`; gives what `own` gives when all have ended.
+pub(crate) fn together<T>(
+    name: &str,
+    others: usize,
+    work: impl Fn() + Sync,
+    own: impl FnOnce() -> T,
+) -> T {
+    let (stop, left) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
+    let caller = std::thread::current();
+    std::thread::scope(|scope| {
+        for _ in 0..others {
+            let (stop, work, working) = (&stop, &work, Working::new(&left, &caller));
+            // Without another thread this one does it all.
+            let _ = Builder::new().name(name.to_owned()).spawn_scoped(scope, move || {
+                let _working = working;
+                stopped_by(stop, work);
+            });
+        }
+        let outcome = own();
+        let mut asked = Instant::now();
+        while left.load(Ordering::Acquire) > 0 {
+            std::thread::park_timeout(LISTEN);
+            if asked.elapsed() < LISTEN {
+                continue;
+            }
+            asked = Instant::now();
+            if !goes_on() {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+        outcome
+    })
+}
+
+/// Counts a thread that works, also if it panics or is none.
+struct Working<'a> {
+    left: &'a AtomicUsize,
+    caller: &'a Thread,
+}
+
+impl<'a> Working<'a> {
+    fn new(left: &'a AtomicUsize, caller: &'a Thread) -> Self {
+        left.fetch_add(1, Ordering::AcqRel);
+        Self { left, caller }
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.left.fetch_sub(1, Ordering::AcqRel);
+        self.caller.unpark();
+    }
+}
+
+/// What another thread answers; nothing if it has ended.
+///
+/// # Errors
+/// `Interrupted` if the program wants to wait no longer.
+pub(crate) fn answer<T>(answers: &Receiver<T>) -> Result<Option<T>> {
+    let mut grace = Grace::default();
+    loop {
+        match answers.recv_timeout(LISTEN) {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) if grace.is_over() => return Err(stopped()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// The error of work that the program wants no longer.
+pub(crate) fn stopped() -> Error {
+    Error::new(ErrorKind::Interrupted, "stopped while it was waited for")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use crate::threads::workers::*;
+
+    #[test]
+    fn threads_that_wait_are_told_to_stop_once_who_called_them_is() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let given = stopped_by(&stop, || {
+            let others = || {
+                while goes_on() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            };
+            together("test", 3, others, || {
+                stop.store(true, Ordering::Relaxed);
+                7
+            })
+        });
+        assert_eq!(given, 7);
+    }
+
+    #[test]
+    fn an_answer_is_waited_for_until_it_comes_or_cannot_or_nobody_wants_it() {
+        let (send, answers) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(2 * LISTEN);
+                send.send(7).unwrap();
+            });
+            assert_eq!(answer(&answers).unwrap(), Some(7));
+        });
+        let stop = Arc::new(AtomicBool::new(true));
+        let error = stopped_by(&stop, || answer(&answers)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Interrupted);
+        drop(send);
+        assert_eq!(answer(&answers).unwrap(), None);
+    }
+}

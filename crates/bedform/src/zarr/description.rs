@@ -1,0 +1,193 @@
+//! New arrays from JSON, as the doors hand them over.
+
+use bedform_format::metadata::{Encoding, FillValue, parse_codecs, parse_data_type};
+use bedform_format::{BytesCodec, CodecChain, DataType, Limits};
+use bedform_geometry::Order;
+use bedform_storage::Profile;
+use serde_json::{Map, Value, json};
+
+use crate::error::{Error, Result};
+use crate::layout::automatic::{Asked, choose, default_shards};
+use crate::store::{ArrayLayout, NewArray, OpenOptions};
+
+/// Bytes of a text that are assumed where a layout is chosen.
+const TEXT_BYTES: u64 = 16;
+
+impl NewArray {
+    /// As [`NewArray::from_json`], for a store that was opened with `options`. Without `chunks` the
+    /// layout is the one that costs least on the store's storage for the `reads`
+    /// (`{"lat,lon": 0.7, "time": 0.3}`, by dimension names; planes, series and boxes alike without)
+    /// and for appends of `append_length`; without `shards` there are shards of about 64 MiB.
+    ///
+    /// # Errors
+    /// As [`NewArray::from_json`].
+    ///
+    /// ```
+    /// use bedform::{NewArray, OpenOptions};
+    /// let description = serde_json::json!({
+    ///     "shape": [0, 90, 180], "dtype": "float32", "dims": ["time", "lat", "lon"],
+    ///     "reads": {"lat,lon": 1.0},
+    /// });
+    /// let new = NewArray::from_json_with(&description, &OpenOptions::default())?;
+    /// assert_eq!(new.layout.chunk_shape[0], 1);
+    /// # Ok::<(), bedform::Error>(())
+    /// ```
+    pub fn from_json_with(description: &Value, options: &OpenOptions) -> Result<Self> {
+        let mut whole = description.clone();
+        let given = |key: &str| description.get(key).filter(|value| !value.is_null());
+        if given("chunks").is_none() || given("shards").is_none() {
+            complete_layout(&mut whole, options)?;
+        }
+        Self::from_json(&whole, &options.limits)
+    }
+
+    /// Reads a description: `shape`, `dtype` (as Zarr metadata have it), `chunks`, `shards`, and optionally
+    /// `order`, `codecs` (a list of codecs from bytes to bytes, by name or as Zarr metadata have
+    /// them), `transpose`, `checksum`, `fill_value`, `dims`, `attributes`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` names the key at fault.
+    ///
+    /// ```
+    /// use bedform::NewArray;
+    /// let description = serde_json::json!({
+    ///     "shape": [100, 20], "dtype": "float32", "chunks": [10, 20], "shards": [50, 20],
+    ///     "codecs": ["zstd"], "order": "hilbert",
+    /// });
+    /// let new = NewArray::from_json(&description, &Default::default())?;
+    /// assert_eq!(new.layout.shard_shape, [50, 20]);
+    /// # Ok::<(), bedform::Error>(())
+    /// ```
+    pub fn from_json(description: &Value, limits: &Limits) -> Result<Self> {
+        let get = |key: &str| description.get(key).filter(|value| !value.is_null());
+        let bad = |key: &str| Error::invalid(format!("{key:?} of a new array is missing or wrong"));
+        let lengths = |key: &str| -> Result<Vec<u64>> {
+            get(key)
+                .and_then(Value::as_array)
+                .and_then(|list| list.iter().map(Value::as_u64).collect())
+                .ok_or_else(|| bad(key))
+        };
+        let named = get("dtype").ok_or_else(|| bad("dtype"))?;
+        let data_type = parse_data_type(named)
+            .map_err(|_| Error::invalid(format!("arrays of {named} are not supported")))?;
+        let chunk_shape = lengths("chunks")?;
+        let order = match get("order").map(Value::as_str) {
+            None => Order::RowMajor,
+            Some(Some(name)) => name.parse()?,
+            Some(None) => return Err(bad("order")),
+        };
+        let transpose = match get("transpose") {
+            None => None,
+            Some(_) => Some(
+                lengths("transpose")?
+                    .into_iter()
+                    .map(|axis| usize::try_from(axis).unwrap_or(usize::MAX))
+                    .collect(),
+            ),
+        };
+        let codecs = get("codecs").cloned().unwrap_or_else(|| json!([]));
+        Ok(Self {
+            shape: lengths("shape")?,
+            fill_value: match get("fill_value") {
+                None => FillValue::zero(data_type),
+                Some(value) => FillValue::parse(value, data_type)
+                    .map_err(|error| Error::invalid(error.to_string()))?,
+            },
+            dimension_names: dimension_names(get("dims")).ok_or_else(|| bad("dims"))?,
+            attributes: match get("attributes") {
+                None => Map::new(),
+                Some(Value::Object(attributes)) => attributes.clone(),
+                Some(_) => return Err(bad("attributes")),
+            },
+            layout: ArrayLayout {
+                codecs: bytes_codecs(&codecs, &chunk_shape, data_type, limits)?,
+                shard_shape: lengths("shards")?,
+                checksum: get("checksum").and_then(Value::as_bool).unwrap_or(true),
+                chunk_shape,
+                order,
+                transpose,
+            },
+            data_type,
+        })
+    }
+}
+
+/// Adds the chunks, shards and order that a description leaves open.
+fn complete_layout(description: &mut Value, options: &OpenOptions) -> Result<()> {
+    let get = |key: &str| description.get(key).filter(|value| !value.is_null());
+    let bad = |key: &str| Error::invalid(format!("{key:?} of a new array is missing or wrong"));
+    let lengths = |key: &str| -> Result<Vec<u64>> {
+        let list = get(key).and_then(Value::as_array).ok_or_else(|| bad(key))?;
+        list.iter().map(Value::as_u64).collect::<Option<_>>().ok_or_else(|| bad(key))
+    };
+    let shape = lengths("shape")?;
+    let data_type = parse_data_type(get("dtype").ok_or_else(|| bad("dtype"))?)
+        .map_err(|error| Error::invalid(error.to_string()))?;
+    let item_size = data_type.item_size().map_or(TEXT_BYTES, |bytes| bytes as u64);
+    if get("chunks").is_some() {
+        let shards = default_shards(&shape, &lengths("chunks")?, item_size);
+        description["shards"] = json!(shards);
+        return Ok(());
+    }
+    if get("shards").is_some() {
+        return Err(Error::invalid("\"shards\" of a new array come with \"chunks\""));
+    }
+    let names = dimension_names(get("dims")).ok_or_else(|| bad("dims"))?.unwrap_or_default();
+    let asked = Asked {
+        shape: &shape,
+        item_size,
+        dimension_names: &names,
+        reads: get("reads"),
+        append_length: get("append_length").and_then(Value::as_u64),
+    };
+    let profile = options.profile.clone().unwrap_or_else(Profile::default_local);
+    let (chunks, shards, order) = choose(&asked, profile)?;
+    description["chunks"] = json!(chunks);
+    description["shards"] = json!(shards);
+    if get_order(description).is_none() {
+        description["order"] = json!(order.name());
+    }
+    Ok(())
+}
+
+fn get_order(description: &Value) -> Option<&Value> {
+    description.get("order").filter(|value| !value.is_null())
+}
+
+fn dimension_names(value: Option<&Value>) -> Option<Option<Vec<Option<String>>>> {
+    let Some(value) = value else { return Some(None) };
+    let names = value.as_array()?.iter().map(|name| match name {
+        Value::Null => Some(None),
+        Value::String(name) => Some(Some(name.clone())),
+        _ => None,
+    });
+    names.collect::<Option<Vec<_>>>().map(Some)
+}
+
+/// Codecs from bytes to bytes, with the usual serializer in front for the parser of metadata.
+fn bytes_codecs(
+    codecs: &Value,
+    chunk_shape: &[u64],
+    data_type: DataType,
+    limits: &Limits,
+) -> Result<Vec<BytesCodec>> {
+    let Value::Array(list) = codecs else {
+        return Err(Error::invalid("\"codecs\" of a new array must be a list"));
+    };
+    let mut all = vec![match data_type {
+        DataType::String => json!("vlen-utf8"),
+        _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
+    }];
+    all.extend(list.iter().map(|codec| match codec.as_str() {
+        // The level that the Zstandard and gzip tools take.
+        Some("zstd") => json!({"name": "zstd", "configuration": {"level": 3}}),
+        _ => codec.clone(),
+    }));
+    match parse_codecs("codecs", &Value::Array(all), chunk_shape, data_type, limits) {
+        Ok(Encoding::Chunk(CodecChain { bytes, .. })) => Ok(bytes),
+        Ok(Encoding::Shard(_)) => {
+            Err(Error::invalid("shards are given by \"shards\", not as a codec"))
+        }
+        Err(error) => Err(Error::invalid(error.to_string())),
+    }
+}

@@ -1,0 +1,410 @@
+//! Metadata documents: reading them, whom to believe, and publishing them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bedform_format::metadata::{
+    ArrayMetadata, GroupDocument, check_seal, hex, parse_array, parse_array_v2, parse_group,
+    parse_hex, seal,
+};
+use bedform_format::{Limits, ObjectPath, json};
+use bedform_storage::{Condition, Durability, Object, Version};
+use serde_json::{Map, Value};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::rewritten::lost_state;
+use crate::store::{Freshness, NodeKind, Shared};
+use crate::threads::ordered::in_threads;
+
+/// The name of Zarr v3 documents.
+pub(crate) const ZARR_JSON: &str = "zarr.json";
+
+/// The documents of an opened store. The root's is kept, because it is looked at in every read.
+#[derive(Debug, Default)]
+pub(crate) struct Documents {
+    root: Mutex<Option<Arc<GroupState>>>,
+    /// True to take the root's document as it is.
+    is_as_stored: bool,
+    /// Times that this handle has published documents: what it changes itself is always noticed.
+    changes: AtomicU64,
+    /// It has published those of nodes, and not yet the root's, which makes them visible.
+    are_ahead: AtomicBool,
+}
+
+/// A group's document as it was when it was read.
+#[derive(Debug)]
+pub(crate) struct GroupState {
+    pub(crate) version: Version,
+    /// All of it but the consolidated documents, which `group` has.
+    pub(crate) document: Value,
+    pub(crate) group: GroupDocument,
+    /// As long as it is open nothing else can have its version.
+    _object: Box<dyn Object>,
+}
+
+/// An array's document, and which versions of which documents it was made from.
+#[derive(Debug)]
+pub(crate) struct ArrayDocument {
+    pub(crate) metadata: ArrayMetadata,
+    pub(crate) document: Value,
+    own: (ObjectPath, Version),
+    root: Option<Version>,
+    /// The changes of this handle up to which it was seen to be current.
+    seen: AtomicU64,
+    /// The identity of the array that the store has had here, where another program has put another
+    /// one, or what has none, in its place.
+    pub(crate) replaced: Option<[u8; 16]>,
+}
+
+/// A document as it is stored.
+pub(crate) struct Stored {
+    pub(crate) version: Version,
+    pub(crate) document: Value,
+    /// Bedform was the last to write it.
+    pub(crate) sealed: bool,
+}
+
+/// Reads the document `name` below `path`; `None` if there is none.
+pub(crate) fn read(shared: &Shared, path: &ObjectPath, name: &str) -> Result<Option<Stored>> {
+    let path = path.join(name)?;
+    let found = shared.storage.find(&path)?;
+    found.map(|object| read_opened(shared, &path, &*object)).transpose()
+}
+
+/// Reads the document `object`, which lies at `path`.
+fn read_opened(shared: &Shared, path: &ObjectPath, object: &dyn Object) -> Result<Stored> {
+    let limits = &shared.options.limits;
+    let version = object.version().clone();
+    if version.size > limits.metadata_bytes_max {
+        return Err(Error::new(
+            ErrorKind::LimitExceeded,
+            format!(
+                "{} has {} bytes, over the limit of {} for metadata",
+                shared.name_of(path),
+                version.size,
+                limits.metadata_bytes_max
+            ),
+        ));
+    }
+    let mut bytes = vec![0; usize::try_from(version.size).unwrap_or(usize::MAX)];
+    object.read(0, &mut bytes)?;
+    let fail = |error| Error::metadata(shared.name_of(path), error);
+    let document = json::parse(&bytes, limits).map_err(|error| fail(error.into()))?;
+    if let Some(attributes) = document.get("attributes").filter(|_| is_large(&version, limits)) {
+        crate::store::create::check_attributes(shared, path, attributes)?;
+    }
+    let sealed = check_seal(&bytes, &document).map_err(fail)?;
+    Ok(Stored { version, document, sealed })
+}
+
+/// True if attributes over the limit have room in a document.
+fn is_large(version: &Version, limits: &Limits) -> bool {
+    version.size > limits.attributes_bytes_max
+}
+
+/// Publishes a document in place of whatever is there. The caller holds the lock that guards it.
+pub(crate) fn publish(shared: &Shared, path: &ObjectPath, document: Value) -> Result<()> {
+    publish_at(shared, path, document, shared.options.durability).map(drop)
+}
+
+/// As [`publish`], at a durability other than the store's. Gives the version.
+pub(crate) fn publish_at(
+    shared: &Shared,
+    path: &ObjectPath,
+    document: Value,
+    durability: Durability,
+) -> Result<Version> {
+    let bytes = seal(document);
+    if bytes.len() as u64 > shared.options.limits.metadata_bytes_max {
+        return Err(Error::new(
+            ErrorKind::LimitExceeded,
+            format!(
+                "{}: metadata of {} bytes are over the limit of {}",
+                shared.name_of(path),
+                bytes.len(),
+                shared.options.limits.metadata_bytes_max
+            ),
+        ));
+    }
+    let document = path.join(ZARR_JSON)?;
+    let put = shared.storage.put(&document, &bytes, durability, Condition::None);
+    shared.documents.note_published(path);
+    Ok(put?)
+}
+
+impl Documents {
+    /// Documents as they are stored, whoever has rewritten them.
+    pub(crate) fn as_stored() -> Self {
+        Self { is_as_stored: true, ..Self::default() }
+    }
+
+    /// The root group's document; `None` if the store's root is no v3 group.
+    pub(crate) fn root(&self, shared: &Shared) -> Result<Option<Arc<GroupState>>> {
+        let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(state) = kept {
+            let path = ObjectPath::root().join(ZARR_JSON)?;
+            let current = shared.options.freshness != Freshness::Read
+                || shared.storage.is_current(&path, &state.version)?;
+            if current {
+                return Ok(Some(state));
+            }
+        }
+        self.read_root(shared)
+    }
+
+    /// True if the root's document said, when it was last read, that there are commits which are not
+    /// settled.
+    pub(crate) fn is_log_pending(&self) -> bool {
+        let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.as_ref().is_some_and(|root| root.group.log.pending)
+    }
+
+    /// Lets go of what is known of a node whose document was published.
+    fn note_published(&self, path: &ObjectPath) {
+        let is_change = if path.is_root() {
+            *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            self.are_ahead.swap(false, Ordering::AcqRel)
+        } else {
+            self.are_ahead.store(true, Ordering::Release);
+            true
+        };
+        if is_change {
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// As [`Documents::root`], as storage has it now.
+    pub(crate) fn read_root(&self, shared: &Shared) -> Result<Option<Arc<GroupState>>> {
+        let path = ObjectPath::root().join(ZARR_JSON)?;
+        let Some(object) = shared.storage.find(&path)? else { return Ok(None) };
+        let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(kept) = kept.filter(|kept| kept.version == *object.version()) {
+            return Ok(Some(kept));
+        }
+        let Stored { version, mut document, .. } = read_opened(shared, &path, &*object)?;
+        if node_type(&document) != Some("group") {
+            return Ok(None);
+        }
+        let mut group = parse_group(&mut document)
+            .map_err(|error| Error::metadata(shared.name_of(&path), error))?;
+        if let (None, false) = (group.store, self.is_as_stored)
+            && let Some((store, log)) = lost_state(shared, &group)?
+        {
+            // What it says of arrays is that program's; their own documents count.
+            (group.store, group.log, group.consolidated) = (Some(store), log, None);
+        }
+        let state = Arc::new(GroupState { version, document, group, _object: object });
+        *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
+        Ok(Some(state))
+    }
+
+    pub(crate) fn zarr_format(&self, shared: &Shared) -> Result<u8> {
+        let root = ObjectPath::root();
+        Ok(if read(shared, &root, ZARR_JSON)?.is_some() { 3 } else { 2 })
+    }
+
+    pub(crate) fn kind(&self, shared: &Shared, path: &ObjectPath) -> Result<Option<NodeKind>> {
+        if let Some(stored) = read(shared, path, ZARR_JSON)? {
+            return match node_type(&stored.document) {
+                Some("group") => Ok(Some(NodeKind::Group)),
+                Some("array") => {
+                    Ok(self.is_committed(shared, path, &stored)?.then_some(NodeKind::Array))
+                }
+                _ => Err(Error::new(
+                    ErrorKind::Corrupt,
+                    format!("{}/zarr.json is neither array nor group", shared.name_of(path)),
+                )),
+            };
+        }
+        let of_v2 = [(".zarray", NodeKind::Array), (".zgroup", NodeKind::Group)];
+        let found = in_threads(shared.threads_asking(), &of_v2, |(name, kind)| {
+            match shared.storage.stat(&path.join(name)?) {
+                Ok(_) => Ok(Some(*kind)),
+                Err(error) if error.is_not_found() => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        })?;
+        Ok(found.into_iter().flatten().next())
+    }
+
+    /// False for an array of a commit that has not happened (yet).
+    fn is_committed(&self, shared: &Shared, path: &ObjectPath, own: &Stored) -> Result<bool> {
+        let Some(root) = self.root(shared)? else { return Ok(true) };
+        Ok(committed(&root.group, path, own).is_ok())
+    }
+
+    /// The array at `path` as its last commit left it.
+    pub(crate) fn array(&self, shared: &Shared, path: &ObjectPath) -> Result<ArrayDocument> {
+        let missing = || {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("no array {path:?} in {}", shared.storage.name()),
+            )
+        };
+        let limits = &shared.options.limits;
+        let seen = self.changes.load(Ordering::Acquire);
+        let Some(own) = read(shared, path, ZARR_JSON)? else {
+            return array_v2(shared, path, limits)?.ok_or_else(missing);
+        };
+        if node_type(&own.document) != Some("array") {
+            return Err(missing());
+        }
+        // Read after the array's own document: it can then only be newer.
+        let root = match path.is_root() {
+            true => None,
+            // Who writes by what was known when the store was opened would write over others' rows.
+            false if shared.options.writable => self.read_root(shared)?,
+            false => self.root(shared)?,
+        };
+        let mut document = own.document.clone();
+        if let Some(root) = &root {
+            match committed(&root.group, path, &own) {
+                Ok(Some(consolidated)) => document = consolidated.clone(),
+                Ok(None) => {}
+                Err(()) => return Err(missing()),
+            }
+        }
+        let name = path.join(ZARR_JSON)?;
+        // Its own attributes were looked at when they were read; these may be others.
+        let is_large = root.as_ref().is_some_and(|root| is_large(&root.version, limits));
+        if let Some(attributes) = document.get("attributes").filter(|_| is_large) {
+            crate::store::create::check_attributes(shared, path, attributes)?;
+        }
+        let metadata = parse_array(&document, limits)
+            .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
+        let had = root.as_ref().and_then(|root| key_of(&root.group, path));
+        let has = metadata.identity.map(|identity| identity.array);
+        Ok(ArrayDocument {
+            metadata,
+            document,
+            own: (name, own.version),
+            root: root.map(|root| root.version.clone()),
+            seen: AtomicU64::new(seen),
+            replaced: had.filter(|had| Some(*had) != has),
+        })
+    }
+
+    /// The identity of the array that the store has at `path`, also where another program has removed
+    /// its document.
+    pub(crate) fn key_of(&self, shared: &Shared, path: &ObjectPath) -> Result<Option<[u8; 16]>> {
+        Ok(self.root(shared)?.and_then(|root| key_of(&root.group, path)))
+    }
+
+    /// True if the store's document names something at `path`, there or not.
+    pub(crate) fn names(&self, shared: &Shared, path: &ObjectPath) -> Result<bool> {
+        let root = self.root(shared)?;
+        let documents = root.as_ref().and_then(|root| root.group.consolidated.as_ref());
+        Ok(documents.is_some_and(|documents| documents.contains_key(path.as_str())))
+    }
+
+    /// True if nothing that `array` was made from has changed.
+    pub(crate) fn is_current(&self, shared: &Shared, array: &ArrayDocument) -> Result<bool> {
+        let looks_always = shared.options.freshness == Freshness::Read;
+        let changes = self.changes.load(Ordering::Acquire);
+        if !looks_always && array.seen.load(Ordering::Acquire) == changes {
+            return Ok(true);
+        }
+        let (path, version) = &array.own;
+        if !shared.storage.is_current(path, version)? {
+            return Ok(false);
+        }
+        let root = ObjectPath::root().join(ZARR_JSON)?;
+        let is_current = match &array.root {
+            Some(version) => shared.storage.is_current(&root, version)?,
+            None => true,
+        };
+        if is_current {
+            array.seen.store(changes, Ordering::Release);
+        }
+        Ok(is_current)
+    }
+
+    pub(crate) fn group_attributes(
+        &self,
+        shared: &Shared,
+        path: &ObjectPath,
+    ) -> Result<Map<String, Value>> {
+        let missing = || {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("no group {path:?} in {}", shared.storage.name()),
+            )
+        };
+        if let Some(mut stored) = read(shared, path, ZARR_JSON)? {
+            if node_type(&stored.document) != Some("group") {
+                return Err(missing());
+            }
+            let group = parse_group(&mut stored.document)
+                .map_err(|error| Error::metadata(shared.name_of(path), error))?;
+            return Ok(group.attributes);
+        }
+        if read(shared, path, ".zgroup")?.is_none() {
+            return Err(missing());
+        }
+        attributes_v2(shared, path)
+    }
+}
+
+/// Whom to believe on the array at `path`: `Ok(Some)` the consolidated document, `Ok(None)` the
+/// array's own, `Err` nobody, because its creation was never committed.
+fn committed<'a>(
+    root: &'a GroupDocument,
+    path: &ObjectPath,
+    own: &Stored,
+) -> std::result::Result<Option<&'a Value>, ()> {
+    let (Some(consolidated), Some(store)) = (&root.consolidated, &root.store) else {
+        return Ok(None);
+    };
+    let key =
+        |document: &Value, key: &str| document.get("bedform").and_then(|own| own.get(key)).cloned();
+    if !own.sealed || key(&own.document, "store") != Some(Value::String(hex(store))) {
+        return Ok(None);
+    }
+    match consolidated.get(path.as_str()) {
+        Some(document) if key(document, "array") == key(&own.document, "array") => {
+            Ok(Some(document))
+        }
+        _ => Err(()),
+    }
+}
+
+/// The identity of the array that a store's document has at `path`.
+fn key_of(root: &GroupDocument, path: &ObjectPath) -> Option<[u8; 16]> {
+    let document = root.consolidated.as_ref()?.get(path.as_str())?;
+    parse_hex(document.get("bedform")?.get("array")?.as_str()?)
+}
+
+pub(crate) fn node_type(document: &Value) -> Option<&str> {
+    document.get("node_type").and_then(Value::as_str)
+}
+
+fn array_v2(shared: &Shared, path: &ObjectPath, limits: &Limits) -> Result<Option<ArrayDocument>> {
+    let seen = shared.documents.changes.load(Ordering::Acquire);
+    let Some(own) = read(shared, path, ".zarray")? else { return Ok(None) };
+    let attributes = attributes_v2(shared, path)?;
+    let name = path.join(".zarray")?;
+    let metadata = parse_array_v2(&own.document, attributes, limits)
+        .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
+    Ok(Some(ArrayDocument {
+        metadata,
+        document: own.document,
+        own: (name, own.version),
+        root: None,
+        seen: AtomicU64::new(seen),
+        replaced: None,
+    }))
+}
+
+fn attributes_v2(shared: &Shared, path: &ObjectPath) -> Result<Map<String, Value>> {
+    match read(shared, path, ".zattrs")?.map(|stored| stored.document) {
+        None => Ok(Map::new()),
+        Some(Value::Object(attributes)) => {
+            crate::store::create::check_attributes(shared, path, &attributes)?;
+            Ok(attributes)
+        }
+        Some(_) => Err(Error::new(
+            ErrorKind::Corrupt,
+            format!("{}/.zattrs is not an object", shared.name_of(path)),
+        )),
+    }
+}

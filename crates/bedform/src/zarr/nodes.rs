@@ -1,0 +1,99 @@
+//! What a store has: by its consolidated metadata, by a walk through its directories, or, where a server
+//! lists nothing, by the consolidated metadata of v2.
+
+use std::collections::BTreeMap;
+
+use bedform_format::ObjectPath;
+use bedform_format::metadata::parse_consolidated_v2;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{NodeKind, Shared};
+use crate::zarr::documents::{Documents, node_type, read};
+
+/// The consolidated metadata of v2.
+const ZMETADATA: &str = ".zmetadata";
+/// Groups within groups that a walk looks into.
+const WALK_DEPTH_MAX: usize = 32;
+/// Nodes that a walk lists.
+const NODES_MAX: usize = 1 << 20;
+
+type Nodes = BTreeMap<ObjectPath, NodeKind>;
+
+impl Documents {
+    pub(crate) fn nodes(&self, shared: &Shared) -> Result<Nodes> {
+        if let Some(root) = self.root(shared)?
+            && let Some(consolidated) = &root.group.consolidated
+        {
+            let nodes = consolidated.iter().map(|(name, document)| {
+                let is_array = node_type(document) == Some("array");
+                Ok((ObjectPath::parse(name)?, kind_of(is_array)))
+            });
+            return nodes.collect();
+        }
+        let mut nodes = Nodes::new();
+        match self.walk(shared, &ObjectPath::root(), 0, &mut nodes) {
+            Ok(()) => Ok(nodes),
+            Err(error) if shared.storage.is_remote() && error.is_of_list() => {
+                consolidated_v2(shared)?.ok_or_else(|| unnamed(shared, &error))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn walk(
+        &self,
+        shared: &Shared,
+        path: &ObjectPath,
+        depth: usize,
+        nodes: &mut Nodes,
+    ) -> Result<()> {
+        let kind = self.kind(shared, path)?;
+        if let (Some(kind), false) = (kind, path.is_root()) {
+            nodes.insert(path.clone(), kind);
+        }
+        if kind != Some(NodeKind::Group) {
+            return Ok(());
+        }
+        if depth >= WALK_DEPTH_MAX || nodes.len() >= NODES_MAX {
+            return Err(Error::new(
+                ErrorKind::LimitExceeded,
+                format!("{} has too many groups", shared.storage.name()),
+            ));
+        }
+        for entry in shared.storage.list(path)?.into_iter().filter(|entry| entry.is_directory) {
+            // A name that is no valid path cannot be ours or another Zarr library's.
+            if let Ok(child) = path.join(&entry.name) {
+                self.walk(shared, &child, depth + 1, nodes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the consolidated metadata of v2 name; nothing if there are none.
+fn consolidated_v2(shared: &Shared) -> Result<Option<Nodes>> {
+    let root = ObjectPath::root();
+    let Some(stored) = read(shared, &root, ZMETADATA)? else { return Ok(None) };
+    let name = root.join(ZMETADATA)?;
+    let named = parse_consolidated_v2(&stored.document)
+        .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
+    let nodes = named.into_iter().filter(|(path, _)| !path.is_empty());
+    let nodes = nodes.map(|(path, is_array)| Ok((ObjectPath::parse(path)?, kind_of(is_array))));
+    nodes.collect::<Result<_>>().map(Some)
+}
+
+fn kind_of(is_array: bool) -> NodeKind {
+    if is_array { NodeKind::Array } else { NodeKind::Group }
+}
+
+/// The error of a store whose arrays nobody names.
+fn unnamed(shared: &Shared, error: &Error) -> Error {
+    let name = shared.storage.name();
+    Error::new(
+        error.kind(),
+        format!(
+            "{name}: {error}; it has no consolidated metadata, which would name its arrays: open them by \
+             their paths, or consolidate the metadata"
+        ),
+    )
+}

@@ -1,0 +1,562 @@
+//! One object: which of its chunks are new, merged or kept, in which order they follow each other,
+//! and the tail behind them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bedform_format::shard::{Extent, ShardIndex, Stamp};
+use bedform_geometry::{ChunkGrid, Region, delinearize};
+use bedform_storage::{Condition, Durability, Hint, Object, ObjectWriter};
+
+use crate::array::ArrayState;
+use crate::codec::Scratch;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::overlay::Overlay;
+use crate::plan::geometry::{Plan, Task};
+use crate::source::locate::Places;
+use crate::store::Shared;
+use crate::threads::budget::Room;
+use crate::threads::check::Check;
+use crate::threads::ordered::in_order;
+use crate::threads::permits::Turns;
+use crate::write::elements::{ChunkElements, Input, is_outside};
+use crate::zarr::source::{ZarrSource, contained_commit};
+
+/// Merges that are tried again because another writer was faster.
+const ATTEMPTS_MAX: usize = 1000;
+/// Refusals in a row of a write to an object that is the same each time.
+const UNMOVED_MAX: usize = 8;
+
+/// Bytes of encoded chunks that wait for their turn.
+const WINDOW_BYTES: usize = 16 << 20;
+
+/// What one object has of the machine while it is written.
+#[derive(Debug, Clone)]
+pub(crate) struct Share {
+    pub(crate) threads: usize,
+    /// Leave to compute, where objects wait for a server.
+    pub(crate) turns: Option<Arc<Turns>>,
+    /// How many objects are on their way, itself among them.
+    pub(crate) at_once: usize,
+}
+
+impl Share {
+    /// All of it.
+    pub(crate) fn whole(shared: &Shared) -> Self {
+        Self { threads: shared.tuning.threads, turns: None, at_once: 1 }
+    }
+}
+
+/// A change of one object.
+#[derive(Clone)]
+pub(crate) struct ObjectWrite<'a> {
+    pub(crate) source: &'a ZarrSource<'a>,
+    /// Which elements are new, and where they are in `input`; `None` if none are.
+    pub(crate) plan: Option<(&'a Plan, u64)>,
+    pub(crate) input: Input<'a>,
+    /// The object's place in the grid of objects.
+    pub(crate) coordinates: Vec<u64>,
+    /// Stored elements outside this shape are not to be kept.
+    pub(crate) valid: Option<&'a [u64]>,
+    pub(crate) share: Share,
+    /// What has to have ended well before anything is put in place.
+    pub(crate) check: Option<&'a Check>,
+}
+
+/// What an object is before it is written.
+struct Existing<'a> {
+    stored: Option<&'a (Arc<dyn Object>, Places)>,
+    /// What commits that are not settled lay over it.
+    overlay: Option<Arc<Overlay>>,
+}
+
+/// The object at `coordinates` and the places of its chunks; `None` if there is none.
+///
+/// # Errors
+/// `Corrupt` by its tail; those of storage.
+pub(crate) fn open_stored(
+    source: &ZarrSource<'_>,
+    coordinates: &[u64],
+) -> Result<Option<StoredObject>> {
+    let Some(object) = source.open_object(coordinates)? else { return Ok(None) };
+    let places = if source.state.shard().is_some() {
+        let (index, _) = source.read_index(coordinates, &*object, &|| ())?;
+        Places::Index(Arc::new(index))
+    } else {
+        Places::Whole(object.version().size)
+    };
+    Ok(Some((object, places)))
+}
+
+/// An object as it is stored, and where its chunks lie in it.
+pub(crate) type StoredObject = (Arc<dyn Object>, Places);
+
+/// True if another writer was faster.
+fn is_lost_race(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Exists)
+}
+
+/// The last commit that a stored object contains.
+pub(crate) fn contained(places: &Places) -> u64 {
+    match places {
+        Places::Index(index) => contained_commit(index),
+        _ => 0,
+    }
+}
+
+/// True if Bedform was the last to write a stored object.
+pub(crate) fn is_stamped(places: &Places) -> bool {
+    matches!(places, Places::Index(index) if Stamp::decode(index.before()).is_ok())
+}
+
+/// What becomes of one chunk.
+enum Fate {
+    /// Encoded anew; the room is that of the elements.
+    Made(Vec<u8>, Option<Room>),
+    /// Copied as it is stored.
+    Kept(Vec<u8>),
+    /// Not stored: every element is the fill value.
+    Dropped,
+}
+
+/// An object whose new chunks are there, as elements.
+pub(crate) struct BuiltObject {
+    /// The object as it is stored, with the chunks that stay as they are.
+    pub(crate) stored: Option<StoredObject>,
+    /// Its new chunks by their positions; taken as they are written.
+    pub(crate) chunks: Mutex<HashMap<u64, BuiltChunk>>,
+}
+
+/// One of them, and what it takes of a memory that is shared.
+pub(crate) struct BuiltChunk {
+    pub(crate) elements: ChunkElements,
+    pub(crate) room: Option<Room>,
+}
+
+/// What becomes of the chunk at a position; takes memory for the encoded chunk.
+type FateOf<'a> = dyn Fn(u64, &mut Worker, Vec<u8>) -> Result<Fate> + Sync + 'a;
+
+impl ObjectWrite<'_> {
+    /// As [`ObjectWrite::run`], with chunks that were built from what `built` says is stored. If that
+    /// has changed meanwhile they are built again.
+    ///
+    /// # Errors
+    /// As [`ObjectWrite::run`].
+    pub(crate) fn run_built(&self, built: &BuiltObject) -> Result<u64> {
+        let existing = Existing { stored: built.stored.as_ref(), overlay: None };
+        // What a server gets stays in memory until it has it: in that of the elements.
+        let is_remote = self.source.shared.storage.is_remote();
+        let fate = |position: u64, worker: &mut Worker, mut output: Vec<u8>| {
+            let mut chunks = built.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+            let chunk = chunks.remove(&position);
+            drop(chunks);
+            let Some(BuiltChunk { mut elements, room }) = chunk else {
+                return self.fate(position, None, &existing, worker, output);
+            };
+            if elements.is_fill(self.state()) && !self.keeps_fill() {
+                return Ok(Fate::Dropped);
+            }
+            if is_remote {
+                output = std::mem::take(&mut worker.encoded);
+            }
+            elements.encode(self.state(), &self.input, &mut worker.scratch, &mut output)?;
+            if is_remote {
+                worker.encoded = elements.carry(&mut output);
+            }
+            Ok(Fate::Made(output, room))
+        };
+        match self.attempt(&existing, false, &fate) {
+            // What is stored now may contain commits that made the array larger: what it does not
+            // contain says by itself what of it does not count.
+            Err(error) if is_lost_race(&error) => Self { valid: None, ..self.clone() }.run(),
+            outcome => outcome,
+        }
+    }
+
+    /// Writes the object; gives its bytes.
+    ///
+    /// # Errors
+    /// Those of storage; `Corrupt` if a chunk to merge with is damaged; `Conflict` if other writers
+    /// were faster for ever.
+    pub(crate) fn run(&self) -> Result<u64> {
+        let tasks: HashMap<u64, Task> = match self.plan {
+            Some((plan, cell)) => {
+                plan.tasks(cell).into_iter().map(|task| (task.position, task)).collect()
+            }
+            None => HashMap::new(),
+        };
+        let covers = self.covers_object(&tasks);
+        let (mut last, mut unmoved) = (None, 0);
+        for _ in 0..ATTEMPTS_MAX {
+            let (existing, alone) = match covers {
+                true => self.open_covered()?,
+                false => (self.open_existing()?, false),
+            };
+            let overlay = match (covers, &existing) {
+                (true, _) => None,
+                (false, None) => self.source.overlay(&self.coordinates, 0)?,
+                (false, Some((_, places))) => {
+                    self.source.overlay(&self.coordinates, contained(places))?
+                }
+            };
+            let existing = Existing { stored: existing.as_ref(), overlay };
+            let fate = |position: u64, worker: &mut Worker, output: Vec<u8>| {
+                let task = tasks.get(&position).copied();
+                self.fate(position, task, &existing, worker, output)
+            };
+            match self.attempt(&existing, alone, &fate) {
+                Err(error) if is_lost_race(&error) => {}
+                outcome => return outcome,
+            }
+            let there = existing.stored.map(|(object, _)| object.version().clone());
+            unmoved = if last.as_ref() == Some(&there) { unmoved + 1 } else { 0 };
+            if unmoved == UNMOVED_MAX {
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    format!(
+                        "{} cannot be replaced: others are said to have changed it, {UNMOVED_MAX} times, \
+                         and it is as it was; retry, and ask who runs the storage if that does not help",
+                        self.source.object_name_of(&self.coordinates)
+                    ),
+                ));
+            }
+            last = Some(there);
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!(
+                "{} was changed by other writers {ATTEMPTS_MAX} times while it was merged; retry",
+                self.source.object_name_of(&self.coordinates)
+            ),
+        ))
+    }
+
+    fn state(&self) -> &ArrayState {
+        self.source.state
+    }
+
+    /// The last commit that the object contains once it is written; 0 before the first one of all.
+    fn commit(&self) -> u64 {
+        self.source.snapshot.number
+    }
+
+    /// True if every stored element is replaced, so that nothing has to be read.
+    fn covers_object(&self, tasks: &HashMap<u64, Task>) -> bool {
+        let Some((plan, cell)) = self.plan else { return false };
+        let state = self.state();
+        let inside: u64 = self
+            .coordinates
+            .iter()
+            .zip(&state.per_object)
+            .zip(state.grid.grid_shape())
+            .map(|((at, count), chunks)| chunks.saturating_sub(at * count).min(*count))
+            .product();
+        let region =
+            ChunkGrid::new(state.metadata.shape.clone(), state.metadata.chunk_shape.clone())
+                .map(|objects| objects.chunk_region(&self.coordinates));
+        region.is_ok_and(|region| self.is_whole(&region))
+            && tasks.len() as u64 == inside
+            && tasks.values().all(|task| plan.covers_chunk(cell, *task))
+    }
+
+    /// True if nobody else can be writing elements of `region` that we do not know of. An append that
+    /// is under way writes behind the array's end as we know it; who appends holds the lock.
+    fn is_whole(&self, region: &Region) -> bool {
+        self.valid.is_some() || self.is_inside(region)
+    }
+
+    /// True if the region does not overhang the array.
+    fn is_inside(&self, region: &Region) -> bool {
+        let shape = &self.state().metadata.shape;
+        (0..shape.len()).all(|axis| region.end(axis) <= shape[axis])
+    }
+
+    /// The object before all of it is replaced, and whether it is replaced whatever it is by then. While
+    /// there are commits that are not settled it is not: who settles may be ahead of our snapshot, and
+    /// what the object contains by its stamp must not become less.
+    fn open_covered(&self) -> Result<(Option<StoredObject>, bool)> {
+        if self.source.snapshot.view.is_none() {
+            return Ok((None, true));
+        }
+        match self.open_existing() {
+            // To write all of it anew is the remedy.
+            Err(error) if error.kind() == ErrorKind::Corrupt => Ok((None, true)),
+            Ok(Some((_, places))) if self.contained(&places) > self.commit() => Err(Error::new(
+                ErrorKind::SnapshotMoved,
+                format!(
+                    "{} contains commits that this write has not seen",
+                    self.source.object_name_of(&self.coordinates)
+                ),
+            )),
+            existing => Ok((existing?, false)),
+        }
+    }
+
+    /// The last commit of this store that an object contains.
+    fn contained(&self, places: &Places) -> u64 {
+        self.source.identity().map_or(0, |_| contained(places))
+    }
+
+    fn open_existing(&self) -> Result<Option<StoredObject>> {
+        open_stored(self.source, &self.coordinates)
+    }
+
+    /// Writes the object; `fate` says what becomes of the chunk at a position.
+    fn attempt(&self, existing: &Existing<'_>, alone: bool, fate: &FateOf<'_>) -> Result<u64> {
+        let state = self.state();
+        let shared = self.source.shared;
+        let order = state.order.sequence(&state.per_object)?;
+        let expected: u64 = order.len() as u64 * state.codec.decoded_bytes() as u64;
+        let hint = Hint { bytes: Some(expected), at_once: self.share.at_once };
+        let path = self.source.object_path(&self.coordinates)?;
+        shared.sweep_once(&path.parent());
+        let mut writer = shared.storage.create(&path, shared.options.durability, hint)?;
+        let mut extents: Vec<Option<Extent>> = vec![None; order.len()];
+        // What a server gets stays in memory until it has it.
+        let (is_remote, mut rooms) = (shared.storage.is_remote(), Vec::new());
+        // Buffers go round: memory that is new costs as much as to fill it.
+        let spare: Mutex<Vec<Vec<u8>>> = Mutex::default();
+        let spare = || spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let window = (WINDOW_BYTES / state.codec.decoded_bytes().max(1)).clamp(2, 1 << 12);
+        // What is stored is waited for; an object that is new only takes a processor.
+        let turn =
+            self.share.turns.as_deref().filter(|_| existing.stored.is_none()).map(Turns::take);
+        in_order(
+            order.len(),
+            self.share.threads,
+            window,
+            Worker::default,
+            |at, worker| {
+                let position = order[at];
+                let output = spare().pop().unwrap_or_default();
+                fate(position, worker, output).map(|fate| (position, fate))
+            },
+            |(position, fate)| {
+                let (bytes, room) = match fate {
+                    Fate::Made(bytes, room) => (Some(bytes), room),
+                    Fate::Kept(bytes) => (Some(bytes), None),
+                    Fate::Dropped => (None, None),
+                };
+                if let Some(bytes) = bytes {
+                    let place = usize::try_from(position).unwrap_or(usize::MAX);
+                    extents[place] =
+                        Some(Extent { offset: writer.position(), length: bytes.len() as u64 });
+                    let bytes = match room.is_some() {
+                        true => writer.append_owned(bytes)?,
+                        // Others have no memory of their own, which goes round.
+                        false => writer.append(&bytes).map(|()| Some(bytes))?,
+                    };
+                    spare().extend(bytes);
+                }
+                rooms.extend(room.filter(|_| is_remote));
+                Ok(())
+            },
+        )?;
+        drop(turn);
+        if extents.iter().all(Option::is_none) && self.may_be_absent(existing, alone)? {
+            drop(writer);
+            return self.remove(existing, alone);
+        }
+        if state.shard().is_some() {
+            self.append_tail(&mut *writer, extents)?;
+        }
+        let bytes = writer.position();
+        let condition = match (alone, existing.stored) {
+            (true, _) => Condition::None,
+            (false, Some((object, _))) => Condition::Unchanged(&**object),
+            (false, None) => Condition::Absent,
+        };
+        self.wait_for_check()?;
+        writer.publish(condition)?;
+        drop(rooms);
+        Ok(bytes)
+    }
+
+    /// True if an object without chunks need not be there. While there are commits that are not settled
+    /// it still says which of them it contains; and where nothing is deleted on condition it has to take
+    /// the place of what is there.
+    fn may_be_absent(&self, existing: &Existing<'_>, alone: bool) -> Result<bool> {
+        if self.source.snapshot.view.is_some() {
+            return Ok(false);
+        }
+        let storage = &self.source.shared.storage;
+        if !storage.is_remote() || !alone {
+            return Ok(!storage.is_remote() || existing.stored.is_none());
+        }
+        match storage.stat(&self.source.object_path(&self.coordinates)?) {
+            Err(error) if error.is_not_found() => Ok(true),
+            there => there.map(|_| false).map_err(Error::from),
+        }
+    }
+
+    /// True if a chunk of fill values is kept: an object that is one chunk cannot do without.
+    fn keeps_fill(&self) -> bool {
+        self.state().shard().is_none() && self.source.shared.storage.is_remote()
+    }
+
+    fn wait_for_check(&self) -> Result<()> {
+        self.check.map_or(Ok(()), Check::wait)
+    }
+
+    /// An object without chunks is no object.
+    fn remove(&self, existing: &Existing<'_>, alone: bool) -> Result<u64> {
+        self.wait_for_check()?;
+        let shared = self.source.shared;
+        let path = self.source.object_path(&self.coordinates)?;
+        let condition = match (alone, existing.stored) {
+            // There is none, and deleting it might take what others put there.
+            (true, _) if shared.storage.is_remote() => return Ok(0),
+            (true, _) => Condition::None,
+            (false, Some((object, _))) => Condition::Unchanged(&**object),
+            (false, None) => {
+                // Whoever deleted it before us may not have lived to sync that.
+                if shared.options.durability == Durability::Disk {
+                    shared.storage.sync(&path.parent())?;
+                }
+                return Ok(0);
+            }
+        };
+        shared.storage.delete(&path, shared.options.durability, condition)?;
+        Ok(0)
+    }
+
+    /// What becomes of the chunk at `position`.
+    fn fate(
+        &self,
+        position: u64,
+        task: Option<Task>,
+        existing: &Existing<'_>,
+        worker: &mut Worker,
+        mut output: Vec<u8>,
+    ) -> Result<Fate> {
+        let state = self.state();
+        let coordinates = self.chunk_coordinates(position);
+        let stored = match existing.stored {
+            Some((object, places)) => {
+                let place = places.find(position).map_err(|error| {
+                    Error::corrupt(self.source.object_name_of(&self.coordinates), error)
+                })?;
+                place.map(|(extent, _)| (&**object, extent))
+            }
+            None => None,
+        };
+        let outside = self.valid.is_some_and(|valid| is_outside(&state.grid, &coordinates, valid));
+        let stored = stored.filter(|_| !outside);
+        let crosses = self.valid.is_some_and(|valid| {
+            let region = state.grid.chunk_region(&coordinates);
+            (0..valid.len()).any(|axis| region.end(axis) > valid[axis])
+        });
+        let overlay = existing.overlay.as_ref().filter(|overlay| overlay.touches(&coordinates));
+        match (task, stored) {
+            (None, None) if overlay.is_none() => return Ok(Fate::Dropped),
+            (None, Some((object, extent))) if !crosses && overlay.is_none() => {
+                return Ok(Fate::Kept(self.read_stored(object, extent)?));
+            }
+            _ => {}
+        }
+        let covered = match (task, self.plan) {
+            (Some(task), Some((plan, cell))) => {
+                plan.covers_chunk(cell, task)
+                    && self.is_whole(&state.grid.chunk_region(&coordinates))
+            }
+            _ => false,
+        };
+        match stored {
+            Some((object, extent)) if !covered => {
+                let encoded = self.read_stored(object, extent)?;
+                worker
+                    .chunk
+                    .load(state, &encoded, &mut worker.scratch, &self.input)
+                    .map_err(|error| self.at_chunk(&coordinates, error))?;
+                if let (true, Some(valid)) = (crosses, self.valid) {
+                    worker.chunk.trim(state, &coordinates, valid)?;
+                }
+            }
+            // A covered chunk that does not overhang has no element left to be the fill value.
+            _ if covered && self.is_inside(&state.grid.chunk_region(&coordinates)) => {
+                worker.chunk.make_room(state);
+            }
+            _ => worker.chunk.clear(state),
+        }
+        if let (Some(overlay), false) = (overlay, covered) {
+            worker.chunk.lay(&coordinates, overlay)?;
+        }
+        if let (Some(task), Some((plan, cell))) = (task, self.plan) {
+            plan.for_each_copy(cell, task, state.codec.strides(), |copy| {
+                worker.chunk.put(state, copy, &self.input)
+            })?;
+        }
+        if worker.chunk.is_fill(state) && !self.keeps_fill() {
+            return Ok(Fate::Dropped);
+        }
+        worker.chunk.encode(state, &self.input, &mut worker.scratch, &mut output)?;
+        Ok(Fate::Made(output, None))
+    }
+
+    fn chunk_coordinates(&self, position: u64) -> Vec<u64> {
+        let per_object = &self.state().per_object;
+        delinearize(position, per_object)
+            .iter()
+            .zip(&self.coordinates)
+            .zip(per_object)
+            .map(|((inside, object), count)| object * count + inside)
+            .collect()
+    }
+
+    fn read_stored(&self, object: &dyn Object, extent: Extent) -> Result<Vec<u8>> {
+        if extent.length > self.state().codec.encoded_bytes_max() {
+            return Err(Error::corrupt(
+                self.source.object_name_of(&self.coordinates),
+                format!("a chunk of {} bytes is larger than any can be", extent.length),
+            ));
+        }
+        let mut bytes = vec![0; usize::try_from(extent.length).unwrap_or(usize::MAX)];
+        object.read(extent.offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn at_chunk(&self, coordinates: &[u64], error: Error) -> Error {
+        let name = self.source.object_name_of(&self.coordinates);
+        error.at(format!("cannot merge with chunk {coordinates:?} of {name}"))
+    }
+
+    /// Stamp and index.
+    fn append_tail(
+        &self,
+        writer: &mut dyn ObjectWriter,
+        extents: Vec<Option<Extent>>,
+    ) -> Result<()> {
+        let state = self.state();
+        let Some(shard) = state.shard() else { return Ok(()) };
+        if shard.index_at_start {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "{}: shards with their index at the start are only read; convert the array",
+                    self.source.object_name_of(&self.coordinates)
+                ),
+            ));
+        }
+        if let Some(identity) = state.identity() {
+            let stamp = Stamp {
+                identity: *identity,
+                commit: self.commit(),
+                data_bytes: writer.position(),
+                coordinates: self.coordinates.clone(),
+            };
+            writer.append(&stamp.encode())?;
+        }
+        let index = ShardIndex::new(extents).encode(shard.index_checked);
+        writer.append(&index)?;
+        Ok(())
+    }
+}
+
+/// What one encoding thread uses again from chunk to chunk.
+#[derive(Default)]
+struct Worker {
+    chunk: ChunkElements,
+    scratch: Scratch,
+    /// What a chunk is encoded into before it is moved into its elements' memory.
+    encoded: Vec<u8>,
+}

@@ -1,0 +1,84 @@
+//! Groups and arrays of a store that are opened by their own paths.
+//!
+//! What is committed and not settled lies beside the store, and only the store's document says that
+//! there is something. A part of it, opened as if it were a store, would show old data without a word;
+//! what is written there would have other numbers of commits, and names that the store does not know.
+//! So a part can be read while all is settled, and is not written to.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use bedform_storage::{LocalStorage, Mode};
+
+use crate::error::{Error, Result};
+use crate::store::{OpenOptions, Shared};
+
+/// Directories above that are looked at.
+const DEPTH_MAX: usize = 32;
+
+/// The store that something opened is a part of.
+#[derive(Debug)]
+pub(crate) struct Outer {
+    shared: Box<Shared>,
+    path: ObjectPath,
+}
+
+impl Outer {
+    /// The store that names the directory `path` as one of its nodes, if there is one above it. What
+    /// cannot be read above does not keep data from being read.
+    pub(crate) fn of(path: &Path, options: &OpenOptions) -> Option<Self> {
+        let path = path.canonicalize().ok()?;
+        for above in path.ancestors().skip(1).take(DEPTH_MAX) {
+            if !above.join("zarr.json").is_file() {
+                return None;
+            }
+            let inside = path.strip_prefix(above).ok().and_then(Path::to_str);
+            let inside = inside.and_then(|inside| ObjectPath::parse(inside).ok());
+            if let Some(outer) = inside.and_then(|inside| Self::at(above, inside, options)) {
+                return Some(outer);
+            }
+        }
+        None
+    }
+
+    /// The store in the directory `above`, if it names `path` as one of its nodes.
+    fn at(above: &Path, path: ObjectPath, options: &OpenOptions) -> Option<Self> {
+        let storage = Arc::new(LocalStorage::open(above, Mode::ReadOnly).ok()?);
+        let (limits, freshness) = (options.limits.clone(), options.freshness);
+        let shared = Shared::new(storage, OpenOptions { limits, freshness, ..Default::default() });
+        let root = shared.documents.read_root(&shared).ok()??;
+        root.group.store?;
+        let is_named = match &root.group.consolidated {
+            Some(documents) => documents.contains_key(path.as_str()),
+            None => shared.documents.kind(&shared, &path).is_ok_and(|kind| kind.is_some()),
+        };
+        is_named.then(|| Self { shared: Box::new(shared), path })
+    }
+
+    /// Fails if the store has commits that are not settled.
+    ///
+    /// # Errors
+    /// `InvalidArgument` names the store; of reading its document.
+    pub(crate) fn check_settled(&self) -> Result<()> {
+        match self.shared.documents.root(&self.shared)? {
+            Some(root) if root.group.log.pending => {
+                Err(self.refuse("it has commits that are not settled", "or settle it first"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The error of who wants to write.
+    pub(crate) fn refuse_writing(&self) -> Error {
+        self.refuse("only the whole store can be written to", "or read only")
+    }
+
+    fn refuse(&self, why: &str, remedy: &str) -> Error {
+        let (store, path) = (self.shared.storage.name(), &self.path);
+        Error::invalid(format!(
+            "{store}/{path} is a part of the store {store}, and {why}: open {store} and take \
+             {path:?} of it, {remedy}"
+        ))
+    }
+}

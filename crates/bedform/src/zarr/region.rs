@@ -1,0 +1,193 @@
+//! All objects of a selection.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::geometry::Plan;
+use crate::store::Shared;
+use crate::threads::check::Check;
+use crate::threads::permits::Turns;
+use crate::threads::workers::together;
+use crate::write::elements::Input;
+use crate::zarr::object::{ObjectWrite, Share};
+use crate::zarr::source::ZarrSource;
+
+/// Bytes of objects that are on their way to a server.
+const UPLOAD_BYTES: u64 = 224 << 20;
+
+/// What a write did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteStatistics {
+    /// Objects written.
+    pub objects: u64,
+    /// Bytes of those objects.
+    pub bytes: u64,
+}
+
+/// What else a write goes by, as in [`ObjectWrite`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Way<'a> {
+    pub(crate) valid: Option<&'a [u64]>,
+    pub(crate) check: Option<&'a Check>,
+}
+
+/// Writes what the plan selects, several objects at a time, each atomic.
+///
+/// # Errors
+/// The first error of any object; objects that were written stay written.
+pub(crate) fn write_plan(
+    source: &ZarrSource<'_>,
+    plan: &Plan,
+    input: Input<'_>,
+    Way { valid, check }: Way<'_>,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<WriteStatistics> {
+    let cells = if plan.result_bytes() == 0 { 0 } else { plan.cell_count() };
+    let write = |cell, share| ObjectWrite {
+        source,
+        plan: Some((plan, cell)),
+        input,
+        coordinates: plan.cell_coordinates(cell),
+        valid,
+        share,
+        check,
+    };
+    write_objects(source, cells, write, interrupted)
+}
+
+/// Makes `count` changes of objects, several at a time; `write` is called with the number of a change
+/// and its share of the machine.
+///
+/// # Errors
+/// As [`write_plan`].
+pub(crate) fn write_objects<'a>(
+    source: &ZarrSource<'_>,
+    count: u64,
+    write: impl Fn(u64, Share) -> ObjectWrite<'a> + Sync,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<WriteStatistics> {
+    let act = |number, share| write(number, share).run();
+    let state = source.state;
+    let chunks: u64 = state.per_object.iter().product();
+    let at_once =
+        at_once_of(source.shared, chunks.saturating_mul(state.codec.decoded_bytes() as u64));
+    each_object(source.shared, count, at_once, act, interrupted)
+}
+
+/// As [`at_once`], for objects of up to so many bytes. Where a server answers, each is in memory until it
+/// has arrived, and needs no core meanwhile.
+fn at_once_of(shared: &Shared, object_bytes: u64) -> usize {
+    let cores = at_once(shared);
+    if !shared.storage.is_remote() || shared.options.threads == Some(1) {
+        return cores;
+    }
+    uploads_of(object_bytes, cores.max(shared.tuning.threads_waiting))
+}
+
+/// As many objects as there is memory for, and one at least.
+fn uploads_of(object_bytes: u64, most: usize) -> usize {
+    let fitting = UPLOAD_BYTES / object_bytes.max(1);
+    usize::try_from(fitting).unwrap_or(usize::MAX).clamp(1, most.max(1))
+}
+
+/// How many objects are written at a time: one more than cores, so that something is encoded while
+/// another is synced.
+pub(crate) fn at_once(shared: &Shared) -> usize {
+    match shared.options.threads {
+        Some(1) => 1,
+        _ => shared.tuning.threads + 1,
+    }
+}
+
+/// How many of `count` objects are on their way while `number` is, of up to `at_once`: those that are left
+/// over when the others have come in turns of so many are by themselves.
+fn on_their_way(number: u64, count: u64, at_once: usize) -> usize {
+    let left = count % at_once as u64;
+    match number >= count - left {
+        true => usize::try_from(left).unwrap_or(at_once),
+        false => at_once,
+    }
+}
+
+/// Calls `act` with the numbers of `count` objects, `at_once` at a time, and each one's share of the
+/// machine; it gives the bytes that it wrote.
+///
+/// # Errors
+/// The first error of any object; objects that were written stay written.
+pub(crate) fn each_object(
+    shared: &Shared,
+    count: u64,
+    at_once: usize,
+    act: impl Fn(u64, Share) -> Result<u64> + Sync,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<WriteStatistics> {
+    if count == 0 {
+        return Ok(WriteStatistics::default());
+    }
+    let outer = usize::try_from(count).unwrap_or(usize::MAX).min(at_once.max(1));
+    let threads = shared.tuning.threads.div_ceil(outer);
+    // What is made for a server waits for it afterwards only; files are waited for meanwhile.
+    let turns = shared.storage.is_remote().then(|| Arc::new(Turns::new(shared.tuning.threads)));
+    let (next, bytes, objects) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let stopped = AtomicBool::new(false);
+    let failure: Mutex<Option<Error>> = Mutex::new(None);
+    let fail = |error| {
+        stopped.store(true, Ordering::Relaxed);
+        let mut failure = failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        failure.get_or_insert(error);
+    };
+    let work = |interrupted: &dyn Fn() -> bool| {
+        while !stopped.load(Ordering::Relaxed) {
+            if interrupted() {
+                return fail(Error::new(ErrorKind::Interrupted, "the write was stopped"));
+            }
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                return;
+            }
+            let at_once = on_their_way(number, count, outer);
+            match act(number, Share { threads, turns: turns.clone(), at_once }) {
+                Ok(written) => {
+                    objects.fetch_add(1, Ordering::Relaxed);
+                    bytes.fetch_add(written, Ordering::Relaxed);
+                }
+                Err(error) => return fail(error),
+            }
+        }
+    };
+    together("bedform-write", outer - 1, || work(&|| false), || work(interrupted));
+    match failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(WriteStatistics { objects: objects.into_inner(), bytes: bytes.into_inner() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::zarr::region::*;
+
+    #[test]
+    fn objects_that_are_left_over_are_on_their_way_by_themselves() {
+        let all = |count, at_once| -> Vec<usize> {
+            (0..count).map(|number| on_their_way(number, count, at_once)).collect()
+        };
+        assert_eq!(all(7, 3), [3, 3, 3, 3, 3, 3, 1]);
+        assert_eq!(all(5, 3), [3, 3, 3, 2, 2]);
+        assert_eq!(all(4, 2), [2; 4]);
+        assert_eq!(all(2, 2), [2; 2]);
+    }
+
+    #[test]
+    fn uploads_are_bounded_by_their_bytes() {
+        for object_bytes in [0, 1, 1 << 20, 32 << 20, 33 << 20, UPLOAD_BYTES, UPLOAD_BYTES + 1] {
+            for most in [1, 3, 32] {
+                let uploads = uploads_of(object_bytes, most);
+                assert!((1..=most).contains(&uploads), "{object_bytes} {most}");
+                assert!(uploads == 1 || uploads as u64 * object_bytes <= UPLOAD_BYTES);
+            }
+        }
+        assert_eq!(uploads_of(32 << 20, 32), 7);
+        assert_eq!(uploads_of(u64::MAX, 32), 1);
+    }
+}

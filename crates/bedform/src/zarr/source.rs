@@ -1,0 +1,471 @@
+//! Where the objects of a Zarr array are, and what their tails say.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bedform_format::ObjectPath;
+use bedform_format::metadata::Identity;
+use bedform_format::shard::{ShardError, ShardIndex, Stamp};
+use bedform_geometry::{Region, delinearize};
+use bedform_storage::{Bell, Object, Version};
+
+use crate::array::ArrayState;
+use crate::array::verify::stopped;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::overlay::Overlay;
+use crate::plan::opening::Need;
+use crate::plan::opening::{ShardSize, WHOLE_BYTES_MAX, whole_bytes_max, whole_is_sooner};
+use crate::source::locate::{ChunkSource, OpenObject, Opening, Places};
+use crate::store::{Freshness, Shared, Snapshot};
+use crate::threads::ordered::in_threads;
+
+/// Bytes that take no time beside that of a request.
+const SMALL_BYTES: u64 = 64 << 10;
+/// Objects that are asked for before anybody looks whether to stop.
+const ASKED_TOGETHER: usize = 1 << 12;
+
+/// What the shards of an array end with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ShardEnd {
+    chunks: u64,
+    index_bytes: u64,
+    stamp_bytes: u64,
+}
+
+impl ShardEnd {
+    /// The end of shards of `chunks` chunks, in an array of `rank` axes.
+    pub(crate) fn new(chunks: u64, is_checked: bool, rank: usize) -> Self {
+        let index_bytes = ShardIndex::encoded_bytes(chunks, is_checked);
+        Self { chunks, index_bytes, stamp_bytes: Stamp::encoded_bytes(rank) }
+    }
+
+    fn bytes(self) -> u64 {
+        self.index_bytes.saturating_add(self.stamp_bytes)
+    }
+}
+
+/// The index of a shard as it was read.
+#[derive(Debug, Clone)]
+pub(crate) struct KeptIndex {
+    version: Version,
+    index: Arc<ShardIndex>,
+    /// The shard itself, where it need not be opened again.
+    object: Option<Arc<dyn Object>>,
+}
+
+/// The objects of one array, as of one state of its metadata.
+pub(crate) struct ZarrSource<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) path: &'a ObjectPath,
+    pub(crate) state: &'a ArrayState,
+    /// The commits that the store has.
+    pub(crate) snapshot: Snapshot,
+}
+
+impl ZarrSource<'_> {
+    /// The array's identity, if it is one of this store. The stamps of one that came from another store
+    /// with its shards name commits of that one.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.state.identity().filter(|identity| self.snapshot.store == Some(identity.store))
+    }
+
+    /// The path of the object at `coordinates` in the grid of objects.
+    pub(crate) fn object_path(&self, coordinates: &[u64]) -> Result<ObjectPath> {
+        Ok(self.path.join(&self.state.metadata.keys.name(coordinates))?)
+    }
+
+    /// Opens the object at `coordinates`; `None` if there is none.
+    pub(crate) fn open_object(&self, coordinates: &[u64]) -> Result<Option<Arc<dyn Object>>> {
+        self.open_for(&self.object_path(coordinates)?, Need::default())
+    }
+
+    fn open_for(&self, path: &ObjectPath, need: Need) -> Result<Option<Arc<dyn Object>>> {
+        Ok(self.shared.storage.find_end(path, self.opening_bytes(need))?.map(Arc::from))
+    }
+
+    /// Bytes at the end of an object that come along when it is opened.
+    fn opening_bytes(&self, need: Need) -> u64 {
+        if self.comes_whole(need) { self.whole_bytes() } else { self.end_bytes(need) }
+    }
+
+    /// Bytes at the end of an object that every read of it needs: the index of a shard, or a chunk.
+    fn end_bytes(&self, need: Need) -> u64 {
+        match self.state.shard_end {
+            // Who does not say what is needed may need all of it.
+            Some(end) if need == Need::default() => end.bytes().max(SMALL_BYTES),
+            Some(end) => end.bytes(),
+            None => self.chunk_bytes().min(WHOLE_BYTES_MAX),
+        }
+    }
+
+    /// Bytes of an encoded chunk: a little more than its elements, for codecs that make them longer.
+    fn chunk_bytes(&self) -> u64 {
+        let bytes = self.state.codec.decoded_bytes() as u64;
+        bytes + bytes / 64 + 1024
+    }
+
+    /// Bytes of an object at most, unless somebody has left gaps in it.
+    fn whole_bytes(&self) -> u64 {
+        let Some(end) = self.state.shard_end else { return self.chunk_bytes() };
+        self.chunk_bytes().saturating_mul(end.chunks).saturating_add(end.bytes())
+    }
+
+    /// What a shard that ends with `end` comes to: by what was seen of the array, else at most.
+    fn shard_size(&self, end: ShardEnd) -> ShardSize {
+        let bytes = match self.state.object_bytes.load(Ordering::Relaxed) {
+            0 => self.whole_bytes(),
+            seen => seen,
+        };
+        #[allow(clippy::cast_precision_loss)]
+        let [chunks, bytes, end_bytes] = [end.chunks, bytes, end.bytes()].map(|count| count as f64);
+        ShardSize { chunks, bytes, end_bytes }
+    }
+
+    /// The object's name, for messages.
+    pub(crate) fn object_name_of(&self, coordinates: &[u64]) -> String {
+        match self.object_path(coordinates) {
+            Ok(path) => self.shared.name_of(&path),
+            Err(_) => format!("{} {coordinates:?}", self.shared.name_of(self.path)),
+        }
+    }
+
+    /// The coordinates of every object that is there, inside the array's shape or not.
+    pub(crate) fn existing(&self) -> Result<Vec<Vec<u64>>> {
+        Ok(self.walk()?.0)
+    }
+
+    /// As [`ZarrSource::existing`]; where nobody may list, those inside the array's shape, each of which is
+    /// asked for by its name.
+    pub(crate) fn existing_or_asked(
+        &self,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Vec<Vec<u64>>> {
+        match self.existing() {
+            Err(denied) if self.shared.storage.is_remote() && denied.is_of_list() => {
+                match self.asked(interrupted) {
+                    // Who may not list is told of what is not there that access to it is denied.
+                    Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                        Err(denied.at(self.shared.name_of(self.path)))
+                    }
+                    asked => asked,
+                }
+            }
+            listed => listed,
+        }
+    }
+
+    /// The coordinates of the objects inside the array's shape that are there, one request for each.
+    fn asked(&self, interrupted: &dyn Fn() -> bool) -> Result<Vec<Vec<u64>>> {
+        let grid = self.object_grid();
+        let count = grid.iter().fold(1, |all, length| u64::saturating_mul(all, *length));
+        let mut found = Vec::new();
+        for start in (0..count).step_by(ASKED_TOGETHER) {
+            if interrupted() {
+                return Err(stopped());
+            }
+            let end = count.min(start + ASKED_TOGETHER as u64);
+            let places: Vec<_> = (start..end).map(|at| delinearize(at, &grid)).collect();
+            let is_there = in_threads(self.shared.threads_asking(), &places, |at| {
+                match self.shared.storage.stat(&self.object_path(at)?) {
+                    Ok(_) => Ok(true),
+                    Err(error) if error.is_not_found() => Ok(false),
+                    Err(error) => Err(error.into()),
+                }
+            })?;
+            let there = places.into_iter().zip(is_there).filter(|(_, is_there)| *is_there);
+            found.extend(there.map(|(place, _)| place));
+        }
+        Ok(found)
+    }
+
+    /// How many objects the array's shape has room for, along each axis.
+    pub(crate) fn object_grid(&self) -> Vec<u64> {
+        let chunks = self.state.grid.grid_shape();
+        chunks.iter().zip(&self.state.per_object).map(|(all, each)| all.div_ceil(*each)).collect()
+    }
+
+    /// As [`ZarrSource::existing_or_asked`], and those that must be there.
+    pub(crate) fn expected(&self, interrupted: &dyn Fn() -> bool) -> Result<BTreeSet<Vec<u64>>> {
+        let mut all: BTreeSet<Vec<u64>> =
+            self.existing_or_asked(interrupted)?.into_iter().collect();
+        if let (Some(view), Some(identity)) = (&self.snapshot.view, self.identity()) {
+            all.extend(view.settled_objects(&identity.array)?);
+        }
+        Ok(all)
+    }
+
+    /// As [`ZarrSource::existing`], and the directories that hold objects, or have.
+    pub(crate) fn walk(&self) -> Result<(Vec<Vec<u64>>, Vec<ObjectPath>)> {
+        let mut directories = Vec::new();
+        let keys = self.state.metadata.keys;
+        let rank = self.state.metadata.rank();
+        let mut found = Vec::new();
+        // Names of one segment lie in the array's directory, the others `rank` levels deep.
+        let mut level = vec![(self.path.clone(), String::new())];
+        while !level.is_empty() {
+            let list =
+                |(directory, _): &(ObjectPath, String)| Ok(self.shared.storage.list(directory)?);
+            let listed = in_threads(self.shared.threads_asking(), &level, list)?;
+            let mut next = Vec::new();
+            for ((directory, prefix), entries) in level.into_iter().zip(listed) {
+                for entry in entries {
+                    let name = if prefix.is_empty() {
+                        entry.name.clone()
+                    } else {
+                        format!("{prefix}/{}", entry.name)
+                    };
+                    if entry.is_directory {
+                        if name.split('/').count() <= rank {
+                            next.push((directory.join(&entry.name)?, name));
+                        }
+                    } else if let Some(coordinates) = keys.parse(&name, rank) {
+                        found.push(coordinates);
+                    }
+                }
+                directories.push(directory);
+            }
+            level = next;
+        }
+        found.sort_unstable();
+        Ok((found, directories))
+    }
+
+    /// What commits that are not settled lay over the object at `coordinates`, which contains those
+    /// up to `contained`.
+    ///
+    /// # Errors
+    /// `SnapshotMoved` if it contains later ones than this snapshot has; `Corrupt` if it must contain
+    /// later ones than it does, and for damaged records; those of storage.
+    pub(crate) fn overlay(
+        &self,
+        coordinates: &[u64],
+        contained: u64,
+    ) -> Result<Option<Arc<Overlay>>> {
+        self.check_contained(coordinates, contained)?;
+        let Some((view, identity)) = self.snapshot.view.as_ref().zip(self.identity()) else {
+            return Ok(None);
+        };
+        let shape = &self.state.metadata.chunk_shape;
+        let start: Vec<u64> =
+            coordinates.iter().zip(shape).map(|(at, length)| at * length).collect();
+        let region = Region::new(start, shape.clone())?;
+        let overlay = view.overlay(&identity.array, &region, contained, self.state)?;
+        Ok(overlay.map(Arc::new))
+    }
+
+    /// Fails if the object at `coordinates`, which contains the commits up to `contained`, is not of
+    /// this snapshot.
+    ///
+    /// # Errors
+    /// `SnapshotMoved` if it contains later ones than this snapshot has; `Corrupt` if it must contain
+    /// later ones than it does; those of storage.
+    pub(crate) fn check_contained(&self, coordinates: &[u64], contained: u64) -> Result<()> {
+        let Some(identity) = self.identity() else { return Ok(()) };
+        if contained > self.snapshot.number {
+            return Err(Error::new(
+                ErrorKind::SnapshotMoved,
+                format!(
+                    "{} contains commit {contained}, and the snapshot ends with {}; read again",
+                    self.object_name_of(coordinates),
+                    self.snapshot.number
+                ),
+            ));
+        }
+        let Some(view) = &self.snapshot.view else { return Ok(()) };
+        let name = || self.object_name_of(coordinates);
+        view.check_contained(&identity.array, coordinates, contained, &name)
+    }
+
+    /// True if commits of the view have something for the object at `coordinates` that it does not
+    /// contain.
+    pub(crate) fn is_pending(&self, coordinates: &[u64]) -> Result<bool> {
+        let contained = match self.open_object(coordinates)? {
+            Some(object) if self.state.shard().is_some() => {
+                contained_commit(&self.read_index(coordinates, &*object, &|| ())?.0)
+            }
+            _ => 0,
+        };
+        Ok(self.overlay(coordinates, contained)?.is_some())
+    }
+
+    /// The shard at `path` as it was when its index was read, if that is good enough: who reads from it
+    /// is told if it is another by now. Whoever looks for changes before every read, or makes some,
+    /// opens it anew, for decoded chunks are kept, too.
+    fn kept_shard(&self, path: &ObjectPath) -> Option<(Arc<dyn Object>, Arc<ShardIndex>)> {
+        let options = &self.shared.options;
+        if options.freshness == Freshness::Read || options.writable {
+            return None;
+        }
+        let kept = self.shared.indexes.get(path, |_| true)?;
+        Some((kept.object?, kept.index))
+    }
+
+    /// The index of an opened shard, from the cache if it is there; and the bytes read for it.
+    fn index(
+        &self,
+        coordinates: &[u64],
+        path: ObjectPath,
+        object: &dyn Object,
+        waits: &dyn Fn(),
+    ) -> Result<(Arc<ShardIndex>, Option<u64>)> {
+        let version = object.version();
+        if let Some(kept) = self.shared.indexes.get(&path, |kept| kept.version == *version) {
+            return Ok((kept.index, None));
+        }
+        let (index, bytes) = self.read_index(coordinates, object, waits)?;
+        let index = Arc::new(index);
+        let memory = index.memory_bytes() as u64 + 512;
+        let (version, object) = (version.clone(), object.kept());
+        let entry = KeptIndex { version, index: index.clone(), object };
+        self.shared.indexes.put(path, entry, memory);
+        Ok((index, Some(bytes)))
+    }
+
+    /// Reads the index of a shard and checks the stamp before it; gives the bytes read, too.
+    pub(crate) fn read_index(
+        &self,
+        coordinates: &[u64],
+        object: &dyn Object,
+        waits: &dyn Fn(),
+    ) -> Result<(ShardIndex, u64)> {
+        let damaged = |error| Error::corrupt(self.object_name_of(coordinates), error);
+        let Some((shard, end)) = self.state.shard().zip(self.state.shard_end) else {
+            return Err(Error::invalid("the array has no shards"));
+        };
+        let index_bytes = end.index_bytes;
+        let size = object.version().size;
+        if size < index_bytes {
+            return Err(damaged(ShardError::TooSmall { size, needed: index_bytes }));
+        }
+        let stamped = self.state.identity().filter(|_| !shard.index_at_start);
+        let stamp_bytes = stamped.map_or(0, |_| end.stamp_bytes);
+        let tail_bytes = (index_bytes + stamp_bytes).min(size);
+        let offset = if shard.index_at_start { 0 } else { size - tail_bytes };
+        let mut tail = vec![0; usize::try_from(tail_bytes).unwrap_or(usize::MAX)];
+        let at_hand = object.read_resident(offset, &mut tail)?;
+        if at_hand < tail.len() {
+            waits();
+            object.read(offset + at_hand as u64, &mut tail[at_hand..])?;
+        }
+        let split = usize::try_from(tail_bytes - index_bytes).unwrap_or(usize::MAX);
+        let index = ShardIndex::decode_behind(tail, split, shard.index_checked, size);
+        let index = index.map_err(damaged)?;
+        if let Some(identity) = stamped {
+            let index_start = size - index_bytes;
+            match Stamp::decode(index.before()) {
+                Ok(stamp) => {
+                    stamp.check(identity, coordinates).map_err(damaged)?;
+                    let end = stamp.data_bytes.saturating_add(stamp_bytes);
+                    self.check_gap(coordinates, index_start.saturating_sub(end))?;
+                }
+                // A foreign writer leaves no room before the index.
+                Err(error) => match index_start.saturating_sub(index.data_end()) {
+                    0 => {}
+                    gap if gap == stamp_bytes => return Err(damaged(error)),
+                    gap => self.check_gap(coordinates, gap)?,
+                },
+            }
+        }
+        Ok((index, tail_bytes))
+    }
+
+    fn check_gap(&self, coordinates: &[u64], bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let reason = format!("{bytes} bytes before the index belong to nothing");
+        Err(Error::corrupt(self.object_name_of(coordinates), reason))
+    }
+}
+
+/// The last commit that a shard contains; 0 for none.
+pub(crate) fn contained_commit(index: &ShardIndex) -> u64 {
+    Stamp::decode(index.before()).map_or(0, |stamp| stamp.commit)
+}
+
+impl ChunkSource for ZarrSource<'_> {
+    fn ask(&self, coordinates: &[u64], need: Need, bell: &Arc<Bell>) -> Option<Opening> {
+        let path = self.object_path(coordinates).ok()?;
+        if self.kept_shard(&path).is_some() {
+            return None;
+        }
+        let bytes = self.opening_bytes(need);
+        let answer = self.shared.storage.ask_end(&path, bytes, bell)?;
+        Some(Opening { answer, bytes })
+    }
+
+    fn open(
+        &self,
+        coordinates: &[u64],
+        need: Need,
+        asked: Option<Opening>,
+        waits: &dyn Fn(),
+    ) -> Result<Option<OpenObject>> {
+        let path = self.object_path(coordinates)?;
+        let is_kept = asked.is_none();
+        if let Some((object, index)) = self.kept_shard(&path).filter(|_| is_kept) {
+            let overlay = self.overlay(coordinates, contained_commit(&index))?;
+            let places = Places::Index(index);
+            return Ok(Some(OpenObject {
+                overlay,
+                object,
+                places,
+                index_requests: 0,
+                index_bytes: 0,
+            }));
+        }
+        let is_remote = self.is_remote();
+        let object = match asked {
+            Some(opening) => opening.answer.take()?.map(Arc::from),
+            None => {
+                if is_remote {
+                    waits();
+                }
+                self.open_for(&path, need)?
+            }
+        };
+        let Some(object) = object else {
+            let overlay = self.overlay(coordinates, 0)?;
+            return Ok(overlay.map(OpenObject::absent));
+        };
+        let (places, mut index_bytes, contained) = if self.state.shard().is_some() {
+            let (index, bytes) = self.index(coordinates, path, &*object, waits)?;
+            self.state.object_bytes.fetch_max(object.version().size, Ordering::Relaxed);
+            let contained = contained_commit(&index);
+            (Places::Index(index), bytes, contained)
+        } else {
+            (Places::Whole(object.version().size), None, 0)
+        };
+        if is_remote {
+            // Opening was a request, whatever it was good for.
+            let known = object.at_hand();
+            index_bytes = Some(known.end - known.start);
+        }
+        Ok(Some(OpenObject {
+            overlay: self.overlay(coordinates, contained)?,
+            object,
+            places,
+            index_requests: u64::from(index_bytes.is_some()),
+            index_bytes: index_bytes.unwrap_or(0),
+        }))
+    }
+
+    fn comes_whole(&self, need: Need) -> bool {
+        let Some(end) = self.state.shard_end.filter(|_| need.chunks > 0 && self.is_remote()) else {
+            return false;
+        };
+        let tuning = &self.shared.tuning;
+        let bytes_max = whole_bytes_max(&tuning.profile, tuning.buffer_bytes, need.objects);
+        self.whole_bytes() <= bytes_max
+            && whole_is_sooner(&tuning.profile, need, self.shard_size(end))
+    }
+
+    fn object_name(&self, coordinates: &[u64]) -> String {
+        self.object_name_of(coordinates)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.shared.storage.is_remote()
+    }
+}
