@@ -21,12 +21,12 @@ use crate::array::workload::read_workload;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::copy::Target;
-use crate::plan::geometry::Plan;
+use crate::plan::geometry::Geometry;
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
 use crate::run::ReadStatistics;
 use crate::run::execute::{Reading, execute};
-use crate::source::locate::{ChunkPlaces, ChunkSource, OpenObject, Opening, Places};
+use crate::source::locate::{ChunkLocations, ChunkPlaces, OpenCell, Opening, Source};
 
 pub use bedform_format::chunk_map::SourceVersion;
 
@@ -227,8 +227,8 @@ impl ForeignArray {
         &self.fill
     }
 
-    fn plan(&self, selection: &Selection) -> Result<Plan> {
-        Plan::new(&self.grid, &self.per_object, selection, self.item_size)
+    fn plan(&self, selection: &Selection) -> Result<Geometry> {
+        Geometry::new(&self.grid, &self.per_object, selection, self.item_size)
             .map_err(|error| error.at(&self.array().path))
     }
 
@@ -300,14 +300,14 @@ impl ForeignArray {
     }
 }
 
-impl ChunkSource for ForeignArray {
+impl Source for ForeignArray {
     fn open(
         &self,
         _: &[u64],
         _: Need,
         _: Option<Opening>,
         _: &dyn Fn(),
-    ) -> Result<Option<OpenObject>> {
+    ) -> Result<Option<OpenCell>> {
         let object: Arc<dyn Object> = match &self.array().storage {
             ForeignStorage::Empty => return Ok(None),
             ForeignStorage::Compact { data } => Arc::new(Inline::new(data.clone())),
@@ -320,10 +320,10 @@ impl ChunkSource for ForeignArray {
             }
         };
         let places = MapPlaces { map: self.file.map.clone(), position: self.position };
-        Ok(Some(OpenObject {
+        Ok(Some(OpenCell {
             overlay: None,
             object,
-            places: Places::Map(Arc::new(places)),
+            places: ChunkLocations::Map(Arc::new(places)),
             index_requests: 0,
             index_bytes: 0,
         }))

@@ -12,11 +12,11 @@ use crate::codec::ChunkCodec;
 use crate::error::Result;
 use crate::log::blocks::LogCopies;
 use crate::log::fetch::LogFetch;
-use crate::plan::geometry::Plan;
+use crate::plan::geometry::Geometry;
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
 use crate::run::resolve::{Unit, WantedChunks, log_units, units};
-use crate::source::locate::{ChunkSource, OpenObject};
+use crate::source::locate::{OpenCell, Source};
 
 impl Array {
     /// The plan of a read of `selection`, without reading chunks: which objects, how many requests
@@ -36,8 +36,8 @@ impl Array {
 /// The facts of [`Array::explain`].
 pub(crate) fn explain_plan(
     name: &str,
-    plan: &Plan,
-    source: &dyn ChunkSource,
+    plan: &Geometry,
+    source: &dyn Source,
     codec: &ChunkCodec,
     tuning: &Tuning,
 ) -> Result<Value> {
@@ -99,7 +99,7 @@ pub(crate) enum Found<'a> {
     Nothing { chunks: u64 },
     /// An object, and what is fetched of it.
     Object {
-        opened: &'a OpenObject,
+        opened: &'a OpenCell,
         units: &'a [Unit],
         /// All of it comes when it is opened, the units, too.
         comes_whole: bool,
@@ -111,8 +111,8 @@ pub(crate) enum Found<'a> {
 /// Calls `visit` with all that a read would fetch, without fetching it. Opens the objects and reads
 /// their indexes.
 pub(crate) fn for_each_object(
-    plan: &Plan,
-    source: &dyn ChunkSource,
+    plan: &Geometry,
+    source: &dyn Source,
     codec: &ChunkCodec,
     tuning: &Tuning,
     visit: &mut dyn FnMut(Found<'_>) -> Result<()>,

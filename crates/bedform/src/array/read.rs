@@ -9,7 +9,7 @@ use super::{Array, ArrayState};
 use crate::codec::text;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::copy::Target;
-use crate::plan::geometry::Plan;
+use crate::plan::geometry::Geometry;
 use crate::run::ReadStatistics;
 use crate::run::execute::{MakeElements, Reading, execute};
 
@@ -144,7 +144,7 @@ impl Array {
     fn run(
         &self,
         state: &ArrayState,
-        plan: &Plan,
+        plan: &Geometry,
         elements: Option<&MakeElements<'_>>,
         fill: &[u8],
         target: Target<'_>,
@@ -166,6 +166,6 @@ impl Array {
 }
 
 /// The plan of a read.
-pub(super) fn plan(state: &ArrayState, selection: &Selection) -> Result<Plan> {
-    Plan::new(&state.grid, &state.per_object, selection, state.item_size)
+pub(super) fn plan(state: &ArrayState, selection: &Selection) -> Result<Geometry> {
+    Geometry::new(&state.grid, &state.per_object, selection, state.item_size)
 }

@@ -10,7 +10,7 @@ use super::{Array, ArrayState};
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::check::CheckedArray;
-use crate::source::locate::Places;
+use crate::source::locate::ChunkLocations;
 use crate::store::{Store, VerifyWatch};
 use crate::zarr::source::{ZarrSource, contained_commit};
 
@@ -157,17 +157,17 @@ pub(crate) fn stopped() -> Error {
 fn open_stored(
     source: &ZarrSource<'_>,
     coordinates: &[u64],
-) -> Result<Option<(Arc<dyn Object>, Places)>> {
+) -> Result<Option<(Arc<dyn Object>, ChunkLocations)>> {
     let object = source.open_object(coordinates)?;
     let (opened, contained) = match object {
         None => (None, 0),
         Some(object) if source.state.shard().is_some() => {
             let (index, _) = source.read_index(coordinates, &*object, &|| ())?;
             let contained = contained_commit(&index);
-            (Some((object, Places::Index(Arc::new(index)))), contained)
+            (Some((object, ChunkLocations::Index(Arc::new(index)))), contained)
         }
         Some(object) => {
-            let places = Places::Whole(object.version().size);
+            let places = ChunkLocations::Whole(object.version().size);
             (Some((object, places)), 0)
         }
     };
@@ -178,7 +178,7 @@ fn open_stored(
 /// Decodes every chunk of an object.
 fn verify_chunks(
     state: &ArrayState,
-    (name, object, places): (&str, &dyn Object, &Places),
+    (name, object, places): (&str, &dyn Object, &ChunkLocations),
     scratch: &mut Scratch,
     add: &mut dyn FnMut(String),
 ) {

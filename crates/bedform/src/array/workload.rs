@@ -10,9 +10,9 @@ use super::Array;
 use super::explain::{Found, for_each_object};
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::geometry::Plan;
+use crate::plan::geometry::Geometry;
 use crate::plan::tuning::Tuning;
-use crate::source::locate::ChunkSource;
+use crate::source::locate::Source;
 
 /// The most clients that a read is shared by.
 const CLIENTS_MAX: u32 = 1 << 20;
@@ -42,8 +42,8 @@ struct Fetch {
 
 /// The requests of [`Array::workload`].
 pub(crate) fn read_workload(
-    plan: &Plan,
-    source: &dyn ChunkSource,
+    plan: &Geometry,
+    source: &dyn Source,
     codec: &ChunkCodec,
     tuning: &Tuning,
     clients: u32,

@@ -11,12 +11,12 @@ use serde_json::json;
 use super::{Array, ArrayState, ZarrSource};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::commit::enlarge;
-use crate::plan::geometry::Plan;
+use crate::plan::geometry::Geometry;
 use crate::store::{Freshness, Shared, Snapshot, Store, check_key, commit, publish};
-use crate::threads::check::{Check, beside};
+use crate::threads::check::{Check, concurrent_check};
 use crate::write::elements::Input;
 use crate::zarr::WriteStatistics;
-use crate::zarr::object::{ObjectWrite, Share};
+use crate::zarr::object::{ObjectWrite, WriteResources};
 use crate::zarr::region::{Way, write_plan};
 
 /// Elements to write, in C order.
@@ -60,7 +60,7 @@ impl Array {
         }
         // A promise counts from when it was made: it is enough to have looked since this call began, and
         // before anything of it is there.
-        beside(|| self.check_promises_kept(), |check| write(Some(check)))
+        concurrent_check(|| self.check_promises_kept(), |check| write(Some(check)))
     }
 
     /// As [`Shared::check_promises_kept`]; for a growth that was done when it began, and for the blocks of
@@ -263,7 +263,7 @@ impl Array {
                     input: if state.is_text() { Input::Text(&[], &[]) } else { Input::Bytes(&[]) },
                     coordinates: coordinates.clone(),
                     valid: Some(shape),
-                    share: Share::whole(&self.shared),
+                    share: WriteResources::whole(&self.shared),
                     check: None,
                 };
                 write.run()?;
@@ -519,7 +519,7 @@ fn commit_shapes(shared: &Shared, changes: &[(&ObjectPath, &ArrayState)]) -> Res
     if is_alone { Ok(()) } else { commit(shared, &paths, &[]) }
 }
 
-fn check_count(plan: &Plan, input: &Input<'_>, path: &ObjectPath) -> Result<()> {
+fn check_count(plan: &Geometry, input: &Input<'_>, path: &ObjectPath) -> Result<()> {
     let (given, needed) = (input.elements().len() as u64, plan.result_bytes());
     if given == needed {
         return Ok(());

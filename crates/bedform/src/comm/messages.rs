@@ -29,7 +29,7 @@ pub struct SentMessage<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Room for the bytes of a member.
+/// Reservation for the bytes of a member.
 #[derive(Debug)]
 pub struct ReceivedMessage<'a> {
     /// Who sends them.
@@ -142,7 +142,7 @@ fn rest_of(part: &[u8], frame: usize) -> &[u8] {
     part.get(frame - LENGTH_BYTES..).unwrap_or_default()
 }
 
-/// Room for what did not fit into the frames of `parts`, by rank.
+/// Reservation for what did not fit into the frames of `parts`, by rank.
 fn received_rests(parts: &mut [Vec<u8>], frame: usize) -> Vec<ReceivedMessage<'_>> {
     let rests = (0_u32..).zip(parts).filter_map(|(from, part)| {
         let bytes = part.get_mut(frame - LENGTH_BYTES..).filter(|rest| !rest.is_empty())?;

@@ -80,7 +80,7 @@ pub(crate) fn check_log(
 struct Check<'a> {
     view: &'a View,
     asked: &'a mut Asked,
-    /// Places of the arrays asked for.
+    /// ChunkLocations of the arrays asked for.
     by_key: HashMap<[u8; 16], usize>,
     damages: Damages,
     missing: BTreeSet<String>,

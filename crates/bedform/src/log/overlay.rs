@@ -18,7 +18,7 @@ use super::view::View;
 use crate::array::ArrayState;
 use crate::error::{Error, Result};
 use crate::plan::copy::Target;
-use crate::plan::geometry::{Plan, Task};
+use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::mask::Mask;
 use crate::plan::part::{Part, PartAxis, Ranges, RegularAxis, range_within};
 use crate::write::elements::{fill_outside, stored_fill};
@@ -71,14 +71,14 @@ struct Form {
 
 /// Some of the elements that a read takes of a chunk.
 #[derive(Debug)]
-pub(crate) enum Share {
+pub(crate) enum Uncovered {
     All,
     /// The free elements of each part.
     Some(Vec<Mask>),
     None,
 }
 
-impl Share {
+impl Uncovered {
     fn of(masks: Vec<Mask>) -> Self {
         match () {
             () if masks.iter().all(Mask::is_full) => Self::None,
@@ -92,9 +92,9 @@ impl Share {
 #[derive(Debug)]
 pub(crate) struct Rest {
     /// What counts as it is stored.
-    pub(crate) stored: Share,
+    pub(crate) stored: Uncovered,
     /// What is the fill value, whatever is stored.
-    pub(crate) fill: Share,
+    pub(crate) fill: Uncovered,
 }
 
 /// A box that has a share in what is read, with what decides which of two counts, in that order.
@@ -133,9 +133,9 @@ impl Overlay {
     /// `Corrupt` for damaged records; those of storage.
     pub(crate) fn take(
         &self,
-        plan: &Plan,
+        plan: &Geometry,
         cell: u64,
-        task: Task,
+        task: ChunkTask,
         copies: &mut LogCopies,
     ) -> Result<Rest> {
         let coordinates = plan.chunk_coordinates(cell, task);
@@ -147,7 +147,7 @@ impl Overlay {
             stored.push(mask);
             Ok(())
         })?;
-        Ok(Rest { stored: Share::of(stored), fill: Share::of(fill) })
+        Ok(Rest { stored: Uncovered::of(stored), fill: Uncovered::of(fill) })
     }
 
     /// Takes the elements outside the array as it was before it grew, and gives them as the free ones.

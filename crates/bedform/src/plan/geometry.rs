@@ -24,7 +24,7 @@ const PIECES_MAX: u64 = 1 << 24;
 
 /// What a selection touches.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct Geometry {
     item_size: usize,
     result_bytes: u64,
     /// Chunks of an object along each axis.
@@ -76,14 +76,14 @@ enum ListedPart {
 
 /// A chunk to read or write: its place in its object, and how to find its copies again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Task {
+pub(crate) struct ChunkTask {
     /// The chunk's place in the C order of the object's grid of chunks.
     pub(crate) position: u64,
     /// Its number among the cell's tasks.
     number: u64,
 }
 
-impl Plan {
+impl Geometry {
     /// The plan for `selection` of the array that `grid` cuts into chunks, `per_object` of which
     /// lie in each object along each axis. The result is in C order, `item_size` bytes an element.
     ///
@@ -158,7 +158,7 @@ impl Plan {
     }
 
     /// The chunks of an object that the selection touches.
-    pub(crate) fn tasks(&self, cell: u64) -> Vec<Task> {
+    pub(crate) fn tasks(&self, cell: u64) -> Vec<ChunkTask> {
         match &self.cells {
             Cells::Product(table) => {
                 let ranges = table.piece_ranges(cell);
@@ -181,7 +181,7 @@ impl Plan {
                 let mut at = vec![0_usize; counts.len()];
                 for number in 0..count {
                     let position = at.iter().zip(&places).map(|(at, places)| places[*at]).sum();
-                    tasks.push(Task { position, number });
+                    tasks.push(ChunkTask { position, number });
                     for axis in (0..at.len()).rev() {
                         at[axis] += 1;
                         if at[axis] < places[axis].len() {
@@ -196,13 +196,13 @@ impl Plan {
                 .1
                 .iter()
                 .zip(0..)
-                .map(|(chunk, number)| Task { position: chunk.position, number })
+                .map(|(chunk, number)| ChunkTask { position: chunk.position, number })
                 .collect(),
         }
     }
 
     /// The coordinates of a task's chunk in the grid of all chunks.
-    pub(crate) fn chunk_coordinates(&self, cell: u64, task: Task) -> Vec<u64> {
+    pub(crate) fn chunk_coordinates(&self, cell: u64, task: ChunkTask) -> Vec<u64> {
         match &self.cells {
             Cells::Product(table) => table
                 .pieces_of(cell, task.number)
@@ -221,7 +221,7 @@ impl Plan {
     pub(crate) fn for_each_copy(
         &self,
         cell: u64,
-        task: Task,
+        task: ChunkTask,
         chunk_strides: &[i64],
         mut visit: impl FnMut(Copy) -> Result<()>,
     ) -> Result<()> {
@@ -248,7 +248,7 @@ impl Plan {
     pub(crate) fn for_each_part(
         &self,
         cell: u64,
-        task: Task,
+        task: ChunkTask,
         mut visit: impl FnMut(Part<'_>) -> Result<()>,
     ) -> Result<()> {
         match &self.cells {
@@ -295,7 +295,7 @@ impl Plan {
     }
 
     /// True if the selection takes every element of the task's chunk that lies in the array.
-    pub(crate) fn covers_chunk(&self, cell: u64, task: Task) -> bool {
+    pub(crate) fn covers_chunk(&self, cell: u64, task: ChunkTask) -> bool {
         let Cells::Product(table) = &self.cells else { return false };
         let pieces = table.pieces_of(cell, task.number);
         pieces.iter().zip(&table.axes).enumerate().all(|(at, (piece, axis))| {

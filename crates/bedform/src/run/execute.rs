@@ -25,16 +25,16 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::blocks::LogCopies;
 use crate::log::overlay::Overlay;
 use crate::plan::copy::Target;
-use crate::plan::geometry::{Plan, Task};
+use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
 use crate::run::buffers::{Buffers, Kept};
 use crate::run::queue::{AskLimits, Queue, QueuedUnit, Work};
 use crate::run::resolve::{UNIT_BYTES_MAX, Wanted, WantedChunks, log_units, units};
-use crate::source::locate::{ChunkSource, OpenObject, Opening};
+use crate::source::locate::{OpenCell, Opening, Source};
 use crate::store::{ChunkCache, ChunkKey};
 use crate::threads::extra::ExtraThread;
-use crate::threads::permits::Turns;
+use crate::threads::permits::CpuPermits;
 
 /// What a read did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,8 +56,8 @@ pub(crate) type MakeElements<'a> = dyn Fn(&[u8], &mut Vec<u8>) -> Result<()> + S
 
 /// Everything that a read needs to know.
 pub(crate) struct Reading<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) source: &'a dyn ChunkSource,
+    pub(crate) plan: &'a Geometry,
+    pub(crate) source: &'a dyn Source,
     pub(crate) codec: &'a ChunkCodec,
     /// Makes the elements of a decoded chunk, where they are not the decoded bytes themselves.
     pub(crate) elements: Option<&'a MakeElements<'a>>,
@@ -116,8 +116,8 @@ pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadS
 
 /// The state that the threads of one read share.
 pub(crate) struct Run<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) source: &'a dyn ChunkSource,
+    pub(crate) plan: &'a Geometry,
+    pub(crate) source: &'a dyn Source,
     pub(crate) codec: &'a ChunkCodec,
     pub(crate) elements: Option<&'a MakeElements<'a>>,
     pub(crate) fill: &'a [u8],
@@ -127,7 +127,7 @@ pub(crate) struct Run<'a> {
     /// True if opening an object is a wait.
     is_remote: bool,
     /// Leave to decode, where a server is waited for by more threads than there are cores.
-    pub(crate) turns: Option<Turns>,
+    pub(crate) turns: Option<CpuPermits>,
     /// What those who have leave decode with.
     pub(crate) spare: Mutex<Vec<Kept>>,
     cells: u64,
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
             plan: reading.plan,
             source: reading.source,
             is_remote: reading.source.is_remote(),
-            turns: reading.source.is_remote().then(|| Turns::new(reading.tuning.threads)),
+            turns: reading.source.is_remote().then(|| CpuPermits::new(reading.tuning.threads)),
             spare: Mutex::default(),
             codec: reading.codec,
             elements: reading.elements,
@@ -366,7 +366,7 @@ impl<'a> Run<'a> {
     }
 
     /// What the read needs of the object that it has these tasks for.
-    fn need(&self, tasks: &[Task]) -> Need {
+    fn need(&self, tasks: &[ChunkTask]) -> Need {
         Need { chunks: tasks.len() as u64, objects: self.cells }
     }
 
@@ -464,8 +464,8 @@ impl<'a> Run<'a> {
     fn take_from_log(
         &self,
         cell: u64,
-        tasks: Vec<Task>,
-        opened: &OpenObject,
+        tasks: Vec<ChunkTask>,
+        opened: &OpenCell,
     ) -> Result<WantedChunks> {
         let overlay = opened.overlay.as_deref();
         let new = || overlay.map(Overlay::copies).unwrap_or_default();

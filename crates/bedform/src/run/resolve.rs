@@ -9,13 +9,13 @@ use crate::codec::ChunkCodec;
 use crate::error::{Error, Result};
 use crate::log::blocks::LogCopies;
 use crate::log::fetch::LogFetch;
-use crate::log::overlay::{Overlay, Share};
+use crate::log::overlay::{Overlay, Uncovered};
 use crate::plan::copy::{Axis, Copy};
-use crate::plan::geometry::{Plan, Task};
+use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::mask::Mask;
 use crate::plan::part::Origin;
 use crate::plan::tuning::Merging;
-use crate::source::locate::Places;
+use crate::source::locate::ChunkLocations;
 
 /// The most bytes that chunks are merged to. Also what a thread keeps as its buffer, unless one
 /// chunk alone is larger.
@@ -43,7 +43,7 @@ pub(crate) struct Unit {
 /// A chunk that the read needs, and what it needs of it.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    pub(crate) task: Task,
+    pub(crate) task: ChunkTask,
     /// The free elements of each part, where the rest comes from a log.
     free: Option<Vec<Mask>>,
 }
@@ -90,7 +90,7 @@ impl Unit {
 
 impl Wanted {
     /// All that the plan takes of a chunk.
-    pub(crate) fn all(task: Task) -> Self {
+    pub(crate) fn all(task: ChunkTask) -> Self {
         Self { task, free: None }
     }
 
@@ -98,7 +98,7 @@ impl Wanted {
     /// apart.
     pub(crate) fn for_each_copy(
         &self,
-        plan: &Plan,
+        plan: &Geometry,
         cell: u64,
         strides: &[i64],
         mut visit: impl FnMut(Copy) -> Result<()>,
@@ -138,9 +138,9 @@ impl WantedChunks {
     /// `Corrupt` for damaged records of the log; those of storage.
     pub(crate) fn add(
         &mut self,
-        plan: &Plan,
+        plan: &Geometry,
         cell: u64,
-        task: Task,
+        task: ChunkTask,
         overlay: Option<&Overlay>,
         copies: &mut LogCopies,
     ) -> Result<()> {
@@ -149,9 +149,9 @@ impl WantedChunks {
             return Ok(());
         };
         let wanted = |share| match share {
-            Share::All => Some(Wanted::all(task)),
-            Share::Some(masks) => Some(Wanted { task, free: Some(masks) }),
-            Share::None => None,
+            Uncovered::All => Some(Wanted::all(task)),
+            Uncovered::Some(masks) => Some(Wanted { task, free: Some(masks) }),
+            Uncovered::None => None,
         };
         let rest = overlay.take(plan, cell, task, copies)?;
         self.stored.extend(wanted(rest.stored));
@@ -181,10 +181,10 @@ pub(crate) fn log_units(copies: LogCopies) -> Result<Vec<(Arc<dyn Object>, Unit)
 /// # Errors
 /// If an extent is larger than a chunk of the array can be.
 pub(crate) fn units(
-    plan: &Plan,
+    plan: &Geometry,
     cell: u64,
     wanted: WantedChunks,
-    places: &Places,
+    places: &ChunkLocations,
     codec: &ChunkCodec,
     merging: Merging<'_>,
 ) -> Result<Vec<Unit>> {
@@ -216,7 +216,7 @@ pub(crate) fn units(
 /// Chunks with their places, and chunks without any.
 type Found = (Vec<(Extent, u32, Wanted)>, Vec<Wanted>);
 
-fn find_all(all: Vec<Wanted>, places: &Places) -> Result<Found> {
+fn find_all(all: Vec<Wanted>, places: &ChunkLocations) -> Result<Found> {
     let mut found = Vec::with_capacity(all.len());
     let mut missing = Vec::new();
     for wanted in all {
@@ -286,9 +286,9 @@ fn merge_chunks(
 /// Elements that are stored as they are: only the bytes that are needed, with the gaps between them
 /// where those are small.
 fn gather_raw(
-    plan: &Plan,
+    plan: &Geometry,
     cell: u64,
-    task: Task,
+    task: ChunkTask,
     extent: Extent,
     codec: &ChunkCodec,
     gatherer: &mut Gatherer,

@@ -10,7 +10,7 @@ use crate::log::overlay::Overlay;
 use crate::plan::opening::Need;
 
 /// Finds and opens the objects that hold an array's chunks.
-pub(crate) trait ChunkSource: Sync {
+pub(crate) trait Source: Sync {
     /// Asks a server for the object at `coordinates` in the grid of objects, `need` of which is read;
     /// nothing where there is no server, or nothing to ask it.
     fn ask(&self, coordinates: &[u64], need: Need, bell: &Arc<Bell>) -> Option<Opening> {
@@ -27,7 +27,7 @@ pub(crate) trait ChunkSource: Sync {
         need: Need,
         asked: Option<Opening>,
         waits: &dyn Fn(),
-    ) -> Result<Option<OpenObject>>;
+    ) -> Result<Option<OpenCell>>;
 
     /// True if an object `need` of which is read, and of which nothing is known, comes as a whole when it
     /// is opened, because that is sooner than to ask for its index first.
@@ -53,9 +53,9 @@ pub(crate) struct Opening {
 }
 
 /// An object and the places of its chunks.
-pub(crate) struct OpenObject {
+pub(crate) struct OpenCell {
     pub(crate) object: Arc<dyn Object>,
-    pub(crate) places: Places,
+    pub(crate) places: ChunkLocations,
     /// Requests made to find the places.
     pub(crate) index_requests: u64,
     /// Bytes read to find the places.
@@ -64,12 +64,12 @@ pub(crate) struct OpenObject {
     pub(crate) overlay: Option<Arc<Overlay>>,
 }
 
-impl OpenObject {
+impl OpenCell {
     /// An object that is not there, of which commits that are not settled have something.
     pub(crate) fn absent(overlay: Arc<Overlay>) -> Self {
         Self {
             object: Arc::new(Absent(Version::default())),
-            places: Places::Nowhere,
+            places: ChunkLocations::Nowhere,
             index_requests: 0,
             index_bytes: 0,
             overlay: Some(overlay),
@@ -99,7 +99,7 @@ impl Object for Absent {
 }
 
 /// How the place of a chunk follows from its position in the object.
-pub(crate) enum Places {
+pub(crate) enum ChunkLocations {
     /// The object is not there.
     Nowhere,
     /// The object is the chunk.
@@ -116,7 +116,7 @@ pub(crate) trait ChunkPlaces: Send + Sync {
     fn find(&self, position: u64) -> Option<(Extent, u32)>;
 }
 
-impl Places {
+impl ChunkLocations {
     /// Where the chunk at `position` lies, with a bit for each codec it was written without; `None`
     /// if it was never written.
     ///

@@ -17,8 +17,8 @@ use super::{Draft, DraftLock, NodeKind, OpenOptions, Shared, Store};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::place::LogPlace;
-use crate::threads::check::beside;
-use crate::threads::ordered::in_threads;
+use crate::threads::check::concurrent_check;
+use crate::threads::ordered::map_in_threads;
 use crate::zarr::documents::{GroupState, ZARR_JSON, node_type, publish, read};
 
 /// How long drafts are worth being removed: who does it has failed, or was stopped.
@@ -93,10 +93,10 @@ impl Store {
         check_attributes(&shared, &ObjectPath::root(), attributes)?;
         let root = ObjectPath::root();
         let is_there = |name: &&str| Ok(read(&shared, &root, name)?.is_some());
-        let looked = || in_threads(shared.threads_asking(), &[".zgroup", ".zarray"], is_there);
+        let looked = || map_in_threads(shared.threads_asking(), &[".zgroup", ".zarray"], is_there);
         let found = match shared.threads_asking() {
             1 => looked().and_then(|found| check_no_log(&shared).map(|()| found)),
-            _ => beside(|| check_no_log(&shared), |_| looked()),
+            _ => concurrent_check(|| check_no_log(&shared), |_| looked()),
         };
         if found?.contains(&true) {
             return Err(exists(&shared, &root));

@@ -12,7 +12,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// So many bytes for all stages together.
 #[derive(Debug)]
-pub(crate) struct Rooms {
+pub(crate) struct MemoryBudget {
     bytes: u64,
     used: Mutex<u64>,
     freed: Condvar,
@@ -20,37 +20,37 @@ pub(crate) struct Rooms {
 
 /// Bytes that somebody has; given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Room {
-    rooms: Arc<Rooms>,
+pub(crate) struct Reservation {
+    rooms: Arc<MemoryBudget>,
     bytes: u64,
 }
 
 /// Who takes room for one round of the work. It never waits for what it has itself: a round that
 /// needs more than there is gets it, once nobody else has any.
-pub(crate) struct Wait<'a> {
-    rooms: &'a Arc<Rooms>,
+pub(crate) struct BudgetRound<'a> {
+    rooms: &'a Arc<MemoryBudget>,
     own: Cell<u64>,
     /// Fails if waiting is to end.
     check: &'a dyn Fn() -> Result<()>,
 }
 
-impl Rooms {
+impl MemoryBudget {
     pub(crate) fn new(bytes: u64) -> Arc<Self> {
         Arc::new(Self { bytes, used: Mutex::default(), freed: Condvar::new() })
     }
 }
 
-impl<'a> Wait<'a> {
-    pub(crate) fn new(rooms: &'a Arc<Rooms>, check: &'a dyn Fn() -> Result<()>) -> Self {
+impl<'a> BudgetRound<'a> {
+    pub(crate) fn new(rooms: &'a Arc<MemoryBudget>, check: &'a dyn Fn() -> Result<()>) -> Self {
         Self { rooms, own: Cell::new(0), check }
     }
 
-    /// Room for `bytes`, as soon as there is some.
+    /// Reservation for `bytes`, as soon as there is some.
     ///
     /// # Errors
     /// Those of the check, while it waits.
-    pub(crate) fn room(&self, bytes: u64) -> Result<Room> {
-        let Rooms { bytes: all, used, freed } = &**self.rooms;
+    pub(crate) fn room(&self, bytes: u64) -> Result<Reservation> {
+        let MemoryBudget { bytes: all, used, freed } = &**self.rooms;
         let mut used = used.lock().unwrap_or_else(PoisonError::into_inner);
         let own = self.own.get();
         while used.saturating_add(bytes) > *all && *used > own {
@@ -65,11 +65,11 @@ impl<'a> Wait<'a> {
         }
         *used = used.saturating_add(bytes);
         self.own.set(own.saturating_add(bytes));
-        Ok(Room { rooms: self.rooms.clone(), bytes })
+        Ok(Reservation { rooms: self.rooms.clone(), bytes })
     }
 }
 
-impl Drop for Room {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let mut used = self.rooms.used.lock().unwrap_or_else(PoisonError::into_inner);
         *used = used.saturating_sub(self.bytes);
@@ -85,12 +85,12 @@ mod tests {
 
     #[test]
     fn a_round_waits_for_the_one_before_and_not_for_itself() {
-        let rooms = Rooms::new(100);
+        let rooms = MemoryBudget::new(100);
         let go_on = || Ok(());
-        let first = Wait::new(&rooms, &go_on);
+        let first = BudgetRound::new(&rooms, &go_on);
         let mut held: Vec<_> = (0..3).map(|_| first.room(50).unwrap()).collect();
         let stop = || Err(Error::invalid("stopped"));
-        let second = Wait::new(&rooms, &stop);
+        let second = BudgetRound::new(&rooms, &stop);
         assert_eq!(second.room(1).unwrap_err().to_string(), "stopped");
         held.truncate(1);
         let all = second.room(50).unwrap();
@@ -100,7 +100,7 @@ mod tests {
                 std::thread::sleep(LOOK);
                 held.clear();
             });
-            let third = Wait::new(&rooms, &go_on);
+            let third = BudgetRound::new(&rooms, &go_on);
             drop(third.room(20).unwrap());
         });
         drop(all);

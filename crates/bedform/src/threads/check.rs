@@ -74,7 +74,7 @@ impl Drop for Ending<'_> {
 ///
 /// # Errors
 /// That of the check if it fails, whatever `act` says then; else that of `act`.
-pub(crate) fn beside<T>(
+pub(crate) fn concurrent_check<T>(
     check: impl Fn() -> Result<()> + Sync,
     act: impl FnOnce(&Check) -> Result<T>,
 ) -> Result<T> {
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn what_waits_for_a_check_goes_on_only_if_it_passes() {
         let slow = || std::thread::sleep(std::time::Duration::from_millis(5));
-        let passed = beside(
+        let passed = concurrent_check(
             || {
                 slow();
                 Ok(())
@@ -119,7 +119,7 @@ mod tests {
             |check| check.wait().map(|()| 7),
         );
         assert_eq!(passed.unwrap(), 7);
-        let failed = beside(
+        let failed = concurrent_check(
             || {
                 slow();
                 Err(Error::invalid("why"))
@@ -127,9 +127,9 @@ mod tests {
             |check| check.wait().map(|()| 7),
         );
         assert_eq!(failed.unwrap_err().to_string(), "why");
-        let unasked = beside(|| Err(Error::invalid("why")), |_| Ok(7));
+        let unasked = concurrent_check(|| Err(Error::invalid("why")), |_| Ok(7));
         assert_eq!(unasked.unwrap_err().to_string(), "why");
-        let own = beside(|| Ok(()), |_| Err::<(), _>(Error::invalid("own")));
+        let own = concurrent_check(|| Ok(()), |_| Err::<(), _>(Error::invalid("own")));
         assert_eq!(own.unwrap_err().to_string(), "own");
     }
 }

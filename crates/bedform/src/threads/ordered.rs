@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::error::Result;
-use crate::threads::workers::together;
+use crate::threads::workers::with_workers;
 
 struct Progress<T> {
     next_item: usize,
@@ -90,7 +90,7 @@ pub(crate) fn in_order<S, T: Send>(
             changed.notify_all();
         }
     };
-    together("bedform-write", threads.min(count).saturating_sub(1), work, work);
+    with_workers("bedform-write", threads.min(count).saturating_sub(1), work, work);
     match progress.into_inner().unwrap_or_else(PoisonError::into_inner).error {
         Some(error) => Err(error),
         None => Ok(()),
@@ -101,7 +101,7 @@ pub(crate) fn in_order<S, T: Send>(
 ///
 /// # Errors
 /// The first error; the rest is not begun.
-pub(crate) fn in_threads<T: Sync, R: Send>(
+pub(crate) fn map_in_threads<T: Sync, R: Send>(
     threads: usize,
     items: &[T],
     make: impl Fn(&T) -> Result<R> + Sync,
@@ -124,7 +124,7 @@ pub(crate) fn in_threads<T: Sync, R: Send>(
             }
         }
     };
-    together("bedform-write", threads.min(items.len()).saturating_sub(1), work, work);
+    with_workers("bedform-write", threads.min(items.len()).saturating_sub(1), work, work);
     let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner)?;
     made.sort_unstable_by_key(|(number, _)| *number);
     Ok(made.into_iter().map(|(_, one)| one).collect())

@@ -5,32 +5,32 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Leave to compute, for so many at a time.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct CpuPermits {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
 /// Somebody's leave; given back when it is dropped.
-pub(crate) struct Turn<'a>(&'a Turns);
+pub(crate) struct CpuPermit<'a>(&'a CpuPermits);
 
-impl Turns {
+impl CpuPermits {
     /// For `at_once`, one at least.
     pub(crate) fn new(at_once: usize) -> Self {
         Self { free: Mutex::new(at_once.max(1)), freed: Condvar::new() }
     }
 
     /// Waits for leave. Nobody may wait for anything but processors with it.
-    pub(crate) fn take(&self) -> Turn<'_> {
+    pub(crate) fn take(&self) -> CpuPermit<'_> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         while *free == 0 {
             free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
         }
         *free -= 1;
-        Turn(self)
+        CpuPermit(self)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for CpuPermit<'_> {
     fn drop(&mut self) {
         *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.0.freed.notify_one();
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn no_more_compute_at_a_time_than_have_leave() {
         for at_once in 0..4 {
-            let turns = Turns::new(at_once);
+            let turns = CpuPermits::new(at_once);
             let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
             std::thread::scope(|scope| {
                 for _ in 0..8 {

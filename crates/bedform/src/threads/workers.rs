@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Calls `own` on this thread and `work` on up to `others` more, as many as the system has, which are called
 /// `name`; gives what `own` gives when all have ended.
-pub(crate) fn together<T>(
+pub(crate) fn with_workers<T>(
     name: &str,
     others: usize,
     work: impl Fn() + Sync,
@@ -105,7 +105,7 @@ mod tests {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             };
-            together("test", 3, others, || {
+            with_workers("test", 3, others, || {
                 stop.store(true, Ordering::Relaxed);
                 7
             })

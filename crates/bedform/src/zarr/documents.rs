@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::rewritten::lost_state;
 use crate::store::{Freshness, NodeKind, Shared};
-use crate::threads::ordered::in_threads;
+use crate::threads::ordered::map_in_threads;
 
 /// The name of Zarr v3 documents.
 pub(crate) const ZARR_JSON: &str = "zarr.json";
@@ -217,7 +217,7 @@ impl Documents {
             };
         }
         let of_v2 = [(".zarray", NodeKind::Array), (".zgroup", NodeKind::Group)];
-        let found = in_threads(shared.threads_asking(), &of_v2, |(name, kind)| {
+        let found = map_in_threads(shared.threads_asking(), &of_v2, |(name, kind)| {
             match shared.storage.stat(&path.join(name)?) {
                 Ok(_) => Ok(Some(*kind)),
                 Err(error) if error.is_not_found() => Ok(None),

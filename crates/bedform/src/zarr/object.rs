@@ -12,13 +12,13 @@ use crate::array::ArrayState;
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::overlay::Overlay;
-use crate::plan::geometry::{Plan, Task};
-use crate::source::locate::Places;
+use crate::plan::geometry::{ChunkTask, Geometry};
+use crate::source::locate::ChunkLocations;
 use crate::store::Shared;
-use crate::threads::budget::Room;
+use crate::threads::budget::Reservation;
 use crate::threads::check::Check;
 use crate::threads::ordered::in_order;
-use crate::threads::permits::Turns;
+use crate::threads::permits::CpuPermits;
 use crate::write::elements::{ChunkElements, Input, is_outside};
 use crate::zarr::source::{ZarrSource, contained_commit};
 
@@ -32,15 +32,15 @@ const WINDOW_BYTES: usize = 16 << 20;
 
 /// What one object has of the machine while it is written.
 #[derive(Debug, Clone)]
-pub(crate) struct Share {
+pub(crate) struct WriteResources {
     pub(crate) threads: usize,
     /// Leave to compute, where objects wait for a server.
-    pub(crate) turns: Option<Arc<Turns>>,
+    pub(crate) turns: Option<Arc<CpuPermits>>,
     /// How many objects are on their way, itself among them.
     pub(crate) at_once: usize,
 }
 
-impl Share {
+impl WriteResources {
     /// All of it.
     pub(crate) fn whole(shared: &Shared) -> Self {
         Self { threads: shared.tuning.threads, turns: None, at_once: 1 }
@@ -52,20 +52,20 @@ impl Share {
 pub(crate) struct ObjectWrite<'a> {
     pub(crate) source: &'a ZarrSource<'a>,
     /// Which elements are new, and where they are in `input`; `None` if none are.
-    pub(crate) plan: Option<(&'a Plan, u64)>,
+    pub(crate) plan: Option<(&'a Geometry, u64)>,
     pub(crate) input: Input<'a>,
     /// The object's place in the grid of objects.
     pub(crate) coordinates: Vec<u64>,
     /// Stored elements outside this shape are not to be kept.
     pub(crate) valid: Option<&'a [u64]>,
-    pub(crate) share: Share,
+    pub(crate) share: WriteResources,
     /// What has to have ended well before anything is put in place.
     pub(crate) check: Option<&'a Check>,
 }
 
 /// What an object is before it is written.
 struct Existing<'a> {
-    stored: Option<&'a (Arc<dyn Object>, Places)>,
+    stored: Option<&'a (Arc<dyn Object>, ChunkLocations)>,
     /// What commits that are not settled lay over it.
     overlay: Option<Arc<Overlay>>,
 }
@@ -81,15 +81,15 @@ pub(crate) fn open_stored(
     let Some(object) = source.open_object(coordinates)? else { return Ok(None) };
     let places = if source.state.shard().is_some() {
         let (index, _) = source.read_index(coordinates, &*object, &|| ())?;
-        Places::Index(Arc::new(index))
+        ChunkLocations::Index(Arc::new(index))
     } else {
-        Places::Whole(object.version().size)
+        ChunkLocations::Whole(object.version().size)
     };
     Ok(Some((object, places)))
 }
 
 /// An object as it is stored, and where its chunks lie in it.
-pub(crate) type StoredObject = (Arc<dyn Object>, Places);
+pub(crate) type StoredObject = (Arc<dyn Object>, ChunkLocations);
 
 /// True if another writer was faster.
 fn is_lost_race(error: &Error) -> bool {
@@ -97,22 +97,22 @@ fn is_lost_race(error: &Error) -> bool {
 }
 
 /// The last commit that a stored object contains.
-pub(crate) fn contained(places: &Places) -> u64 {
+pub(crate) fn contained(places: &ChunkLocations) -> u64 {
     match places {
-        Places::Index(index) => contained_commit(index),
+        ChunkLocations::Index(index) => contained_commit(index),
         _ => 0,
     }
 }
 
 /// True if Bedform was the last to write a stored object.
-pub(crate) fn is_stamped(places: &Places) -> bool {
-    matches!(places, Places::Index(index) if Stamp::decode(index.before()).is_ok())
+pub(crate) fn is_stamped(places: &ChunkLocations) -> bool {
+    matches!(places, ChunkLocations::Index(index) if Stamp::decode(index.before()).is_ok())
 }
 
 /// What becomes of one chunk.
 enum Fate {
     /// Encoded anew; the room is that of the elements.
-    Made(Vec<u8>, Option<Room>),
+    Made(Vec<u8>, Option<Reservation>),
     /// Copied as it is stored.
     Kept(Vec<u8>),
     /// Not stored: every element is the fill value.
@@ -130,7 +130,7 @@ pub(crate) struct BuiltObject {
 /// One of them, and what it takes of a memory that is shared.
 pub(crate) struct BuiltChunk {
     pub(crate) elements: ChunkElements,
-    pub(crate) room: Option<Room>,
+    pub(crate) room: Option<Reservation>,
 }
 
 /// What becomes of the chunk at a position; takes memory for the encoded chunk.
@@ -179,7 +179,7 @@ impl ObjectWrite<'_> {
     /// Those of storage; `Corrupt` if a chunk to merge with is damaged; `Conflict` if other writers
     /// were faster for ever.
     pub(crate) fn run(&self) -> Result<u64> {
-        let tasks: HashMap<u64, Task> = match self.plan {
+        let tasks: HashMap<u64, ChunkTask> = match self.plan {
             Some((plan, cell)) => {
                 plan.tasks(cell).into_iter().map(|task| (task.position, task)).collect()
             }
@@ -241,7 +241,7 @@ impl ObjectWrite<'_> {
     }
 
     /// True if every stored element is replaced, so that nothing has to be read.
-    fn covers_object(&self, tasks: &HashMap<u64, Task>) -> bool {
+    fn covers_object(&self, tasks: &HashMap<u64, ChunkTask>) -> bool {
         let Some((plan, cell)) = self.plan else { return false };
         let state = self.state();
         let inside: u64 = self
@@ -293,7 +293,7 @@ impl ObjectWrite<'_> {
     }
 
     /// The last commit of this store that an object contains.
-    fn contained(&self, places: &Places) -> u64 {
+    fn contained(&self, places: &ChunkLocations) -> u64 {
         self.source.identity().map_or(0, |_| contained(places))
     }
 
@@ -320,7 +320,7 @@ impl ObjectWrite<'_> {
         let window = (WINDOW_BYTES / state.codec.decoded_bytes().max(1)).clamp(2, 1 << 12);
         // What is stored is waited for; an object that is new only takes a processor.
         let turn =
-            self.share.turns.as_deref().filter(|_| existing.stored.is_none()).map(Turns::take);
+            self.share.turns.as_deref().filter(|_| existing.stored.is_none()).map(CpuPermits::take);
         in_order(
             order.len(),
             self.share.threads,
@@ -424,7 +424,7 @@ impl ObjectWrite<'_> {
     fn fate(
         &self,
         position: u64,
-        task: Option<Task>,
+        task: Option<ChunkTask>,
         existing: &Existing<'_>,
         worker: &mut Worker,
         mut output: Vec<u8>,

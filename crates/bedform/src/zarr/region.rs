@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::geometry::Plan;
+use crate::plan::geometry::Geometry;
 use crate::store::Shared;
 use crate::threads::check::Check;
-use crate::threads::permits::Turns;
-use crate::threads::workers::together;
+use crate::threads::permits::CpuPermits;
+use crate::threads::workers::with_workers;
 use crate::write::elements::Input;
-use crate::zarr::object::{ObjectWrite, Share};
+use crate::zarr::object::{ObjectWrite, WriteResources};
 use crate::zarr::source::ZarrSource;
 
 /// Bytes of objects that are on their way to a server.
@@ -38,7 +38,7 @@ pub(crate) struct Way<'a> {
 /// The first error of any object; objects that were written stay written.
 pub(crate) fn write_plan(
     source: &ZarrSource<'_>,
-    plan: &Plan,
+    plan: &Geometry,
     input: Input<'_>,
     Way { valid, check }: Way<'_>,
     interrupted: &dyn Fn() -> bool,
@@ -64,7 +64,7 @@ pub(crate) fn write_plan(
 pub(crate) fn write_objects<'a>(
     source: &ZarrSource<'_>,
     count: u64,
-    write: impl Fn(u64, Share) -> ObjectWrite<'a> + Sync,
+    write: impl Fn(u64, WriteResources) -> ObjectWrite<'a> + Sync,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
     let act = |number, share| write(number, share).run();
@@ -119,7 +119,7 @@ pub(crate) fn each_object(
     shared: &Shared,
     count: u64,
     at_once: usize,
-    act: impl Fn(u64, Share) -> Result<u64> + Sync,
+    act: impl Fn(u64, WriteResources) -> Result<u64> + Sync,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
     if count == 0 {
@@ -128,7 +128,8 @@ pub(crate) fn each_object(
     let outer = usize::try_from(count).unwrap_or(usize::MAX).min(at_once.max(1));
     let threads = shared.tuning.threads.div_ceil(outer);
     // What is made for a server waits for it afterwards only; files are waited for meanwhile.
-    let turns = shared.storage.is_remote().then(|| Arc::new(Turns::new(shared.tuning.threads)));
+    let turns =
+        shared.storage.is_remote().then(|| Arc::new(CpuPermits::new(shared.tuning.threads)));
     let (next, bytes, objects) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let stopped = AtomicBool::new(false);
     let failure: Mutex<Option<Error>> = Mutex::new(None);
@@ -147,7 +148,7 @@ pub(crate) fn each_object(
                 return;
             }
             let at_once = on_their_way(number, count, outer);
-            match act(number, Share { threads, turns: turns.clone(), at_once }) {
+            match act(number, WriteResources { threads, turns: turns.clone(), at_once }) {
                 Ok(written) => {
                     objects.fetch_add(1, Ordering::Relaxed);
                     bytes.fetch_add(written, Ordering::Relaxed);
@@ -156,7 +157,7 @@ pub(crate) fn each_object(
             }
         }
     };
-    together("bedform-write", outer - 1, || work(&|| false), || work(interrupted));
+    with_workers("bedform-write", outer - 1, || work(&|| false), || work(interrupted));
     match failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
         Some(error) => Err(error),
         None => Ok(WriteStatistics { objects: objects.into_inner(), bytes: bytes.into_inner() }),

@@ -16,9 +16,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::overlay::Overlay;
 use crate::plan::opening::Need;
 use crate::plan::opening::{ShardSize, WHOLE_BYTES_MAX, whole_bytes_max, whole_is_sooner};
-use crate::source::locate::{ChunkSource, OpenObject, Opening, Places};
+use crate::source::locate::{ChunkLocations, OpenCell, Opening, Source};
 use crate::store::{Freshness, Shared, Snapshot};
-use crate::threads::ordered::in_threads;
+use crate::threads::ordered::map_in_threads;
 
 /// Bytes that take no time beside that of a request.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -166,13 +166,14 @@ impl ZarrSource<'_> {
             }
             let end = count.min(start + ASKED_TOGETHER as u64);
             let places: Vec<_> = (start..end).map(|at| delinearize(at, &grid)).collect();
-            let is_there = in_threads(self.shared.threads_asking(), &places, |at| {
-                match self.shared.storage.stat(&self.object_path(at)?) {
-                    Ok(_) => Ok(true),
-                    Err(error) if error.is_not_found() => Ok(false),
-                    Err(error) => Err(error.into()),
-                }
-            })?;
+            let is_there =
+                map_in_threads(self.shared.threads_asking(), &places, |at| {
+                    match self.shared.storage.stat(&self.object_path(at)?) {
+                        Ok(_) => Ok(true),
+                        Err(error) if error.is_not_found() => Ok(false),
+                        Err(error) => Err(error.into()),
+                    }
+                })?;
             let there = places.into_iter().zip(is_there).filter(|(_, is_there)| *is_there);
             found.extend(there.map(|(place, _)| place));
         }
@@ -206,7 +207,7 @@ impl ZarrSource<'_> {
         while !level.is_empty() {
             let list =
                 |(directory, _): &(ObjectPath, String)| Ok(self.shared.storage.list(directory)?);
-            let listed = in_threads(self.shared.threads_asking(), &level, list)?;
+            let listed = map_in_threads(self.shared.threads_asking(), &level, list)?;
             let mut next = Vec::new();
             for ((directory, prefix), entries) in level.into_iter().zip(listed) {
                 for entry in entries {
@@ -384,7 +385,7 @@ pub(crate) fn contained_commit(index: &ShardIndex) -> u64 {
     Stamp::decode(index.before()).map_or(0, |stamp| stamp.commit)
 }
 
-impl ChunkSource for ZarrSource<'_> {
+impl Source for ZarrSource<'_> {
     fn ask(&self, coordinates: &[u64], need: Need, bell: &Arc<Bell>) -> Option<Opening> {
         let path = self.object_path(coordinates).ok()?;
         if self.kept_shard(&path).is_some() {
@@ -401,13 +402,13 @@ impl ChunkSource for ZarrSource<'_> {
         need: Need,
         asked: Option<Opening>,
         waits: &dyn Fn(),
-    ) -> Result<Option<OpenObject>> {
+    ) -> Result<Option<OpenCell>> {
         let path = self.object_path(coordinates)?;
         let is_kept = asked.is_none();
         if let Some((object, index)) = self.kept_shard(&path).filter(|_| is_kept) {
             let overlay = self.overlay(coordinates, contained_commit(&index))?;
-            let places = Places::Index(index);
-            return Ok(Some(OpenObject {
+            let places = ChunkLocations::Index(index);
+            return Ok(Some(OpenCell {
                 overlay,
                 object,
                 places,
@@ -427,22 +428,22 @@ impl ChunkSource for ZarrSource<'_> {
         };
         let Some(object) = object else {
             let overlay = self.overlay(coordinates, 0)?;
-            return Ok(overlay.map(OpenObject::absent));
+            return Ok(overlay.map(OpenCell::absent));
         };
         let (places, mut index_bytes, contained) = if self.state.shard().is_some() {
             let (index, bytes) = self.index(coordinates, path, &*object, waits)?;
             self.state.object_bytes.fetch_max(object.version().size, Ordering::Relaxed);
             let contained = contained_commit(&index);
-            (Places::Index(index), bytes, contained)
+            (ChunkLocations::Index(index), bytes, contained)
         } else {
-            (Places::Whole(object.version().size), None, 0)
+            (ChunkLocations::Whole(object.version().size), None, 0)
         };
         if is_remote {
             // Opening was a request, whatever it was good for.
             let known = object.at_hand();
             index_bytes = Some(known.end - known.start);
         }
-        Ok(Some(OpenObject {
+        Ok(Some(OpenCell {
             overlay: self.overlay(coordinates, contained)?,
             object,
             places,

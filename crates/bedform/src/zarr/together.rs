@@ -14,7 +14,7 @@ use crate::store::create::{
     NewArray, RootChange, check_free, check_new, commit_all, exists, random_key, store_key,
 };
 use crate::store::{Shared, Store};
-use crate::threads::ordered::in_threads;
+use crate::threads::ordered::map_in_threads;
 use crate::zarr::documents::{ZARR_JSON, publish_at};
 
 /// Threads that create arrays where each is made durable by itself: they wait for the device, not for a
@@ -114,7 +114,7 @@ impl NewArrays {
             Some(1) => (shared.options.durability, 1),
             _ => (shared.options.durability, CREATE_THREADS),
         };
-        in_threads(threads, &self.arrays[part], |(path, document)| {
+        map_in_threads(threads, &self.arrays[part], |(path, document)| {
             check_free(shared, path)?;
             publish_at(shared, path, document.clone(), durability)
         })

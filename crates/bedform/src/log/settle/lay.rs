@@ -15,8 +15,8 @@ use super::plan::ArrayPlan;
 use super::walk::Walk;
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
-use crate::source::locate::Places;
-use crate::threads::budget::Wait;
+use crate::source::locate::ChunkLocations;
+use crate::threads::budget::BudgetRound;
 use crate::write::elements::{ChunkElements, Input, is_outside};
 use crate::zarr::object::BuiltChunk;
 use crate::zarr::source::ZarrSource;
@@ -63,7 +63,7 @@ pub(super) struct BuildingObject {
     pub(super) plan: usize,
     pub(super) number: u64,
     pub(super) coordinates: Vec<u64>,
-    pub(super) stored: Option<(Arc<dyn Object>, Places)>,
+    pub(super) stored: Option<(Arc<dyn Object>, ChunkLocations)>,
     /// The last commit that it contains as it is stored.
     pub(super) contained: u64,
     /// Its bytes in the plan.
@@ -129,7 +129,7 @@ impl<'a> Building<'a> {
         commit: u64,
         (start, lengths): (&[u64], &[u64]),
         data: &[u8],
-        wait: &Wait<'_>,
+        wait: &BudgetRound<'_>,
     ) -> Result<()> {
         let shape = self.plan.state.grid.chunk_shape();
         let mut walk = std::mem::take(&mut self.walk);
@@ -223,7 +223,7 @@ impl<'a> Building<'a> {
         walk: &mut Walk,
         (start, lengths): (&[u64], &[u64]),
         data: &[u8],
-        wait: &Wait<'_>,
+        wait: &BudgetRound<'_>,
     ) -> Result<()> {
         let known = self.near.as_ref().filter(|near| near.coordinates == walk.chunk);
         let known = known.map(|near| (near.object, near.position, near.contained));
@@ -265,7 +265,7 @@ impl<'a> Building<'a> {
         position: u64,
         coordinates: &[u64],
         is_replaced: bool,
-        wait: &Wait<'_>,
+        wait: &BudgetRound<'_>,
     ) -> Result<()> {
         self.put_back();
         let chunk = match self.objects[object].chunks.remove(&position) {
@@ -299,7 +299,7 @@ impl<'a> Building<'a> {
         object: usize,
         position: u64,
         is_replaced: bool,
-        wait: &Wait<'_>,
+        wait: &BudgetRound<'_>,
     ) -> Result<BuiltChunk> {
         let state = &*self.plan.state;
         let object = &self.objects[object];

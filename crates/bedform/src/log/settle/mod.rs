@@ -121,7 +121,7 @@ impl SettleStatistics {
 }
 
 impl Store {
-    /// Turns all commits so far into shards: [`Store::settle_with`] the defaults.
+    /// CpuPermits all commits so far into shards: [`Store::settle_with`] the defaults.
     ///
     /// # Errors
     /// As [`Store::settle_with`].
@@ -130,7 +130,7 @@ impl Store {
         self.settle_with(&SettleOptions::default(), &watch)
     }
 
-    /// Turns all commits so far into shards. Readers and writers go on meanwhile; what is committed
+    /// CpuPermits all commits so far into shards. Readers and writers go on meanwhile; what is committed
     /// meanwhile stays in the log. Can be stopped and called again.
     ///
     /// # Errors

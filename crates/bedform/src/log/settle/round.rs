@@ -24,8 +24,8 @@ use super::write::{Counts, Writer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::View;
 use crate::store::Store;
-use crate::threads::budget::{Rooms, Wait};
-use crate::threads::ordered::in_threads;
+use crate::threads::budget::{BudgetRound, MemoryBudget};
+use crate::threads::ordered::map_in_threads;
 use crate::zarr::object::{contained, is_stamped, open_stored};
 use crate::zarr::source::ZarrSource;
 
@@ -93,11 +93,11 @@ impl<'a> Rounds<'a> {
     }
 
     fn run_rounds(&self) -> Result<()> {
-        let rooms = Rooms::new(self.rooms_bytes());
+        let rooms = MemoryBudget::new(self.rooms_bytes());
         if self.store.shared.options.threads == Some(1) {
             let (mut position, check) = (Position::default(), || self.check());
             while let Some(next) = self.next(&mut position)? {
-                let wait = Wait::new(&rooms, &check);
+                let wait = BudgetRound::new(&rooms, &check);
                 let built = self.build(next, &mut |round| self.fill_here(round, &wait))?;
                 self.writer().write(built, self.watch.interrupted)?;
             }
@@ -143,7 +143,7 @@ impl<'a> Rounds<'a> {
 
     fn build_all(
         &self,
-        rooms: &Arc<Rooms>,
+        rooms: &Arc<MemoryBudget>,
         send: &SyncSender<Vec<Building<'a>>>,
         writer_is_gone: &dyn Fn() -> bool,
     ) -> Result<()> {
@@ -168,7 +168,7 @@ impl<'a> Rounds<'a> {
             false => self.check(),
         };
         while let Some(next) = self.next(&mut position)? {
-            let wait = Wait::new(rooms, &check);
+            let wait = BudgetRound::new(rooms, &check);
             let built = self.build(next, &mut |round| self.fill_ahead(round, &wait))?;
             if !hand_over(built)? {
                 break;
@@ -243,7 +243,8 @@ impl<'a> Rounds<'a> {
                 return Ok(None);
             }
             let (threads, opening) = (self.store.shared.threads_asking(), self.opening());
-            let opened = in_threads(threads, &planned, |(at, object)| opening.open(*at, *object))?;
+            let opened =
+                map_in_threads(threads, &planned, |(at, object)| opening.open(*at, *object))?;
             let is_large = planned.iter().any(|(_, object)| self.is_large(*object));
             let mut objects = Vec::new();
             for ((_, object), found) in planned.into_iter().zip(opened) {
@@ -375,7 +376,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// Lays the data of a round as they are read.
-    fn fill_here(&self, round: &mut [Building<'a>], wait: &Wait<'_>) -> Result<()> {
+    fn fill_here(&self, round: &mut [Building<'a>], wait: &BudgetRound<'_>) -> Result<()> {
         let reaches = reaches(round);
         let (mut layer, mut block) = (Layer::default(), ReadBlock::default());
         let mut spare = Vec::new();
@@ -388,7 +389,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// Lays the data of a round while threads read more.
-    fn fill_ahead(&self, round: &mut [Building<'a>], wait: &Wait<'_>) -> Result<()> {
+    fn fill_ahead(&self, round: &mut [Building<'a>], wait: &BudgetRound<'_>) -> Result<()> {
         let reaches = reaches(round);
         let mut layer = Layer::default();
         read_ahead(self.view, &reaches, self.window_bytes(), &self.spare, &mut |window| {
@@ -401,7 +402,7 @@ impl<'a> Rounds<'a> {
         layer: &mut Layer,
         window: &Window,
         round: &mut [Building<'a>],
-        wait: &Wait<'_>,
+        wait: &BudgetRound<'_>,
     ) -> Result<()> {
         self.check()?;
         Counts::add(&self.counts.read_bytes, window.length());

@@ -8,7 +8,7 @@ use super::lay::{Building, Written};
 use super::read::{Job, Window, index, whole_box};
 use super::split::split;
 use crate::error::{Error, ErrorKind, Result};
-use crate::threads::budget::Wait;
+use crate::threads::budget::BudgetRound;
 
 /// Lays windows over chunks, as they come.
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl Layer {
         &mut self,
         window: &Window,
         round: &mut [Building<'_>],
-        wait: &Wait<'_>,
+        wait: &BudgetRound<'_>,
     ) -> Result<()> {
         if !self.job.as_ref().is_some_and(|job| Arc::ptr_eq(job, &window.job)) {
             *self = Self { job: Some(window.job.clone()), ..Self::default() };
@@ -97,7 +97,7 @@ impl Layer {
         building: &mut Building<'_>,
         (start, lengths): (&[u64], &[u64]),
         (item, bytes): (u64, u64),
-        wait: &Wait<'_>,
+        wait: &BudgetRound<'_>,
     ) -> Result<()> {
         let (data, commit) = (&window.bytes[..window.length], window.job.commit);
         let end = window.start + window.length as u64;

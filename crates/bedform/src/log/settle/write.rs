@@ -7,9 +7,9 @@ use super::SettleStatistics;
 use super::lay::{Building, BuildingObject};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
-use crate::threads::budget::{Rooms, Wait};
+use crate::threads::budget::{BudgetRound, MemoryBudget};
 use crate::write::elements::Input;
-use crate::zarr::object::{BuiltObject, ObjectWrite, Share, contained, open_stored};
+use crate::zarr::object::{BuiltObject, ObjectWrite, WriteResources, contained, open_stored};
 use crate::zarr::region::{at_once, each_object};
 use crate::zarr::source::ZarrSource;
 
@@ -103,12 +103,12 @@ impl Writer<'_> {
             true => shared.tuning.threads_waiting as u64,
             false => at_once(shared) as u64,
         };
-        let (rooms, go_on) = (Rooms::new(large * SMALL_AT_ONCE), || Ok(()));
+        let (rooms, go_on) = (MemoryBudget::new(large * SMALL_AT_ONCE), || Ok(()));
         let act = |number: u64, share| {
             let at = usize::try_from(number).unwrap_or(usize::MAX);
             let (source, object, valid, built) = &objects[at];
             let places = if object.bytes <= SMALL_BYTES { 1 } else { SMALL_AT_ONCE };
-            let _room = Wait::new(&rooms, &go_on).room(places)?;
+            let _room = BudgetRound::new(&rooms, &go_on).room(places)?;
             let written = change(source, &object.coordinates, *valid, share).run_built(built)?;
             self.wrote(source, object, written)?;
             Ok(written)
@@ -129,7 +129,7 @@ impl Writer<'_> {
         valid: Option<&[u64]>,
     ) -> Result<()> {
         if valid.is_some() || source.is_pending(&object.coordinates)? {
-            let share = Share::whole(&self.store.shared);
+            let share = WriteResources::whole(&self.store.shared);
             // Others may have settled it since `valid` was found; what lies over it counts.
             let written = change(source, &object.coordinates, None, share).run()?;
             return self.wrote(source, object, written);
@@ -169,7 +169,7 @@ fn change<'b>(
     source: &'b ZarrSource<'b>,
     coordinates: &[u64],
     valid: Option<&'b [u64]>,
-    share: Share,
+    share: WriteResources,
 ) -> ObjectWrite<'b> {
     ObjectWrite {
         source,
