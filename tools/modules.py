@@ -1,0 +1,169 @@
+"""Check that the top-level modules of every crate form no cycle.
+
+Reads the sources alone: each ``crate::`` path, and each ``super::`` path that ends at the crate's root,
+is an arrow from the module that holds it to the module that it names; a re-export of ``lib.rs`` stands
+for the module that defines it. Tests are left out: they may use what they like.
+
+``modules.py`` fails and names one arrow for each step of a cycle; ``modules.py --arrows CRATE`` prints
+all arrows of a crate.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TOKENS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|::|[{},*;]|\S")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Arrows = dict[str, dict[str, str]]
+
+
+def main(arguments: list[str]) -> int:
+    """Check all crates, or print the arrows of one."""
+    crates = {lib.parent.parent.name: lib.parent for lib in sorted(ROOT.glob("crates/*/src/lib.rs"))}
+    crates["bedform-python"] = ROOT / "python" / "src"
+    if arguments[:1] == ["--arrows"]:
+        for module, targets in sorted(arrows(crates[arguments[1]]).items()):
+            sys.stdout.write(f"{module} -> {' '.join(sorted(targets))}\n")
+        return 0
+    cycles = 0
+    for crate, source in crates.items():
+        found = arrows(source)
+        for cycle in components(found):
+            cycles += 1
+            sys.stdout.write(f"{crate}: {', '.join(sorted(cycle))} import each other in a circle\n")
+            for module in sorted(cycle):
+                for target, place in sorted(found[module].items()):
+                    if target in cycle:
+                        sys.stdout.write(f"  {module} -> {target}: {place}\n")
+    return 1 if cycles else 0
+
+
+def arrows(source: Path) -> Arrows:
+    """Which modules each top-level module names, with the first place where it does."""
+    library = strip((source / "lib.rs").read_text())
+    modules = set(re.findall(r"\bmod\s+(\w+)\s*;", library))
+    exported = reexports(library, modules)
+    found: Arrows = defaultdict(dict)
+    for path in sorted(source.rglob("*.rs")):
+        inside = path.relative_to(source).with_suffix("").parts
+        if inside[0] == "lib" or "tests" in inside:
+            continue
+        place = inside[:-1] if inside[-1] == "mod" else inside
+        text = strip(path.read_text())
+        for line, name in references(text, len(place)):
+            target = name if name in modules else exported.get(name)
+            if target and target != place[0]:
+                found[place[0]].setdefault(target, f"{path.relative_to(ROOT)}:{line}")
+    return found
+
+
+def reexports(library: str, modules: set[str]) -> dict[str, str]:
+    """The module that each name that the crate's root re-exports comes from."""
+    names = {}
+    for statement in re.findall(r"\bpub(?:\([^)]*\))?\s+use\s+([^;]+);", library):
+        for path in use_paths(statement):
+            if path[0] in modules:
+                names[path[-1]] = path[0]
+    return names
+
+
+def references(text: str, depth: int) -> list[tuple[int, str]]:
+    """The first name of each path from the crate's root, in a file of a module ``depth`` levels deep."""
+    root = r"\bcrate\s*::" if depth > 1 else r"\b(?:crate|super)\s*::"
+    if depth > 1:
+        root = rf"\b(?:crate|super(?:\s*::\s*super){{{depth - 1}}})\s*::"
+    found = []
+    for match in re.finditer(root, text):
+        line = text.count("\n", 0, match.start()) + 1
+        rest = text[match.end() :].lstrip()
+        if rest.startswith("{"):
+            found += [(line, path[0]) for path in use_paths(rest[: closing(rest)])]
+        elif name := NAME.match(rest):
+            found.append((line, name.group()))
+    return found
+
+
+def use_paths(tree: str) -> list[list[str]]:
+    """The paths of a use tree; a renamed one by its own name."""
+    tokens = TOKENS.findall(re.sub(r"\bas\s+\w+", "", tree))
+
+    def parse(at: int, prefix: list[str]) -> tuple[list[list[str]], int]:
+        paths, path = [], list(prefix)
+        while at < len(tokens):
+            token = tokens[at]
+            if token == "{":
+                inner, at = parse(at + 1, path)
+                paths += inner
+                path = []
+            elif token in {",", "}"}:
+                if len(path) > len(prefix):
+                    paths.append(path)
+                if token == "}":
+                    return paths, at
+                path = list(prefix)
+            elif token == "self":
+                paths.append(path)
+                path = []
+            elif NAME.fullmatch(token):
+                path.append(token)
+            at += 1
+        if len(path) > len(prefix):
+            paths.append(path)
+        return paths, at
+
+    return [path for path in parse(0, [])[0] if path]
+
+
+def closing(text: str) -> int:
+    """The end of the braces that ``text`` begins with."""
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += {"{": 1, "}": -1}.get(letter, 0)
+        if depth == 0:
+            return at + 1
+    return len(text)
+
+
+def strip(text: str) -> str:
+    """The text without comments, strings and test modules; lines stay where they are."""
+
+    def blank(match: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", match.group())
+
+    text = re.sub(r'//[^\n]*|"(?:\\.|[^"\\])*"', blank, text)
+    while match := re.search(r"#\[cfg\((?:test|all\(test[^]]*)\)\]\s*(?:#\[[^]]*\]\s*)*[^;{]*", text):
+        end = match.end()
+        end += closing(text[end:]) if text[end : end + 1] == "{" else 1
+        text = text[: match.start()] + re.sub(r"[^\n]", " ", text[match.start() : end]) + text[end:]
+    return text
+
+
+def components(found: Arrows) -> list[set[str]]:
+    """The sets of modules that reach each other."""
+    reached = {module: reachable(found, module) for module in found}
+    cycles: list[set[str]] = []
+    for module in sorted(found):
+        if module in reached[module] and not any(module in cycle for cycle in cycles):
+            cycles.append({other for other in reached[module] if module in reached.get(other, set())})
+    return cycles
+
+
+def reachable(found: Arrows, module: str) -> set[str]:
+    """All modules that are reached from one."""
+    seen: set[str] = set()
+    waiting = list(found.get(module, {}))
+    while waiting:
+        current = waiting.pop()
+        if current not in seen:
+            seen.add(current)
+            waiting += found.get(current, {})
+    return seen
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
