@@ -310,14 +310,14 @@ class ForeignArray(BasicReads):
         self._dtype = _foreign_encoding.variable_dtype(described, store.style)
         storage = described["storage"]
         self._native = storage["native"]["reason"] if "native" in storage else None
-        self._opened: _internal.ForeignArray | None = None
+        self._opened: _internal.Array | None = None
         if self._native is None:
             self._opened = engine_call(store._inner.array)(self.path)
         self._process = _fork.current
         super().__init__()
 
     @property
-    def _inner(self) -> _internal.ForeignArray | None:
+    def _inner(self) -> _internal.Array | None:
         """The engine's handle, if it reads the variable; in a child process one of its own."""
         if self._process is not _fork.current and self._opened is not None:
             _fork.leave_behind(self._opened)

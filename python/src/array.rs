@@ -94,7 +94,7 @@ impl Array {
     /// The NumPy type of the elements in memory; "O" for text.
     #[getter]
     fn dtype(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| self.inner.metadata()).map(|m| m.data_type.numpy()).map_err(raise)
+        py.detach(|| self.inner.numpy()).map_err(raise)
     }
 
     /// The description as JSON: see `bedform::Array::describe`.
@@ -107,10 +107,9 @@ impl Array {
         py.detach(|| self.inner.document()).map(|value| value.to_string()).map_err(raise)
     }
 
-    /// The bytes of the fill value; `None` for text.
+    /// The bytes of the fill value; none for text.
     fn fill_bytes(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
-        let metadata = py.detach(|| self.inner.metadata()).map_err(raise)?;
-        Ok(metadata.fill_value.bytes().to_vec())
+        py.detach(|| self.inner.fill_bytes()).map_err(raise)
     }
 
     /// Fills `buffer` with `selection`, which was made for the shape that `shape()` gave last; gives
@@ -173,7 +172,8 @@ impl Array {
     /// The plan of a read as JSON.
     fn explain(&self, py: Python<'_>, selection: &Bound<'_, PyTuple>) -> PyResult<String> {
         let selection = parse(selection)?;
-        py.detach(|| self.inner.explain(&selection)).map(|value| value.to_string()).map_err(raise)
+        let explanation = py.detach(|| self.inner.explain(&selection)).map_err(raise)?;
+        as_json(&explanation)
     }
 
     /// The requests of a read that so many clients share, as JSON.

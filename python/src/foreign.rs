@@ -10,25 +10,16 @@ use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Mode, Storage};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::PyBytes;
 
-use crate::array::{Bytes, ReadCounts, counts};
+use crate::array::Array;
 use crate::error::raise;
-use crate::selection::parse;
-use crate::signals::interrupted;
-use crate::simulate::as_json;
 use crate::store::options;
 
 /// A foreign file, opened: its chunk map, and where it is.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct ForeignFile {
     inner: bedform::ForeignFile,
-}
-
-/// A variable of a foreign file.
-#[pyclass(frozen, module = "bedform._internal")]
-pub(crate) struct ForeignArray {
-    inner: bedform::ForeignArray,
 }
 
 /// The directory of a file as storage, and the file in it.
@@ -113,8 +104,10 @@ impl ForeignFile {
     }
 
     /// The variable at `path` of the file.
-    fn array(&self, py: Python<'_>, path: &str) -> PyResult<ForeignArray> {
-        py.detach(|| self.inner.array(path)).map(|inner| ForeignArray { inner }).map_err(raise)
+    fn array(&self, py: Python<'_>, path: &str) -> PyResult<Array> {
+        py.detach(|| bedform::Array::of_file(&self.inner, path))
+            .map(|inner| Array { inner })
+            .map_err(raise)
     }
 }
 
@@ -127,61 +120,5 @@ impl ForeignFile {
         })
         .map(|inner| Self { inner })
         .map_err(raise)
-    }
-}
-
-#[pymethods]
-impl ForeignArray {
-    /// What messages call the variable.
-    #[getter]
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-
-    /// Elements along each axis.
-    fn shape(&self) -> Vec<u64> {
-        self.inner.shape().to_vec()
-    }
-
-    /// The description as JSON.
-    fn describe(&self) -> String {
-        self.inner.describe().to_string()
-    }
-
-    /// The bytes of the fill value.
-    fn fill_bytes(&self) -> Vec<u8> {
-        self.inner.fill_bytes().to_vec()
-    }
-
-    /// Fills `buffer` with `selection`; gives (objects, requests, bytes, chunks, waits).
-    fn read(
-        &self,
-        py: Python<'_>,
-        selection: &Bound<'_, PyTuple>,
-        buffer: &Bound<'_, PyAny>,
-    ) -> PyResult<ReadCounts> {
-        let selection = parse(selection)?;
-        let mut bytes = Bytes::of(buffer, true)?;
-        py.detach(|| self.inner.read(&selection, bytes.get_mut(), &interrupted()))
-            .map(counts)
-            .map_err(raise)
-    }
-
-    /// The plan of a read as JSON.
-    fn explain(&self, py: Python<'_>, selection: &Bound<'_, PyTuple>) -> PyResult<String> {
-        let selection = parse(selection)?;
-        py.detach(|| self.inner.explain(&selection)).map(|value| value.to_string()).map_err(raise)
-    }
-
-    /// The requests of a read that so many clients share, as JSON.
-    fn workload(
-        &self,
-        py: Python<'_>,
-        selection: &Bound<'_, PyTuple>,
-        clients: u32,
-    ) -> PyResult<String> {
-        let selection = parse(selection)?;
-        let workload = py.detach(|| self.inner.workload(&selection, clients)).map_err(raise)?;
-        as_json(&workload)
     }
 }

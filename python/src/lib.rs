@@ -27,7 +27,7 @@ mod _internal {
     #[pymodule_export]
     use crate::error::{EngineError, error_kinds};
     #[pymodule_export]
-    use crate::foreign::{ForeignArray, ForeignFile};
+    use crate::foreign::ForeignFile;
     #[pymodule_export]
     use crate::session::Session;
     #[pymodule_export]

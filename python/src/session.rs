@@ -66,7 +66,7 @@ impl Session {
             None => Box::new(Alone),
             Some(messages) => Box::new(Members::new(Box::new(messages))),
         };
-        let options = match SessionOptions::from_json(options, store) {
+        let options = match SessionOptions::from_json(options, &**store.storage()) {
             Ok(options) => options,
             // The others are waiting in this call.
             Err(error) => return Err(decline(members, error)),
@@ -245,7 +245,7 @@ impl Session {
 
     /// Creates arrays, (path, JSON) each, that appear with the next commit.
     fn create_arrays(&self, py: Python<'_>, arrays: Vec<(String, String)>) -> PyResult<()> {
-        let limits = self.with(|session| Ok(session.store().options().limits.clone()));
+        let limits = self.with(|session| Ok(session.limits().clone()));
         let new = new_arrays(&arrays, &limits.map_err(raise)?)?;
         py.detach(|| self.with(|session| session.create_arrays(&new))).map_err(raise)
     }

@@ -237,7 +237,7 @@ impl Store {
             let leftover = leftover.parse()?;
             let burst = match &burst {
                 Some(path) => Some(Burst::existing(path)?),
-                None => Burst::of_store(&self.inner)?,
+                None => Burst::of_store(&**self.inner.storage())?,
             };
             self.inner.recover(burst.as_ref(), leftover, &interrupted())
         });

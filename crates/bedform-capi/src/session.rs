@@ -61,7 +61,7 @@ fn take(handle: SessionHandle) -> Result<OpenSession> {
 unsafe fn options_of(options: *const c_char, store: &Store) -> Result<SessionOptions> {
     // SAFETY: the caller's contract.
     let given = unsafe { object("options", options) }?;
-    SessionOptions::from_json(&given, store)
+    SessionOptions::from_json(&given, &**store.storage())
 }
 
 /// `bf_session_begin`.

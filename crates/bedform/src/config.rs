@@ -10,8 +10,6 @@ use bedform_storage::{Pace, Throttle};
 use serde::Deserialize;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::burst::Burst;
-use crate::store::Store;
 
 const FILE: &str = "bedform.toml";
 const FILE_VARIABLE: &str = "BEDFORM_CONFIG";
@@ -152,23 +150,13 @@ pub fn pace() -> Result<Option<Arc<Pace>>> {
     found.clone().map_err(|error| Error::invalid(format!("{THROTTLE_VARIABLE}: {error}")))
 }
 
-impl Burst {
-    /// The burst tier that is configured for `store`: [`Burst::configured`].
-    ///
-    /// # Errors
-    /// As [`Burst::configured`].
-    pub fn of_store(store: &Store) -> Result<Option<Self>> {
-        let name = store.storage().name();
-        // Other places than directories have no file beside them.
-        Self::configured(Some(Path::new(&name)).filter(|path| path.is_dir()))
-    }
-
+impl BurstConfiguration {
     /// The burst tier for the store in the directory `store`: `BEDFORM_BURST` and
     /// `BEDFORM_BURST_CAPACITY`, else `[burst]` of the configuration. `None` without either.
     ///
     /// # Errors
-    /// As [`Configuration::of_store`]; those of the tier's directory, which is made if it is missing.
-    pub fn configured(store: Option<&Path>) -> Result<Option<Self>> {
+    /// As [`Configuration::of_store`].
+    pub fn of_store(store: Option<&Path>) -> Result<Option<Self>> {
         let file = Configuration::of_store(store)?.burst;
         let named = std::env::var_os(BURST_VARIABLE).filter(|path| !path.is_empty());
         let path = named.map(PathBuf::from).or_else(|| file.as_ref().map(|own| own.path.clone()));
@@ -176,13 +164,12 @@ impl Burst {
         let capacity = match std::env::var(CAPACITY_VARIABLE) {
             Ok(text) => Some(
                 parse_size(&text)
+                    .map(Size)
                     .map_err(|error| Error::invalid(format!("{CAPACITY_VARIABLE}: {error}")))?,
             ),
-            Err(_) => file.and_then(|own| own.capacity).map(Size::bytes),
+            Err(_) => file.and_then(|own| own.capacity),
         };
-        Self::in_directory(&path, capacity).map(Some).map_err(|error| {
-            Error::new(error.kind(), format!("the burst tier {}: {error}", path.display()))
-        })
+        Ok(Some(Self { path, capacity }))
     }
 }
 

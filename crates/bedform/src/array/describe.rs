@@ -3,25 +3,31 @@
 use bedform_format::metadata::{Encoding, write_codecs};
 use serde_json::{Value, json};
 
-use super::{Array, inner};
+use super::{Array, Backing};
 use crate::error::Result;
+use crate::zarr::state::inner;
 
 impl Array {
     /// What the array is: `shape`, `dtype` (Zarr's name), `numpy` (NumPy's), `chunks`, `shards`
     /// (null without), `order` (null without), `codecs` (of a chunk, as Zarr metadata have them),
     /// `fill_value`, `dims`, `attributes`, `zarr_format`, `bedform` (whether Bedform made it) and
-    /// `checked` (whether a changed bit in a chunk is always noticed).
+    /// `checked` (whether a changed bit in a chunk is always noticed). A variable of a foreign file has the
+    /// first keys of these, and `storage`.
     ///
     /// # Errors
     /// Of looking up the array again.
     pub fn describe(&self) -> Result<Value> {
-        let state = self.state()?;
+        let handle = match &self.backing {
+            Backing::Stored(handle) => handle,
+            Backing::Foreign(variable) => return Ok(variable.describe()),
+        };
+        let state = handle.state()?;
         let metadata = &state.metadata;
         let (chunks, chain) = inner(metadata)?;
         let shards = metadata.shard().map(|_| &metadata.chunk_shape);
         let codecs = write_codecs(&Encoding::Chunk(chain.clone()), metadata.data_type);
         Ok(json!({
-            "path": self.path.as_str(),
+            "path": self.path(),
             "shape": metadata.shape,
             "dtype": metadata.data_type.to_string(),
             "numpy": metadata.data_type.numpy(),

@@ -1,17 +1,22 @@
-//! Reads of a selection into a buffer.
+//! Reads of a selection into a buffer, and what a read would do.
 
 use std::sync::{Mutex, PoisonError};
 
 use bedform_format::metadata::FillValue;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
+use bedform_storage::machine::Workload;
 
-use super::{Array, ArrayState};
+use super::Array;
+use super::known::Known;
 use crate::codec::text;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::copy::Target;
 use crate::plan::geometry::Geometry;
-use crate::run::ReadStatistics;
-use crate::run::execute::{MakeElements, Reading, execute};
+use crate::plan::price::Price;
+use crate::run::execute::{Reading, execute};
+use crate::run::explain::explain;
+use crate::run::workload::read_workload;
+use crate::run::{Explanation, ReadStatistics};
 
 impl Array {
     /// Bytes of the result of a read of `selection`.
@@ -19,8 +24,7 @@ impl Array {
     /// # Errors
     /// `OutOfBounds`, `InvalidArgument` if the selection does not fit the array.
     pub fn result_bytes(&self, selection: &Selection) -> Result<u64> {
-        let state = self.state()?;
-        Ok(plan(&state, selection).map_err(|error| error.at(&self.path))?.result_bytes())
+        Ok(self.geometry(&self.known()?, selection)?.result_bytes())
     }
 
     /// Reads `selection` into `buffer`, C order, elements in the machine's byte order.
@@ -36,8 +40,7 @@ impl Array {
         buffer: &mut [u8],
         interrupted: &dyn Fn() -> bool,
     ) -> Result<ReadStatistics> {
-        let state = self.state()?;
-        self.read_state(&state, selection, buffer, interrupted)
+        self.read_known(&self.known()?, selection, buffer, interrupted)
     }
 
     /// As [`Array::read`], by what is known of the array already: for a caller that has just asked
@@ -51,7 +54,7 @@ impl Array {
         buffer: &mut [u8],
         interrupted: &dyn Fn() -> bool,
     ) -> Result<ReadStatistics> {
-        self.read_state(&self.last_state(), selection, buffer, interrupted)
+        self.read_known(&self.last_known(), selection, buffer, interrupted)
     }
 
     /// Reads the element at `position`, which may count from the end, in the machine's byte order;
@@ -61,9 +64,9 @@ impl Array {
     /// # Errors
     /// As [`Array::read`].
     pub fn read_element(&self, position: &[i64]) -> Result<Option<(Vec<u8>, ReadStatistics)>> {
-        let state = self.state()?;
-        let shape = &state.metadata.shape;
-        if position.len() != shape.len() || state.is_text() {
+        let known = self.known()?;
+        let shape = known.layout().grid.array_shape();
+        if position.len() != shape.len() || known.layout().is_text() {
             return Ok(None);
         }
         let mut axes = Vec::with_capacity(shape.len());
@@ -76,27 +79,68 @@ impl Array {
                 _ => return Ok(None),
             }
         }
-        let mut element = vec![0; state.item_size];
+        let mut element = vec![0; known.layout().item_size];
         let selection = Selection::Orthogonal(axes);
-        let statistics = self.read_state(&state, &selection, &mut element, &|| false)?;
+        let statistics = self.read_known(&known, &selection, &mut element, &|| false)?;
         Ok(Some((element, statistics)))
     }
 
-    fn read_state(
+    fn read_known(
         &self,
-        state: &ArrayState,
+        known: &Known<'_>,
         selection: &Selection,
         buffer: &mut [u8],
         interrupted: &dyn Fn() -> bool,
     ) -> Result<ReadStatistics> {
-        if state.is_text() {
+        if known.layout().is_text() {
             return Err(Error::invalid(format!("{} holds text; read it as text", self.name())));
         }
-        let plan = plan(state, selection).map_err(|error| error.at(&self.path))?;
-        let fill = state.metadata.fill_value.bytes();
-        self.shared.in_one_snapshot(|| {
-            self.run(state, &plan, None, fill, Target::new(buffer), interrupted)
+        let geometry = self.geometry(known, selection)?;
+        known.with_plan(&geometry, None, |plan, cache| {
+            execute(&Reading { plan, cache, interrupted }, Target::new(buffer))
         })
+    }
+
+    /// Which chunks a selection touches.
+    fn geometry(&self, known: &Known<'_>, selection: &Selection) -> Result<Geometry> {
+        known.layout().geometry(selection).map_err(|error| error.at(self.path()))
+    }
+
+    /// What a read of `selection` would do, without reading chunks: which objects, how many requests and
+    /// bytes, what is decoded, how long it takes by the profile. Opens the objects and reads their
+    /// indexes.
+    ///
+    /// # Errors
+    /// As a read, but for what only the chunks can show.
+    pub fn explain(&self, selection: &Selection) -> Result<Explanation> {
+        let known = self.known()?;
+        let geometry = self.geometry(&known, selection)?;
+        known.with_plan(&geometry, None, |plan, _| explain(self.name(), plan))
+    }
+
+    /// The price of a read of `selection` by its geometry alone, without I/O.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, `InvalidArgument` if the selection does not fit the array; of looking up the array
+    /// again.
+    pub fn estimate(&self, selection: &Selection) -> Result<Price> {
+        let known = self.known()?;
+        let geometry = self.geometry(&known, selection)?;
+        known.with_plan(&geometry, None, |plan, _| Ok(plan.estimate()))
+    }
+
+    /// The requests of a read of `selection` that `clients` share, as
+    /// [`Machine::simulate`](bedform_storage::machine::Machine::simulate) takes them: those of the plan
+    /// that [`Array::explain`] prices. Each object is a file. Its requests, in the order of the plan,
+    /// are cut into as many runs as there are clients, of as many requests, one more or less; a client
+    /// opens each object that it has requests of and reads its index, unless this process has it cached.
+    ///
+    /// # Errors
+    /// As [`Array::explain`]; `LimitExceeded` for more requests or clients than are simulated.
+    pub fn workload(&self, selection: &Selection, clients: u32) -> Result<Workload> {
+        let known = self.known()?;
+        let geometry = self.geometry(&known, selection)?;
+        known.with_plan(&geometry, None, |plan, _| read_workload(plan, clients))
     }
 
     /// Reads `selection` of an array of text.
@@ -108,14 +152,14 @@ impl Array {
         selection: &Selection,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Vec<String>> {
-        let state = self.state()?;
-        let FillValue::Text(fill) = &state.metadata.fill_value else {
+        let known = self.known()?;
+        let FillValue::Text(fill) = &known.layout().fill else {
             return Err(Error::invalid(format!("{} does not hold text", self.name())));
         };
-        let plan = plan(&state, selection).map_err(|error| error.at(&self.path))?;
+        let geometry = self.geometry(&known, selection)?;
         // Texts get numbers, and the numbers are scattered like any other element. 0 is the fill.
         let texts = Mutex::new(vec![fill.clone()]);
-        let count = usize::try_from(state.grid.chunk_len()).unwrap_or(usize::MAX);
+        let count = usize::try_from(known.layout().grid.chunk_len()).unwrap_or(usize::MAX);
         let number = |decoded: &[u8], numbers: &mut Vec<u8>| -> Result<()> {
             let split = text::split(decoded, count)
                 .map_err(|error| Error::new(ErrorKind::Corrupt, error.to_string()))?;
@@ -126,10 +170,9 @@ impl Array {
             numbers.extend((first..texts.len() as u64).flat_map(u64::to_le_bytes));
             Ok(())
         };
-        let mut buffer = vec![0; usize::try_from(plan.result_bytes()).unwrap_or(usize::MAX)];
-        self.shared.in_one_snapshot(|| {
-            let target = Target::new(&mut buffer);
-            self.run(&state, &plan, Some(&number), &[0; 8], target, interrupted)
+        let mut buffer = vec![0; usize::try_from(geometry.result_bytes()).unwrap_or(usize::MAX)];
+        known.with_plan(&geometry, Some(&number), |plan, cache| {
+            execute(&Reading { plan, cache, interrupted }, Target::new(&mut buffer))
         })?;
         let texts = texts.into_inner().unwrap_or_else(PoisonError::into_inner);
         let numbers = buffer.as_chunks::<8>().0.iter().copied();
@@ -140,32 +183,4 @@ impl Array {
             })
             .collect())
     }
-
-    fn run(
-        &self,
-        state: &ArrayState,
-        plan: &Geometry,
-        elements: Option<&MakeElements<'_>>,
-        fill: &[u8],
-        target: Target<'_>,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<ReadStatistics> {
-        let source = self.source(state)?;
-        let reading = Reading {
-            plan,
-            source: &source,
-            codec: &state.codec,
-            elements,
-            fill,
-            cache: Some((&self.shared.chunks, state.number)).filter(|(cache, _)| cache.limit() > 0),
-            tuning: &self.shared.tuning,
-            interrupted,
-        };
-        execute(&reading, target)
-    }
-}
-
-/// The plan of a read.
-pub(super) fn plan(state: &ArrayState, selection: &Selection) -> Result<Geometry> {
-    Geometry::new(&state.grid, &state.per_object, selection, state.item_size)
 }

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use bedform_geometry::linearize;
 use bedform_storage::Object;
 
-use super::{Array, ArrayState};
+use super::Array;
+use super::verified::{VerifyWatch, verify_arrays};
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::array::ArrayHandle;
 use crate::log::check::CheckedArray;
-use crate::source::locate::ChunkLocations;
-use crate::store::{Store, VerifyWatch};
-use crate::zarr::source::{ZarrSource, contained_commit};
+use crate::log::snapshot::PinnedArray;
+use crate::source::{ChunkLocations, Moment};
+use crate::zarr::source::contained_commit;
+use crate::zarr::state::ArrayState;
 
 /// Snapshots that the check of an object tries while others settle.
 const ATTEMPTS_MAX: usize = 100;
@@ -25,33 +28,39 @@ impl Array {
     /// # Errors
     /// Those of storage.
     pub fn stored_objects(&self) -> Result<(u64, u64)> {
-        let checked = self.checked(&|| false)?;
+        let checked = self.stored()?.checked(&|| false)?;
         let room = checked.grid.iter().fold(1, |all, count| u64::saturating_mul(all, *count));
         Ok((checked.stored.len() as u64, room))
     }
+}
 
+impl Array {
     /// Reads every stored object of the array (and, while there is a log, looks for those that must
     /// be there), checks its tail and decodes every chunk; and all that the log has of the array,
-    /// as [`Store::verify`] does. Gives one line for everything that is damaged. Memory is bounded.
+    /// as [`Store::verify`](crate::Store::verify) does. Gives one line for everything that is damaged.
+    /// Memory is bounded.
     ///
     /// # Errors
     /// `Interrupted`, and those of storage that are not about one object.
     pub fn verify(&self, interrupted: &dyn Fn() -> bool) -> Result<Vec<String>> {
-        let store = Store { shared: self.shared.clone() };
+        let handle = self.stored()?;
         let watch = VerifyWatch { interrupted, progress: &|_, _| () };
-        Ok(store.verify_arrays(std::slice::from_ref(self), false, &watch)?.problems)
+        Ok(verify_arrays(&handle.store, &[handle], false, &watch)?.problems)
     }
+}
 
+impl ArrayHandle {
     /// What the check of the log needs to know, and which objects are there.
     pub(crate) fn checked(&self, interrupted: &dyn Fn() -> bool) -> Result<CheckedArray> {
         let state = self.state()?;
-        let source = self.source(&state)?;
+        let pinned = self.pinned(&state)?;
+        let source = pinned.source;
         let grid = source.object_grid();
         let existing = source.existing_or_asked(interrupted)?;
         let inside = |place: &&Vec<u64>| place.iter().zip(&grid).all(|(at, count)| at < count);
         let stored = existing.iter().filter(inside).map(|at| linearize(at, &grid)).collect();
         Ok(CheckedArray {
-            key: source.identity().map(|identity| identity.array),
+            key: pinned.moment.key(),
             name: self.path.to_string(),
             object_shape: state.metadata.chunk_shape.clone(),
             stored,
@@ -70,13 +79,13 @@ impl Array {
         add: &mut dyn FnMut(String),
     ) -> Result<()> {
         let state = self.state()?;
-        let mut source = self.source(&state)?;
+        let mut pinned = self.pinned(&state)?;
         let mut scratch = Scratch::default();
-        let expected = |source: &ZarrSource<'_>| source.expected(interrupted);
-        let all = match self.in_newest(&state, &mut source, &expected) {
+        let expected = |pinned: &PinnedArray<'_>| pinned.expected(interrupted);
+        let all = match self.in_newest(&state, &mut pinned, &expected) {
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 add(error.to_string());
-                source.existing_or_asked(interrupted)?.into_iter().collect()
+                pinned.source.existing_or_asked(interrupted)?.into_iter().collect()
             }
             all => all?,
         };
@@ -84,7 +93,7 @@ impl Array {
             if interrupted() {
                 return Err(stopped());
             }
-            let lines = self.verify_object(&state, &mut source, &at, &mut scratch);
+            let lines = self.verify_object(&state, &mut pinned, &at, &mut scratch);
             lines.into_iter().for_each(&mut *add);
         }
         Ok(())
@@ -94,16 +103,16 @@ impl Array {
     fn verify_object<'a>(
         &'a self,
         state: &'a ArrayState,
-        source: &mut ZarrSource<'a>,
+        pinned: &mut PinnedArray<'a>,
         at: &[u64],
         scratch: &mut Scratch,
     ) -> Vec<String> {
         let mut lines = Vec::new();
         for _ in 0..ATTEMPTS_MAX {
             lines.clear();
-            match self.in_newest(state, source, &|source| open_stored(source, at)) {
+            match self.in_newest(state, pinned, &|pinned| open_stored(pinned, at)) {
                 Ok(Some((object, places))) => {
-                    let name = source.object_name_of(at);
+                    let name = pinned.source.object_name_of(at);
                     let mut add = |line| lines.push(line);
                     verify_chunks(state, (&name, &*object, &places), scratch, &mut add);
                     // What was replaced meanwhile is not damaged for that.
@@ -125,25 +134,25 @@ impl Array {
     fn in_newest<'a, T>(
         &'a self,
         state: &'a ArrayState,
-        source: &mut ZarrSource<'a>,
-        act: &dyn Fn(&ZarrSource<'a>) -> Result<T>,
+        pinned: &mut PinnedArray<'a>,
+        act: &dyn Fn(&PinnedArray<'a>) -> Result<T>,
     ) -> Result<T> {
         for _ in 0..ATTEMPTS_MAX {
-            match act(source) {
+            match act(pinned) {
                 Err(error)
                     if matches!(error.kind(), ErrorKind::SnapshotMoved | ErrorKind::Conflict) =>
                 {
-                    let before = source.snapshot.number;
-                    self.shared.look_again()?;
-                    *source = self.source(state)?;
-                    if source.snapshot.number == before {
-                        return act(source);
+                    let before = pinned.moment.number();
+                    self.store.look_again()?;
+                    *pinned = self.pinned(state)?;
+                    if pinned.moment.number() == before {
+                        return act(pinned);
                     }
                 }
                 outcome => return outcome,
             }
         }
-        act(source)
+        act(pinned)
     }
 }
 
@@ -155,9 +164,10 @@ pub(crate) fn stopped() -> Error {
 /// The object at `coordinates` as storage has it, and where its chunks are; nothing if it is not
 /// there and need not be.
 fn open_stored(
-    source: &ZarrSource<'_>,
+    pinned: &PinnedArray<'_>,
     coordinates: &[u64],
 ) -> Result<Option<(Arc<dyn Object>, ChunkLocations)>> {
+    let source = pinned.source;
     let object = source.open_object(coordinates)?;
     let (opened, contained) = match object {
         None => (None, 0),
@@ -171,7 +181,7 @@ fn open_stored(
             (Some((object, places)), 0)
         }
     };
-    source.check_contained(coordinates, contained)?;
+    pinned.moment.check(coordinates, contained, &|| source.object_name_of(coordinates))?;
     Ok(opened)
 }
 
@@ -182,9 +192,9 @@ fn verify_chunks(
     scratch: &mut Scratch,
     add: &mut dyn FnMut(String),
 ) {
-    for position in 0..state.per_object.iter().product() {
-        let (extent, skip) = match places.find(position) {
-            Ok(Some(place)) => place,
+    for position in 0..state.layout.per_object.iter().product() {
+        let (extent, skip) = match places.locate(position) {
+            Ok(Some(location)) => (location.extent, location.skip),
             Ok(None) => continue,
             Err(problem) => {
                 add(format!("{name}: {problem}"));
@@ -192,13 +202,13 @@ fn verify_chunks(
             }
         };
         let mut check = || {
-            if extent.length > state.codec.encoded_bytes_max() {
+            if extent.length > state.layout.codec.encoded_bytes_max() {
                 return Err("larger than a chunk can be".to_owned());
             }
             let mut encoded = vec![0; usize::try_from(extent.length).unwrap_or(usize::MAX)];
             let read = object.read(extent.offset, &mut encoded);
             read.map_err(|error| error.to_string())?;
-            let decoded = state.codec.decode(&encoded, skip, scratch);
+            let decoded = state.layout.codec.decode(&encoded, skip, scratch);
             decoded.map(drop).map_err(|error| error.to_string())
         };
         if let Err(problem) = check() {

@@ -12,9 +12,10 @@ use bedform_storage::{Profile, ProfileError};
 use serde::Serialize;
 
 use super::choose::Search;
-use super::cost::{CostModel, Layout, Read, ReadCost, order_name, whole_number};
+use super::cost::{CostModel, Layout, Read, ReadCost, order_name};
 use super::ocs::DecisionWindow;
 use super::report;
+use crate::plan::opening::whole_number;
 
 /// Lengths beyond this leave no room to round up to whole shards.
 const LENGTH_MAX: u64 = 1 << 62;

@@ -25,9 +25,9 @@ use bedform_geometry::{Order, Region, Selection};
 use bedform_storage::Profile;
 use serde::{Serialize, Serializer};
 
-use crate::plan::opening::Need;
 use crate::plan::opening::{
-    SERVER_BUFFER_BYTES, ShardSize, requests_at_once, whole_bytes_max, whole_is_sooner,
+    Need, SERVER_BUFFER_BYTES, ShardSize, requests_at_once, whole_bytes_max, whole_is_sooner,
+    whole_number,
 };
 
 use super::count::{
@@ -502,11 +502,4 @@ fn index_bytes(grid: &[u64]) -> f64 {
 
 pub(crate) fn bytes_of(shape: &[u64], item_size: u64) -> f64 {
     shape.iter().map(|&size| size as f64).product::<f64>() * item_size as f64
-}
-
-/// The whole part of `value`, or the nearest number there is.
-#[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
-#[expect(clippy::cast_sign_loss, reason = "a float cast saturates")]
-pub(crate) fn whole_number(value: f64) -> u64 {
-    value as u64
 }

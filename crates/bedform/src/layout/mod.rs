@@ -23,5 +23,4 @@ mod search;
 pub use advise::{
     Advice, AdviseError, AdviseRequest, Appendable, Candidate, NamedRead, ReadMix, advise,
 };
-pub(crate) use cost::whole_number;
 pub use cost::{CostModel, Layout, Read, ReadCost};

@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::cost::whole_number;
+use crate::plan::opening::whole_number;
 
 /// The optimized chunk size in bytes: the bandwidth of one stream in bytes per second, times the
 /// seconds to send a request plus those to seek.

@@ -5,17 +5,19 @@
 //! fetched together. So a read fetches every block that it needs once, checks it once, and moves
 //! elements from it straight to their places, whatever chunks they belong to.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bedform_format::log::Block;
 
-use super::fetch::{Destination, LogFetch, place};
+use super::fetch::{LogFetch, place};
 use super::section::LoadedSection;
 use super::view::{Loaded, LogSegment};
 use crate::error::{Error, Result};
 use crate::plan::copy::{Axis, Copy, Run};
+use crate::source::{CoverBatch, Destination, Payload};
 
 /// Copies of elements out of blocks, to be fetched in the order of the segments' bytes.
 #[derive(Debug, Default)]
@@ -56,11 +58,6 @@ impl LogCopies {
     /// No copies yet; those of blocks that `loaded` keeps need no fetching.
     pub(crate) fn new(loaded: Arc<Loaded>) -> Self {
         Self { loaded: Some(loaded), ..Self::default() }
-    }
-
-    /// The number of copies.
-    pub(crate) fn len(&self) -> usize {
-        self.copies
     }
 
     /// Adds a copy from the data of `section`, of elements of `item` bytes.
@@ -159,7 +156,7 @@ impl LogCopies {
     }
 
     /// Adds the copies of another.
-    pub(crate) fn append(&mut self, other: Self) {
+    fn append_copies(&mut self, other: Self) {
         self.loaded = self.loaded.take().or(other.loaded);
         for mut blocks in other.blocks {
             let segment = self.segment_number(&other.segments[blocks.segment as usize]);
@@ -182,7 +179,7 @@ impl LogCopies {
     ///
     /// # Errors
     /// `Corrupt` if a block lies outside its segment.
-    pub(crate) fn into_fetches(mut self) -> Result<Vec<LogFetch>> {
+    fn into_fetches(mut self) -> Result<Vec<LogFetch>> {
         self.blocks.sort_by_key(|own| (own.segment, own.block.offset, own.more.len()));
         let mut fetches: Vec<LogFetch> = Vec::new();
         let mut last = None;
@@ -218,6 +215,23 @@ impl LogCopies {
         let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
         let mut fetches = self.into_fetches()?.into_iter();
         fetches.try_for_each(|fetch| fetch.fetch_and_run(&mut bytes, &mut scratch, to))
+    }
+}
+
+impl CoverBatch for LogCopies {
+    fn len(&self) -> usize {
+        self.copies
+    }
+
+    fn append(&mut self, other: Box<dyn Any>) {
+        if let Ok(other) = other.downcast::<Self>() {
+            self.append_copies(*other);
+        }
+    }
+
+    fn into_payloads(self: Box<Self>) -> Result<Vec<Box<dyn Payload>>> {
+        let fetches = self.into_fetches()?.into_iter();
+        Ok(fetches.map(|fetch| Box::new(fetch) as Box<dyn Payload>).collect())
     }
 }
 

@@ -15,6 +15,7 @@ use bedform_format::metadata::hex;
 use bedform_storage::{Condition, Durability, LocalStorage, Mode, Storage};
 
 use super::place::{LogPlace, lock_of_dead};
+use crate::config::{BurstConfiguration, Size};
 use crate::error::{Error, ErrorKind, Result};
 
 /// See [`Burst::part_bytes`].
@@ -322,6 +323,31 @@ fn store_directory(log: &LogPlace) -> Result<ObjectPath> {
     ObjectPath::root()
         .join(&hex(&log.store))
         .map_err(|error| Error::new(ErrorKind::InvalidArgument, error.to_string()))
+}
+
+impl Burst {
+    /// The burst tier that is configured for the store in the directory `store`, if that is one: see
+    /// [`BurstConfiguration::of_store`].
+    ///
+    /// # Errors
+    /// As there; those of the tier's directory, which is made if it is missing.
+    pub fn configured(store: Option<&Path>) -> Result<Option<Self>> {
+        let Some(own) = BurstConfiguration::of_store(store)? else { return Ok(None) };
+        let BurstConfiguration { path, capacity } = own;
+        Self::in_directory(&path, capacity.map(Size::bytes)).map(Some).map_err(|error| {
+            Error::new(error.kind(), format!("the burst tier {}: {error}", path.display()))
+        })
+    }
+
+    /// As [`Burst::configured`], for the store in `storage`; only directories have a configuration beside
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Burst::configured`].
+    pub fn of_store(storage: &dyn Storage) -> Result<Option<Self>> {
+        let name = storage.name();
+        Self::configured(Some(Path::new(&name)).filter(|path| path.is_dir()))
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
 //! What the members of a session do together to commit: `docs/log.md` gives the order and the reasons.
 
+use crate::log::opened::OpenedStore;
+use crate::log::shapes::enlarge;
+use crate::zarr::hierarchy::ShapesByKey;
+use crate::zarr::publish::set_log_state;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,7 +19,6 @@ use super::staged::Reach;
 use super::stream::Stream;
 use crate::comm::{COORDINATOR, Communicator, decide};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{ShapesByKey, Shared, set_log_state};
 
 /// Roots that are tried while other commits are faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -30,11 +33,11 @@ pub(super) struct Shapes {
 
 impl Shapes {
     /// Those that the store's document has now. The caller holds what keeps it from changing.
-    fn now(&mut self, shared: &Shared) -> Result<Arc<ShapesByKey>> {
-        let root = shared.documents.read_root(shared)?;
+    fn now(&mut self, store: &OpenedStore) -> Result<Arc<ShapesByKey>> {
+        let root = store.documents.read_root(store)?;
         let version = root.map(|root| root.version.clone());
         if version.is_none() || self.version != version {
-            self.by_key = Arc::new(shared.shapes_by_key()?);
+            self.by_key = Arc::new(store.shapes_by_key()?);
             self.version = version;
         }
         Ok(self.by_key.clone())
@@ -129,7 +132,7 @@ impl Session {
         }
         let number = told?.try_into().map_err(|_| Error::invalid("the coordinator erred"))?;
         // Committed it is, whether or not it can be looked at now.
-        let _ = self.store.shared.look_unless_always();
+        let _ = self.store.look_unless_always();
         Ok(u64::from_le_bytes(number))
     }
 
@@ -171,7 +174,7 @@ impl Session {
         let drained = self.drained_epoch();
         let mut part = drained.to_le_bytes().to_vec();
         if !mine.sections.is_empty() || !mine.grown.is_empty() {
-            part.extend(mine.encode(&self.store.options().limits).map_err(to_error)?);
+            part.extend(mine.encode(&self.store.options.limits).map_err(to_error)?);
         }
         Ok(part)
     }
@@ -255,7 +258,7 @@ impl Session {
     }
 
     fn newest_number(&self) -> Result<u64> {
-        let (newest, _) = self.store.shared.newest_root(&self.log)?;
+        let (newest, _) = self.store.newest_root(&self.log)?;
         Ok(newest.map_or(0, |root| root.number))
     }
 
@@ -287,7 +290,7 @@ impl Session {
 
     /// Appends a directory in the background.
     fn begin_directory(&mut self, directory: &Directory) -> Result<Placing> {
-        let body = directory.encode(&self.store.options().limits).map_err(to_error)?;
+        let body = directory.encode(&self.store.options.limits).map_err(to_error)?;
         let reach = self.options.reach;
         self.stream()?.segment().directory(body, reach)
     }
@@ -341,7 +344,7 @@ impl Session {
 
     /// One directory of those of all members.
     pub(super) fn merge(&self, parts: &[&[u8]]) -> Result<Directory> {
-        let limits = &self.store.options().limits;
+        let limits = &self.store.options.limits;
         let mut all = Directory { commit: self.commit_id(), ..Directory::default() };
         let mut grown = BTreeMap::<[u8; 16], GrownArray>::new();
         for part in parts.iter().filter(|part| !part.is_empty()) {
@@ -371,12 +374,12 @@ impl Session {
             return Ok(Vec::new());
         }
         let store = self.store.clone();
-        let by_key = self.shapes.now(&store.shared)?;
+        let by_key = self.shapes.now(&store)?;
         let arrays = directory.grown.iter().filter_map(|array| by_key.get(&array.key));
         let mut paths: Vec<&ObjectPath> = arrays.map(|(path, _)| path).collect();
         // Always in the order of paths, so that two writers cannot wait for each other.
         paths.sort_unstable();
-        paths.into_iter().map(|path| store.shared.lock(path)).collect()
+        paths.into_iter().map(|path| store.lock(path)).collect()
     }
 
     /// Says from which shape each array grows. The caller holds their locks.
@@ -392,8 +395,8 @@ impl Session {
             return Ok(());
         }
         let store = self.store.clone();
-        let (newest, _) = store.shared.newest_root(&self.log)?;
-        let by_key = self.shapes.now(&store.shared)?;
+        let (newest, _) = store.newest_root(&self.log)?;
+        let by_key = self.shapes.now(&store)?;
         for array in &mut directory.grown {
             let now = shape_in(&by_key, newest.as_deref(), &array.key);
             let Some(now) = now.filter(|now| now.len() == array.shape.len()) else {
@@ -423,16 +426,16 @@ impl Session {
         for _ in 0..ATTEMPTS_MAX {
             // Whoever removes old roots holds it, too: a number that was removed is free again, and a
             // commit that took it would be lost.
-            let _lock = store.shared.lock(&ObjectPath::root())?;
-            let (newest, log) = store.shared.newest_root(&self.log)?;
-            check_place(&store.shared, &self.log, newest.as_deref(), log)?;
+            let _lock = store.lock(&ObjectPath::root())?;
+            let (newest, log) = store.newest_root(&self.log)?;
+            check_place(&store, &self.log, newest.as_deref(), log)?;
             let root = self.successor(newest.as_deref(), log.settled, directory, record);
             self.check_arrays(&root, directory)?;
             // While there are commits nobody makes an array smaller or deletes it.
             if newest.as_ref().is_none_or(|root| root.commits.is_empty())
-                && let Some(log) = prepare_log(&store.shared, &self.log, root.settled)?
+                && let Some(log) = prepare_log(&store, &self.log, root.settled)?
             {
-                set_log_state(&store.shared, log)?;
+                set_log_state(&store, log)?;
             }
             match self.log.publish(&root) {
                 Ok(()) => return Ok(root.number),
@@ -449,7 +452,7 @@ impl Session {
     /// Fails if an array that the commit touches is gone, or is too small for it.
     fn check_arrays(&mut self, root: &Root, directory: &Directory) -> Result<()> {
         let store = self.store.clone();
-        let by_key = self.shapes.now(&store.shared)?;
+        let by_key = self.shapes.now(&store)?;
         let touched = directory.sections.iter().flat_map(|section| &section.arrays);
         for Touched { key, end, .. } in touched {
             let fits = shape_in(&by_key, Some(root), key).is_some_and(|shape| {
@@ -468,7 +471,7 @@ impl Session {
             format!(
                 "since a commit of {} was begun, {what}: nothing of it is visible; write it \
                  again in a new session",
-                self.store.storage().name()
+                self.store.storage.name()
             ),
         )
     }
@@ -495,12 +498,12 @@ impl Session {
 
 /// Fails if the log is no longer that of the store: a commit there would be seen by nobody.
 pub(super) fn check_place(
-    shared: &Shared,
+    store: &OpenedStore,
     log: &LogPlace,
     newest: Option<&Root>,
     state: LogState,
 ) -> Result<()> {
-    let now = shared.log_place()?.name();
+    let now = store.log_place()?.name();
     if now != log.name() {
         return Err(Error::new(
             ErrorKind::Conflict,
@@ -542,9 +545,4 @@ pub(super) fn first_root(log: &LogPlace, settled: u64) -> Root {
         sessions: BTreeMap::new(),
         settled_shards: None,
     }
-}
-
-/// Makes `shape` as large as `other` along every axis.
-pub(crate) fn enlarge(shape: &mut [u64], other: &[u64]) {
-    shape.iter_mut().zip(other).for_each(|(length, other)| *length = (*length).max(*other));
 }

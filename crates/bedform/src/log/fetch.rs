@@ -11,7 +11,7 @@ use super::blocks::{BlockCopies, Move};
 use super::view::{Loaded, LogSegment};
 use crate::cache::ByteCache;
 use crate::error::{Error, Result};
-use crate::plan::copy::Target;
+use crate::source::{Destination, Payload};
 
 /// Blocks that were decoded, by segment and place.
 pub(crate) type BlockCache = ByteCache<(Arc<str>, u64), Arc<[u8]>>;
@@ -30,7 +30,7 @@ pub(crate) struct LogFetch {
     /// Where decoded blocks are kept, if these are worth it.
     loaded: Option<Arc<Loaded>>,
     /// Byte ranges to read; they follow each other in the buffer.
-    pub(crate) extents: Vec<Extent>,
+    extents: Vec<Extent>,
     blocks: Vec<FetchedBlock>,
 }
 
@@ -44,14 +44,6 @@ struct FetchedBlock {
     moves: Vec<Move>,
 }
 
-/// Where elements go.
-pub(crate) struct Destination<'a> {
-    pub(crate) target: Target<'a>,
-    pub(crate) item: usize,
-    /// Bytes of the numbers to reverse; 1 for none.
-    pub(crate) swap: usize,
-}
-
 impl LogFetch {
     pub(super) fn new(segment: Arc<LogSegment>) -> Self {
         Self { segment, loaded: None, extents: Vec::new(), blocks: Vec::new() }
@@ -62,24 +54,9 @@ impl LogFetch {
         self.loaded = loaded.cloned();
     }
 
-    /// The segment.
-    pub(crate) fn object(&self) -> Arc<dyn Object> {
-        self.segment.object.clone()
-    }
-
     /// Bytes of the buffer.
-    pub(crate) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.extents.iter().map(|extent| index(extent.length)).sum()
-    }
-
-    /// The number of blocks.
-    pub(crate) fn block_count(&self) -> u64 {
-        self.blocks.len() as u64
-    }
-
-    /// Bytes of the blocks when they are decoded.
-    pub(crate) fn decoded_bytes(&self) -> u64 {
-        self.blocks.iter().map(|fetched| fetched.block.bytes).sum()
     }
 
     pub(super) fn has_room(&self, block: &Block) -> bool {
@@ -120,31 +97,10 @@ impl LogFetch {
         self.blocks.push(FetchedBlock { block, start, joins_next: false, moves });
     }
 
-    /// Makes the moves from blocks that are kept; true if that were all.
-    ///
-    /// # Errors
-    /// Of a copy that leaves its buffers.
-    pub(crate) fn take_kept(&self, to: &Destination<'_>) -> Result<bool> {
-        let Some(Loaded { blocks: cache, .. }) = self.loaded.as_deref() else { return Ok(false) };
-        // All or nothing: the buffer is laid out.
-        let mut kept = Vec::with_capacity(self.blocks.len());
-        for fetched in &self.blocks {
-            let key = (self.segment.name.clone(), fetched.block.offset);
-            match cache.get(&key, |_| true) {
-                Some(bytes) if !fetched.joins_next => kept.push(bytes),
-                _ => return Ok(false),
-            }
-        }
-        for (fetched, bytes) in self.blocks.iter().zip(kept) {
-            fetched.move_all(&bytes, to)?;
-        }
-        Ok(true)
-    }
-
     /// Fetches the blocks, waiting for each, and makes the moves; `bytes` and `scratch` are memory.
     ///
     /// # Errors
-    /// As [`LogFetch::run`]; those of storage.
+    /// As [`Payload::run_part`]; those of storage.
     pub(super) fn fetch_and_run(
         &self,
         bytes: &mut Vec<u8>,
@@ -161,34 +117,49 @@ impl LogFetch {
             self.segment.object.read(extent.offset, now)?;
             rest = later;
         }
-        self.run(bytes, scratch, to)
-    }
-
-    /// Checks the blocks, whose stored bytes `bytes` holds, and makes the moves.
-    ///
-    /// # Errors
-    /// `Corrupt` if a block is damaged.
-    pub(crate) fn run(
-        &self,
-        bytes: &[u8],
-        scratch: &mut Vec<u8>,
-        to: &Destination<'_>,
-    ) -> Result<()> {
         self.run_part(0, bytes, scratch, to)
     }
+}
 
-    /// True if each block is decoded without another one: what one extent holds can be checked and
-    /// moved while others are on their way.
-    pub(crate) fn has_parts(&self) -> bool {
+impl Payload for LogFetch {
+    fn object(&self) -> Arc<dyn Object> {
+        self.segment.object.clone()
+    }
+
+    fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    fn block_count(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+
+    fn decoded_bytes(&self) -> u64 {
+        self.blocks.iter().map(|fetched| fetched.block.bytes).sum()
+    }
+
+    fn has_parts(&self) -> bool {
         self.blocks.iter().all(|fetched| !fetched.joins_next)
     }
 
-    /// As [`LogFetch::run`], of the blocks that start in a part of the buffer: `bytes`, which belong
-    /// at `start` in it, whole extents.
-    ///
-    /// # Errors
-    /// As [`LogFetch::run`].
-    pub(crate) fn run_part(
+    fn take_kept(&self, to: &Destination<'_>) -> Result<bool> {
+        let Some(Loaded { blocks: cache, .. }) = self.loaded.as_deref() else { return Ok(false) };
+        // All or nothing: the buffer is laid out.
+        let mut kept = Vec::with_capacity(self.blocks.len());
+        for fetched in &self.blocks {
+            let key = (self.segment.name.clone(), fetched.block.offset);
+            match cache.get(&key, |_| true) {
+                Some(bytes) if !fetched.joins_next => kept.push(bytes),
+                _ => return Ok(false),
+            }
+        }
+        for (fetched, bytes) in self.blocks.iter().zip(kept) {
+            fetched.move_all(&bytes, to)?;
+        }
+        Ok(true)
+    }
+
+    fn run_part(
         &self,
         start: usize,
         bytes: &[u8],

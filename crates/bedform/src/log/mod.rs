@@ -4,6 +4,10 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `opened` | an opened store: its hierarchy, and the log over it |
+//! | `snapshot` | snapshots, and what they mean for one array |
+//! | `array` | a handle on an array: what it is as of a snapshot |
+//! | `shapes` | shapes that commits give to arrays, and their publication |
 //! | `place` | where a store's log is, and its roots |
 //! | `view` | one root and what it refers to: what readers pin |
 //! | `section` | a section, and where the boxes of an array lie in it |
@@ -26,17 +30,19 @@
 //! | [`recover`] | what writers that died left behind |
 //! | [`mod@settle`] | commits become shards |
 
-pub(crate) mod blocks;
+pub(crate) mod array;
+mod blocks;
 mod boxes;
 mod buffer;
 pub mod burst;
 pub(crate) mod check;
-pub(crate) mod commit;
+mod commit;
 mod drain;
-pub(crate) mod fetch;
+mod fetch;
 mod lanes;
 mod node;
-pub(crate) mod overlay;
+pub(crate) mod opened;
+mod overlay;
 mod parts;
 pub(crate) mod place;
 mod record;
@@ -45,6 +51,8 @@ mod section;
 mod segment;
 pub mod session;
 pub mod settle;
+pub(crate) mod shapes;
+pub(crate) mod snapshot;
 mod staged;
 mod stream;
 mod tree;

@@ -70,7 +70,7 @@ impl Session {
         }
         let directory = match mine.sections.is_empty() && mine.grown.is_empty() {
             true => Vec::new(),
-            false => mine.encode(&self.store.options().limits).map_err(to_error)?,
+            false => mine.encode(&self.store.options.limits).map_err(to_error)?,
         };
         let parts = [directory].into_iter().chain(kept);
         Ok(parts
@@ -90,7 +90,7 @@ impl Session {
 
     /// Makes what the members of the node handed over durable, described by as few sections as can be.
     fn join_node(&mut self, parts: &[Option<Vec<u8>>]) -> Result<Vec<u8>> {
-        let limits = self.store.options().limits.clone();
+        let limits = self.store.options.limits.clone();
         let mut directories = Vec::new();
         let mut joined = Joined::default();
         for part in parts.iter().flatten() {

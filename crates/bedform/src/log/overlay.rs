@@ -12,16 +12,15 @@ use bedform_format::log::Touched;
 use bedform_geometry::{AxisRange, ChunkGrid, Positions, Region};
 
 use super::blocks::LogCopies;
-use super::fetch::Destination;
 use super::section::{LoadedSection, Piece};
 use super::view::View;
-use crate::array::ArrayState;
 use crate::error::{Error, Result};
 use crate::plan::copy::Target;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::mask::Mask;
 use crate::plan::part::{Part, PartAxis, Ranges, RegularAxis, range_within};
-use crate::write::elements::{fill_outside, stored_fill};
+use crate::source::{Cover, Destination, Payloads, Rest, StoredLayout, Uncovered};
+use crate::write::elements::fill_outside;
 
 /// Bytes of sections that one overlay holds. Of more it knows where they lie, and asks the store's
 /// readers for them.
@@ -69,32 +68,13 @@ struct Form {
     fill: Vec<u8>,
 }
 
-/// Some of the elements that a read takes of a chunk.
-#[derive(Debug)]
-pub(crate) enum Uncovered {
-    All,
-    /// The free elements of each part.
-    Some(Vec<Mask>),
-    None,
-}
-
-impl Uncovered {
-    fn of(masks: Vec<Mask>) -> Self {
-        match () {
-            () if masks.iter().all(Mask::is_full) => Self::None,
-            () if masks.iter().all(Mask::is_free) => Self::All,
-            () => Self::Some(masks),
-        }
+/// What is left of the parts of a chunk by the masks of its free elements.
+fn uncovered(masks: Vec<Mask>) -> Uncovered {
+    match () {
+        () if masks.iter().all(Mask::is_full) => Uncovered::None,
+        () if masks.iter().all(Mask::is_free) => Uncovered::All,
+        () => Uncovered::Some(masks),
     }
-}
-
-/// What a read still needs of a chunk beyond what commits have of it.
-#[derive(Debug)]
-pub(crate) struct Rest {
-    /// What counts as it is stored.
-    pub(crate) stored: Uncovered,
-    /// What is the fill value, whatever is stored.
-    pub(crate) fill: Uncovered,
 }
 
 /// A box that has a share in what is read, with what decides which of two counts, in that order.
@@ -108,46 +88,22 @@ struct Found {
 }
 
 impl Overlay {
-    /// What `commits` lay over an object of the array with `state`.
+    /// What `commits` lay over an object of an array that is stored as `layout` says.
     pub(super) fn new(
         view: Arc<View>,
         key: [u8; 16],
         commits: Vec<Vec<Held>>,
         base: Option<Vec<u64>>,
-        state: &ArrayState,
+        layout: &StoredLayout,
     ) -> Self {
         let form = Form {
-            grid: state.grid.clone(),
-            strides: state.codec.strides().to_vec(),
-            item_size: state.item_size,
-            swap_size: state.codec.swap_size(),
-            fill: stored_fill(state),
+            grid: layout.grid.clone(),
+            strides: layout.codec.strides().to_vec(),
+            item_size: layout.item_size,
+            swap_size: layout.codec.swap_size(),
+            fill: layout.stored_fill(),
         };
         Self { view, key, commits, held_bytes: AtomicU64::new(0), base, form }
-    }
-
-    /// Finds what lies over the elements that the plan takes of a task's chunk: adds its copies to
-    /// `copies`, and says what is needed of the chunk itself.
-    ///
-    /// # Errors
-    /// `Corrupt` for damaged records; those of storage.
-    pub(crate) fn take(
-        &self,
-        plan: &Geometry,
-        cell: u64,
-        task: ChunkTask,
-        copies: &mut LogCopies,
-    ) -> Result<Rest> {
-        let coordinates = plan.chunk_coordinates(cell, task);
-        let (mut stored, mut fill) = (Vec::new(), Vec::new());
-        plan.for_each_part(cell, task, |part| {
-            let mut mask = Mask::new(part.shape());
-            self.take_part(&coordinates, &part, &mut mask, copies)?;
-            fill.push(self.take_outside(&coordinates, &part, &mut mask));
-            stored.push(mask);
-            Ok(())
-        })?;
-        Ok(Rest { stored: Uncovered::of(stored), fill: Uncovered::of(fill) })
     }
 
     /// Takes the elements outside the array as it was before it grew, and gives them as the free ones.
@@ -301,6 +257,11 @@ impl Overlay {
         outcome
     }
 
+    /// Copies for [`Cover::take`] to add to.
+    fn copies(&self) -> LogCopies {
+        LogCopies::new(self.view.loaded().clone())
+    }
+
     fn load(&self, held: &Held) -> Result<Arc<LoadedSection>> {
         // Whoever needs it meanwhile waits, and does not load it, too.
         let mut kept = held.section.lock().unwrap_or_else(PoisonError::into_inner);
@@ -314,10 +275,30 @@ impl Overlay {
         }
         Ok(section)
     }
+}
 
-    /// True if something has a share in the chunk at `coordinates`, or that cannot be told, which
-    /// [`Overlay::lay`] then says.
-    pub(crate) fn touches(&self, coordinates: &[u64]) -> bool {
+impl Cover for Overlay {
+    fn take(
+        &self,
+        geometry: &Geometry,
+        cell: u64,
+        task: ChunkTask,
+        payloads: &mut Payloads,
+    ) -> Result<Rest> {
+        let coordinates = geometry.chunk_coordinates(cell, task);
+        let copies = payloads.batch(|| self.copies()).ok_or_else(other_batch)?;
+        let (mut stored, mut fill) = (Vec::new(), Vec::new());
+        geometry.for_each_part(cell, task, |part| {
+            let mut mask = Mask::new(part.shape());
+            self.take_part(&coordinates, &part, &mut mask, copies)?;
+            fill.push(self.take_outside(&coordinates, &part, &mut mask));
+            stored.push(mask);
+            Ok(())
+        })?;
+        Ok(Rest { stored: uncovered(stored), fill: uncovered(fill) })
+    }
+
+    fn touches(&self, coordinates: &[u64]) -> bool {
         let chunk = self.form.grid.chunk_region(coordinates);
         if self.base.as_ref().is_some_and(|base| !is_inside(&chunk, base)) {
             return true;
@@ -338,11 +319,7 @@ impl Overlay {
         })
     }
 
-    /// Lays everything over the elements of the chunk at `coordinates`, which lie as they are stored.
-    ///
-    /// # Errors
-    /// `Corrupt` for damaged data; those of storage.
-    pub(crate) fn lay(&self, coordinates: &[u64], elements: &mut [u8]) -> Result<()> {
+    fn lay(&self, coordinates: &[u64], elements: &mut [u8]) -> Result<()> {
         let chunk = self.form.grid.chunk_region(coordinates);
         let lengths = chunk.shape().iter();
         let positions: Vec<Positions> = lengths
@@ -370,11 +347,11 @@ impl Overlay {
         let Form { item_size: item, swap_size: swap, .. } = self.form;
         copies.run(&Destination { target: Target::new(elements), item, swap })
     }
+}
 
-    /// Copies for [`Overlay::take`] to add to.
-    pub(crate) fn copies(&self) -> LogCopies {
-        LogCopies::new(self.view.loaded().clone())
-    }
+/// The error of a read that has two kinds of covers, which none has.
+fn other_batch() -> Error {
+    Error::invalid("one read cannot take from covers of two kinds")
 }
 
 fn is_inside(chunk: &Region, shape: &[u64]) -> bool {

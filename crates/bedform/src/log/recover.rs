@@ -8,8 +8,10 @@
 mod bring;
 mod scan;
 
+use crate::log::opened::OpenedStore;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_format::log::{
@@ -23,12 +25,12 @@ use self::bring::{check_is_ours, drain};
 pub(super) use self::scan::has_leftover;
 use self::scan::{FoundSection, Scan, known_epoch_now, scan};
 use super::burst::{Burst, BurstPlace};
-use super::commit::{Appended, enlarge, note_appended};
+use super::commit::{Appended, note_appended};
 use super::place::LogPlace;
 use super::session::{Session, SessionOptions};
+use super::shapes::enlarge;
 use crate::comm::Alone;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::Store;
 
 /// What is to become of writes that no commit has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -128,7 +130,7 @@ struct Orphan {
     _lock: Box<dyn Lock>,
 }
 
-impl Store {
+impl OpenedStore {
     /// Finds what writers that died left behind, and brings about what they had promised. Writers that
     /// live are not touched. Can be stopped and called again.
     ///
@@ -137,18 +139,18 @@ impl Store {
     /// because an array was deleted, or made larger by others, or the promise was made to the store of
     /// which this is a copy; or where what was left over cannot be committed any more, because others
     /// have appended where it was appended, or an array was deleted; those of storage.
-    pub fn recover(
-        &self,
+    pub(crate) fn recover(
+        self: &Arc<Self>,
         burst: Option<&Burst>,
         leftover: Leftover,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Recovered> {
-        self.shared.check_writable()?;
-        let log = self.shared.log_place()?;
+        self.check_writable()?;
+        let log = self.log_place()?;
         {
-            let _lock = self.shared.lock(&ObjectPath::root())?;
-            self.shared.remove_stale_roots(&log)?;
-            match self.shared.newest_root(&log)? {
+            let _lock = self.lock(&ObjectPath::root())?;
+            self.remove_stale_roots(&log)?;
+            match self.newest_root(&log)? {
                 (Some(newest), state) => log.check_age(&newest, state)?,
                 // What lies there would be taken for what nobody has committed.
                 (None, state) if state.pending => return Err(log.missing()),
@@ -162,7 +164,7 @@ impl Store {
             places.iter().try_for_each(|(_, place)| check_is_ours(&log, place))?;
             for (name, place) in places {
                 brought.insert(name.clone());
-                match drain(&self.shared, &log, &name, &place, interrupted)? {
+                match drain(self, &log, &name, &place, interrupted)? {
                     Some(bytes) => recovered.drained_bytes += bytes,
                     None => recovered.live += 1,
                 }
@@ -212,7 +214,7 @@ impl Store {
 
     /// The segments whose writers are gone, with what no root knows of them.
     fn orphans(
-        &self,
+        self: &Arc<Self>,
         log: &LogPlace,
         recovered: &mut Recovered,
         interrupted: &dyn Fn() -> bool,
@@ -238,16 +240,15 @@ impl Store {
                 continue;
             }
             // Read after the lock was taken: its writer has published whatever it has.
-            let known = known_epoch_now(&self.shared, log, &session)?;
-            let Scan { sections, directories, .. } =
-                scan(log, &name, known, &self.options().limits)?;
+            let known = known_epoch_now(self, log, &session)?;
+            let Scan { sections, directories, .. } = scan(log, &name, known, &self.options.limits)?;
             orphans.push(Orphan { name, session, sections, directories, tier: None, _lock: lock });
         }
         Ok(orphans)
     }
 
-    fn describe(&self, orphans: &[Orphan]) -> Result<Vec<Found>> {
-        let by_key = self.shared.shapes_by_key()?;
+    fn describe(self: &Arc<Self>, orphans: &[Orphan]) -> Result<Vec<Found>> {
+        let by_key = self.shapes_by_key()?;
         let name = |key: &[u8; 16]| by_key.get(key).map(|(path, _)| path.to_string());
         let mut by_rank = BTreeMap::<([u8; 16], u32), Vec<&SectionPlace>>::new();
         for orphan in orphans {
@@ -290,7 +291,7 @@ fn complete_promised(
         .collect();
     let mut given_up = BTreeSet::new();
     for (commit, (directory, record)) in promised {
-        let known = known_epoch_now(&session.store.shared, log, &commit.session)?;
+        let known = known_epoch_now(&session.store, log, &commit.session)?;
         if known >= commit.epoch {
             continue;
         }

@@ -4,6 +4,7 @@
 
 mod file;
 
+use crate::log::opened::OpenedStore;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,6 @@ use super::session::prepare_log_early;
 use super::staged::{Reach, Sink, Staged};
 use crate::comm::COORDINATOR;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::Shared;
 use crate::threads::workers;
 
 /// How often the thread is asked whether it takes more, where that is listened to.
@@ -107,7 +107,7 @@ pub(super) struct SegmentOptions {
     pub(super) burst: Option<Burst>,
     pub(super) reach: Reach,
     /// Of the store, whose lock is held while the segment begins.
-    pub(super) shared: Arc<Shared>,
+    pub(super) store: Arc<OpenedStore>,
     /// A thread of its own does the work.
     pub(super) in_background: bool,
 }
@@ -137,7 +137,7 @@ impl LogFile {
     /// # Errors
     /// Those of storage; `Unsupported` if it is not the file that the writer of the first lane made.
     fn create(
-        shared: &Shared,
+        store: &OpenedStore,
         place: &LogPlace,
         share: Share,
         durability: Durability,
@@ -148,12 +148,12 @@ impl LogFile {
         let path = LogPlace::segment_path(&name)?;
         // Who removes the log holds it, too, and would take a segment that just begins with it.
         let _lock = match expected {
-            None => Some(shared.lock(&ObjectPath::root())?),
+            None => Some(store.lock(&ObjectPath::root())?),
             // The leader of the node has begun it.
             Some(_) => None,
         };
         if expected.is_none() {
-            shared.remove_stale_roots(place)?;
+            store.remove_stale_roots(place)?;
         }
         if let Some(tier) = tier {
             // Before the segment is there: without the note nothing would be expected of it.
@@ -189,10 +189,10 @@ impl Segment {
     pub(super) fn create(place: &LogPlace, options: SegmentOptions) -> Result<Self> {
         let (share, lane) = (options.share, options.share.lane);
         let name = share.name.to_string();
-        let (shared, durability) = (options.shared, options.durability);
+        let (store, durability) = (options.store, options.durability);
         let (sink, identity, lock) = match &options.burst {
             None => {
-                let file = LogFile::create(&shared, place, share, durability, None)?;
+                let file = LogFile::create(&store, place, share, durability, None)?;
                 (Sink::Direct(file.object), file.identity, file.lock)
             }
             Some(burst) => {
@@ -206,9 +206,9 @@ impl Segment {
                 // The writer does not wait for the slow tier.
                 let create = move || {
                     let tier = tier.as_deref();
-                    let file = LogFile::create(&shared, &log, share, durability, tier)?;
+                    let file = LogFile::create(&store, &log, share, durability, tier)?;
                     if coordinates {
-                        prepare_log_early(&shared, &log)?;
+                        prepare_log_early(&store, &log)?;
                     }
                     Ok(file)
                 };

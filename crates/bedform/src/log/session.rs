@@ -10,6 +10,9 @@ mod end;
 mod options;
 mod write;
 
+use crate::log::array::ArrayHandle;
+use crate::log::opened::OpenedStore;
+use crate::zarr::publish::random_key;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -22,15 +25,15 @@ pub use self::options::SessionOptions;
 use self::options::check_alike;
 pub use super::burst::Burst;
 use super::burst::BurstPlace;
-use super::commit::{Appended, Prepared, Shapes, enlarge};
+use super::commit::{Appended, Prepared, Shapes};
 use super::place::LogPlace;
 pub use super::segment::Held;
 use super::segment::{Segment, SegmentOptions, Share};
+use super::shapes::enlarge;
 pub use super::staged::Reach;
 use super::stream::{Declared, Stream, Target, Turn};
 use crate::comm::{COORDINATOR, Communicator, Group, decide};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Store, random_key};
 
 pub use end::{AtEnd, decline};
 
@@ -105,7 +108,7 @@ impl Decomposition {
 /// # Ok::<(), bedform::Error>(())
 /// ```
 pub struct Session {
-    pub(super) store: Store,
+    pub(super) store: Arc<OpenedStore>,
     pub(super) members: Arc<Group>,
     pub(super) options: SessionOptions,
     pub(super) log: LogPlace,
@@ -178,33 +181,33 @@ impl std::fmt::Debug for Session {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Session")
-            .field("store", &self.store.storage().name())
+            .field("store", &self.store.storage.name())
             .field("rank", &self.members.rank())
             .finish_non_exhaustive()
     }
 }
 
-impl Store {
+impl OpenedStore {
     /// Starts a session of `members`, all of which make this call.
     ///
     /// # Errors
     /// `ReadOnly`; `InvalidArgument` for a store that is no group of Bedform's; `Conflict` if a writer has
     /// died that may have promised commits through a burst tier, which come first: [`Store::recover`];
     /// those of storage and of the other members.
-    pub fn session(
-        &self,
+    pub(crate) fn session(
+        self: &Arc<Self>,
         members: Box<dyn Communicator>,
         mut options: SessionOptions,
     ) -> Result<Session> {
         // Whose program fails between two commits leaves, and nobody waits for it.
         let members = Arc::new(Group::by_node(members)?);
-        let log = self.shared.check_writable().and_then(|()| self.shared.log_place());
+        let log = self.check_writable().and_then(|()| self.log_place());
         let log = log.and_then(|log| {
             if let Some(burst) = &options.burst {
                 BurstPlace::check_kept(burst, &log)?;
             }
             if members.rank() == COORDINATOR {
-                self.shared.check_promises_kept()?;
+                self.check_promises_kept()?;
             }
             Ok(log)
         });
@@ -232,7 +235,7 @@ impl Store {
             options.reach = Reach::Shared;
         }
         let mut session = Session {
-            store: self.clone(),
+            store: Arc::clone(self),
             members,
             options,
             log,
@@ -299,8 +302,8 @@ impl Session {
     /// What is known of the array at `path`, looked up at its first write.
     fn known(&mut self, path: &ObjectPath) -> Result<&mut Known> {
         if !self.arrays.contains_key(path) {
-            self.store.shared.look_unless_always()?;
-            let array = self.store.array(path)?;
+            self.store.look_unless_always()?;
+            let array = ArrayHandle::open(self.store.clone(), path.clone())?;
             let state = array.state()?;
             let Some(identity) = state.identity().filter(|_| state.shard().is_some()) else {
                 return Err(Error::new(
@@ -329,7 +332,7 @@ impl Session {
             if let Some(promised) = self.promised_shapes.get(&identity.array) {
                 enlarge(&mut shape, promised);
             }
-            let target = Target::new(identity.array, state.item_size, shape);
+            let target = Target::new(identity.array, state.layout.item_size, shape);
             let (before, epoch) = (target.shape.clone(), self.epoch);
             self.arrays.insert(path.clone(), Known { target, before, epoch, is_new: false });
         }
@@ -433,12 +436,12 @@ impl Session {
         let options = SegmentOptions {
             header,
             share,
-            durability: self.store.options().durability,
+            durability: self.store.options.durability,
             buffer_bytes: self.options.buffer_bytes,
-            limits: self.store.options().limits.clone(),
+            limits: self.store.options.limits.clone(),
             burst,
             reach: self.options.reach,
-            shared: self.store.shared.clone(),
+            store: self.store.clone(),
             in_background: self.options.in_background,
         };
         let segment = Segment::create(&self.log, options);

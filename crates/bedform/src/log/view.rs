@@ -21,9 +21,9 @@ use super::overlay::{Held, Overlay};
 use super::place::LogPlace;
 use super::record::{check_header, read_record};
 use super::section::LoadedSection;
-use crate::array::ArrayState;
 use crate::cache::ByteCache;
 use crate::error::{Error, ErrorKind, Result};
+use crate::source::StoredLayout;
 
 /// Bytes of sections that a store's readers keep, and as many of directories.
 const SECTIONS_BYTES: u64 = 64 << 20;
@@ -169,9 +169,9 @@ impl View {
         key: &[u8; 16],
         region: &Region,
         after: u64,
-        state: &ArrayState,
+        layout: &StoredLayout,
     ) -> Result<Option<Overlay>> {
-        if state.is_text() {
+        if layout.is_text() {
             return Ok(None);
         }
         let end: Vec<u64> = (0..region.rank()).map(|axis| region.end(axis)).collect();
@@ -196,7 +196,7 @@ impl View {
         if commits.is_empty() && base.is_none() {
             return Ok(None);
         }
-        Ok(Some(Overlay::new(self.clone(), *key, commits, base, state)))
+        Ok(Some(Overlay::new(self.clone(), *key, commits, base, layout)))
     }
 
     /// A section of a directory, which is not loaded yet.

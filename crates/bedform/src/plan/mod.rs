@@ -7,10 +7,12 @@
 //! | `copy` | copies between a decoded chunk and a buffer |
 //! | `tuning` | limits of a read: threads, gaps, memory |
 //! | `opening` | whether a server's shard comes whole |
+//! | `price` | what a read asks for, and its price in seconds |
 
 pub(crate) mod copy;
 pub(crate) mod geometry;
 pub(crate) mod mask;
 pub(crate) mod opening;
 pub(crate) mod part;
+pub(crate) mod price;
 pub(crate) mod tuning;

@@ -67,3 +67,10 @@ pub(crate) fn whole_is_sooner(profile: &Profile, need: Need, shard: ShardSize) -
     };
     profile.seconds_of(whole) <= profile.seconds_of(index_first)
 }
+
+/// The whole part of `value`, or the nearest number there is.
+#[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
+#[expect(clippy::cast_sign_loss, reason = "a float cast saturates")]
+pub(crate) fn whole_number(value: f64) -> u64 {
+    value as u64
+}

@@ -2,10 +2,12 @@
 
 use bedform_storage::{Profile, REQUESTS_MAX};
 
-use crate::layout::whole_number;
-use crate::plan::opening::{SERVER_BUFFER_BYTES, requests_at_once};
-use crate::run::resolve::UNIT_BYTES_MAX;
-use crate::store::OpenOptions;
+use crate::options::OpenOptions;
+use crate::plan::opening::{SERVER_BUFFER_BYTES, requests_at_once, whole_number};
+
+/// The most bytes that chunks are merged to. Also what a thread keeps as its buffer, unless one
+/// chunk alone is larger.
+pub(crate) const UNIT_BYTES_MAX: u64 = 2 << 20;
 
 /// How a plan is run.
 #[derive(Debug, Clone)]

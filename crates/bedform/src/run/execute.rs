@@ -14,25 +14,23 @@
 //! gets one, nothing is left behind for a fork or for the interpreter's exit, and dropping a read
 //! joins all of them.
 
+use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
-use bedform_storage::{Bell, LISTEN, ReadBlock, stopped_by};
+use bedform_storage::{Bell, LISTEN, Object, ReadBlock, stopped_by};
 
+use super::buffers::{Buffers, Kept};
+use super::chunks::{ChunkCache, ChunkKey};
+use super::plan::{PlannedCell, ReadPlan};
+use super::queue::{AskLimits, Queue, QueuedUnit, Work};
+use super::resolve::{Opening, Resolving, Wanted, payload_units, resolve};
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::blocks::LogCopies;
-use crate::log::overlay::Overlay;
 use crate::plan::copy::Target;
-use crate::plan::geometry::{ChunkTask, Geometry};
-use crate::plan::opening::Need;
-use crate::plan::tuning::Tuning;
-use crate::run::buffers::{Buffers, Kept};
-use crate::run::queue::{AskLimits, Queue, QueuedUnit, Work};
-use crate::run::resolve::{UNIT_BYTES_MAX, Wanted, WantedChunks, log_units, units};
-use crate::source::locate::{OpenCell, Opening, Source};
-use crate::store::{ChunkCache, ChunkKey};
+use crate::plan::tuning::{Tuning, UNIT_BYTES_MAX};
+use crate::source::{Payloads, PendingCell};
 use crate::threads::extra::ExtraThread;
 use crate::threads::permits::CpuPermits;
 
@@ -56,16 +54,9 @@ pub(crate) type MakeElements<'a> = dyn Fn(&[u8], &mut Vec<u8>) -> Result<()> + S
 
 /// Everything that a read needs to know.
 pub(crate) struct Reading<'a> {
-    pub(crate) plan: &'a Geometry,
-    pub(crate) source: &'a dyn Source,
-    pub(crate) codec: &'a ChunkCodec,
-    /// Makes the elements of a decoded chunk, where they are not the decoded bytes themselves.
-    pub(crate) elements: Option<&'a MakeElements<'a>>,
-    /// The bytes of the element that stands for what was never written.
-    pub(crate) fill: &'a [u8],
-    /// Where decoded chunks are kept, and by which number those of this array.
-    pub(crate) cache: Option<(&'a ChunkCache, u64)>,
-    pub(crate) tuning: &'a Tuning,
+    pub(crate) plan: ReadPlan<'a>,
+    /// Where decoded chunks are kept.
+    pub(crate) cache: Option<&'a ChunkCache>,
     /// True once the caller wants to stop; asked on the caller's thread.
     pub(crate) interrupted: &'a dyn Fn() -> bool,
 }
@@ -89,21 +80,21 @@ pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadS
     if reading.plan.result_bytes() == 0 {
         return Ok(ReadStatistics::default());
     }
-    let decoded = reading.plan.chunk_count().saturating_mul(reading.codec.decoded_bytes() as u64);
-    let needed = if reading.codec.is_raw() {
+    let decoded = decoded_bytes(&reading.plan);
+    let needed = if reading.plan.is_raw() {
         decoded.min(reading.plan.result_bytes().saturating_mul(8))
     } else {
         decoded
     };
     let run = Run::new(reading, target);
-    if reading.tuning.threads_waiting <= 1 {
+    if run.tuning.threads_waiting <= 1 {
         run.work(None, true, reading.interrupted);
     } else {
         std::thread::scope(|scope| {
             // What is small takes as long as what is large where a server has to answer.
             if needed > ALONE_BYTES || run.is_remote {
                 run.with_threads.store(true, Ordering::Relaxed);
-                for _ in 1..reading.tuning.threads {
+                for _ in 1..run.tuning.threads {
                     run.start_thread(scope);
                 }
             }
@@ -114,15 +105,24 @@ pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadS
     run.finish()
 }
 
+/// Bytes of all chunks of a plan when they are decoded.
+fn decoded_bytes(plan: &ReadPlan<'_>) -> u64 {
+    let decoded = plan.pieces().iter().map(|piece| {
+        piece.geometry.chunk_count().saturating_mul(piece.layout.codec.decoded_bytes() as u64)
+    });
+    decoded.fold(0, u64::saturating_add)
+}
+
 /// The state that the threads of one read share.
 pub(crate) struct Run<'a> {
-    pub(crate) plan: &'a Geometry,
-    pub(crate) source: &'a dyn Source,
-    pub(crate) codec: &'a ChunkCodec,
-    pub(crate) elements: Option<&'a MakeElements<'a>>,
-    pub(crate) fill: &'a [u8],
-    pub(crate) cache: Option<(&'a ChunkCache, u64)>,
+    pub(crate) plan: ReadPlan<'a>,
+    pub(crate) cache: Option<&'a ChunkCache>,
     tuning: &'a Tuning,
+    /// Bytes of a decoded chunk, and those that decoding it takes beside the encoded ones: the most of
+    /// any piece.
+    chunk_bytes: u64,
+    scratch_bytes: u64,
+    is_raw: bool,
     pub(crate) target: Target<'a>,
     /// True if opening an object is a wait.
     is_remote: bool,
@@ -132,8 +132,8 @@ pub(crate) struct Run<'a> {
     pub(crate) spare: Mutex<Vec<Kept>>,
     cells: u64,
     queue: Mutex<Queue>,
-    /// What the objects planned so far have in a log.
-    log: Mutex<LogWork>,
+    /// What covers of the cells resolved so far have.
+    covered: Mutex<Covered>,
     /// Rung when units were added, a planner finished, an answer came, or the read failed.
     bell: Arc<Bell>,
     stopped: AtomicBool,
@@ -156,44 +156,43 @@ pub(crate) struct Run<'a> {
     waits: AtomicU64,
 }
 
-/// Copies from a log, which are fetched together for many objects: a block that has something of
-/// several is fetched once.
+/// Payloads, which are fetched together for many cells: a block that has something of several is
+/// fetched once.
 #[derive(Default)]
-struct LogWork {
-    copies: LogCopies,
-    /// Objects whose copies are all in, or have been.
+struct Covered {
+    payloads: Payloads,
+    /// Cells whose payloads are all in, or have been.
     cells: u64,
 }
 
-/// Copies that wait for those of other objects: some MiB of memory.
-const LOG_COPIES_MAX: usize = 1 << 17;
+/// Copies that wait for those of other cells: some MiB of memory.
+const COPIES_MAX: usize = 1 << 17;
 
 /// Brings more threads in, as far as there is work for them and the limits allow.
 pub(crate) type Helpers<'h> = &'h dyn Fn();
 
 impl<'a> Run<'a> {
     fn new(reading: &Reading<'a>, target: Target<'a>) -> Self {
-        let chunk_bytes = reading.codec.decoded_bytes() as u64;
-        let decoded = reading.plan.chunk_count().saturating_mul(chunk_bytes);
+        let plan = reading.plan;
         // A read that would push most others out is not kept, nor is what the page cache has as well.
-        let cache = reading.cache.filter(|(cache, _)| {
-            decoded <= cache.limit() / 2 && !reading.codec.is_raw() && reading.elements.is_none()
-        });
+        let decoded = decoded_bytes(&plan);
+        let is_made = plan.pieces().iter().any(|piece| piece.elements.is_some());
+        let is_kept =
+            |cache: &&ChunkCache| decoded <= cache.limit() / 2 && !plan.is_raw() && !is_made;
         Self {
-            cache,
-            plan: reading.plan,
-            source: reading.source,
-            is_remote: reading.source.is_remote(),
-            turns: reading.source.is_remote().then(|| CpuPermits::new(reading.tuning.threads)),
+            cache: reading.cache.filter(is_kept),
+            plan,
+            chunk_bytes: plan.most(|codec| codec.decoded_bytes() as u64),
+            scratch_bytes: plan.most(ChunkCodec::scratch_bytes),
+            is_raw: plan.is_raw(),
+            is_remote: plan.is_remote(),
+            turns: plan.is_remote().then(|| CpuPermits::new(plan.tuning().threads)),
             spare: Mutex::default(),
-            codec: reading.codec,
-            elements: reading.elements,
-            fill: reading.fill,
-            tuning: reading.tuning,
+            tuning: plan.tuning(),
             target,
-            cells: reading.plan.cell_count(),
+            cells: plan.cell_count(),
             queue: Mutex::default(),
-            log: Mutex::default(),
+            covered: Mutex::default(),
             bell: Arc::default(),
             stopped: AtomicBool::new(false),
             cut: Arc::default(),
@@ -246,16 +245,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Bytes that decoding a chunk takes beside the encoded ones.
-    fn scratch_bytes(&self) -> u64 {
-        self.codec.scratch_bytes()
-    }
-
     /// Threads whose buffers fit the bound together.
     fn thread_limit(&self) -> usize {
-        let (chunk, scratch) = (self.codec.decoded_bytes() as u64, self.scratch_bytes());
+        let (chunk, scratch) = (self.chunk_bytes, self.scratch_bytes);
         let fetched = match self.largest_unit.load(Ordering::Relaxed) {
-            0 if self.codec.is_raw() => UNIT_BYTES_MAX,
+            0 if self.is_raw => UNIT_BYTES_MAX,
             0 => UNIT_BYTES_MAX.max(chunk),
             largest => largest,
         };
@@ -302,7 +296,7 @@ impl<'a> Run<'a> {
             let outcome = match self.next(caller) {
                 Work::Done => return,
                 Work::Nothing => Ok(()),
-                Work::Cell(cell, asked) => self.plan_cell(cell, asked, helpers),
+                Work::Cell(cell, asked) => self.resolve_cell(cell, asked, helpers),
                 Work::Unit(unit) => {
                     // Most threads wait for a server most of the time: those that decode take turns with
                     // what is kept.
@@ -353,21 +347,16 @@ impl<'a> Run<'a> {
 
     /// Asks the server for what comes next.
     fn ask(&self, queue: &mut Queue) {
-        let open = |cell| {
-            let coordinates = self.plan.cell_coordinates(cell);
-            let need = self.need(&self.plan.tasks(cell));
-            self.source.ask(&coordinates, need, &self.bell)
+        let open = |number| {
+            let cell = self.plan.cell(number)?;
+            let need = cell.need(cell.tasks().len());
+            cell.piece.source.ask(&cell.coordinates(), need, &self.bell)
         };
-        let scratch = self.scratch_bytes().saturating_mul(self.tuning.threads as u64);
+        let scratch = self.scratch_bytes.saturating_mul(self.tuning.threads as u64);
         let bytes = self.tuning.buffer_bytes.saturating_sub(scratch);
         let limits = AskLimits { requests: self.tuning.requests_in_flight, bytes };
         let asked = queue.ask(limits, self.cells, &self.bell, &open);
         self.waits.fetch_add(asked as u64, Ordering::Relaxed);
-    }
-
-    /// What the read needs of the object that it has these tasks for.
-    fn need(&self, tasks: &[ChunkTask]) -> Need {
-        Need { chunks: tasks.len() as u64, objects: self.cells }
     }
 
     /// Hears, while the other threads end what they have begun, whether they are to end at once.
@@ -413,38 +402,33 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Opens an object and adds its units to the queue.
-    fn plan_cell(&self, cell: u64, asked: Option<Opening>, helpers: Helpers<'_>) -> Result<()> {
+    /// Resolves a cell and adds its units to the queue.
+    fn resolve_cell(
+        &self,
+        number: u64,
+        asked: Option<PendingCell>,
+        helpers: Helpers<'_>,
+    ) -> Result<()> {
+        let resolving = CellOfRun { run: self, helpers, coordinates: OnceCell::new() };
         let planned = Planned(self);
-        let coordinates = self.plan.cell_coordinates(cell);
-        let tasks = self.plan.tasks(cell);
-        let (need, waits) = (self.need(&tasks), || self.waits(helpers));
-        let Some(opened) = self.source.open(&coordinates, need, asked, &waits)? else {
+        let Some(cell) = self.plan.cell(number) else { return Ok(()) };
+        let tasks = cell.tasks();
+        let opening = Opening { need: cell.need(tasks.len()), asked };
+        let mut payloads = Payloads::default();
+        let resolved = resolve(self.plan, cell, &tasks, opening, &mut payloads, &resolving)?;
+        self.add_payloads(payloads, 1)?;
+        let Some(resolved) = resolved else {
             for task in tasks {
                 self.fill_chunk(cell, &Wanted::all(task))?;
             }
-            return self.add_log(LogCopies::default(), 1);
+            return Ok(());
         };
+        let opened = &resolved.opened;
         self.objects.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(opened.index_requests, Ordering::Relaxed);
         self.bytes.fetch_add(opened.index_bytes, Ordering::Relaxed);
-        let object = &opened.object;
-        let mut wanted = self.take_from_log(cell, tasks, &opened)?;
-        if let Some((cache, array)) = self.cache {
-            let place = Arc::from(coordinates.as_slice());
-            for one in std::mem::take(&mut wanted.stored) {
-                let key = ChunkKey::new(array, &place, object.version(), one.task.position);
-                match cache.get(&key, |_| true) {
-                    Some(elements) => self.copy_chunk(cell, &one, &elements)?,
-                    None => wanted.stored.push(one),
-                }
-            }
-        }
-        let merging = self.tuning.merging(self.plan.chunk_count(), self.cells);
-        let units = units(self.plan, cell, wanted, &opened.places, self.codec, merging)
-            .map_err(|error| error.at(self.source.object_name(&coordinates)))?;
-        let queued = |unit| QueuedUnit::new(object.clone(), cell, unit);
-        self.add_units(units.into_iter().map(queued).collect());
+        let queued = |unit| QueuedUnit::new(opened.object.clone(), number, unit);
+        self.add_units(resolved.units.into_iter().map(queued).collect());
         drop(planned);
         if self.waiting.load(Ordering::Relaxed) {
             self.read_ahead();
@@ -460,42 +444,21 @@ impl<'a> Run<'a> {
         self.bell.ring();
     }
 
-    /// Takes what a log has of an object's chunks, and gives what is needed beyond that.
-    fn take_from_log(
-        &self,
-        cell: u64,
-        tasks: Vec<ChunkTask>,
-        opened: &OpenCell,
-    ) -> Result<WantedChunks> {
-        let overlay = opened.overlay.as_deref();
-        let new = || overlay.map(Overlay::copies).unwrap_or_default();
-        let mut copies = new();
-        let mut wanted = WantedChunks::default();
-        for task in tasks {
-            wanted.add(self.plan, cell, task, overlay, &mut copies)?;
-            if copies.len() >= LOG_COPIES_MAX {
-                self.add_log(std::mem::replace(&mut copies, new()), 0)?;
-            }
-        }
-        self.add_log(copies, 1)?;
-        Ok(wanted)
-    }
-
-    /// Adds copies from a log, with which those of `cells` objects are complete. With the last of all
-    /// objects, or when many wait, they become units.
-    fn add_log(&self, copies: LogCopies, cells: u64) -> Result<()> {
-        let copies = {
-            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-            log.copies.append(copies);
-            log.cells += cells;
-            if log.cells < self.cells && log.copies.len() < LOG_COPIES_MAX {
+    /// Adds what covers have, with which the payloads of `cells` cells are complete. With the last of all
+    /// cells, or when many wait, they become units.
+    fn add_payloads(&self, payloads: Payloads, cells: u64) -> Result<()> {
+        let payloads = {
+            let mut covered = self.covered.lock().unwrap_or_else(PoisonError::into_inner);
+            covered.payloads.append(payloads);
+            covered.cells += cells;
+            if covered.cells < self.cells && covered.payloads.len() < COPIES_MAX {
                 return Ok(());
             }
-            std::mem::take(&mut log.copies)
+            std::mem::take(&mut covered.payloads)
         };
         let mut units = Vec::new();
-        for (object, unit) in log_units(copies)? {
-            let kept = unit.log.as_ref().map(|log| log.take_kept(&self.destination()));
+        for (object, unit) in payload_units(payloads)? {
+            let kept = unit.payload.as_ref().map(|one| one.take_kept(&self.destination()));
             if !kept.transpose()?.unwrap_or(false) {
                 units.push(QueuedUnit::new(object, 0, unit));
             }
@@ -549,6 +512,38 @@ impl<'a> Run<'a> {
                 let said = if fetched { &self.fetched_ahead } else { &self.fetched_late };
                 said.store(true, Ordering::Relaxed);
             }
+        }
+    }
+}
+
+/// A cell that a thread of a read resolves.
+struct CellOfRun<'r, 'a, 'h> {
+    run: &'r Run<'a>,
+    helpers: Helpers<'h>,
+    /// The coordinates of its object, as the cache has them.
+    coordinates: OnceCell<Arc<[u64]>>,
+}
+
+impl Resolving for CellOfRun<'_, '_, '_> {
+    fn waits(&self) {
+        self.run.waits(self.helpers);
+    }
+
+    fn take_payloads(&self, payloads: &mut Payloads) -> Result<()> {
+        match payloads.len() < COPIES_MAX {
+            true => Ok(()),
+            false => self.run.add_payloads(std::mem::take(payloads), 0),
+        }
+    }
+
+    fn is_at_hand(&self, cell: PlannedCell<'_>, object: &dyn Object, of: &Wanted) -> Result<bool> {
+        let Some(cache) = self.run.cache else { return Ok(false) };
+        let coordinates = self.coordinates.get_or_init(|| Arc::from(cell.coordinates()));
+        let key =
+            ChunkKey::new(cell.piece.cache_key, coordinates, object.version(), of.task.position);
+        match cache.get(&key, |_| true) {
+            Some(elements) => self.run.copy_chunk(cell, of, &elements).map(|()| true),
+            None => Ok(false),
         }
     }
 }

@@ -2,15 +2,24 @@
 //!
 //! | module | step |
 //! |---|---|
-//! | `resolve` | one opened cell becomes units: extents to fetch, merged |
+//! | `plan` | a read as a plain value: pieces, moment, price |
+//! | `resolve`, `raw` | one opened cell becomes units and their cost: extents to fetch, merged |
+//! | `explain`, `workload` | a plan as facts and a price; as requests of a simulated machine |
 //! | `execute`, `queue` | threads, and what they have still to do; what a server is asked for |
 //! | `unit` | a unit: fetched, decoded and copied |
+//! | `chunks` | decoded chunks that are kept |
 //! | `buffers` | memory that threads use again |
 
 mod buffers;
+pub(crate) mod chunks;
 pub(crate) mod execute;
+pub(crate) mod explain;
+pub(crate) mod plan;
 mod queue;
+mod raw;
 pub(crate) mod resolve;
 mod unit;
+pub(crate) mod workload;
 
 pub use execute::ReadStatistics;
+pub use explain::Explanation;

@@ -11,7 +11,7 @@ use bedform_storage::{Answer, Bell, Bytes, Object};
 
 use crate::error::Error;
 use crate::run::resolve::Unit;
-use crate::source::locate::Opening;
+use crate::source::PendingCell;
 
 /// What is left of a read.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Queue {
     /// How many of them, from the front, the storage was told of or asked for.
     pub(crate) ahead: usize,
     /// Cells whose objects were asked for, or are to be opened by who takes them.
-    openings: VecDeque<(u64, Option<Opening>)>,
+    openings: VecDeque<(u64, Option<PendingCell>)>,
     /// Bytes that were asked for, of what is still here.
     asked_bytes: u64,
     /// Threads that are opening an object and will add units.
@@ -40,7 +40,7 @@ pub(crate) struct QueuedUnit {
 
 /// One step of a read.
 pub(crate) enum Work {
-    Cell(u64, Option<Opening>),
+    Cell(u64, Option<PendingCell>),
     Unit(QueuedUnit),
     /// To look whether the read is to stop.
     Nothing,
@@ -61,7 +61,7 @@ impl QueuedUnit {
 
     /// Asks for what is not at hand; gives how many requests that makes.
     fn ask(&mut self, bell: &Arc<Bell>) -> usize {
-        if self.unit.asks(&*self.object).0 == 0 {
+        if self.unit.requests(&*self.object).0 == 0 {
             return 0;
         }
         let ask = |extent: &Extent| self.object.ask(extent.offset, extent.length, bell);
@@ -99,7 +99,7 @@ impl Queue {
         limits: AskLimits,
         cells: u64,
         bell: &Arc<Bell>,
-        open: &dyn Fn(u64) -> Option<Opening>,
+        open: &dyn Fn(u64) -> Option<PendingCell>,
     ) -> usize {
         let room = limits.requests.saturating_sub(self.on_their_way());
         let mut made = 0;
@@ -136,7 +136,7 @@ impl Queue {
             self.asked_bytes -= unit.asked_bytes();
             return Some(Work::Unit(unit));
         }
-        let is_here = |opening: &Option<Opening>| {
+        let is_here = |opening: &Option<PendingCell>| {
             opening.as_ref().is_none_or(|opening| opening.answer.is_here())
         };
         let at = self.openings.iter().position(|(_, opening)| is_here(opening))?;
@@ -285,7 +285,7 @@ mod tests {
         let open = |cell| {
             let (answer, promise) = Answer::new(Arc::clone(&bell));
             promises.lock().unwrap().push(promise);
-            (cell != 2).then_some(Opening { answer, bytes: 1 })
+            (cell != 2).then_some(PendingCell { answer, bytes: 1 })
         };
         let limits = AskLimits { requests: 100, bytes: 1000 };
         assert_eq!(queue.ask(limits, 5, &bell, &open), 2);

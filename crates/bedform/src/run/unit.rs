@@ -8,15 +8,16 @@ use bedform_format::BytesCodec;
 use bedform_format::checksum::Crc32c;
 use bedform_storage::{Answer, Bytes, Object, ReadBlock};
 
+use super::buffers::{Buffers, Kept, grow};
+use super::chunks::ChunkKey;
+use super::execute::{Helpers, Run};
+use super::plan::PlannedCell;
+use super::queue::QueuedUnit;
+use super::resolve::{FetchedChunk, SCATTERED_BYTES_MIN, Unit, Wanted};
 use crate::codec::{CodecError, Scratch};
 use crate::error::{Error, Result};
-use crate::log::fetch::{Destination, LogFetch};
 use crate::plan::copy::{Axis, Copy};
-use crate::run::buffers::{Buffers, Kept, grow};
-use crate::run::execute::{Helpers, Run};
-use crate::run::queue::QueuedUnit;
-use crate::run::resolve::{FetchedChunk, SCATTERED_BYTES_MIN, Unit, Wanted};
-use crate::store::ChunkKey;
+use crate::source::{Destination, Payload};
 
 /// Pieces in which large chunks are read and checked: several fit a core's own cache.
 const PIECE_BYTES: usize = 256 << 10;
@@ -31,22 +32,24 @@ impl Run<'_> {
     ) -> Result<()> {
         let QueuedUnit { object, cell, unit, answers } = queued;
         let (object, unit) = (&*object, &unit);
+        let Some(cell) = self.plan.cell(cell) else { return Ok(()) };
         for wanted in &unit.missing {
             self.fill_chunk(cell, wanted)?;
         }
         let is_asked = !answers.is_empty();
         if let [chunk] = unit.chunks.as_slice()
             && !is_asked
-            && self.can_stream(chunk)
+            && unit.extents.len() == 1
+            && self.can_stream(cell, chunk)
             && self.stream_chunk(object, cell, chunk, buffers, helpers)?
         {
             return Ok(());
         }
-        let scattered = unit.log.as_ref().filter(|_| unit.is_scattered() && !is_asked);
-        if let Some(log) = scattered {
+        let scattered = unit.payload.as_deref().filter(|_| unit.is_scattered() && !is_asked);
+        if let Some(payload) = scattered {
             self.count(object, unit);
             buffers.block.set_scattered(true);
-            let outcome = self.run_scattered(object, log, buffers, helpers);
+            let outcome = self.run_scattered(object, payload, buffers, helpers);
             buffers.block.set_scattered(false);
             return outcome;
         }
@@ -80,35 +83,35 @@ impl Run<'_> {
     fn decode_unit(
         &self,
         object: &dyn Object,
-        cell: u64,
+        cell: PlannedCell<'_>,
         unit: &Unit,
         bytes: &[u8],
         (elements, scratch): (&mut Vec<u8>, &mut Scratch),
     ) -> Result<()> {
-        if let Some(log) = &unit.log {
-            return log.run(bytes, elements, &self.destination());
+        if let Some(payload) = &unit.payload {
+            return payload.run_part(0, bytes, elements, &self.destination());
         }
         for copy in &unit.raw {
-            self.copy(copy, bytes)?;
+            self.copy(cell, copy, bytes)?;
         }
-        let cell_place = self.cache.map(|_| Arc::from(self.plan.cell_coordinates(cell)));
+        let coordinates = self.cache.map(|_| Arc::from(cell.coordinates()));
         for chunk in &unit.chunks {
             let encoded = &bytes[chunk.start..chunk.start + chunk.length];
             let place = || self.place_of(cell, chunk);
-            let needed = match (self.elements, self.cache) {
+            let needed = match (cell.piece.elements, self.cache) {
                 (None, None) => self.needed_bytes(cell, &chunk.wanted)?.end,
-                _ => self.codec.decoded_bytes(),
+                _ => cell.codec().decoded_bytes(),
             };
-            let decoded = self
-                .codec
+            let decoded = cell
+                .codec()
                 .decode_front(encoded, chunk.skip, needed, scratch)
                 .map_err(|error| Error::corrupt(place(), error))?;
-            if let Some(((cache, array), cell_place)) = self.cache.zip(cell_place.as_ref()) {
-                let position = chunk.wanted.task.position;
-                let key = ChunkKey::new(array, cell_place, object.version(), position);
+            if let Some((cache, coordinates)) = self.cache.zip(coordinates.as_ref()) {
+                let (array, position) = (cell.piece.cache_key, chunk.wanted.task.position);
+                let key = ChunkKey::new(array, coordinates, object.version(), position);
                 cache.put(key, Arc::from(decoded), decoded.len() as u64 + 128);
             }
-            let made = match self.elements {
+            let made = match cell.piece.elements {
                 None => decoded,
                 Some(make) => {
                     make(decoded, &mut *elements).map_err(|error| error.at(place()))?;
@@ -122,32 +125,32 @@ impl Run<'_> {
 
     /// Counts what a unit fetches.
     fn count(&self, object: &dyn Object, unit: &Unit) {
-        let (requests, bytes) = unit.asks(object);
+        let (requests, bytes) = unit.requests(object);
         self.requests.fetch_add(requests, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.chunks.fetch_add(
             unit.chunks.len() as u64
                 + u64::from(!unit.raw.is_empty())
-                + unit.log.as_ref().map_or(0, LogFetch::block_count),
+                + unit.payload.as_ref().map_or(0, |payload| payload.block_count()),
             Ordering::Relaxed,
         );
     }
 
     /// What messages call a chunk.
-    fn place_of(&self, cell: u64, chunk: &FetchedChunk) -> String {
+    fn place_of(&self, cell: PlannedCell<'_>, chunk: &FetchedChunk) -> String {
         format!(
             "{}, chunk {:?} (bytes {} to {})",
-            self.source.object_name(&self.plan.cell_coordinates(cell)),
-            self.plan.chunk_coordinates(cell, chunk.wanted.task),
+            cell.object_name(),
+            cell.piece.geometry.chunk_coordinates(cell.number, chunk.wanted.task),
             chunk.extent.offset,
             chunk.extent.end()
         )
     }
 
     /// The bytes of a decoded chunk, from the first to the last that the read takes.
-    fn needed_bytes(&self, cell: u64, wanted: &Wanted) -> Result<Range<usize>> {
+    fn needed_bytes(&self, cell: PlannedCell<'_>, wanted: &Wanted) -> Result<Range<usize>> {
         let (mut start, mut end) = (usize::MAX, 0);
-        wanted.for_each_copy(self.plan, cell, self.codec.strides(), |copy| {
+        wanted.for_each_copy(cell.piece.geometry, cell.number, cell.codec().strides(), |copy| {
             let range = copy.source_range(self.plan.item_size());
             (start, end) = (start.min(range.start), end.max(range.end));
             Ok(())
@@ -157,12 +160,12 @@ impl Run<'_> {
 
     /// True for a large chunk of elements with nothing but a checksum behind them, none of which is
     /// to be kept: only the part that is needed has to be held in memory.
-    fn can_stream(&self, chunk: &FetchedChunk) -> bool {
-        self.elements.is_none()
+    fn can_stream(&self, cell: PlannedCell<'_>, chunk: &FetchedChunk) -> bool {
+        cell.piece.elements.is_none()
             && self.cache.is_none()
             && chunk.skip == 0
             && chunk.length >= 2 * PIECE_BYTES
-            && matches!(self.codec.chain().bytes.as_slice(), [BytesCodec::Crc32c])
+            && matches!(cell.codec().chain().bytes.as_slice(), [BytesCodec::Crc32c])
             && !self.waiting.load(Ordering::Relaxed)
     }
 
@@ -171,13 +174,13 @@ impl Run<'_> {
     fn stream_chunk(
         &self,
         object: &dyn Object,
-        cell: u64,
+        cell: PlannedCell<'_>,
         chunk: &FetchedChunk,
         buffers: &mut Buffers,
         helpers: Helpers<'_>,
     ) -> Result<bool> {
         let damaged = |error| Error::corrupt(self.place_of(cell, chunk), error);
-        let expected = self.codec.decoded_bytes();
+        let expected = cell.codec().decoded_bytes();
         let payload = chunk.length - 4;
         if payload != expected {
             return Err(damaged(CodecError::Length { codec: "bytes", expected, found: payload }));
@@ -221,19 +224,34 @@ impl Run<'_> {
             self.bytes.fetch_add(chunk.extent.length, Ordering::Relaxed);
         }
         self.chunks.fetch_add(1, Ordering::Relaxed);
-        chunk.wanted.for_each_copy(self.plan, cell, self.codec.strides(), |mut copy| {
-            copy.source_start -= i64::try_from(needed.start).unwrap_or(i64::MAX);
-            copy.tidy();
-            self.copy(&copy, &buffers.fetched[..needed.len()])
-        })?;
+        chunk.wanted.for_each_copy(
+            cell.piece.geometry,
+            cell.number,
+            cell.codec().strides(),
+            |mut copy| {
+                copy.source_start -= i64::try_from(needed.start).unwrap_or(i64::MAX);
+                copy.tidy();
+                self.copy(cell, &copy, &buffers.fetched[..needed.len()])
+            },
+        )?;
         Ok(true)
     }
 
-    pub(crate) fn copy_chunk(&self, cell: u64, wanted: &Wanted, elements: &[u8]) -> Result<()> {
-        wanted.for_each_copy(self.plan, cell, self.codec.strides(), |mut copy| {
-            copy.tidy();
-            self.copy(&copy, elements)
-        })
+    pub(crate) fn copy_chunk(
+        &self,
+        cell: PlannedCell<'_>,
+        wanted: &Wanted,
+        elements: &[u8],
+    ) -> Result<()> {
+        wanted.for_each_copy(
+            cell.piece.geometry,
+            cell.number,
+            cell.codec().strides(),
+            |mut copy| {
+                copy.tidy();
+                self.copy(cell, &copy, elements)
+            },
+        )
     }
 
     /// Where elements of a log go: they are in the machine's byte order.
@@ -287,20 +305,20 @@ impl Run<'_> {
     fn run_scattered(
         &self,
         object: &dyn Object,
-        log: &LogFetch,
+        payload: &dyn Payload,
         buffers: &mut Buffers,
         helpers: Helpers<'_>,
     ) -> Result<()> {
         let Buffers { fetched, block, elements, .. } = buffers;
         let (mut start, mut goes_past, mut is_told) = (0, true, false);
-        for (number, extent) in log.extents.iter().enumerate() {
+        for (number, extent) in payload.extents().iter().enumerate() {
             let length = usize::try_from(extent.length).unwrap_or(usize::MAX);
             let part = start;
             start += length;
             block.set_scattered(goes_past);
             if goes_past && let Some(bytes) = object.read_past(extent.offset, length, block)? {
                 self.waits(helpers);
-                log.run_part(part, bytes, elements, &self.destination())?;
+                payload.run_part(part, bytes, elements, &self.destination())?;
                 continue;
             }
             block.set_scattered(false);
@@ -311,13 +329,13 @@ impl Run<'_> {
             if object.read_resident(extent.offset, buffer)? < length {
                 if !goes_past && !is_told {
                     is_told = true;
-                    for next in &log.extents[number..] {
+                    for next in &payload.extents()[number..] {
                         object.read_ahead(next.offset, next.length);
                     }
                 }
                 self.fill(object, extent.offset, buffer, block, helpers)?;
             }
-            log.run_part(part, buffer, elements, &self.destination())?;
+            payload.run_part(part, buffer, elements, &self.destination())?;
         }
         Ok(())
     }
@@ -359,21 +377,24 @@ impl Run<'_> {
         Ok(None)
     }
 
-    fn copy(&self, copy: &Copy, source: &[u8]) -> Result<()> {
+    fn copy(&self, cell: PlannedCell<'_>, copy: &Copy, source: &[u8]) -> Result<()> {
         // SAFETY: no element of the result is in two copies of a plan.
-        unsafe { copy.run(source, self.target, self.plan.item_size(), self.codec.swap_size()) }
+        unsafe { copy.run(source, self.target, self.plan.item_size(), cell.codec().swap_size()) }
     }
 
     /// Fills the place of a chunk that was never written.
-    pub(crate) fn fill_chunk(&self, cell: u64, wanted: &Wanted) -> Result<()> {
-        let still = vec![0; self.codec.strides().len()];
-        wanted.for_each_copy(self.plan, cell, &still, |mut copy| {
+    pub(crate) fn fill_chunk(&self, cell: PlannedCell<'_>, wanted: &Wanted) -> Result<()> {
+        let still = vec![0; cell.codec().strides().len()];
+        wanted.for_each_copy(cell.piece.geometry, cell.number, &still, |mut copy| {
             if let [Axis::Table { offsets, .. }] = copy.axes.as_mut_slice() {
                 offsets.iter_mut().for_each(|pair| pair.0 = 0);
             }
             copy.tidy();
             // SAFETY: as in `copy`. The fill value is in the machine's byte order already.
-            unsafe { copy.run(self.fill, self.target, self.plan.item_size(), 1) }
+            unsafe {
+                let fill = cell.piece.layout.fill_element();
+                copy.run(fill, self.target, self.plan.item_size(), 1)
+            }
         })
     }
 }

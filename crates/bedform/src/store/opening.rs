@@ -1,73 +1,15 @@
-//! Stores in directories, and options from JSON, as the doors hand them over.
+//! Stores in directories and at URLs.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use bedform_storage::{
-    Durability, FileSystem, LocalStorage, Mode, Placement, Profile, RemoteStorage, Storage,
-};
+use bedform_storage::Mode;
 use serde_json::{Map, Value};
 
-use super::{Freshness, OpenOptions, Store};
-use crate::config;
-use crate::error::{Error, ErrorKind, Result};
-use crate::placement::ShardTargets;
-use crate::zarr::outer::Outer;
-
-impl OpenOptions {
-    /// Reads options: `writable`, `cache_bytes`, `freshness` (`"read"`, `"open"`, `"never"`),
-    /// `durability` (`"disk"`, `"process"`), `threads`, `gap_bytes`, `profile` (a document of
-    /// `calibrate`), `direct_reads`, and for object stores `anonymous`, `endpoint`, `region` and
-    /// `single_writer`, each optional; null stands for the default.
-    ///
-    /// # Errors
-    /// `InvalidArgument` names the key at fault.
-    ///
-    /// ```
-    /// let given = serde_json::json!({"cache_bytes": 0, "durability": "process"});
-    /// let options = bedform::OpenOptions::from_json(given.as_object().unwrap())?;
-    /// assert_eq!(options.cache_bytes, 0);
-    /// # Ok::<(), bedform::Error>(())
-    /// ```
-    pub fn from_json(given: &Map<String, Value>) -> Result<Self> {
-        let mut options = Self::default();
-        for (key, value) in given.iter().filter(|(_, value)| !value.is_null()) {
-            let bad = || Error::invalid(format!("not a value of {key}: {value}"));
-            let number = || value.as_u64().ok_or_else(bad);
-            match (key.as_str(), value.as_str()) {
-                ("writable", _) => options.writable = value.as_bool().ok_or_else(bad)?,
-                ("direct_reads", _) => options.direct_reads = value.as_bool().ok_or_else(bad)?,
-                ("anonymous", _) => {
-                    options.remote.anonymous = value.as_bool().ok_or_else(bad)?;
-                }
-                ("single_writer", _) => {
-                    options.remote.single_writer = value.as_bool().ok_or_else(bad)?;
-                }
-                ("endpoint", Some(text)) => options.remote.endpoint = Some(text.to_owned()),
-                ("region", Some(text)) => options.remote.region = Some(text.to_owned()),
-                ("cache_bytes", _) => options.cache_bytes = number()?,
-                ("gap_bytes", _) => options.gap_bytes = Some(number()?),
-                ("threads", _) => {
-                    let threads = usize::try_from(number()?).map_err(|_| bad())?;
-                    options.threads = Some(threads);
-                }
-                ("profile", _) => {
-                    let profile = Profile::from_json("the profile", &value.to_string());
-                    let profile = profile.map_err(|error| Error::invalid(error.to_string()))?;
-                    options.profile = Some(profile);
-                }
-                ("freshness", Some("read")) => options.freshness = Freshness::Read,
-                ("freshness", Some("open")) => options.freshness = Freshness::Open,
-                ("freshness", Some("never")) => options.freshness = Freshness::Never,
-                ("durability", Some("disk")) => options.durability = Durability::Disk,
-                ("durability", Some("process")) => options.durability = Durability::Process,
-                ("freshness" | "durability" | "endpoint" | "region", _) => return Err(bad()),
-                _ => return Err(Error::invalid(format!("there is no option {key:?}"))),
-            }
-        }
-        Ok(options)
-    }
-}
+use super::Store;
+use crate::error::Result;
+use crate::log::opened::OpenedStore;
+use crate::opening::{check_local, remote_of, storage_of, url_of};
+use crate::options::OpenOptions;
 
 impl Store {
     /// Opens the store at `path`, a directory, or the URL of one in an object store: see
@@ -78,27 +20,8 @@ impl Store {
     /// # Errors
     /// As [`Store::open`]; `Unsupported` for what is no path of this machine; `InvalidArgument` for a
     /// part of a store that is to be written to, or that has commits which are not settled.
-    pub fn open_path(path: &Path, mut options: OpenOptions) -> Result<Self> {
-        if let Some(url) = url_of(path) {
-            return Self::open_url(url, options);
-        }
-        check_local(path)?;
-        if options.profile.is_none() {
-            // A kept profile that cannot be read must not keep data from being read.
-            options.profile = Profile::for_path(path).ok().flatten();
-        }
-        let outer = Outer::of(path, &options);
-        if let Some(outer) = outer.as_ref().filter(|_| options.writable) {
-            return Err(outer.refuse_writing());
-        }
-        let mode = if options.writable { Mode::ReadWrite } else { Mode::ReadOnly };
-        Self::open_in(storage_of(path, mode, &options)?, options, outer)
-    }
-
-    fn open_url(url: &str, mut options: OpenOptions) -> Result<Self> {
-        let mode = if options.writable { Mode::ReadWrite } else { Mode::ReadOnly };
-        let storage = remote_of(url, mode, &mut options)?;
-        Self::open_in(storage, options, None)
+    pub fn open_path(path: &Path, options: OpenOptions) -> Result<Self> {
+        OpenedStore::open_path(path, options).map(Self::of)
     }
 
     /// Creates an empty store in the directory `path`, which is missing or empty; missing parents are
@@ -119,53 +42,4 @@ impl Store {
         check_local(path)?;
         Self::create(storage_of(path, Mode::Create, &options)?, attributes, options)
     }
-}
-
-/// The directory `path` as storage, as slow as `BEDFORM_THROTTLE` says if it is set, with shards on the targets
-/// of `BEDFORM_LUSTRE_TARGETS`.
-///
-/// # Errors
-/// As [`config::pace`], [`ShardTargets::configured`] and [`LocalStorage::open`].
-pub fn storage_of(path: &Path, mode: Mode, options: &OpenOptions) -> Result<Arc<dyn Storage>> {
-    let targets = ShardTargets::configured()?;
-    Ok(match config::pace()? {
-        None => shared(LocalStorage::open(path, mode)?, targets, options),
-        Some(pace) => shared(LocalStorage::open_throttled(path, mode, pace)?, targets, options),
-    })
-}
-
-/// The place at a URL; the options get the profile that is kept for it.
-fn remote_of(url: &str, mode: Mode, options: &mut OpenOptions) -> Result<Arc<dyn Storage>> {
-    let storage = RemoteStorage::open(url, mode, &options.remote);
-    let storage = storage.map_err(|error| Error::invalid(error.to_string()))?;
-    if options.profile.is_none() {
-        // As for a path.
-        options.profile = Profile::for_remote(&storage).ok().flatten();
-    }
-    Ok(Arc::new(storage))
-}
-
-fn shared<F: FileSystem>(
-    local: LocalStorage<F>,
-    targets: Option<Arc<dyn Placement>>,
-    options: &OpenOptions,
-) -> Arc<dyn Storage> {
-    let local = local.placed(targets);
-    Arc::new(if options.direct_reads { local } else { local.through_page_cache() })
-}
-
-/// The URL that `path` is, if it is one.
-fn url_of(path: &Path) -> Option<&str> {
-    path.to_str().filter(|text| text.contains("://"))
-}
-
-fn check_local(path: &Path) -> Result<()> {
-    if path.as_os_str().is_empty() {
-        return Err(Error::invalid("the path is empty: give a store"));
-    }
-    if path.to_string_lossy().contains("://") {
-        let text = format!("{}: only directories of this machine can be opened", path.display());
-        return Err(Error::new(ErrorKind::Unsupported, text));
-    }
-    Ok(())
 }

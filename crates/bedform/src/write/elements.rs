@@ -7,11 +7,19 @@
 use bedform_format::metadata::FillValue;
 use bedform_geometry::{ChunkGrid, Region};
 
-use crate::array::ArrayState;
 use crate::codec::{Scratch, text};
 use crate::error::{Error, Result};
-use crate::log::overlay::Overlay;
-use crate::plan::copy::{Axis, Copy, Target, swap_bytes};
+use crate::plan::copy::{Axis, Copy, Target};
+use crate::source::{Cover, StoredLayout};
+
+/// Elements to write, in C order.
+#[derive(Debug, Clone, Copy)]
+pub enum Elements<'a> {
+    /// Fixed-size elements in the machine's byte order.
+    Bytes(&'a [u8]),
+    /// Texts.
+    Text(&'a [&'a str]),
+}
 
 /// What a caller writes: elements in C order of the selection.
 #[derive(Debug, Clone, Copy)]
@@ -42,25 +50,25 @@ pub(crate) struct ChunkElements {
 
 impl ChunkElements {
     /// Makes room for elements of which every one is to be put in.
-    pub(crate) fn make_room(&mut self, state: &ArrayState) {
+    pub(crate) fn make_room(&mut self, layout: &StoredLayout) {
         self.stored_texts.clear();
-        self.reserve(state);
-        self.elements.resize(state.codec.decoded_bytes(), 0);
+        self.reserve(layout);
+        self.elements.resize(layout.codec.decoded_bytes(), 0);
     }
 
     /// Memory for the elements and a checksum behind them.
-    fn reserve(&mut self, state: &ArrayState) {
-        let room = state.codec.decoded_bytes() + size_of::<u32>();
+    fn reserve(&mut self, layout: &StoredLayout) {
+        let room = layout.codec.decoded_bytes() + size_of::<u32>();
         self.elements.reserve_exact(room.saturating_sub(self.elements.len()));
     }
 
     /// Makes every element the fill value.
-    pub(crate) fn clear(&mut self, state: &ArrayState) {
+    pub(crate) fn clear(&mut self, layout: &StoredLayout) {
         self.stored_texts.clear();
-        let length = state.codec.decoded_bytes();
-        let fill = stored_fill(state);
+        let length = layout.codec.decoded_bytes();
+        let fill = layout.stored_fill();
         self.elements.clear();
-        self.reserve(state);
+        self.reserve(layout);
         if fill.iter().all(|byte| *byte == 0) {
             self.elements.resize(length, 0);
         } else {
@@ -73,19 +81,19 @@ impl ChunkElements {
     /// Takes the elements of a stored chunk.
     pub(crate) fn load(
         &mut self,
-        state: &ArrayState,
+        layout: &StoredLayout,
         encoded: &[u8],
         scratch: &mut Scratch,
         input: &Input<'_>,
     ) -> Result<()> {
         self.stored_texts.clear();
-        let decoded = state
+        let decoded = layout
             .codec
             .decode(encoded, 0, scratch)
             .map_err(|error| Error::corrupt("a stored chunk", error))?;
         self.elements.clear();
         if let Input::Text(texts, _) = input {
-            let count = usize::try_from(state.grid.chunk_len()).unwrap_or(usize::MAX);
+            let count = usize::try_from(layout.grid.chunk_len()).unwrap_or(usize::MAX);
             let stored = text::split(decoded, count)
                 .map_err(|error| Error::corrupt("a stored chunk", error))?;
             let first = texts.len() as u64 + 1;
@@ -99,12 +107,17 @@ impl ChunkElements {
     }
 
     /// Copies elements of the caller in; `copy` goes from the chunk to the caller's elements.
-    pub(crate) fn put(&mut self, state: &ArrayState, copy: Copy, input: &Input<'_>) -> Result<()> {
+    pub(crate) fn put(
+        &mut self,
+        layout: &StoredLayout,
+        copy: Copy,
+        input: &Input<'_>,
+    ) -> Result<()> {
         let mut copy = copy.reversed();
         copy.tidy();
         let target = Target::new(&mut self.elements);
         // SAFETY: this thread alone has the chunk.
-        unsafe { copy.run(input.elements(), target, state.item_size, state.codec.swap_size()) }
+        unsafe { copy.run(input.elements(), target, layout.item_size, layout.codec.swap_size()) }
     }
 
     /// The elements, as they are stored.
@@ -113,25 +126,25 @@ impl ChunkElements {
     }
 
     /// Lays what was committed and is not settled over the chunk at `coordinates`.
-    pub(crate) fn lay(&mut self, coordinates: &[u64], overlay: &Overlay) -> Result<()> {
-        overlay.lay(coordinates, &mut self.elements)
+    pub(crate) fn lay(&mut self, coordinates: &[u64], cover: &dyn Cover) -> Result<()> {
+        cover.lay(coordinates, &mut self.elements)
     }
 
     /// Makes the fill value of every element of the chunk at `coordinates` outside `valid`.
     pub(crate) fn trim(
         &mut self,
-        state: &ArrayState,
+        layout: &StoredLayout,
         coordinates: &[u64],
         valid: &[u64],
     ) -> Result<()> {
-        let chunk = state.grid.chunk_region(coordinates);
-        let (strides, fill) = (state.codec.strides(), stored_fill(state));
-        fill_outside(&chunk, valid, strides, state.item_size, &fill, &mut self.elements)
+        let chunk = layout.grid.chunk_region(coordinates);
+        let (strides, fill) = (layout.codec.strides(), layout.stored_fill());
+        fill_outside(&chunk, valid, strides, layout.item_size, &fill, &mut self.elements)
     }
 
     /// True if every element is the fill value, so that the chunk need not be stored.
-    pub(crate) fn is_fill(&self, state: &ArrayState) -> bool {
-        let fill = stored_fill(state);
+    pub(crate) fn is_fill(&self, layout: &StoredLayout) -> bool {
+        let fill = layout.stored_fill();
         match (fill.as_slice(), self.elements.first()) {
             ([], _) => false,
             (_, None) => true,
@@ -146,16 +159,16 @@ impl ChunkElements {
     /// Encodes the chunk, whose elements are then gone.
     pub(crate) fn encode(
         &mut self,
-        state: &ArrayState,
+        layout: &StoredLayout,
         input: &Input<'_>,
         scratch: &mut Scratch,
         output: &mut Vec<u8>,
     ) -> Result<()> {
         let outcome = match input {
-            Input::Bytes(_) => state.codec.encode_owned(&mut self.elements, scratch, output),
+            Input::Bytes(_) => layout.codec.encode_owned(&mut self.elements, scratch, output),
             Input::Text(texts, _) => {
-                self.join(state, texts)?;
-                state.codec.encode(&self.joined, scratch, output)
+                self.join(layout, texts)?;
+                layout.codec.encode(&self.joined, scratch, output)
             }
         };
         outcome.map_err(|error| Error::new(crate::ErrorKind::Unsupported, error.to_string()))
@@ -174,8 +187,8 @@ impl ChunkElements {
     }
 
     /// The texts that the elements stand for, one behind the other.
-    fn join(&mut self, state: &ArrayState, texts: &[&str]) -> Result<()> {
-        let fill = match &state.metadata.fill_value {
+    fn join(&mut self, layout: &StoredLayout, texts: &[&str]) -> Result<()> {
+        let fill = match &layout.fill {
             FillValue::Text(fill) => fill.as_str(),
             FillValue::Bytes(_) => "",
         };
@@ -189,18 +202,6 @@ impl ChunkElements {
             }
         });
         text::join(named, &mut self.joined).map_err(|error| Error::invalid(error.to_string()))
-    }
-}
-
-/// The fill value as it is stored; the number 0 for text.
-pub(crate) fn stored_fill(state: &ArrayState) -> Vec<u8> {
-    match &state.metadata.fill_value {
-        FillValue::Text(_) => vec![0; state.item_size],
-        FillValue::Bytes(bytes) => {
-            let mut bytes = bytes.clone();
-            swap_bytes(&mut bytes, state.codec.swap_size());
-            bytes
-        }
     }
 }
 

@@ -6,9 +6,10 @@ use bedform_geometry::Order;
 use bedform_storage::Profile;
 use serde_json::{Map, Value, json};
 
+use super::new_array::{ArrayLayout, NewArray};
 use crate::error::{Error, Result};
 use crate::layout::automatic::{Asked, choose, default_shards};
-use crate::store::{ArrayLayout, NewArray, OpenOptions};
+use crate::options::OpenOptions;
 
 /// Bytes of a text that are assumed where a layout is chosen.
 const TEXT_BYTES: u64 = 16;

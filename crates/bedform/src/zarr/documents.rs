@@ -11,9 +11,12 @@ use bedform_format::{Limits, ObjectPath, json};
 use bedform_storage::{Condition, Durability, Object, Version};
 use serde_json::{Map, Value};
 
+use super::hierarchy::Hierarchy;
+use super::nodes::NodeKind;
+use super::publish::check_attributes;
+use super::rewritten::lost_state;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::rewritten::lost_state;
-use crate::store::{Freshness, NodeKind, Shared};
+use crate::options::Freshness;
 use crate::threads::ordered::map_in_threads;
 
 /// The name of Zarr v3 documents.
@@ -65,22 +68,22 @@ pub(crate) struct Stored {
 }
 
 /// Reads the document `name` below `path`; `None` if there is none.
-pub(crate) fn read(shared: &Shared, path: &ObjectPath, name: &str) -> Result<Option<Stored>> {
+pub(crate) fn read(hierarchy: &Hierarchy, path: &ObjectPath, name: &str) -> Result<Option<Stored>> {
     let path = path.join(name)?;
-    let found = shared.storage.find(&path)?;
-    found.map(|object| read_opened(shared, &path, &*object)).transpose()
+    let found = hierarchy.storage.find(&path)?;
+    found.map(|object| read_opened(hierarchy, &path, &*object)).transpose()
 }
 
 /// Reads the document `object`, which lies at `path`.
-fn read_opened(shared: &Shared, path: &ObjectPath, object: &dyn Object) -> Result<Stored> {
-    let limits = &shared.options.limits;
+fn read_opened(hierarchy: &Hierarchy, path: &ObjectPath, object: &dyn Object) -> Result<Stored> {
+    let limits = &hierarchy.options.limits;
     let version = object.version().clone();
     if version.size > limits.metadata_bytes_max {
         return Err(Error::new(
             ErrorKind::LimitExceeded,
             format!(
                 "{} has {} bytes, over the limit of {} for metadata",
-                shared.name_of(path),
+                hierarchy.name_of(path),
                 version.size,
                 limits.metadata_bytes_max
             ),
@@ -88,10 +91,10 @@ fn read_opened(shared: &Shared, path: &ObjectPath, object: &dyn Object) -> Resul
     }
     let mut bytes = vec![0; usize::try_from(version.size).unwrap_or(usize::MAX)];
     object.read(0, &mut bytes)?;
-    let fail = |error| Error::metadata(shared.name_of(path), error);
+    let fail = |error| Error::metadata(hierarchy.name_of(path), error);
     let document = json::parse(&bytes, limits).map_err(|error| fail(error.into()))?;
     if let Some(attributes) = document.get("attributes").filter(|_| is_large(&version, limits)) {
-        crate::store::create::check_attributes(shared, path, attributes)?;
+        check_attributes(hierarchy, path, attributes)?;
     }
     let sealed = check_seal(&bytes, &document).map_err(fail)?;
     Ok(Stored { version, document, sealed })
@@ -103,32 +106,32 @@ fn is_large(version: &Version, limits: &Limits) -> bool {
 }
 
 /// Publishes a document in place of whatever is there. The caller holds the lock that guards it.
-pub(crate) fn publish(shared: &Shared, path: &ObjectPath, document: Value) -> Result<()> {
-    publish_at(shared, path, document, shared.options.durability).map(drop)
+pub(crate) fn publish(hierarchy: &Hierarchy, path: &ObjectPath, document: Value) -> Result<()> {
+    publish_at(hierarchy, path, document, hierarchy.options.durability).map(drop)
 }
 
 /// As [`publish`], at a durability other than the store's. Gives the version.
 pub(crate) fn publish_at(
-    shared: &Shared,
+    hierarchy: &Hierarchy,
     path: &ObjectPath,
     document: Value,
     durability: Durability,
 ) -> Result<Version> {
     let bytes = seal(document);
-    if bytes.len() as u64 > shared.options.limits.metadata_bytes_max {
+    if bytes.len() as u64 > hierarchy.options.limits.metadata_bytes_max {
         return Err(Error::new(
             ErrorKind::LimitExceeded,
             format!(
                 "{}: metadata of {} bytes are over the limit of {}",
-                shared.name_of(path),
+                hierarchy.name_of(path),
                 bytes.len(),
-                shared.options.limits.metadata_bytes_max
+                hierarchy.options.limits.metadata_bytes_max
             ),
         ));
     }
     let document = path.join(ZARR_JSON)?;
-    let put = shared.storage.put(&document, &bytes, durability, Condition::None);
-    shared.documents.note_published(path);
+    let put = hierarchy.storage.put(&document, &bytes, durability, Condition::None);
+    hierarchy.documents.note_published(path);
     Ok(put?)
 }
 
@@ -139,17 +142,17 @@ impl Documents {
     }
 
     /// The root group's document; `None` if the store's root is no v3 group.
-    pub(crate) fn root(&self, shared: &Shared) -> Result<Option<Arc<GroupState>>> {
+    pub(crate) fn root(&self, hierarchy: &Hierarchy) -> Result<Option<Arc<GroupState>>> {
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(state) = kept {
             let path = ObjectPath::root().join(ZARR_JSON)?;
-            let current = shared.options.freshness != Freshness::Read
-                || shared.storage.is_current(&path, &state.version)?;
+            let current = hierarchy.options.freshness != Freshness::Read
+                || hierarchy.storage.is_current(&path, &state.version)?;
             if current {
                 return Ok(Some(state));
             }
         }
-        self.read_root(shared)
+        self.read_root(hierarchy)
     }
 
     /// True if the root's document said, when it was last read, that there are commits which are not
@@ -174,21 +177,21 @@ impl Documents {
     }
 
     /// As [`Documents::root`], as storage has it now.
-    pub(crate) fn read_root(&self, shared: &Shared) -> Result<Option<Arc<GroupState>>> {
+    pub(crate) fn read_root(&self, hierarchy: &Hierarchy) -> Result<Option<Arc<GroupState>>> {
         let path = ObjectPath::root().join(ZARR_JSON)?;
-        let Some(object) = shared.storage.find(&path)? else { return Ok(None) };
+        let Some(object) = hierarchy.storage.find(&path)? else { return Ok(None) };
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(kept) = kept.filter(|kept| kept.version == *object.version()) {
             return Ok(Some(kept));
         }
-        let Stored { version, mut document, .. } = read_opened(shared, &path, &*object)?;
+        let Stored { version, mut document, .. } = read_opened(hierarchy, &path, &*object)?;
         if node_type(&document) != Some("group") {
             return Ok(None);
         }
         let mut group = parse_group(&mut document)
-            .map_err(|error| Error::metadata(shared.name_of(&path), error))?;
+            .map_err(|error| Error::metadata(hierarchy.name_of(&path), error))?;
         if let (None, false) = (group.store, self.is_as_stored)
-            && let Some((store, log)) = lost_state(shared, &group)?
+            && let Some((store, log)) = lost_state(hierarchy, &group)?
         {
             // What it says of arrays is that program's; their own documents count.
             (group.store, group.log, group.consolidated) = (Some(store), log, None);
@@ -198,27 +201,31 @@ impl Documents {
         Ok(Some(state))
     }
 
-    pub(crate) fn zarr_format(&self, shared: &Shared) -> Result<u8> {
+    pub(crate) fn zarr_format(&self, hierarchy: &Hierarchy) -> Result<u8> {
         let root = ObjectPath::root();
-        Ok(if read(shared, &root, ZARR_JSON)?.is_some() { 3 } else { 2 })
+        Ok(if read(hierarchy, &root, ZARR_JSON)?.is_some() { 3 } else { 2 })
     }
 
-    pub(crate) fn kind(&self, shared: &Shared, path: &ObjectPath) -> Result<Option<NodeKind>> {
-        if let Some(stored) = read(shared, path, ZARR_JSON)? {
+    pub(crate) fn kind(
+        &self,
+        hierarchy: &Hierarchy,
+        path: &ObjectPath,
+    ) -> Result<Option<NodeKind>> {
+        if let Some(stored) = read(hierarchy, path, ZARR_JSON)? {
             return match node_type(&stored.document) {
                 Some("group") => Ok(Some(NodeKind::Group)),
                 Some("array") => {
-                    Ok(self.is_committed(shared, path, &stored)?.then_some(NodeKind::Array))
+                    Ok(self.is_committed(hierarchy, path, &stored)?.then_some(NodeKind::Array))
                 }
                 _ => Err(Error::new(
                     ErrorKind::Corrupt,
-                    format!("{}/zarr.json is neither array nor group", shared.name_of(path)),
+                    format!("{}/zarr.json is neither array nor group", hierarchy.name_of(path)),
                 )),
             };
         }
         let of_v2 = [(".zarray", NodeKind::Array), (".zgroup", NodeKind::Group)];
-        let found = map_in_threads(shared.threads_asking(), &of_v2, |(name, kind)| {
-            match shared.storage.stat(&path.join(name)?) {
+        let found = map_in_threads(hierarchy.threads_asking(), &of_v2, |(name, kind)| {
+            match hierarchy.storage.stat(&path.join(name)?) {
                 Ok(_) => Ok(Some(*kind)),
                 Err(error) if error.is_not_found() => Ok(None),
                 Err(error) => Err(error.into()),
@@ -228,23 +235,23 @@ impl Documents {
     }
 
     /// False for an array of a commit that has not happened (yet).
-    fn is_committed(&self, shared: &Shared, path: &ObjectPath, own: &Stored) -> Result<bool> {
-        let Some(root) = self.root(shared)? else { return Ok(true) };
+    fn is_committed(&self, hierarchy: &Hierarchy, path: &ObjectPath, own: &Stored) -> Result<bool> {
+        let Some(root) = self.root(hierarchy)? else { return Ok(true) };
         Ok(committed(&root.group, path, own).is_ok())
     }
 
     /// The array at `path` as its last commit left it.
-    pub(crate) fn array(&self, shared: &Shared, path: &ObjectPath) -> Result<ArrayDocument> {
+    pub(crate) fn array(&self, hierarchy: &Hierarchy, path: &ObjectPath) -> Result<ArrayDocument> {
         let missing = || {
             Error::new(
                 ErrorKind::NotFound,
-                format!("no array {path:?} in {}", shared.storage.name()),
+                format!("no array {path:?} in {}", hierarchy.storage.name()),
             )
         };
-        let limits = &shared.options.limits;
+        let limits = &hierarchy.options.limits;
         let seen = self.changes.load(Ordering::Acquire);
-        let Some(own) = read(shared, path, ZARR_JSON)? else {
-            return array_v2(shared, path, limits)?.ok_or_else(missing);
+        let Some(own) = read(hierarchy, path, ZARR_JSON)? else {
+            return array_v2(hierarchy, path, limits)?.ok_or_else(missing);
         };
         if node_type(&own.document) != Some("array") {
             return Err(missing());
@@ -253,8 +260,8 @@ impl Documents {
         let root = match path.is_root() {
             true => None,
             // Who writes by what was known when the store was opened would write over others' rows.
-            false if shared.options.writable => self.read_root(shared)?,
-            false => self.root(shared)?,
+            false if hierarchy.options.writable => self.read_root(hierarchy)?,
+            false => self.root(hierarchy)?,
         };
         let mut document = own.document.clone();
         if let Some(root) = &root {
@@ -268,10 +275,10 @@ impl Documents {
         // Its own attributes were looked at when they were read; these may be others.
         let is_large = root.as_ref().is_some_and(|root| is_large(&root.version, limits));
         if let Some(attributes) = document.get("attributes").filter(|_| is_large) {
-            crate::store::create::check_attributes(shared, path, attributes)?;
+            check_attributes(hierarchy, path, attributes)?;
         }
         let metadata = parse_array(&document, limits)
-            .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
+            .map_err(|error| Error::metadata(hierarchy.name_of(&name), error))?;
         let had = root.as_ref().and_then(|root| key_of(&root.group, path));
         let has = metadata.identity.map(|identity| identity.array);
         Ok(ArrayDocument {
@@ -286,31 +293,35 @@ impl Documents {
 
     /// The identity of the array that the store has at `path`, also where another program has removed
     /// its document.
-    pub(crate) fn key_of(&self, shared: &Shared, path: &ObjectPath) -> Result<Option<[u8; 16]>> {
-        Ok(self.root(shared)?.and_then(|root| key_of(&root.group, path)))
+    pub(crate) fn key_of(
+        &self,
+        hierarchy: &Hierarchy,
+        path: &ObjectPath,
+    ) -> Result<Option<[u8; 16]>> {
+        Ok(self.root(hierarchy)?.and_then(|root| key_of(&root.group, path)))
     }
 
     /// True if the store's document names something at `path`, there or not.
-    pub(crate) fn names(&self, shared: &Shared, path: &ObjectPath) -> Result<bool> {
-        let root = self.root(shared)?;
+    pub(crate) fn names(&self, hierarchy: &Hierarchy, path: &ObjectPath) -> Result<bool> {
+        let root = self.root(hierarchy)?;
         let documents = root.as_ref().and_then(|root| root.group.consolidated.as_ref());
         Ok(documents.is_some_and(|documents| documents.contains_key(path.as_str())))
     }
 
     /// True if nothing that `array` was made from has changed.
-    pub(crate) fn is_current(&self, shared: &Shared, array: &ArrayDocument) -> Result<bool> {
-        let looks_always = shared.options.freshness == Freshness::Read;
+    pub(crate) fn is_current(&self, hierarchy: &Hierarchy, array: &ArrayDocument) -> Result<bool> {
+        let looks_always = hierarchy.options.freshness == Freshness::Read;
         let changes = self.changes.load(Ordering::Acquire);
         if !looks_always && array.seen.load(Ordering::Acquire) == changes {
             return Ok(true);
         }
         let (path, version) = &array.own;
-        if !shared.storage.is_current(path, version)? {
+        if !hierarchy.storage.is_current(path, version)? {
             return Ok(false);
         }
         let root = ObjectPath::root().join(ZARR_JSON)?;
         let is_current = match &array.root {
-            Some(version) => shared.storage.is_current(&root, version)?,
+            Some(version) => hierarchy.storage.is_current(&root, version)?,
             None => true,
         };
         if is_current {
@@ -321,27 +332,27 @@ impl Documents {
 
     pub(crate) fn group_attributes(
         &self,
-        shared: &Shared,
+        hierarchy: &Hierarchy,
         path: &ObjectPath,
     ) -> Result<Map<String, Value>> {
         let missing = || {
             Error::new(
                 ErrorKind::NotFound,
-                format!("no group {path:?} in {}", shared.storage.name()),
+                format!("no group {path:?} in {}", hierarchy.storage.name()),
             )
         };
-        if let Some(mut stored) = read(shared, path, ZARR_JSON)? {
+        if let Some(mut stored) = read(hierarchy, path, ZARR_JSON)? {
             if node_type(&stored.document) != Some("group") {
                 return Err(missing());
             }
             let group = parse_group(&mut stored.document)
-                .map_err(|error| Error::metadata(shared.name_of(path), error))?;
+                .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
             return Ok(group.attributes);
         }
-        if read(shared, path, ".zgroup")?.is_none() {
+        if read(hierarchy, path, ".zgroup")?.is_none() {
             return Err(missing());
         }
-        attributes_v2(shared, path)
+        attributes_v2(hierarchy, path)
     }
 }
 
@@ -378,13 +389,17 @@ pub(crate) fn node_type(document: &Value) -> Option<&str> {
     document.get("node_type").and_then(Value::as_str)
 }
 
-fn array_v2(shared: &Shared, path: &ObjectPath, limits: &Limits) -> Result<Option<ArrayDocument>> {
-    let seen = shared.documents.changes.load(Ordering::Acquire);
-    let Some(own) = read(shared, path, ".zarray")? else { return Ok(None) };
-    let attributes = attributes_v2(shared, path)?;
+fn array_v2(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    limits: &Limits,
+) -> Result<Option<ArrayDocument>> {
+    let seen = hierarchy.documents.changes.load(Ordering::Acquire);
+    let Some(own) = read(hierarchy, path, ".zarray")? else { return Ok(None) };
+    let attributes = attributes_v2(hierarchy, path)?;
     let name = path.join(".zarray")?;
     let metadata = parse_array_v2(&own.document, attributes, limits)
-        .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
+        .map_err(|error| Error::metadata(hierarchy.name_of(&name), error))?;
     Ok(Some(ArrayDocument {
         metadata,
         document: own.document,
@@ -395,16 +410,16 @@ fn array_v2(shared: &Shared, path: &ObjectPath, limits: &Limits) -> Result<Optio
     }))
 }
 
-fn attributes_v2(shared: &Shared, path: &ObjectPath) -> Result<Map<String, Value>> {
-    match read(shared, path, ".zattrs")?.map(|stored| stored.document) {
+fn attributes_v2(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Map<String, Value>> {
+    match read(hierarchy, path, ".zattrs")?.map(|stored| stored.document) {
         None => Ok(Map::new()),
         Some(Value::Object(attributes)) => {
-            crate::store::create::check_attributes(shared, path, &attributes)?;
+            check_attributes(hierarchy, path, &attributes)?;
             Ok(attributes)
         }
         Some(_) => Err(Error::new(
             ErrorKind::Corrupt,
-            format!("{}/.zattrs is not an object", shared.name_of(path)),
+            format!("{}/.zattrs is not an object", hierarchy.name_of(path)),
         )),
     }
 }

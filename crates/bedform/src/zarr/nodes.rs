@@ -6,9 +6,18 @@ use std::collections::BTreeMap;
 use bedform_format::ObjectPath;
 use bedform_format::metadata::parse_consolidated_v2;
 
+use super::documents::{Documents, node_type, read};
+use super::hierarchy::Hierarchy;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{NodeKind, Shared};
-use crate::zarr::documents::{Documents, node_type, read};
+
+/// What lies at a path of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeKind {
+    /// An array.
+    Array,
+    /// A group.
+    Group,
+}
 
 /// The consolidated metadata of v2.
 const ZMETADATA: &str = ".zmetadata";
@@ -20,8 +29,8 @@ const NODES_MAX: usize = 1 << 20;
 type Nodes = BTreeMap<ObjectPath, NodeKind>;
 
 impl Documents {
-    pub(crate) fn nodes(&self, shared: &Shared) -> Result<Nodes> {
-        if let Some(root) = self.root(shared)?
+    pub(crate) fn nodes(&self, hierarchy: &Hierarchy) -> Result<Nodes> {
+        if let Some(root) = self.root(hierarchy)?
             && let Some(consolidated) = &root.group.consolidated
         {
             let nodes = consolidated.iter().map(|(name, document)| {
@@ -31,10 +40,10 @@ impl Documents {
             return nodes.collect();
         }
         let mut nodes = Nodes::new();
-        match self.walk(shared, &ObjectPath::root(), 0, &mut nodes) {
+        match self.walk(hierarchy, &ObjectPath::root(), 0, &mut nodes) {
             Ok(()) => Ok(nodes),
-            Err(error) if shared.storage.is_remote() && error.is_of_list() => {
-                consolidated_v2(shared)?.ok_or_else(|| unnamed(shared, &error))
+            Err(error) if hierarchy.storage.is_remote() && error.is_of_list() => {
+                consolidated_v2(hierarchy)?.ok_or_else(|| unnamed(hierarchy, &error))
             }
             Err(error) => Err(error),
         }
@@ -42,12 +51,12 @@ impl Documents {
 
     fn walk(
         &self,
-        shared: &Shared,
+        hierarchy: &Hierarchy,
         path: &ObjectPath,
         depth: usize,
         nodes: &mut Nodes,
     ) -> Result<()> {
-        let kind = self.kind(shared, path)?;
+        let kind = self.kind(hierarchy, path)?;
         if let (Some(kind), false) = (kind, path.is_root()) {
             nodes.insert(path.clone(), kind);
         }
@@ -57,13 +66,13 @@ impl Documents {
         if depth >= WALK_DEPTH_MAX || nodes.len() >= NODES_MAX {
             return Err(Error::new(
                 ErrorKind::LimitExceeded,
-                format!("{} has too many groups", shared.storage.name()),
+                format!("{} has too many groups", hierarchy.storage.name()),
             ));
         }
-        for entry in shared.storage.list(path)?.into_iter().filter(|entry| entry.is_directory) {
+        for entry in hierarchy.storage.list(path)?.into_iter().filter(|entry| entry.is_directory) {
             // A name that is no valid path cannot be ours or another Zarr library's.
             if let Ok(child) = path.join(&entry.name) {
-                self.walk(shared, &child, depth + 1, nodes)?;
+                self.walk(hierarchy, &child, depth + 1, nodes)?;
             }
         }
         Ok(())
@@ -71,12 +80,12 @@ impl Documents {
 }
 
 /// What the consolidated metadata of v2 name; nothing if there are none.
-fn consolidated_v2(shared: &Shared) -> Result<Option<Nodes>> {
+fn consolidated_v2(hierarchy: &Hierarchy) -> Result<Option<Nodes>> {
     let root = ObjectPath::root();
-    let Some(stored) = read(shared, &root, ZMETADATA)? else { return Ok(None) };
+    let Some(stored) = read(hierarchy, &root, ZMETADATA)? else { return Ok(None) };
     let name = root.join(ZMETADATA)?;
     let named = parse_consolidated_v2(&stored.document)
-        .map_err(|error| Error::metadata(shared.name_of(&name), error))?;
+        .map_err(|error| Error::metadata(hierarchy.name_of(&name), error))?;
     let nodes = named.into_iter().filter(|(path, _)| !path.is_empty());
     let nodes = nodes.map(|(path, is_array)| Ok((ObjectPath::parse(path)?, kind_of(is_array))));
     nodes.collect::<Result<_>>().map(Some)
@@ -87,8 +96,8 @@ fn kind_of(is_array: bool) -> NodeKind {
 }
 
 /// The error of a store whose arrays nobody names.
-fn unnamed(shared: &Shared, error: &Error) -> Error {
-    let name = shared.storage.name();
+fn unnamed(hierarchy: &Hierarchy, error: &Error) -> Error {
+    let name = hierarchy.storage.name();
     Error::new(
         error.kind(),
         format!(

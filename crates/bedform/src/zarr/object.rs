@@ -8,19 +8,18 @@ use bedform_format::shard::{Extent, ShardIndex, Stamp};
 use bedform_geometry::{ChunkGrid, Region, delinearize};
 use bedform_storage::{Condition, Durability, Hint, Object, ObjectWriter};
 
-use crate::array::ArrayState;
+use super::hierarchy::Hierarchy;
+use super::source::{ZarrSource, contained_commit};
+use super::state::ArrayState;
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::overlay::Overlay;
 use crate::plan::geometry::{ChunkTask, Geometry};
-use crate::source::locate::ChunkLocations;
-use crate::store::Shared;
+use crate::source::{ChunkLocations, Cover, Moment};
 use crate::threads::budget::Reservation;
 use crate::threads::check::Check;
 use crate::threads::ordered::in_order;
 use crate::threads::permits::CpuPermits;
 use crate::write::elements::{ChunkElements, Input, is_outside};
-use crate::zarr::source::{ZarrSource, contained_commit};
 
 /// Merges that are tried again because another writer was faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -42,8 +41,8 @@ pub(crate) struct WriteResources {
 
 impl WriteResources {
     /// All of it.
-    pub(crate) fn whole(shared: &Shared) -> Self {
-        Self { threads: shared.tuning.threads, turns: None, at_once: 1 }
+    pub(crate) fn whole(hierarchy: &Hierarchy) -> Self {
+        Self { threads: hierarchy.tuning.threads, turns: None, at_once: 1 }
     }
 }
 
@@ -51,6 +50,9 @@ impl WriteResources {
 #[derive(Clone)]
 pub(crate) struct ObjectWrite<'a> {
     pub(crate) source: &'a ZarrSource<'a>,
+    /// Which commits the object contains once it is written, and what those that it does not contain yet
+    /// lay over it.
+    pub(crate) moment: &'a dyn Moment,
     /// Which elements are new, and where they are in `input`; `None` if none are.
     pub(crate) plan: Option<(&'a Geometry, u64)>,
     pub(crate) input: Input<'a>,
@@ -67,7 +69,7 @@ pub(crate) struct ObjectWrite<'a> {
 struct Existing<'a> {
     stored: Option<&'a (Arc<dyn Object>, ChunkLocations)>,
     /// What commits that are not settled lay over it.
-    overlay: Option<Arc<Overlay>>,
+    cover: Option<Arc<dyn Cover>>,
 }
 
 /// The object at `coordinates` and the places of its chunks; `None` if there is none.
@@ -127,7 +129,7 @@ pub(crate) struct BuiltObject {
     pub(crate) chunks: Mutex<HashMap<u64, BuiltChunk>>,
 }
 
-/// One of them, and what it takes of a memory that is shared.
+/// One of them, and what it takes of a memory that is hierarchy.
 pub(crate) struct BuiltChunk {
     pub(crate) elements: ChunkElements,
     pub(crate) room: Option<Reservation>,
@@ -143,9 +145,9 @@ impl ObjectWrite<'_> {
     /// # Errors
     /// As [`ObjectWrite::run`].
     pub(crate) fn run_built(&self, built: &BuiltObject) -> Result<u64> {
-        let existing = Existing { stored: built.stored.as_ref(), overlay: None };
+        let existing = Existing { stored: built.stored.as_ref(), cover: None };
         // What a server gets stays in memory until it has it: in that of the elements.
-        let is_remote = self.source.shared.storage.is_remote();
+        let is_remote = self.source.hierarchy.storage.is_remote();
         let fate = |position: u64, worker: &mut Worker, mut output: Vec<u8>| {
             let mut chunks = built.chunks.lock().unwrap_or_else(PoisonError::into_inner);
             let chunk = chunks.remove(&position);
@@ -153,13 +155,13 @@ impl ObjectWrite<'_> {
             let Some(BuiltChunk { mut elements, room }) = chunk else {
                 return self.fate(position, None, &existing, worker, output);
             };
-            if elements.is_fill(self.state()) && !self.keeps_fill() {
+            if elements.is_fill(&self.state().layout) && !self.keeps_fill() {
                 return Ok(Fate::Dropped);
             }
             if is_remote {
                 output = std::mem::take(&mut worker.encoded);
             }
-            elements.encode(self.state(), &self.input, &mut worker.scratch, &mut output)?;
+            elements.encode(&self.state().layout, &self.input, &mut worker.scratch, &mut output)?;
             if is_remote {
                 worker.encoded = elements.carry(&mut output);
             }
@@ -192,14 +194,12 @@ impl ObjectWrite<'_> {
                 true => self.open_covered()?,
                 false => (self.open_existing()?, false),
             };
-            let overlay = match (covers, &existing) {
+            let cover = match (covers, &existing) {
                 (true, _) => None,
-                (false, None) => self.source.overlay(&self.coordinates, 0)?,
-                (false, Some((_, places))) => {
-                    self.source.overlay(&self.coordinates, contained(places))?
-                }
+                (false, None) => self.cover(0)?,
+                (false, Some((_, locations))) => self.cover(contained(locations))?,
             };
-            let existing = Existing { stored: existing.as_ref(), overlay };
+            let existing = Existing { stored: existing.as_ref(), cover };
             let fate = |position: u64, worker: &mut Worker, output: Vec<u8>| {
                 let task = tasks.get(&position).copied();
                 self.fate(position, task, &existing, worker, output)
@@ -237,7 +237,7 @@ impl ObjectWrite<'_> {
 
     /// The last commit that the object contains once it is written; 0 before the first one of all.
     fn commit(&self) -> u64 {
-        self.source.snapshot.number
+        self.moment.number()
     }
 
     /// True if every stored element is replaced, so that nothing has to be read.
@@ -247,8 +247,8 @@ impl ObjectWrite<'_> {
         let inside: u64 = self
             .coordinates
             .iter()
-            .zip(&state.per_object)
-            .zip(state.grid.grid_shape())
+            .zip(&state.layout.per_object)
+            .zip(state.layout.grid.grid_shape())
             .map(|((at, count), chunks)| chunks.saturating_sub(at * count).min(*count))
             .product();
         let region =
@@ -275,7 +275,7 @@ impl ObjectWrite<'_> {
     /// there are commits that are not settled it is not: who settles may be ahead of our snapshot, and
     /// what the object contains by its stamp must not become less.
     fn open_covered(&self) -> Result<(Option<StoredObject>, bool)> {
-        if self.source.snapshot.view.is_none() {
+        if self.moment.is_settled() {
             return Ok((None, true));
         }
         match self.open_existing() {
@@ -294,7 +294,13 @@ impl ObjectWrite<'_> {
 
     /// The last commit of this store that an object contains.
     fn contained(&self, places: &ChunkLocations) -> u64 {
-        self.source.identity().map_or(0, |_| contained(places))
+        self.moment.contained(contained(places))
+    }
+
+    /// What lies over the object, which contains the commits up to `contained`.
+    fn cover(&self, contained: u64) -> Result<Option<Arc<dyn Cover>>> {
+        let name = || self.source.object_name_of(&self.coordinates);
+        self.moment.cover(&self.coordinates, contained, &name)
     }
 
     fn open_existing(&self) -> Result<Option<StoredObject>> {
@@ -304,20 +310,20 @@ impl ObjectWrite<'_> {
     /// Writes the object; `fate` says what becomes of the chunk at a position.
     fn attempt(&self, existing: &Existing<'_>, alone: bool, fate: &FateOf<'_>) -> Result<u64> {
         let state = self.state();
-        let shared = self.source.shared;
-        let order = state.order.sequence(&state.per_object)?;
-        let expected: u64 = order.len() as u64 * state.codec.decoded_bytes() as u64;
+        let hierarchy = self.source.hierarchy;
+        let order = state.order.sequence(&state.layout.per_object)?;
+        let expected: u64 = order.len() as u64 * state.layout.codec.decoded_bytes() as u64;
         let hint = Hint { bytes: Some(expected), at_once: self.share.at_once };
         let path = self.source.object_path(&self.coordinates)?;
-        shared.sweep_once(&path.parent());
-        let mut writer = shared.storage.create(&path, shared.options.durability, hint)?;
+        hierarchy.sweep_once(&path.parent());
+        let mut writer = hierarchy.storage.create(&path, hierarchy.options.durability, hint)?;
         let mut extents: Vec<Option<Extent>> = vec![None; order.len()];
         // What a server gets stays in memory until it has it.
-        let (is_remote, mut rooms) = (shared.storage.is_remote(), Vec::new());
+        let (is_remote, mut rooms) = (hierarchy.storage.is_remote(), Vec::new());
         // Buffers go round: memory that is new costs as much as to fill it.
         let spare: Mutex<Vec<Vec<u8>>> = Mutex::default();
         let spare = || spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let window = (WINDOW_BYTES / state.codec.decoded_bytes().max(1)).clamp(2, 1 << 12);
+        let window = (WINDOW_BYTES / state.layout.codec.decoded_bytes().max(1)).clamp(2, 1 << 12);
         // What is stored is waited for; an object that is new only takes a processor.
         let turn =
             self.share.turns.as_deref().filter(|_| existing.stored.is_none()).map(CpuPermits::take);
@@ -376,10 +382,10 @@ impl ObjectWrite<'_> {
     /// it still says which of them it contains; and where nothing is deleted on condition it has to take
     /// the place of what is there.
     fn may_be_absent(&self, existing: &Existing<'_>, alone: bool) -> Result<bool> {
-        if self.source.snapshot.view.is_some() {
+        if !self.moment.is_settled() {
             return Ok(false);
         }
-        let storage = &self.source.shared.storage;
+        let storage = &self.source.hierarchy.storage;
         if !storage.is_remote() || !alone {
             return Ok(!storage.is_remote() || existing.stored.is_none());
         }
@@ -391,7 +397,7 @@ impl ObjectWrite<'_> {
 
     /// True if a chunk of fill values is kept: an object that is one chunk cannot do without.
     fn keeps_fill(&self) -> bool {
-        self.state().shard().is_none() && self.source.shared.storage.is_remote()
+        self.state().shard().is_none() && self.source.hierarchy.storage.is_remote()
     }
 
     fn wait_for_check(&self) -> Result<()> {
@@ -401,22 +407,22 @@ impl ObjectWrite<'_> {
     /// An object without chunks is no object.
     fn remove(&self, existing: &Existing<'_>, alone: bool) -> Result<u64> {
         self.wait_for_check()?;
-        let shared = self.source.shared;
+        let hierarchy = self.source.hierarchy;
         let path = self.source.object_path(&self.coordinates)?;
         let condition = match (alone, existing.stored) {
             // There is none, and deleting it might take what others put there.
-            (true, _) if shared.storage.is_remote() => return Ok(0),
+            (true, _) if hierarchy.storage.is_remote() => return Ok(0),
             (true, _) => Condition::None,
             (false, Some((object, _))) => Condition::Unchanged(&**object),
             (false, None) => {
                 // Whoever deleted it before us may not have lived to sync that.
-                if shared.options.durability == Durability::Disk {
-                    shared.storage.sync(&path.parent())?;
+                if hierarchy.options.durability == Durability::Disk {
+                    hierarchy.storage.sync(&path.parent())?;
                 }
                 return Ok(0);
             }
         };
-        shared.storage.delete(&path, shared.options.durability, condition)?;
+        hierarchy.storage.delete(&path, hierarchy.options.durability, condition)?;
         Ok(0)
     }
 
@@ -433,23 +439,24 @@ impl ObjectWrite<'_> {
         let coordinates = self.chunk_coordinates(position);
         let stored = match existing.stored {
             Some((object, places)) => {
-                let place = places.find(position).map_err(|error| {
+                let place = places.locate(position).map_err(|error| {
                     Error::corrupt(self.source.object_name_of(&self.coordinates), error)
                 })?;
-                place.map(|(extent, _)| (&**object, extent))
+                place.map(|location| (&**object, location.extent))
             }
             None => None,
         };
-        let outside = self.valid.is_some_and(|valid| is_outside(&state.grid, &coordinates, valid));
+        let outside =
+            self.valid.is_some_and(|valid| is_outside(&state.layout.grid, &coordinates, valid));
         let stored = stored.filter(|_| !outside);
         let crosses = self.valid.is_some_and(|valid| {
-            let region = state.grid.chunk_region(&coordinates);
+            let region = state.layout.grid.chunk_region(&coordinates);
             (0..valid.len()).any(|axis| region.end(axis) > valid[axis])
         });
-        let overlay = existing.overlay.as_ref().filter(|overlay| overlay.touches(&coordinates));
+        let cover = existing.cover.as_deref().filter(|cover| cover.touches(&coordinates));
         match (task, stored) {
-            (None, None) if overlay.is_none() => return Ok(Fate::Dropped),
-            (None, Some((object, extent))) if !crosses && overlay.is_none() => {
+            (None, None) if cover.is_none() => return Ok(Fate::Dropped),
+            (None, Some((object, extent))) if !crosses && cover.is_none() => {
                 return Ok(Fate::Kept(self.read_stored(object, extent)?));
             }
             _ => {}
@@ -457,7 +464,7 @@ impl ObjectWrite<'_> {
         let covered = match (task, self.plan) {
             (Some(task), Some((plan, cell))) => {
                 plan.covers_chunk(cell, task)
-                    && self.is_whole(&state.grid.chunk_region(&coordinates))
+                    && self.is_whole(&state.layout.grid.chunk_region(&coordinates))
             }
             _ => false,
         };
@@ -466,35 +473,35 @@ impl ObjectWrite<'_> {
                 let encoded = self.read_stored(object, extent)?;
                 worker
                     .chunk
-                    .load(state, &encoded, &mut worker.scratch, &self.input)
+                    .load(&state.layout, &encoded, &mut worker.scratch, &self.input)
                     .map_err(|error| self.at_chunk(&coordinates, error))?;
                 if let (true, Some(valid)) = (crosses, self.valid) {
-                    worker.chunk.trim(state, &coordinates, valid)?;
+                    worker.chunk.trim(&state.layout, &coordinates, valid)?;
                 }
             }
             // A covered chunk that does not overhang has no element left to be the fill value.
-            _ if covered && self.is_inside(&state.grid.chunk_region(&coordinates)) => {
-                worker.chunk.make_room(state);
+            _ if covered && self.is_inside(&state.layout.grid.chunk_region(&coordinates)) => {
+                worker.chunk.make_room(&state.layout);
             }
-            _ => worker.chunk.clear(state),
+            _ => worker.chunk.clear(&state.layout),
         }
-        if let (Some(overlay), false) = (overlay, covered) {
-            worker.chunk.lay(&coordinates, overlay)?;
+        if let (Some(cover), false) = (cover, covered) {
+            worker.chunk.lay(&coordinates, cover)?;
         }
         if let (Some(task), Some((plan, cell))) = (task, self.plan) {
-            plan.for_each_copy(cell, task, state.codec.strides(), |copy| {
-                worker.chunk.put(state, copy, &self.input)
+            plan.for_each_copy(cell, task, state.layout.codec.strides(), |copy| {
+                worker.chunk.put(&state.layout, copy, &self.input)
             })?;
         }
-        if worker.chunk.is_fill(state) && !self.keeps_fill() {
+        if worker.chunk.is_fill(&state.layout) && !self.keeps_fill() {
             return Ok(Fate::Dropped);
         }
-        worker.chunk.encode(state, &self.input, &mut worker.scratch, &mut output)?;
+        worker.chunk.encode(&state.layout, &self.input, &mut worker.scratch, &mut output)?;
         Ok(Fate::Made(output, None))
     }
 
     fn chunk_coordinates(&self, position: u64) -> Vec<u64> {
-        let per_object = &self.state().per_object;
+        let per_object = &self.state().layout.per_object;
         delinearize(position, per_object)
             .iter()
             .zip(&self.coordinates)
@@ -504,7 +511,7 @@ impl ObjectWrite<'_> {
     }
 
     fn read_stored(&self, object: &dyn Object, extent: Extent) -> Result<Vec<u8>> {
-        if extent.length > self.state().codec.encoded_bytes_max() {
+        if extent.length > self.state().layout.codec.encoded_bytes_max() {
             return Err(Error::corrupt(
                 self.source.object_name_of(&self.coordinates),
                 format!("a chunk of {} bytes is larger than any can be", extent.length),

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use bedform_format::ObjectPath;
 use bedform_storage::{LocalStorage, Mode};
 
+use super::hierarchy::{FindRoot, Hierarchy};
 use crate::error::{Error, Result};
-use crate::store::{OpenOptions, Shared};
+use crate::options::OpenOptions;
 
 /// Directories above that are looked at.
 const DEPTH_MAX: usize = 32;
@@ -20,14 +21,14 @@ const DEPTH_MAX: usize = 32;
 /// The store that something opened is a part of.
 #[derive(Debug)]
 pub(crate) struct Outer {
-    shared: Box<Shared>,
+    hierarchy: Box<Hierarchy>,
     path: ObjectPath,
 }
 
 impl Outer {
     /// The store that names the directory `path` as one of its nodes, if there is one above it. What
     /// cannot be read above does not keep data from being read.
-    pub(crate) fn of(path: &Path, options: &OpenOptions) -> Option<Self> {
+    pub(crate) fn of(path: &Path, options: &OpenOptions, find_root: FindRoot) -> Option<Self> {
         let path = path.canonicalize().ok()?;
         for above in path.ancestors().skip(1).take(DEPTH_MAX) {
             if !above.join("zarr.json").is_file() {
@@ -35,7 +36,9 @@ impl Outer {
             }
             let inside = path.strip_prefix(above).ok().and_then(Path::to_str);
             let inside = inside.and_then(|inside| ObjectPath::parse(inside).ok());
-            if let Some(outer) = inside.and_then(|inside| Self::at(above, inside, options)) {
+            if let Some(outer) =
+                inside.and_then(|inside| Self::at(above, inside, options, find_root))
+            {
                 return Some(outer);
             }
         }
@@ -43,17 +46,25 @@ impl Outer {
     }
 
     /// The store in the directory `above`, if it names `path` as one of its nodes.
-    fn at(above: &Path, path: ObjectPath, options: &OpenOptions) -> Option<Self> {
+    fn at(
+        above: &Path,
+        path: ObjectPath,
+        options: &OpenOptions,
+        find_root: FindRoot,
+    ) -> Option<Self> {
         let storage = Arc::new(LocalStorage::open(above, Mode::ReadOnly).ok()?);
         let (limits, freshness) = (options.limits.clone(), options.freshness);
-        let shared = Shared::new(storage, OpenOptions { limits, freshness, ..Default::default() });
-        let root = shared.documents.read_root(&shared).ok()??;
+        let hierarchy = {
+            let options = OpenOptions { limits, freshness, ..Default::default() };
+            Hierarchy::new(storage, options, find_root)
+        };
+        let root = hierarchy.documents.read_root(&hierarchy).ok()??;
         root.group.store?;
         let is_named = match &root.group.consolidated {
             Some(documents) => documents.contains_key(path.as_str()),
-            None => shared.documents.kind(&shared, &path).is_ok_and(|kind| kind.is_some()),
+            None => hierarchy.documents.kind(&hierarchy, &path).is_ok_and(|kind| kind.is_some()),
         };
-        is_named.then(|| Self { shared: Box::new(shared), path })
+        is_named.then(|| Self { hierarchy: Box::new(hierarchy), path })
     }
 
     /// Fails if the store has commits that are not settled.
@@ -61,7 +72,7 @@ impl Outer {
     /// # Errors
     /// `InvalidArgument` names the store; of reading its document.
     pub(crate) fn check_settled(&self) -> Result<()> {
-        match self.shared.documents.root(&self.shared)? {
+        match self.hierarchy.documents.root(&self.hierarchy)? {
             Some(root) if root.group.log.pending => {
                 Err(self.refuse("it has commits that are not settled", "or settle it first"))
             }
@@ -75,7 +86,7 @@ impl Outer {
     }
 
     fn refuse(&self, why: &str, remedy: &str) -> Error {
-        let (store, path) = (self.shared.storage.name(), &self.path);
+        let (store, path) = (self.hierarchy.storage.name(), &self.path);
         Error::invalid(format!(
             "{store}/{path} is a part of the store {store}, and {why}: open {store} and take \
              {path:?} of it, {remedy}"

@@ -3,15 +3,16 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::hierarchy::Hierarchy;
+use super::object::{ObjectWrite, WriteResources};
+use super::source::ZarrSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::geometry::Geometry;
-use crate::store::Shared;
+use crate::source::Moment;
 use crate::threads::check::Check;
 use crate::threads::permits::CpuPermits;
 use crate::threads::workers::with_workers;
 use crate::write::elements::Input;
-use crate::zarr::object::{ObjectWrite, WriteResources};
-use crate::zarr::source::ZarrSource;
 
 /// Bytes of objects that are on their way to a server.
 const UPLOAD_BYTES: u64 = 224 << 20;
@@ -26,8 +27,9 @@ pub struct WriteStatistics {
 }
 
 /// What else a write goes by, as in [`ObjectWrite`].
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Way<'a> {
+    pub(crate) moment: &'a dyn Moment,
     pub(crate) valid: Option<&'a [u64]>,
     pub(crate) check: Option<&'a Check>,
 }
@@ -40,12 +42,13 @@ pub(crate) fn write_plan(
     source: &ZarrSource<'_>,
     plan: &Geometry,
     input: Input<'_>,
-    Way { valid, check }: Way<'_>,
+    Way { moment, valid, check }: Way<'_>,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
     let cells = if plan.result_bytes() == 0 { 0 } else { plan.cell_count() };
     let write = |cell, share| ObjectWrite {
         source,
+        moment,
         plan: Some((plan, cell)),
         input,
         coordinates: plan.cell_coordinates(cell),
@@ -69,20 +72,18 @@ pub(crate) fn write_objects<'a>(
 ) -> Result<WriteStatistics> {
     let act = |number, share| write(number, share).run();
     let state = source.state;
-    let chunks: u64 = state.per_object.iter().product();
-    let at_once =
-        at_once_of(source.shared, chunks.saturating_mul(state.codec.decoded_bytes() as u64));
-    each_object(source.shared, count, at_once, act, interrupted)
+    let at_once = at_once_of(source.hierarchy, state.layout.object_bytes());
+    each_object(source.hierarchy, count, at_once, act, interrupted)
 }
 
 /// As [`at_once`], for objects of up to so many bytes. Where a server answers, each is in memory until it
 /// has arrived, and needs no core meanwhile.
-fn at_once_of(shared: &Shared, object_bytes: u64) -> usize {
-    let cores = at_once(shared);
-    if !shared.storage.is_remote() || shared.options.threads == Some(1) {
+fn at_once_of(hierarchy: &Hierarchy, object_bytes: u64) -> usize {
+    let cores = at_once(hierarchy);
+    if !hierarchy.storage.is_remote() || hierarchy.options.threads == Some(1) {
         return cores;
     }
-    uploads_of(object_bytes, cores.max(shared.tuning.threads_waiting))
+    uploads_of(object_bytes, cores.max(hierarchy.tuning.threads_waiting))
 }
 
 /// As many objects as there is memory for, and one at least.
@@ -93,10 +94,10 @@ fn uploads_of(object_bytes: u64, most: usize) -> usize {
 
 /// How many objects are written at a time: one more than cores, so that something is encoded while
 /// another is synced.
-pub(crate) fn at_once(shared: &Shared) -> usize {
-    match shared.options.threads {
+pub(crate) fn at_once(hierarchy: &Hierarchy) -> usize {
+    match hierarchy.options.threads {
         Some(1) => 1,
-        _ => shared.tuning.threads + 1,
+        _ => hierarchy.tuning.threads + 1,
     }
 }
 
@@ -116,7 +117,7 @@ fn on_their_way(number: u64, count: u64, at_once: usize) -> usize {
 /// # Errors
 /// The first error of any object; objects that were written stay written.
 pub(crate) fn each_object(
-    shared: &Shared,
+    hierarchy: &Hierarchy,
     count: u64,
     at_once: usize,
     act: impl Fn(u64, WriteResources) -> Result<u64> + Sync,
@@ -126,10 +127,10 @@ pub(crate) fn each_object(
         return Ok(WriteStatistics::default());
     }
     let outer = usize::try_from(count).unwrap_or(usize::MAX).min(at_once.max(1));
-    let threads = shared.tuning.threads.div_ceil(outer);
+    let threads = hierarchy.tuning.threads.div_ceil(outer);
     // What is made for a server waits for it afterwards only; files are waited for meanwhile.
     let turns =
-        shared.storage.is_remote().then(|| Arc::new(CpuPermits::new(shared.tuning.threads)));
+        hierarchy.storage.is_remote().then(|| Arc::new(CpuPermits::new(hierarchy.tuning.threads)));
     let (next, bytes, objects) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let stopped = AtomicBool::new(false);
     let failure: Mutex<Option<Error>> = Mutex::new(None);

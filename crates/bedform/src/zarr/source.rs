@@ -1,23 +1,19 @@
 //! Where the objects of a Zarr array are, and what their tails say.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bedform_format::ObjectPath;
-use bedform_format::metadata::Identity;
 use bedform_format::shard::{ShardError, ShardIndex, Stamp};
-use bedform_geometry::{Region, delinearize};
+use bedform_geometry::delinearize;
 use bedform_storage::{Bell, Object, Version};
 
-use crate::array::ArrayState;
-use crate::array::verify::stopped;
+use super::hierarchy::Hierarchy;
+use super::state::ArrayState;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::overlay::Overlay;
-use crate::plan::opening::Need;
-use crate::plan::opening::{ShardSize, WHOLE_BYTES_MAX, whole_bytes_max, whole_is_sooner};
-use crate::source::locate::{ChunkLocations, OpenCell, Opening, Source};
-use crate::store::{Freshness, Shared, Snapshot};
+use crate::options::Freshness;
+use crate::plan::opening::{Need, ShardSize, WHOLE_BYTES_MAX, whole_bytes_max, whole_is_sooner};
+use crate::source::{ChunkLocations, OpenCell, PendingCell, Source};
 use crate::threads::ordered::map_in_threads;
 
 /// Bytes that take no time beside that of a request.
@@ -55,21 +51,14 @@ pub(crate) struct KeptIndex {
 }
 
 /// The objects of one array, as of one state of its metadata.
+#[derive(Clone, Copy)]
 pub(crate) struct ZarrSource<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) hierarchy: &'a Hierarchy,
     pub(crate) path: &'a ObjectPath,
     pub(crate) state: &'a ArrayState,
-    /// The commits that the store has.
-    pub(crate) snapshot: Snapshot,
 }
 
 impl ZarrSource<'_> {
-    /// The array's identity, if it is one of this store. The stamps of one that came from another store
-    /// with its shards name commits of that one.
-    pub(crate) fn identity(&self) -> Option<&Identity> {
-        self.state.identity().filter(|identity| self.snapshot.store == Some(identity.store))
-    }
-
     /// The path of the object at `coordinates` in the grid of objects.
     pub(crate) fn object_path(&self, coordinates: &[u64]) -> Result<ObjectPath> {
         Ok(self.path.join(&self.state.metadata.keys.name(coordinates))?)
@@ -81,7 +70,7 @@ impl ZarrSource<'_> {
     }
 
     fn open_for(&self, path: &ObjectPath, need: Need) -> Result<Option<Arc<dyn Object>>> {
-        Ok(self.shared.storage.find_end(path, self.opening_bytes(need))?.map(Arc::from))
+        Ok(self.hierarchy.storage.find_end(path, self.opening_bytes(need))?.map(Arc::from))
     }
 
     /// Bytes at the end of an object that come along when it is opened.
@@ -101,7 +90,7 @@ impl ZarrSource<'_> {
 
     /// Bytes of an encoded chunk: a little more than its elements, for codecs that make them longer.
     fn chunk_bytes(&self) -> u64 {
-        let bytes = self.state.codec.decoded_bytes() as u64;
+        let bytes = self.state.layout.codec.decoded_bytes() as u64;
         bytes + bytes / 64 + 1024
     }
 
@@ -125,8 +114,8 @@ impl ZarrSource<'_> {
     /// The object's name, for messages.
     pub(crate) fn object_name_of(&self, coordinates: &[u64]) -> String {
         match self.object_path(coordinates) {
-            Ok(path) => self.shared.name_of(&path),
-            Err(_) => format!("{} {coordinates:?}", self.shared.name_of(self.path)),
+            Ok(path) => self.hierarchy.name_of(&path),
+            Err(_) => format!("{} {coordinates:?}", self.hierarchy.name_of(self.path)),
         }
     }
 
@@ -142,11 +131,11 @@ impl ZarrSource<'_> {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Vec<Vec<u64>>> {
         match self.existing() {
-            Err(denied) if self.shared.storage.is_remote() && denied.is_of_list() => {
+            Err(denied) if self.hierarchy.storage.is_remote() && denied.is_of_list() => {
                 match self.asked(interrupted) {
                     // Who may not list is told of what is not there that access to it is denied.
                     Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                        Err(denied.at(self.shared.name_of(self.path)))
+                        Err(denied.at(self.hierarchy.name_of(self.path)))
                     }
                     asked => asked,
                 }
@@ -162,13 +151,13 @@ impl ZarrSource<'_> {
         let mut found = Vec::new();
         for start in (0..count).step_by(ASKED_TOGETHER) {
             if interrupted() {
-                return Err(stopped());
+                return Err(Error::new(ErrorKind::Interrupted, "the check was stopped"));
             }
             let end = count.min(start + ASKED_TOGETHER as u64);
             let places: Vec<_> = (start..end).map(|at| delinearize(at, &grid)).collect();
             let is_there =
-                map_in_threads(self.shared.threads_asking(), &places, |at| {
-                    match self.shared.storage.stat(&self.object_path(at)?) {
+                map_in_threads(self.hierarchy.threads_asking(), &places, |at| {
+                    match self.hierarchy.storage.stat(&self.object_path(at)?) {
                         Ok(_) => Ok(true),
                         Err(error) if error.is_not_found() => Ok(false),
                         Err(error) => Err(error.into()),
@@ -182,18 +171,12 @@ impl ZarrSource<'_> {
 
     /// How many objects the array's shape has room for, along each axis.
     pub(crate) fn object_grid(&self) -> Vec<u64> {
-        let chunks = self.state.grid.grid_shape();
-        chunks.iter().zip(&self.state.per_object).map(|(all, each)| all.div_ceil(*each)).collect()
-    }
-
-    /// As [`ZarrSource::existing_or_asked`], and those that must be there.
-    pub(crate) fn expected(&self, interrupted: &dyn Fn() -> bool) -> Result<BTreeSet<Vec<u64>>> {
-        let mut all: BTreeSet<Vec<u64>> =
-            self.existing_or_asked(interrupted)?.into_iter().collect();
-        if let (Some(view), Some(identity)) = (&self.snapshot.view, self.identity()) {
-            all.extend(view.settled_objects(&identity.array)?);
-        }
-        Ok(all)
+        let chunks = self.state.layout.grid.grid_shape();
+        chunks
+            .iter()
+            .zip(&self.state.layout.per_object)
+            .map(|(all, each)| all.div_ceil(*each))
+            .collect()
     }
 
     /// As [`ZarrSource::existing`], and the directories that hold objects, or have.
@@ -205,9 +188,10 @@ impl ZarrSource<'_> {
         // Names of one segment lie in the array's directory, the others `rank` levels deep.
         let mut level = vec![(self.path.clone(), String::new())];
         while !level.is_empty() {
-            let list =
-                |(directory, _): &(ObjectPath, String)| Ok(self.shared.storage.list(directory)?);
-            let listed = map_in_threads(self.shared.threads_asking(), &level, list)?;
+            let list = |(directory, _): &(ObjectPath, String)| {
+                Ok(self.hierarchy.storage.list(directory)?)
+            };
+            let listed = map_in_threads(self.hierarchy.threads_asking(), &level, list)?;
             let mut next = Vec::new();
             for ((directory, prefix), entries) in level.into_iter().zip(listed) {
                 for entry in entries {
@@ -232,73 +216,15 @@ impl ZarrSource<'_> {
         Ok((found, directories))
     }
 
-    /// What commits that are not settled lay over the object at `coordinates`, which contains those
-    /// up to `contained`.
-    ///
-    /// # Errors
-    /// `SnapshotMoved` if it contains later ones than this snapshot has; `Corrupt` if it must contain
-    /// later ones than it does, and for damaged records; those of storage.
-    pub(crate) fn overlay(
-        &self,
-        coordinates: &[u64],
-        contained: u64,
-    ) -> Result<Option<Arc<Overlay>>> {
-        self.check_contained(coordinates, contained)?;
-        let Some((view, identity)) = self.snapshot.view.as_ref().zip(self.identity()) else {
-            return Ok(None);
-        };
-        let shape = &self.state.metadata.chunk_shape;
-        let start: Vec<u64> =
-            coordinates.iter().zip(shape).map(|(at, length)| at * length).collect();
-        let region = Region::new(start, shape.clone())?;
-        let overlay = view.overlay(&identity.array, &region, contained, self.state)?;
-        Ok(overlay.map(Arc::new))
-    }
-
-    /// Fails if the object at `coordinates`, which contains the commits up to `contained`, is not of
-    /// this snapshot.
-    ///
-    /// # Errors
-    /// `SnapshotMoved` if it contains later ones than this snapshot has; `Corrupt` if it must contain
-    /// later ones than it does; those of storage.
-    pub(crate) fn check_contained(&self, coordinates: &[u64], contained: u64) -> Result<()> {
-        let Some(identity) = self.identity() else { return Ok(()) };
-        if contained > self.snapshot.number {
-            return Err(Error::new(
-                ErrorKind::SnapshotMoved,
-                format!(
-                    "{} contains commit {contained}, and the snapshot ends with {}; read again",
-                    self.object_name_of(coordinates),
-                    self.snapshot.number
-                ),
-            ));
-        }
-        let Some(view) = &self.snapshot.view else { return Ok(()) };
-        let name = || self.object_name_of(coordinates);
-        view.check_contained(&identity.array, coordinates, contained, &name)
-    }
-
-    /// True if commits of the view have something for the object at `coordinates` that it does not
-    /// contain.
-    pub(crate) fn is_pending(&self, coordinates: &[u64]) -> Result<bool> {
-        let contained = match self.open_object(coordinates)? {
-            Some(object) if self.state.shard().is_some() => {
-                contained_commit(&self.read_index(coordinates, &*object, &|| ())?.0)
-            }
-            _ => 0,
-        };
-        Ok(self.overlay(coordinates, contained)?.is_some())
-    }
-
     /// The shard at `path` as it was when its index was read, if that is good enough: who reads from it
     /// is told if it is another by now. Whoever looks for changes before every read, or makes some,
     /// opens it anew, for decoded chunks are kept, too.
     fn kept_shard(&self, path: &ObjectPath) -> Option<(Arc<dyn Object>, Arc<ShardIndex>)> {
-        let options = &self.shared.options;
+        let options = &self.hierarchy.options;
         if options.freshness == Freshness::Read || options.writable {
             return None;
         }
-        let kept = self.shared.indexes.get(path, |_| true)?;
+        let kept = self.hierarchy.indexes.get(path, |_| true)?;
         Some((kept.object?, kept.index))
     }
 
@@ -311,7 +237,7 @@ impl ZarrSource<'_> {
         waits: &dyn Fn(),
     ) -> Result<(Arc<ShardIndex>, Option<u64>)> {
         let version = object.version();
-        if let Some(kept) = self.shared.indexes.get(&path, |kept| kept.version == *version) {
+        if let Some(kept) = self.hierarchy.indexes.get(&path, |kept| kept.version == *version) {
             return Ok((kept.index, None));
         }
         let (index, bytes) = self.read_index(coordinates, object, waits)?;
@@ -319,7 +245,7 @@ impl ZarrSource<'_> {
         let memory = index.memory_bytes() as u64 + 512;
         let (version, object) = (version.clone(), object.kept());
         let entry = KeptIndex { version, index: index.clone(), object };
-        self.shared.indexes.put(path, entry, memory);
+        self.hierarchy.indexes.put(path, entry, memory);
         Ok((index, Some(bytes)))
     }
 
@@ -386,32 +312,30 @@ pub(crate) fn contained_commit(index: &ShardIndex) -> u64 {
 }
 
 impl Source for ZarrSource<'_> {
-    fn ask(&self, coordinates: &[u64], need: Need, bell: &Arc<Bell>) -> Option<Opening> {
+    fn ask(&self, coordinates: &[u64], need: Need, bell: &Arc<Bell>) -> Option<PendingCell> {
         let path = self.object_path(coordinates).ok()?;
         if self.kept_shard(&path).is_some() {
             return None;
         }
         let bytes = self.opening_bytes(need);
-        let answer = self.shared.storage.ask_end(&path, bytes, bell)?;
-        Some(Opening { answer, bytes })
+        let answer = self.hierarchy.storage.ask_end(&path, bytes, bell)?;
+        Some(PendingCell { answer, bytes })
     }
 
     fn open(
         &self,
         coordinates: &[u64],
         need: Need,
-        asked: Option<Opening>,
+        asked: Option<PendingCell>,
         waits: &dyn Fn(),
     ) -> Result<Option<OpenCell>> {
         let path = self.object_path(coordinates)?;
         let is_kept = asked.is_none();
         if let Some((object, index)) = self.kept_shard(&path).filter(|_| is_kept) {
-            let overlay = self.overlay(coordinates, contained_commit(&index))?;
-            let places = ChunkLocations::Index(index);
             return Ok(Some(OpenCell {
-                overlay,
                 object,
-                places,
+                contained: contained_commit(&index),
+                locations: ChunkLocations::Index(index),
                 index_requests: 0,
                 index_bytes: 0,
             }));
@@ -426,11 +350,8 @@ impl Source for ZarrSource<'_> {
                 self.open_for(&path, need)?
             }
         };
-        let Some(object) = object else {
-            let overlay = self.overlay(coordinates, 0)?;
-            return Ok(overlay.map(OpenCell::absent));
-        };
-        let (places, mut index_bytes, contained) = if self.state.shard().is_some() {
+        let Some(object) = object else { return Ok(None) };
+        let (locations, mut index_bytes, contained) = if self.state.shard().is_some() {
             let (index, bytes) = self.index(coordinates, path, &*object, waits)?;
             self.state.object_bytes.fetch_max(object.version().size, Ordering::Relaxed);
             let contained = contained_commit(&index);
@@ -444,9 +365,9 @@ impl Source for ZarrSource<'_> {
             index_bytes = Some(known.end - known.start);
         }
         Ok(Some(OpenCell {
-            overlay: self.overlay(coordinates, contained)?,
             object,
-            places,
+            locations,
+            contained,
             index_requests: u64::from(index_bytes.is_some()),
             index_bytes: index_bytes.unwrap_or(0),
         }))
@@ -456,7 +377,7 @@ impl Source for ZarrSource<'_> {
         let Some(end) = self.state.shard_end.filter(|_| need.chunks > 0 && self.is_remote()) else {
             return false;
         };
-        let tuning = &self.shared.tuning;
+        let tuning = &self.hierarchy.tuning;
         let bytes_max = whole_bytes_max(&tuning.profile, tuning.buffer_bytes, need.objects);
         self.whole_bytes() <= bytes_max
             && whole_is_sooner(&tuning.profile, need, self.shard_size(end))
@@ -467,6 +388,6 @@ impl Source for ZarrSource<'_> {
     }
 
     fn is_remote(&self) -> bool {
-        self.shared.storage.is_remote()
+        self.hierarchy.storage.is_remote()
     }
 }

@@ -9,13 +9,14 @@ use bedform_format::metadata::{Identity, LogState};
 use bedform_storage::{Durability, Version};
 use serde_json::Value;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::store::create::{
-    NewArray, RootChange, check_free, check_new, commit_all, exists, random_key, store_key,
+use super::documents::{ZARR_JSON, publish_at};
+use super::hierarchy::Hierarchy;
+use super::new_array::NewArray;
+use super::publish::{
+    RootChange, check_free, check_new, commit_all, exists, random_key, store_key,
 };
-use crate::store::{Shared, Store};
+use crate::error::{Error, ErrorKind, Result};
 use crate::threads::ordered::map_in_threads;
-use crate::zarr::documents::{ZARR_JSON, publish_at};
 
 /// Threads that create arrays where each is made durable by itself: they wait for the device, not for a
 /// core.
@@ -23,38 +24,23 @@ const CREATE_THREADS: usize = 16;
 /// So many arrays are made durable by one call, where there is one.
 const SYNCED_TOGETHER_MIN: usize = 4;
 
-impl Store {
-    /// Creates many arrays at once, with the missing groups above them: readers see all of them or none.
-    /// Durable on return. Much faster than one by one: what has to be durable before the commit is made
-    /// so at once, or by several threads, and there is one commit.
-    ///
-    /// # Errors
-    /// As [`Store::create_array`]; `InvalidArgument` if a path is given twice.
-    pub fn create_arrays(&self, arrays: &[(ObjectPath, NewArray)]) -> Result<()> {
-        let shared = &*self.shared;
-        shared.check_writable()?;
-        let _lock = shared.lock(&ObjectPath::root())?;
-        let new = NewArrays::new(shared, arrays)?;
-        new.write(shared, 0..arrays.len())?;
-        new.sync(shared)?;
-        new.commit(shared, None)
-    }
-
-    /// Creates an array; gives its document.
-    pub(crate) fn create_one(&self, path: &ObjectPath, new: &NewArray) -> Result<Value> {
-        let shared = &*self.shared;
-        shared.check_writable()?;
-        check_new(shared, path, &new.attributes)?;
-        let _lock = shared.lock(&ObjectPath::root())?;
-        let new = NewArrays::new(shared, &[(path.clone(), new.clone())])?;
-        new.write(shared, 0..1)?;
-        new.commit(shared, None)?;
-        new.arrays
-            .into_iter()
-            .next()
-            .map(|(_, document)| document)
-            .ok_or_else(|| exists(shared, path))
-    }
+/// Creates an array; gives its document.
+///
+/// # Errors
+/// As `Store::create_array`.
+pub(crate) fn create_one(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    new: &NewArray,
+) -> Result<Value> {
+    hierarchy.check_writable()?;
+    check_new(hierarchy, path, &new.attributes)?;
+    let _lock = hierarchy.lock(&ObjectPath::root())?;
+    let new = NewArrays::new(hierarchy, &[(path.clone(), new.clone())])?;
+    new.write(hierarchy, 0..1)?;
+    new.commit(hierarchy, None)?;
+    let document = new.arrays.into_iter().next().map(|(_, document)| document);
+    document.ok_or_else(|| exists(hierarchy, path))
 }
 
 /// Arrays that become visible at once.
@@ -70,26 +56,26 @@ impl NewArrays {
     /// Arrays as they will be, of which nothing is written yet.
     ///
     /// # Errors
-    /// As [`Store::create_arrays`]. Names that are free now may be taken when they are written.
-    pub(crate) fn new(shared: &Shared, arrays: &[(ObjectPath, NewArray)]) -> Result<Self> {
+    /// As `Store::create_arrays`. Names that are free now may be taken when they are written.
+    pub(crate) fn new(hierarchy: &Hierarchy, arrays: &[(ObjectPath, NewArray)]) -> Result<Self> {
         check_apart(arrays.iter().map(|(path, _)| path))?;
-        let store = store_key(shared)?;
-        let root = shared.documents.root(shared)?;
+        let store = store_key(hierarchy)?;
+        let root = hierarchy.documents.root(hierarchy)?;
         let taken = root.as_ref().and_then(|root| root.group.consolidated.as_ref());
         let mut keys = Vec::with_capacity(arrays.len());
         let document = |(path, new): &(ObjectPath, NewArray)| {
-            check_new(shared, path, &new.attributes)?;
+            check_new(hierarchy, path, &new.attributes)?;
             if path.is_root() || taken.is_some_and(|taken| taken.contains_key(path.as_str())) {
-                return Err(exists(shared, path));
+                return Err(exists(hierarchy, path));
             }
             let identity = Identity { store, array: random_key()? };
             keys.push(identity.array);
-            Ok((path.clone(), new.document(identity, shared, path)?))
+            Ok((path.clone(), new.document(identity, hierarchy, path)?))
         };
         let arrays = arrays.iter().map(document).collect::<Result<Vec<_>>>()?;
-        let is_synced_together = shared.options.durability == Durability::Disk
+        let is_synced_together = hierarchy.options.durability == Durability::Disk
             && arrays.len() >= SYNCED_TOGETHER_MIN
-            && shared.storage.can_sync_all();
+            && hierarchy.storage.can_sync_all();
         Ok(Self { arrays, keys, is_synced_together })
     }
 
@@ -108,15 +94,15 @@ impl NewArrays {
     ///
     /// # Errors
     /// `Exists` if something visible has such a name; those of storage.
-    pub(crate) fn write(&self, shared: &Shared, part: Range<usize>) -> Result<Vec<Version>> {
-        let (durability, threads) = match shared.options.threads {
+    pub(crate) fn write(&self, hierarchy: &Hierarchy, part: Range<usize>) -> Result<Vec<Version>> {
+        let (durability, threads) = match hierarchy.options.threads {
             _ if self.is_synced_together => (Durability::Process, 1),
-            Some(1) => (shared.options.durability, 1),
-            _ => (shared.options.durability, CREATE_THREADS),
+            Some(1) => (hierarchy.options.durability, 1),
+            _ => (hierarchy.options.durability, CREATE_THREADS),
         };
         map_in_threads(threads, &self.arrays[part], |(path, document)| {
-            check_free(shared, path)?;
-            publish_at(shared, path, document.clone(), durability)
+            check_free(hierarchy, path)?;
+            publish_at(hierarchy, path, document.clone(), durability)
         })
     }
 
@@ -124,12 +110,12 @@ impl NewArrays {
     ///
     /// # Errors
     /// Of storage.
-    pub(crate) fn sync(&self, shared: &Shared) -> Result<()> {
+    pub(crate) fn sync(&self, hierarchy: &Hierarchy) -> Result<()> {
         if !self.is_synced_together {
             return Ok(());
         }
         let paths: Vec<ObjectPath> = self.arrays.iter().map(|(path, _)| path.clone()).collect();
-        Ok(shared.storage.sync_all(&paths)?)
+        Ok(hierarchy.storage.sync_all(&paths)?)
     }
 
     /// Fails if somebody has touched the documents since they were written, when they had `versions`.
@@ -137,12 +123,16 @@ impl NewArrays {
     ///
     /// # Errors
     /// `Conflict`; those of storage.
-    pub(crate) fn check_untouched(&self, shared: &Shared, versions: &[Version]) -> Result<()> {
+    pub(crate) fn check_untouched(
+        &self,
+        hierarchy: &Hierarchy,
+        versions: &[Version],
+    ) -> Result<()> {
         for ((path, _), version) in self.arrays.iter().zip(versions) {
-            if !shared.storage.is_current(&path.join(ZARR_JSON)?, version)? {
+            if !hierarchy.storage.is_current(&path.join(ZARR_JSON)?, version)? {
                 return Err(Error::new(
                     ErrorKind::Conflict,
-                    format!("another writer has created {} meanwhile", shared.name_of(path)),
+                    format!("another writer has created {} meanwhile", hierarchy.name_of(path)),
                 ));
             }
         }
@@ -154,21 +144,21 @@ impl NewArrays {
     ///
     /// # Errors
     /// Of storage; none of the arrays is visible then.
-    pub(crate) fn commit(&self, shared: &Shared, log: Option<LogState>) -> Result<()> {
+    pub(crate) fn commit(&self, hierarchy: &Hierarchy, log: Option<LogState>) -> Result<()> {
         let added = self.arrays.iter().cloned().map(|(path, document)| (path, Some(document)));
-        commit_all(shared, added.collect(), &[], RootChange { attributes: None, log })
+        commit_all(hierarchy, added.collect(), &[], RootChange { attributes: None, log })
     }
 
     /// Removes what was written of arrays that nobody wants any more, but not what somebody else has
     /// put in its place. The caller holds the store's lock.
-    pub(crate) fn discard(&self, shared: &Shared, versions: &[Version]) {
+    pub(crate) fn discard(&self, hierarchy: &Hierarchy, versions: &[Version]) {
         for ((path, _), version) in self.arrays.iter().zip(versions) {
             let own = path.join(ZARR_JSON).ok();
             let is_ours =
-                own.is_some_and(|own| shared.storage.is_current(&own, version).unwrap_or(false));
+                own.is_some_and(|own| hierarchy.storage.is_current(&own, version).unwrap_or(false));
             if is_ours {
                 // What stays is invisible, and goes when the name is used again.
-                let _ = shared.storage.delete_tree(path, Durability::Process);
+                let _ = hierarchy.storage.delete_tree(path, Durability::Process);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! What lies in a burst tier, brought to the log.
 
+use crate::log::opened::OpenedStore;
+use crate::options::OpenOptions;
 use std::path::Path;
 
 use bedform_format::ObjectPath;
@@ -10,7 +12,6 @@ use super::scan::{Scan, known_epoch_now, scan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::burst::BurstPlace;
 use crate::log::place::{LogPlace, SUFFIX};
-use crate::store::{OpenOptions, Shared, Store};
 
 /// Bytes that are moved at a time.
 const COPY_BYTES: usize = 8 << 20;
@@ -22,8 +23,8 @@ pub(super) fn check_is_ours(log: &LogPlace, place: &BurstPlace) -> Result<()> {
         return Ok(());
     };
     let Some(store) = origin.strip_suffix(SUFFIX) else { return Ok(()) };
-    let other = Store::open_path(Path::new(store), OpenOptions::default());
-    let is_there = match other.and_then(|other| other.shared.log_place()) {
+    let other = OpenedStore::open_path(Path::new(store), OpenOptions::default());
+    let is_there = match other.and_then(|other| other.log_place()) {
         Ok(other) => other.store == log.store && other.name() != log.name(),
         Err(error) => error.kind() == ErrorKind::Corrupt,
     };
@@ -43,7 +44,7 @@ pub(super) fn check_is_ours(log: &LogPlace, place: &BurstPlace) -> Result<()> {
 /// Brings a segment from the burst tier to the log. Gives the bytes that came; `None` if somebody
 /// still writes to it. Whatever cuts it off, calling it again brings the same.
 pub(super) fn drain(
-    shared: &Shared,
+    store: &OpenedStore,
     log: &LogPlace,
     name: &str,
     place: &BurstPlace,
@@ -67,7 +68,7 @@ pub(super) fn drain(
     }
     let path = LogPlace::segment_path(name)?;
     let drained = log.storage.find(&path)?;
-    let committed = committed_bytes(shared, log, name)?;
+    let committed = committed_bytes(store, log, name)?;
     let mut writer = log.storage.create(&path, Durability::Disk, Hint::default())?;
     let mut buffer = vec![0; COPY_BYTES];
     let (mut at, mut brought) = (0, 0);
@@ -126,9 +127,9 @@ fn run_at<'a>(
 }
 
 /// The first bytes of a segment, as it lies in the log, that belong to commits.
-fn committed_bytes(shared: &Shared, log: &LogPlace, name: &str) -> Result<u64> {
+fn committed_bytes(store: &OpenedStore, log: &LogPlace, name: &str) -> Result<u64> {
     let Some(SegmentName { session, .. }) = SegmentName::parse(name) else { return Ok(0) };
-    let known = known_epoch_now(shared, log, &session)?;
-    let Scan { committed, .. } = scan(log, name, known, &shared.options.limits)?;
+    let known = known_epoch_now(store, log, &session)?;
+    let Scan { committed, .. } = scan(log, name, known, &store.options.limits)?;
     Ok(committed)
 }

@@ -1,5 +1,6 @@
 //! What a segment has that no root knows of.
 
+use crate::log::opened::OpenedStore;
 use bedform_format::Limits;
 use bedform_format::log::{
     CommitId, CommitRecord, Directory, Lane, RecordHead, RecordKind, Root, Section, SectionArray,
@@ -11,7 +12,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::lanes::OpenedSegment;
 use crate::log::place::LogPlace;
 use crate::log::record::{decode_body, read_record, read_sealed};
-use crate::store::Shared;
 
 /// The result of [`scan`].
 #[derive(Default)]
@@ -41,8 +41,12 @@ pub(super) fn known_epoch(root: Option<&Root>, session: &[u8; 16]) -> u32 {
 ///
 /// # Errors
 /// Of storage.
-pub(super) fn known_epoch_now(shared: &Shared, log: &LogPlace, session: &[u8; 16]) -> Result<u32> {
-    let (newest, _) = shared.newest_root(log)?;
+pub(super) fn known_epoch_now(
+    store: &OpenedStore,
+    log: &LogPlace,
+    session: &[u8; 16],
+) -> Result<u32> {
+    let (newest, _) = store.newest_root(log)?;
     Ok(known_epoch(newest.as_deref(), session))
 }
 

@@ -1,6 +1,9 @@
 //! Arrays that a session creates: known to its members at once, written while they write, visible with
 //! the next commit.
 
+use crate::log::opened::OpenedStore;
+use crate::zarr::new_array::NewArray;
+use crate::zarr::together::NewArrays;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -16,7 +19,6 @@ use super::super::place::LogPlace;
 use super::{Known, Session, Target, holds_text};
 use crate::comm::decide;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{NewArray, NewArrays, Shared, Store};
 use crate::threads::workers;
 
 /// Arrays that are written under one hold of the store's lock: others want it, too.
@@ -25,7 +27,7 @@ const LOCKED_TOGETHER: usize = 64;
 /// Arrays that are on their way.
 #[derive(Debug)]
 pub(in crate::log) struct Creation {
-    store: Store,
+    store: Arc<OpenedStore>,
     new: Arc<NewArrays>,
     /// Gives the versions of the documents; nothing once it has.
     work: Option<Work>,
@@ -39,9 +41,9 @@ enum Work {
 }
 
 impl Creation {
-    fn begin(store: &Store, log: &LogPlace, new: NewArrays) -> Result<Self> {
+    fn begin(store: &Arc<OpenedStore>, log: &LogPlace, new: NewArrays) -> Result<Self> {
         let (store, new) = (store.clone(), Arc::new(new));
-        let work = if store.options().threads == Some(1) {
+        let work = if store.options.threads == Some(1) {
             Work::Done(write_all(&store, log, &new))
         } else {
             let (store, log, new) = (store.clone(), log.clone(), new.clone());
@@ -79,30 +81,30 @@ impl Drop for Creation {
             return;
         }
         if let Ok(versions) = self.written()
-            && let Ok(_lock) = self.store.shared.lock(&ObjectPath::root())
+            && let Ok(_lock) = self.store.lock(&ObjectPath::root())
         {
-            self.new.discard(&self.store.shared, &versions);
+            self.new.discard(&self.store, &versions);
         }
     }
 }
 
 /// Writes the documents of all arrays, durably, and what else the commit finds done then.
-fn write_all(store: &Store, log: &LogPlace, new: &NewArrays) -> Result<Vec<Version>> {
+fn write_all(store: &Arc<OpenedStore>, log: &LogPlace, new: &NewArrays) -> Result<Vec<Version>> {
     let mut versions = Vec::with_capacity(new.len());
     for start in (0..new.len()).step_by(LOCKED_TOGETHER) {
-        let _lock = store.shared.lock(&ObjectPath::root())?;
+        let _lock = store.lock(&ObjectPath::root())?;
         let end = new.len().min(start + LOCKED_TOGETHER);
-        versions.extend(new.write(&store.shared, start..end)?);
+        versions.extend(new.write(store, start..end)?);
     }
-    new.sync(&store.shared)?;
-    prepare_log_early(&store.shared, log)?;
+    new.sync(store)?;
+    prepare_log_early(store, log)?;
     Ok(versions)
 }
 
 impl Session {
-    /// The store that is written to.
-    pub fn store(&self) -> &Store {
-        &self.store
+    /// What the data of the store that is written to may claim.
+    pub fn limits(&self) -> &bedform_format::Limits {
+        &self.store.options.limits
     }
 
     /// Creates arrays, which all members can write to at once, and which become visible with the next
@@ -143,11 +145,11 @@ impl Session {
     /// On the coordinator: what all members have to know of the arrays, which are being written.
     fn begin_creation(&mut self, arrays: &[(ObjectPath, NewArray)]) -> Result<Vec<u8>> {
         self.check_not_created(arrays)?;
-        let shared = self.store.shared.clone();
+        let store = self.store.clone();
         let mut known = Vec::with_capacity(arrays.len());
         let new = {
-            let _lock = shared.lock(&ObjectPath::root())?;
-            NewArrays::new(&shared, arrays)?
+            let _lock = store.lock(&ObjectPath::root())?;
+            NewArrays::new(&store, arrays)?
         };
         for ((path, array), key) in arrays.iter().zip(new.keys()) {
             let Some(item) = array.data_type.item_size() else {
@@ -185,15 +187,15 @@ impl Session {
     pub(in crate::log) fn commit_creations(&mut self) -> Result<()> {
         for mut creation in std::mem::take(&mut self.creations) {
             let versions = creation.written()?;
-            let shared = &*self.store.shared;
-            let _lock = shared.lock(&ObjectPath::root())?;
+            let store = &*self.store;
+            let _lock = store.lock(&ObjectPath::root())?;
             let outcome = creation
                 .new
-                .check_untouched(shared, &versions)
-                .and_then(|()| prepare_log(shared, &self.log, 0))
-                .and_then(|log| creation.new.commit(shared, log));
+                .check_untouched(store, &versions)
+                .and_then(|()| prepare_log(store, &self.log, 0))
+                .and_then(|log| creation.new.commit(store, log));
             if outcome.is_err() {
-                creation.new.discard(shared, &versions);
+                creation.new.discard(store, &versions);
                 return outcome;
             }
         }
@@ -202,10 +204,10 @@ impl Session {
 }
 
 /// Prepares the log while members write, so that the first commit finds it done.
-pub(in crate::log) fn prepare_log_early(shared: &Shared, log: &LogPlace) -> Result<()> {
-    let _lock = shared.lock(&ObjectPath::root())?;
+pub(in crate::log) fn prepare_log_early(store: &OpenedStore, log: &LogPlace) -> Result<()> {
+    let _lock = store.lock(&ObjectPath::root())?;
     // A log without commits is like none; what fails here fails again in the commit, which says so.
-    let _ = prepare_log(shared, log, 0);
+    let _ = prepare_log(store, log, 0);
     Ok(())
 }
 
@@ -213,12 +215,12 @@ pub(in crate::log) fn prepare_log_early(shared: &Shared, log: &LogPlace) -> Resu
 /// that so many commits are `settled`; nothing if it says that there is one. The caller holds the
 /// store's lock.
 pub(in crate::log) fn prepare_log(
-    shared: &Shared,
+    store: &OpenedStore,
     log: &LogPlace,
     settled: u64,
 ) -> Result<Option<LogState>> {
-    let (newest, state) = shared.newest_root(log)?;
-    check_place(shared, log, newest.as_deref(), state)?;
+    let (newest, state) = store.newest_root(log)?;
+    check_place(store, log, newest.as_deref(), state)?;
     if state.pending && state.settled >= settled {
         return Ok(None);
     }

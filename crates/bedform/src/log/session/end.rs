@@ -82,8 +82,8 @@ impl Session {
     /// and files, locks and messages are the parent's.
     pub(super) fn leave_behind(&mut self) {
         let parents = (self.stream.take(), std::mem::take(&mut self.creations));
-        let shared = (self.members.clone(), self.store.clone(), self.log.clone());
-        std::mem::forget((parents, shared, self.options.burst.take()));
+        let store = (self.members.clone(), self.store.clone(), self.log.clone());
+        std::mem::forget((parents, store, self.options.burst.take()));
     }
 
     /// Waits until everything that was promised is visible.
@@ -112,7 +112,7 @@ impl Session {
             && self.health != Health::Failed
             && !self.has_promises
             // Where the store was before it was moved nothing is to be made.
-            && self.store.shared.log_place().is_ok_and(|now| now.name() == self.log.name())
+            && self.store.log_place().is_ok_and(|now| now.name() == self.log.name())
         {
             let name = stream.segment().name();
             // Without it the segment is looked through before it is removed, which costs time only.

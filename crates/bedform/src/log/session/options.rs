@@ -1,12 +1,12 @@
 //! How a session writes.
 
+use bedform_storage::Storage;
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
 use super::{AtEnd, Burst, Reach};
 use crate::error::{Error, Result};
-use crate::store::Store;
 
 /// How a session writes.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl SessionOptions {
     ///
     /// # Errors
     /// `InvalidArgument` names the key at fault; those of the configuration.
-    pub fn from_json(given: &Map<String, Value>, store: &Store) -> Result<Self> {
+    pub fn from_json(given: &Map<String, Value>, storage: &dyn Storage) -> Result<Self> {
         let mut options = Self::default();
         let mut capacity = None;
         let mut burst = None;
@@ -89,7 +89,7 @@ impl SessionOptions {
                 Burst::in_directory(&path, capacity).map_err(|error| Burst::named(&path, error))?,
             ),
             Some(None) => None,
-            None => Burst::of_store(store)?,
+            None => Burst::of_store(storage)?,
         };
         if let (Some(burst), Some(bytes)) = (&mut options.burst, capacity) {
             burst.capacity_bytes = bytes;

@@ -5,13 +5,13 @@ use bedform_format::log::{Boxes, LogError};
 use bedform_geometry::{Selection, element_count};
 
 use super::{Decomposition, Session, Token, holds_text};
-use crate::array::Elements;
 use crate::comm::{Communicator, decide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::boxes::parts_of;
 use crate::log::segment::{Held, to_error};
 use crate::log::stream::{Data, Declared, Stream, held};
 use crate::plan::copy;
+use crate::write::elements::Elements;
 
 impl Session {
     /// Takes `elements` for `selection` of the array at `path`. They are copied; nothing is visible

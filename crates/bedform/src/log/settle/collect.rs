@@ -4,6 +4,8 @@
 //! segment that goes too early makes who still reads it take the newest root and start again, or say
 //! `SnapshotMoved`; so a clock that is wrong costs time, or disk space, and nothing else.
 
+use crate::log::opened::OpenedStore;
+use crate::zarr::publish::set_log_state;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,7 +20,6 @@ use crate::log::commit::first_root;
 use crate::log::place::LogPlace;
 use crate::log::recover::has_leftover;
 use crate::log::view::View;
-use crate::store::{Shared, Store, set_log_state};
 
 /// Roots that are tried while commits are faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -76,16 +77,16 @@ impl Default for LogSummary {
     }
 }
 
-impl Store {
+impl OpenedStore {
     /// What is committed and not settled, and whether there is more.
     ///
     /// # Errors
     /// `Corrupt` for a damaged or missing log; those of storage.
-    pub fn log_summary(&self) -> Result<LogSummary> {
-        self.shared.in_one_snapshot(|| {
-            let view = self.shared.snapshot()?.view;
+    pub(crate) fn log_summary(&self) -> Result<LogSummary> {
+        self.in_one_snapshot(|| {
+            let view = self.snapshot()?.view;
             // Foreign files, and groups of stores, have no log of their own.
-            let Ok(place) = self.shared.log_place() else { return Ok(LogSummary::default()) };
+            let Ok(place) = self.log_place() else { return Ok(LogSummary::default()) };
             let needed = view.as_ref().map(|view| view.segments()).transpose()?.unwrap_or_default();
             let mut found = LogSummary {
                 commits: view.map_or(0, |view| view.root.commits.len() as u64),
@@ -108,13 +109,13 @@ impl Store {
     ///
     /// # Errors
     /// `ReadOnly`; `Corrupt` for a damaged root; those of storage. Going on is always possible.
-    pub fn collect_log(&self, options: &CollectOptions) -> Result<CollectStatistics> {
-        let shared = &*self.shared;
-        shared.check_writable()?;
-        let _lock = shared.lock(&ObjectPath::root())?;
-        let place = shared.log_place()?;
-        shared.remove_stale_roots(&place)?;
-        let (newest, log) = shared.newest_root(&place)?;
+    pub(crate) fn collect_log(&self, options: &CollectOptions) -> Result<CollectStatistics> {
+        let store = self;
+        store.check_writable()?;
+        let _lock = store.lock(&ObjectPath::root())?;
+        let place = store.log_place()?;
+        store.remove_stale_roots(&place)?;
+        let (newest, log) = store.newest_root(&place)?;
         let newest = match newest {
             Some(newest) => {
                 place.check_age(&newest, log)?;
@@ -148,7 +149,7 @@ impl Store {
                 segments => needed.extend(segments?.unwrap_or_default()),
             }
         }
-        let is_leftover = |name: &str| has_leftover(&place, name, &newest, &shared.options.limits);
+        let is_leftover = |name: &str| has_leftover(&place, name, &newest, &store.options.limits);
         let lists = recent_lists(&place, &newest, &recent)?;
         let mut done = remove_segments(&place, &needed, &is_leftover, options.dry_run)?;
         done.is_gone = done.segments_kept == 0 && newest.commits.is_empty() && recent.is_empty();
@@ -175,26 +176,26 @@ impl Store {
     /// Clears `pending`, which a commit or a settling that was cut off may have left. The caller holds
     /// the store's lock.
     fn say_settled(&self, newest: &Root) -> Result<()> {
-        let root = self.shared.documents.read_root(&self.shared)?;
+        let root = self.documents.read_root(self)?;
         let Some(LogState { pending: true, settled }) = root.map(|root| root.group.log) else {
             return Ok(());
         };
         let settled = settled.max(newest.number);
-        set_log_state(&self.shared, LogState { pending: false, settled })
+        set_log_state(self, LogState { pending: false, settled })
     }
 
     fn segments_of(&self, root: &Arc<Root>, place: &LogPlace) -> Result<BTreeSet<String>> {
-        let limits = &self.shared.options.limits;
+        let limits = &self.options.limits;
         View::new(root.clone(), place.clone(), limits, Arc::default()).segments()
     }
 
     /// Publishes a root without the commits of `settled`, which lie in `shards` now.
     pub(super) fn drop_commits(&self, settled: &Root, shards: &SettledShards) -> Result<()> {
-        let log = self.shared.log_place()?;
+        let log = self.log_place()?;
         for _ in 0..ATTEMPTS_MAX {
             // As for a commit: no number is free again meanwhile.
-            let _lock = self.shared.lock(&ObjectPath::root())?;
-            let (Some(newest), _) = self.shared.newest_root(&log)? else { return Ok(()) };
+            let _lock = self.lock(&ObjectPath::root())?;
+            let (Some(newest), _) = self.newest_root(&log)? else { return Ok(()) };
             let mut root = Root::clone(&newest);
             root.commits.retain(|commit| commit.number > settled.number);
             root.settled = root.settled.max(settled.number);
@@ -232,11 +233,11 @@ impl Store {
             log.publish(root)?;
             settled = root.number;
         }
-        set_log_state(&self.shared, LogState { pending: false, settled })
+        set_log_state(self, LogState { pending: false, settled })
     }
 }
 
-impl Shared {
+impl OpenedStore {
     /// Removes what the removal of a whole log left of its roots when it was cut off. The caller holds
     /// the store's lock.
     ///

@@ -15,16 +15,16 @@ use super::plan::ArrayPlan;
 use super::walk::Walk;
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
-use crate::source::locate::ChunkLocations;
+use crate::log::snapshot::PinnedArray;
+use crate::source::ChunkLocations;
 use crate::threads::budget::BudgetRound;
 use crate::write::elements::{ChunkElements, Input, is_outside};
 use crate::zarr::object::BuiltChunk;
-use crate::zarr::source::ZarrSource;
 
 /// The chunks of one array's objects that a round builds.
 pub(super) struct Building<'a> {
     pub(super) plan: &'a ArrayPlan,
-    pub(super) source: &'a ZarrSource<'a>,
+    pub(super) array: &'a PinnedArray<'a>,
     pub(super) objects: Vec<BuildingObject>,
     places: HashMap<u64, usize>,
     /// The chunk that was laid over last, taken out of its object: the next box is likely to lie
@@ -95,20 +95,22 @@ pub(super) struct Written<'b> {
 impl<'a> Building<'a> {
     pub(super) fn new(
         plan: &'a ArrayPlan,
-        source: &'a ZarrSource<'a>,
+        array: &'a PinnedArray<'a>,
         objects: Vec<BuildingObject>,
     ) -> Self {
         let places = objects.iter().enumerate().map(|(at, object)| (object.number, at)).collect();
-        let codec = &plan.state.codec;
-        let mut step = plan.state.item_size as u64;
+        let codec = &plan.state.layout.codec;
+        let mut step = plan.state.layout.item_size as u64;
         let mut is_plain = codec.swap_size() == 1;
-        for (stride, length) in codec.strides().iter().zip(plan.state.grid.chunk_shape()).rev() {
+        for (stride, length) in
+            codec.strides().iter().zip(plan.state.layout.grid.chunk_shape()).rev()
+        {
             is_plain &= u64::try_from(*stride) == Ok(step);
             step = step.saturating_mul(*length);
         }
         Self {
             plan,
-            source,
+            array,
             reach: Reach::new(plan, &objects),
             objects,
             places,
@@ -131,7 +133,7 @@ impl<'a> Building<'a> {
         data: &[u8],
         wait: &BudgetRound<'_>,
     ) -> Result<()> {
-        let shape = self.plan.state.grid.chunk_shape();
+        let shape = self.plan.state.layout.grid.chunk_shape();
         let mut walk = std::mem::take(&mut self.walk);
         walk.chunk.clear();
         walk.chunk.extend(start.iter().zip(shape).map(|(at, length)| at / length));
@@ -169,7 +171,7 @@ impl<'a> Building<'a> {
         let Some(near) = self.near.as_mut().filter(|_| self.is_plain).filter(is_news) else {
             return (0, 0);
         };
-        let item = self.plan.state.item_size as u64;
+        let item = self.plan.state.layout.item_size as u64;
         let (boxes, rank) = (written.boxes, written.boxes.rank());
         let (mut base, mut low, mut high) = (0, near.low.as_slice(), near.high.as_slice());
         if let Some(record) = written.record {
@@ -205,7 +207,7 @@ impl<'a> Building<'a> {
     fn find(&self, commit: u64, chunk: &[u64]) -> Option<(usize, u64)> {
         let (mut number, mut position) = (0, 0);
         for (axis, at) in chunk.iter().enumerate() {
-            let per_object = self.plan.state.per_object[axis];
+            let per_object = self.plan.state.layout.per_object[axis];
             let object = at / per_object;
             if object >= self.plan.grid[axis] {
                 return None;
@@ -233,7 +235,7 @@ impl<'a> Building<'a> {
             None => self.find(commit, &walk.chunk),
         };
         let Some((object, position)) = found else { return Ok(()) };
-        let shape = self.plan.state.grid.chunk_shape();
+        let shape = self.plan.state.layout.grid.chunk_shape();
         walk.start.clear();
         walk.count.clear();
         let mut is_whole = true;
@@ -251,7 +253,9 @@ impl<'a> Building<'a> {
         let chunk = self.near.as_mut().map(|near| near.chunk.elements.bytes_mut());
         let chunk = chunk.unwrap_or_default();
         let copied = match self.is_plain {
-            true => walk.copy_rows(start, lengths, shape, self.plan.state.item_size, data, chunk),
+            true => {
+                walk.copy_rows(start, lengths, shape, self.plan.state.layout.item_size, data, chunk)
+            }
             false => walk.copy_any(start, lengths, self.plan, data, chunk)?,
         };
         // Sections are checked when they are decoded: this would be a defect of ours.
@@ -272,7 +276,7 @@ impl<'a> Building<'a> {
             Some(chunk) => chunk,
             None => self.make_chunk(object, position, is_replaced, wait)?,
         };
-        let shape = self.plan.state.grid.chunk_shape();
+        let shape = self.plan.state.layout.grid.chunk_shape();
         let low: Vec<u64> = coordinates.iter().zip(shape).map(|(at, length)| at * length).collect();
         self.near = Some(Near {
             coordinates: coordinates.to_vec(),
@@ -301,42 +305,42 @@ impl<'a> Building<'a> {
         is_replaced: bool,
         wait: &BudgetRound<'_>,
     ) -> Result<BuiltChunk> {
-        let state = &*self.plan.state;
+        let layout = &self.plan.state.layout;
         let object = &self.objects[object];
-        let room = wait.room(state.codec.decoded_bytes() as u64)?;
+        let room = wait.room(layout.codec.decoded_bytes() as u64)?;
         let mut chunk = ChunkElements::default();
-        let name = || self.source.object_name_of(&object.coordinates);
-        let at = delinearize(position, &state.per_object);
+        let name = || self.array.source.object_name_of(&object.coordinates);
+        let at = delinearize(position, &layout.per_object);
         let coordinates: Vec<u64> = (0..at.len())
-            .map(|axis| object.coordinates[axis] * state.per_object[axis] + at[axis])
+            .map(|axis| object.coordinates[axis] * layout.per_object[axis] + at[axis])
             .collect();
         let valid = self.plan.valid(object.contained);
-        let is_outside = valid.is_some_and(|valid| is_outside(&state.grid, &coordinates, valid));
+        let is_outside = valid.is_some_and(|valid| is_outside(&layout.grid, &coordinates, valid));
         let stored = match &object.stored {
             _ if is_outside => None,
             Some((stored, places)) if !is_replaced => {
-                let extent =
-                    places.find(position).map_err(|error| Error::corrupt(name(), error))?;
-                extent.map(|(extent, _)| (stored, extent))
+                let location =
+                    places.locate(position).map_err(|error| Error::corrupt(name(), error))?;
+                location.map(|location| (stored, location.extent))
             }
             _ => None,
         };
         match stored {
-            Some((_, extent)) if extent.length > state.codec.encoded_bytes_max() => {
+            Some((_, extent)) if extent.length > layout.codec.encoded_bytes_max() => {
                 let text = format!("a chunk of {} bytes is larger than any can be", extent.length);
                 return Err(Error::corrupt(name(), text));
             }
             Some((stored, extent)) => {
                 let mut encoded = vec![0; usize::try_from(extent.length).unwrap_or(usize::MAX)];
                 stored.read(extent.offset, &mut encoded)?;
-                let loaded = chunk.load(state, &encoded, &mut self.scratch, &Input::Bytes(&[]));
+                let loaded = chunk.load(layout, &encoded, &mut self.scratch, &Input::Bytes(&[]));
                 loaded.map_err(|error| error.at(format!("{}, chunk {position}", name())))?;
                 if let Some(valid) = valid {
-                    chunk.trim(state, &coordinates, valid)?;
+                    chunk.trim(layout, &coordinates, valid)?;
                 }
             }
-            None if is_replaced => chunk.make_room(state),
-            None => chunk.clear(state),
+            None if is_replaced => chunk.make_room(layout),
+            None => chunk.clear(layout),
         }
         Ok(BuiltChunk { elements: chunk, room: Some(room) })
     }
@@ -352,7 +356,7 @@ impl Reach {
         let high = (0..shape.len()).map(|axis| (edge(u64::max, 0, axis) + 1) * shape[axis]);
         Self {
             key: plan.key,
-            item_size: plan.state.item_size,
+            item_size: plan.state.layout.item_size,
             contained: objects.iter().map(|object| object.contained).min().unwrap_or(u64::MAX),
             low: low.collect(),
             high: high.collect(),

@@ -29,6 +29,10 @@ mod stream;
 mod walk;
 mod write;
 
+use crate::log::opened::OpenedStore;
+use crate::log::shapes::publish_grown;
+use crate::log::snapshot::Snapshot;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bedform_format::ObjectPath;
@@ -36,10 +40,8 @@ use bedform_format::ObjectPath;
 use self::ahead::Spare;
 use self::round::Rounds;
 use self::write::Counts;
-use crate::array::publish_grown;
 use crate::comm::{Communicator, agree, decide};
 use crate::error::{Error, Result};
-use crate::store::{Snapshot, Store};
 
 pub use self::collect::{CollectOptions, CollectStatistics, LogSummary};
 
@@ -120,35 +122,26 @@ impl SettleStatistics {
     }
 }
 
-impl Store {
-    /// CpuPermits all commits so far into shards: [`Store::settle_with`] the defaults.
-    ///
-    /// # Errors
-    /// As [`Store::settle_with`].
-    pub fn settle(&self, interrupted: &dyn Fn() -> bool) -> Result<SettleStatistics> {
-        let watch = SettleWatch { interrupted, progress: &|_, _| () };
-        self.settle_with(&SettleOptions::default(), &watch)
-    }
-
-    /// CpuPermits all commits so far into shards. Readers and writers go on meanwhile; what is committed
+impl OpenedStore {
+    /// Turns all commits so far into shards. Readers and writers go on meanwhile; what is committed
     /// meanwhile stays in the log. Can be stopped and called again.
     ///
     /// # Errors
     /// `ReadOnly`; `InvalidArgument` for a share that is none; `NotFound` for an array that is not there; `Corrupt` for damaged records;
     /// `Interrupted`; those of storage. What was settled before the error stays settled.
-    pub fn settle_with(
-        &self,
+    pub(crate) fn settle_with(
+        self: &Arc<Self>,
         options: &SettleOptions,
         watch: &SettleWatch<'_>,
     ) -> Result<SettleStatistics> {
-        self.shared.check_writable()?;
+        self.check_writable()?;
         let (number, of) = options.part;
         if number >= of {
             return Err(Error::invalid(format!("there is no share {number} of {of}")));
         }
         let counts = Counts::default();
         // Who settles at the same time may be ahead of us.
-        let commits = self.shared.in_one_snapshot(|| self.settle_once(options, watch, &counts))?;
+        let commits = self.in_one_snapshot(|| self.settle_once(options, watch, &counts))?;
         Ok(SettleStatistics { commits, ..counts.statistics() })
     }
 
@@ -157,8 +150,8 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::settle_with`]: the first error of any member, on all.
-    pub fn settle_together(
-        &self,
+    pub(crate) fn settle_together(
+        self: &Arc<Self>,
         members: &dyn Communicator,
         options: &SettleOptions,
         watch: &SettleWatch<'_>,
@@ -178,28 +171,28 @@ impl Store {
 
     /// Settles the commits of the newest root; gives how many need nothing any more.
     fn settle_once(
-        &self,
+        self: &Arc<Self>,
         options: &SettleOptions,
         watch: &SettleWatch<'_>,
         counts: &Counts,
     ) -> Result<u64> {
         let SettleOptions { memory_bytes, arrays, part, grace } = options;
-        self.shared.look_unless_always()?;
-        let Snapshot { view: Some(view), .. } = self.shared.snapshot()? else {
+        self.look_unless_always()?;
+        let Snapshot { view: Some(view), .. } = self.snapshot()? else {
             // Writers that have ended since the last time may have left something.
-            if self.shared.log_place().is_ok() {
+            if self.log_place().is_ok() {
                 self.collect_log(&CollectOptions { grace: *grace, dry_run: false })?;
             }
             return Ok(0);
         };
         let plans = plan::plan(self, &view, arrays.as_deref())?;
-        let sources: Vec<_> = plans.iter().map(|plan| plan.source(self, &view)).collect();
+        let pinned: Vec<_> = plans.iter().map(|plan| plan.pinned(self, &view)).collect();
         let objects = || plans.iter().flat_map(|plan| &plan.objects);
         let rounds = Rounds {
             store: self,
             view: &view,
             plans: &plans,
-            sources: &sources,
+            arrays: &pinned,
             part: *part,
             memory_bytes: *memory_bytes,
             total_bytes: objects().fold(0, |all, object| all.saturating_add(object.bytes)),

@@ -1,5 +1,11 @@
 //! What is to be settled: of each array the objects that commits may touch. Reads no data.
 
+use crate::log::array::ArrayHandle;
+use crate::log::array::replaced;
+use crate::log::opened::OpenedStore;
+use crate::log::snapshot::{PinnedArray, Snapshot};
+use crate::zarr::nodes::NodeKind;
+use crate::zarr::state::ArrayState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,11 +13,8 @@ use bedform_format::ObjectPath;
 use bedform_format::log::{CommitRecord, Section, Touched};
 use bedform_geometry::{delinearize, element_count, linearize};
 
-use crate::array::{ArrayState, replaced};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::View;
-use crate::store::{NodeKind, Snapshot, Store};
-use crate::zarr::source::ZarrSource;
 
 /// Objects that the box around a section's writes may touch without a look at the writes themselves.
 const OBJECTS_BY_BOUNDS: u64 = 1024;
@@ -51,11 +54,15 @@ impl ArrayPlan {
         growth.map(|(_, base)| base.as_slice())
     }
 
-    /// Where the objects are, as of the snapshot that ends with `view`.
-    pub(super) fn source<'a>(&'a self, store: &'a Store, view: &Arc<View>) -> ZarrSource<'a> {
+    /// The array as of the snapshot that ends with `view`.
+    pub(super) fn pinned<'a>(
+        &'a self,
+        store: &'a OpenedStore,
+        view: &Arc<View>,
+    ) -> PinnedArray<'a> {
         let (number, key) = (view.root.number, Some(view.root.store));
         let snapshot = Snapshot { number, store: key, view: Some(view.clone()) };
-        ZarrSource { shared: &store.shared, path: &self.path, state: &self.state, snapshot }
+        PinnedArray::new(store, &self.path, &self.state, snapshot)
     }
 }
 
@@ -64,16 +71,16 @@ impl ArrayPlan {
 /// # Errors
 /// `NotFound` for a name that is no array; `Corrupt` for damaged records; those of storage.
 pub(super) fn plan(
-    store: &Store,
+    store: &Arc<OpenedStore>,
     view: &Arc<View>,
     arrays: Option<&[ObjectPath]>,
 ) -> Result<Vec<ArrayPlan>> {
-    let nodes = store.nodes()?;
+    let nodes = store.documents.nodes(store)?;
     let is_array = |path: &ObjectPath| nodes.get(path) == Some(&NodeKind::Array);
     if let Some(missing) = arrays.and_then(|all| all.iter().find(|path| !is_array(path))) {
         return Err(Error::new(
             ErrorKind::NotFound,
-            format!("{} has no array {missing}", store.storage().name()),
+            format!("{} has no array {missing}", store.storage.name()),
         ));
     }
     let mut plans = Vec::new();
@@ -81,13 +88,14 @@ pub(super) fn plan(
         if arrays.is_some_and(|chosen| !chosen.contains(path)) {
             continue;
         }
-        let state = match store.array(path).and_then(|array| array.state()) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                check_unneeded(store, view, path)?;
-                continue;
-            }
-            state => state?,
-        };
+        let state =
+            match ArrayHandle::open(store.clone(), path.clone()).and_then(|array| array.state()) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    check_unneeded(store, view, path)?;
+                    continue;
+                }
+                state => state?,
+            };
         let Some(identity) = state.identity() else { continue };
         let key = identity.array;
         let grid = grid_of(view, &key, &state);
@@ -103,9 +111,9 @@ pub(super) fn plan(
 }
 
 /// Fails if commits are of the array at `path`, whose document another program has removed.
-fn check_unneeded(store: &Store, view: &View, path: &ObjectPath) -> Result<()> {
-    match store.shared.documents.key_of(&store.shared, path)? {
-        Some(key) if view.names(&key)? => Err(replaced(&store.shared.name_of(path), "removed")),
+fn check_unneeded(store: &Arc<OpenedStore>, view: &View, path: &ObjectPath) -> Result<()> {
+    match store.documents.key_of(store, path)? {
+        Some(key) if view.names(&key)? => Err(replaced(&store.name_of(path), "removed")),
         _ => Ok(()),
     }
 }
@@ -139,14 +147,14 @@ fn growths(view: &View, key: &[u8; 16], rank: usize) -> Result<Vec<(u64, Vec<u64
 /// Adds the stored objects with elements outside the shape that the array had before it became
 /// larger.
 fn add_left_behind(
-    store: &Store,
+    store: &Arc<OpenedStore>,
     view: &Arc<View>,
     plan: &ArrayPlan,
     chunks: &mut BTreeMap<u64, u64>,
 ) -> Result<()> {
     let Some((_, base)) = plan.growths.first() else { return Ok(()) };
     let shape = &plan.state.metadata.chunk_shape;
-    for at in plan.source(store, view).existing()? {
+    for at in plan.pinned(store, view).source.existing()? {
         let is_inside = (0..at.len()).all(|axis| at[axis] < plan.grid[axis]);
         if is_inside && (0..at.len()).any(|axis| (at[axis] + 1) * shape[axis] > base[axis]) {
             chunks.entry(linearize(&at, &plan.grid)).or_default();
@@ -156,7 +164,11 @@ fn add_left_behind(
 }
 
 /// The objects of an array that commits touch, with the chunks that they may touch.
-fn objects(store: &Store, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec<ObjectPlan>> {
+fn objects(
+    store: &Arc<OpenedStore>,
+    view: &Arc<View>,
+    plan: &ArrayPlan,
+) -> Result<Vec<ObjectPlan>> {
     let rank = plan.grid.len();
     let mut chunks: BTreeMap<u64, u64> = BTreeMap::new();
     for commit in &view.root.commits {
@@ -177,8 +189,8 @@ fn objects(store: &Store, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec<Obje
         }
     }
     add_left_behind(store, view, plan, &mut chunks)?;
-    let per_object: u64 = plan.state.per_object.iter().product();
-    let chunk_bytes = plan.state.codec.decoded_bytes() as u64;
+    let per_object: u64 = plan.state.layout.per_object.iter().product();
+    let chunk_bytes = plan.state.layout.codec.decoded_bytes() as u64;
     let planned = chunks.into_iter().map(|(number, chunks)| ObjectPlan {
         number,
         bytes: chunks.min(per_object).saturating_mul(chunk_bytes),
@@ -218,7 +230,7 @@ fn each_box(section: &Section, plan: &ArrayPlan, visit: &mut dyn FnMut(&[u64], &
 /// Adds to every object that the box touches the number of its chunks that the box touches.
 fn add(plan: &ArrayPlan, start: &[u64], end: &[u64], chunks: &mut BTreeMap<u64, u64>) {
     let shape = &plan.state.metadata.chunk_shape;
-    let inner = plan.state.grid.chunk_shape();
+    let inner = plan.state.layout.grid.chunk_shape();
     let first: Vec<u64> = start.iter().zip(shape).map(|(at, length)| at / length).collect();
     let counts: Vec<u64> = (0..shape.len())
         .map(|axis| {

@@ -6,6 +6,7 @@
 //! more than there is is built chunk by chunk. A store of one thread does one round after the other,
 //! in the same order every time.
 
+use crate::log::opened::OpenedStore;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +23,11 @@ use super::read::{Window, plan_windows};
 use super::stream::Layer;
 use super::write::{Counts, Writer};
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::snapshot::PinnedArray;
 use crate::log::view::View;
-use crate::store::Store;
 use crate::threads::budget::{BudgetRound, MemoryBudget};
 use crate::threads::ordered::map_in_threads;
 use crate::zarr::object::{contained, is_stamped, open_stored};
-use crate::zarr::source::ZarrSource;
 
 /// What a request past the page cache gives.
 const WINDOW_BYTES_MAX: u64 = 2 << 20;
@@ -39,11 +39,11 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// Settling under way.
 pub(super) struct Rounds<'a> {
-    pub(super) store: &'a Store,
+    pub(super) store: &'a Arc<OpenedStore>,
     pub(super) view: &'a View,
     pub(super) plans: &'a [ArrayPlan],
     /// Of each plan.
-    pub(super) sources: &'a [ZarrSource<'a>],
+    pub(super) arrays: &'a [PinnedArray<'a>],
     /// Which share of the objects is to be settled, and of how many.
     pub(super) part: (u64, u64),
     pub(super) memory_bytes: u64,
@@ -59,7 +59,7 @@ pub(super) struct Rounds<'a> {
 struct Opening<'a> {
     view: &'a View,
     plans: &'a [ArrayPlan],
-    sources: &'a [ZarrSource<'a>],
+    arrays: &'a [PinnedArray<'a>],
     counts: &'a Counts,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Rounds<'a> {
 
     fn run_rounds(&self) -> Result<()> {
         let rooms = MemoryBudget::new(self.rooms_bytes());
-        if self.store.shared.options.threads == Some(1) {
+        if self.store.options.threads == Some(1) {
             let (mut position, check) = (Position::default(), || self.check());
             while let Some(next) = self.next(&mut position)? {
                 let wait = BudgetRound::new(&rooms, &check);
@@ -178,8 +178,8 @@ impl<'a> Rounds<'a> {
     }
 
     fn opening(&self) -> Opening<'a> {
-        let Self { view, plans, sources, counts, .. } = *self;
-        Opening { view, plans, sources, counts }
+        let Self { view, plans, arrays, counts, .. } = *self;
+        Opening { view, plans, arrays, counts }
     }
 
     fn writer(&self) -> Writer<'a> {
@@ -206,7 +206,7 @@ impl<'a> Rounds<'a> {
     /// and encoded. From a server the log comes slowly, and what several rounds need comes several times:
     /// rounds are larger, and the next one waits sooner for what is written.
     fn round_bytes(&self) -> u64 {
-        match self.store.shared.storage.is_remote() {
+        match self.store.storage.is_remote() {
             true => self.memory_bytes / 2,
             false => self.memory_bytes / 8 * 3,
         }
@@ -218,7 +218,7 @@ impl<'a> Rounds<'a> {
     }
 
     fn window_bytes(&self) -> u64 {
-        let most = match self.store.shared.storage.is_remote() {
+        let most = match self.store.storage.is_remote() {
             true => WINDOW_BYTES_MAX_OF_SERVER,
             false => WINDOW_BYTES_MAX,
         };
@@ -227,7 +227,7 @@ impl<'a> Rounds<'a> {
 
     /// The next objects that need something; `None` if no more do.
     fn next(&self, position: &mut Position) -> Result<Option<Next<'a>>> {
-        if self.store.shared.storage.is_remote() {
+        if self.store.storage.is_remote() {
             self.next_of_server(position)
         } else {
             self.next_here(position)
@@ -242,7 +242,7 @@ impl<'a> Rounds<'a> {
             if planned.is_empty() {
                 return Ok(None);
             }
-            let (threads, opening) = (self.store.shared.threads_asking(), self.opening());
+            let (threads, opening) = (self.store.threads_asking(), self.opening());
             let opened =
                 map_in_threads(threads, &planned, |(at, object)| opening.open(*at, *object))?;
             let is_large = planned.iter().any(|(_, object)| self.is_large(*object));
@@ -263,7 +263,7 @@ impl<'a> Rounds<'a> {
     /// The next objects of our share that fit into one round, or one that does not, each with the number of
     /// its plan.
     fn planned(&self, position: &mut Position) -> Result<Vec<(usize, ObjectPlan)>> {
-        let objects_max = (self.store.shared.options.limits.objects_open_max / 4).max(1);
+        let objects_max = (self.store.options.limits.objects_open_max / 4).max(1);
         let (mut planned, mut bytes) = (Vec::new(), 0_u64);
         while let Some((at, object)) = self.peek(position) {
             let fits = bytes.saturating_add(object.bytes) <= self.round_bytes();
@@ -316,14 +316,14 @@ impl<'a> Rounds<'a> {
             }
         }
         let building = |(at, objects): (usize, Vec<BuildingObject>)| {
-            Building::new(&self.plans[at], &self.sources[at], objects)
+            Building::new(&self.plans[at], &self.arrays[at], objects)
         };
         Next::Round(parts.into_iter().map(building).collect())
     }
 
     /// As [`Rounds::next`], where a file that is opened costs nothing: only what needs something counts.
     fn next_here(&self, position: &mut Position) -> Result<Option<Next<'a>>> {
-        let objects_max = (self.store.shared.options.limits.objects_open_max / 4).max(1);
+        let objects_max = (self.store.options.limits.objects_open_max / 4).max(1);
         let (mut objects, mut bytes) = (Vec::new(), 0_u64);
         while let Some((at, object)) = self.peek(position) {
             let fits = bytes.saturating_add(object.bytes) <= self.round_bytes();
@@ -369,7 +369,7 @@ impl<'a> Rounds<'a> {
             }
             Next::Large(object) => {
                 let valid = self.plans[object.plan].valid(object.contained);
-                self.writer().write_large(&self.sources[object.plan], &object, valid)?;
+                self.writer().write_large(&self.arrays[object.plan], &object, valid)?;
                 Ok(Vec::new())
             }
         }
@@ -415,7 +415,7 @@ impl Opening<'_> {
     fn open(self, at: usize, object: ObjectPlan) -> Result<Option<BuildingObject>> {
         let ObjectPlan { number, bytes } = object;
         let coordinates = self.plans[at].coordinates(number);
-        let source = &self.sources[at];
+        let source = &self.arrays[at].source;
         let stored = open_stored(source, &coordinates)?;
         let contained = stored.as_ref().map_or(0, |(_, places)| contained(places));
         if contained > self.view.root.number {

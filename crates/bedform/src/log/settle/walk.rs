@@ -74,11 +74,11 @@ impl Walk {
         chunk: &mut [u8],
     ) -> Result<Option<()>> {
         let state = &*plan.state;
-        let shape = state.grid.chunk_shape();
+        let shape = state.layout.grid.chunk_shape();
         let mut copy = Copy::default();
-        let mut step = signed(state.item_size as u64);
+        let mut step = signed(state.layout.item_size as u64);
         for axis in (0..shape.len()).rev() {
-            let target_step = state.codec.strides()[axis];
+            let target_step = state.layout.codec.strides()[axis];
             let inside = self.start[axis] - self.chunk[axis] * shape[axis];
             copy.source_start += signed(self.start[axis] - start[axis]) * step;
             copy.target_start += signed(inside) * target_step;
@@ -89,7 +89,7 @@ impl Walk {
         copy.tidy();
         let target = Target::new(chunk);
         // SAFETY: this thread alone has the chunk.
-        unsafe { copy.run(data, target, state.item_size, state.codec.swap_size())? };
+        unsafe { copy.run(data, target, state.layout.item_size, state.layout.codec.swap_size())? };
         Ok(Some(()))
     }
 }

@@ -1,17 +1,18 @@
 //! The objects of a round are encoded and written, and their stamps read back.
 
+use crate::log::opened::OpenedStore;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::SettleStatistics;
 use super::lay::{Building, BuildingObject};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::Store;
+use crate::log::snapshot::PinnedArray;
 use crate::threads::budget::{BudgetRound, MemoryBudget};
 use crate::write::elements::Input;
 use crate::zarr::object::{BuiltObject, ObjectWrite, WriteResources, contained, open_stored};
 use crate::zarr::region::{at_once, each_object};
-use crate::zarr::source::ZarrSource;
 
 /// Objects up to this size are written in one piece: what takes time is to wait for the device.
 const SMALL_BYTES: u64 = 1 << 20;
@@ -68,7 +69,7 @@ impl Counts {
 
 /// Who writes, on whatever thread.
 pub(super) struct Writer<'a> {
-    pub(super) store: &'a Store,
+    pub(super) store: &'a Arc<OpenedStore>,
     /// The number of the root whose commits are settled.
     pub(super) root: u64,
     pub(super) counts: &'a Counts,
@@ -94,28 +95,28 @@ impl Writer<'_> {
                     continue;
                 }
                 let chunks = std::mem::take(&mut object.chunks).into();
-                objects.push((building.source, object, valid, BuiltObject { stored, chunks }));
+                objects.push((building.array, object, valid, BuiltObject { stored, chunks }));
             }
         }
-        let shared = &self.store.shared;
-        let large = match shared.storage.is_remote() && shared.options.threads != Some(1) {
+        let store = &self.store;
+        let large = match store.storage.is_remote() && store.options.threads != Some(1) {
             // Each has its part of the memory until the server has it, and needs no core meanwhile.
-            true => shared.tuning.threads_waiting as u64,
-            false => at_once(shared) as u64,
+            true => store.tuning.threads_waiting as u64,
+            false => at_once(store) as u64,
         };
         let (rooms, go_on) = (MemoryBudget::new(large * SMALL_AT_ONCE), || Ok(()));
         let act = |number: u64, share| {
             let at = usize::try_from(number).unwrap_or(usize::MAX);
-            let (source, object, valid, built) = &objects[at];
+            let (array, object, valid, built) = &objects[at];
             let places = if object.bytes <= SMALL_BYTES { 1 } else { SMALL_AT_ONCE };
             let _room = BudgetRound::new(&rooms, &go_on).room(places)?;
-            let written = change(source, &object.coordinates, *valid, share).run_built(built)?;
-            self.wrote(source, object, written)?;
+            let written = change(array, &object.coordinates, *valid, share).run_built(built)?;
+            self.wrote(array, object, written)?;
             Ok(written)
         };
         let threads = if large == 1 { 1 } else { large.max(SMALL_AT_ONCE) };
         let threads = usize::try_from(threads).unwrap_or(1);
-        each_object(shared, objects.len() as u64, threads, act, interrupted).map(drop)
+        each_object(store, objects.len() as u64, threads, act, interrupted).map(drop)
     }
 
     /// Writes an object that is larger than a round: chunk by chunk, each with what lies over it.
@@ -124,23 +125,23 @@ impl Writer<'_> {
     /// As [`Writer::write`].
     pub(super) fn write_large(
         &self,
-        source: &ZarrSource<'_>,
+        array: &PinnedArray<'_>,
         object: &BuildingObject,
         valid: Option<&[u64]>,
     ) -> Result<()> {
-        if valid.is_some() || source.is_pending(&object.coordinates)? {
-            let share = WriteResources::whole(&self.store.shared);
+        if valid.is_some() || array.is_pending(&object.coordinates)? {
+            let share = WriteResources::whole(self.store);
             // Others may have settled it since `valid` was found; what lies over it counts.
-            let written = change(source, &object.coordinates, None, share).run()?;
-            return self.wrote(source, object, written);
+            let written = change(array, &object.coordinates, None, share).run()?;
+            return self.wrote(array, object, written);
         }
         Counts::add(&self.counts.done, object.bytes);
         Ok(())
     }
 
     /// Counts an object that was written, if its stamp says so when it is read back.
-    fn wrote(&self, source: &ZarrSource<'_>, object: &BuildingObject, written: u64) -> Result<()> {
-        self.check_settled(source, &object.coordinates)?;
+    fn wrote(&self, array: &PinnedArray<'_>, object: &BuildingObject, written: u64) -> Result<()> {
+        self.check_settled(array, &object.coordinates)?;
         self.counts.settled(object.plan, object.number, self.root);
         Counts::add(&self.counts.objects, 1);
         Counts::add(&self.counts.bytes, written);
@@ -149,8 +150,8 @@ impl Writer<'_> {
     }
 
     /// Fails unless the stamp of an object says that it contains the commits of the view.
-    fn check_settled(&self, source: &ZarrSource<'_>, coordinates: &[u64]) -> Result<()> {
-        let stored = open_stored(source, coordinates)?;
+    fn check_settled(&self, array: &PinnedArray<'_>, coordinates: &[u64]) -> Result<()> {
+        let stored = open_stored(&array.source, coordinates)?;
         if stored.is_some_and(|(_, places)| contained(&places) >= self.root) {
             return Ok(());
         }
@@ -159,20 +160,21 @@ impl Writer<'_> {
             format!(
                 "{} does not contain what was settled into it: another program has written it; \
                  settle again",
-                source.object_name_of(coordinates)
+                array.source.object_name_of(coordinates)
             ),
         ))
     }
 }
 
 fn change<'b>(
-    source: &'b ZarrSource<'b>,
+    array: &'b PinnedArray<'b>,
     coordinates: &[u64],
     valid: Option<&'b [u64]>,
     share: WriteResources,
 ) -> ObjectWrite<'b> {
     ObjectWrite {
-        source,
+        source: &array.source,
+        moment: &array.moment,
         plan: None,
         input: Input::Bytes(&[]),
         coordinates: coordinates.to_vec(),

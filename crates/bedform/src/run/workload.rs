@@ -3,82 +3,62 @@
 use std::sync::Arc;
 
 use bedform_format::shard::Extent;
-use bedform_geometry::Selection;
 use bedform_storage::machine::{Client, FileStriping, OPERATIONS_MAX, Operation, Workload};
 
-use super::Array;
-use super::explain::{Found, for_each_object};
-use crate::codec::ChunkCodec;
+use super::explain::{Fetch, for_each_fetch};
+use super::plan::ReadPlan;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::geometry::Geometry;
-use crate::plan::tuning::Tuning;
-use crate::source::locate::Source;
 
 /// The most clients that a read is shared by.
 const CLIENTS_MAX: u32 = 1 << 20;
 
-impl Array {
-    /// The requests of a read of `selection` that `clients` share, as
-    /// [`Machine::simulate`](bedform_storage::machine::Machine::simulate) takes them: those of the plan
-    /// that [`Array::explain`] prices. Each object is a file. Its requests, in the order of the plan,
-    /// are cut into as many runs as there are clients, of as many requests, one more or less; a client
-    /// opens each object that it has requests of and reads its index, unless this process has it cached.
-    ///
-    /// # Errors
-    /// As [`Array::explain`]; `LimitExceeded` for more requests or clients than are simulated.
-    pub fn workload(&self, selection: &Selection, clients: u32) -> Result<Workload> {
-        let state = self.state()?;
-        let plan = super::read::plan(&state, selection).map_err(|error| error.at(&self.path))?;
-        let source = self.source(&state)?;
-        read_workload(&plan, &source, &state.codec, &self.shared.tuning, clients)
-    }
-}
-
 /// What a read fetches of one object.
-struct Fetch {
+struct FileRequests {
     index: Option<Extent>,
     extents: Vec<Extent>,
 }
 
-/// The requests of [`Array::workload`].
-pub(crate) fn read_workload(
-    plan: &Geometry,
-    source: &dyn Source,
-    codec: &ChunkCodec,
-    tuning: &Tuning,
-    clients: u32,
-) -> Result<Workload> {
+/// The requests of a read that `clients` share. Each object is a file. Its requests, in the order of the
+/// plan, are cut into as many runs as there are clients, of as many requests, one more or less; a client
+/// opens each object that it has requests of and reads its index, unless this process has it cached.
+///
+/// # Errors
+/// As [`explain`](super::explain::explain); `LimitExceeded` for more requests or clients than are
+/// simulated.
+pub(crate) fn read_workload(plan: ReadPlan<'_>, clients: u32) -> Result<Workload> {
     if clients == 0 || clients > CLIENTS_MAX {
         let text = format!("{clients} clients: simulated are between 1 and {CLIENTS_MAX}");
         return Err(Error::new(ErrorKind::LimitExceeded, text));
     }
-    let mut fetches: Vec<Fetch> = Vec::new();
+    let mut fetches: Vec<FileRequests> = Vec::new();
     let mut segments: Vec<(*const (), usize)> = Vec::new();
     let mut count = 0_u64;
-    for_each_object(plan, source, codec, tuning, &mut |found| {
-        match found {
-            Found::Nothing { .. } => {}
-            Found::Object { opened, comes_whole: true, .. } => {
-                let whole = Extent { offset: 0, length: opened.object.version().size };
-                fetches.push(Fetch { index: None, extents: vec![whole] });
+    for_each_fetch(plan, &mut |fetch| {
+        match fetch {
+            Fetch::Nothing { .. } => {}
+            Fetch::Object { resolved, comes_whole: true, .. } => {
+                let whole = Extent { offset: 0, length: resolved.opened.object.version().size };
+                fetches.push(FileRequests { index: None, extents: vec![whole] });
                 count += 1;
             }
-            Found::Object { opened, units, .. } => {
+            Fetch::Object { resolved, .. } => {
+                let opened = &resolved.opened;
                 let bytes = opened.index_bytes;
                 let end = opened.object.version().size;
                 let index = (bytes > 0)
                     .then(|| Extent { offset: end.saturating_sub(bytes), length: bytes });
-                let extents = units.iter().flat_map(|unit| unit.extents.iter().copied()).collect();
-                fetches.push(Fetch { index, extents });
+                let extents =
+                    resolved.units.iter().flat_map(|unit| unit.extents.iter().copied()).collect();
+                fetches.push(FileRequests { index, extents });
                 count += fetches.last().map_or(0, |fetch| fetch.extents.len() as u64);
             }
-            Found::Segment { object, unit } => {
+            Fetch::Payload { object, unit } => {
                 let place = Arc::as_ptr(object).cast::<()>();
                 let known = segments.iter().find(|(segment, _)| *segment == place);
                 let number = known.map_or(fetches.len(), |(_, number)| *number);
                 if number == fetches.len() {
                     segments.push((place, number));
-                    fetches.push(Fetch { index: None, extents: Vec::new() });
+                    fetches.push(FileRequests { index: None, extents: Vec::new() });
                 }
                 fetches[number].extents.extend(unit.extents.iter().copied());
                 count += unit.extents.len() as u64;
@@ -96,7 +76,7 @@ pub(crate) fn read_workload(
 }
 
 /// Deals the requests to clients.
-fn share(fetches: &[Fetch], clients: u32) -> Workload {
+fn share(fetches: &[FileRequests], clients: u32) -> Workload {
     let total: usize = fetches.iter().map(|fetch| fetch.extents.len()).sum();
     let mut dealt = vec![Client::default(); clients as usize];
     let mut given = 0_usize;

@@ -8,11 +8,13 @@
 use bedform_format::ObjectPath;
 use bedform_format::metadata::{GroupDocument, LogState};
 
-use super::{Documents, Freshness, NodeKind, OpenOptions, Shared, Snapshot, key_and_shape};
-use crate::array::{ArrayState, load};
+use super::documents::Documents;
+use super::hierarchy::{Hierarchy, key_and_shape};
+use super::nodes::NodeKind;
+use super::source::{ZarrSource, contained_commit};
+use super::state::{ArrayState, load};
 use crate::error::{ErrorKind, Result};
-use crate::log::place::LogPlace;
-use crate::zarr::source::{ZarrSource, contained_commit};
+use crate::options::{Freshness, OpenOptions};
 
 /// Arrays that are looked at for the identity of their store.
 const ARRAYS_MAX: usize = 16;
@@ -26,9 +28,12 @@ pub(crate) type LostState = ([u8; 16], LogState);
 ///
 /// # Errors
 /// `Corrupt` for a damaged log or shard; those of storage.
-pub(crate) fn lost_state(shared: &Shared, group: &GroupDocument) -> Result<Option<LostState>> {
-    let is_writable = shared.options.writable;
-    let newest = match LogPlace::newest_of_any(&*shared.storage, &shared.options.limits) {
+pub(crate) fn lost_state(
+    hierarchy: &Hierarchy,
+    group: &GroupDocument,
+) -> Result<Option<LostState>> {
+    let is_writable = hierarchy.options.writable;
+    let newest = match (hierarchy.find_root)(&*hierarchy.storage, &hierarchy.options.limits) {
         // Many stores of other programs may be read by all, and listed by nobody.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => match group.consolidated {
             Some(ref all)
@@ -44,14 +49,16 @@ pub(crate) fn lost_state(shared: &Shared, group: &GroupDocument) -> Result<Optio
     if newest.is_none() && !is_writable {
         return Ok(None);
     }
-    let limits = shared.options.limits.clone();
+    let limits = hierarchy.options.limits.clone();
     let options = OpenOptions { limits, freshness: Freshness::Open, ..OpenOptions::default() };
-    let as_stored = Documents::as_stored();
-    let shared = &Shared { documents: as_stored, ..Shared::new(shared.storage.clone(), options) };
-    let arrays = arrays(shared)?;
+    let (storage, find_root) = (hierarchy.storage.clone(), hierarchy.find_root);
+    let mut hierarchy = Hierarchy::new(storage, options, find_root);
+    hierarchy.documents = Documents::as_stored();
+    let hierarchy = &hierarchy;
+    let arrays = arrays(hierarchy)?;
     let mut stores = Vec::new();
     for path in arrays.iter().take(ARRAYS_MAX) {
-        let identity = load(shared, path).ok().and_then(|state| state.identity().copied());
+        let identity = load(hierarchy, path).ok().and_then(|state| state.identity().copied());
         stores.extend(identity.map(|identity| identity.store));
     }
     // Beside the store may lie the log of another one that was here before.
@@ -65,25 +72,25 @@ pub(crate) fn lost_state(shared: &Shared, group: &GroupDocument) -> Result<Optio
     };
     let mut settled = 0;
     for path in &arrays {
-        let Ok(state) = load(shared, path) else { continue };
+        let Ok(state) = load(hierarchy, path) else { continue };
         if state.identity().is_some_and(|identity| identity.store == store) {
-            settled = settled.max(last_stamp(shared, path, &state)?);
+            settled = settled.max(last_stamp(hierarchy, path, &state)?);
         }
     }
     Ok(Some((store, LogState { pending: false, settled })))
 }
 
-fn arrays(shared: &Shared) -> Result<Vec<ObjectPath>> {
-    let nodes = shared.documents.nodes(shared)?.into_iter();
+fn arrays(hierarchy: &Hierarchy) -> Result<Vec<ObjectPath>> {
+    let nodes = hierarchy.documents.nodes(hierarchy)?.into_iter();
     Ok(nodes.filter(|(_, kind)| *kind == NodeKind::Array).map(|(path, _)| path).collect())
 }
 
 /// The last commit that a shard of the array contains.
-fn last_stamp(shared: &Shared, path: &ObjectPath, state: &ArrayState) -> Result<u64> {
+fn last_stamp(hierarchy: &Hierarchy, path: &ObjectPath, state: &ArrayState) -> Result<u64> {
     if state.shard().is_none() {
         return Ok(0);
     }
-    let source = ZarrSource { shared, path, state, snapshot: Snapshot::default() };
+    let source = ZarrSource { hierarchy, path, state };
     let mut last = 0;
     for coordinates in source.existing()? {
         if let Some(object) = source.open_object(&coordinates)? {

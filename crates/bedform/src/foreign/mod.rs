@@ -1,0 +1,148 @@
+//! Foreign files, read as they are: NetCDF classic, NetCDF-4, HDF5.
+//!
+//! A [`ChunkMap`] says where the bytes of every variable lie; the plan, the fetches and the codecs are
+//! those of Zarr arrays. A whole file is one object here: a variable without chunks is one chunk of
+//! raw elements, of which a read fetches just the bytes that it needs; a record variable has one such
+//! chunk for each record.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `variable` | a variable of a file: how it is stored, as a source |
+//! | `inline` | variables whose bytes lie in the chunk map itself |
+
+mod inline;
+pub(crate) mod variable;
+
+use std::sync::Arc;
+
+use bedform_format::chunk_map::ChunkMap;
+use bedform_format::netcdf_classic::{self, Header};
+use bedform_format::{Limits, ObjectPath};
+use bedform_storage::{Object, Storage, Version};
+
+use self::variable::Variable;
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::{Freshness, OpenOptions};
+use crate::plan::tuning::Tuning;
+
+pub use bedform_format::chunk_map::SourceVersion;
+
+/// The first look at a classic header.
+const HEADER_BYTES: u64 = 64 << 10;
+
+/// A foreign file, opened: its chunk map, and where it is.
+#[derive(Debug, Clone)]
+pub struct ForeignFile {
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) path: ObjectPath,
+    pub(super) map: Arc<ChunkMap>,
+    pub(crate) tuning: Tuning,
+    /// Whether every read looks if the file has changed.
+    pub(super) checks: bool,
+}
+
+impl ForeignFile {
+    /// The file at `path` of `storage`, whose chunk map is `map`.
+    ///
+    /// # Errors
+    /// `Conflict` if the file is not the one that the map was made from.
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        path: ObjectPath,
+        map: ChunkMap,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let checks = options.freshness == Freshness::Read;
+        let tuning = Tuning::with(options);
+        let file = Self { storage, path, map: Arc::new(map), tuning, checks };
+        let version = file.storage.stat(&file.path)?;
+        file.check_version(&version)?;
+        Ok(file)
+    }
+
+    /// Opens a NetCDF classic file: its header is its chunk map.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Unsupported` by the header; those of storage.
+    pub fn open_classic(
+        storage: Arc<dyn Storage>,
+        path: ObjectPath,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let object = storage.open(&path)?;
+        let version = object.version().clone();
+        let map = read_classic(&*object, &source_version(&version), &options.limits)
+            .map_err(|error| error.at(format!("{}/{path}", storage.name())))?;
+        Self::new(storage, path, map, options)
+    }
+
+    /// The chunk map.
+    pub fn map(&self) -> &ChunkMap {
+        &self.map
+    }
+
+    /// The file as a user knows it.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.storage.name(), self.path)
+    }
+
+    /// The variable at `path` of the file.
+    ///
+    /// # Errors
+    /// `NotFound`; `Unsupported` for a variable that only its native library reads.
+    pub(crate) fn variable(&self, path: &str) -> Result<Variable> {
+        let position = self.map.arrays.iter().position(|array| array.path == path);
+        let position = position.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("no variable {path:?} in {}", self.name()))
+        })?;
+        Variable::new(self.clone(), position)
+    }
+
+    pub(super) fn check_version(&self, version: &Version) -> Result<()> {
+        if source_version(version) == self.map.source {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!("{} has changed since it was opened; open it again", self.name()),
+        ))
+    }
+}
+
+/// A chunk map's word for a version of storage.
+pub fn source_version(version: &Version) -> SourceVersion {
+    SourceVersion {
+        size: version.size,
+        modified_ns: version.modified_ns,
+        changed_ns: version.changed_ns,
+        identity: version.identity,
+    }
+}
+
+fn read_classic(object: &dyn Object, source: &SourceVersion, limits: &Limits) -> Result<ChunkMap> {
+    let mut wanted = HEADER_BYTES;
+    loop {
+        let length = wanted.min(source.size).min(limits.metadata_bytes_max);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+        object.read(0, &mut bytes)?;
+        let parsed = netcdf_classic::parse(&bytes, source, limits)
+            .map_err(|error| Error::new(ErrorKind::Corrupt, error.to_string()))?;
+        match parsed {
+            Header::Complete(map) => return Ok(*map),
+            Header::Incomplete { bytes_needed }
+                if bytes_needed > length && length < source.size =>
+            {
+                if length == limits.metadata_bytes_max {
+                    return Err(Error::new(
+                        ErrorKind::LimitExceeded,
+                        format!("a header of more than {length} bytes is over the limit"),
+                    ));
+                }
+                wanted = bytes_needed.max(length.saturating_mul(2));
+            }
+            Header::Incomplete { .. } => {
+                return Err(Error::new(ErrorKind::Corrupt, "the file ends inside its header"));
+            }
+        }
+    }
+}

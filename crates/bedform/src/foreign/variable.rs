@@ -1,0 +1,177 @@
+//! A variable of a foreign file: how it is stored, and its chunks as the chunk map has them.
+
+use std::sync::Arc;
+
+use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray as MapArray, ForeignStorage};
+use bedform_format::metadata::FillValue;
+use bedform_format::shard::Extent;
+use bedform_geometry::ChunkGrid;
+use bedform_storage::Object;
+use serde_json::{Value, json};
+
+use super::ForeignFile;
+use super::inline::Inline;
+use crate::codec::ChunkCodec;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::opening::Need;
+use crate::source::{
+    ChunkLocations, LocateChunk, Location, OpenCell, PendingCell, Source, StoredLayout,
+};
+
+/// A variable of a foreign file. Cheap to clone; safe to share between threads.
+#[derive(Debug, Clone)]
+pub(crate) struct Variable {
+    pub(crate) file: ForeignFile,
+    position: usize,
+    pub(crate) layout: StoredLayout,
+}
+
+impl Variable {
+    pub(super) fn new(file: ForeignFile, position: usize) -> Result<Self> {
+        let map = file.map.clone();
+        let array = &map.arrays[position];
+        let native = |reason: &str| {
+            Error::new(
+                ErrorKind::Unsupported,
+                format!("{:?} of {} is read by its own library: {reason}", array.path, file.name()),
+            )
+        };
+        if let ForeignStorage::Native { reason } = &array.storage {
+            return Err(native(reason));
+        }
+        let data_type = array.data_type.ok_or_else(|| native("it has no type of fixed size"))?;
+        let item_size =
+            data_type.item_size().ok_or_else(|| native("it has no type of fixed size"))?;
+        let at_least_one =
+            |shape: &[u64]| shape.iter().map(|length| (*length).max(1)).collect::<Vec<_>>();
+        let chunk_shape = match &array.storage {
+            ForeignStorage::Chunked { chunk_shape, .. } => chunk_shape.clone(),
+            ForeignStorage::Records { .. } => {
+                let mut shape = at_least_one(&array.shape);
+                if let Some(first) = shape.first_mut() {
+                    *first = 1;
+                }
+                shape
+            }
+            _ => at_least_one(&array.shape),
+        };
+        let grid = ChunkGrid::new(array.shape.clone(), chunk_shape.clone())?;
+        let layout = StoredLayout {
+            per_object: at_least_one(grid.grid_shape()),
+            codec: ChunkCodec::new(&array.codec_chain(), data_type, &chunk_shape),
+            fill: FillValue::Bytes(array.fill_element().unwrap_or_else(|| vec![0; item_size])),
+            item_size,
+            grid,
+        };
+        Ok(Self { layout, position, file })
+    }
+
+    fn array(&self) -> &MapArray {
+        &self.file.map.arrays[self.position]
+    }
+
+    /// The variable as a user knows it.
+    pub(crate) fn name(&self) -> String {
+        format!("{}/{}", self.file.name(), self.array().path)
+    }
+
+    /// The variable's path in the file.
+    pub(crate) fn path(&self) -> &str {
+        &self.array().path
+    }
+
+    /// Elements along each axis.
+    pub(crate) fn shape(&self) -> &[u64] {
+        &self.array().shape
+    }
+
+    /// The NumPy type of the elements in memory.
+    pub(crate) fn numpy(&self) -> String {
+        self.array().data_type.map_or_else(|| "O".to_owned(), |data_type| data_type.numpy())
+    }
+
+    /// What the variable is; the keys are those of [`Array::describe`](crate::Array::describe) that
+    /// a foreign variable has.
+    pub(crate) fn describe(&self) -> Value {
+        let array = self.array();
+        let (kind, chunks) = match &array.storage {
+            ForeignStorage::Contiguous { .. } => ("contiguous", None),
+            ForeignStorage::Compact { .. } => ("compact", None),
+            ForeignStorage::Chunked { chunk_shape, .. } => ("chunked", Some(chunk_shape)),
+            ForeignStorage::Records { .. } => ("records", None),
+            ForeignStorage::Empty => ("empty", None),
+            _ => ("native", None),
+        };
+        json!({
+            "path": array.path,
+            "shape": array.shape,
+            "dtype": array.data_type.map(|data_type| data_type.to_string()),
+            "numpy": self.numpy(),
+            "storage": kind,
+            "chunks": chunks.unwrap_or(&self.layout.grid.chunk_shape().to_vec()),
+            "shards": null,
+            "order": null,
+            "dims": array.dimension_names,
+        })
+    }
+}
+
+impl Source for Variable {
+    fn open(
+        &self,
+        _: &[u64],
+        _: Need,
+        _: Option<PendingCell>,
+        _: &dyn Fn(),
+    ) -> Result<Option<OpenCell>> {
+        let object: Arc<dyn Object> = match &self.array().storage {
+            ForeignStorage::Empty => return Ok(None),
+            ForeignStorage::Compact { data } => Arc::new(Inline::new(data.clone())),
+            _ => {
+                let object = self.file.storage.open(&self.file.path)?;
+                if self.file.checks {
+                    self.file.check_version(object.version())?;
+                }
+                Arc::from(object)
+            }
+        };
+        let chunks = VariableChunks { map: self.file.map.clone(), position: self.position };
+        Ok(Some(OpenCell {
+            object,
+            locations: ChunkLocations::Table(Arc::new(chunks)),
+            contained: 0,
+            index_requests: 0,
+            index_bytes: 0,
+        }))
+    }
+
+    fn object_name(&self, _: &[u64]) -> String {
+        self.name()
+    }
+}
+
+/// Where the chunks of one variable lie.
+#[derive(Debug)]
+struct VariableChunks {
+    map: Arc<ChunkMap>,
+    position: usize,
+}
+
+impl LocateChunk for VariableChunks {
+    fn locate(&self, position: u64) -> Option<Location> {
+        let at = |offset, length| Location::of(Extent { offset, length });
+        let find_in = |table: &ChunkTable| {
+            let entry = table.find(position)?;
+            Some(Location { skip: entry.filter_mask, ..at(entry.offset, entry.length) })
+        };
+        match &self.map.arrays[self.position].storage {
+            ForeignStorage::Contiguous { offset, length } => Some(at(*offset, *length)),
+            ForeignStorage::Compact { data } => Some(at(0, data.len() as u64)),
+            ForeignStorage::Chunked { chunks, .. } => find_in(chunks),
+            ForeignStorage::Records { offset, stride, length } => {
+                Some(at(offset.checked_add(stride.checked_mul(position)?)?, *length))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! A handle on an array of an opened store: what the array is as of a snapshot.
+//!
+//! Commits that are not settled may have made an array larger than its documents say. Whoever reads,
+//! writes or settles it asks the handle for its state.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bedform_format::ObjectPath;
+use bedform_format::metadata::ArrayMetadata;
+use bedform_storage::Lock;
+use serde_json::Value;
+
+use super::opened::OpenedStore;
+use super::shapes::enlarge;
+use super::snapshot::{PinnedArray, Snapshot};
+use crate::error::{Error, ErrorKind, Result};
+use crate::zarr::hierarchy::DraftLock;
+use crate::zarr::state::{ArrayState, load};
+
+/// An array of an opened store. Cheap to clone; safe to share between threads.
+#[derive(Debug, Clone)]
+pub(crate) struct ArrayHandle {
+    pub(crate) store: Arc<OpenedStore>,
+    pub(crate) path: ObjectPath,
+    state: Arc<RwLock<Arc<ArrayState>>>,
+    /// The state with the shape that commits which are not settled have given the array.
+    larger: Arc<RwLock<Option<Larger>>>,
+    pub(crate) draft: Option<Arc<DraftLock>>,
+    /// A handle on a growth that is under way: what is known stays as it is.
+    pub(crate) growing: bool,
+}
+
+/// The larger state of an array, and which of its states it was made from.
+#[derive(Debug)]
+struct Larger {
+    of: u64,
+    state: Arc<ArrayState>,
+}
+
+impl ArrayHandle {
+    pub(crate) fn open(store: Arc<OpenedStore>, path: ObjectPath) -> Result<Self> {
+        let state = load(&store, &path)?;
+        Ok(Self {
+            store,
+            path,
+            state: Arc::new(RwLock::new(Arc::new(state))),
+            larger: Arc::default(),
+            draft: None,
+            growing: false,
+        })
+    }
+
+    /// An array whose creation is not yet committed; with its lock, if this handle has made it.
+    pub(crate) fn draft(
+        store: Arc<OpenedStore>,
+        path: ObjectPath,
+        metadata: ArrayMetadata,
+        document: Value,
+        lock: Option<Arc<DraftLock>>,
+    ) -> Result<Self> {
+        let state = ArrayState::new(&store, metadata, document, None)?;
+        let state = Arc::new(RwLock::new(Arc::new(state)));
+        Ok(Self { store, path, state, larger: Arc::default(), draft: lock, growing: false })
+    }
+
+    /// The array as a user knows it.
+    pub(crate) fn name(&self) -> String {
+        self.store.name_of(&self.path)
+    }
+
+    /// What is known of the array, looked up again if the store's freshness asks for it and another
+    /// writer (or another handle) has changed it.
+    /// Commits that are not settled may have made the array larger than its metadata say.
+    pub(crate) fn state(&self) -> Result<Arc<ArrayState>> {
+        if !self.store.documents.is_log_pending() {
+            let state = self.stored_state()?;
+            self.store.check_outer()?;
+            if !self.store.documents.is_log_pending() {
+                return Ok(state);
+            }
+        }
+        Ok(self.state_in_snapshot()?.0)
+    }
+
+    /// As [`Array::state`], with a snapshot: none of its commits has made the array larger than that.
+    pub(crate) fn state_in_snapshot(&self) -> Result<(Arc<ArrayState>, Snapshot)> {
+        let snapshot = self.store.snapshot()?;
+        // In this order: settling publishes an array's shape before it drops the commits that gave it,
+        // so what the root no longer says the documents do.
+        let state = self.stored_state()?;
+        let Some(view) = snapshot.view.as_ref().filter(|_| !self.growing) else {
+            return Ok((state, snapshot));
+        };
+        if let Some(key) = state.source.as_ref().and_then(|source| source.replaced)
+            && view.names(&key)?
+        {
+            return Err(replaced(&self.name(), "put something else in the place of"));
+        }
+        let shapes = &view.root.shapes;
+        let state = match state.identity().and_then(|identity| shapes.get(&identity.array)) {
+            Some(shape) => self.enlarged(state, shape)?,
+            None => state,
+        };
+        Ok((state, snapshot))
+    }
+
+    fn enlarged(&self, state: Arc<ArrayState>, shape: &[u64]) -> Result<Arc<ArrayState>> {
+        let mut larger = state.metadata.shape.clone();
+        enlarge(&mut larger, shape);
+        if larger == state.metadata.shape {
+            return Ok(state);
+        }
+        if let Some(known) = &*self.larger.read().unwrap_or_else(PoisonError::into_inner)
+            && known.of == state.number
+            && known.state.metadata.shape == larger
+        {
+            return Ok(known.state.clone());
+        }
+        let enlarged = Arc::new(self.with_shape(&state, &larger)?);
+        let known = Larger { of: state.number, state: enlarged.clone() };
+        *self.larger.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        Ok(enlarged)
+    }
+
+    /// What [`Array::state`] gave last.
+    pub(crate) fn last_state(&self) -> Arc<ArrayState> {
+        let state = self.known();
+        match &*self.larger.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(larger) if larger.of == state.number => larger.state.clone(),
+            _ => state,
+        }
+    }
+
+    /// As [`Array::state`], as the metadata have it.
+    fn stored_state(&self) -> Result<Arc<ArrayState>> {
+        let state = self.known();
+        if self.growing {
+            return Ok(state);
+        }
+        match &state.source {
+            Some(source) if self.store.documents.is_current(&self.store, source)? => Ok(state),
+            Some(_) => self.reload(),
+            None => match self.reload() {
+                // Not yet committed.
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(state),
+                outcome => outcome,
+            },
+        }
+    }
+
+    /// The array with `state`, as of now.
+    ///
+    /// # Errors
+    /// As [`OpenedStore::snapshot`].
+    pub(crate) fn pinned<'a>(&'a self, state: &'a ArrayState) -> Result<PinnedArray<'a>> {
+        Ok(self.pinned_to(state, self.store.snapshot()?))
+    }
+
+    /// The array with `state`, as of `snapshot`.
+    pub(crate) fn pinned_to<'a>(
+        &'a self,
+        state: &'a ArrayState,
+        snapshot: Snapshot,
+    ) -> PinnedArray<'a> {
+        PinnedArray::new(&self.store, &self.path, state, snapshot)
+    }
+
+    /// Takes `state`, which was just committed; better, what storage has now.
+    pub(crate) fn advance(&self, state: ArrayState) {
+        if self.reload().is_err() {
+            // The commit stands all the same. Storage is asked again at the next use.
+            *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+        }
+    }
+
+    /// What was known of the array when it was last looked up.
+    pub(crate) fn known(&self) -> Arc<ArrayState> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What storage has on the array now.
+    pub(crate) fn reload(&self) -> Result<Arc<ArrayState>> {
+        let state = Arc::new(load(&self.store, &self.path)?);
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = state.clone();
+        Ok(state)
+    }
+
+    /// A handle on the array as it will be with `shape`: see [`Store::grown`](crate::Store::grown).
+    pub(crate) fn grown(&self, shape: &[u64]) -> Result<Self> {
+        let state = self.state()?;
+        let old = &state.metadata.shape;
+        let fits = shape.len() == old.len() && old.iter().zip(shape).all(|(old, new)| old <= new);
+        if !fits {
+            return Err(Error::invalid(format!(
+                "{} of shape {old:?} does not grow to {shape:?}",
+                self.name()
+            )));
+        }
+        let grown = Arc::new(self.with_shape(&state, shape)?);
+        let state = Arc::new(RwLock::new(grown));
+        let Self { store, path, larger, draft, .. } = self.clone();
+        Ok(Self { store, path, state, larger, draft, growing: true })
+    }
+
+    /// The lock under which the array's shape changes.
+    pub(crate) fn lock(&self) -> Result<Box<dyn Lock>> {
+        if self.draft.as_ref().is_some_and(|draft| draft.is_live()) {
+            return Err(Error::invalid(format!(
+                "{} is a draft, whose shape does not change; commit it first",
+                self.name()
+            )));
+        }
+        self.store.lock(&self.path)
+    }
+
+    /// The array as it would be with another shape.
+    ///
+    /// # Errors
+    /// As [`ArrayState::with_shape`].
+    pub(crate) fn with_shape(&self, state: &ArrayState, shape: &[u64]) -> Result<ArrayState> {
+        state.with_shape(&self.store, &self.path, shape)
+    }
+}
+
+/// The error of an array that is no longer what commits are of.
+pub(crate) fn replaced(name: &str, what: &str) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        format!(
+            "another program has {what} {name}, of which there are commits that are not settled: put \
+             back what was there, or delete the array with Bedform"
+        ),
+    )
+}

@@ -1,0 +1,323 @@
+//! An opened store: its hierarchy, and the log over it.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bedform_format::ObjectPath;
+use bedform_format::log::Root;
+use bedform_format::metadata::{GroupDocument, LogState};
+use bedform_storage::{Mode, Profile, Storage};
+
+use super::place::LogPlace;
+use super::snapshot::Snapshot;
+use super::view::{Loaded, View};
+use crate::error::{Error, ErrorKind, Result};
+use crate::opening::{check_local, remote_of, storage_of, url_of};
+use crate::options::{Freshness, OpenOptions};
+use crate::zarr::documents::GroupState;
+use crate::zarr::hierarchy::Hierarchy;
+use crate::zarr::outer::Outer;
+
+/// Snapshots that a read or write tries while others settle.
+const ATTEMPTS_MAX: usize = 100;
+/// Times that objects on a server may be replaced under what is done with them.
+const REPLACED_MAX: usize = 16;
+/// Attempts in a row that find the data moved on, and the same newest root.
+const UNMOVED_MAX: u32 = 3;
+
+/// The error of a log or store where `error` says that the data have moved on, and they have not.
+pub(crate) fn not_whole(name: &str, error: &Error) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!(
+            "{error}; yet nothing has changed: {name} or its log is not whole, or they are not of the \
+             same time; put back both as they were together"
+        ),
+    )
+}
+
+/// An opened store. It is its [`Hierarchy`], to which it adds what is committed and not settled.
+#[derive(Debug)]
+pub(crate) struct OpenedStore {
+    hierarchy: Hierarchy,
+    /// The newest root of the log when it was last looked up, and what views have loaded.
+    view: Mutex<Option<Arc<View>>>,
+    loaded: Arc<Loaded>,
+}
+
+impl Deref for OpenedStore {
+    type Target = Hierarchy;
+
+    fn deref(&self) -> &Hierarchy {
+        &self.hierarchy
+    }
+}
+
+impl OpenedStore {
+    /// The store in `storage`, of which nothing is read yet; it may be a part of the store `outer`.
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        options: OpenOptions,
+        outer: Option<Outer>,
+    ) -> Self {
+        let loaded = Arc::new(Loaded::new(options.cache_bytes));
+        let mut hierarchy = Hierarchy::new(storage, options, LogPlace::newest_of_any);
+        hierarchy.outer = outer;
+        Self { hierarchy, view: Mutex::default(), loaded }
+    }
+
+    /// Opens the store at `path`, a directory or a URL, with the profile that is kept for its storage
+    /// unless the options have one.
+    ///
+    /// # Errors
+    /// As [`OpenedStore::open_in`]; `Unsupported` for what is no path of this machine; `InvalidArgument`
+    /// for a part of a store that is to be written to, or that has commits which are not settled.
+    pub(crate) fn open_path(path: &Path, mut options: OpenOptions) -> Result<Self> {
+        if let Some(url) = url_of(path) {
+            return Self::open_url(url, options);
+        }
+        check_local(path)?;
+        if options.profile.is_none() {
+            // A kept profile that cannot be read must not keep data from being read.
+            options.profile = Profile::for_path(path).ok().flatten();
+        }
+        let outer = Outer::of(path, &options, LogPlace::newest_of_any);
+        if let Some(outer) = outer.as_ref().filter(|_| options.writable) {
+            return Err(outer.refuse_writing());
+        }
+        let mode = if options.writable { Mode::ReadWrite } else { Mode::ReadOnly };
+        Self::open_in(storage_of(path, mode, &options)?, options, outer)
+    }
+
+    fn open_url(url: &str, mut options: OpenOptions) -> Result<Self> {
+        let mode = if options.writable { Mode::ReadWrite } else { Mode::ReadOnly };
+        let storage = remote_of(url, mode, &mut options)?;
+        Self::open_in(storage, options, None)
+    }
+
+    /// Opens the store in `storage`, which may be a group or an array of the store `outer`.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none; `Corrupt`, `Unsupported` by its metadata.
+    pub(crate) fn open_in(
+        storage: Arc<dyn Storage>,
+        options: OpenOptions,
+        outer: Option<Outer>,
+    ) -> Result<Self> {
+        let store = Self::new(storage, options, outer);
+        let root = ObjectPath::root();
+        if store.documents.kind(&store, &root)?.is_none() {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!(
+                    "{} is not a Zarr store: it has no zarr.json, .zgroup or .zarray",
+                    store.storage.name()
+                ),
+            ));
+        }
+        if store.options.writable && store.documents.zarr_format(&store)? == 2 {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "{} is Zarr v2, which Bedform only reads; convert it with 'bedform convert'",
+                    store.storage.name()
+                ),
+            ));
+        }
+        if store.options.writable {
+            store.sweep_once(&root);
+        }
+        store.check_outer()?;
+        store.check_log_is_not_newer()?;
+        Ok(store)
+    }
+
+    /// Where the log of this store is, or would be.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a store that Bedform has not made.
+    pub(crate) fn log_place(&self) -> Result<LogPlace> {
+        let key = self.documents.root(self)?.and_then(|root| root.group.store);
+        let key = key.ok_or_else(|| {
+            Error::invalid(format!(
+                "{} was not made by Bedform, so it has no log; convert it with 'bedform convert'",
+                self.storage.name()
+            ))
+        })?;
+        LogPlace::beside(&*self.storage, key, &self.options.limits)
+    }
+
+    /// Fails if a writer has died that may have promised commits through a burst tier: they come before
+    /// whatever is written now.
+    ///
+    /// # Errors
+    /// `Conflict`; those of storage.
+    pub(crate) fn check_promises_kept(&self) -> Result<()> {
+        // Stores that others have made, and places beside which nothing can lie, have no log.
+        let Ok(log) = self.log_place() else { return Ok(()) };
+        if log.check_promises_kept().is_ok() {
+            return Ok(());
+        }
+        // A writer that just begins has noted its tier, and may not have the lock of its segment yet.
+        let _lock = self.lock(&ObjectPath::root())?;
+        log.check_promises_kept()
+    }
+
+    /// What is committed, as of now: settled or not.
+    ///
+    /// # Errors
+    /// `Corrupt` if the log is missing or damaged; those of storage.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot> {
+        self.check_outer()?;
+        let Some(root) = self.documents.root(self)? else { return Ok(Snapshot::default()) };
+        let LogState { pending, settled } = root.group.log;
+        if !pending {
+            return Ok(Snapshot { number: settled, store: root.group.store, view: None });
+        }
+        let kept = || self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept().clone();
+        if let (Some(known), true) = (&known, self.options.freshness != Freshness::Read) {
+            return Ok(Snapshot::of(known.clone()));
+        }
+        self.newest_snapshot(root.group.log, known)
+    }
+
+    /// The newest root of `place`, of the time of the store's document, and what that says of the log. Who
+    /// holds the store's lock is told what is so; who does not, what was.
+    ///
+    /// # Errors
+    /// Of storage; `Corrupt` for a damaged root, or document.
+    pub(crate) fn newest_root(&self, place: &LogPlace) -> Result<(Option<Arc<Root>>, LogState)> {
+        let document = self.documents.read_root(self)?;
+        let log = document.map_or_else(LogState::default, |document| document.group.log);
+        Ok((place.newest(log, None)?, log))
+    }
+
+    /// Fails if the log beside a store that says it has none has commits: an older copy of the store
+    /// was put in the place of the one that they belong to.
+    fn check_log_is_not_newer(&self) -> Result<()> {
+        let Some(root) = self.documents.root(self)? else { return Ok(()) };
+        if root.group.store.is_none() || root.group.log.pending {
+            return Ok(());
+        }
+        // Where nothing can lie beside the store, or something else does, there is no log.
+        let Ok(place) = self.log_place() else { return Ok(()) };
+        let Ok(listed) = place.root_numbers() else { return Ok(()) };
+        if listed.last().is_none_or(|number| *number <= root.group.log.settled) {
+            return Ok(());
+        }
+        let newest = LogPlace::newest_of_any(&*self.storage, &self.options.limits)?;
+        // Somebody may have committed since the document was read.
+        match (newest, self.documents.read_root(self)?) {
+            (Some(newest), Some(document)) if newest.store == place.store => {
+                place.check_age(&newest, document.group.log)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Shared::snapshot`], whatever was known before.
+    pub(crate) fn look_again(&self) -> Result<()> {
+        let root = self.documents.read_root(self)?;
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        drop(root);
+        Ok(())
+    }
+
+    /// Looks for a newer root where reads do not: what this process has committed they see, and all that
+    /// is committed is settled.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(crate) fn look_unless_always(&self) -> Result<()> {
+        if self.options.freshness == Freshness::Read { Ok(()) } else { self.look_again() }
+    }
+
+    /// Calls `act` until the data do not move on under it.
+    ///
+    /// # Errors
+    /// Those of `act`; `Corrupt` if what it needs is gone, or is newer than the log; `SnapshotMoved` if
+    /// the data never stop.
+    pub(crate) fn in_one_snapshot<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
+        let (mut last, mut unmoved, mut replaced) = (None, 0, 0);
+        for _ in 0..ATTEMPTS_MAX {
+            let error = match act() {
+                Err(error) if error.kind() == ErrorKind::SnapshotMoved => error,
+                // What was opened was replaced, and is gone: what is there now is planned anew.
+                Err(error)
+                    if error.kind() == ErrorKind::Conflict
+                        && self.storage.is_remote()
+                        && replaced < REPLACED_MAX =>
+                {
+                    replaced += 1;
+                    self.indexes.clear();
+                    self.look_again()?;
+                    continue;
+                }
+                outcome => return outcome,
+            };
+            self.look_again()?;
+            // What has moved on has a newer root. Where there is none, the log and the shards are not
+            // of one time, or not whole.
+            let number = self.snapshot()?.number;
+            unmoved = if last == Some(number) { unmoved + 1 } else { 0 };
+            if unmoved == UNMOVED_MAX {
+                return Err(not_whole(&self.storage.name(), &error));
+            }
+            last = Some(number);
+        }
+        act()
+    }
+
+    /// The newest root of a store that has said there is a log.
+    fn newest_snapshot(
+        &self,
+        mut said: LogState,
+        mut known: Option<Arc<View>>,
+    ) -> Result<Snapshot> {
+        let place = self.log_place()?;
+        let mut looked_at: Option<Arc<GroupState>> = None;
+        for _ in 0..ATTEMPTS_MAX {
+            let newest = place.newest(said, known.take().map(|view| view.root.clone()).as_ref())?;
+            // Others may have settled, and removed the log, since the document was read.
+            let Some(document) = (match &newest {
+                Some(_) if looked_at.is_none() => self.documents.root(self)?,
+                _ => self.documents.read_root(self)?,
+            }) else {
+                break;
+            };
+            let GroupDocument { log, store, .. } = &document.group;
+            said = *log;
+            let problem = match LogPlace::current(newest, *log) {
+                None if !log.pending => {
+                    return Ok(Snapshot { number: log.settled, store: *store, view: None });
+                }
+                None => place.missing(),
+                Some(root) => match place.check_age(&root, *log) {
+                    Ok(()) => return Ok(self.pinned(root, place)),
+                    Err(error) => error,
+                },
+            };
+            // The document and the roots were not looked at in one moment: only what is still so at a
+            // second look is wrong.
+            if looked_at.is_some_and(|before| before.version == document.version) {
+                return Err(problem);
+            }
+            looked_at = Some(document);
+        }
+        Err(Error::new(ErrorKind::Conflict, format!("{} keeps changing", place.name())))
+    }
+
+    /// The snapshot of `newest`, and what is known of it.
+    fn pinned(&self, newest: Arc<Root>, place: LogPlace) -> Snapshot {
+        let mut kept = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = kept.as_ref().filter(|known| known.root.number == newest.number) {
+            return Snapshot::of(known.clone());
+        }
+        let view = View::new(newest, place, &self.options.limits, self.loaded.clone());
+        let view = Arc::new(view);
+        *kept = Some(view.clone());
+        Snapshot::of(view)
+    }
+}

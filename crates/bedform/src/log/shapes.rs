@@ -1,0 +1,117 @@
+//! Shapes that commits give to arrays, and their publication.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use serde_json::json;
+
+use super::array::ArrayHandle;
+use super::opened::OpenedStore;
+use crate::error::{Error, ErrorKind, Result};
+use crate::zarr::documents::publish;
+use crate::zarr::publish::{check_key, commit};
+use crate::zarr::state::ArrayState;
+
+/// Makes `shape` as large as `other` along every axis.
+pub(crate) fn enlarge(shape: &mut [u64], other: &[u64]) {
+    shape.iter_mut().zip(other).for_each(|(length, other)| *length = (*length).max(*other));
+}
+
+/// Makes the metadata of arrays say the shapes that commits gave them; by keys. To be called when
+/// these commits are in the shards.
+///
+/// # Errors
+/// Those of storage. What was published stays.
+pub(crate) fn publish_grown(
+    store: &Arc<OpenedStore>,
+    shapes: &BTreeMap<[u8; 16], Vec<u64>>,
+) -> Result<()> {
+    if shapes.is_empty() {
+        return Ok(());
+    }
+    let by_key = store.shapes_by_key()?;
+    let mut arrays = BTreeMap::new();
+    for (key, shape) in shapes {
+        let Some((path, stored)) = by_key.get(key) else { continue };
+        if stored.iter().zip(shape).any(|(stored, shape)| stored < shape) {
+            arrays.insert(path.clone(), (ArrayHandle::open(store.clone(), path.clone())?, shape));
+        }
+    }
+    let _locks = arrays.values().map(|(array, _)| array.lock()).collect::<Result<Vec<_>>>()?;
+    let mut changes = Vec::with_capacity(arrays.len());
+    for (path, (array, shape)) in &arrays {
+        let state = array.reload()?;
+        let mut larger = state.metadata.shape.clone();
+        enlarge(&mut larger, shape);
+        changes.push((path, array.with_shape(&state, &larger)?));
+    }
+    let changes: Vec<_> = changes.iter().map(|(path, state)| (*path, state)).collect();
+    if changes.is_empty() { Ok(()) } else { commit_shapes(store, &changes) }
+}
+
+/// Publishes new shapes: the arrays' documents, then the store's, which is the commit.
+pub(crate) fn commit_shapes(
+    store: &OpenedStore,
+    changes: &[(&ObjectPath, &ArrayState)],
+) -> Result<()> {
+    let root = ObjectPath::root();
+    let is_alone = changes.iter().any(|(path, _)| path.is_root());
+    let _lock = if is_alone { None } else { Some(store.lock(&root)?) };
+    // Attributes may have changed since the arrays were read, and arrays may have been deleted: only
+    // the shapes are ours to say.
+    let mut documents = Vec::with_capacity(changes.len());
+    for (path, state) in changes {
+        let known = store.documents.array(store, path)?;
+        let mut document = known.document;
+        let old = known.metadata.shape.iter();
+        if old.zip(&state.metadata.shape).any(|(old, new)| new < old) {
+            check_no_commits(store)?;
+        }
+        if let Some(identity) = state.identity() {
+            check_key(store, path, &document, &identity.array)?;
+        }
+        document["shape"] = json!(state.metadata.shape);
+        documents.push(document);
+    }
+    let mut paths = Vec::with_capacity(changes.len());
+    for ((path, _), document) in changes.iter().zip(&documents) {
+        publish(store, path, document.clone())?;
+        paths.push((*path).clone());
+    }
+    if is_alone { Ok(()) } else { commit(store, &paths, &[]) }
+}
+
+/// Fails if there are commits that are not settled: they may lie where the array will end. While the
+/// caller holds the store's lock nobody makes the first one.
+fn check_no_commits(store: &OpenedStore) -> Result<()> {
+    store.look_again()?;
+    match store.snapshot()?.view {
+        Some(view) if !view.root.commits.is_empty() => Err(Error::new(
+            ErrorKind::SnapshotMoved,
+            format!("{} was written to while an array was made smaller", store.storage.name()),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Fails if commits that are not settled have made an array larger than its metadata say. The caller
+/// holds the locks of the arrays: nobody makes them larger now.
+pub(crate) fn check_not_grown(store: &OpenedStore, arrays: &[&ArrayHandle]) -> Result<()> {
+    store.look_again()?;
+    let Some(view) = store.snapshot()?.view else { return Ok(()) };
+    for array in arrays {
+        let state = array.reload()?;
+        let grown = state.identity().and_then(|identity| view.root.shapes.get(&identity.array));
+        let is_larger = grown.is_some_and(|grown| {
+            grown.iter().zip(&state.metadata.shape).any(|(grown, stored)| grown > stored)
+        });
+        if is_larger {
+            return Err(Error::new(
+                ErrorKind::SnapshotMoved,
+                format!("a commit has made {} larger meanwhile", array.name()),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! Snapshots: the state of a store that a read or write goes by, and what it means for one array.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+
+use super::view::View;
+use crate::error::{Error, ErrorKind, Result};
+use crate::source::{Cover, Moment, StoredLayout};
+use crate::zarr::hierarchy::Hierarchy;
+use crate::zarr::source::{ZarrSource, contained_commit};
+use crate::zarr::state::ArrayState;
+
+/// The state of a store that a read or write goes by.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshot {
+    /// The last commit.
+    pub(crate) number: u64,
+    /// The identity of the store, whose commits these numbers count: stamps of arrays that came from
+    /// other stores count those of theirs.
+    pub(crate) store: Option<[u8; 16]>,
+    /// The commits that are not settled; nothing if all are.
+    pub(crate) view: Option<Arc<View>>,
+}
+
+impl Snapshot {
+    pub(super) fn of(view: Arc<View>) -> Self {
+        Self { number: view.root.number, store: Some(view.root.store), view: Some(view) }
+    }
+}
+
+/// An array as of a snapshot.
+#[derive(Debug, Clone)]
+pub(crate) struct ArrayMoment<'a> {
+    pub(crate) snapshot: Snapshot,
+    /// What the commits of the snapshot know the array by; nothing for one that came from another store
+    /// with its shards: their stamps name commits of that one.
+    key: Option<[u8; 16]>,
+    layout: &'a StoredLayout,
+}
+
+impl<'a> ArrayMoment<'a> {
+    /// The array with `state` as of `snapshot`.
+    pub(crate) fn new(snapshot: Snapshot, state: &'a ArrayState) -> Self {
+        let identity = state.identity().filter(|own| snapshot.store == Some(own.store));
+        let key = identity.map(|own| own.array);
+        Self { snapshot, key, layout: &state.layout }
+    }
+
+    /// What the commits of the snapshot know the array by, if it is one of their store.
+    pub(crate) fn key(&self) -> Option<[u8; 16]> {
+        self.key
+    }
+
+    /// The coordinates of the objects that must be there, by the lists of settled shards.
+    ///
+    /// # Errors
+    /// `Corrupt` for a damaged list; those of storage.
+    pub(crate) fn settled_objects(&self) -> Result<Vec<Vec<u64>>> {
+        match (&self.snapshot.view, &self.key) {
+            (Some(view), Some(key)) => view.settled_objects(key),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Moment for ArrayMoment<'_> {
+    fn number(&self) -> u64 {
+        self.snapshot.number
+    }
+
+    fn is_settled(&self) -> bool {
+        self.snapshot.view.is_none()
+    }
+
+    fn contained(&self, contained: u64) -> u64 {
+        self.key.map_or(0, |_| contained)
+    }
+
+    fn check(&self, coordinates: &[u64], contained: u64, name: &dyn Fn() -> String) -> Result<()> {
+        let Some(key) = &self.key else { return Ok(()) };
+        let number = self.snapshot.number;
+        if contained > number {
+            return Err(Error::new(
+                ErrorKind::SnapshotMoved,
+                format!(
+                    "{} contains commit {contained}, and the snapshot ends with {number}; read again",
+                    name()
+                ),
+            ));
+        }
+        let Some(view) = &self.snapshot.view else { return Ok(()) };
+        view.check_contained(key, coordinates, contained, name)
+    }
+
+    fn cover(
+        &self,
+        coordinates: &[u64],
+        contained: u64,
+        name: &dyn Fn() -> String,
+    ) -> Result<Option<Arc<dyn Cover>>> {
+        self.check(coordinates, contained, name)?;
+        let Some((view, key)) = self.snapshot.view.as_ref().zip(self.key) else {
+            return Ok(None);
+        };
+        let region = self.layout.object_region(coordinates)?;
+        let overlay = view.overlay(&key, &region, contained, self.layout)?;
+        Ok(overlay.map(|overlay| Arc::new(overlay) as Arc<dyn Cover>))
+    }
+}
+
+/// An array as of a snapshot: where its objects are, and what lies over them.
+#[derive(Clone)]
+pub(crate) struct PinnedArray<'a> {
+    pub(crate) source: ZarrSource<'a>,
+    pub(crate) moment: ArrayMoment<'a>,
+}
+
+impl<'a> PinnedArray<'a> {
+    /// The array at `path` with `state`, as of `snapshot`.
+    pub(crate) fn new(
+        hierarchy: &'a Hierarchy,
+        path: &'a ObjectPath,
+        state: &'a ArrayState,
+        snapshot: Snapshot,
+    ) -> Self {
+        let source = ZarrSource { hierarchy, path, state };
+        Self { source, moment: ArrayMoment::new(snapshot, state) }
+    }
+
+    /// True if commits of the snapshot have something for the object at `coordinates` that it does not
+    /// contain.
+    ///
+    /// # Errors
+    /// As [`Moment::cover`]; `Corrupt` by the object's tail.
+    pub(crate) fn is_pending(&self, coordinates: &[u64]) -> Result<bool> {
+        let contained = match self.source.open_object(coordinates)? {
+            Some(object) if self.source.state.shard().is_some() => {
+                contained_commit(&self.source.read_index(coordinates, &*object, &|| ())?.0)
+            }
+            _ => 0,
+        };
+        let name = || self.source.object_name_of(coordinates);
+        Ok(self.moment.cover(coordinates, contained, &name)?.is_some())
+    }
+
+    /// The coordinates of the objects that are there, and of those that must be.
+    ///
+    /// # Errors
+    /// `Interrupted`; `Corrupt` for a damaged list of settled shards; those of storage.
+    pub(crate) fn expected(&self, interrupted: &dyn Fn() -> bool) -> Result<BTreeSet<Vec<u64>>> {
+        let existing = self.source.existing_or_asked(interrupted)?;
+        let mut all: BTreeSet<Vec<u64>> = existing.into_iter().collect();
+        all.extend(self.moment.settled_objects()?);
+        Ok(all)
+    }
+}

@@ -1,0 +1,64 @@
+//! Opens the storage that a path or a URL names.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bedform_storage::{FileSystem, LocalStorage, Mode, Placement, Profile, RemoteStorage, Storage};
+
+use crate::config;
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::OpenOptions;
+use crate::placement::ShardTargets;
+
+/// The directory `path` as storage, as slow as `BEDFORM_THROTTLE` says if it is set, with shards on the targets
+/// of `BEDFORM_LUSTRE_TARGETS`.
+///
+/// # Errors
+/// As [`config::pace`], [`ShardTargets::configured`] and [`LocalStorage::open`].
+pub fn storage_of(path: &Path, mode: Mode, options: &OpenOptions) -> Result<Arc<dyn Storage>> {
+    let targets = ShardTargets::configured()?;
+    Ok(match config::pace()? {
+        None => shared(LocalStorage::open(path, mode)?, targets, options),
+        Some(pace) => shared(LocalStorage::open_throttled(path, mode, pace)?, targets, options),
+    })
+}
+
+/// The place at a URL; the options get the profile that is kept for it.
+pub(crate) fn remote_of(
+    url: &str,
+    mode: Mode,
+    options: &mut OpenOptions,
+) -> Result<Arc<dyn Storage>> {
+    let storage = RemoteStorage::open(url, mode, &options.remote);
+    let storage = storage.map_err(|error| Error::invalid(error.to_string()))?;
+    if options.profile.is_none() {
+        // As for a path.
+        options.profile = Profile::for_remote(&storage).ok().flatten();
+    }
+    Ok(Arc::new(storage))
+}
+
+fn shared<F: FileSystem>(
+    local: LocalStorage<F>,
+    targets: Option<Arc<dyn Placement>>,
+    options: &OpenOptions,
+) -> Arc<dyn Storage> {
+    let local = local.placed(targets);
+    Arc::new(if options.direct_reads { local } else { local.through_page_cache() })
+}
+
+/// The URL that `path` is, if it is one.
+pub(crate) fn url_of(path: &Path) -> Option<&str> {
+    path.to_str().filter(|text| text.contains("://"))
+}
+
+pub(crate) fn check_local(path: &Path) -> Result<()> {
+    if path.as_os_str().is_empty() {
+        return Err(Error::invalid("the path is empty: give a store"));
+    }
+    if path.to_string_lossy().contains("://") {
+        let text = format!("{}: only directories of this machine can be opened", path.display());
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! How a store or a file is opened: plain values, and their form in JSON, as the doors hand it over.
+
+use bedform_format::Limits;
+use bedform_storage::{Durability, Profile, RemoteOptions};
+use serde_json::{Map, Value};
+
+use crate::error::{Error, Result};
+
+/// When a store looks whether another writer has changed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Freshness {
+    /// Before every read.
+    #[default]
+    Read,
+    /// When a store or array is opened.
+    Open,
+    /// Never after the first look.
+    Never,
+}
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct OpenOptions {
+    /// Whether the store may be changed.
+    pub writable: bool,
+    /// What data may claim.
+    pub limits: Limits,
+    /// Bytes of decoded chunks and of shard indexes to keep; 0 keeps nothing.
+    pub cache_bytes: u64,
+    /// When to look for changes of others.
+    pub freshness: Freshness,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+    /// Threads that encode and decode; `None` takes one per core, 1 does all on the caller's.
+    pub threads: Option<usize>,
+    /// The largest gap between extents that is read over, in bytes; `None` takes the default.
+    pub gap_bytes: Option<u64>,
+    /// The storage's parameters, for prices, merging and threads; `None` takes those that are
+    /// assumed of a local disk or of an object store.
+    pub profile: Option<Profile>,
+    /// For whoever opens the storage: whether large reads may go past the page cache where that is
+    /// faster ([`LocalStorage::through_page_cache`](bedform_storage::LocalStorage::through_page_cache)).
+    pub direct_reads: bool,
+    /// How an object store is reached, where the store is in one.
+    pub remote: RemoteOptions,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            writable: false,
+            limits: Limits::default(),
+            cache_bytes: 256 << 20,
+            freshness: Freshness::Read,
+            durability: Durability::Disk,
+            threads: None,
+            gap_bytes: None,
+            profile: None,
+            direct_reads: true,
+            remote: RemoteOptions::default(),
+        }
+    }
+}
+
+impl OpenOptions {
+    /// Reads options: `writable`, `cache_bytes`, `freshness` (`"read"`, `"open"`, `"never"`),
+    /// `durability` (`"disk"`, `"process"`), `threads`, `gap_bytes`, `profile` (a document of
+    /// `calibrate`), `direct_reads`, and for object stores `anonymous`, `endpoint`, `region` and
+    /// `single_writer`, each optional; null stands for the default.
+    ///
+    /// # Errors
+    /// `InvalidArgument` names the key at fault.
+    ///
+    /// ```
+    /// let given = serde_json::json!({"cache_bytes": 0, "durability": "process"});
+    /// let options = bedform::OpenOptions::from_json(given.as_object().unwrap())?;
+    /// assert_eq!(options.cache_bytes, 0);
+    /// # Ok::<(), bedform::Error>(())
+    /// ```
+    pub fn from_json(given: &Map<String, Value>) -> Result<Self> {
+        let mut options = Self::default();
+        for (key, value) in given.iter().filter(|(_, value)| !value.is_null()) {
+            let bad = || Error::invalid(format!("not a value of {key}: {value}"));
+            let number = || value.as_u64().ok_or_else(bad);
+            match (key.as_str(), value.as_str()) {
+                ("writable", _) => options.writable = value.as_bool().ok_or_else(bad)?,
+                ("direct_reads", _) => options.direct_reads = value.as_bool().ok_or_else(bad)?,
+                ("anonymous", _) => {
+                    options.remote.anonymous = value.as_bool().ok_or_else(bad)?;
+                }
+                ("single_writer", _) => {
+                    options.remote.single_writer = value.as_bool().ok_or_else(bad)?;
+                }
+                ("endpoint", Some(text)) => options.remote.endpoint = Some(text.to_owned()),
+                ("region", Some(text)) => options.remote.region = Some(text.to_owned()),
+                ("cache_bytes", _) => options.cache_bytes = number()?,
+                ("gap_bytes", _) => options.gap_bytes = Some(number()?),
+                ("threads", _) => {
+                    let threads = usize::try_from(number()?).map_err(|_| bad())?;
+                    options.threads = Some(threads);
+                }
+                ("profile", _) => {
+                    let profile = Profile::from_json("the profile", &value.to_string());
+                    let profile = profile.map_err(|error| Error::invalid(error.to_string()))?;
+                    options.profile = Some(profile);
+                }
+                ("freshness", Some("read")) => options.freshness = Freshness::Read,
+                ("freshness", Some("open")) => options.freshness = Freshness::Open,
+                ("freshness", Some("never")) => options.freshness = Freshness::Never,
+                ("durability", Some("disk")) => options.durability = Durability::Disk,
+                ("durability", Some("process")) => options.durability = Durability::Process,
+                ("freshness" | "durability" | "endpoint" | "region", _) => return Err(bad()),
+                _ => return Err(Error::invalid(format!("there is no option {key:?}"))),
+            }
+        }
+        Ok(options)
+    }
+}

@@ -1,0 +1,152 @@
+//! What a read would do, and at what price.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bedform_storage::Object;
+use serde::Serialize;
+
+use super::plan::{PlannedCell, ReadPlan};
+use super::resolve::{
+    Opening, ResolvedCell, Resolving, Unit, payload_cost, payload_units, resolve,
+};
+use crate::error::Result;
+use crate::plan::opening::Need;
+use crate::plan::price::{Cost, Price};
+use crate::source::Payloads;
+
+/// What a read would do: which objects, how many requests and bytes, what is decoded, and its price.
+///
+/// As JSON, by serde, it has a key for each field.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The array as a user knows it.
+    pub array: String,
+    /// Bytes of the result.
+    pub result_bytes: u64,
+    /// Objects that are there.
+    pub objects: u64,
+    /// Those of them that come as a whole when they are opened.
+    pub objects_in_one_request: u64,
+    /// Requests, those for indexes included.
+    pub requests: u64,
+    /// Bytes of these requests.
+    pub bytes: u64,
+    /// Bytes of indexes among them.
+    pub index_bytes: u64,
+    /// The largest gap in bytes that is read over.
+    pub gap_bytes: u64,
+    /// Chunks decoded, or read in part.
+    pub chunks: u64,
+    /// Chunks that were never written.
+    pub chunks_never_written: u64,
+    /// Bytes that decoding gives.
+    pub decoded_bytes: u64,
+    /// Bytes of decoded blocks of a log among them.
+    pub log_bytes: u64,
+    /// The profile that the price is by.
+    pub profile: String,
+    /// Seconds of a cold read by that profile; see [`Price`].
+    pub predicted_cold_seconds: f64,
+    /// Seconds that resolving the plan took.
+    pub planning_seconds: f64,
+}
+
+/// What a plan would do; opens its objects and reads their indexes.
+///
+/// # Errors
+/// As a read, but for what only the chunks can show.
+pub(crate) fn explain(name: String, plan: ReadPlan<'_>) -> Result<Explanation> {
+    let began = Instant::now();
+    let (cost, price) = priced(plan)?;
+    let tuning = plan.tuning();
+    Ok(Explanation {
+        array: name,
+        result_bytes: plan.result_bytes(),
+        objects: cost.objects,
+        objects_in_one_request: cost.whole_objects,
+        requests: cost.requests + cost.index_requests,
+        bytes: cost.bytes + cost.index_bytes,
+        index_bytes: cost.index_bytes,
+        gap_bytes: plan.merging().gap_bytes,
+        chunks: cost.chunks,
+        chunks_never_written: cost.missing,
+        decoded_bytes: match plan.is_raw() {
+            true => cost.bytes,
+            false => cost.decoded_bytes + cost.log_bytes,
+        },
+        log_bytes: cost.log_bytes,
+        profile: tuning.profile.name.clone(),
+        predicted_cold_seconds: price.seconds,
+        planning_seconds: began.elapsed().as_secs_f64(),
+    })
+}
+
+/// The exact cost and price of a plan.
+///
+/// # Errors
+/// As [`explain`].
+pub(crate) fn priced(plan: ReadPlan<'_>) -> Result<(Cost, Price)> {
+    let mut cost = Cost::default();
+    for_each_fetch(plan, &mut |fetch| {
+        cost += match fetch {
+            Fetch::Nothing { chunks } => Cost { missing: chunks, ..Cost::default() },
+            Fetch::Object { cell, resolved, comes_whole } => resolved.cost(cell, comes_whole),
+            Fetch::Payload { object, unit } => payload_cost(&**object, unit),
+        };
+        Ok(())
+    })?;
+    Ok((cost, plan.price(&cost)))
+}
+
+/// What a read would fetch, part by part.
+pub(crate) enum Fetch<'a> {
+    /// Chunks of an object that was never written.
+    Nothing { chunks: u64 },
+    /// An object, and what is fetched of it.
+    Object {
+        cell: PlannedCell<'a>,
+        resolved: &'a ResolvedCell,
+        /// All of it comes when it is opened, the units, too.
+        comes_whole: bool,
+    },
+    /// What covers have in an object: a segment of the log.
+    Payload { object: &'a Arc<dyn Object>, unit: &'a Unit },
+}
+
+/// A read that keeps nothing and fetches nothing.
+struct DryRun;
+
+impl Resolving for DryRun {}
+
+/// Calls `visit` with all that a read would fetch, without fetching it. Opens the objects and reads
+/// their indexes.
+///
+/// # Errors
+/// As [`explain`], and those of `visit`.
+pub(crate) fn for_each_fetch(
+    plan: ReadPlan<'_>,
+    visit: &mut dyn FnMut(Fetch<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut payloads = Payloads::default();
+    for number in 0..plan.cell_count() {
+        let Some(cell) = plan.cell(number) else { break };
+        let tasks = cell.tasks();
+        let need = cell.need(tasks.len());
+        // Its index is all that is fetched here.
+        let opening = Opening { need: Need { chunks: 0, ..need }, asked: None };
+        let resolved = resolve(plan, cell, &tasks, opening, &mut payloads, &DryRun)?;
+        let Some(resolved) = resolved else {
+            visit(Fetch::Nothing { chunks: tasks.len() as u64 })?;
+            continue;
+        };
+        let source = cell.piece.source;
+        let comes_whole = resolved.opened.index_requests > 0 && source.comes_whole(need);
+        visit(Fetch::Object { cell, resolved: &resolved, comes_whole })?;
+    }
+    for (object, unit) in &payload_units(payloads)? {
+        visit(Fetch::Payload { object, unit })?;
+    }
+    Ok(())
+}

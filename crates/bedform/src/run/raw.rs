@@ -1,0 +1,258 @@
+//! Elements that are stored as they are: only the bytes that a read needs are fetched, with the gaps
+//! between them where those are small.
+
+use bedform_format::shard::Extent;
+
+use super::plan::PlannedCell;
+use super::resolve::{Unit, Wanted};
+use crate::error::{Error, Result};
+use crate::plan::copy::{Axis, Copy};
+use crate::plan::geometry::ChunkTask;
+use crate::plan::tuning::UNIT_BYTES_MAX;
+use crate::source::Location;
+
+/// Adds the units of chunks that lie where they are said to, in ascending order.
+///
+/// # Errors
+/// `Corrupt` if a chunk has fewer bytes than its elements.
+pub(super) fn gather_raw(
+    cell: PlannedCell<'_>,
+    chunks: Vec<(Location, Wanted)>,
+    gap_max: u64,
+    units: Vec<Unit>,
+) -> Result<Vec<Unit>> {
+    let mut gatherer = Gatherer { gap_max, unit: Unit::default(), before: 0, units };
+    for (location, wanted) in chunks {
+        gather_chunk(cell, wanted.task, location.extent, &mut gatherer)?;
+    }
+    Ok(gatherer.finish())
+}
+
+fn gather_chunk(
+    cell: PlannedCell<'_>,
+    task: ChunkTask,
+    extent: Extent,
+    gatherer: &mut Gatherer,
+) -> Result<()> {
+    let (codec, geometry) = (cell.codec(), cell.piece.geometry);
+    if extent.length < codec.decoded_bytes() as u64 {
+        return Err(Error::corrupt(
+            format!("chunk {}", task.position),
+            format!("{} bytes, expected {}", extent.length, codec.decoded_bytes()),
+        ));
+    }
+    let item = geometry.item_size() as u64;
+    // Boxes of a union may share bytes of the chunk, so the blocks of all copies are put in order
+    // before any is fetched.
+    let mut blocks: Vec<(Block, Vec<Axis>)> = Vec::new();
+    let mut pieces: Vec<BlockPlace> = Vec::new();
+    geometry.for_each_copy(cell.number, task, codec.strides(), |mut copy| {
+        if copy.axes.iter().any(|axis| axis_count(axis) == 0) {
+            return Ok(());
+        }
+        // Walk in the order of the file.
+        copy.axes.sort_by_key(|axis| std::cmp::Reverse(source_span(axis)));
+        for part in parts(copy, item, gatherer.gap_max) {
+            let split = split_axis(&part.axes, item, gatherer.gap_max);
+            let (outer, inner) = part.axes.split_at(split);
+            let block = Block::new(inner, item);
+            let number = blocks.len();
+            pieces.extend(
+                outer_positions(outer, part.source_start, part.target_start).into_iter().map(
+                    |(source, target)| BlockPlace { start: source - block.before, target, number },
+                ),
+            );
+            blocks.push((block, inner.to_vec()));
+        }
+        Ok(())
+    })?;
+    pieces.sort_unstable();
+    for piece in &pieces {
+        let (block, inner) = &blocks[piece.number];
+        gatherer.add(piece, block, inner, extent.offset);
+    }
+    Ok(())
+}
+
+/// A block of elements: where its bytes start in the chunk, where its first element goes in the
+/// target, and which block it is.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct BlockPlace {
+    start: i64,
+    target: i64,
+    number: usize,
+}
+
+/// Cuts a copy along an axis that is dense enough to be read in one go but too long for a unit, so
+/// that it is walked in blocks and not element by element.
+fn parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
+    let split = split_axis(&copy.axes, item, gap_max);
+    let Some(at) = split.checked_sub(1) else { return vec![copy] };
+    let Axis::Even { source_step, target_step, count } = copy.axes[at] else { return vec![copy] };
+    let span = Block::new(&copy.axes[split..], item).span;
+    let step = source_step.unsigned_abs();
+    if step == 0 || step.saturating_sub(span) > gap_max || span > UNIT_BYTES_MAX {
+        return vec![copy];
+    }
+    let in_block = ((UNIT_BYTES_MAX - span) / step + 1).min(count);
+    if in_block < 2 {
+        return vec![copy];
+    }
+    let (blocks, rest) = (count / in_block, count % in_block);
+    let inside = |count| Axis::Even { source_step, target_step, count };
+    let steps = in_block.cast_signed();
+    let mut parts = Vec::with_capacity(2);
+    let mut whole = copy.clone();
+    whole.axes[at] = inside(in_block);
+    whole.axes.insert(
+        at,
+        Axis::Even {
+            source_step: source_step * steps,
+            target_step: target_step * steps,
+            count: blocks,
+        },
+    );
+    parts.push(whole);
+    if rest > 0 {
+        let done = (blocks * in_block).cast_signed();
+        let mut last = copy;
+        last.source_start += source_step * done;
+        last.target_start += target_step * done;
+        last.axes[at] = inside(rest);
+        parts.push(last);
+    }
+    parts
+}
+
+/// The bytes that a block of inner axes spans around its first element.
+struct Block {
+    before: i64,
+    span: u64,
+}
+
+impl Block {
+    fn new(inner: &[Axis], item: u64) -> Self {
+        let (low, high) = inner.iter().fold((0_i64, 0_i64), |(low, high), axis| {
+            let (axis_low, axis_high) = axis.reach()[0];
+            (low + axis_low, high + axis_high)
+        });
+        Self { before: -low, span: (high - low).cast_unsigned() + item }
+    }
+}
+
+/// How many outer axes to walk one by one, so that what is left has no gap over `gap_max`.
+fn split_axis(axes: &[Axis], item: u64, gap_max: u64) -> usize {
+    let mut span = item;
+    for at in (0..axes.len()).rev() {
+        let step = largest_step(&axes[at]);
+        let whole = span + source_span(&axes[at]);
+        if step.saturating_sub(span) > gap_max || whole > UNIT_BYTES_MAX {
+            return at + 1;
+        }
+        span = whole;
+    }
+    0
+}
+
+fn axis_count(axis: &Axis) -> u64 {
+    match axis {
+        Axis::Even { count, .. } => *count,
+        Axis::Table { offsets, .. } => offsets.len() as u64,
+    }
+}
+
+fn source_span(axis: &Axis) -> u64 {
+    let (low, high) = axis.reach()[0];
+    (high - low).cast_unsigned()
+}
+
+fn largest_step(axis: &Axis) -> u64 {
+    match axis {
+        Axis::Even { source_step, .. } => source_step.unsigned_abs(),
+        Axis::Table { offsets, .. } => {
+            let mut sources: Vec<i64> = offsets.iter().map(|pair| pair.0).collect();
+            sources.sort_unstable();
+            let steps = sources.windows(2).map(|pair| (pair[1] - pair[0]).cast_unsigned());
+            steps.max().unwrap_or(0)
+        }
+    }
+}
+
+/// Where each block starts in the source and the target.
+fn outer_positions(outer: &[Axis], source: i64, target: i64) -> Vec<(i64, i64)> {
+    let mut positions = vec![(source, target)];
+    for axis in outer {
+        let offsets: Vec<(i64, i64)> = match axis {
+            Axis::Even { source_step, target_step, count } => (0..*count)
+                .map(|at| (at.cast_signed() * source_step, at.cast_signed() * target_step))
+                .collect(),
+            Axis::Table { offsets, .. } => offsets.clone(),
+        };
+        positions = positions
+            .iter()
+            .flat_map(|(source, target)| {
+                offsets.iter().map(move |(from, to)| (source + from, target + to))
+            })
+            .collect();
+    }
+    positions
+}
+
+/// Merges blocks into extents, and extents into units, from chunk to chunk.
+struct Gatherer {
+    gap_max: u64,
+    unit: Unit,
+    /// Bytes of the unit's extents but the last.
+    before: u64,
+    units: Vec<Unit>,
+}
+
+impl Gatherer {
+    /// Adds a block of a chunk that starts at `offset`; blocks come in ascending order.
+    fn add(&mut self, piece: &BlockPlace, block: &Block, inner: &[Axis], offset: u64) {
+        let start = offset + piece.start.cast_unsigned();
+        self.make_room(Extent { offset: start, length: block.span });
+        let last = self.unit.extents.last().map_or(start, |last| last.offset);
+        let mut copy = Copy {
+            source_start: (self.before + start - last).cast_signed() + block.before,
+            target_start: piece.target,
+            axes: inner.to_vec(),
+        };
+        copy.tidy();
+        self.unit.raw.push(copy);
+    }
+
+    /// Makes the unit's last extent one that holds `extent`.
+    fn make_room(&mut self, extent: Extent) {
+        let Some(last) = self.unit.extents.last_mut() else {
+            return self.unit.extents.push(extent);
+        };
+        if extent.offset >= last.offset
+            && extent.offset <= last.end().saturating_add(self.gap_max)
+            && extent.end() - last.offset <= UNIT_BYTES_MAX
+        {
+            last.length = last.length.max(extent.end() - last.offset);
+            return;
+        }
+        let length = last.length;
+        let full = self.before + length >= UNIT_BYTES_MAX;
+        if full || self.unit.extents.len() >= EXTENTS_MAX {
+            self.units.push(std::mem::take(&mut self.unit));
+            self.before = 0;
+        } else {
+            self.before += length;
+        }
+        self.unit.extents.push(extent);
+    }
+
+    fn finish(mut self) -> Vec<Unit> {
+        if !self.unit.extents.is_empty() {
+            self.units.push(self.unit);
+        }
+        self.units
+    }
+}
+
+/// Extents of one unit: enough to make small requests worth a thread's turn, few enough that other
+/// threads get some.
+const EXTENTS_MAX: usize = 32;

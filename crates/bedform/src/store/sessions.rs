@@ -1,0 +1,97 @@
+//! Sessions of a store, and what becomes of their commits.
+
+use super::Store;
+use crate::comm::Communicator;
+use crate::error::Result;
+use crate::log::recover::{Leftover, Recovered};
+use crate::log::session::{Burst, Session, SessionOptions};
+use crate::log::settle::{
+    CollectOptions, CollectStatistics, LogSummary, SettleOptions, SettleStatistics, SettleWatch,
+};
+
+impl Store {
+    /// Starts a session of `members`, all of which make this call.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `InvalidArgument` for a store that is no group of Bedform's; `Conflict` if a writer has
+    /// died that may have promised commits through a burst tier, which come first: [`Store::recover`];
+    /// those of storage and of the other members.
+    pub fn session(
+        &self,
+        members: Box<dyn Communicator>,
+        options: SessionOptions,
+    ) -> Result<Session> {
+        self.opened.session(members, options)
+    }
+
+    /// Turns all commits so far into shards: [`Store::settle_with`] the defaults.
+    ///
+    /// # Errors
+    /// As [`Store::settle_with`].
+    pub fn settle(&self, interrupted: &dyn Fn() -> bool) -> Result<SettleStatistics> {
+        let watch = SettleWatch { interrupted, progress: &|_, _| () };
+        self.settle_with(&SettleOptions::default(), &watch)
+    }
+
+    /// Turns all commits so far into shards. Readers and writers go on meanwhile; what is committed
+    /// meanwhile stays in the log. Can be stopped and called again.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `InvalidArgument` for a share that is none; `NotFound` for an array that is not there; `Corrupt` for damaged records;
+    /// `Interrupted`; those of storage. What was settled before the error stays settled.
+    pub fn settle_with(
+        &self,
+        options: &SettleOptions,
+        watch: &SettleWatch<'_>,
+    ) -> Result<SettleStatistics> {
+        self.opened.settle_with(options, watch)
+    }
+
+    /// As [`Store::settle_with`] everything, by all members: each settles a share of the objects, and
+    /// the coordinator drops the commits when all have. Collective; gives each member what all did.
+    ///
+    /// # Errors
+    /// As [`Store::settle_with`]: the first error of any member, on all.
+    pub fn settle_together(
+        &self,
+        members: &dyn Communicator,
+        options: &SettleOptions,
+        watch: &SettleWatch<'_>,
+    ) -> Result<SettleStatistics> {
+        self.opened.settle_together(members, options, watch)
+    }
+
+    /// What is committed and not settled, and whether there is more.
+    ///
+    /// # Errors
+    /// `Corrupt` for a damaged or missing log; those of storage.
+    pub fn log_summary(&self) -> Result<LogSummary> {
+        self.opened.log_summary()
+    }
+
+    /// Removes what nobody needs any more from the log: segments that no commit refers to and whose
+    /// writers are gone, old roots, and the whole log if nothing is left in it.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `Corrupt` for a damaged root; those of storage. Going on is always possible.
+    pub fn collect_log(&self, options: &CollectOptions) -> Result<CollectStatistics> {
+        self.opened.collect_log(options)
+    }
+
+    /// Finds what writers that died left behind, and brings about what they had promised. Writers that
+    /// live are not touched. Can be stopped and called again.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `Conflict` where a promise cannot be kept, unless what is left over is discarded:
+    /// because an array was deleted, or made larger by others, or the promise was made to the store of
+    /// which this is a copy; or where what was left over cannot be committed any more, because others
+    /// have appended where it was appended, or an array was deleted; those of storage.
+    pub fn recover(
+        &self,
+        burst: Option<&Burst>,
+        leftover: Leftover,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Recovered> {
+        self.opened.recover(burst, leftover, interrupted)
+    }
+}

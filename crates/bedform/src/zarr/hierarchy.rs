@@ -1,0 +1,233 @@
+//! An opened hierarchy: the groups and arrays of one place, as Zarr has them.
+//!
+//! It knows documents, drafts and locks, and nothing of commits that are not settled: the log lies over it
+//! (see [`crate::log`]).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bedform_format::log::Root;
+use bedform_format::metadata::parse_hex;
+use bedform_format::{Limits, ObjectPath};
+use bedform_storage::{Lock, Profile, Storage};
+use serde_json::Value;
+
+use super::documents::Documents;
+use super::nodes::NodeKind;
+use super::outer::Outer;
+use super::source::KeptIndex;
+use crate::cache::ByteCache;
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::OpenOptions;
+use crate::plan::tuning::Tuning;
+use crate::run::chunks::ChunkCache;
+
+/// Finds the newest root of whatever log lies beside a place; `None` without any.
+pub(crate) type FindRoot = fn(&dyn Storage, &Limits) -> Result<Option<Root>>;
+
+/// What all arrays of an opened store have in common, the log apart.
+#[derive(Debug)]
+pub(crate) struct Hierarchy {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) options: OpenOptions,
+    pub(crate) tuning: Tuning,
+    pub(crate) documents: Documents,
+    pub(crate) indexes: ByteCache<ObjectPath, KeptIndex>,
+    pub(crate) chunks: ChunkCache,
+    pub(super) find_root: FindRoot,
+    next_array: AtomicU64,
+    /// Drafts of this handle that are not yet committed, with their keys.
+    drafts: Mutex<HashMap<ObjectPath, Draft>>,
+    /// Directories that this handle has swept.
+    swept: Mutex<HashSet<ObjectPath>>,
+    /// The store of which this is a group or an array, if it was opened by the path of one.
+    pub(crate) outer: Option<Outer>,
+}
+
+/// An array that is not yet committed: its key, and the lock that lives as long as its handles.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) key: [u8; 16],
+    pub(crate) lock: Weak<DraftLock>,
+}
+
+/// The lock of a draft's directory. While it is held, nobody else takes the draft for something that
+/// a crash left behind.
+pub(crate) struct DraftLock {
+    lock: Mutex<Option<Box<dyn Lock>>>,
+    /// Set once somebody who writes to the draft has looked for promises of dead writers.
+    are_promises_kept: AtomicBool,
+}
+
+impl DraftLock {
+    pub(crate) fn new(lock: Box<dyn Lock>) -> Arc<Self> {
+        Arc::new(Self { lock: Mutex::new(Some(lock)), are_promises_kept: AtomicBool::new(false) })
+    }
+
+    /// True until the draft is committed.
+    pub(crate) fn is_live(&self) -> bool {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// True if a writer of the draft has looked for promises of dead ones before, and none was left. None
+    /// can come: no session knows the draft.
+    pub(crate) fn are_promises_kept(&self) -> bool {
+        self.is_live() && self.are_promises_kept.load(Ordering::Relaxed)
+    }
+
+    /// Notes that no promise of a dead writer was left when the draft was written to.
+    pub(crate) fn note_promises_kept(&self) {
+        self.are_promises_kept.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn release(&self) {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+impl std::fmt::Debug for DraftLock {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("DraftLock").field(&self.is_live()).finish()
+    }
+}
+
+/// Paths and shapes of arrays by their keys.
+pub(crate) type ShapesByKey = HashMap<[u8; 16], (ObjectPath, Vec<u64>)>;
+
+/// Of the document of an array that Bedform made.
+pub(super) fn key_and_shape(document: &Value) -> Option<([u8; 16], Vec<u64>)> {
+    let key = parse_hex(document.get("bedform")?.get("array")?.as_str()?)?;
+    let shape = document.get("shape")?.as_array()?;
+    Some((key, shape.iter().map(Value::as_u64).collect::<Option<_>>()?))
+}
+
+/// Directories that a handle remembers to have swept; beyond it forgets all.
+const SWEPT_MAX: usize = 1 << 16;
+
+impl Hierarchy {
+    /// The hierarchy in `storage`, of which nothing is read yet. `find_root` finds a root of the log
+    /// beside a store whose document no longer says that there is one.
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        mut options: OpenOptions,
+        find_root: FindRoot,
+    ) -> Self {
+        let tuning = if storage.is_remote() {
+            options.profile.get_or_insert_with(Profile::default_remote);
+            Tuning::of_server(&options)
+        } else {
+            Tuning::with(&options)
+        };
+        // Indexes are small and spare a request each; chunks get the rest.
+        let for_indexes = options.cache_bytes / 8;
+        Self {
+            indexes: ByteCache::new(for_indexes),
+            chunks: ByteCache::new(options.cache_bytes - for_indexes),
+            documents: Documents::default(),
+            next_array: AtomicU64::new(0),
+            drafts: Mutex::default(),
+            swept: Mutex::default(),
+            outer: None,
+            find_root,
+            storage,
+            tuning,
+            options,
+        }
+    }
+
+    /// Threads that ask storage for several things: where a server answers they wait together, elsewhere
+    /// an answer takes less than a thread.
+    pub(crate) fn threads_asking(&self) -> usize {
+        match self.storage.is_remote() && self.options.threads != Some(1) {
+            true => self.tuning.threads_waiting.max(1),
+            false => 1,
+        }
+    }
+
+    /// Takes the lock of a group or array, and removes what dead writers left in its directory.
+    pub(crate) fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
+        let lock = self.storage.lock(path)?;
+        self.sweep_once(path);
+        Ok(lock)
+    }
+
+    /// Removes what dead writers left in the directory `path`, the first time that this handle
+    /// writes there. What cannot be removed is hidden, and costs no more than its space.
+    pub(crate) fn sweep_once(&self, path: &ObjectPath) {
+        {
+            let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+            if swept.len() >= SWEPT_MAX {
+                swept.clear();
+            }
+            if !swept.insert(path.clone()) {
+                return;
+            }
+        }
+        let _ = self.storage.sweep(path);
+    }
+
+    pub(crate) fn drafts(&self) -> MutexGuard<'_, HashMap<ObjectPath, Draft>> {
+        self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Paths and shapes of all arrays that Bedform made, by their keys, as the store's document has
+    /// them.
+    ///
+    /// # Errors
+    /// Of reading the documents.
+    pub(crate) fn shapes_by_key(&self) -> Result<ShapesByKey> {
+        if let Some(root) = self.documents.root(self)?
+            && let Some(consolidated) = &root.group.consolidated
+        {
+            return consolidated
+                .iter()
+                .filter_map(|(path, document)| {
+                    let (key, shape) = key_and_shape(document)?;
+                    Some(ObjectPath::parse(path).map(|path| (key, (path, shape))))
+                })
+                .collect::<std::result::Result<_, _>>()
+                .map_err(Error::from);
+        }
+        let mut shapes = HashMap::new();
+        for (path, kind) in self.documents.nodes(self)? {
+            if kind == NodeKind::Array {
+                let metadata = self.documents.array(self, &path)?.metadata;
+                if let Some(identity) = metadata.identity {
+                    shapes.insert(identity.array, (path, metadata.shape));
+                }
+            }
+        }
+        Ok(shapes)
+    }
+
+    /// Fails if this is part of a store that has commits which are not settled.
+    ///
+    /// # Errors
+    /// `Unsupported` names the store and the path in it; of reading that store's document.
+    pub(crate) fn check_outer(&self) -> Result<()> {
+        self.outer.as_ref().map_or(Ok(()), Outer::check_settled)
+    }
+
+    /// A number that no other opened array of this store has.
+    pub(crate) fn number(&self) -> u64 {
+        self.next_array.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The name of an object as a user knows it.
+    pub(crate) fn name_of(&self, path: &ObjectPath) -> String {
+        let root = self.storage.name();
+        if path.is_root() { root } else { format!("{root}/{path}") }
+    }
+
+    /// Fails unless the store was opened for writing.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.options.writable {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::ReadOnly,
+            format!("{} was opened read-only; open it with mode \"r+\"", self.storage.name()),
+        ))
+    }
+}

@@ -1,0 +1,333 @@
+//! The order of publication: what is checked before a name is taken, and the store's document, which
+//! makes changes visible.
+//!
+//! What a reader may believe follows from the order:
+//!
+//! 1. shards, each whole, under their final names;
+//! 2. the array's `zarr.json`;
+//! 3. the store's `zarr.json`, whose consolidated metadata name every array and its shape.
+//!
+//! Step 3 is the commit. An array whose own document is ahead of the consolidated one belongs to a
+//! commit that is under way or that a crash cut off, so the consolidated one counts, as long as both
+//! are sealed, that is: Bedform was the last to write the array's document. A document that another
+//! tool rewrote counts as it is. All changes of metadata happen under the store's lock, all changes of
+//! a shape under the array's, taken in this order: arrays by path, then the store.
+
+use std::collections::BTreeSet;
+
+use bedform_format::ObjectPath;
+use bedform_format::metadata::{LogState, hex, write_consolidated, write_group};
+use bedform_storage::Lock;
+use serde_json::{Map, Value, json};
+
+use super::documents::{GroupState, ZARR_JSON, node_type, publish, read};
+use super::hierarchy::Hierarchy;
+use super::nodes::NodeKind;
+use crate::error::{Error, ErrorKind, Result};
+
+/// A random 128-bit key.
+pub(crate) fn random_key() -> Result<[u8; 16]> {
+    let mut key = [0; 16];
+    let mut filled = 0;
+    while filled < key.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        match rustix::rand::getrandom(&mut key[filled..], flags) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                return Err(Error::new(
+                    ErrorKind::Io,
+                    format!("the system gave no random numbers: {error}"),
+                ));
+            }
+        }
+    }
+    Ok(key)
+}
+
+/// Arrays whose locks a deletion holds at a time: each takes two of the files that a process may have.
+const LOCKED_MAX: usize = 128;
+
+/// Waits until no append to an array at or below `path` is under way, and keeps others from beginning,
+/// as long as what this gives lives: what they write must not land in a later array.
+pub(crate) fn lock_arrays(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Vec<Box<dyn Lock>>> {
+    let arrays: Vec<ObjectPath> = match hierarchy.documents.kind(hierarchy, path)? {
+        Some(NodeKind::Array) => vec![path.clone()],
+        None => Vec::new(),
+        Some(NodeKind::Group) => {
+            let mut nodes = hierarchy.documents.nodes(hierarchy)?;
+            nodes.retain(|other, kind| *kind == NodeKind::Array && other.is_within(path));
+            nodes.into_keys().collect()
+        }
+    };
+    let mut locks = Vec::with_capacity(arrays.len().min(LOCKED_MAX));
+    // In the order of paths, as all who hold several: none can wait for each other.
+    for array in &arrays {
+        match hierarchy.lock(array) {
+            Ok(lock) if locks.len() < LOCKED_MAX => locks.push(lock),
+            Ok(_) => {}
+            // Another program has removed it, and the store still names it.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(locks)
+}
+
+pub(crate) fn exists(hierarchy: &Hierarchy, path: &ObjectPath) -> Error {
+    Error::new(
+        ErrorKind::Exists,
+        format!("{} exists already; open it, or choose another name", hierarchy.name_of(path)),
+    )
+}
+
+/// Fails if something visible is at `path`; removes what a crashed creation or deletion left there.
+pub(crate) fn check_free(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<()> {
+    if path.is_root() {
+        return Err(exists(hierarchy, path));
+    }
+    if hierarchy.documents.kind(hierarchy, path)?.is_some() {
+        return Err(exists(hierarchy, path));
+    }
+    let mut parent = path.parent();
+    while !parent.is_root() {
+        if hierarchy.documents.kind(hierarchy, &parent)? == Some(NodeKind::Array) {
+            return Err(Error::invalid(format!(
+                "{path:?} would lie inside the array {parent:?}; choose another name"
+            )));
+        }
+        parent = parent.parent();
+    }
+    // Who has died while it was made has left its lock, where nothing dies with its holder.
+    match hierarchy.storage.try_lock_of_dead(path) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        outcome => outcome?.map(drop).ok_or_else(|| in_use(hierarchy, path))?,
+    }
+    if !hierarchy.storage.list(path)?.is_empty() {
+        hierarchy.storage.delete_tree(path, hierarchy.options.durability)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn in_use(hierarchy: &Hierarchy, path: &ObjectPath) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        format!("{} is being created by another writer; open it later", hierarchy.name_of(path)),
+    )
+}
+
+/// Names of Zarr's own documents, of both formats: nothing else can have them.
+const DOCUMENTS: [&str; 5] = [ZARR_JSON, ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
+
+/// Fails if no array or group can have this name, or these attributes.
+pub(crate) fn check_new(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    attributes: &impl serde::Serialize,
+) -> Result<()> {
+    if let Some(name) = path.as_str().split('/').find(|name| DOCUMENTS.contains(name)) {
+        return Err(Error::invalid(format!(
+            "no array or group can be called {path:?}: {name:?} is a document of Zarr; choose another \
+             name"
+        )));
+    }
+    check_attributes(hierarchy, path, attributes)
+}
+
+pub(crate) fn check_attributes(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    attributes: &impl serde::Serialize,
+) -> Result<()> {
+    let bytes = serde_json::to_vec(attributes).map_or(u64::MAX, |bytes| bytes.len() as u64);
+    let limit = hierarchy.options.limits.attributes_bytes_max;
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::LimitExceeded,
+        format!("the attributes of {path:?} have {bytes} bytes, over the limit of {limit}"),
+    ))
+}
+
+/// The key of the store; one is made for a store that another tool wrote last.
+pub(crate) fn store_key(hierarchy: &Hierarchy) -> Result<[u8; 16]> {
+    let root = hierarchy.documents.read_root(hierarchy)?.ok_or_else(|| not_a_group(hierarchy))?;
+    if let Some(key) = root.group.store {
+        return Ok(key);
+    }
+    let key = random_key()?;
+    publish_root(hierarchy, &root, &key, consolidated(hierarchy, &root)?, RootChange::default())?;
+    Ok(key)
+}
+
+/// Says in the store's document what there is of a log. Durable on return. The caller holds the store's
+/// lock.
+pub(crate) fn set_log_state(hierarchy: &Hierarchy, log: LogState) -> Result<()> {
+    let key = store_key(hierarchy)?;
+    let root = hierarchy.documents.read_root(hierarchy)?.ok_or_else(|| not_a_group(hierarchy))?;
+    if root.group.log == log {
+        return Ok(());
+    }
+    let change = RootChange { log: Some(log), ..RootChange::default() };
+    publish_root(hierarchy, &root, &key, consolidated(hierarchy, &root)?, change)
+}
+
+/// What is to become different in the root's document, beside what it says of arrays and groups.
+#[derive(Default)]
+pub(crate) struct RootChange<'a> {
+    pub(crate) attributes: Option<&'a Map<String, Value>>,
+    pub(crate) log: Option<LogState>,
+}
+
+/// The documents of everything below the root; put together for a store of another tool.
+fn consolidated(hierarchy: &Hierarchy, root: &GroupState) -> Result<Map<String, Value>> {
+    if let Some(documents) = &root.group.consolidated {
+        return Ok(documents.clone());
+    }
+    let mut documents = Map::new();
+    for path in hierarchy.documents.nodes(hierarchy)?.keys() {
+        documents.insert(path.as_str().to_owned(), own_document(hierarchy, path)?);
+    }
+    Ok(documents)
+}
+
+/// Publishes the root's document. Our own key comes before anything of the user's, which is where
+/// [`bedform_format::metadata::seal`] looks for it.
+fn publish_root(
+    hierarchy: &Hierarchy,
+    root: &GroupState,
+    key: &[u8; 16],
+    documents: Map<String, Value>,
+    change: RootChange<'_>,
+) -> Result<()> {
+    let mut sorted: Vec<(String, Value)> = documents.into_iter().collect();
+    sorted.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut document = Map::new();
+    document.insert("zarr_format".to_owned(), json!(3));
+    document.insert("node_type".to_owned(), json!("group"));
+    let log = change.log.unwrap_or(root.group.log);
+    let consolidated = write_consolidated(key, log, Map::from_iter(sorted));
+    document.insert("consolidated_metadata".to_owned(), consolidated);
+    if let Some(attributes) = change.attributes {
+        document.insert("attributes".to_owned(), Value::Object(attributes.clone()));
+    }
+    let Value::Object(rest) = &root.document else { return Err(not_a_group(hierarchy)) };
+    for (name, value) in rest {
+        if !document.contains_key(name) {
+            document.insert(name.clone(), value.clone());
+        }
+    }
+    publish(hierarchy, &ObjectPath::root(), Value::Object(document))
+}
+
+fn not_a_group(hierarchy: &Hierarchy) -> Error {
+    Error::invalid(format!(
+        "{} is a single array, not a group; open the directory above it",
+        hierarchy.storage.name()
+    ))
+}
+
+/// Publishes the root's document with the documents of `added` (and of missing groups above them)
+/// in its consolidated metadata, and without those of `removed` and all below. The caller holds the
+/// store's lock. This is the commit.
+pub(crate) fn commit(
+    hierarchy: &Hierarchy,
+    added: &[ObjectPath],
+    removed: &[ObjectPath],
+) -> Result<()> {
+    let added = added.iter().map(|path| (path.clone(), None)).collect();
+    commit_all(hierarchy, added, removed, RootChange::default())
+}
+
+/// A new or changed node, with its document if that is at hand; else it is read.
+pub(crate) type Added = (ObjectPath, Option<Value>);
+
+/// As [`commit`], with what else is to become different in the root's document.
+pub(crate) fn commit_all(
+    hierarchy: &Hierarchy,
+    added: Vec<Added>,
+    removed: &[ObjectPath],
+    change: RootChange<'_>,
+) -> Result<()> {
+    let root = hierarchy.documents.read_root(hierarchy)?.ok_or_else(|| not_a_group(hierarchy))?;
+    let mut documents = consolidated(hierarchy, &root)?;
+    let gone = |path: &str| {
+        ObjectPath::parse(path)
+            .is_ok_and(|path| removed.iter().any(|removed| path.is_within(removed)))
+    };
+    documents.retain(|path, _| !gone(path));
+    let mut groups = BTreeSet::new();
+    for (path, document) in added {
+        let document = document.map_or_else(|| own_document(hierarchy, &path), Ok)?;
+        documents.insert(path.as_str().to_owned(), document);
+        let mut parent = path.parent();
+        while !parent.is_root() {
+            groups.insert(parent.clone());
+            parent = parent.parent();
+        }
+    }
+    let store = match root.group.store {
+        Some(key) => key,
+        None => random_key()?,
+    };
+    for group in groups.iter().filter(|group| !documents.contains_key(group.as_str())) {
+        if read(hierarchy, group, "zarr.json")?.is_none() {
+            publish(hierarchy, group, write_group(&store, &Map::new(), None))?;
+        }
+    }
+    for group in &groups {
+        if !documents.contains_key(group.as_str()) {
+            documents.insert(group.as_str().to_owned(), own_document(hierarchy, group)?);
+        }
+    }
+    publish_root(hierarchy, &root, &store, documents, change)
+}
+
+/// Fails unless `document`, at `path`, is that of the array with `key`: somebody may have deleted
+/// the array and created another one of that name.
+pub(crate) fn check_key(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    document: &Value,
+    key: &[u8; 16],
+) -> Result<()> {
+    let found = document.get("bedform").and_then(|own| own.get("array")).and_then(Value::as_str);
+    if found == Some(hex(key).as_str()) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Conflict,
+        format!("{} was replaced by another writer; open it again", hierarchy.name_of(path)),
+    ))
+}
+
+pub(crate) fn own_document(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Value> {
+    read(hierarchy, path, "zarr.json")?.map(|stored| stored.document).ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, format!("{}/zarr.json is gone", hierarchy.name_of(path)))
+    })
+}
+
+/// See [`Store::set_attributes`].
+pub(crate) fn set_attributes(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    attributes: Map<String, Value>,
+) -> Result<()> {
+    hierarchy.check_writable()?;
+    check_attributes(hierarchy, path, &attributes)?;
+    let _lock = hierarchy.lock(&ObjectPath::root())?;
+    if hierarchy.documents.kind(hierarchy, path)?.is_none() {
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            format!("no array or group {path:?} in {}", hierarchy.storage.name()),
+        ));
+    }
+    let mut document = match node_type(&own_document(hierarchy, path)?) {
+        Some("array") => hierarchy.documents.array(hierarchy, path)?.document,
+        _ => own_document(hierarchy, path)?,
+    };
+    document["attributes"] = Value::Object(attributes);
+    publish(hierarchy, path, document)?;
+    if path.is_root() { Ok(()) } else { commit(hierarchy, std::slice::from_ref(path), &[]) }
+}

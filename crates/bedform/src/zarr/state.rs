@@ -1,0 +1,135 @@
+//! What is known of an array, as of one version of its documents.
+
+use std::sync::atomic::AtomicU64;
+
+use bedform_format::metadata::{ArrayMetadata, Encoding, Identity, ShardEncoding, parse_array};
+use bedform_format::{CodecChain, DataType, ObjectPath};
+use bedform_geometry::{ChunkGrid, Order};
+use serde_json::{Value, json};
+
+use super::documents::ArrayDocument;
+use super::hierarchy::Hierarchy;
+use super::source::ShardEnd;
+use crate::codec::ChunkCodec;
+use crate::error::{Error, ErrorKind, Result};
+use crate::source::StoredLayout;
+
+/// What is known of an array, as of one version of its documents.
+#[derive(Debug)]
+pub(crate) struct ArrayState {
+    pub(crate) metadata: ArrayMetadata,
+    /// The document that the metadata are from.
+    pub(crate) document: Value,
+    /// How it is stored; without shards each object holds one chunk.
+    pub(crate) layout: StoredLayout,
+    /// What shards end with, for an array that has some.
+    pub(crate) shard_end: Option<ShardEnd>,
+    /// Bytes of the largest object that was opened by this; 0 before the first.
+    pub(crate) object_bytes: AtomicU64,
+    pub(crate) order: Order,
+    /// Tells this opened array's chunks from others' in the cache.
+    pub(crate) number: u64,
+    /// Nothing for a draft, and where storage could not be asked after a change.
+    pub(crate) source: Option<ArrayDocument>,
+}
+
+/// Bytes of the number that stands for a text in buffers.
+pub(crate) const TEXT_ITEM: usize = 8;
+
+impl ArrayState {
+    /// The state of an array with these metadata.
+    ///
+    /// # Errors
+    /// `Unsupported` for shards within shards; those of the grid.
+    pub(crate) fn new(
+        hierarchy: &Hierarchy,
+        metadata: ArrayMetadata,
+        document: Value,
+        source: Option<ArrayDocument>,
+    ) -> Result<Self> {
+        let (chunk_shape, chain) = inner(&metadata)?;
+        let grid = ChunkGrid::new(metadata.shape.clone(), chunk_shape.to_vec())?;
+        let per_object: Vec<u64> = metadata
+            .chunk_shape
+            .iter()
+            .zip(chunk_shape)
+            .map(|(object, chunk)| object / chunk)
+            .collect();
+        let chunks = per_object.iter().product();
+        let rank = grid.rank();
+        let end = |shard: &ShardEncoding| ShardEnd::new(chunks, shard.index_checked, rank);
+        let codec = ChunkCodec::new(chain, metadata.data_type, chunk_shape);
+        // An order that this version does not know only costs speed.
+        let order =
+            metadata.order.as_deref().and_then(|name| name.parse().ok()).unwrap_or(Order::RowMajor);
+        let item_size = metadata.data_type.item_size().unwrap_or(TEXT_ITEM);
+        let fill = metadata.fill_value.clone();
+        Ok(Self {
+            layout: StoredLayout { grid, per_object, codec, item_size, fill },
+            number: hierarchy.number(),
+            shard_end: metadata.shard().map(end),
+            metadata,
+            object_bytes: AtomicU64::new(0),
+            document,
+            order,
+            source,
+        })
+    }
+
+    /// The array as it would be with another shape.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a shape that the array cannot have.
+    pub(crate) fn with_shape(
+        &self,
+        hierarchy: &Hierarchy,
+        path: &ObjectPath,
+        shape: &[u64],
+    ) -> Result<Self> {
+        let mut document = self.document.clone();
+        document["shape"] = json!(shape);
+        let metadata = parse_array(&document, &hierarchy.options.limits)
+            .map_err(|error| Error::invalid(format!("{}: {error}", hierarchy.name_of(path))))?;
+        Self::new(hierarchy, metadata, document, None)
+    }
+
+    /// The shard encoding, if the array is sharded.
+    pub(crate) fn shard(&self) -> Option<&ShardEncoding> {
+        self.metadata.shard()
+    }
+
+    /// What Bedform knows the array by, if it made it.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.metadata.identity.as_ref()
+    }
+
+    /// True for an array of text.
+    pub(crate) fn is_text(&self) -> bool {
+        self.metadata.data_type == DataType::String
+    }
+}
+
+/// The shape and codecs of the unit of encoding.
+pub(crate) fn inner(metadata: &ArrayMetadata) -> Result<(&[u64], &CodecChain)> {
+    match &metadata.encoding {
+        Encoding::Chunk(chain) => Ok((&metadata.chunk_shape, chain)),
+        Encoding::Shard(shard) => match &*shard.inner {
+            Encoding::Chunk(chain) => Ok((&shard.chunk_shape, chain)),
+            Encoding::Shard(_) => Err(Error::new(
+                ErrorKind::Unsupported,
+                "shards within shards are not supported; read the array with another library and \
+                 convert it",
+            )),
+        },
+    }
+}
+
+/// What storage has on the array at `path`.
+///
+/// # Errors
+/// `NotFound`; `Corrupt` or `Unsupported` by its metadata.
+pub(crate) fn load(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<ArrayState> {
+    let source = hierarchy.documents.array(hierarchy, path)?;
+    ArrayState::new(hierarchy, source.metadata.clone(), source.document.clone(), Some(source))
+        .map_err(|error| error.at(hierarchy.name_of(path)))
+}
