@@ -13,6 +13,7 @@ import math
 import re
 import struct
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -557,6 +558,83 @@ def test_large_writes_are_cut_into_blocks_of_32_kib(tmp_path: Path) -> None:
         session.write("t", values)
     log = Log(place)
     np.testing.assert_array_equal(log.read(place / "t"), values)
+
+
+def read_settled_list(data: bytes) -> dict[tuple[str, tuple[int, ...]], int]:
+    """The last commit of each listed shard, by array and coordinates."""
+    reader = Reader(data)
+    assert reader.varint() == 1
+    arrays = reader.varint()
+    keys = reader.keys(arrays)
+    assert keys == sorted(keys)
+    ranks, counts = reader.column(arrays), reader.column(arrays)
+    grids = split(reader.column(sum(ranks)), ranks)
+    numbers = split(reader.column(sum(counts)), counts)
+    commits = split(reader.column(sum(counts)), counts)
+    reader.finish()
+    found = {}
+    for key, grid, own, until in zip(keys, grids, numbers, commits, strict=True):
+        assert own == sorted(set(own))
+        for number, commit in zip(own, until, strict=True):
+            found[key, tuple(unravel(number, grid))] = commit
+    return found
+
+
+def test_a_settled_list_names_the_stamps_of_the_shards(tmp_path: Path) -> None:
+    place = tmp_path / "list.zarr"
+    store = bf.create(place)
+    layout = bf.Regular(chunks=(1, 64, 64), shards=(2, 128, 128))
+    store.create_array("t", shape=(16, 256, 256), dtype="float64", layout=layout)
+    store.create_array("n", shape=(8,), dtype="int32")
+    values = np.random.default_rng(0).normal(size=(16, 256, 256))
+    record = None
+    # Only what is committed while others settle makes the list necessary.
+    for attempt in range(20):
+        with store.session(settle="later") as session:
+            session.write("t", values + attempt)
+        with store.session(settle="later") as session:
+            settling = threading.Thread(target=bf.open(place, "r+").settle)
+            settling.start()
+            while settling.is_alive():
+                session.write("n", np.array([attempt], "int32"), start=(3,))
+                session.commit()
+            settling.join()
+        log = place.with_name("list.zarr.bedform-log")
+        own = json.loads((place / "zarr.json").read_bytes())["consolidated_metadata"]["bedform"]
+        record = newest_root(log, own["store"]).get("settled_shards") if log.exists() else None
+        if record is not None:
+            break
+    assert record is not None
+    data = (log / "settled" / f"{record['number']:010}").read_bytes()
+    assert (len(data), crc32c(data)) == (record["bytes"], record["checksum"])
+    array = ZarrArray(place / "t")
+    listed = read_settled_list(data)
+    ours = {at: commit for (key, at), commit in listed.items() if key == array.own["array"]}
+    assert set(ours) == set(itertools.product(range(8), range(2), range(2)))
+    assert all(array.shard(at)[1] >= commit > 0 for at, commit in itertools.islice(ours.items(), 4))
+
+
+def test_a_burst_tier_holds_a_segment_in_parts(tmp_path: Path) -> None:
+    place, tier = tmp_path / "burst.zarr", tmp_path / "tier"
+    store = bf.create(place)
+    store.create_array("t", shape=(4, 100), dtype="float32")
+    own = json.loads((place / "zarr.json").read_bytes())["consolidated_metadata"]["bedform"]
+    with store.session(settle="later", burst=tier, durability="node") as session:
+        session.write("t", np.ones((4, 100), "float32"))
+        session.commit()
+        (directory,) = (tier / own["store"]).iterdir()
+        text = (directory / "STORE.txt").read_text()
+        log = place.with_name("burst.zarr.bedform-log")
+        assert text.startswith(
+            f"This directory holds data of the Bedform log {log} that are not yet"
+        )
+        assert text.endswith("Commits of it may have been promised.\n")
+        note = (log / "tiers" / directory.name).read_text()
+        assert note.startswith(f"{tier} on node ")
+        first = directory / f"{0:020}"
+        assert first.read_bytes()[:6] == b"BSEG\x01\x00"
+        session.drain()
+    np.testing.assert_array_equal(Log(place).read(place / "t"), np.ones((4, 100), "float32"))
 
 
 LANES = """
