@@ -12,11 +12,13 @@ import math
 import re
 import struct
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numcodecs
 import numpy as np
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
