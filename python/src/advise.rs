@@ -12,9 +12,9 @@ use bedform_storage::{
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::arguments::options;
 use crate::error::raise;
 use crate::signals;
-use crate::store::options;
 
 pub(crate) fn profile_error(error: ProfileError) -> PyErr {
     match error {

@@ -12,12 +12,12 @@ use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
+use crate::arguments::options;
 use crate::array::{Bytes, ReadCounts, counts};
 use crate::error::raise;
 use crate::selection::parse;
 use crate::signals::interrupted;
 use crate::simulate::as_json;
-use crate::store::options;
 
 /// A foreign file, opened: its chunk map, and where it is.
 #[pyclass(frozen, module = "bedform._internal")]

@@ -5,6 +5,7 @@
 //! I/O and decoding, and signals are looked at while a read or write goes on.
 
 mod advise;
+mod arguments;
 mod array;
 mod comm;
 mod error;

@@ -12,12 +12,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use serde_json::{Map, Value};
 
+use crate::arguments::{new_arrays, path_of};
 use crate::array::Data;
 use crate::comm::PythonMessages;
 use crate::error::raise;
 use crate::selection::parse;
 use crate::signals::interrupted;
-use crate::store::{new_arrays, path_of};
 
 /// A writing session; used up by `close`.
 #[pyclass(frozen, module = "bedform._internal")]
