@@ -10,6 +10,7 @@
  * - Elements are in memory in C order (the last axis varies fastest), in the machine's byte order. The size
  *   of a buffer is given in bytes, and must be that of the selection.
  * - Texts are UTF-8 and end with a NUL. Options and attributes are JSON objects; NULL stands for none.
+ *   Options whose names end with _bytes are numbers, or texts such as "256 MiB" or "1.5 GB".
  * - Texts are given into a buffer of the caller's: `needed` gets the bytes with the NUL. With buffer NULL and
  *   capacity 0 a call only says that; a buffer that is too small is BF_LIMIT_EXCEEDED.
  *

@@ -9,16 +9,17 @@ import re
 from types import EllipsisType
 from typing import TYPE_CHECKING
 
+from bedform import _internal
+from bedform._errors import engine_call
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Index = int | slice | EllipsisType
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
-_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _TIME = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(s|min|h|d)?")
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def parse_selection(text: str, shape: Sequence[int] | None = None) -> tuple[Index, ...]:
@@ -99,11 +100,11 @@ def _check_fits(selection: tuple[Index, ...], shape: Sequence[int], text: str) -
 
 
 def parse_bytes(text: str) -> int:
-    """Read a size such as ``256MiB``, ``1.5 GiB``, ``10GB`` or ``4096``.
+    """Read a size such as ``256 MiB``, ``1.5 GiB``, ``10GB`` or ``4096``: as the engine does.
 
     Raises
     ------
-    ValueError
+    InvalidArgumentError
         The text is not a size.
 
     Examples
@@ -113,11 +114,7 @@ def parse_bytes(text: str) -> int:
     >>> parse_bytes("10kB")
     10000
     """
-    found = _SIZE.fullmatch(text.strip())
-    if not found or (found[3] and not found[2]):
-        raise ValueError(f"{text!r} is not a size: write a number and a unit, such as 256MiB")
-    base = 1024 if found[3] else 1000
-    return int(float(found[1]) * base ** _POWERS[found[2].lower()])
+    return engine_call(_internal.parse_size)(text)
 
 
 def parse_seconds(text: str) -> float:

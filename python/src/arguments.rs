@@ -1,9 +1,10 @@
 //! What comes from Python as text, checked: paths, JSON, descriptions.
 
-use bedform::{NewArray, OpenOptions};
+use bedform::{NewArray, OpenOptions, size};
 use bedform_format::{Limits, ObjectPath};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use serde_json::{Map, Value};
 
 use crate::error::raise;
@@ -33,4 +34,10 @@ pub(crate) fn new_arrays(
         Ok((path_of(path)?, new.map_err(raise)?))
     });
     described.collect()
+}
+
+/// The bytes of a size that is text: see `bedform::size`.
+#[pyfunction]
+pub(crate) fn parse_size(text: &Bound<'_, PyString>) -> PyResult<u64> {
+    size::from_text(&text.to_string_lossy()).map_err(raise)
 }

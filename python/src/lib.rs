@@ -24,6 +24,8 @@ mod _internal {
     #[pymodule_export]
     use crate::advise::{advise, calibrate, default_profile, keep_profile, profile_for};
     #[pymodule_export]
+    use crate::arguments::parse_size;
+    #[pymodule_export]
     use crate::array::Array;
     #[pymodule_export]
     use crate::error::{EngineError, error_kinds};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bedform::comm::{Alone, CMembers, Communicator, Members, agree};
 use bedform::log::settle::{SettleOptions, SettleWatch};
-use bedform::{NewArray, NodeKind, OpenOptions, Result, Store};
+use bedform::{NewArray, NodeKind, OpenOptions, Result, Store, size};
 use bedform_format::ObjectPath;
 use serde_json::{Map, Value};
 
@@ -265,7 +265,7 @@ unsafe fn settle_options(options: *const c_char) -> Result<SettleOptions> {
     for (key, value) in unsafe { object("options", options) }? {
         let bad = || misuse(format!("not a value of {key}: {value}"));
         match key.as_str() {
-            "memory_bytes" => chosen.memory_bytes = value.as_u64().ok_or_else(bad)?,
+            "memory_bytes" => chosen.memory_bytes = size::from_json(&key, &value)?,
             "grace_seconds" => {
                 let seconds = value.as_f64().ok_or_else(bad)?;
                 chosen.grace = Duration::try_from_secs_f64(seconds).map_err(|_| bad())?;
