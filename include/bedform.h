@@ -190,8 +190,8 @@ typedef struct bf_comm {
   int (*broadcast)(void *context, void *bytes, uint64_t length, int32_t root);
   /* `length` bytes of each, at most 64 KiB, by rank into `all` of `root`. */
   int (*gather)(void *context, const void *bytes, void *all, uint64_t length, int32_t root);
-  /* `length` bytes of each for each, at most 64 KiB. */
-  int (*all_to_all)(void *context, const void *given, void *taken, uint64_t length);
+  /* Reserved: NULL, and never called. */
+  void (*reserved)(void);
   /* Messages between some processes: only those that send or receive call it. Messages between two arrive
    * in the order of the calls. */
   int (*exchange)(void *context, const bf_message *sent, uint64_t sent_count, const bf_message *received,
