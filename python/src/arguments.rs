@@ -1,8 +1,7 @@
 //! What comes from Python as text, checked: paths, JSON, descriptions.
 
 use bedform::{NewArray, OpenOptions, size};
-use bedform_format::{Limits, ObjectPath};
-use pyo3::exceptions::PyValueError;
+use bedform_format::ObjectPath;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use serde_json::{Map, Value};
@@ -16,7 +15,7 @@ pub(crate) fn path_of(text: &str) -> PyResult<ObjectPath> {
 
 /// A JSON object.
 pub(crate) fn json_of(text: &str) -> PyResult<Map<String, Value>> {
-    serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
+    serde_json::from_str(text).map_err(|error| raise(bedform::Error::invalid(error.to_string())))
 }
 
 /// How a store is opened, from JSON: see `OpenOptions::from_json`.
@@ -27,10 +26,10 @@ pub(crate) fn options(text: &str) -> PyResult<OpenOptions> {
 /// New arrays from (path, JSON) each.
 pub(crate) fn new_arrays(
     arrays: &[(String, String)],
-    limits: &Limits,
+    options: &OpenOptions,
 ) -> PyResult<Vec<(ObjectPath, NewArray)>> {
     let described = arrays.iter().map(|(path, text)| {
-        let new = NewArray::from_json(&Value::Object(json_of(text)?), limits);
+        let new = NewArray::from_json_with(&Value::Object(json_of(text)?), options);
         Ok((path_of(path)?, new.map_err(raise)?))
     });
     described.collect()

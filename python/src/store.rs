@@ -10,7 +10,6 @@ use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
 use bedform::store::VerifyWatch;
 use bedform::{Append, Elements, Growth, NewArray, NodeKind};
 use bedform_format::ObjectPath;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
@@ -103,7 +102,7 @@ impl Store {
         let path = path_of(path)?;
         let description = Value::Object(json_of(description)?);
         py.detach(|| {
-            let new = NewArray::from_json(&description, &self.inner.options().limits)?;
+            let new = NewArray::from_json_with(&description, self.inner.options())?;
             if draft {
                 self.inner.draft_array(&path, &new)
             } else {
@@ -201,7 +200,7 @@ impl Store {
 
     /// Creates arrays, (path, JSON) each: all at once.
     fn create_arrays(&self, py: Python<'_>, arrays: Vec<(String, String)>) -> PyResult<()> {
-        let arrays = new_arrays(&arrays, &self.inner.options().limits)?;
+        let arrays = new_arrays(&arrays, self.inner.options())?;
         py.detach(|| self.inner.create_arrays(&arrays)).map_err(raise)
     }
 
@@ -328,7 +327,7 @@ impl Store {
 
 fn seconds(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
-        .map_err(|_| PyValueError::new_err(format!("not a number of seconds: {seconds}")))
+        .map_err(|_| raise(bedform::Error::invalid(format!("not a number of seconds: {seconds}"))))
 }
 
 /// Calls a Python function, a few times a second; what it raises ends the work.

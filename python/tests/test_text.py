@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import doctest
-from decimal import Decimal
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,6 +15,9 @@ import bedform._convert
 from bedform import _text
 from bedform._errors import InvalidArgumentError
 from bedform._text import parse_bytes, parse_reads, parse_selection, parse_shape
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 bounds = st.none() | st.integers(-20, 20)
 entries = st.one_of(
@@ -62,7 +65,7 @@ def test_a_size_is_its_number_times_its_unit_rounded_down(
 
 @pytest.mark.parametrize("text", ["", "GiB", "1 G", "1Gi", "-1", "1e3", "16777216 TiB", "\ud800"])
 def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="is not a size.*256 MiB"):
+    with pytest.raises(InvalidArgumentError, match=r"is not a size.*256 MiB"):
         parse_bytes(text)
 
 
