@@ -314,7 +314,7 @@ class Group:
             raise InvalidArgumentError(f"{len(dims)} names for {len(lengths)} axes")
         try:
             kind = np.dtype(dtype)
-        except TypeError:
+        except (TypeError, ValueError):
             raise InvalidArgumentError(f"there is no type {dtype!r}") from None
         name = _zarr_name(kind)
         item_size = kind.itemsize if name != "string" else 16
@@ -715,7 +715,7 @@ def _about(name: str) -> Iterator[None]:
     try:
         yield
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"array {name!r}: {error}") from None
+        raise type(error)(f"array {name!r}: {error}") from None
 
 
 def _reopen(path: str, options: dict[str, Any]) -> Store:
@@ -743,8 +743,13 @@ def _fill(value: Any, kind: np.dtype[Any]) -> Any:
     if kind.kind in "OUT":
         return str(value)
     if kind.kind == "S":
+        if not isinstance(value, (bytes, bytearray, np.bytes_)):
+            raise InvalidArgumentError(f"the fill value {value!r} is none of {kind}")
         return base64.standard_b64encode(bytes(value)).decode()
-    given = np.asarray(value)
+    try:
+        given = np.asarray(value)
+    except ValueError as error:
+        raise InvalidArgumentError(f"the fill value {value!r} is none of {kind}: {error}") from None
     fits = given.ndim == 0 and given.dtype.kind in ("biufc" if kind.kind == "c" else "biuf")
     plain: Any = given.item() if fits else None
     if fits and kind.kind in "biu":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from bedform._errors import InvalidArgumentError, UnsupportedError
+from bedform._errors import InvalidArgumentError, UnsupportedError, WrongTypeError
 from bedform._layout import Regular
 
 if TYPE_CHECKING:
@@ -220,5 +220,5 @@ def _lengths(value: Any, shape: Sequence[int], name: str, key: str) -> tuple[int
         # As in xarray: left behind by a change of the dimensions.
         return None
     if any(isinstance(part, bool) or not isinstance(part, (int, np.integer)) for part in value):
-        raise TypeError(f"{name}: encoding[{key!r}] must be whole numbers, not {value!r}")
+        raise WrongTypeError(f"{name}: encoding[{key!r}] must be whole numbers, not {value!r}")
     return tuple(max(1, int(part)) for part in value)

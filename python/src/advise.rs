@@ -9,12 +9,11 @@ use bedform_storage::{
     CalibrateOptions, CalibrateProgress, Mode, Profile, ProfileError, RemoteOptions, RemoteStorage,
     calibrate as measure, calibrate_url,
 };
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::arguments::options;
 use crate::error::raise;
 use crate::signals;
-use crate::store::options;
 
 pub(crate) fn profile_error(error: ProfileError) -> PyErr {
     match error {
@@ -133,7 +132,7 @@ pub(crate) fn default_profile(is_remote: bool) -> PyResult<String> {
 pub(crate) fn advise(py: Python<'_>, question: &str, profile: &str) -> PyResult<(String, String)> {
     let profile = Profile::from_json("the profile", profile).map_err(profile_error)?;
     let question: serde_json::Value =
-        serde_json::from_str(question).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        serde_json::from_str(question).map_err(|error| raise(Error::invalid(error.to_string())))?;
     py.detach(|| {
         let request = AdviseRequest::from_json(&question, profile)?;
         let advice = best_layout(&request).map_err(|error| Error::invalid(error.to_string()))?;

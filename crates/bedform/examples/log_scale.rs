@@ -140,10 +140,6 @@ impl Communicator for Member {
         });
         Ok(Some(all.collect()))
     }
-
-    fn all_to_all(&self, _: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        unreachable!("sessions exchange nothing")
-    }
 }
 
 /// An array whose shards have a time step of what about a node has.
