@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use bedform::ReadStatistics;
 use bedform::comm::threads;
 use bedform::log::session::SessionOptions;
-use bedform::ReadStatistics;
 use bedform::{Array, ArrayLayout, Elements, ErrorKind, NewArray, OpenOptions, Store};
 use bedform_format::metadata::FillValue;
 use bedform_format::{DataType, ObjectPath};
@@ -55,6 +55,7 @@ pub(crate) fn layout(shape: &[u64], chunk_shape: &[u64], shard_shape: &[u64]) ->
             chunk_shape: chunk_shape.to_vec(),
             shard_shape: shard_shape.to_vec(),
             order: Order::RowMajor,
+            serializer: None,
             codecs: vec![],
             transpose: None,
             checksum: true,
