@@ -37,6 +37,8 @@ const END: u8 = 0;
 /// Numbers that are decoded at once, into memory that stays in a core's cache; a multiple of Pco's own
 /// batch.
 const BATCH: usize = 2048;
+/// Numbers that a thread keeps room for: those of a page, if no other size was asked for.
+const KEPT_NUMBERS_MAX: usize = 1 << 18;
 /// Chunks of Pco that a file may have beside one for every so many elements: each costs tables.
 const PAGES_FREE: usize = 1024;
 const PAGE_ELEMENTS_MIN: usize = 64;
@@ -179,6 +181,9 @@ impl<T: Element> ArrayToBytes for Pcodec<T> {
                 .map_err(refused)?;
         }
         output.push(END);
+        if numbers.capacity() > KEPT_NUMBERS_MAX {
+            *numbers = Vec::new();
+        }
         Ok(())
     }
 
