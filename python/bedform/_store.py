@@ -198,7 +198,8 @@ class Group:
         reads
             For ``"auto"``: the axes that a typical read spans, with weights.
         codecs
-            From bytes to bytes, by name or as Zarr metadata have them. CRC-32C is put behind them.
+            By name or as Zarr metadata have them, from bytes to bytes. ``"pcodec"``, which takes
+            numbers of 16, 32 and 64 bits, may come first. CRC-32C is put behind them.
         fill_value
             What elements are that were never written; zero, false or the empty text without it.
         append_length

@@ -151,6 +151,7 @@ fn array(steps: u64, ranks: u64, per_node: u64) -> NewArray {
             chunk_shape: vec![1, per_node * SHARE],
             shard_shape: vec![1, per_node * SHARE],
             order: Order::RowMajor,
+            serializer: None,
             codecs: vec![],
             transpose: None,
             checksum: true,

@@ -18,7 +18,7 @@ use crate::json::JsonError;
 use crate::{CodecChain, DataType};
 
 pub use fill::FillValue;
-pub(crate) use reader::{Fields, invalid};
+pub(crate) use reader::{Fields, Named, invalid, unsupported};
 pub use v2::{parse_array_v2, parse_consolidated_v2};
 pub(crate) use v3::identity_field;
 pub use v3::parse_hex;

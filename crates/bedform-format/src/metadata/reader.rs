@@ -17,7 +17,7 @@ pub(crate) fn invalid(field: impl Into<String>, problem: impl Into<String>) -> M
     MetadataError::Field { field: field.into(), problem: problem.into() }
 }
 
-pub(super) fn unsupported(field: impl Into<String>, feature: impl Into<String>) -> MetadataError {
+pub(crate) fn unsupported(field: impl Into<String>, feature: impl Into<String>) -> MetadataError {
     MetadataError::Unsupported { field: field.into(), feature: feature.into() }
 }
 
@@ -28,6 +28,40 @@ pub(super) fn shown(value: &Value) -> String {
         return text;
     }
     text.chars().take(57).collect::<String>() + "..."
+}
+
+/// A `{name, configuration}` object, or its short form, a string.
+pub(crate) struct Named<'a> {
+    /// Where the configuration lies.
+    pub(crate) path: String,
+    pub(crate) name: &'a str,
+    configuration: Option<&'a Value>,
+}
+
+static EMPTY: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::Object(Map::new()));
+
+impl<'a> Named<'a> {
+    pub(super) fn parse(path: &str, value: &'a Value) -> Result<Self> {
+        if let Value::String(name) = value {
+            return Ok(Self { path: format!("{path}.configuration"), name, configuration: None });
+        }
+        let fields = Fields::new(path, value)?;
+        Ok(Self {
+            path: format!("{path}.configuration"),
+            name: fields.text("name")?,
+            configuration: fields.get("configuration"),
+        })
+    }
+
+    /// The form of numcodecs: `id` and the configuration in one object.
+    pub(super) fn parse_v2(path: &str, value: &'a Value) -> Result<Self> {
+        let name = Fields::new(path, value)?.text("id")?;
+        Ok(Self { path: path.to_owned(), name, configuration: Some(value) })
+    }
+
+    pub(crate) fn fields(&self) -> Result<Fields<'_, '_>> {
+        Fields::new(&self.path, self.configuration.unwrap_or(&EMPTY))
+    }
 }
 
 impl<'p, 'a> Fields<'p, 'a> {
@@ -86,7 +120,18 @@ impl<'p, 'a> Fields<'p, 'a> {
         })
     }
 
-    pub(super) fn boolean(&self, key: &str, default: bool) -> Result<bool> {
+    /// As [`Fields::integer`], in a type that has the whole range.
+    pub(crate) fn number<T: TryFrom<i64>>(
+        &self,
+        key: &str,
+        range: std::ops::RangeInclusive<i64>,
+        default: Option<i64>,
+    ) -> Result<T> {
+        let number = self.integer(key, range, default)?;
+        T::try_from(number).map_err(|_| invalid(self.at(key), format!("{number} is out of range")))
+    }
+
+    pub(crate) fn boolean(&self, key: &str, default: bool) -> Result<bool> {
         match self.get(key) {
             None => Ok(default),
             Some(Value::Bool(value)) => Ok(*value),

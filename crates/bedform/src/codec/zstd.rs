@@ -1,26 +1,70 @@
-//! Zstandard, gzip and zlib.
+//! Frames of Zstandard: `zstd`.
 
-use std::io::Read as _;
+use std::sync::Arc;
 
-use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use bedform_format::BytesCodec;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
-use super::{CodecError, Result, SizeBound};
+use super::memory::{finish, invalid, resize};
+use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted};
+
+pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
+    match *codec {
+        BytesCodec::Zstd { level, checksum } => Some(Arc::new(Zstd { level, checksum })),
+        _ => None,
+    }
+}
+
+#[derive(Debug)]
+struct Zstd {
+    level: i32,
+    checksum: bool,
+}
+
+/// Bytes that the decoded blocks of a frame are multiples of, as encoders cut them.
+const BLOCK_UNIT: usize = 1 << 10;
+
+impl BytesToBytes for Zstd {
+    fn decode(
+        &self,
+        input: &[u8],
+        wanted: Wanted,
+        output: &mut Vec<u8>,
+        contexts: &mut Contexts,
+    ) -> Result<Decoded> {
+        let contexts = contexts.of::<ZstdContexts>();
+        if let (Some(front), SizeBound::Exactly(size)) = (wanted.front, wanted.size)
+            && (front.is_checked || is_whole_frame(input, size))
+        {
+            contexts.decode_front(input, size, front.bytes, output)?;
+            // Encoders cut blocks at round numbers: damage that makes one longer or shorter shows, as
+            // it does at the end of the whole.
+            if front.is_checked || output.len().is_multiple_of(BLOCK_UNIT) {
+                return Ok(Decoded::Output);
+            }
+        }
+        contexts.decode(input, wanted.size, output)?;
+        Ok(Decoded::Output)
+    }
+
+    fn encode(&self, input: &[u8], output: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+        contexts.of::<ZstdContexts>().encode(input, self.level, self.checksum, output)
+    }
+
+    fn decodes_fronts(&self) -> bool {
+        true
+    }
+}
 
 /// Zstandard's contexts: costly to make, so kept.
 #[derive(Default)]
-pub(super) struct ZstdContexts {
+struct ZstdContexts {
     decoder: Option<DCtx<'static>>,
     encoder: Option<CCtx<'static>>,
 }
 
 impl ZstdContexts {
-    pub(super) fn decode(
-        &mut self,
-        input: &[u8],
-        bound: SizeBound,
-        output: &mut Vec<u8>,
-    ) -> Result<()> {
+    fn decode(&mut self, input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
         let capacity = match bound {
             SizeBound::Exactly(size) => size,
             // What the frame says is a hint; the bound is what holds.
@@ -42,7 +86,7 @@ impl ZstdContexts {
     /// Decodes the first `needed` bytes, at least, of a frame of `size` bytes, block by block. What
     /// lies behind them is not looked at: the caller has checked the whole by a checksum, or by
     /// [`is_whole_frame`].
-    pub(super) fn decode_front(
+    fn decode_front(
         &mut self,
         input: &[u8],
         size: usize,
@@ -60,7 +104,7 @@ impl ZstdContexts {
         Ok(())
     }
 
-    pub(super) fn encode(
+    fn encode(
         &mut self,
         input: &[u8],
         level: i32,
@@ -80,7 +124,7 @@ impl ZstdContexts {
 
 /// True if `input` is one frame of `size` bytes without a checksum of its own, whose blocks follow each
 /// other up to its end: what a decoder would find wrong with it otherwise, it finds block by block.
-pub(super) fn is_whole_frame(input: &[u8], size: usize) -> bool {
+fn is_whole_frame(input: &[u8], size: usize) -> bool {
     const CHECKSUM_FLAG: u8 = 1 << 2;
     let claimed = zstd_safe::get_frame_content_size(input).ok().flatten();
     let Some(mut end) = frame_header_bytes(input).filter(|_| claimed == Some(size as u64)) else {
@@ -171,131 +215,4 @@ fn frame_header_bytes(input: &[u8]) -> Option<usize> {
         _ => 8,
     };
     Some(5 + window + dictionary + content)
-}
-
-pub(super) fn decode_gzip(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
-    let mut decoder = flate2::bufread::MultiGzDecoder::new(input);
-    let limit = match bound {
-        SizeBound::Exactly(size) | SizeBound::AtMost(size) => size,
-    };
-    // One byte over the limit is enough to know that there is too much.
-    let most = limit.saturating_add(1);
-    let start = match bound {
-        SizeBound::Exactly(_) => most,
-        SizeBound::AtMost(_) => input.len().saturating_mul(4).clamp((1 << 12).min(most), most),
-    };
-    resize(output, start);
-    let mut found = 0;
-    loop {
-        let read = decoder.read(&mut output[found..]);
-        found += match read {
-            Ok(0) => break,
-            Ok(count) => count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => 0,
-            Err(error) => return Err(invalid("gzip", &error.to_string())),
-        };
-        if found == most {
-            break;
-        }
-        if found == output.len() {
-            let larger = found.saturating_mul(2).min(most);
-            grow(output, larger);
-        }
-    }
-    finish("gzip", bound, found, output)
-}
-
-pub(super) fn decode_zlib(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
-    let mut decoder = Decompress::new(true);
-    let (SizeBound::Exactly(limit) | SizeBound::AtMost(limit)) = bound;
-    let start = match bound {
-        SizeBound::Exactly(size) => size,
-        SizeBound::AtMost(size) => input.len().saturating_mul(4).clamp(1 << 12, size.max(1 << 12)),
-    };
-    resize(output, start);
-    loop {
-        let consumed = usize::try_from(decoder.total_in()).unwrap_or(usize::MAX);
-        let produced = usize::try_from(decoder.total_out()).unwrap_or(usize::MAX);
-        let status = decoder
-            .decompress(
-                input.get(consumed..).unwrap_or_default(),
-                &mut output[produced..],
-                FlushDecompress::Finish,
-            )
-            .map_err(|error| invalid("zlib", &error.to_string()))?;
-        let found = usize::try_from(decoder.total_out()).unwrap_or(usize::MAX);
-        if status == Status::StreamEnd {
-            return finish("zlib", bound, found, output);
-        }
-        if found < output.len() {
-            return Err(invalid("zlib", "the stream ends too early"));
-        }
-        if output.len() > limit {
-            return Err(CodecError::Length { codec: "zlib", expected: limit, found });
-        }
-        // A full buffer with the stream's end still to come: one byte more tells the two apart.
-        let larger = output.len().saturating_mul(2).min(limit).max(output.len() + 1);
-        grow(output, larger);
-    }
-}
-
-pub(super) fn encode_gzip(input: &[u8], level: u32, output: &mut Vec<u8>) -> Result<()> {
-    let mut encoder = flate2::bufread::GzEncoder::new(input, Compression::new(level));
-    output.clear();
-    encoder.read_to_end(output).map_err(|error| invalid("gzip", &error.to_string()))?;
-    Ok(())
-}
-
-pub(super) fn encode_zlib(input: &[u8], level: u32, output: &mut Vec<u8>) -> Result<()> {
-    let mut encoder = Compress::new(Compression::new(level), true);
-    output.clear();
-    loop {
-        output.reserve((input.len() / 2).max(1 << 12));
-        let consumed = usize::try_from(encoder.total_in()).unwrap_or(usize::MAX);
-        let rest = input.get(consumed..).unwrap_or_default();
-        let status = encoder
-            .compress_vec(rest, output, FlushCompress::Finish)
-            .map_err(|error| invalid("zlib", &error.to_string()))?;
-        if status == Status::StreamEnd {
-            return Ok(());
-        }
-    }
-}
-
-/// Makes `output` `length` bytes long without caring what is in them.
-pub(super) fn resize(output: &mut Vec<u8>, length: usize) {
-    // Buffers are used again, so growing (and zeroing) is rare.
-    if output.capacity() < length {
-        // Nothing in it is to be copied.
-        output.clear();
-    }
-    if output.len() < length {
-        grow(output, length);
-    } else {
-        output.truncate(length);
-    }
-}
-
-/// Makes `output` longer, and its memory no larger than that: a vector's own growth would take up to
-/// twice the bytes that a limit allows.
-pub(super) fn grow(output: &mut Vec<u8>, length: usize) {
-    output.reserve_exact(length.saturating_sub(output.len()));
-    output.resize(length, 0);
-}
-
-fn finish(codec: &'static str, bound: SizeBound, found: usize, output: &mut Vec<u8>) -> Result<()> {
-    match bound {
-        SizeBound::Exactly(expected) if expected != found => {
-            return Err(CodecError::Length { codec, expected, found });
-        }
-        SizeBound::AtMost(expected) if found > expected => {
-            return Err(CodecError::Length { codec, expected, found });
-        }
-        _ => output.truncate(found),
-    }
-    Ok(())
-}
-
-fn invalid(codec: &'static str, detail: &str) -> CodecError {
-    CodecError::Invalid { codec, detail: format!(": {detail}") }
 }
