@@ -6,10 +6,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use bedform_format::ObjectPath;
 use bedform_format::log::{Lane, STRIPE_BYTES};
 
-use crate::storage::{checked_suffix, padding, place_in};
+use crate::implement::{self, checked_suffix, padding, place_in};
 use crate::{
     Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
-    StorageError, StorageErrorKind, Version,
+    StorageError, StorageErrorKind, Version, lacks,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -248,6 +248,8 @@ impl Object for MemoryObject {
         let state = self.shared.state();
         Ok(state.objects.get(&self.path).is_some_and(|now| now.version == self.content.version))
     }
+
+    lacks!(read_past, read_ahead, ask, at_hand, known, kept);
 }
 
 struct MemoryWriter {
@@ -264,6 +266,10 @@ impl ObjectWriter for MemoryWriter {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes.extend_from_slice(bytes);
         Ok(())
+    }
+
+    fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        implement::append_owned(self, bytes)
     }
 
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
@@ -317,6 +323,10 @@ impl GrowingObject for MemoryGrowing {
         Ok(())
     }
 
+    fn flush(&mut self) -> Result<()> {
+        self.sync()
+    }
+
     fn sync(&mut self) -> Result<()> {
         self.append(padding(self.position))
     }
@@ -359,13 +369,29 @@ impl Storage for MemoryStorage {
         format!("memory{}", self.suffix)
     }
 
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
         let content = self.shared.state().find("open", path)?;
         Ok(Box::new(MemoryObject { shared: Arc::clone(&self.shared), path: path.clone(), content }))
     }
 
+    fn open_end(&self, path: &ObjectPath, _bytes: u64) -> Result<Box<dyn Object>> {
+        self.open(path)
+    }
+
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         Ok(self.shared.state().find("stat", path)?.version.clone())
+    }
+
+    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
+        implement::modified_ns(self, path)
+    }
+
+    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
+        implement::is_current(self, path, version)
     }
 
     fn create(
@@ -380,6 +406,16 @@ impl Storage for MemoryStorage {
         self.shared.state().make_directories(&path.parent())?;
         let shared = Arc::clone(&self.shared);
         Ok(Box::new(MemoryWriter { shared, path: path.clone(), bytes: Vec::new() }))
+    }
+
+    fn put(
+        &self,
+        path: &ObjectPath,
+        bytes: &[u8],
+        durability: Durability,
+        condition: Condition<'_>,
+    ) -> Result<Version> {
+        implement::put(self, path, bytes, durability, condition)
     }
 
     fn grow(
@@ -485,7 +521,13 @@ impl Storage for MemoryStorage {
         Ok(Some(Box::new(MemoryLock { shared: Arc::clone(&self.shared), path: path.clone() })))
     }
 
+    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        self.try_lock(path)
+    }
+
     fn sweep(&self, _path: &ObjectPath) -> Result<u64> {
         Ok(0)
     }
+
+    lacks!(ask_end, can_sync_all, sync_all);
 }

@@ -40,6 +40,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use ::object_store::path::Path;
 use ::object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 use bedform_format::ObjectPath;
+use bedform_format::log::Lane;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use self::client::{Client, Made};
@@ -55,11 +56,11 @@ pub(crate) use self::runtime::wait;
 use self::url::Place;
 pub use self::url::{RemoteOptions, UrlError};
 use self::writer::RemoteWriter;
-use crate::storage::checked_suffix;
+use crate::implement::{self, checked_suffix};
 use crate::waiting::interrupted;
 use crate::{
-    Bell, Condition, Durability, Entry, Found, GrowingObject, Hint, Lock, Mode, Object,
-    ObjectWriter, Storage, StorageError, StorageErrorKind, Version,
+    Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Mode, Object, ObjectWriter,
+    PendingObject, Storage, StorageError, StorageErrorKind, Version, lacks,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -618,11 +619,7 @@ impl Storage for RemoteStorage {
         runtime::run("open", path.as_str(), opening)
     }
 
-    fn find_end(&self, path: &ObjectPath, bytes: u64) -> Result<Option<Box<dyn Object>>> {
-        found(self.open_end(path, bytes))
-    }
-
-    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<Found> {
+    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject> {
         let name = self.name_of("open", path).ok()?;
         let opening = self.shared.clone().open(name, path.to_string(), bytes);
         runtime::answer(bell, async { found(opening.await) })
@@ -646,6 +643,10 @@ impl Storage for RemoteStorage {
         let meta = runtime::wait("stat", path, self.shared.client.store()?.head(&name))?;
         let meta = meta.map_err(|error| to_error("stat", path.as_str(), error))?;
         Ok(meta.last_modified.timestamp_nanos_opt().unwrap_or(0))
+    }
+
+    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
+        implement::is_current(self, path, version)
     }
 
     fn create(
@@ -677,6 +678,18 @@ impl Storage for RemoteStorage {
     ) -> Result<Box<dyn GrowingObject>> {
         let name = self.name_to_write("create", path)?;
         Ok(Box::new(RemoteGrowing::create(&self.shared, &name, path)?))
+    }
+
+    fn grow_lane(
+        &self,
+        path: &ObjectPath,
+        lane: Lane,
+        durability: Durability,
+    ) -> Result<Box<dyn GrowingObject>> {
+        if lane.is_alone() {
+            return self.grow(path, durability, None);
+        }
+        Err(implement::unsupported("create", path, "an object of a server grows for one writer"))
     }
 
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
@@ -776,4 +789,6 @@ impl Storage for RemoteStorage {
     fn sweep(&self, _path: &ObjectPath) -> Result<u64> {
         Ok(0)
     }
+
+    lacks!(can_sync_all, sync_all);
 }

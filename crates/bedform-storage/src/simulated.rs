@@ -19,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::file_system::{FileKind, FileSystem, Links, Replace, Status, Wait};
+use crate::file_system::{FileKind, FileSystem, Links, Replace, Residency, Status, Wait};
 use faults::Faults;
 pub use faults::{CallKind, Failure};
 use state::{Body, Directory, File, FileChange, State, index, refuse};
@@ -336,6 +336,11 @@ impl FileSystem for SimulatedFileSystem {
         })
     }
 
+    /// There is no page cache.
+    fn open_direct(&self, _path: &str) -> io::Result<(SimulatedHandle, Status)> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn stat(&self, path: &str) -> io::Result<Status> {
         self.call(CallKind::Stat, |world, _| {
             world.state.status(world.state.resolve(&self.place, path)?)
@@ -366,6 +371,16 @@ impl FileSystem for SimulatedFileSystem {
             let number = world.state.add(directory.inode, name, Body::File(File::default()))?;
             Ok(self.handle(world, number))
         })
+    }
+
+    /// There is one storage target.
+    fn create_file_on(
+        &self,
+        directory: &SimulatedHandle,
+        name: &str,
+        _target: u32,
+    ) -> io::Result<SimulatedHandle> {
+        self.create_file(directory, name)
     }
 
     fn open_to_write(
@@ -410,6 +425,16 @@ impl FileSystem for SimulatedFileSystem {
         self.read_at(handle, offset, buffer)
     }
 
+    fn residency(&self, _: &SimulatedHandle, _: u64, _: u64) -> io::Result<Residency> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn read_ahead(&self, _: &SimulatedHandle, _: u64, _: u64) -> bool {
+        false
+    }
+
+    fn refuse_read_ahead(&self, _: &SimulatedHandle) {}
+
     fn write_at(&self, handle: &SimulatedHandle, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         self.call(CallKind::Write, |world, is_short| {
             let is_aligned = offset.is_multiple_of(4096) && bytes.len().is_multiple_of(4096);
@@ -429,6 +454,10 @@ impl FileSystem for SimulatedFileSystem {
             let size = offset.saturating_add(length).max(before);
             world.state.change_file(handle.inode, FileChange::Size(size))
         })
+    }
+
+    fn release(&self, _: &SimulatedHandle, _: u64, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn set_size(&self, handle: &SimulatedHandle, size: u64) -> io::Result<()> {
