@@ -259,6 +259,10 @@ impl<S: Storage> Storage for Failing<S> {
         self.inner.name()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.inner.identity()
+    }
+
     fn is_remote(&self) -> bool {
         self.inner.is_remote()
     }

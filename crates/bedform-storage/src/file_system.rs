@@ -86,6 +86,9 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// The root as a user knows it.
     fn name(&self) -> String;
 
+    /// See [`Storage::identity`](crate::Storage::identity).
+    fn identity(&self) -> Option<String>;
+
     /// The calls below the directory that lies beside the root and has its real name, links resolved,
     /// with `suffix` behind. It may be missing, and may be made and deleted by anyone: as long as it
     /// is missing, paths, the empty one too, fail with `ENOENT`.

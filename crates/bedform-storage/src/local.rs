@@ -364,6 +364,10 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         self.shared.system.name()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.shared.system.identity()
+    }
+
     fn is_remote(&self) -> bool {
         false
     }

@@ -31,6 +31,15 @@ pub struct Version {
     pub identity: (u64, u64),
 }
 
+impl Version {
+    /// True if the place says more of the bytes than how many they are: servers without ETag and time do
+    /// not, and then two equal versions may be other bytes.
+    pub fn tells_bytes_apart(&self) -> bool {
+        let Self { size: _, modified_ns, changed_ns, identity } = self;
+        (*modified_ns, *changed_ns, *identity) != (0, 0, (0, 0))
+    }
+}
+
 /// An answer to whether an object is there: opened, if it is.
 pub type PendingObject = Answer<Option<Box<dyn Object>>>;
 

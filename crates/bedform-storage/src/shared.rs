@@ -17,6 +17,10 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).name()
     }
 
+    fn identity(&self) -> Option<String> {
+        (**self).identity()
+    }
+
     fn is_remote(&self) -> bool {
         (**self).is_remote()
     }

@@ -14,7 +14,7 @@ mod state;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
@@ -36,7 +36,12 @@ struct Machine {
     world: Mutex<World>,
     unlocked: Condvar,
     has_threads: AtomicBool,
+    /// No other machine of this process has it.
+    number: u64,
 }
+
+/// The number of the next machine.
+static MACHINES: AtomicU64 = AtomicU64::new(0);
 
 impl Machine {
     fn world(&self) -> MutexGuard<'_, World> {
@@ -116,6 +121,7 @@ impl SimulatedFileSystem {
             world: Mutex::new(world),
             unlocked: Condvar::new(),
             has_threads: AtomicBool::new(false),
+            number: MACHINES.fetch_add(1, Ordering::Relaxed),
         };
         Self { machine: Arc::new(machine), place: Arc::clone(place) }
     }
@@ -313,6 +319,10 @@ impl FileSystem for SimulatedFileSystem {
 
     fn name(&self) -> String {
         self.place.to_string()
+    }
+
+    fn identity(&self) -> Option<String> {
+        Some(format!("simulated:{}:{}", self.machine.number, self.place))
     }
 
     fn beside(&self, suffix: &str) -> io::Result<Self> {

@@ -81,6 +81,14 @@ pub trait Storage: Send + Sync + Debug {
     /// What a user calls this place: a directory or URL.
     fn name(&self) -> String;
 
+    /// A text that two handles of this process have in common exactly if they see the same bytes with the
+    /// same rights; nothing where that cannot be said. The key of caches that all handles share: it holds
+    /// no secret, means nothing in another process, and is not for people.
+    ///
+    /// What it says of an object holds for a [`Version`] that [tells](Version::tells_bytes_apart) bytes
+    /// apart.
+    fn identity(&self) -> Option<String>;
+
     /// Opens an object for reading and pins its bytes.
     ///
     /// # Errors

@@ -208,6 +208,10 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         self.inner.name()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.inner.identity()
+    }
+
     fn beside(&self, suffix: &str) -> io::Result<Self> {
         Ok(Self { inner: self.inner.beside(suffix)?, pace: Arc::clone(&self.pace) })
     }

@@ -84,6 +84,10 @@ impl Storage for Frozen {
         Ok(Box::new(Opened { bytes, version }))
     }
 
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     fn is_remote(&self) -> bool {
         false
     }

@@ -67,6 +67,10 @@ impl FileSystem for Watched {
         self.inner.name()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.inner.identity()
+    }
+
     fn beside(&self, _: &str) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -523,6 +523,10 @@ impl Storage for Gated {
         Ok(self.of(self.inner.open(path)?, path))
     }
 
+    fn identity(&self) -> Option<String> {
+        self.inner.identity()
+    }
+
     fn is_remote(&self) -> bool {
         self.inner.is_remote()
     }
