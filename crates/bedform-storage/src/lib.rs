@@ -67,6 +67,8 @@ pub use profile::{Coldness, GapCheck, Profile, ProfileError, profile_directory};
 pub use recording::{Event, Operation, Recording};
 pub use remote::{Parts, RemoteOptions, RemoteStorage, UrlError};
 pub use simulated::{CallKind, Failure, SimulatedFileSystem};
-pub use storage::{Durability, Entry, Hint, Lock, Storage, StorageExt};
+pub use storage::{
+    Durability, Entry, Hint, Lock, Storage, StorageExt, TreePublication, Workspace, WorkspaceName,
+};
 pub use throttle::{Clock, Pace, Throttle, ThrottleError, Throttled};
 pub use waiting::{Grace, LISTEN, WatchWaits, goes_on, stopped_by, watch_waits, within};

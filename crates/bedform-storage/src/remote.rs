@@ -723,6 +723,21 @@ impl Storage for RemoteStorage {
         }))
     }
 
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        let below = |text: &str| match (path.as_str(), text) {
+            ("", text) => text.to_owned(),
+            (path, "") => path.to_owned(),
+            (path, text) => format!("{text}/{path}"),
+        };
+        Ok(Arc::new(Self {
+            shared: self.shared.clone(),
+            prefix: below(&self.prefix),
+            shown: below(&self.shown),
+            system: self.system.clone(),
+            rights: self.rights.clone(),
+        }))
+    }
+
     /// Only without a condition, or of what cannot change any more: servers know none for it.
     fn delete(
         &self,
@@ -807,5 +822,5 @@ impl Storage for RemoteStorage {
         Ok(0)
     }
 
-    lacks!(can_sync_all, sync_all);
+    lacks!(workspace, publish_tree, can_sync_all, sync_all);
 }

@@ -216,6 +216,10 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         Ok(Self { inner: self.inner.beside(suffix)?, pace: Arc::clone(&self.pace) })
     }
 
+    fn within(&self, path: &str, links: Links) -> io::Result<Self> {
+        Ok(Self { inner: self.inner.within(path, links)?, pace: Arc::clone(&self.pace) })
+    }
+
     fn above(&self) -> io::Result<Option<(F::Handle, &str)>> {
         self.inner.above()
     }
@@ -349,6 +353,14 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         replace: Replace,
     ) -> io::Result<()> {
         self.pace.request(0, || self.inner.rename(directory, from, to, replace))
+    }
+
+    fn rename_directory(&self, from: (&F::Handle, &str), to: (&F::Handle, &str)) -> io::Result<()> {
+        self.pace.request(0, || self.inner.rename_directory(from, to))
+    }
+
+    fn exchange(&self, one: (&F::Handle, &str), other: (&F::Handle, &str)) -> io::Result<()> {
+        self.pace.request(0, || self.inner.exchange(one, other))
     }
 
     fn link(&self, directory: &F::Handle, from: &str, to: &str) -> io::Result<()> {
