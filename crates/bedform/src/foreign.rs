@@ -12,7 +12,7 @@ use bedform_format::netcdf_classic::{self, Header};
 use bedform_format::shard::Extent;
 use bedform_format::{Limits, ObjectPath};
 use bedform_geometry::{ChunkGrid, Selection};
-use bedform_storage::machine::Workload;
+use bedform_machine::Workload;
 use bedform_storage::{Object, Storage, StorageError, StorageErrorKind, Version};
 use serde_json::{Value, json};
 

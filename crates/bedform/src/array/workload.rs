@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bedform_format::shard::Extent;
 use bedform_geometry::Selection;
-use bedform_storage::machine::{Client, FileStriping, OPERATIONS_MAX, Operation, Workload};
+use bedform_machine::{Client, FileStriping, OPERATIONS_MAX, Operation, Workload};
 
 use super::Array;
 use super::explain::{Found, for_each_object};
@@ -19,7 +19,7 @@ const CLIENTS_MAX: u32 = 1 << 20;
 
 impl Array {
     /// The requests of a read of `selection` that `clients` share, as
-    /// [`Machine::simulate`](bedform_storage::machine::Machine::simulate) takes them: those of the plan
+    /// [`Machine::simulate`](bedform_machine::Machine::simulate) takes them: those of the plan
     /// that [`Array::explain`] prices. Each object is a file. Its requests, in the order of the plan,
     /// are cut into as many runs as there are clients, of as many requests, one more or less; a client
     /// opens each object that it has requests of and reads its index, unless this process has it cached.

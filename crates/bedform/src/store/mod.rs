@@ -37,7 +37,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bedform_format::log::Root;
 use bedform_format::metadata::{GroupDocument, LogState, parse_hex};
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Durability, Lock, Profile, RemoteOptions, Storage, Version};
+use bedform_remote::RemoteOptions;
+use bedform_storage::{Durability, Lock, Profile, Storage, Version};
 use serde_json::{Map, Value};
 
 use crate::array::Array;

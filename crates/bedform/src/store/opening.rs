@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bedform_storage::{
-    Durability, FileSystem, LocalStorage, Mode, Placement, Profile, RemoteStorage, Storage,
-};
+use bedform_remote::RemoteStorage;
+use bedform_storage::{Durability, FileSystem, LocalStorage, Mode, Placement, Profile, Storage};
 use serde_json::{Map, Value};
 
 use super::{Freshness, OpenOptions, Store};
@@ -140,7 +139,7 @@ fn remote_of(url: &str, mode: Mode, options: &mut OpenOptions) -> Result<Arc<dyn
     let storage = storage.map_err(|error| Error::invalid(error.to_string()))?;
     if options.profile.is_none() {
         // As for a path.
-        options.profile = Profile::for_remote(&storage).ok().flatten();
+        options.profile = Profile::for_system(storage.system()).ok().flatten();
     }
     Ok(Arc::new(storage))
 }
