@@ -6,7 +6,7 @@ use std::time::Instant;
 use bedform::Error;
 use bedform::layout::ocs;
 use bedform_geometry::{Order, Spread, spread_placement};
-use bedform_storage::machine::{Machine, MachineError, Pattern, Workload};
+use bedform_machine::{Machine, MachineError, Pattern, Workload};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 

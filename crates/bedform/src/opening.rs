@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bedform_storage::{FileSystem, LocalStorage, Mode, Placement, Profile, RemoteStorage, Storage};
+use bedform_remote::RemoteStorage;
+use bedform_storage::{FileSystem, LocalStorage, Mode, Placement, Profile, Storage};
 
 use crate::config;
 use crate::error::{Error, ErrorKind, Result};
@@ -33,7 +34,7 @@ pub(crate) fn remote_of(
     let storage = storage.map_err(|error| Error::invalid(error.to_string()))?;
     if options.profile.is_none() {
         // As for a path.
-        options.profile = Profile::for_remote(&storage).ok().flatten();
+        options.profile = Profile::for_system(storage.system()).ok().flatten();
     }
     Ok(Arc::new(storage))
 }

@@ -1,7 +1,8 @@
 //! How a store or a file is opened: plain values, and their form in JSON, as the doors hand it over.
 
 use bedform_format::Limits;
-use bedform_storage::{Durability, Profile, RemoteOptions};
+use bedform_remote::RemoteOptions;
+use bedform_storage::{Durability, Profile};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};

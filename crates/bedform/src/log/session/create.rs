@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use super::super::commit::{check_place, first_root};
 use super::super::place::LogPlace;
 use super::{Known, Session, Target, holds_text};
-use crate::options::OpenOptions;
 use crate::comm::decide;
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::OpenOptions;
 use crate::threads::workers;
 
 /// Arrays that are written under one hold of the store's lock: others want it, too.
