@@ -83,10 +83,7 @@ impl Store {
             return Self::open_url(url, options);
         }
         check_local(path)?;
-        if options.profile.is_none() {
-            // A kept profile that cannot be read must not keep data from being read.
-            options.profile = Profile::for_path(path).ok().flatten();
-        }
+        add_kept_profile(&mut options, path);
         let outer = Outer::of(path, &options);
         if let Some(outer) = outer.as_ref().filter(|_| options.writable) {
             return Err(outer.refuse_writing());
@@ -102,7 +99,8 @@ impl Store {
     }
 
     /// Creates an empty store in the directory `path`, which is missing or empty; missing parents are
-    /// made; or at a URL of an object store. Durable on return.
+    /// made; or at a URL of an object store. It comes with a profile as in [`Store::open_path`]. Durable on
+    /// return.
     ///
     /// # Errors
     /// As [`Store::create`]; `Unsupported` for what is no path of this machine; `InvalidArgument` for a
@@ -117,7 +115,17 @@ impl Store {
             return Self::create(storage, attributes, options);
         }
         check_local(path)?;
-        Self::create(storage_of(path, Mode::Create, &options)?, attributes, options)
+        let storage = storage_of(path, Mode::Create, &options)?;
+        add_kept_profile(&mut options, path);
+        Self::create(storage, attributes, options)
+    }
+}
+
+/// Gives the options the profile that is kept for the storage of `path`, unless they have one.
+fn add_kept_profile(options: &mut OpenOptions, path: &Path) {
+    if options.profile.is_none() {
+        // A kept profile that cannot be read must not keep data from being read.
+        options.profile = Profile::for_path(path).ok().flatten();
     }
 }
 
