@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 import numpy as np
 
 from bedform import _fork, _internal, _json, _settle
-from bedform._advise import Profile, layout_for
+from bedform._advise import Profile, chosen_profile, numbered_reads
 from bedform._array import Array
 from bedform._comm import Messages
 from bedform._errors import (
@@ -23,7 +23,7 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._integers import byte_count, integer, integers
-from bedform._layout import Regular, check_layout, default_shards
+from bedform._layout import Regular, check_layout
 from bedform._session import Session
 
 if TYPE_CHECKING:
@@ -309,6 +309,7 @@ class Group:
         append_length: int | None,
         profile: Any,
     ) -> dict[str, Any]:
+        """What the engine makes an array of; the layout that it leaves open is the engine's."""
         lengths = list(integers(shape, "the shape"))
         _check_described(layout, dims, reads, codecs, append_length)
         if dims is not None and len(dims) != len(lengths):
@@ -317,26 +318,22 @@ class Group:
             kind = np.dtype(dtype)
         except (TypeError, ValueError):
             raise InvalidArgumentError(f"there is no type {dtype!r}") from None
-        name = _zarr_name(kind)
-        item_size = kind.itemsize if name != "string" else 16
-        if layout == "auto":
-            profile = self._store._profile() if profile is None else profile
-            where = self._store.store_path
-            layout = layout_for(lengths, item_size, dims, reads, append_length, profile, where)
-        chunks = list(integers(layout.chunks, "the chunks of the layout"))
-        shards = layout.shards
-        if shards is None:
-            shards = default_shards(lengths, chunks, item_size)
-        return {
+        described = {
             "shape": lengths,
-            "dtype": name,
-            "chunks": chunks,
-            "shards": list(integers(shards, "the shards of the layout")),
-            "order": layout.order,
+            "dtype": _zarr_name(kind),
             "codecs": _json._plain(list(codecs)),
             "fill_value": _fill(fill_value, kind),
             "dims": None if dims is None else list(dims),
             "attributes": json.loads(_json.dump_attributes(attributes)),
+        }
+        if layout != "auto":
+            return {**described, **_described_layout(layout)}
+        names = [name or f"dim_{axis}" for axis, name in enumerate(dims or [None] * len(lengths))]
+        return {
+            **described,
+            "reads": numbered_reads(reads, names) or None,
+            "append_length": append_length,
+            "profile": None if profile is None else chosen_profile(profile).to_dict(),
         }
 
     def _where(self) -> str:
@@ -691,6 +688,15 @@ class Store(Group):
 
     def __repr__(self) -> str:
         return f"<bedform.Store {self._path_of_store!r}>"
+
+
+def _described_layout(layout: Regular) -> dict[str, Any]:
+    shards = layout.shards
+    return {
+        "chunks": list(integers(layout.chunks, "the chunks of the layout")),
+        "shards": None if shards is None else list(integers(shards, "the shards of the layout")),
+        "order": layout.order,
+    }
 
 
 def _check_described(layout: Any, dims: Any, reads: Any, codecs: Any, append_length: Any) -> None:

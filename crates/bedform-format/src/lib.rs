@@ -22,6 +22,7 @@ pub mod checksum;
 pub mod chunk_map;
 pub mod codec;
 pub mod dtype;
+mod fields;
 pub mod json;
 pub mod limits;
 pub mod log;

@@ -48,6 +48,14 @@ fn shared<F: FileSystem>(
     Arc::new(if options.direct_reads { local } else { local.through_page_cache() })
 }
 
+/// Gives the options the profile that is kept for the storage of `path`, unless they have one.
+pub(crate) fn add_kept_profile(options: &mut OpenOptions, path: &Path) {
+    if options.profile.is_none() {
+        // A kept profile that cannot be read must not keep data from being read.
+        options.profile = Profile::for_path(path).ok().flatten();
+    }
+}
+
 /// The URL that `path` is, if it is one.
 pub(crate) fn url_of(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| text.contains("://"))

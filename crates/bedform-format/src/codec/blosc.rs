@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::DataType;
-use crate::metadata::{Fields, MetadataError, invalid};
+use crate::fields::{Fields, MetadataError, invalid};
 
 /// The settings of a Blosc container; only writing needs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

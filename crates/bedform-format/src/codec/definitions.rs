@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{BloscCompressor, BloscConfiguration, BloscShuffle};
-use crate::metadata::{MetadataError, Named, invalid, unsupported};
+use crate::fields::{MetadataError, Named, invalid, unsupported};
 use crate::{DataType, Endian};
 
 type Result<T> = std::result::Result<T, MetadataError>;

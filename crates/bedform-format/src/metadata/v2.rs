@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::reader::{Fields, Named, invalid, unsupported};
 use super::v3::{check_sizes, same_rank};
 use super::{ArrayMetadata, ChunkKeys, Encoding, FillValue, MetadataError};
 use crate::codec::definitions::{self, BYTES_CODECS, Context, SERIALIZERS};
 use crate::codec::{BytesCodec, CodecChain, Serializer};
+use crate::fields::{Fields, Named, invalid, unsupported};
 use crate::{DataType, Endian, Limits};
 
 type Result<T> = std::result::Result<T, MetadataError>;

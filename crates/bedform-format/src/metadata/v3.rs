@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::reader::{Fields, Named, invalid, shown, unsupported};
 use super::{
     ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, MetadataError, ShardEncoding,
 };
 use crate::codec::definitions::{self, BYTES_CODECS, Context, SERIALIZERS};
 use crate::codec::{BytesCodec, CodecChain, Serializer, is_serializer};
+use crate::fields::{Fields, Named, invalid, shown, unsupported};
 use crate::{DataType, Endian, Limits};
 
 type Result<T> = std::result::Result<T, MetadataError>;

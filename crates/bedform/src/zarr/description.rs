@@ -18,8 +18,9 @@ const TEXT_BYTES: u64 = 16;
 impl NewArray {
     /// As [`NewArray::from_json`], for a store that was opened with `options`. Without `chunks` the
     /// layout is the one that costs least on the store's storage for the `reads`
-    /// (`{"lat,lon": 0.7, "time": 0.3}`, by dimension names; planes, series and boxes alike without)
-    /// and for appends of `append_length`; without `shards` there are shards of about 64 MiB.
+    /// (`{"lat,lon": 0.7, "time": 0.3}`, by dimension names, or `[[[1, 2], 0.7], [[0], 0.3]]`, by
+    /// number; planes, series and boxes alike without) and for appends of `append_length`. A `profile`
+    /// stands for another storage. Without `shards` there are shards of about 64 MiB.
     ///
     /// # Errors
     /// As [`NewArray::from_json`].
@@ -144,7 +145,11 @@ fn complete_layout(description: &mut Value, options: &OpenOptions) -> Result<()>
         reads: get("reads"),
         append_length: get("append_length").and_then(Value::as_u64),
     };
-    let profile = options.profile.clone().unwrap_or_else(Profile::default_local);
+    let profile = match get("profile") {
+        Some(given) => Profile::from_json("the profile", &given.to_string())
+            .map_err(|error| Error::invalid(error.to_string()))?,
+        None => options.profile.clone().unwrap_or_else(Profile::default_local),
+    };
     let (chunks, shards, order) = choose(&asked, profile)?;
     description["chunks"] = json!(chunks);
     description["shards"] = json!(shards);

@@ -2,9 +2,42 @@
 
 use serde_json::{Map, Value};
 
-use super::MetadataError;
+use crate::json::JsonError;
 
 type Result<T> = std::result::Result<T, MetadataError>;
+
+/// Why a metadata document was refused: which field, and what is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetadataError {
+    /// Not a document at all.
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// A field is missing or has a value that it cannot have.
+    #[error("{field}: {problem}")]
+    Field {
+        /// The field, as a path such as `codecs[1].configuration.level`.
+        field: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The document is valid and needs something that this version lacks.
+    #[error("{field}: {feature} is not supported")]
+    Unsupported {
+        /// The field that asks for it.
+        field: String,
+        /// What it asks for.
+        feature: String,
+    },
+    /// A document that Bedform wrote and whose bytes have changed since.
+    #[error("checksum mismatch: expected {expected:08x}, found {found:08x}")]
+    Checksum {
+        /// The checksum in the document.
+        expected: u32,
+        /// The checksum of its bytes.
+        found: u32,
+    },
+}
 
 /// An object of a document and where it lies.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +55,7 @@ pub(crate) fn unsupported(field: impl Into<String>, feature: impl Into<String>) 
 }
 
 /// A value for a message, cut to a length that fits one.
-pub(super) fn shown(value: &Value) -> String {
+pub(crate) fn shown(value: &Value) -> String {
     let text = value.to_string();
     if text.len() <= 60 {
         return text;
@@ -41,7 +74,7 @@ pub(crate) struct Named<'a> {
 static EMPTY: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::Object(Map::new()));
 
 impl<'a> Named<'a> {
-    pub(super) fn parse(path: &str, value: &'a Value) -> Result<Self> {
+    pub(crate) fn parse(path: &str, value: &'a Value) -> Result<Self> {
         if let Value::String(name) = value {
             return Ok(Self { path: format!("{path}.configuration"), name, configuration: None });
         }
@@ -54,7 +87,7 @@ impl<'a> Named<'a> {
     }
 
     /// The form of numcodecs: `id` and the configuration in one object.
-    pub(super) fn parse_v2(path: &str, value: &'a Value) -> Result<Self> {
+    pub(crate) fn parse_v2(path: &str, value: &'a Value) -> Result<Self> {
         let name = Fields::new(path, value)?.text("id")?;
         Ok(Self { path: path.to_owned(), name, configuration: Some(value) })
     }
@@ -81,7 +114,7 @@ impl<'p, 'a> Fields<'p, 'a> {
         self.map.get(key)
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &'a String> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'a String> {
         self.map.keys()
     }
 
