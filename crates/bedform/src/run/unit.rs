@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use bedform_format::BytesCodec;
 use bedform_format::checksum::Crc32c;
 use bedform_storage::{Answer, Bytes, Object, ReadBlock};
 
@@ -165,7 +164,7 @@ impl Run<'_> {
             && self.cache.is_none()
             && chunk.skip == 0
             && chunk.length >= 2 * PIECE_BYTES
-            && matches!(cell.codec().chain().bytes.as_slice(), [BytesCodec::Crc32c])
+            && cell.codec().is_checksummed_raw()
             && !self.waiting.load(Ordering::Relaxed)
     }
 

@@ -1,0 +1,567 @@
+//! The client for a URL: which store, which credentials, how long it tries.
+
+use std::env;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Once, OnceLock};
+use std::time::Duration;
+
+use ::object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use ::object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use ::object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use ::object_store::http::HttpBuilder;
+use ::object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
+use ::percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use ::url::Url;
+
+use super::aws;
+use super::azure;
+use super::client::{Client, Made, Make, Repeats};
+use super::error::redacted;
+use super::gcp;
+use super::parts::{AmazonParts, Conditional};
+
+/// Why there is no client for a URL, in one line without secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{url}: {reason}")]
+pub struct UrlError {
+    url: String,
+    reason: String,
+}
+
+type Result<T> = std::result::Result<T, UrlError>;
+
+/// What else than the URL says how an object store is reached. Credentials are no part of it: they come
+/// from the environment, where the tools of each vendor look for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteOptions {
+    /// Requests are not signed: for buckets that all may read.
+    pub anonymous: bool,
+    /// The server, where it is not the vendor's: `http://localhost:9000`.
+    pub endpoint: Option<String>,
+    /// The region of the bucket.
+    pub region: Option<String>,
+    /// How long a request is tried again after errors that may pass.
+    pub deadline: Duration,
+    /// The first pause before a request is tried again; the next ones are longer.
+    pub pause: Duration,
+    /// Nobody else writes: locks and conditions, which some servers do not know, are done without.
+    pub single_writer: bool,
+    /// How long a lock outlives a holder that does not renew it.
+    pub lease: Duration,
+    /// An object of twice as many bytes, or more, is sent in parts of about so many at the same time, where
+    /// the server can.
+    pub part_bytes: usize,
+}
+
+impl Default for RemoteOptions {
+    fn default() -> Self {
+        Self {
+            anonymous: false,
+            endpoint: None,
+            region: None,
+            deadline: Duration::from_secs(60),
+            pause: Duration::from_millis(50),
+            single_writer: false,
+            lease: Duration::from_secs(30),
+            part_bytes: 8 << 20,
+        }
+    }
+}
+
+/// The time for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time without a byte after which a request is tried again.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+const RETRIES_MAX: usize = 12;
+
+/// A place in an object store.
+pub(super) struct Place {
+    pub(super) client: Client,
+    pub(super) prefix: String,
+    pub(super) shown: String,
+    /// What all places have in common that are read alike: scheme, server and bucket, as the name of a
+    /// file.
+    pub(super) system: String,
+    /// Tells who asks from others who may have other rights.
+    pub(super) rights: String,
+    /// True if the server tells what it has.
+    pub(super) lists: bool,
+}
+
+impl Place {
+    pub(super) fn of(url: &str, options: &RemoteOptions) -> Result<Self> {
+        let shown = redacted(url.trim_end_matches('/'));
+        let (scheme, rest) =
+            url.split_once("://").ok_or_else(|| refused(&shown, "it is no URL"))?;
+        let scheme = &*scheme.to_ascii_lowercase();
+        if rest.contains(['?', '#'])
+            || rest.split('/').next().is_some_and(|host| host.contains('@'))
+        {
+            // Not shown at all: the secret may be anywhere in it.
+            let text = "credentials and queries are no part of it: give them in the environment";
+            return Err(refused("the URL of a store", text));
+        }
+        start_tls();
+        let (bucket, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.is_empty() {
+            return Err(refused(&shown, "it names no bucket or host"));
+        }
+        let prefix = path.trim_matches('/').to_owned();
+        let has_gap = path.starts_with('/') || prefix.contains("//");
+        if has_gap && !scheme.starts_with("http") {
+            return Err(refused(&shown, "there is no name between two of its slashes"));
+        }
+        // Names of objects are no paths of files.
+        let has_dots = prefix.split('/').any(|name| matches!(name, "." | ".."));
+        if has_dots && !scheme.starts_with("http") {
+            return Err(refused(&shown, "object stores have no `.` and no `..`: name it without"));
+        }
+        let is_bucket = is_plain_name(bucket) || scheme.starts_with("http");
+        if !is_bucket || options.region.as_deref().is_some_and(|r| !is_plain_name(r)) {
+            return Err(refused(&shown, "no bucket and no region is called so"));
+        }
+        let (vendor, client) = match scheme {
+            "s3" | "s3a" => {
+                let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+                let is_signed = !options.anonymous && env::var("AWS_SKIP_SIGNATURE").is_err();
+                let builder = if is_signed { aws::with_profile(builder) } else { Some(builder) };
+                let builder = builder.ok_or_else(|| refused(&shown, aws::NONE))?;
+                ("s3", Vendor::client(builder, options))
+            }
+            "gs" | "gcs" => {
+                let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+                ("gs", Vendor::client(builder, options))
+            }
+            "az" | "azure" => {
+                let builder = MicrosoftAzureBuilder::from_env().with_container_name(bucket);
+                ("az", Vendor::client(builder, options))
+            }
+            "http" | "https" => return Self::of_server(url, shown, options),
+            _ => {
+                let text =
+                    "stores are in directories, or at s3://, gs://, az://, http:// or https://";
+                return Err(refused(&shown, text));
+            }
+        };
+        let (make, server, rights) = client.map_err(|reason| refused(&shown, &reason))?;
+        let client = Client::new(make);
+        client.try_store().map_err(|reason| refused(&shown, &reason))?;
+        let system = system_of(vendor, &server, bucket);
+        Ok(Self { client, prefix, shown, system, rights, lists: true })
+    }
+
+    /// Why this place is not to be had.
+    pub(super) fn refuse(&self, what: &str) -> UrlError {
+        refused(&self.shown, what)
+    }
+
+    /// A place on a server of files.
+    fn of_server(url: &str, shown: String, options: &RemoteOptions) -> Result<Self> {
+        let failed = |error: &dyn std::fmt::Display| refused(&shown, &redacted(&error.to_string()));
+        let parsed = Url::parse(url).map_err(|error| failed(&error))?;
+        let path = percent_decode_str(parsed.path().trim_matches('/')).decode_utf8_lossy();
+        let server = parsed.join("/").map_err(|error| failed(&error))?;
+        let plain = client_options(parsed.scheme() == "http");
+        let builder = HttpBuilder::new().with_url(server).with_client_options(plain);
+        let own = options.clone();
+        let client = Client::new(Box::new(move |repeats| {
+            built(builder.clone().with_retry(retries(&own, repeats)).build())
+        }));
+        client.try_store().map_err(|reason| refused(&shown, &reason))?;
+        Ok(Self {
+            prefix: path.into_owned(),
+            system: system_of(parsed.scheme(), &host_of(url), ""),
+            // Nobody signs.
+            rights: String::new(),
+            client,
+            lists: false,
+            shown,
+        })
+    }
+}
+
+fn refused(shown: &str, what: &str) -> UrlError {
+    UrlError { url: shown.to_owned(), reason: what.to_owned() }
+}
+
+/// Scheme, server and bucket as the name of a file: other characters than these are escaped, so that no
+/// two systems have the same.
+fn system_of(scheme: &str, server: &str, bucket: &str) -> String {
+    const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.');
+    let escaped = |text| utf8_percent_encode(text, KEPT).to_string();
+    format!("{scheme}_{}_{}", escaped(server), escaped(bucket))
+}
+
+/// Host and port of a server, without the name or password of a user.
+fn host_of(server: &str) -> String {
+    let Ok(url) = Url::parse(server) else { return String::new() };
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or(host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// What makes the client of a vendor, with what the vendor's own variables have told it.
+trait Vendor: Clone + Send + Sync + 'static {
+    /// True if the name of an account says which server is meant.
+    const HAS_ACCOUNTS: bool = false;
+
+    /// The server that is asked, if it is not the vendor's, or what else tells it from others.
+    fn server(&self) -> Option<String>;
+    /// The same with another server.
+    fn with_server(self, server: &str) -> Self;
+    /// The same for the region of the bucket.
+    fn in_region(self, region: &str) -> Self;
+    /// The same without signatures.
+    fn unsigned(self) -> Self;
+    /// What it has of all settings that say who asks.
+    fn rights(&self) -> Vec<Option<String>>;
+    /// The same with all that its client must be told, or what is missing.
+    fn complete(self) -> std::result::Result<Self, String> {
+        Ok(self)
+    }
+    /// True if plain HTTP was allowed, or a server of the vendor speaks nothing else.
+    fn allows_plain(&self) -> bool;
+    /// The client.
+    fn build(self, retries: RetryConfig, options: ClientOptions) -> ::object_store::Result<Made>;
+
+    /// What makes clients, the server that they ask, and a fingerprint of who asks.
+    fn client(
+        mut self,
+        options: &RemoteOptions,
+    ) -> std::result::Result<(Make, String, String), String> {
+        if let Some(server) = &options.endpoint {
+            self = self.with_server(server);
+        }
+        if let Some(region) = &options.region {
+            self = self.in_region(region);
+        }
+        if options.anonymous {
+            self = self.unsigned();
+        }
+        let server = self.server();
+        check_server(server.as_deref(), Self::HAS_ACCOUNTS)?;
+        let server = server.unwrap_or_default();
+        self = self.complete()?;
+        let is_plain = self.allows_plain() || server.starts_with("http://");
+        let rights = fingerprint(&self.rights());
+        let host = if server.contains("://") { host_of(&server) } else { server };
+        let own = options.clone();
+        let make = move |repeats| {
+            let retries = retries(&own, repeats);
+            self.clone().build(retries, client_options(is_plain)).map_err(|error| reason(&error))
+        };
+        Ok((Box::new(make), host, rights))
+    }
+}
+
+/// A text that is the same for the same values in this process, and tells nothing of them in any other or
+/// to anybody who reads it.
+fn fingerprint(values: &[Option<String>]) -> String {
+    static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
+    let keys = KEYS.get_or_init(|| [RandomState::new(), RandomState::new()]);
+    let [first, second] = keys.each_ref().map(|key| key.hash_one(values));
+    format!("{first:016x}{second:016x}")
+}
+
+/// True for what a bucket or region can be called.
+fn is_plain_name(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-:$".contains(&byte))
+}
+
+/// Fails for what is given as a server and is none, or has secrets in it. Names without a scheme are those
+/// of accounts, where there are some.
+fn check_server(server: Option<&str>, has_accounts: bool) -> std::result::Result<(), String> {
+    let Some(server) = server else { return Ok(()) };
+    if has_accounts && !server.contains([':', '/', ' ', '@']) {
+        return Ok(());
+    }
+    let url = Url::parse(server).ok().filter(|url| {
+        let is_web = matches!(url.scheme(), "http" | "https");
+        is_web && url.host().is_some() && !server.contains([' ', '\n'])
+    });
+    let Some(url) = url else {
+        return Err("the endpoint is no URL of a server, such as http://localhost:9000".to_owned());
+    };
+    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
+        let text =
+            "credentials and queries are no part of the endpoint: give them in the environment";
+        return Err(text.to_owned());
+    }
+    Ok(())
+}
+
+/// True for a setting that says so.
+pub(super) fn is_true(value: Option<String>) -> bool {
+    value.is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
+}
+
+impl Vendor for AmazonS3Builder {
+    fn server(&self) -> Option<String> {
+        let of_s3 = self.get_config_value(&AmazonS3ConfigKey::S3Endpoint);
+        of_s3.or_else(|| self.get_config_value(&AmazonS3ConfigKey::Endpoint))
+    }
+
+    fn with_server(self, server: &str) -> Self {
+        // The one of S3 comes before that of all services, which variables may have set.
+        self.with_config(AmazonS3ConfigKey::S3Endpoint, server)
+    }
+
+    fn in_region(self, region: &str) -> Self {
+        self.with_region(region)
+    }
+
+    fn unsigned(self) -> Self {
+        self.with_skip_signature(true)
+    }
+
+    fn rights(&self) -> Vec<Option<String>> {
+        use AmazonS3ConfigKey as Key;
+        let keys = [
+            Key::AccessKeyId,
+            Key::SecretAccessKey,
+            Key::Token,
+            Key::MetadataEndpoint,
+            Key::ContainerCredentialsRelativeUri,
+            Key::ContainerCredentialsFullUri,
+            Key::ContainerAuthorizationTokenFile,
+            Key::WebIdentityTokenFile,
+            Key::RoleArn,
+            Key::RoleSessionName,
+            Key::StsEndpoint,
+            Key::SkipSignature,
+            Key::RequestPayer,
+        ];
+        let of_customer = "aws_sse_customer_key_base64".parse().ok();
+        keys.iter().chain(&of_customer).map(|key| self.get_config_value(key)).collect()
+    }
+
+    fn allows_plain(&self) -> bool {
+        is_true(self.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp)))
+    }
+
+    fn build(self, retries: RetryConfig, options: ClientOptions) -> ::object_store::Result<Made> {
+        let builder = self.with_retry(retries).with_client_options(options);
+        let store = Arc::new(builder.with_http_connector(Conditional).build()?);
+        Ok(Made { parts: Some(Arc::new(AmazonParts(store.clone()))), store })
+    }
+}
+
+impl Vendor for GoogleCloudStorageBuilder {
+    fn server(&self) -> Option<String> {
+        self.get_config_value(&GoogleConfigKey::BaseUrl)
+    }
+
+    fn with_server(self, server: &str) -> Self {
+        self.with_base_url(server)
+    }
+
+    fn in_region(self, _region: &str) -> Self {
+        self
+    }
+
+    fn unsigned(self) -> Self {
+        self.with_skip_signature(true)
+    }
+
+    fn rights(&self) -> Vec<Option<String>> {
+        use GoogleConfigKey as Key;
+        let keys = [
+            Key::ServiceAccount,
+            Key::ServiceAccountKey,
+            Key::ApplicationCredentials,
+            Key::BearerToken,
+            Key::SkipSignature,
+        ];
+        keys.iter().map(|key| self.get_config_value(key)).collect()
+    }
+
+    fn allows_plain(&self) -> bool {
+        // The server that gives a machine its credentials is asked by the same client.
+        true
+    }
+
+    fn build(self, retries: RetryConfig, options: ClientOptions) -> ::object_store::Result<Made> {
+        let is_signed = !is_true(self.get_config_value(&GoogleConfigKey::SkipSignature));
+        let builder = if is_signed { self } else { gcp::unsigned(self) };
+        let builder = builder.with_retry(retries).with_client_options(options);
+        Ok(Made::whole(Arc::new(builder.build()?)))
+    }
+}
+
+impl Vendor for MicrosoftAzureBuilder {
+    const HAS_ACCOUNTS: bool = true;
+
+    fn server(&self) -> Option<String> {
+        // The account is the first part of the server's name.
+        let account = || self.get_config_value(&AzureConfigKey::AccountName);
+        self.get_config_value(&AzureConfigKey::Endpoint).or_else(account)
+    }
+
+    fn with_server(self, server: &str) -> Self {
+        self.with_endpoint(server.to_owned())
+    }
+
+    fn in_region(self, _region: &str) -> Self {
+        self
+    }
+
+    fn unsigned(self) -> Self {
+        self.with_skip_signature(true)
+    }
+
+    fn complete(self) -> std::result::Result<Self, String> {
+        azure::with_account(self).ok_or_else(|| azure::NO_ACCOUNT.to_owned())
+    }
+
+    fn rights(&self) -> Vec<Option<String>> {
+        use AzureConfigKey as Key;
+        let keys = [
+            Key::AccountName,
+            Key::AccessKey,
+            Key::ClientId,
+            Key::ClientSecret,
+            Key::AuthorityId,
+            Key::AuthorityHost,
+            Key::SasKey,
+            Key::Token,
+            Key::UseEmulator,
+            Key::MsiEndpoint,
+            Key::ObjectId,
+            Key::MsiResourceId,
+            Key::FederatedTokenFile,
+            Key::UseAzureCli,
+            Key::SkipSignature,
+            Key::FabricTokenServiceUrl,
+            Key::FabricWorkloadHost,
+            Key::FabricSessionToken,
+            Key::FabricClusterIdentifier,
+            Key::EncryptionKey,
+        ];
+        keys.iter().map(|key| self.get_config_value(key)).collect()
+    }
+
+    fn allows_plain(&self) -> bool {
+        let value = |key| is_true(self.get_config_value(&key));
+        value(AzureConfigKey::UseEmulator)
+            || value(AzureConfigKey::Client(ClientConfigKey::AllowHttp))
+    }
+
+    fn build(self, retries: RetryConfig, options: ClientOptions) -> ::object_store::Result<Made> {
+        Ok(Made::whole(Arc::new(self.with_retry(retries).with_client_options(options).build()?)))
+    }
+}
+
+fn client_options(allow_http: bool) -> ClientOptions {
+    ClientOptions::new()
+        .with_allow_http(allow_http)
+        .with_connect_timeout(CONNECT_TIMEOUT)
+        .with_read_timeout(SILENCE_MAX)
+        // A large answer of a slow server takes as long as it takes: what matters is that bytes come.
+        .with_timeout_disabled()
+}
+
+/// A client, or why there is none.
+fn built<S: ObjectStore>(built: ::object_store::Result<S>) -> std::result::Result<Made, String> {
+    built.map(|store| Made::whole(Arc::new(store))).map_err(|error| reason(&error))
+}
+
+/// What an error says, without secrets.
+fn reason(error: &::object_store::Error) -> String {
+    redacted(&error.to_string())
+}
+
+fn retries(options: &RemoteOptions, repeats: Repeats) -> RetryConfig {
+    let backoff = BackoffConfig {
+        init_backoff: options.pause,
+        max_backoff: Duration::from_secs(5),
+        ..BackoffConfig::default()
+    };
+    let max_retries = if repeats == Repeats::Yes { RETRIES_MAX } else { 0 };
+    RetryConfig { backoff, max_retries, retry_timeout: options.deadline }
+}
+
+/// Names the library for TLS, once: there is another one that needs more to be built.
+fn start_tls() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // Where somebody has named one before, that one serves.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn system(url: &str, endpoint: Option<&str>) -> String {
+        let endpoint = endpoint.map(str::to_owned);
+        let options = RemoteOptions { anonymous: true, endpoint, ..RemoteOptions::default() };
+        Place::of(url, &options).unwrap().system
+    }
+
+    #[test]
+    fn systems_are_told_apart_by_scheme_server_and_bucket_alone() {
+        let here = Some("http://localhost:9000/");
+        assert_eq!(system("s3://b.c/deep/down", here), "s3_localhost%3A9000_b.c");
+        assert_eq!(system("gs://b_c", here), "gs_localhost%3A9000_b%5Fc");
+        assert_eq!(system("https://host:81/a%20b", None), "https_host%3A81_");
+        assert_eq!(system("s3a://b/x", here), system("s3://b/y/", here));
+        assert_ne!(system("s3://b", Some("http://h")), system("s3://b", Some("http://h:1")));
+    }
+
+    #[test]
+    fn a_fingerprint_tells_rights_apart_and_nothing_of_them() {
+        let values = |text: &str| [Some(text.to_owned()), None];
+        assert_eq!(fingerprint(&values("secret")), fingerprint(&values("secret")));
+        assert_ne!(fingerprint(&values("secret")), fingerprint(&values("other")));
+        assert_ne!(fingerprint(&values("secret")), fingerprint(&[None, Some("secret".into())]));
+        let rights = |anonymous| {
+            let endpoint = Some("http://localhost:9000".to_owned());
+            let builder = AmazonS3Builder::new().with_bucket_name("b").with_access_key_id("secret");
+            let options = RemoteOptions { anonymous, endpoint, ..RemoteOptions::default() };
+            let (_, _, rights) = Vendor::client(builder, &options).ok().unwrap();
+            assert!(rights.len() == 32 && !rights.contains("secret"), "{rights}");
+            rights
+        };
+        assert_ne!(rights(true), rights(false));
+        assert_eq!(rights(true), rights(true));
+    }
+
+    #[test]
+    fn what_is_no_server_bucket_or_region_is_refused_and_no_secret_is_said() {
+        let refuse = |url: &str, endpoint: Option<&str>, region: Option<&str>| {
+            let [endpoint, region] = [endpoint, region].map(|text| text.map(str::to_owned));
+            let anonymous = true;
+            let options = RemoteOptions { anonymous, endpoint, region, ..Default::default() };
+            let said = Place::of(url, &options).err().map(|error| error.to_string());
+            let said = said.unwrap_or_else(|| panic!("{url} {options:?}"));
+            assert!(!said.contains("secret"), "{said}");
+        };
+        for endpoint in [
+            "127.0.0.1:9000",
+            "http://a b",
+            "http://key:secret@localhost:9000",
+            "http://localhost?sig=secret",
+            "file:///secret",
+            "http://",
+        ] {
+            refuse("s3://b/x", Some(endpoint), None);
+        }
+        refuse("s3://b/x", None, Some("a b\n"));
+        refuse("s3://Buck et/x", None, None);
+    }
+
+    #[test]
+    fn who_names_no_account_is_told_in_one_line_how() {
+        let builder = MicrosoftAzureBuilder::new().with_container_name("b");
+        let said = Vendor::client(builder, &RemoteOptions::default()).err().unwrap();
+        assert!(said.ends_with(": set AZURE_STORAGE_ACCOUNT_NAME"), "{said}");
+        assert!(!said.contains('\n'), "{said}");
+    }
+
+    #[test]
+    fn an_escape_has_two_digits() {
+        let prefix = |url| Place::of(url, &RemoteOptions::default()).unwrap().prefix;
+        assert_eq!(prefix("http://h/a%20b/%2f%c3%a4/"), "a b//\u{e4}");
+        assert_eq!(prefix("http://h/%+f%2"), "%+f%2");
+    }
+}
