@@ -2,8 +2,7 @@
 //!
 //! To add a codec from bytes to bytes: a variant of [`BytesCodec`], a [`Definition`] and its line in
 //! [`BYTES_CODECS`]; if foreign files have it, a variant of [`ChunkMapCodec`]. To add one from elements to
-//! bytes: the same with [`Serializer`] and [`SERIALIZERS`]. The compiler and the tests below say what is
-//! missing. What the codec does to bytes is a file of the engine.
+//! bytes: the same with [`Serializer`] and [`SERIALIZERS`]. The work of a codec is a file of the engine.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -67,7 +66,7 @@ pub(crate) const BYTES_CODECS: &[Definition<BytesCodec>] =
 /// The codecs from elements to bytes.
 pub(crate) const SERIALIZERS: &[Definition<Serializer>] = &[BYTES, VLEN_UTF8, PCODEC];
 
-/// How documents name a codec, and what they say of it.
+/// The names and the configuration of a codec in documents.
 pub(crate) struct Definition<C> {
     /// The name that is written in Zarr v3.
     name: &'static str,
@@ -81,7 +80,7 @@ pub(crate) struct Definition<C> {
     write: fn(&C, DataType) -> Option<Value>,
 }
 
-/// What a configuration is read for.
+/// The array whose codecs are parsed, and the place of the codec.
 pub(crate) struct Context<'a> {
     /// The path of the codec in its document.
     pub(crate) at: &'a str,
@@ -122,7 +121,7 @@ pub(crate) fn write<C>(definitions: &[Definition<C>], codec: &C, data_type: Data
     }
 }
 
-/// True if Zarr v3 metadata name a codec from elements to bytes so.
+/// True for the name of a codec from elements to bytes in Zarr v3.
 ///
 /// ```
 /// assert!(bedform_format::codec::is_serializer("pcodec"));
@@ -171,7 +170,7 @@ const ZLIB: Definition<BytesCodec> = Definition {
     },
 };
 
-/// The level of gzip and zlib. numcodecs' -1 is the library's choice; for reading it says nothing.
+/// The level of gzip and zlib. numcodecs' -1, the library's choice, does not matter for reading.
 fn deflate_level(named: &Named<'_>, context: &Context<'_>, default: i64) -> Result<u32> {
     let least = if context.zarr_format == 2 { -1 } else { 0 };
     let level: i32 = named.fields()?.number("level", least..=9, Some(default))?;
@@ -266,39 +265,39 @@ const VLEN_UTF8: Definition<Serializer> = Definition {
 pub struct PcodecConfiguration {
     /// 0 to 12.
     pub level: u8,
-    /// How a structure of the numbers is looked for.
+    /// How the structure of the numbers is detected.
     pub mode: PcodecMode,
     /// How differences are taken.
     pub delta: PcodecDelta,
-    /// Elements of a page at most, 64 to 2^24. Zarr's Pco has one page in each chunk of its own.
+    /// Elements of a page at most, 64 to 2^24.
     pub page_elements: u32,
 }
 
-/// How Pco looks for a structure of the numbers, such as multiples of 0.1.
+/// How Pco detects structure, such as multiples of 0.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PcodecMode {
-    /// It tries.
+    /// By sampling the numbers.
     Auto,
-    /// It takes them as they are.
+    /// Not at all.
     Classic,
 }
 
 /// How Pco takes differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PcodecDelta {
-    /// By what a sample says.
+    /// As a sample suggests.
     Auto,
     /// Not at all.
     None,
-    /// Of neighbours, so many times: 0 to 7.
+    /// Of neighbours; the order is 0 to 7.
     Consecutive(u8),
-    /// Of numbers that repeat after a while.
+    /// Of a number and an earlier one, found as LZ77 finds matches.
     Lookback,
 }
 
-/// As numcodecs has it.
+/// The default of numcodecs.
 const PCODEC_PAGE_ELEMENTS: i64 = 1 << 18;
-/// Smaller pages cost more than they hold, and readers would have to take any number of them.
+/// Smaller pages cost the decoder more than they hold.
 const PCODEC_PAGE_ELEMENTS_MIN: i64 = 64;
 const PCODEC_PAGE_ELEMENTS_MAX: i64 = 1 << 24;
 

@@ -16,7 +16,7 @@ pub(super) fn open(serializer: &Serializer, chunk: &ChunkOf<'_>) -> Option<Arc<d
     }
 }
 
-/// A chunk is its bytes; who copies elements out of it changes their byte order.
+/// The stored bytes are the elements. Copies into and out of a chunk change the byte order.
 #[derive(Debug)]
 struct Elements {
     decoded_bytes: usize,

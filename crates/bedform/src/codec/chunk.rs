@@ -115,8 +115,8 @@ impl ChunkCodec {
         self.is_identity && matches!(self.chain.bytes.as_slice(), [BytesCodec::Crc32c])
     }
 
-    /// Whether the front of a chunk can be decoded alone without giving up that what is wrong with it is
-    /// noticed: a checksum vouches for all of it, or the codec does.
+    /// Whether the front of a chunk can be decoded alone, with damage to the rest still noticed: by a
+    /// checksum of all of it, or by the codec.
     fn front_rule(&self) -> Option<bool> {
         let (checksum, stages) = match self.stages.split_last() {
             Some((last, rest)) if last.codec.checks() => (true, rest),
@@ -188,7 +188,11 @@ impl ChunkCodec {
             };
         }
         if !self.is_identity {
-            let wanted = Wanted { size: self.array.decoded_length(encoded.len()), front };
+            let size = match self.fixed {
+                true => SizeBound::Exactly(self.decoded_bytes),
+                false => self.array.decoded_length(encoded.len()),
+            };
+            let wanted = Wanted { size, front };
             let (input, output, next) = place.step(encoded, first, second);
             self.array.decode(input, wanted, output, contexts)?;
             place = next;
@@ -262,7 +266,8 @@ impl ChunkCodec {
         } else {
             output.extend_from_slice(decoded);
         }
-        if let SizeBound::AtMost(most) = self.array.decoded_length(output.len())
+        if !self.fixed
+            && let SizeBound::AtMost(most) = self.array.decoded_length(output.len())
             && decoded.len() > most
         {
             return Err(CodecError::Unsupported(

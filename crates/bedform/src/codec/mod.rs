@@ -6,19 +6,19 @@
 //!
 //! **The contract of a codec.**
 //!
-//! 1. Encoded bytes are not trusted. A decoder gives exactly the bytes that it is asked for, or at most so
-//!    many, and writes no byte more. The number comes from the array's metadata, which were held against the
-//!    limits. Memory for the output is not larger than that; what a decoder takes beside it is bounded by
-//!    a constant, whatever its input claims. Bad input is an error, never a panic.
+//! 1. Encoded bytes are not trusted. A decoder returns exactly the bytes it is asked for, or at most that
+//!    many, and writes none beyond. The number comes from the array's metadata, which were held against the
+//!    limits. The output takes no more memory than that; a decoder's other memory is bounded by a
+//!    constant, whatever its input claims. Bad input is an error, never a panic.
 //! 2. An encoder adds at most as many bytes as it is given, and 64 KiB, or says so
-//!    ([`ArrayToBytes::encoded_bytes_max`]): extents that are longer are refused before they are fetched.
-//! 3. A codec is made once per array and shared by threads. What it wants to keep from chunk to chunk is a
-//!    type in [`Contexts`], of which each thread has one; buffers are the caller's and used again, so that
-//!    a chunk needs no allocation of ours.
-//! 4. A chain makes one virtual call a codec and chunk. What it asks of a codec otherwise, it asks when the
-//!    array is opened.
-//! 5. A decoder may stop early, where a front of the chunk is enough ([`Wanted::front`]) and damage behind it
-//!    is noticed all the same: by a checksum that was looked at, or by itself.
+//!    ([`ArrayToBytes::encoded_bytes_max`]): longer extents are refused before they are fetched.
+//! 3. A codec is made once per array and shared by threads. State kept from chunk to chunk is a type in
+//!    [`Contexts`], of which each thread has one. Buffers belong to the caller and are reused: the chain
+//!    allocates nothing per chunk.
+//! 4. A chain makes one virtual call per codec and chunk. It reads a codec's properties when the array is
+//!    opened.
+//! 5. A decoder may stop early where the front of a chunk suffices ([`Wanted::front`]), if damage behind the
+//!    front is still noticed: by a checksum that was verified, or by the decoder.
 //!
 //! To add a codec: its entry in `bedform_format::codec::definitions`, its file here, its line in
 //! [`BYTES_TO_BYTES`] or [`ARRAY_TO_BYTES`].
@@ -133,7 +133,7 @@ pub(crate) enum SizeBound {
 pub(crate) struct Wanted {
     /// The size of what it decodes to.
     pub(crate) size: SizeBound,
-    /// Set if the first bytes are enough; the decoder may give more, up to all.
+    /// Set if the first bytes suffice; the decoder may return more, up to all.
     pub(crate) front: Option<Front>,
 }
 
@@ -142,8 +142,8 @@ pub(crate) struct Wanted {
 pub(crate) struct Front {
     /// Bytes that are needed.
     pub(crate) bytes: usize,
-    /// True if a checksum of the input was right. Without one only a decoder that notices any damage
-    /// behind the front by itself may stop.
+    /// True if a checksum of the input was verified. Without one, only a decoder that notices any damage
+    /// behind the front may stop.
     pub(crate) is_checked: bool,
 }
 
@@ -158,7 +158,7 @@ pub(crate) enum Decoded {
 
 /// A codec from bytes to bytes, as one array has configured it. The module has the contract.
 pub(crate) trait BytesToBytes: fmt::Debug + Send + Sync {
-    /// Decodes `input` into `output`, whose old content counts for nothing.
+    /// Decodes `input` into `output`, replacing its content.
     fn decode(
         &self,
         input: &[u8],
@@ -167,11 +167,11 @@ pub(crate) trait BytesToBytes: fmt::Debug + Send + Sync {
         contexts: &mut Contexts,
     ) -> Result<Decoded>;
 
-    /// Encodes `input` into `output`, whose old content counts for nothing.
+    /// Encodes `input` into `output`, replacing its content.
     fn encode(&self, input: &[u8], output: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()>;
 
-    /// True for a codec that leaves the bytes as they are and puts something behind them: it encodes
-    /// by [`BytesToBytes::append`].
+    /// True for a codec that appends to the bytes and changes none: it encodes by
+    /// [`BytesToBytes::append`].
     fn appends(&self) -> bool {
         false
     }
@@ -184,7 +184,7 @@ pub(crate) trait BytesToBytes: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// The length that `decoded` bytes have when encoded, if it does not depend on what they are.
+    /// The encoded length of `decoded` bytes, if it does not depend on their values.
     fn encoded_length(&self, decoded: usize) -> Option<usize> {
         let _ = decoded;
         None
@@ -209,10 +209,10 @@ pub(crate) trait ArrayToBytes: fmt::Debug + Send + Sync {
         false
     }
 
-    /// The size that a chunk has that was `encoded` bytes long when it was read.
+    /// The decoded size of a chunk that is stored in `encoded` bytes.
     fn decoded_length(&self, encoded: usize) -> SizeBound;
 
-    /// Bytes that a chunk of `decoded` bytes has at most when encoded.
+    /// An upper bound on the encoded length of a chunk of `decoded` bytes.
     fn encoded_bytes_max(&self, decoded: usize) -> usize {
         decoded.saturating_mul(2).saturating_add(1 << 16)
     }
@@ -222,7 +222,7 @@ pub(crate) trait ArrayToBytes: fmt::Debug + Send + Sync {
         1
     }
 
-    /// Decodes `input` into `output`, whose old content counts for nothing.
+    /// Decodes `input` into `output`, replacing its content.
     fn decode(
         &self,
         input: &[u8],
@@ -236,7 +236,7 @@ pub(crate) trait ArrayToBytes: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Encodes `elements` into `output`, whose old content counts for nothing.
+    /// Encodes `elements` into `output`, replacing its content.
     fn encode(&self, elements: &[u8], output: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
         let _ = contexts;
         output.clear();
@@ -244,13 +244,13 @@ pub(crate) trait ArrayToBytes: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// True if [`Wanted::front`] makes a difference where a checksum was right.
+    /// True if [`Wanted::front`] makes a difference where a checksum was verified.
     fn decodes_fronts(&self) -> bool {
         false
     }
 }
 
-/// What codecs keep from chunk to chunk, in one thread: one value of each type.
+/// State that codecs keep from chunk to chunk in one thread: one value of each type.
 #[derive(Default)]
 pub(crate) struct Contexts(Vec<Box<dyn Any + Send>>);
 
@@ -309,7 +309,7 @@ fn array_to_bytes(serializer: &Serializer, chunk: &ChunkOf<'_>) -> Arc<dyn Array
     found.unwrap_or_else(|| Arc::new(Missing(missing())))
 }
 
-/// A codec that has a name and no code.
+/// A codec that this build has no code for.
 #[derive(Debug)]
 struct Missing(String);
 

@@ -1,13 +1,13 @@
 //! Standalone files of Pco, numbers to bytes: `pcodec` of numcodecs.
 //!
-//! Pco finds the structure of numbers (differences, multiples, few significant bits) and codes what is left
-//! by its entropy. What is written here is what numcodecs writes with the version of Pco that it asks for:
-//! standalone version 2 of format version 3, which every release of Pco since 2024 reads. Every older and
-//! newer version that the library knows is read.
+//! Pco models the structure of numbers (differences, multiples, few significant bits) and entropy-codes the
+//! residue. Bedform writes standalone version 2 with format version 3, the form that numcodecs writes with
+//! the Pco it requires (pcodec 0.3) and that every later release reads. It reads all versions that the
+//! library knows, which include those of Pco 1.
 //!
-//! A file is a header, chunks of Pco, each with one page, and a zero byte. Nothing in it is believed: the
-//! header is read here and its count ignored, each chunk's count is held against the elements that are
-//! still to come, and its dictionary and window against the count, before the library allocates for them.
+//! A file is a header, chunks of Pco with one page each, and a zero byte. No count in it is trusted: the
+//! header's is skipped, each chunk's is held against the elements still missing, and the sizes of its
+//! dictionary and window against its count, before the library allocates for them.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use bedform_format::{DataType, Endian, Serializer};
 use half::f16;
 use pco::data_types::{Number, NumberType};
 use pco::errors::PcoError;
-use pco::metadata::DeltaEncoding;
+use pco::metadata::{ChunkMeta, DeltaEncoding, Mode};
 use pco::standalone::FileCompressor;
 use pco::wrapped::{ChunkDecompressor, FileDecompressor};
 use pco::{ChunkConfig, DecompressorScratch, DeltaSpec, ModeSpec, PagingSpec};
@@ -28,21 +28,21 @@ use super::{ArrayToBytes, ChunkOf, CodecError, Contexts, Result, SizeBound, Want
 
 const NAME: &str = "pcodec";
 const MAGIC: &[u8] = b"pco!";
-/// What is written, and the newest that is read.
+/// The version that is written, and the newest that is read.
 const STANDALONE_VERSION: u8 = 2;
 const STANDALONE_VERSION_MAX: u8 = 3;
 const FORMAT_VERSION: u8 = 3;
-/// Behind the last chunk, where others have the type of their numbers.
+/// The byte behind the last chunk, in the place of a chunk's number type.
 const END: u8 = 0;
-/// Numbers that are decoded at once, into memory that stays in a core's cache; a multiple of Pco's own
-/// batch.
+/// Numbers decoded at once: they fit a core's first cache, and are a multiple of Pco's batch.
 const BATCH: usize = 2048;
-/// Numbers that a thread keeps room for: those of a page, if no other size was asked for.
+/// Numbers of a page that a thread keeps memory for: the default size of a page.
 const KEPT_NUMBERS_MAX: usize = 1 << 18;
-/// Chunks of Pco that a file may have beside one for every so many elements: each costs tables.
+/// A file has at most this many chunks of Pco, and one more for every `PAGE_ELEMENTS_MIN` elements: each
+/// costs the decoder tables.
 const PAGES_FREE: usize = 1024;
 const PAGE_ELEMENTS_MIN: usize = 64;
-/// Numbers that a window of differences may have whatever the size of the chunk.
+/// A lookback window of up to this many numbers is taken whatever the size of the chunk.
 const WINDOW_FREE: usize = 1 << 16;
 
 pub(super) fn open(serializer: &Serializer, chunk: &ChunkOf<'_>) -> Option<Arc<dyn ArrayToBytes>> {
@@ -175,10 +175,7 @@ impl<T: Element> ArrayToBytes for Pcodec<T> {
             rest = behind;
             numbers.clear();
             numbers.extend(page.chunks_exact(size).map(T::get));
-            FileCompressor::default()
-                .chunk_compressor(numbers, &self.config)
-                .and_then(|mut chunk| chunk.write(&mut *output).map(drop))
-                .map_err(refused)?;
+            write_chunk(numbers, &self.config, output).map_err(refused)?;
         }
         output.push(END);
         if numbers.capacity() > KEPT_NUMBERS_MAX {
@@ -198,7 +195,8 @@ impl<T> Pcodec<T> {
     }
 }
 
-/// Decodes a file into `output`, until `needed` bytes are there, at least, or all. Says how many are.
+/// Decodes a file into `output` up to the end of the page that holds byte `needed`, or all of it. Returns
+/// the number of bytes decoded.
 fn decode<T: Element>(
     input: &[u8],
     output: &mut [u8],
@@ -245,7 +243,7 @@ fn decode<T: Element>(
     }
 }
 
-/// Copies the numbers of a page into `output`, and gives what lies behind the page.
+/// Copies the numbers of a page into `output`, and returns the input behind the page.
 fn copy_page<'a, T: Element>(
     mut page: pco::wrapped::PageDecompressor<'_, T, &'a [u8]>,
     output: &mut [u8],
@@ -265,7 +263,7 @@ fn copy_page<'a, T: Element>(
 fn write_header(count: u64, output: &mut Vec<u8>) {
     output.extend_from_slice(MAGIC);
     output.push(STANDALONE_VERSION);
-    // The bits of the count, and before it six bits that say how many they are, less one.
+    // Six bits for the number of bits of the count, less one, then the count.
     let bits = (u64::BITS - count.leading_zeros()).max(1);
     let word = u128::from(count) << 6 | u128::from(bits - 1);
     let bytes = (6 + bits).div_ceil(8) as usize;
@@ -273,7 +271,35 @@ fn write_header(count: u64, output: &mut Vec<u8>) {
     output.push(FORMAT_VERSION);
 }
 
-/// What lies behind the header of a standalone file. The count in it is a hint, which is not taken.
+/// Appends one chunk of Pco in what format version 3 has.
+fn write_chunk<T: Element>(
+    numbers: &[T],
+    config: &ChunkConfig,
+    output: &mut Vec<u8>,
+) -> std::result::Result<(), PcoError> {
+    let file = FileCompressor::default();
+    let mut chunk = file.chunk_compressor(numbers, config)?;
+    if !is_of_format_3(chunk.meta()) {
+        // No release does so yet. The two plain choices are part of every version.
+        let config = config.clone().with_mode_spec(ModeSpec::Classic);
+        chunk = file.chunk_compressor(numbers, &config.with_delta_spec(DeltaSpec::NoOp))?;
+    }
+    chunk.write(output).map(drop)
+}
+
+fn is_of_format_3(meta: &ChunkMeta) -> bool {
+    let mode = matches!(
+        meta.mode,
+        Mode::Classic | Mode::IntMult(_) | Mode::FloatMult(_) | Mode::FloatQuant(_)
+    );
+    let delta = matches!(
+        meta.delta_encoding,
+        DeltaEncoding::NoOp | DeltaEncoding::Consecutive { .. } | DeltaEncoding::Lookback { .. }
+    );
+    mode && delta
+}
+
+/// The bytes behind the header of a standalone file. The count in the header is a hint and is skipped.
 fn skip_header(input: &[u8]) -> Result<&[u8]> {
     let rest = input.strip_prefix(MAGIC).ok_or_else(|| invalid(NAME, "no file of Pco"))?;
     let (version, behind) = rest.split_first().ok_or_else(too_short)?;

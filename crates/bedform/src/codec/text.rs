@@ -10,7 +10,7 @@ pub(super) fn open(serializer: &Serializer, _: &ChunkOf<'_>) -> Option<Arc<dyn A
     (*serializer == Serializer::VlenUtf8).then(|| Arc::new(Texts) as Arc<dyn ArrayToBytes>)
 }
 
-/// A chunk of text is handed on as it is stored; [`split`] finds the texts in it.
+/// The stored bytes are the decoded chunk; [`split`] finds the texts in it.
 #[derive(Debug)]
 struct Texts;
 

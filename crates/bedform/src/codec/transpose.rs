@@ -1,4 +1,4 @@
-//! Axes in another order: `transpose`. Nothing is moved: elements are copied along their strides.
+//! Axes in another order: `transpose`. Chunks are not rearranged: copies follow the strides.
 
 /// Strides in bytes of the array's axes in a chunk that is stored with its axes in `order`.
 pub(super) fn stored_strides(
