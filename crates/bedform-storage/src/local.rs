@@ -38,10 +38,10 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::file_system::{FileKind, FileSystem, Links, Wait, uninterrupted};
-use crate::storage::checked_suffix;
+use crate::implement::{self, checked_suffix};
 use crate::{
     Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, OsFileSystem,
-    Pace, Storage, StorageError, StorageErrorKind, Throttled, Version,
+    Pace, Storage, StorageError, StorageErrorKind, Throttled, Version, lacks,
 };
 use direct::DirectReads;
 use growing::LocalGrowing;
@@ -364,14 +364,30 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         self.shared.system.name()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.shared.system.identity()
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
         Ok(Box::new(LocalObject::open(&self.shared, path)?))
+    }
+
+    fn open_end(&self, path: &ObjectPath, _bytes: u64) -> Result<Box<dyn Object>> {
+        self.open(path)
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         let status = uninterrupted(|| self.shared.system.stat(path.as_str()))
             .map_err(|error| StorageError::from_io("stat", path, error))?;
         object::plain(status, "stat", path)
+    }
+
+    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
+        implement::modified_ns(self, path)
     }
 
     fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
@@ -387,6 +403,16 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         check_name("create", path)?;
         self.shared.check_writable("create", path)?;
         Ok(Box::new(LocalWriter::create(&self.shared, path, durability, hint)?))
+    }
+
+    fn put(
+        &self,
+        path: &ObjectPath,
+        bytes: &[u8],
+        durability: Durability,
+        condition: Condition<'_>,
+    ) -> Result<Version> {
+        implement::put(self, path, bytes, durability, condition)
     }
 
     fn grow(
@@ -534,6 +560,11 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         publish::lock(&self.shared, path, Wait::Never)
     }
 
+    /// The system always knows who is alive.
+    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        self.try_lock(path)
+    }
+
     fn sweep(&self, path: &ObjectPath) -> Result<u64> {
         let shared = &*self.shared;
         shared.check_writable("sweep", path)?;
@@ -555,4 +586,6 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         }
         Ok(swept)
     }
+
+    lacks!(ask_end);
 }

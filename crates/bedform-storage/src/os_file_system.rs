@@ -291,6 +291,23 @@ impl FileSystem for OsFileSystem {
         self.path.display().to_string()
     }
 
+    /// The real path besides the file number, which another directory has when this one is gone.
+    fn identity(&self) -> Option<String> {
+        let (holder, name) = match &self.root {
+            Root::Held(root) => (root, None),
+            Root::Named { parent, name } => (parent, Some(name)),
+        };
+        let mut path = std::fs::read_link(format!("/proc/self/fd/{}", holder.as_raw_fd()))
+            .or_else(|_| {
+                self.path.parent().filter(|_| name.is_some()).unwrap_or(&self.path).canonicalize()
+            })
+            .ok()?;
+        path.extend(name);
+        let status = |root: BorrowedFd<'_>| rustix::fs::statx(root, "", AtFlags::EMPTY_PATH, ASKED);
+        let (device, number) = status_of(&self.in_root(status).ok()?).version.identity;
+        Some(format!("file:{device}:{number}:{path:?}"))
+    }
+
     fn beside(&self, suffix: &str) -> io::Result<Self> {
         let (parent, path) = match &self.root {
             Root::Held(root) => find(root, &self.path)?,

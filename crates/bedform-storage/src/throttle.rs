@@ -208,6 +208,10 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         self.inner.name()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.inner.identity()
+    }
+
     fn beside(&self, suffix: &str) -> io::Result<Self> {
         Ok(Self { inner: self.inner.beside(suffix)?, pace: Arc::clone(&self.pace) })
     }
@@ -286,6 +290,13 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
     }
 
     // No hints: what they bring would be at hand without having been waited for.
+    fn read_ahead(&self, _: &F::Handle, _: u64, _: u64) -> bool {
+        false
+    }
+
+    fn refuse_read_ahead(&self, handle: &F::Handle) {
+        self.inner.refuse_read_ahead(handle);
+    }
 
     fn write_at(&self, handle: &F::Handle, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         self.pace.request(bytes.len(), || self.inner.write_at(handle, offset, bytes))
@@ -294,6 +305,11 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
     // Most distant places set nothing aside; and what it takes the place here would be no part of what a
     // request takes.
     fn reserve(&self, _: &F::Handle, _: u64, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    // Where nothing is set aside there is nothing to give back.
+    fn release(&self, _: &F::Handle, _: u64, _: u64) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

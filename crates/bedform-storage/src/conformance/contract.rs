@@ -59,6 +59,7 @@ pub const CASES: &[Case] = &[
     case("a lock excludes other threads, and not its holder's writes", lock),
     case("a lock that is held is not waited for", try_lock),
     case("a sweep leaves living writers alone", sweep),
+    case("identity: that of the place and of nothing else", identity),
     case("growing: what was synced is seen", growing::seen),
     local("growing: a name that exists is kept", growing::exists),
     case("growing: appends of any size and syncs equal a model", growing::model),
@@ -462,4 +463,16 @@ fn sweep(storage: &dyn Storage) {
     writer.publish(Condition::Absent).unwrap();
     assert_eq!(storage.sweep(&path("a")).unwrap(), 0);
     assert_eq!(get(storage, "a/b").unwrap(), b"alive");
+}
+
+fn identity(storage: &dyn Storage) {
+    put(storage, "a", b"x", Condition::None).unwrap();
+    let beside = storage.beside(".bedform-log").unwrap();
+    put(&*beside, "a", b"x", Condition::None).unwrap();
+    let own = storage.identity().expect("a place that holds bytes has an identity");
+    assert_eq!(storage.identity(), Some(own.clone()));
+    let others = beside.identity().expect("so has what lies beside it");
+    assert_ne!(own, others);
+    assert_eq!(storage.beside(".bedform-log").unwrap().identity(), Some(others));
+    assert!(storage.stat(&path("a")).unwrap().tells_bytes_apart());
 }

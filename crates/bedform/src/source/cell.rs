@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bedform_format::shard::{Extent, ShardError, ShardIndex};
-use bedform_storage::{Bell, Found, Object, StorageError, StorageErrorKind, Version};
+use bedform_storage::{Bell, Object, PendingObject, StorageError, StorageErrorKind, Version};
 
 use crate::error::Result;
 use crate::plan::opening::Need;
@@ -52,7 +52,7 @@ pub(crate) trait Source: Sync {
 
 /// An object that a server was asked for; nothing if it is not there.
 pub(crate) struct PendingCell {
-    pub(crate) answer: Found,
+    pub(crate) answer: PendingObject,
     /// Bytes that come along at most.
     pub(crate) bytes: u64,
 }
@@ -101,6 +101,8 @@ impl Object for Absent {
     fn is_current(&self) -> std::result::Result<bool, StorageError> {
         Ok(true)
     }
+
+    bedform_storage::lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
 }
 
 /// How the place of a chunk follows from its position in the object.

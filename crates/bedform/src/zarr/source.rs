@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use bedform_format::ObjectPath;
 use bedform_format::shard::{ShardError, ShardIndex, Stamp};
 use bedform_geometry::delinearize;
-use bedform_storage::{Bell, Object, Version};
+use bedform_storage::{Bell, Object, StorageExt as _, Version};
 
 use super::hierarchy::Hierarchy;
 use super::state::ArrayState;
