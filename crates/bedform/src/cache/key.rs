@@ -102,12 +102,29 @@ impl fmt::Debug for Scope {
 /// Which object of a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum ObjectKey {
-    /// The scope is one object.
-    Whole,
-    /// The object at these coordinates in the grid of objects.
-    Coordinates(Arc<[u64]>),
+    /// The object at these coordinates in the grid of objects: as many as `rank` says, zeros behind them.
+    Few { rank: u8, coordinates: [u64; FEW_AXES] },
+    /// The object at these coordinates, which are more than [`FEW_AXES`].
+    Many(Arc<[u64]>),
     /// The object of this name.
     Name(Arc<str>),
+}
+
+/// The most coordinates that a key holds without an allocation.
+const FEW_AXES: usize = 4;
+
+impl ObjectKey {
+    /// The object at `coordinates` in the grid of objects.
+    pub(crate) fn at(coordinates: &[u64]) -> Self {
+        let mut few = [0; FEW_AXES];
+        match (u8::try_from(coordinates.len()), few.get_mut(..coordinates.len())) {
+            (Ok(rank), Some(front)) => {
+                front.copy_from_slice(coordinates);
+                Self::Few { rank, coordinates: few }
+            }
+            _ => Self::Many(coordinates.into()),
+        }
+    }
 }
 
 /// The key of an entry. Equal keys stand for equal values, whichever handle asks.

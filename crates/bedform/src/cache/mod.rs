@@ -28,10 +28,6 @@
 //! | `policy`, `list` | the order of eviction, floors, caps, accounts |
 //! | `per_process` | values that a forked child makes anew |
 
-// The next commits wire it in.
-#![allow(dead_code)]
-
-mod byte_cache;
 mod key;
 mod list;
 mod per_process;
@@ -45,7 +41,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bedform_storage::Version;
 
-pub(crate) use byte_cache::ByteCache;
 pub(crate) use key::{Key, Kind, ObjectKey, PlaceId, Scope};
 pub(crate) use table::Cached;
 
@@ -251,6 +246,16 @@ impl CacheHandle {
         handle
     }
 
+    /// Another handle of the same place.
+    pub(crate) fn with_cap(&self, cap: u64) -> Self {
+        Self::in_cache(self.other.clone(), cap, self.place.clone())
+    }
+
+    /// The most bytes that it may keep.
+    pub(crate) fn cap(&self) -> u64 {
+        self.cap
+    }
+
     /// True if the handle neither reads nor writes the cache.
     pub(crate) fn is_bypass(&self) -> bool {
         self.cap == 0
@@ -294,8 +299,14 @@ impl CacheHandle {
     }
 
     /// The key of something that no other handle may see.
-    pub(crate) fn own_key(&self, kind: Kind, scope: &Arc<Scope>, object: ObjectKey) -> Key {
-        Key::new(self.id, kind, scope, object, &Version::default(), 0)
+    pub(crate) fn own_key(
+        &self,
+        kind: Kind,
+        scope: &Arc<Scope>,
+        object: ObjectKey,
+        position: u64,
+    ) -> Key {
+        Key::new(self.id, kind, scope, object, &Version::default(), position)
     }
 
     /// The value of a key, if it is kept. Allocates nothing.

@@ -61,9 +61,9 @@ impl OpenedStore {
         options: OpenOptions,
         outer: Option<Outer>,
     ) -> Self {
-        let loaded = Arc::new(Loaded::new(options.cache_bytes));
         let mut hierarchy = Hierarchy::new(storage, options, LogPlace::newest_of_any);
         hierarchy.outer = outer;
+        let loaded = Arc::new(Loaded::new(hierarchy.cache.clone()));
         Self { hierarchy, view: Mutex::default(), loaded }
     }
 
@@ -251,7 +251,7 @@ impl OpenedStore {
                         && replaced < REPLACED_MAX =>
                 {
                     replaced += 1;
-                    self.indexes.clear();
+                    self.cache.forget_own();
                     self.look_again()?;
                     continue;
                 }

@@ -41,7 +41,7 @@ impl Member {
     }
 
     fn key(&self, kind: Kind, number: u64) -> Key {
-        self.handle.key(kind, &self.scope, ObjectKey::Whole, &version(1), number)
+        self.handle.key(kind, &self.scope, ObjectKey::at(&[]), &version(1), number)
     }
 
     fn put_kind(&self, kind: Kind, number: u64) {
@@ -94,13 +94,13 @@ fn a_handle_finds_what_another_one_of_the_place_has_kept() {
 
 #[test]
 fn keys_differ_in_kind_path_decoding_object_version_and_position() {
-    let cache = cache_of(10);
+    let cache = cache_of(20);
     let member = Member::new(&cache, u64::MAX, Some("disk"));
     let handle = &member.handle;
     let places = [member.scope.clone(), handle.scope("array", 8), handle.scope("another", 7)];
-    let whole = || ObjectKey::Whole;
+    let whole = || ObjectKey::at(&[]);
     let [array, decoding, path] = &places;
-    let coordinates = |at: u64| ObjectKey::Coordinates(Arc::from([at, 0]));
+    let coordinates = |at: u64| ObjectKey::at(&[at, 0]);
     let keys = [
         handle.key(Kind::Chunk, array, whole(), &version(1), 1),
         handle.key(Kind::Block, array, whole(), &version(1), 1),
@@ -108,11 +108,15 @@ fn keys_differ_in_kind_path_decoding_object_version_and_position() {
         handle.key(Kind::Chunk, path, whole(), &version(1), 1),
         handle.key(Kind::Chunk, array, coordinates(1), &version(1), 1),
         handle.key(Kind::Chunk, array, coordinates(2), &version(1), 1),
+        handle.key(Kind::Chunk, array, ObjectKey::at(&[1]), &version(1), 1),
+        handle.key(Kind::Chunk, array, ObjectKey::at(&[1, 0, 0, 0, 0]), &version(1), 1),
+        handle.key(Kind::Chunk, array, ObjectKey::at(&[1, 0, 0, 0, 1]), &version(1), 1),
         handle.key(Kind::Chunk, array, ObjectKey::Name("1".into()), &version(1), 1),
         handle.key(Kind::Chunk, array, whole(), &version(2), 1),
         handle.key(Kind::Chunk, array, whole(), &version(1), 2),
         handle.key_of_immutable(Kind::Chunk, array, whole(), 1),
-        handle.own_key(Kind::Chunk, array, whole()),
+        handle.own_key(Kind::Chunk, array, whole(), 0),
+        handle.own_key(Kind::Chunk, array, whole(), 1),
     ];
     for (number, key) in keys.iter().enumerate() {
         assert!(handle.get::<Arc<u64>>(key).is_none(), "{key:?}");
@@ -133,7 +137,7 @@ fn an_object_that_cannot_be_told_from_others_is_found_by_its_own_handle_alone() 
     let in_seconds = Version { size: 9, modified_ns: 1_000_000_000, ..Version::default() };
     for version in [Version::default(), in_seconds] {
         let key = |member: &Member| {
-            member.handle.key(Kind::Chunk, &member.scope, ObjectKey::Whole, &version, 1)
+            member.handle.key(Kind::Chunk, &member.scope, ObjectKey::at(&[]), &version, 1)
         };
         first.handle.put(key(&first), BODY, || Arc::new(3_u64));
         assert!(first.handle.get::<Arc<u64>>(&key(&first)).is_some());
@@ -152,7 +156,7 @@ fn an_object_that_cannot_be_told_from_others_is_found_by_its_own_handle_alone() 
 fn a_handle_forgets_its_own_and_keeps_what_it_shares() {
     let cache = cache_of(10);
     let member = Member::new(&cache, u64::MAX, Some("disk"));
-    let own = member.handle.own_key(Kind::Index, &member.scope, ObjectKey::Whole);
+    let own = member.handle.own_key(Kind::Index, &member.scope, ObjectKey::at(&[]), 0);
     member.handle.put(own.clone(), BODY, || Arc::new(1_u64));
     member.put(2);
     assert!(member.handle.get::<Arc<u64>>(&own).is_some());
