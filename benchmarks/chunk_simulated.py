@@ -2,7 +2,7 @@
 
 The paper's Table I on the machine of its section V (336 targets, 250 MB/s, 8 ms, 1.9 ms): 4,096
 writers, 16 along each axis, and 32 to 512 readers of one plane in the middle of a chunk, of each
-direction. A time is that of the last reader, by `docs/simulation.md`. What is assumed, of which the
+direction. A time is that of the last reader, by `docs/simulation-explained.md`. What is assumed, of which the
 paper says nothing, was fixed before any result:
 
 - Contiguous: one file, stripes of 1 MiB on all targets. Readers share the slower axis of the plane.
@@ -17,7 +17,7 @@ paper says nothing, was fixed before any result:
 - Readers of chunks share a plane as a grid, as square as it gets. Of a chunk they read the bytes
   from the first to the last that they need (Figure 6(a) of the paper, "preferable").
 - For aggregation they share the plane's chunks, too, so that no chunk is read by two
-  (`docs/simulation.md`, as the choice of pieces for planes of all directions).
+  (`docs/simulation-explained.md`, as the choice of pieces for planes of all directions).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-//! The log beside a store: its bytes, to types and back. `docs/log.md` says what it is for.
+//! The log beside a store: its bytes, to types and back. `docs/format.md` has its layout.
 //!
 //! Everything here is pure. Bodies are encoded and decoded as they are before compression; whoever
 //! does the I/O compresses them and wraps them up as [`Sealed`]. What a decoder accepts holds: indexes

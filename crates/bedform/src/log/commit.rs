@@ -1,4 +1,4 @@
-//! What the members of a session do together to commit: `docs/log.md` gives the order and the reasons.
+//! What the members of a session do together to commit: `docs/log-explained.md` gives the order and the reasons.
 
 use crate::log::opened::OpenedStore;
 use crate::log::shapes::enlarge;

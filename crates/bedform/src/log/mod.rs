@@ -1,6 +1,6 @@
 //! The log: what is committed and not yet settled.
 //!
-//! `docs/log.md` says what is on disk and argues that nothing is lost or half seen.
+//! `docs/format.md` says what is on disk, `docs/log-explained.md` argues that nothing is lost or half seen.
 //!
 //! | module | holds |
 //! |---|---|

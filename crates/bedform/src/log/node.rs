@@ -3,7 +3,7 @@
 //! The members of a node share a file, each with a lane of its own, so they write without a word to each
 //! other. Its leader, the first of them, creates it when the session begins, and holds its lock. To
 //! commit, each member hands its data to the system and its descriptions to the leader; the leader puts
-//! them together, appends that to its own lane, and syncs the file once for all. `docs/log.md` argues
+//! them together, appends that to its own lane, and syncs the file once for all. `docs/log-explained.md` argues
 //! that nothing is lost by that.
 
 use bedform_format::log::{Directory, Lanes, Section, SectionBuilder, SegmentName};

@@ -1,6 +1,6 @@
 //! The file, or lane of one, that one writer appends to.
 //!
-//! A thread of its own checks and appends, so that computing and writing overlap: `docs/log.md`.
+//! A thread of its own checks and appends, so that computing and writing overlap: `docs/log-explained.md`.
 
 mod file;
 

@@ -1,7 +1,7 @@
 //! Writing: what a process or the processes of a job write together.
 //!
 //! A session takes boxes of arrays in the order in which they come. Nothing that it took is visible
-//! before [`Session::commit`], and then all of it at once; `docs/log.md` says how, and why that holds
+//! before [`Session::commit`], and then all of it at once; `docs/log-explained.md` says how, and why that holds
 //! when something fails. `write` has the calls that write, `create` those that make arrays, `end` how a
 //! session ends; `stream` what one member writes, `commit` what all do together.
 
