@@ -4,8 +4,13 @@ use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use bedform_storage::Version;
+
+/// The coarsest steps in which file systems count time, twice over. (Linux before 6.13 counts the ticks of
+/// its timer, of 1 to 10 ms.)
+const CLOCK_STEP_NS: i64 = 20_000_000;
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -162,6 +167,17 @@ impl Key {
 
     pub(super) fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// True if another version of the object could look the same, because this one is as young as the
+    /// steps in which its file system counts time.
+    pub(super) fn is_too_young(&self) -> bool {
+        if self.version.changed_ns == 0 {
+            return false;
+        }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
+        self.version.changed_ns > now.saturating_sub(CLOCK_STEP_NS)
     }
 
     /// The handle that alone may see the entry; 0 if all may.

@@ -10,6 +10,8 @@
 //! - **Shared.** A handle finds what other handles of the same place have kept. Keys say all that decides
 //!   about a value: kind, place and credentials, object, version, position, decoding. An object whose
 //!   version cannot be told from another one's is found by the handle that kept it, and by no other.
+//! - **Never stale.** An object that was changed within the steps of its file system's clock is not kept:
+//!   its next version could have the same time, size and number.
 //! - **Caps.** A handle is charged for what it keeps. Beyond its cap entries of its own go. A cap of 0 is a
 //!   bypass: the handle neither reads nor writes the cache.
 //! - **A floor for indexes.** Data evict no shard index and no directory of a log while these have no more
@@ -318,10 +320,10 @@ impl CacheHandle {
     }
 
     /// Keeps what `make` gives, a value of `bytes` bytes, if there is room or room can be made. It is not
-    /// called otherwise, nor if there is a value already.
+    /// called otherwise, nor if there is a value already, nor for an object that was changed just now.
     pub(crate) fn put<V: Cached>(&self, key: Key, bytes: u64, make: impl FnOnce() -> V) {
         let bytes = bytes.saturating_add(ENTRY_BYTES);
-        if bytes > self.cap {
+        if bytes > self.cap || key.is_too_young() {
             return;
         }
         let request = Request { handle: self.id, cap: self.cap, kind: key.kind(), bytes };

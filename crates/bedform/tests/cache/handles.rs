@@ -19,6 +19,7 @@ fn a_second_handle_decodes_no_chunk_again() {
     let directory = Directory::new();
     let at = directory.join("store.zarr");
     let expected = create(&at, 8, 1);
+    let_grow_old();
     assert_eq!(decoded(&open(&at, options(CAP, Freshness::Read)), &expected), 32);
     for freshness in ALL {
         let array = open(&at, options(CAP, freshness));
@@ -38,6 +39,7 @@ fn a_second_handle_decodes_no_block_of_a_log_again() {
     let directory = Directory::new();
     let at = directory.join("store.zarr");
     let mut expected = create(&at, 2, 1);
+    let_grow_old();
     let newer = content(CHUNK * 3, 5);
     commit(&at, 100, &newer);
     expected[100..100 + newer.len()].copy_from_slice(&newer);
@@ -71,6 +73,7 @@ fn changes_of_metadata_orphan_nothing() {
     let directory = Directory::new();
     let at = directory.join("store.zarr");
     let mut expected = create(&at, 4, 1);
+    let_grow_old();
     let array = open(&at, options(CAP, Freshness::Read));
     assert_eq!(decoded(&array, &expected), 16);
     let store = Store::open_path(&at, writable()).unwrap();
@@ -81,11 +84,11 @@ fn changes_of_metadata_orphan_nothing() {
     let elements = Elements::Bytes(&more);
     store.array(&path()).unwrap().append(0, &[CHUNKS * CHUNK], elements, &|| false).unwrap();
     expected.extend(more);
+    let_grow_old();
     assert_eq!(decoded(&array, &expected), CHUNKS, "an append");
     store.array(&path()).unwrap().resize(&[2 * CHUNKS * CHUNK]).unwrap();
     expected.truncate(usize::try_from(2 * CHUNKS * CHUNK).unwrap());
     assert_eq!(decoded(&array, &expected), 0, "a smaller shape");
-    // A commit that makes the array larger: it is in the log, and settled afterwards.
     store.array(&path()).unwrap().resize(&[3 * CHUNKS * CHUNK]).unwrap();
     expected.resize(expected.len() + usize::try_from(CHUNKS * CHUNK).unwrap(), 0);
     assert_eq!(decoded(&array, &expected), 0, "a larger shape");
@@ -97,6 +100,7 @@ fn a_write_is_seen_by_all_handles_and_only_its_shard_is_decoded_again() {
     let directory = Directory::new();
     let at = directory.join("store.zarr");
     let mut expected = create(&at, 4, 1);
+    let_grow_old();
     let handles = [(); 2].map(|()| open(&at, options(CAP, Freshness::Read)));
     assert_eq!(decoded(&handles[0], &expected), 16);
     for round in 0..50_u8 {
@@ -105,6 +109,9 @@ fn a_write_is_seen_by_all_handles_and_only_its_shard_is_decoded_again() {
         let counts = [0, 1].map(|at| decoded(&handles[at], &expected));
         assert!(counts[0] <= CHUNKS && counts[1] <= CHUNKS, "{counts:?}");
     }
+    let_grow_old();
+    let counts = [0, 1].map(|at| decoded(&handles[at], &expected));
+    assert_eq!(counts, [CHUNKS, 0]);
 }
 
 /// A file system counts time in steps of milliseconds, and gives a new file the number of one that is gone:

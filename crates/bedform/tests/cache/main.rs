@@ -141,6 +141,11 @@ mod support {
         (buffer, statistics)
     }
 
+    /// Waits until what was written is old enough to be kept.
+    pub(crate) fn let_grow_old() {
+        std::thread::sleep(std::time::Duration::from_millis(40));
+    }
+
     /// Reads all of an array, checks it, and gives how many chunks were decoded.
     pub(crate) fn decoded(array: &Array, expected: &[u8]) -> u64 {
         let (found, statistics) = read(array, 0, expected.len() as u64);

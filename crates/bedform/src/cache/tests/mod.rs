@@ -5,6 +5,7 @@ mod model;
 mod threads;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bedform_storage::Version;
 
@@ -150,6 +151,22 @@ fn an_object_that_cannot_be_told_from_others_is_found_by_its_own_handle_alone() 
     drop((first, nowhere));
     assert_eq!(cache.statistics().bytes, ENTRY, "what no handle can find is gone");
     assert!(second.get(1));
+}
+
+#[test]
+fn an_object_that_was_changed_just_now_is_not_kept() {
+    let cache = cache_of(10);
+    let member = Member::new(&cache, u64::MAX, Some("disk"));
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos();
+    let now = i64::try_from(now).unwrap();
+    let second = 1_000_000_000;
+    for (changed_ns, is_kept) in [(now - second, true), (now, false), (now + second, false)] {
+        let version = Version { changed_ns, ..version(1) };
+        let place = ObjectKey::at(&[]);
+        let key = member.handle.key(Kind::Chunk, &member.scope, place, &version, 0);
+        member.handle.put(key.clone(), BODY, || Arc::new(1_u64));
+        assert_eq!(member.handle.get::<Arc<u64>>(&key).is_some(), is_kept);
+    }
 }
 
 #[test]
