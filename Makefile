@@ -64,6 +64,7 @@ test-style: $(STAMPS)/build ## Check formatting, lints, types, licences
 		$(CARGO) doc --release --workspace --no-deps --quiet
 	@$(STEP) "cargo lock of fuzz" -- cargo tree --locked --quiet --depth 0 --manifest-path fuzz/Cargo.toml
 	@$(STEP) "licences" -- $(BIN)/python tools/licences.py
+	@$(STEP) "modules" -- $(BIN)/python tools/modules.py
 	@$(STEP) "ruff check" -- $(BIN)/ruff check python tools benchmarks examples
 	@$(STEP) "ruff format" -- $(BIN)/ruff format --check python tools benchmarks examples
 	@cd python && $(BIN)/python ../tools/step.py "mypy --strict" -- $(BIN)/mypy

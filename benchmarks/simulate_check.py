@@ -1,7 +1,7 @@
 """`simulate-check`: what simulated machines predict, and what real throttled directories take.
 
 Four directories, each with a throttle of its own (bandwidth and delay), nodes with throttled links,
-a directory that stands for the metadata server: `crates/bedform-storage/examples/machine_run.rs`
+a directory that stands for the metadata server: `crates/bedform-machine/examples/machine_run.rs`
 runs each plan there with threads, in rounds. What is compared with the prediction is the median of
 the rounds; the throttles are far below what memory gives, where the files lie.
 The plans were written down before any was run; they vary what a machine has that a throttle can be:
@@ -149,7 +149,7 @@ def mixed(number: int) -> Plan:
 
 def measure(plans: list[Plan], rounds: int) -> list[list[float]]:
     """Return the seconds of each plan in each round."""
-    command = ["cargo", "run", "--release", "--quiet", "--locked", "-p", "bedform-storage"]
+    command = ["cargo", "run", "--release", "--quiet", "--locked", "-p", "bedform-machine"]
     lines = "".join(json.dumps(one) + "\n" for one in plans)
     samples: list[list[float]] = [[] for _ in plans]
     with tempfile.TemporaryDirectory() as directory:

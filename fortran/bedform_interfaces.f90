@@ -32,7 +32,7 @@ module bedform_interfaces
     type(c_ptr) :: context = c_null_ptr
     integer(c_int32_t) :: rank = 0, size = 0
     type(c_funptr) :: barrier = c_null_funptr, broadcast = c_null_funptr, &
-      gather = c_null_funptr, all_to_all = c_null_funptr, exchange = c_null_funptr, free = c_null_funptr
+      gather = c_null_funptr, reserved = c_null_funptr, exchange = c_null_funptr, free = c_null_funptr
   end type
 
   integer, parameter :: rank_max = 32

@@ -10,6 +10,7 @@
  * - Elements are in memory in C order (the last axis varies fastest), in the machine's byte order. The size
  *   of a buffer is given in bytes, and must be that of the selection.
  * - Texts are UTF-8 and end with a NUL. Options and attributes are JSON objects; NULL stands for none.
+ *   Options whose names end with _bytes are numbers, or texts such as "256 MiB" or "1.5 GB".
  * - Texts are given into a buffer of the caller's: `needed` gets the bytes with the NUL. With buffer NULL and
  *   capacity 0 a call only says that; a buffer that is too small is BF_LIMIT_EXCEEDED.
  *
@@ -189,8 +190,8 @@ typedef struct bf_comm {
   int (*broadcast)(void *context, void *bytes, uint64_t length, int32_t root);
   /* `length` bytes of each, at most 64 KiB, by rank into `all` of `root`. */
   int (*gather)(void *context, const void *bytes, void *all, uint64_t length, int32_t root);
-  /* `length` bytes of each for each, at most 64 KiB. */
-  int (*all_to_all)(void *context, const void *given, void *taken, uint64_t length);
+  /* Reserved: NULL, and never called. */
+  void (*reserved)(void);
   /* Messages between some processes: only those that send or receive call it. Messages between two arrive
    * in the order of the calls. */
   int (*exchange)(void *context, const bf_message *sent, uint64_t sent_count, const bf_message *received,

@@ -92,15 +92,6 @@ static inline int bf_mpi_gather(void *context, const void *bytes, void *all, uin
                        &request);
 }
 
-static inline int bf_mpi_all_to_all(void *context, const void *given, void *taken, uint64_t length) {
-  MPI_Request request;
-  int count = (int)length;
-  if (length > INT_MAX) return MPI_ERR_COUNT;
-  return bf_mpi_finish(MPI_Ialltoall((void *)given, count, MPI_BYTE, taken, count, MPI_BYTE,
-                                     bf_mpi_of(context), &request),
-                       &request);
-}
-
 static inline uint64_t bf_mpi_pieces(const bf_message *messages, uint64_t count) {
   uint64_t pieces = 0, i;
   for (i = 0; i < count; i++) pieces += (messages[i].length + BF_MPI_PIECE - 1) / BF_MPI_PIECE;
@@ -165,7 +156,7 @@ static inline int bf_mpi_fill(MPI_Comm comm, bf_comm *filled) {
   filled->barrier = bf_mpi_barrier;
   filled->broadcast = bf_mpi_broadcast;
   filled->gather = bf_mpi_gather;
-  filled->all_to_all = bf_mpi_all_to_all;
+  filled->reserved = NULL;
   filled->exchange = bf_mpi_exchange;
   filled->free = bf_mpi_free;
   return 0;

@@ -1,11 +1,11 @@
 """Check that the top-level modules of every crate form no cycle.
 
-Reads the sources alone: each ``crate::`` path, and each ``super::`` path that ends at the crate's root,
-is an arrow from the module that holds it to the module that it names; a re-export of ``lib.rs`` stands
-for the module that defines it. Tests are left out: they may use what they like.
+Reads the sources alone: each ``crate::`` path, and each ``super::`` path that ends at the crate's
+root, is an arrow from the module that holds it to the module that it names; a re-export of
+``lib.rs`` stands for the module that defines it. Tests are left out: they may use what they like.
 
-``modules.py`` fails and names one arrow for each step of a cycle; ``modules.py --arrows CRATE`` prints
-all arrows of a crate.
+``modules.py`` fails and names one arrow for each step of a cycle; ``modules.py --arrows CRATE``
+prints all arrows of a crate.
 """
 
 from __future__ import annotations
@@ -18,13 +18,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TOKENS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|::|[{},*;]|\S")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# An item of tests, up to its braces.
+TEST_ITEM = re.compile(r"#\[cfg\((?:test|all\(test[^]]*)\)\]\s*(?:#\[[^]]*\]\s*)*[^;{]*")
 
 Arrows = dict[str, dict[str, str]]
 
 
 def main(arguments: list[str]) -> int:
     """Check all crates, or print the arrows of one."""
-    crates = {lib.parent.parent.name: lib.parent for lib in sorted(ROOT.glob("crates/*/src/lib.rs"))}
+    crates = {
+        lib.parent.parent.name: lib.parent for lib in sorted(ROOT.glob("crates/*/src/lib.rs"))
+    }
     crates["bedform-python"] = ROOT / "python" / "src"
     if arguments[:1] == ["--arrows"]:
         for module, targets in sorted(arrows(crates[arguments[1]]).items()):
@@ -73,7 +77,7 @@ def reexports(library: str, modules: set[str]) -> dict[str, str]:
 
 
 def references(text: str, depth: int) -> list[tuple[int, str]]:
-    """The first name of each path from the crate's root, in a file of a module ``depth`` levels deep."""
+    """The first name of each path from the crate's root, in a file ``depth`` levels deep."""
     root = r"\bcrate\s*::" if depth > 1 else r"\b(?:crate|super)\s*::"
     if depth > 1:
         root = rf"\b(?:crate|super(?:\s*::\s*super){{{depth - 1}}})\s*::"
@@ -95,22 +99,22 @@ def use_paths(tree: str) -> list[list[str]]:
     def parse(at: int, prefix: list[str]) -> tuple[list[list[str]], int]:
         paths, path = [], list(prefix)
         while at < len(tokens):
-            token = tokens[at]
-            if token == "{":
+            word = tokens[at]
+            if word == "{":
                 inner, at = parse(at + 1, path)
                 paths += inner
                 path = []
-            elif token in {",", "}"}:
+            elif word in {",", "}"}:
                 if len(path) > len(prefix):
                     paths.append(path)
-                if token == "}":
+                if word == "}":
                     return paths, at
                 path = list(prefix)
-            elif token == "self":
+            elif word == "self":
                 paths.append(path)
                 path = []
-            elif NAME.fullmatch(token):
-                path.append(token)
+            elif NAME.fullmatch(word):
+                path.append(word)
             at += 1
         if len(path) > len(prefix):
             paths.append(path)
@@ -136,7 +140,7 @@ def strip(text: str) -> str:
         return re.sub(r"[^\n]", " ", match.group())
 
     text = re.sub(r'//[^\n]*|"(?:\\.|[^"\\])*"', blank, text)
-    while match := re.search(r"#\[cfg\((?:test|all\(test[^]]*)\)\]\s*(?:#\[[^]]*\]\s*)*[^;{]*", text):
+    while match := TEST_ITEM.search(text):
         end = match.end()
         end += closing(text[end:]) if text[end : end + 1] == "{" else 1
         text = text[: match.start()] + re.sub(r"[^\n]", " ", text[match.start() : end]) + text[end:]
@@ -149,7 +153,7 @@ def components(found: Arrows) -> list[set[str]]:
     cycles: list[set[str]] = []
     for module in sorted(found):
         if module in reached[module] and not any(module in cycle for cycle in cycles):
-            cycles.append({other for other in reached[module] if module in reached.get(other, set())})
+            cycles.append({other for other in reached[module] if module in reached.get(other, ())})
     return cycles
 
 

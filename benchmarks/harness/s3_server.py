@@ -62,7 +62,7 @@ def server_command(port: int, place: Path) -> list[str]:
 
 def proxy_command(port: int, server_port: int) -> list[str]:
     """Return what starts the proxy, which cargo builds first where it has changed."""
-    command = ["cargo", "run", "--release", "--quiet", "--locked", "-p", "bedform-storage"]
+    command = ["cargo", "run", "--release", "--quiet", "--locked", "-p", "bedform-remote"]
     arguments = [port, server_port, SECONDS, BYTES_PER_SECOND]
     return [*command, "--example", "slow_proxy", "--", *map(str, arguments)]
 

@@ -5,7 +5,9 @@ use std::cell::RefCell;
 
 use bedform::codec::{ChunkCodec, Scratch, text};
 use bedform_format::chunk_map::{ChunkMap, SourceVersion};
-use bedform_format::codec::{BloscCompressor, BloscConfiguration, BloscShuffle};
+use bedform_format::codec::{
+    BloscCompressor, BloscConfiguration, BloscShuffle, PcodecConfiguration, PcodecDelta, PcodecMode,
+};
 use bedform_format::log::{
     Boxes, Directory, LogError, RecordHead, Root, Sealed, Section, SegmentHeader, SettledShards,
     varint,
@@ -148,7 +150,19 @@ fn chains() -> Vec<(CodecChain, DataType)> {
         .map(|bytes| (chain(bytes, Serializer::Bytes(Endian::Little)), DataType::UInt32));
     let texts =
         lists[..5].iter().map(|bytes| (chain(bytes, Serializer::VlenUtf8), DataType::String));
-    numbers.chain(texts).collect()
+    let pcodec = Serializer::Pcodec(PcodecConfiguration {
+        level: 8,
+        mode: PcodecMode::Auto,
+        delta: PcodecDelta::Auto,
+        page_elements: 1 << 18,
+    });
+    let packed = [
+        (chain(&[], pcodec), DataType::UInt16),
+        (chain(&[], pcodec), DataType::Int32),
+        (chain(&[], pcodec), DataType::Float64),
+        (chain(&[zstd], pcodec), DataType::Float32),
+    ];
+    numbers.chain(texts).chain(packed).collect()
 }
 
 fn codecs(data: &[u8]) {

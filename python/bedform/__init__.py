@@ -13,12 +13,15 @@ from bedform._array import Array
 from bedform._convert import convert
 from bedform._errors import (
     BedformError,
+    BusyError,
     ConflictError,
     CorruptError,
     ExistsError,
     InvalidArgumentError,
+    InvalidSelectionError,
     IoError,
     LimitExceededError,
+    NoDirectoryError,
     NoSpaceError,
     NotFoundError,
     OutOfBoundsError,
@@ -27,6 +30,7 @@ from bedform._errors import (
     ReadOnlyError,
     SnapshotMovedError,
     UnsupportedError,
+    WrongTypeError,
 )
 from bedform._explanation import Explanation
 from bedform._foreign_store import ForeignArray, ForeignStore, NativeReadWarning
@@ -42,6 +46,7 @@ __all__ = [
     "Advice",
     "Array",
     "BedformError",
+    "BusyError",
     "ConflictError",
     "CorruptError",
     "Decomposition",
@@ -51,9 +56,11 @@ __all__ = [
     "ForeignStore",
     "Group",
     "InvalidArgumentError",
+    "InvalidSelectionError",
     "IoError",
     "LimitExceededError",
     "NativeReadWarning",
+    "NoDirectoryError",
     "NoSpaceError",
     "NotFoundError",
     "OutOfBoundsError",
@@ -67,6 +74,7 @@ __all__ = [
     "SnapshotMovedError",
     "Store",
     "UnsupportedError",
+    "WrongTypeError",
     "__version__",
     "advise",
     "calibrate",

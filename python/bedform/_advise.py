@@ -345,19 +345,8 @@ def _question(
     if len(names) != len(lengths):
         raise InvalidArgumentError(f"{len(names)} names for {len(lengths)} axes")
     question: dict[str, Any] = {"shape": lengths, "item_size": item_size, "dims": names}
-    if reads:
-        spanned = checked_reads(reads, names)
-        question["reads"] = [
-            [[names.index(name) for name in axes], weight] for axes, weight in spanned.items()
-        ]
-    growing = [axis for axis, length in enumerate(lengths) if length == 0]
-    if growing:
-        question["append"] = {"axis": growing[0], "length": append_length or 1}
-        if append_length is None:
-            # Nothing is known of the appends: price a shard of a few dozen steps.
-            question["append"]["length"] = 32
-    elif append_length is not None:
-        question["append"] = {"axis": 0, "length": append_length}
+    question["reads"] = numbered_reads(reads, names)
+    question["append_length"] = append_length
     return question
 
 
@@ -382,6 +371,12 @@ def checked_reads(reads: Reads, names: Sequence[str]) -> dict[tuple[str, ...], f
     return checked
 
 
+def numbered_reads(reads: Reads | None, names: Sequence[str]) -> list[tuple[list[int], float]]:
+    """The mix of reads as the engine takes it: the axes by number, the weights."""
+    spanned = checked_reads(reads or {}, names)
+    return [([names.index(name) for name in axes], weight) for axes, weight in spanned.items()]
+
+
 def profile_at(where: str | os.PathLike[str]) -> Profile:
     """The kept profile of the storage that holds ``where``, else that of a local disk."""
     try:
@@ -392,19 +387,29 @@ def profile_at(where: str | os.PathLike[str]) -> Profile:
     return kept or Profile.default(os.fspath(where))
 
 
+def chosen_profile(profile: Any) -> Profile:
+    """The profile that a caller gave: itself, or by a path or URL that may have a kept one.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is neither.
+    """
+    if isinstance(profile, Profile):
+        return profile
+    if not isinstance(profile, (str, os.PathLike)):
+        raise InvalidArgumentError(
+            f"profile must be a bedform.Profile, or a path that has a kept one, not {profile!r}"
+        )
+    where = os.fspath(profile)
+    return Profile.for_path(where) or Profile.default(where)
+
+
 def _ask(question: dict[str, Any], profile: Any, where: str) -> Advice:
     """``where`` is the storage whose profile to take if none is given."""
-    if profile is None:
-        chosen = profile_at(where)
-    elif isinstance(profile, Profile):
-        chosen = profile
-    else:
-        if not isinstance(profile, (str, os.PathLike)):
-            raise InvalidArgumentError(
-                f"profile must be a bedform.Profile, or a path that has a kept one, not {profile!r}"
-            )
+    if isinstance(profile, (str, os.PathLike)):
         where = os.fspath(profile)
-        chosen = Profile.for_path(where) or Profile.default(where)
+    chosen = profile_at(where) if profile is None else chosen_profile(profile)
     facts, text = engine_call(_internal.advise)(json.dumps(question), json.dumps(chosen.to_dict()))
     named = {key: getattr(chosen, key) for key in ("name", "path", "measured_at", "coldness")}
     origin = chosen._origin(where)

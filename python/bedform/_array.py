@@ -10,7 +10,7 @@ import numpy as np
 
 from bedform import _fork, _json, _selection
 from bedform._elements import AnyArray, Elements
-from bedform._errors import InvalidArgumentError, ReadOnlyError
+from bedform._errors import InvalidArgumentError, ReadOnlyError, WrongTypeError
 from bedform._explanation import Explanation
 from bedform._integers import integer, integers
 
@@ -81,7 +81,7 @@ class BasicReads:
 
     def __len__(self) -> int:
         if not self.ndim:
-            raise TypeError("len() of an array without axes")
+            raise WrongTypeError("len() of an array without axes")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
@@ -90,7 +90,7 @@ class BasicReads:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         if copy is False:
-            raise ValueError("an array of a store cannot be had without a copy")
+            raise InvalidArgumentError("an array of a store cannot be had without a copy")
         return np.asarray(self[...], dtype=dtype)
 
     def __getitem__(self, key: Any) -> Any:

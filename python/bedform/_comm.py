@@ -23,7 +23,6 @@ _NEEDED = (
     "Ibarrier",
     "Ibcast",
     "Igather",
-    "Ialltoall",
     "Isend",
     "Irecv",
 )
@@ -84,12 +83,6 @@ class Messages:
         """The bytes of all at the root; nothing at the others."""
         room = bytearray(len(data) * self.size if self.rank == root else 0)
         _wait([self._comm.Igather(data, room if self.rank == root else None, root)])
-        return room
-
-    def all_to_all(self, data: bytes) -> bytearray:
-        """From each the part that it has for this process."""
-        room = bytearray(len(data))
-        _wait([self._comm.Ialltoall(data, room)])
         return room
 
     def exchange(

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bedform import _json
-from bedform._errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from bedform._errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+    WrongTypeError,
+)
 
 if TYPE_CHECKING:
     from xarray import Dataset, Variable
@@ -50,7 +55,7 @@ def check_names(dataset: Dataset) -> None:
     """Fail unless every name and attribute name can be stored."""
     for name in [*dataset.variables, *dataset.attrs, *dataset.dims]:
         if not isinstance(name, str) and (name is not None or name in dataset.attrs):
-            raise TypeError(f"the name {name!r} cannot be stored; it must be a string or None")
+            raise WrongTypeError(f"the name {name!r} cannot be stored; it must be a string or None")
         if name == "":
             raise InvalidArgumentError(
                 "the name '' cannot be stored; a string must be length 1 or longer"
@@ -137,7 +142,7 @@ def _encode_cf(variable: Variable, name: str) -> Variable:
     except (TypeError, ValueError) as error:
         if name in str(error):
             raise
-        kind = TypeError if isinstance(error, TypeError) else InvalidArgumentError
+        kind = WrongTypeError if isinstance(error, TypeError) else InvalidArgumentError
         message = f"{name}: its {variable.dtype} values cannot be stored in Zarr ({error})"
         raise kind(f"{message}; leave it out with drop_vars") from error
     if encoded.dtype.kind not in "biufcSUTO" or _is_extended(encoded.dtype):
@@ -167,7 +172,7 @@ def plain_attributes(attributes: Mapping[Any, Any], owner: str) -> dict[str, Any
             plain[str(name)] = _json.plain_attribute(value)
         except TypeError as error:
             message = f"Invalid attribute in Dataset.attrs: {name!r} of {owner}: {error}"
-            raise TypeError(message) from None
+            raise WrongTypeError(message) from None
     return plain
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bedform._errors import InvalidArgumentError, NotFoundError
+from bedform._errors import InvalidArgumentError, NotFoundError, WrongTypeError
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -22,7 +22,7 @@ def resolve(dataset: Dataset, region: Any, group: Group) -> tuple[dict[str, slic
     """
     wanted = dict.fromkeys(dataset.dims, "auto") if region == "auto" else region
     if not isinstance(wanted, Mapping):
-        raise TypeError(f"region must be a dict or 'auto', not {type(region).__name__}")
+        raise WrongTypeError(f"region must be a dict or 'auto', not {type(region).__name__}")
     slices: dict[str, slice] = {}
     for dim, part in wanted.items():
         if dim not in dataset.dims:
@@ -48,7 +48,7 @@ def resolve(dataset: Dataset, region: Any, group: Group) -> tuple[dict[str, slic
 
 def _checked(part: Any) -> slice:
     if not isinstance(part, slice):
-        raise TypeError(f"parts of region must be slice objects or 'auto', not {part!r}")
+        raise WrongTypeError(f"parts of region must be slice objects or 'auto', not {part!r}")
     if part.step not in {1, None}:
         raise InvalidArgumentError(
             f"step on all slices in region must be 1 or None, not {part.step}"

@@ -1,8 +1,33 @@
 """Errors by what a caller can do about them.
 
-Each class is also the builtin exception that Python users expect in its place, so that
-``except KeyError`` around ``store["t"]`` works. ``error.kind`` is the engine's name for it, the
-same in Rust and C.
+Every error that a user can get is a :class:`BedformError`, and also the builtin exception that
+Python users expect in its place, so that ``except KeyError`` around ``store["t"]`` works.
+``error.kind`` is the engine's name for it, the same in Rust and C: one class for each kind, and
+below some of them classes for what Python calls by a name of its own:
+
+| class | kind | is also |
+|---|---|---|
+| ``NotFoundError`` | ``NotFound`` | ``KeyError``, ``FileNotFoundError`` |
+| ``ExistsError`` | ``Exists`` | ``FileExistsError`` |
+| ``InvalidArgumentError`` | ``InvalidArgument`` | ``ValueError`` |
+| ``WrongTypeError`` | ``InvalidArgument`` | ``InvalidArgumentError``, ``TypeError`` |
+| ``InvalidSelectionError`` | ``InvalidArgument`` | ``InvalidArgumentError``, ``IndexError`` |
+| ``NoDirectoryError`` | ``InvalidArgument`` | ``InvalidArgumentError``, ``NotADirectoryError`` |
+| ``OutOfBoundsError`` | ``OutOfBounds`` | ``IndexError`` |
+| ``UnsupportedError`` | ``Unsupported`` | ``NotImplementedError`` |
+| ``CorruptError`` | ``Corrupt`` | ``ValueError`` |
+| ``ConflictError`` | ``Conflict`` | |
+| ``BusyError`` | ``Conflict`` | ``ConflictError``, ``BlockingIOError`` |
+| ``SnapshotMovedError`` | ``SnapshotMoved`` | |
+| ``LimitExceededError`` | ``LimitExceeded`` | ``ValueError`` |
+| ``ReadOnlyError`` | ``ReadOnly`` | ``PermissionError`` |
+| ``PermissionDeniedError`` | ``PermissionDenied`` | ``PermissionError`` |
+| ``NoSpaceError`` | ``NoSpace`` | ``OSError`` |
+| ``PoisonedError`` | ``Poisoned`` | ``OSError`` |
+| ``IoError`` | ``Io`` | ``OSError`` |
+
+What the engine calls ``Interrupted`` is ``KeyboardInterrupt``, or what a signal's handler or a
+callback raised.
 """
 
 from __future__ import annotations
@@ -52,6 +77,18 @@ class InvalidArgumentError(BedformError, ValueError):
     kind = "InvalidArgument"
 
 
+class WrongTypeError(InvalidArgumentError, TypeError):
+    """An argument is of a type that the call does not take: convert it."""
+
+
+class InvalidSelectionError(InvalidArgumentError, IndexError):
+    """What is between the brackets is no selection of such an array: fix the selection."""
+
+
+class NoDirectoryError(InvalidArgumentError, NotADirectoryError):
+    """A file lies where a directory is needed: choose another place."""
+
+
 class OutOfBoundsError(BedformError, IndexError):
     """A selection leaves the array: fix the selection."""
 
@@ -74,6 +111,10 @@ class ConflictError(BedformError):
     """Another writer was faster: read again and retry, with a new session if it was one."""
 
     kind = "Conflict"
+
+
+class BusyError(ConflictError, BlockingIOError):
+    """Another program is at work on it: retry when that is done."""
 
 
 class SnapshotMovedError(BedformError):
@@ -178,7 +219,7 @@ def engine_call(function: Callable[P, T], where: str = "") -> Callable[P, T]:
 
 
 def check_name(name: Any) -> str:
-    """Give the name or path of an array or group back, if it is text.
+    """Give the name or path of an array or group back, if it is text that UTF-8 has.
 
     Raises
     ------
@@ -187,4 +228,9 @@ def check_name(name: Any) -> str:
     """
     if not isinstance(name, str):
         raise InvalidArgumentError(f"the name of an array or group must be text, not {name!r}")
+    if not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise InvalidArgumentError(f"the name {name!r} cannot be stored as UTF-8") from None
     return name

@@ -315,7 +315,7 @@ class _HDF5:
             return options
         options["fletcher32"] = True
         names = {codec["name"] for codec in array.info()["codecs"]}
-        if names & {"zstd", "gzip", "blosc", "numcodecs.zlib"}:
+        if names & {"zstd", "gzip", "blosc", "numcodecs.zlib", "numcodecs.pcodec"}:
             options |= {"compression": "gzip", "compression_opts": _LEVEL, "shuffle": True}
         return options
 

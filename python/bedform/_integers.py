@@ -82,9 +82,8 @@ def byte_count(size: Any, what: str) -> int:
     >>> byte_count("64 KiB", "buffer"), byte_count(10, "buffer")
     (65536, 10)
     """
-    if not isinstance(size, str):
-        return integer(size, f"{what}, in bytes,")
     try:
-        return parse_bytes(size)
-    except ValueError as error:
+        count = parse_bytes(size) if isinstance(size, str) else size
+    except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{what}: {error}") from None
+    return integer(count, f"{what}, in bytes,")

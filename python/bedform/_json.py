@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bedform._errors import InvalidArgumentError
+from bedform._errors import InvalidArgumentError, WrongTypeError
 
 # The engine marks numbers that JSON lacks by a character of the private use area.
 _MARK = "\ue000"
@@ -39,7 +39,7 @@ def _plain(value: Any, mark: str = "") -> Any:
         return mark + word
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise TypeError(f"{type(value).__name__} cannot be an attribute: it is not JSON")
+    raise WrongTypeError(f"{type(value).__name__} cannot be an attribute: it is not JSON")
 
 
 def plain_attribute(value: Any) -> Any:

@@ -12,7 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from bedform._errors import InvalidArgumentError, OutOfBoundsError
+from bedform._errors import (
+    InvalidArgumentError,
+    InvalidSelectionError,
+    OutOfBoundsError,
+    WrongTypeError,
+)
 
 Axis = Any  # (start, step, count), or an int64 array of positions
 
@@ -29,9 +34,20 @@ class Selected:
 
 
 def _range(entry: slice, size: int) -> tuple[int, int, int]:
-    start, stop, step = entry.indices(size)
+    try:
+        start, stop, step = entry.indices(size)
+    except TypeError as error:
+        raise WrongTypeError(str(error)) from None
+    except ValueError as error:
+        raise InvalidSelectionError(str(error)) from None
     count = len(range(start, stop, step))
-    return (start if count else 0, step, count)
+    # The step to nowhere may be a number of any size.
+    return (start if count else 0, step if count > 1 else 1, count)
+
+
+def _positions_of(entry: slice, size: int) -> range:
+    start, step, count = _range(entry, size)
+    return range(start, start + step * count, step)
 
 
 def _is_scalar(key: Any, result: list[int] | tuple[int, ...]) -> bool:
@@ -59,10 +75,12 @@ def _expanded(key: Any, rank: int) -> list[Any]:
     entries = list(key) if isinstance(key, tuple) else [key]
     ellipses = [at for at, entry in enumerate(entries) if entry is Ellipsis]
     if len(ellipses) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
+        raise InvalidSelectionError("an index can only have a single ellipsis ('...')")
     given = sum(entry is not None and entry is not Ellipsis for entry in entries)
     if given > rank:
-        raise IndexError(f"too many indices: the array has {rank} axes, {given} were indexed")
+        raise InvalidSelectionError(
+            f"too many indices: the array has {rank} axes, {given} were indexed"
+        )
     missing = [slice(None)] * (rank - given)
     if ellipses:
         entries[ellipses[0] : ellipses[0] + 1] = missing
@@ -87,7 +105,7 @@ def basic(key: Any, shape: tuple[int, ...]) -> Selected:
         elif _is_index(entry):
             chosen = (_index(entry, axis, shape[axis]), 1, 1)
         else:
-            raise IndexError(
+            raise InvalidSelectionError(
                 f"[] takes integers, slices, ... and None, not {type(entry).__name__}; "
                 "use .oindex or .vindex for lists and arrays"
             )
@@ -98,7 +116,10 @@ def basic(key: Any, shape: tuple[int, ...]) -> Selected:
 
 
 def _positions(entry: Any, axis: int, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    values = np.asarray(entry)
+    try:
+        values = np.asarray(entry)
+    except ValueError as error:
+        raise InvalidSelectionError(f"the index of axis {axis}: {error}") from None
     if values.dtype == bool:
         if values.shape != (size,):
             raise OutOfBoundsError(
@@ -108,7 +129,7 @@ def _positions(entry: Any, axis: int, size: int) -> np.ndarray[Any, np.dtype[np.
     if values.size == 0:
         values = values.astype(np.int64)
     if values.dtype.kind not in "iu":
-        raise IndexError(f"indices of axis {axis} must be integers or booleans")
+        raise InvalidSelectionError(f"indices of axis {axis} must be integers or booleans")
     # Before the conversion: large unsigned numbers would come out of it as negative ones.
     wrong = (values < -size) | (values >= size)
     if wrong.any():
@@ -127,7 +148,7 @@ def orthogonal(key: Any, shape: tuple[int, ...]) -> Selected:
     for axis, entry in enumerate(_expanded(key, len(shape))):
         size = shape[axis] if axis < len(shape) else 0
         if entry is None:
-            raise IndexError("oindex takes no new axes")
+            raise InvalidSelectionError("oindex takes no new axes")
         if isinstance(entry, slice):
             chosen: Axis = _range(entry, size)
             count = chosen[2]
@@ -137,7 +158,7 @@ def orthogonal(key: Any, shape: tuple[int, ...]) -> Selected:
         else:
             chosen = _positions(entry, axis, size)
             if chosen.ndim != 1:
-                raise IndexError(f"the index of axis {axis} must have one dimension")
+                raise InvalidSelectionError(f"the index of axis {axis} must have one dimension")
             count = len(chosen)
             result.append(count)
         axes.append(chosen)
@@ -157,15 +178,15 @@ def points(key: Any, shape: tuple[int, ...]) -> Selected:
         key = np.nonzero(key)
     entries = _expanded(key, len(shape))
     if any(entry is None for entry in entries):
-        raise IndexError("vindex takes no new axes")
+        raise InvalidSelectionError("vindex takes no new axes")
     slices = [axis for axis, entry in enumerate(entries) if isinstance(entry, slice)]
     arrays = [axis for axis in range(len(shape)) if axis not in slices]
     located = {axis: _positions(entries[axis], axis, shape[axis]) for axis in arrays}
     try:
         points_shape = np.broadcast_shapes(*(located[axis].shape for axis in arrays))
     except ValueError:
-        raise IndexError("the indices of vindex do not fit each other") from None
-    ranges = {axis: range(*entries[axis].indices(shape[axis])) for axis in slices}
+        raise InvalidSelectionError("the indices of vindex do not fit each other") from None
+    ranges = {axis: _positions_of(entries[axis], shape[axis]) for axis in slices}
     result = (*points_shape, *(len(ranges[axis]) for axis in slices))
     lists = []
     for axis in range(len(shape)):

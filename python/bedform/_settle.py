@@ -49,7 +49,10 @@ class Settling:
 
 def seconds_of(time: float | str) -> float:
     """Seconds, from a number or a text such as ``"1h"``."""
-    seconds = parse_seconds(time) if isinstance(time, str) else float(time)
+    try:
+        seconds = parse_seconds(time) if isinstance(time, str) else float(time)
+    except (TypeError, OverflowError):
+        seconds = math.nan
     if not 0 <= seconds < math.inf:
         raise InvalidArgumentError(f"a time must be a number of seconds from 0 on, not {time!r}")
     return min(seconds, 1e9)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 import numpy as np
 
 from bedform import _fork, _internal, _json, _settle
-from bedform._advise import Profile, layout_for
+from bedform._advise import Profile, chosen_profile, numbered_reads
 from bedform._array import Array
 from bedform._comm import Messages
 from bedform._errors import (
@@ -23,7 +23,7 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._integers import byte_count, integer, integers
-from bedform._layout import Regular, check_layout, default_shards
+from bedform._layout import Regular, check_layout
 from bedform._session import Session
 
 if TYPE_CHECKING:
@@ -198,7 +198,8 @@ class Group:
         reads
             For ``"auto"``: the axes that a typical read spans, with weights.
         codecs
-            From bytes to bytes, by name or as Zarr metadata have them. CRC-32C is put behind them.
+            By name or as Zarr metadata have them, from bytes to bytes. ``"pcodec"``, which takes
+            numbers of 16, 32 and 64 bits, may come first. CRC-32C is put behind them.
         fill_value
             What elements are that were never written; zero, false or the empty text without it.
         append_length
@@ -308,34 +309,31 @@ class Group:
         append_length: int | None,
         profile: Any,
     ) -> dict[str, Any]:
+        """What the engine makes an array of; the layout that it leaves open is the engine's."""
         lengths = list(integers(shape, "the shape"))
         _check_described(layout, dims, reads, codecs, append_length)
         if dims is not None and len(dims) != len(lengths):
             raise InvalidArgumentError(f"{len(dims)} names for {len(lengths)} axes")
         try:
             kind = np.dtype(dtype)
-        except TypeError:
+        except (TypeError, ValueError):
             raise InvalidArgumentError(f"there is no type {dtype!r}") from None
-        name = _zarr_name(kind)
-        item_size = kind.itemsize if name != "string" else 16
-        if layout == "auto":
-            profile = self._store._profile() if profile is None else profile
-            where = self._store.store_path
-            layout = layout_for(lengths, item_size, dims, reads, append_length, profile, where)
-        chunks = list(integers(layout.chunks, "the chunks of the layout"))
-        shards = layout.shards
-        if shards is None:
-            shards = default_shards(lengths, chunks, item_size)
-        return {
+        described = {
             "shape": lengths,
-            "dtype": name,
-            "chunks": chunks,
-            "shards": list(integers(shards, "the shards of the layout")),
-            "order": layout.order,
+            "dtype": _zarr_name(kind),
             "codecs": _json._plain(list(codecs)),
             "fill_value": _fill(fill_value, kind),
             "dims": None if dims is None else list(dims),
             "attributes": json.loads(_json.dump_attributes(attributes)),
+        }
+        if layout != "auto":
+            return {**described, **_described_layout(layout)}
+        names = [name or f"dim_{axis}" for axis, name in enumerate(dims or [None] * len(lengths))]
+        return {
+            **described,
+            "reads": numbered_reads(reads, names) or None,
+            "append_length": append_length,
+            "profile": None if profile is None else chosen_profile(profile).to_dict(),
         }
 
     def _where(self) -> str:
@@ -692,6 +690,15 @@ class Store(Group):
         return f"<bedform.Store {self._path_of_store!r}>"
 
 
+def _described_layout(layout: Regular) -> dict[str, Any]:
+    shards = layout.shards
+    return {
+        "chunks": list(integers(layout.chunks, "the chunks of the layout")),
+        "shards": None if shards is None else list(integers(shards, "the shards of the layout")),
+        "order": layout.order,
+    }
+
+
 def _check_described(layout: Any, dims: Any, reads: Any, codecs: Any, append_length: Any) -> None:
     """Fail for arguments of a new array that are of no type that they may have."""
 
@@ -715,7 +722,7 @@ def _about(name: str) -> Iterator[None]:
     try:
         yield
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"array {name!r}: {error}") from None
+        raise type(error)(f"array {name!r}: {error}") from None
 
 
 def _reopen(path: str, options: dict[str, Any]) -> Store:
@@ -743,8 +750,13 @@ def _fill(value: Any, kind: np.dtype[Any]) -> Any:
     if kind.kind in "OUT":
         return str(value)
     if kind.kind == "S":
+        if not isinstance(value, (bytes, bytearray, np.bytes_)):
+            raise InvalidArgumentError(f"the fill value {value!r} is none of {kind}")
         return base64.standard_b64encode(bytes(value)).decode()
-    given = np.asarray(value)
+    try:
+        given = np.asarray(value)
+    except ValueError as error:
+        raise InvalidArgumentError(f"the fill value {value!r} is none of {kind}: {error}") from None
     fits = given.ndim == 0 and given.dtype.kind in ("biufc" if kind.kind == "c" else "biuf")
     plain: Any = given.item() if fits else None
     if fits and kind.kind in "biu":

@@ -9,16 +9,17 @@ import re
 from types import EllipsisType
 from typing import TYPE_CHECKING
 
+from bedform import _internal
+from bedform._errors import InvalidArgumentError, engine_call
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Index = int | slice | EllipsisType
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
-_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _TIME = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(s|min|h|d)?")
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def parse_selection(text: str, shape: Sequence[int] | None = None) -> tuple[Index, ...]:
@@ -35,7 +36,7 @@ def parse_selection(text: str, shape: Sequence[int] | None = None) -> tuple[Inde
 
     Raises
     ------
-    ValueError
+    InvalidArgumentError
         The text is not a selection, or does not fit the shape.
 
     Examples
@@ -52,12 +53,14 @@ def parse_selection(text: str, shape: Sequence[int] | None = None) -> tuple[Inde
         return ()
     if not body:
         if shape is not None and len(shape) > 0:
-            raise ValueError(f"selection {text!r} is empty: write one entry per dimension, or ...")
+            raise InvalidArgumentError(
+                f"selection {text!r} is empty: write one entry per dimension, or ..."
+            )
         return ()
     parts = body.removesuffix(",").split(",")
     selection = tuple(_parse_index(part.strip(), text) for part in parts)
     if sum(entry is Ellipsis for entry in selection) > 1:
-        raise ValueError(f"selection {text!r} has more than one '...': keep one")
+        raise InvalidArgumentError(f"selection {text!r} has more than one '...': keep one")
     if shape is not None:
         _check_fits(selection, shape, text)
     return selection
@@ -72,9 +75,11 @@ def _parse_index(part: str, text: str) -> Index:
     if len(bounds) in (2, 3) and all(not bound or _INTEGER.fullmatch(bound) for bound in bounds):
         values = [int(bound) if bound else None for bound in bounds]
         if len(values) == 3 and values[2] == 0:
-            raise ValueError(f"selection {text!r}: the step of {part!r} is 0: a step is not zero")
+            raise InvalidArgumentError(
+                f"selection {text!r}: the step of {part!r} is 0: a step is not zero"
+            )
         return slice(*values)
-    raise ValueError(
+    raise InvalidArgumentError(
         f"selection {text!r}: {part!r} is not an index: write an integer, start:stop, "
         "start:stop:step, : or ..."
     )
@@ -83,7 +88,7 @@ def _parse_index(part: str, text: str) -> Index:
 def _check_fits(selection: tuple[Index, ...], shape: Sequence[int], text: str) -> None:
     entries = [entry for entry in selection if entry is not Ellipsis]
     if len(entries) > len(shape):
-        raise ValueError(
+        raise InvalidArgumentError(
             f"selection {text!r} has {len(entries)} entries, the array has {len(shape)} "
             f"dimensions: its shape is {format_shape(shape)}"
         )
@@ -92,18 +97,18 @@ def _check_fits(selection: tuple[Index, ...], shape: Sequence[int], text: str) -
     for entry, dimension in zip(entries, dimensions, strict=True):
         length = shape[dimension]
         if isinstance(entry, int) and not -length <= entry < length:
-            raise ValueError(
+            raise InvalidArgumentError(
                 f"selection {text!r}: index {entry} is out of bounds for dimension {dimension}, "
                 f"whose length is {length}"
             )
 
 
 def parse_bytes(text: str) -> int:
-    """Read a size such as ``256MiB``, ``1.5 GiB``, ``10GB`` or ``4096``.
+    """Read a size such as ``256 MiB``, ``1.5 GiB``, ``10GB`` or ``4096``: as the engine does.
 
     Raises
     ------
-    ValueError
+    InvalidArgumentError
         The text is not a size.
 
     Examples
@@ -113,11 +118,7 @@ def parse_bytes(text: str) -> int:
     >>> parse_bytes("10kB")
     10000
     """
-    found = _SIZE.fullmatch(text.strip())
-    if not found or (found[3] and not found[2]):
-        raise ValueError(f"{text!r} is not a size: write a number and a unit, such as 256MiB")
-    base = 1024 if found[3] else 1000
-    return int(float(found[1]) * base ** _POWERS[found[2].lower()])
+    return engine_call(_internal.parse_size)(text)
 
 
 def parse_seconds(text: str) -> float:
@@ -125,7 +126,7 @@ def parse_seconds(text: str) -> float:
 
     Raises
     ------
-    ValueError
+    InvalidArgumentError
         The text is not a time.
 
     Examples
@@ -135,7 +136,9 @@ def parse_seconds(text: str) -> float:
     """
     found = _TIME.fullmatch(text.strip())
     if not found:
-        raise ValueError(f"{text!r} is not a time: write a number and a unit, such as 1h or 30 min")
+        raise InvalidArgumentError(
+            f"{text!r} is not a time: write a number and a unit, such as 1h or 30 min"
+        )
     return float(found[1]) * _SECONDS[found[2] or "s"]
 
 
@@ -144,7 +147,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
 
     Raises
     ------
-    ValueError
+    InvalidArgumentError
         An entry is not a whole number.
 
     Examples
@@ -156,7 +159,9 @@ def parse_shape(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in lengths.split("," if "," in lengths else "x")]
     for part in parts:
         if not re.fullmatch(r"\d{1,18}", part):
-            raise ValueError(f"shape {text!r}: {part!r} is not a length: write 365,721,1440")
+            raise InvalidArgumentError(
+                f"shape {text!r}: {part!r} is not a length: write 365,721,1440"
+            )
     return tuple(int(part) for part in parts)
 
 
@@ -167,7 +172,7 @@ def parse_reads(
 
     Raises
     ------
-    ValueError
+    InvalidArgumentError
         An entry is malformed, or names a dimension that is not in ``dims``.
 
     Examples
@@ -186,22 +191,24 @@ def parse_reads(
         except ValueError:
             axes = ()
         if not axes:
-            raise ValueError(
+            raise InvalidArgumentError(
                 f"reads {entry!r}: write the dimensions that a read spans and its weight, "
                 "such as lat,lon=0.7"
             )
         if not 0 < weight < float("inf"):
-            raise ValueError(
+            raise InvalidArgumentError(
                 f"reads {entry!r}: the weight must be a positive number, such as lat,lon=0.7"
             )
         for axis in axes:
             if dims is not None and axis not in dims:
-                raise ValueError(
+                raise InvalidArgumentError(
                     f"reads {entry!r}: there is no dimension {axis!r}: the dimensions are "
                     f"{', '.join(dims) or 'none'}"
                 )
         if axes in reads:
-            raise ValueError(f"reads {entry!r}: {','.join(axes)} is given twice: add the weights")
+            raise InvalidArgumentError(
+                f"reads {entry!r}: {','.join(axes)} is given twice: add the weights"
+            )
         reads[axes] = weight
     return reads
 

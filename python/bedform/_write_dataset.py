@@ -43,6 +43,7 @@ from bedform._errors import (
     InvalidArgumentError,
     NotFoundError,
     UnsupportedError,
+    WrongTypeError,
 )
 from bedform._layout import Regular
 from bedform._opening import _check_local, _refuse_storage_options, create
@@ -252,7 +253,7 @@ def _check_dataset(dataset: Any) -> None:
     from xarray import Dataset
 
     if not isinstance(dataset, Dataset):
-        raise TypeError(f"write_dataset takes an xarray.Dataset, not {type(dataset).__name__}")
+        raise WrongTypeError(f"write_dataset takes an xarray.Dataset, not {type(dataset).__name__}")
     check_names(dataset)
 
 

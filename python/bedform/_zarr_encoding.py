@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from bedform._errors import InvalidArgumentError, UnsupportedError
+from bedform._errors import InvalidArgumentError, UnsupportedError, WrongTypeError
 from bedform._layout import Regular
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Codecs of Zarr v3 that the engine writes, from bytes to bytes.
 _BYTES_CODECS = {"zstd", "gzip", "blosc", "crc32c", "numcodecs.zlib", "numcodecs.shuffle"}
+# Those that it writes from elements to bytes, beside the usual ones.
+_SERIALIZERS = {"pcodec", "numcodecs.pcodec"}
 _BLOSC_SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
 
 
@@ -102,7 +104,7 @@ class ZarrView:
                 "filters": tuple(self._document.get("filters") or ()),
             }
         chain = array_codecs(self._array)
-        at = next(at for at, codec in enumerate(chain) if codec["name"] in {"bytes", "vlen-utf8"})
+        at = next(at for at, codec in enumerate(chain) if codec["name"] != "transpose")
         return {
             "compressors": tuple(chain[at + 1 :]),
             "filters": tuple(chain[:at]),
@@ -131,9 +133,7 @@ def codecs_from(encoding: Mapping[str, Any], *, demanded: bool) -> dict[str, Any
 
 def _codecs_from(encoding: Mapping[str, Any]) -> dict[str, Any] | None:
     result: dict[str, Any] = {}
-    serializer = _configured(encoding.get("serializer", "auto"))
-    if serializer not in (None, "auto"):
-        _check_serializer(serializer)
+    serializer = _serializer(encoding.get("serializer", "auto"))
     filters = encoding.get("filters", "auto")
     for codec in _sequence(filters):
         plain = _configured(codec)
@@ -144,8 +144,10 @@ def _codecs_from(encoding: Mapping[str, Any]) -> dict[str, Any] | None:
         result["transpose"] = list(plain["configuration"]["order"])
     compressors = encoding.get("compressors", "auto")
     if isinstance(compressors, str) and compressors == "auto":
+        if serializer:
+            result["codecs"] = serializer
         return result or None
-    result["codecs"] = [_bytes_codec(codec) for codec in _sequence(compressors)]
+    result["codecs"] = [*serializer, *(_bytes_codec(codec) for codec in _sequence(compressors))]
     return result
 
 
@@ -155,11 +157,18 @@ def _sequence(codecs: Any) -> Iterable[Any]:
     return codecs if isinstance(codecs, (list, tuple)) else (codecs,)
 
 
-def _check_serializer(serializer: Any) -> None:
-    name = serializer["name"]
-    endian = str(serializer.get("configuration", {}).get("endian", "little"))
+def _serializer(codec: Any) -> list[Any]:
+    """The serializer that an encoding asks for, if it is not what arrays have anyway."""
+    serializer = _configured(codec)
+    if serializer in (None, "auto"):
+        return []
+    name, configuration = serializer["name"], serializer.get("configuration") or {}
+    if name in _SERIALIZERS:
+        return [{"name": name, "configuration": configuration}]
+    endian = str(configuration.get("endian", "little"))
     if name not in {"bytes", "vlen-utf8"} or endian != "little":
         raise UnsupportedError(f"the serializer {name!r} ({endian}) is not supported")
+    return []
 
 
 def _configured(codec: Any) -> Any:
@@ -220,5 +229,5 @@ def _lengths(value: Any, shape: Sequence[int], name: str, key: str) -> tuple[int
         # As in xarray: left behind by a change of the dimensions.
         return None
     if any(isinstance(part, bool) or not isinstance(part, (int, np.integer)) for part in value):
-        raise TypeError(f"{name}: encoding[{key!r}] must be whole numbers, not {value!r}")
+        raise WrongTypeError(f"{name}: encoding[{key!r}] must be whole numbers, not {value!r}")
     return tuple(max(1, int(part)) for part in value)

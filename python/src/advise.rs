@@ -5,22 +5,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bedform::layout::{AdviseRequest, advise as best_layout};
 use bedform::{Error, ErrorKind};
+use bedform_remote::{RemoteOptions, RemoteStorage, UrlError, calibrate as measure_remote};
 use bedform_storage::{
-    CalibrateOptions, CalibrateProgress, Mode, Profile, ProfileError, RemoteOptions, RemoteStorage,
-    calibrate as measure, calibrate_url,
+    CalibrateOptions, CalibrateProgress, Mode, Profile, ProfileError, calibrate as measure,
 };
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::arguments::options;
 use crate::error::raise;
 use crate::signals;
-use crate::store::options;
 
 pub(crate) fn profile_error(error: ProfileError) -> PyErr {
     match error {
         ProfileError::Storage(error) => raise(error.into()),
         other => raise(Error::new(ErrorKind::InvalidArgument, other.to_string())),
     }
+}
+
+fn url_error(error: UrlError) -> PyErr {
+    raise(Error::new(ErrorKind::InvalidArgument, error.to_string()))
 }
 
 /// The options of an object store from JSON, as those of an opened store have them.
@@ -31,7 +34,7 @@ fn remote_options(text: &str) -> PyResult<RemoteOptions> {
 /// The place at `url`. What is asked of it is only its name, which needs no credentials.
 fn nameless(url: &str, remote: &str) -> PyResult<RemoteStorage> {
     let options = RemoteOptions { anonymous: true, ..remote_options(remote)? };
-    RemoteStorage::open(url, Mode::ReadOnly, &options).map_err(|error| profile_error(error.into()))
+    RemoteStorage::open(url, Mode::ReadOnly, &options).map_err(url_error)
 }
 
 /// Measures the storage below `path`, or at a URL where `remote` has options, and gives its profile as
@@ -57,7 +60,11 @@ pub(crate) fn calibrate(
     if let Some(name) = name {
         options.name = name;
     }
-    let remote = remote.map(remote_options).transpose()?;
+    let open = |remote| {
+        let url = path.to_string_lossy();
+        RemoteStorage::open(&url, Mode::ReadOnly, &remote_options(remote)?).map_err(url_error)
+    };
+    let remote = remote.map(open).transpose()?;
     let cancel = AtomicBool::new(false);
     let outcome = py.detach(|| {
         let mut tell = |step: CalibrateProgress| {
@@ -75,10 +82,7 @@ pub(crate) fn calibrate(
         };
         match &remote {
             None => measure(&path, &options, &cancel, &mut tell),
-            Some(remote) => {
-                let url = path.to_string_lossy();
-                calibrate_url(&url, remote, &options, &cancel, &mut tell)
-            }
+            Some(remote) => measure_remote(remote, &options, &cancel, &mut tell),
         }
     });
     let profile = outcome.and_then(|profile| profile.to_json()).map_err(profile_error)?;
@@ -95,7 +99,7 @@ pub(crate) fn profile_for(
 ) -> PyResult<Option<String>> {
     let found = match remote {
         None => py.detach(|| Profile::for_path(&path)),
-        Some(remote) => Profile::for_remote(&nameless(&path.to_string_lossy(), remote)?),
+        Some(remote) => Profile::for_system(nameless(&path.to_string_lossy(), remote)?.system()),
     };
     found
         .and_then(|found| found.map(|profile| profile.to_json()).transpose())
@@ -114,7 +118,9 @@ pub(crate) fn keep_profile(
     let profile = Profile::from_json("the profile", profile).map_err(profile_error)?;
     let kept = match remote {
         None => py.detach(|| profile.save_for_path(&path)),
-        Some(remote) => profile.save_for_remote(&nameless(&path.to_string_lossy(), remote)?),
+        Some(remote) => {
+            profile.save_for_system(nameless(&path.to_string_lossy(), remote)?.system())
+        }
     };
     Ok(kept.map_err(profile_error)?.display().to_string())
 }
@@ -133,7 +139,7 @@ pub(crate) fn default_profile(is_remote: bool) -> PyResult<String> {
 pub(crate) fn advise(py: Python<'_>, question: &str, profile: &str) -> PyResult<(String, String)> {
     let profile = Profile::from_json("the profile", profile).map_err(profile_error)?;
     let question: serde_json::Value =
-        serde_json::from_str(question).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        serde_json::from_str(question).map_err(|error| raise(Error::invalid(error.to_string())))?;
     py.detach(|| {
         let request = AdviseRequest::from_json(&question, profile)?;
         let advice = best_layout(&request).map_err(|error| Error::invalid(error.to_string()))?;

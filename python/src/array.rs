@@ -2,7 +2,7 @@
 
 use bedform::{Elements, ReadStatistics, WriteStatistics};
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
 
@@ -34,10 +34,10 @@ impl Bytes {
     pub(crate) fn of(object: &Bound<'_, PyAny>, writable: bool) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(object)?;
         if !buffer.is_c_contiguous() {
-            return Err(PyBufferError::new_err("the buffer must be C-contiguous"));
+            return Err(raise(bedform::Error::invalid("the buffer must be C-contiguous")));
         }
         if writable && buffer.readonly() {
-            return Err(PyBufferError::new_err("the buffer is read-only"));
+            return Err(raise(bedform::Error::invalid("the buffer is read-only")));
         }
         let (pointer, length) = (buffer.buf_ptr().cast(), buffer.len_bytes());
         Ok(Self { pointer, length, _buffer: buffer })

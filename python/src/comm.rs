@@ -76,13 +76,6 @@ impl Messages for PythonMessages {
         })
     }
 
-    fn all_to_all(&self, given: &[u8], taken: &mut [u8]) -> Result<()> {
-        self.call(|object| {
-            let given = PyBytes::new(object.py(), given);
-            copy(&object.call_method1("all_to_all", (given,))?, taken)
-        })
-    }
-
     fn exchange(
         &self,
         sent: &[SentMessage<'_>],

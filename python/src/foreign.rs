@@ -12,9 +12,9 @@ use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::arguments::options;
 use crate::array::Array;
 use crate::error::raise;
-use crate::store::options;
 
 /// A foreign file, opened: its chunk map, and where it is.
 #[pyclass(frozen, module = "bedform._internal")]

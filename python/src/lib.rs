@@ -5,6 +5,7 @@
 //! I/O and decoding, and signals are looked at while a read or write goes on.
 
 mod advise;
+mod arguments;
 mod array;
 mod comm;
 mod error;
@@ -22,6 +23,8 @@ use pyo3::prelude::*;
 mod _internal {
     #[pymodule_export]
     use crate::advise::{advise, calibrate, default_profile, keep_profile, profile_for};
+    #[pymodule_export]
+    use crate::arguments::parse_size;
     #[pymodule_export]
     use crate::array::Array;
     #[pymodule_export]

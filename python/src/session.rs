@@ -7,17 +7,16 @@ use bedform::ErrorKind;
 use bedform::comm::{Alone, Communicator, Members};
 use bedform::log::session::{Decomposition, Held, SessionOptions, Token, decline};
 use bedform_format::log::Boxes;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use serde_json::{Map, Value};
 
+use crate::arguments::{new_arrays, path_of};
 use crate::array::Data;
 use crate::comm::PythonMessages;
 use crate::error::raise;
 use crate::selection::parse;
 use crate::signals::interrupted;
-use crate::store::{new_arrays, path_of};
 
 /// A writing session; used up by `close`.
 #[pyclass(frozen, module = "bedform._internal")]
@@ -127,7 +126,10 @@ fn boxes_of(rank: usize, starts: Vec<u64>, shapes: Vec<u64>) -> PyResult<Boxes> 
 fn bytes_of(data: &Data) -> PyResult<&[u8]> {
     match data {
         Data::Bytes(owner) => Ok(owner.get()),
-        Data::Text(_) => Err(PyTypeError::new_err("sessions do not take text")),
+        Data::Text(_) => {
+            let text = "sessions do not take text";
+            Err(raise(bedform::Error::new(ErrorKind::Unsupported, text)))
+        }
     }
 }
 
@@ -245,8 +247,8 @@ impl Session {
 
     /// Creates arrays, (path, JSON) each, that appear with the next commit.
     fn create_arrays(&self, py: Python<'_>, arrays: Vec<(String, String)>) -> PyResult<()> {
-        let limits = self.with(|session| Ok(session.limits().clone()));
-        let new = new_arrays(&arrays, &limits.map_err(raise)?)?;
+        let options = self.with(|session| Ok(session.options().clone()));
+        let new = new_arrays(&arrays, &options.map_err(raise)?)?;
         py.detach(|| self.with(|session| session.create_arrays(&new))).map_err(raise)
     }
 

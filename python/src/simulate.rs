@@ -6,8 +6,7 @@ use std::time::Instant;
 use bedform::Error;
 use bedform::layout::ocs;
 use bedform_geometry::{Order, Spread, spread_placement};
-use bedform_storage::machine::{Machine, MachineError, Pattern, Workload};
-use pyo3::exceptions::PyValueError;
+use bedform_machine::{Machine, MachineError, Pattern, Workload};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +19,7 @@ fn machine_error(error: MachineError) -> PyErr {
 
 /// A value as JSON.
 pub(crate) fn as_json(value: &impl Serialize) -> PyResult<String> {
-    serde_json::to_string(value).map_err(|error| PyValueError::new_err(error.to_string()))
+    serde_json::to_string(value).map_err(|error| raise(Error::invalid(error.to_string())))
 }
 
 /// What is run.

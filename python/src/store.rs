@@ -8,12 +8,12 @@ use bedform::comm::Members;
 use bedform::log::burst::Burst;
 use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
 use bedform::store::VerifyWatch;
-use bedform::{Append, Elements, Growth, NewArray, NodeKind, OpenOptions};
-use bedform_format::{Limits, ObjectPath};
-use pyo3::exceptions::PyValueError;
+use bedform::{Append, Elements, Growth, NewArray, NodeKind};
+use bedform_format::ObjectPath;
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
+use crate::arguments::{json_of, new_arrays, options, path_of};
 use crate::array::{Array, Data};
 use crate::comm::PythonMessages;
 use crate::error::{ended, raise};
@@ -24,31 +24,6 @@ use crate::signals::{self, interrupted};
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct Store {
     inner: bedform::Store,
-}
-
-/// New arrays from (path, JSON) each.
-pub(crate) fn new_arrays(
-    arrays: &[(String, String)],
-    limits: &Limits,
-) -> PyResult<Vec<(ObjectPath, NewArray)>> {
-    let described = arrays.iter().map(|(path, text)| {
-        let new = NewArray::from_json(&Value::Object(json_of(text)?), limits);
-        Ok((path_of(path)?, new.map_err(raise)?))
-    });
-    described.collect()
-}
-
-pub(crate) fn path_of(text: &str) -> PyResult<ObjectPath> {
-    ObjectPath::parse(text).map_err(|error| raise(error.into()))
-}
-
-fn json_of(text: &str) -> PyResult<Map<String, Value>> {
-    serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
-}
-
-/// How a store is opened, from JSON: see `OpenOptions::from_json`.
-pub(crate) fn options(text: &str) -> PyResult<OpenOptions> {
-    OpenOptions::from_json(&json_of(text)?).map_err(raise)
 }
 
 #[pymethods]
@@ -127,7 +102,7 @@ impl Store {
         let path = path_of(path)?;
         let description = Value::Object(json_of(description)?);
         py.detach(|| {
-            let new = NewArray::from_json(&description, &self.inner.options().limits)?;
+            let new = NewArray::from_json_with(&description, self.inner.options())?;
             if draft {
                 self.inner.draft_array(&path, &new)
             } else {
@@ -225,7 +200,7 @@ impl Store {
 
     /// Creates arrays, (path, JSON) each: all at once.
     fn create_arrays(&self, py: Python<'_>, arrays: Vec<(String, String)>) -> PyResult<()> {
-        let arrays = new_arrays(&arrays, &self.inner.options().limits)?;
+        let arrays = new_arrays(&arrays, self.inner.options())?;
         py.detach(|| self.inner.create_arrays(&arrays)).map_err(raise)
     }
 
@@ -352,7 +327,7 @@ impl Store {
 
 fn seconds(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
-        .map_err(|_| PyValueError::new_err(format!("not a number of seconds: {seconds}")))
+        .map_err(|_| raise(bedform::Error::invalid(format!("not a number of seconds: {seconds}"))))
 }
 
 /// Calls a Python function, a few times a second; what it raises ends the work.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -11,7 +13,11 @@ from hypothesis import strategies as st
 
 import bedform._convert
 from bedform import _text
+from bedform._errors import InvalidArgumentError
 from bedform._text import parse_bytes, parse_reads, parse_selection, parse_shape
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 bounds = st.none() | st.integers(-20, 20)
 entries = st.one_of(
@@ -42,6 +48,25 @@ def test_any_text_is_a_selection_or_a_value_error(text: str) -> None:
             parse(text)  # type: ignore[operator]
         except ValueError as error:
             assert str(error)
+
+
+@given(
+    st.decimals(0, 5000, places=6, allow_nan=False),
+    st.sampled_from(["", "B", "kB", "KB", "mb", "GB", "TB", "KiB", "mib", "GiB", "tib"]),
+    st.sampled_from(["", " "]),
+)
+def test_a_size_is_its_number_times_its_unit_rounded_down(
+    number: Decimal, unit: str, space: str
+) -> None:
+    base = 1024 if "i" in unit else 1000
+    power = " kmgt".index(unit[:1].lower()) if len(unit) > 1 else 0
+    assert parse_bytes(f"{number}{space}{unit}") == int(Fraction(number) * base**power)
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "1 G", "1Gi", "-1", "1e3", "16777216 TiB", "\ud800"])
+def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"is not a size.*256 MiB"):
+        parse_bytes(text)
 
 
 @pytest.mark.parametrize(

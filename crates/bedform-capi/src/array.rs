@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use bedform::{Elements, Error, NewArray, Result};
+use bedform::{Array, Elements, Error, NewArray, Result};
 use bedform_geometry::{RANK_MAX, Selection};
 use serde_json::{Value, json};
 
@@ -10,9 +10,14 @@ use crate::arguments::{
     axes, boxes, buffer as room, data as elements, give, give_if, give_text, object, path, points,
     region, text,
 };
-use crate::define;
-use crate::handles::{ArrayHandle, StoreHandle};
+use crate::handles::handle;
 use crate::status::{Status, call, misuse};
+use crate::store::StoreHandle;
+
+handle!(
+    /// `bf_array`.
+    pub ArrayHandle, Array, Array
+);
 
 /// `bf_array_facts`. Later versions add to its end.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +59,7 @@ pub unsafe extern "C" fn bf_create_array(
     // SAFETY: the contract of the call.
     call(|| unsafe {
         give_if("the array", array, ArrayHandle::NULL)?;
-        let (handle, store, path) = (store, store.get()?, path(name)?);
+        let (store, path) = (store.get()?, path(name)?);
         let mut description = object("options", options)?;
         check_keys(description.keys())?;
         description.insert("shape".to_owned(), json!(axes("shape", shape, rank)?));
@@ -69,7 +74,7 @@ pub unsafe extern "C" fn bf_create_array(
         }
         let description = Value::Object(description);
         let new = NewArray::from_json_with(&description, store.options())?;
-        let Some((path, new)) = define::note(handle, path, new) else {
+        let Some((path, new)) = store.define(path, new) else {
             // There is nothing yet that a handle could stand for.
             return Ok(());
         };

@@ -3,69 +3,58 @@
 //! A handle is a number: the kind of its object, a place in the table, and how often that place was used
 //! before. So a handle that was closed, is of another kind, or was never given out is noticed, and no
 //! misuse reads memory that is not there.
+//!
+//! The table does not know the types of its objects: the module of a type makes its handle with
+//! [`handle!`].
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::any::Any;
+use std::sync::{PoisonError, RwLock};
 
-use bedform::{Array, Result, Store};
-use bedform_format::log::Boxes;
+use bedform::Result;
 
-use crate::session::OpenSession;
 use crate::status::misuse;
 
 /// Uses of a place before it is retired: what its part of a handle can count.
 const GENERATION_MAX: u64 = (1 << 24) - 1;
 
-/// What a handle stands for.
-#[derive(Clone)]
-pub(crate) enum Object {
-    Store(Store),
-    Array(Array),
-    Session(Arc<Mutex<Option<OpenSession>>>),
-    Decomposition(Arc<Decomposition>),
+/// What a handle stands for. Its number is part of the handle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Store = 1,
+    Array = 2,
+    Session = 3,
+    Decomposition = 4,
 }
 
-/// The boxes of one process, declared once; nothing if it has no element.
-pub(crate) struct Decomposition {
-    pub(crate) boxes: Option<Boxes>,
-}
+impl Kind {
+    const ALL: [Self; 4] = [Self::Store, Self::Array, Self::Session, Self::Decomposition];
 
-const STORE: u64 = 1;
-const ARRAY: u64 = 2;
-const SESSION: u64 = 3;
-const DECOMPOSITION: u64 = 4;
+    fn from_number(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u64 == number)
+    }
 
-impl Object {
-    fn kind(&self) -> u64 {
+    fn name(self) -> &'static str {
         match self {
-            Self::Store(_) => STORE,
-            Self::Array(_) => ARRAY,
-            Self::Session(_) => SESSION,
-            Self::Decomposition(_) => DECOMPOSITION,
+            Self::Store => "store",
+            Self::Array => "array",
+            Self::Session => "session",
+            Self::Decomposition => "decomposition",
         }
     }
-}
 
-/// A name of [`kind_name`] with its article.
-fn one(name: &str) -> String {
-    let article = if name.starts_with('a') { "an" } else { "a" };
-    format!("{article} {name}")
-}
-
-fn kind_name(kind: u64) -> Option<&'static str> {
-    match kind {
-        STORE => Some("store"),
-        ARRAY => Some("array"),
-        SESSION => Some("session"),
-        DECOMPOSITION => Some("decomposition"),
-        _ => None,
+    fn name_with_article(self) -> String {
+        let article = if self == Self::Array { "an" } else { "a" };
+        format!("{article} {}", self.name())
     }
 }
 
 #[derive(Default)]
 struct Place {
     generation: u64,
-    object: Option<Object>,
+    object: Option<(Kind, Object)>,
 }
+
+type Object = Box<dyn Any + Send + Sync>;
 
 #[derive(Default)]
 struct Table {
@@ -75,8 +64,8 @@ struct Table {
 
 static TABLE: RwLock<Table> = RwLock::new(Table { places: Vec::new(), free: Vec::new() });
 
-fn handle_of(kind: u64, generation: u64, place: usize) -> u64 {
-    kind << 56 | generation << 32 | place as u64
+fn handle_of(kind: Kind, generation: u64, place: usize) -> u64 {
+    (kind as u64) << 56 | generation << 32 | place as u64
 }
 
 fn parts_of(handle: u64) -> (u64, u64, usize) {
@@ -84,8 +73,8 @@ fn parts_of(handle: u64) -> (u64, u64, usize) {
     (handle >> 56, handle >> 32 & GENERATION_MAX, place)
 }
 
-/// Gives `object` a handle.
-pub(crate) fn insert(object: Object) -> u64 {
+/// Gives an object of `kind` a handle.
+pub(crate) fn insert<T: Any + Send + Sync>(kind: Kind, object: T) -> u64 {
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     let place = match table.free.pop() {
         Some(place) => place,
@@ -94,136 +83,128 @@ pub(crate) fn insert(object: Object) -> u64 {
             table.places.len() - 1
         }
     };
-    let kind = object.kind();
     let entry = &mut table.places[place];
     entry.generation += 1;
-    entry.object = Some(object);
+    entry.object = Some((kind, Box::new(object)));
     handle_of(kind, entry.generation, place)
 }
 
-/// The object behind `handle`, which should be of `kind`.
-fn find(handle: u64, kind: u64) -> Result<Object> {
-    let wanted = kind_name(kind).unwrap_or_default();
+/// A clone of the object behind `handle`, which should be of `kind`.
+pub(crate) fn find<T: Any + Clone>(handle: u64, kind: Kind) -> Result<T> {
     let (found, generation, place) = parts_of(handle);
     if handle == 0 {
-        return Err(misuse(format!("the {wanted} handle is null")));
+        return Err(misuse(format!("the {} handle is null", kind.name())));
     }
     let never = || misuse(format!("{handle:#x} is not a handle of Bedform's"));
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
     let entry = table.places.get(place).ok_or_else(never)?;
-    let other = kind_name(found).ok_or_else(never)?;
-    if found != kind {
-        let (wanted, other) = (one(wanted), one(other));
+    let other = Kind::from_number(found).ok_or_else(never)?;
+    if other != kind {
+        let (wanted, other) = (kind.name_with_article(), other.name_with_article());
         return Err(misuse(format!("a handle of {wanted} is wanted, this is one of {other}")));
     }
-    let is_same = |object: &&Object| object.kind() == kind && entry.generation == generation;
-    match entry.object.as_ref().filter(is_same) {
-        Some(object) => Ok(object.clone()),
-        None if generation > entry.generation => Err(never()),
-        None => Err(misuse(format!("the {wanted} was closed before"))),
-    }
+    let object = match &entry.object {
+        Some((own, object)) if *own == kind && entry.generation == generation => object,
+        _ if generation > entry.generation => return Err(never()),
+        _ => return Err(misuse(format!("the {} was closed before", kind.name()))),
+    };
+    object.downcast_ref::<T>().cloned().ok_or_else(never)
 }
 
 /// Takes the object behind `handle`, which nobody can use any more.
-fn remove(handle: u64, kind: u64) -> Result<Object> {
-    find(handle, kind)?;
+pub(crate) fn remove<T: Any + Clone>(handle: u64, kind: Kind) -> Result<T> {
+    let object = find(handle, kind)?;
     let (_, generation, place) = parts_of(handle);
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     let entry = &mut table.places[place];
     // Another thread may have been faster.
     let is_same = entry.generation == generation;
-    let object = if is_same { entry.object.take() } else { None };
-    let is_reusable = entry.generation < GENERATION_MAX;
-    match object {
-        Some(object) => {
-            if is_reusable {
-                table.free.push(place);
-            }
-            Ok(object)
-        }
-        None => Err(misuse("the handle was closed before")),
+    let kept = if is_same { entry.object.take() } else { None };
+    if kept.is_none() {
+        return Err(misuse("the handle was closed before"));
     }
+    if entry.generation < GENERATION_MAX {
+        table.free.push(place);
+    }
+    // The object may have much to end: not under the lock.
+    drop(table);
+    drop(kept);
+    Ok(object)
 }
 
+/// Defines the handle of objects of one [`Kind`] and type.
 macro_rules! handle {
-    ($(#[$doc:meta])* $handle:ident, $kind:ident, $variant:ident, $inner:ty) => {
+    ($(#[$doc:meta])* $vis:vis $handle:ident, $kind:ident, $object:ty) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(C)]
-        pub struct $handle {
+        $vis struct $handle {
             /// Its number; 0 is no handle.
-            pub id: u64,
+            $vis id: u64,
         }
 
         impl $handle {
             /// No handle.
-            pub const NULL: Self = Self { id: 0 };
+            $vis const NULL: Self = Self { id: 0 };
 
-            pub(crate) fn new(object: $inner) -> Self {
-                Self { id: insert(Object::$variant(object)) }
+            pub(crate) fn new(object: $object) -> Self {
+                Self { id: $crate::handles::insert($crate::handles::Kind::$kind, object) }
             }
 
-            pub(crate) fn get(self) -> Result<$inner> {
-                match find(self.id, $kind)? {
-                    Object::$variant(object) => Ok(object),
-                    _ => Err(misuse("the handle is of another kind")),
-                }
+            pub(crate) fn get(self) -> bedform::Result<$object> {
+                $crate::handles::find(self.id, $crate::handles::Kind::$kind)
             }
 
-            pub(crate) fn take(self) -> Result<$inner> {
-                match remove(self.id, $kind)? {
-                    Object::$variant(object) => Ok(object),
-                    _ => Err(misuse("the handle is of another kind")),
-                }
+            pub(crate) fn take(self) -> bedform::Result<$object> {
+                $crate::handles::remove(self.id, $crate::handles::Kind::$kind)
             }
         }
     };
 }
 
-handle!(
-    /// `bf_store`.
-    StoreHandle, STORE, Store, Store
-);
-handle!(
-    /// `bf_array`.
-    ArrayHandle, ARRAY, Array, Array
-);
-handle!(
-    /// `bf_session`.
-    SessionHandle, SESSION, Session, Arc<Mutex<Option<OpenSession>>>
-);
-handle!(
-    /// `bf_decomposition`.
-    DecompositionHandle, DECOMPOSITION, Decomposition, Arc<Decomposition>
-);
+pub(crate) use handle;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn decomposition() -> DecompositionHandle {
-        DecompositionHandle::new(Arc::new(Decomposition { boxes: None }))
-    }
+    handle!(
+        /// A handle of numbers.
+        NumberHandle, Decomposition, u32
+    );
+    handle!(
+        /// A handle of texts.
+        TextHandle, Store, String
+    );
 
     #[test]
     fn a_place_that_is_used_again_does_not_revive_old_handles() {
-        let first = decomposition();
-        assert!(first.get().is_ok());
-        assert!(first.take().is_ok());
-        let later: Vec<_> = (0..50).map(|_| decomposition()).collect();
+        let first = NumberHandle::new(1);
+        assert_eq!(first.get().unwrap(), 1);
+        assert_eq!(first.take().unwrap(), 1);
+        let later: Vec<_> = (0..50).map(NumberHandle::new).collect();
         assert!(first.get().is_err() && first.take().is_err());
-        later.into_iter().for_each(|handle| assert!(handle.take().is_ok()));
+        for (number, handle) in (0..).zip(later) {
+            assert_eq!(handle.take().unwrap(), number);
+        }
     }
 
     #[test]
     fn numbers_that_were_never_handles_are_refused() {
-        let live = decomposition();
+        let live = NumberHandle::new(1);
         let wrong =
             [0, 1, u64::MAX, live.id + (1 << 32), live.id ^ (3 << 56), live.id | 0xffff_ffff];
         for id in wrong {
-            assert!(DecompositionHandle { id }.get().is_err(), "{id:#x}");
-            assert!(StoreHandle { id: live.id }.get().is_err());
+            assert!(NumberHandle { id }.get().is_err(), "{id:#x}");
         }
+        assert!(NumberHandle::NULL.take().is_err() && TextHandle::NULL.take().is_err());
         live.take().unwrap();
+    }
+
+    #[test]
+    fn a_handle_of_another_kind_is_refused_and_named() {
+        let (number, text) = (NumberHandle::new(1), TextHandle::new("one".to_owned()));
+        let error = TextHandle { id: number.id }.get().unwrap_err().to_string();
+        assert!(error.contains("of a store is wanted, this is one of a decomposition"), "{error}");
+        assert!(NumberHandle { id: text.id }.take().is_err());
+        assert_eq!((number.take().unwrap(), text.take().unwrap()), (1, "one".to_owned()));
     }
 }

@@ -7,9 +7,9 @@
 //! | module | holds |
 //! |---|---|
 //! | [`status`] | statuses, and the text of the last error |
-//! | `handles` | the table behind stores, arrays, sessions and decompositions |
+//! | `handles` | the table behind all handles |
 //! | `arguments` | what comes from C, checked |
-//! | [`store`], [`define`], [`mod@array`], [`session`] | the calls |
+//! | [`store`], [`mod@array`], [`session`], [`define`] | the calls, and what their handles stand for |
 
 // The contract of every call is the text of `bedform.h`, which C programmers read: pointers are null or
 // valid for what the call says it reads and writes.
@@ -23,4 +23,6 @@ pub mod session;
 pub mod status;
 pub mod store;
 
-pub use handles::{ArrayHandle, DecompositionHandle, SessionHandle, StoreHandle};
+pub use array::ArrayHandle;
+pub use session::{DecompositionHandle, SessionHandle};
+pub use store::StoreHandle;

@@ -14,9 +14,23 @@ use bedform_geometry::Selection;
 use crate::arguments::{
     axes, boxes_to_write, data as elements, give, give_if, object, path, points, region,
 };
-use crate::handles::{Decomposition, DecompositionHandle, SessionHandle, StoreHandle};
+use crate::handles::handle;
 use crate::status::{Status, call, misuse};
-use crate::store::members_of;
+use crate::store::{StoreHandle, members_of};
+
+handle!(
+    /// `bf_session`.
+    pub SessionHandle, Session, Shared
+);
+handle!(
+    /// `bf_decomposition`.
+    pub DecompositionHandle, Decomposition, Arc<Decomposition>
+);
+
+/// The boxes of one process, declared once; nothing if it has no element.
+pub(crate) struct Decomposition {
+    boxes: Option<Boxes>,
+}
 
 /// A session.
 pub(crate) struct OpenSession {
@@ -25,7 +39,7 @@ pub(crate) struct OpenSession {
     declared: HashMap<u64, Declared>,
 }
 
-type Shared = Arc<Mutex<Option<OpenSession>>>;
+pub(crate) type Shared = Arc<Mutex<Option<OpenSession>>>;
 
 fn lock(session: &Shared) -> Result<MutexGuard<'_, Option<OpenSession>>> {
     session.lock().map_err(|_| {

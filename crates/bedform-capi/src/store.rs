@@ -1,19 +1,80 @@
 //! Stores and what is in them.
 
 use std::ffi::{c_char, c_int};
+use std::ops::Deref;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bedform::comm::{Alone, CMembers, Communicator, Members, agree};
 use bedform::log::settle::{SettleOptions, SettleWatch};
-use bedform::{NodeKind, OpenOptions, Result, Store};
+use bedform::{NewArray, NodeKind, OpenOptions, Result, Store, size};
 use bedform_format::ObjectPath;
 use serde_json::{Map, Value};
 
 use crate::arguments::{give, give_text, object, path, text};
-use crate::define;
-use crate::handles::StoreHandle;
+use crate::handles::handle;
 use crate::status::{Status, call, misuse};
+
+handle!(
+    /// `bf_store`.
+    pub StoreHandle, Store, OpenStore
+);
+
+/// New arrays by their paths.
+type NewArrays = Vec<(ObjectPath, NewArray)>;
+
+/// A store, and the arrays that wait for the end of a definition, if one was begun with this handle.
+#[derive(Clone)]
+pub(crate) struct OpenStore {
+    store: Store,
+    defined: Arc<Mutex<Option<NewArrays>>>,
+}
+
+impl OpenStore {
+    fn new(store: Store) -> Self {
+        Self { store, defined: Arc::default() }
+    }
+
+    fn defined(&self) -> MutexGuard<'_, Option<NewArrays>> {
+        self.defined.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a definition; fails within one.
+    pub(crate) fn begin_definition(&self) -> Result<()> {
+        let mut defined = self.defined();
+        if defined.is_some() {
+            return Err(misuse("the store is being defined already"));
+        }
+        *defined = Some(Vec::new());
+        Ok(())
+    }
+
+    /// Adds an array to the definition; gives it back outside one.
+    pub(crate) fn define(&self, path: ObjectPath, new: NewArray) -> Option<(ObjectPath, NewArray)> {
+        match self.defined().as_mut() {
+            Some(arrays) => {
+                arrays.push((path, new));
+                None
+            }
+            None => Some((path, new)),
+        }
+    }
+
+    /// Ends the definition, and gives its arrays.
+    pub(crate) fn end_definition(&self) -> Result<NewArrays> {
+        let defined = self.defined().take();
+        defined.ok_or_else(|| misuse("bf_define_begin was not called for this store"))
+    }
+}
+
+impl Deref for OpenStore {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
 
 /// `bf_create`.
 #[unsafe(no_mangle)]
@@ -30,7 +91,7 @@ pub unsafe extern "C" fn bf_create(
         let attributes = object("attributes", attributes)?;
         let options = OpenOptions::from_json(&object("options", options)?)?;
         let made = Store::create_path(place, &attributes, options)?;
-        give("the store", store, StoreHandle::new(made))
+        give("the store", store, StoreHandle::new(OpenStore::new(made)))
     })
 }
 
@@ -56,17 +117,15 @@ pub unsafe extern "C" fn bf_open(
                 )));
             }
         };
-        give("the store", store, StoreHandle::new(Store::open_path(place, options)?))
+        let opened = Store::open_path(place, options)?;
+        give("the store", store, StoreHandle::new(OpenStore::new(opened)))
     })
 }
 
 /// `bf_close`.
 #[unsafe(no_mangle)]
 pub extern "C" fn bf_close(store: StoreHandle) -> Status {
-    call(|| {
-        define::forget(store);
-        store.take().map(drop)
-    })
+    call(|| store.take().map(drop))
 }
 
 /// `bf_list`.
@@ -206,7 +265,7 @@ unsafe fn settle_options(options: *const c_char) -> Result<SettleOptions> {
     for (key, value) in unsafe { object("options", options) }? {
         let bad = || misuse(format!("not a value of {key}: {value}"));
         match key.as_str() {
-            "memory_bytes" => chosen.memory_bytes = value.as_u64().ok_or_else(bad)?,
+            "memory_bytes" => chosen.memory_bytes = size::from_json(&key, &value)?,
             "grace_seconds" => {
                 let seconds = value.as_f64().ok_or_else(bad)?;
                 chosen.grace = Duration::try_from_secs_f64(seconds).map_err(|_| bad())?;

@@ -6,6 +6,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`path`] | [`ObjectPath`]: a name that cannot leave its store |
+//! | [`size`] | sizes as people write them |
 //! | [`limits`] | [`Limits`]: what a file may claim before it is refused |
 //! | [`checksum`] | CRC-32C |
 //! | [`dtype`] | [`DataType`]: types of elements and their names |
@@ -21,6 +22,7 @@ pub mod checksum;
 pub mod chunk_map;
 pub mod codec;
 pub mod dtype;
+mod fields;
 pub mod json;
 pub mod limits;
 pub mod log;
@@ -28,6 +30,7 @@ pub mod metadata;
 pub mod netcdf_classic;
 pub mod path;
 pub mod shard;
+pub mod size;
 
 pub use codec::{BytesCodec, CodecChain, Serializer};
 pub use dtype::{DataType, Endian};

@@ -6,10 +6,12 @@
 //! behind however the measurement ends. Before every measurement the page cache is emptied and then
 //! asked whether it is empty; where it stays full the reads go past it, and where that fails too
 //! the profile says that memory was measured.
+//!
+//! What measures a place of another kind, such as an object store, is public: [`Readable`] says what is
+//! read there, [`Timer`] takes the times.
 
 mod date;
 mod random;
-mod remote;
 mod sample;
 mod timing;
 
@@ -19,17 +21,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use self::date::date_of;
-use self::random::Random;
-pub use self::remote::calibrate_url;
+pub use self::random::Random;
 use self::sample::Sample;
-use self::timing::{Readable as _, Timer, beside, derived_gap};
+pub use self::timing::{Measured, Piece, Readable, Timer, derived_gap, without_transfer};
 use crate::{Profile, ProfileError, StorageError};
 
 /// A large request, as the engine makes it.
 const BLOCK: u64 = 2 << 20;
 /// A small request: a small chunk, which starts anywhere in a page. Single pages would flatter
 /// devices whose time grows with the pages of a request.
-const SMALL: u64 = 16 << 10;
+pub const SMALL_REQUEST: u64 = 16 << 10;
 /// Less than this says nothing about a device.
 const BYTES_MIN: u64 = 8 << 20;
 /// Readers of large extents.
@@ -107,7 +108,7 @@ pub fn calibrate(
     report("reading with many streams", 0.55);
     let many = sample.measure_streams(STREAMS, &blocks, budget * STREAM_SHARE)?;
     report("asking for one small chunk at a time", 0.65);
-    let chunks = sample.shuffled(SMALL);
+    let chunks = sample.shuffled(SMALL_REQUEST);
     let timer = Timer { source: &sample, cancel };
     let single = timer.measure(1, &chunks, budget * LATENCY_SHARE)?;
     report("asking for many small chunks at once", 0.7);
@@ -116,9 +117,11 @@ pub fn calibrate(
     report("comparing merged and separate requests", 0.9);
     // One stream can be the faster one where many disturb each other; the engine may use either.
     let read_many = many.bytes_per_second().max(one.bytes_per_second());
-    let request_seconds_one = beside(SMALL, single.median_seconds, one.bytes_per_second());
+    let request_seconds_one =
+        without_transfer(SMALL_REQUEST, single.median_seconds, one.bytes_per_second());
     let request_seconds_many =
-        beside(SMALL, crowd.seconds_per_request(), read_many).min(request_seconds_one);
+        without_transfer(SMALL_REQUEST, crowd.seconds_per_request(), read_many)
+            .min(request_seconds_one);
     let derived = derived_gap(read_many, request_seconds_many);
     let (merge_gap_bytes, merge_gap_check) =
         timer.check_gap(derived, in_flight, budget * GAP_SHARE)?;
@@ -148,7 +151,11 @@ pub fn calibrate(
     Ok(profile)
 }
 
-fn check_options(options: &CalibrateOptions) -> Result<(), ProfileError> {
+/// Checks options that anything is measured by.
+///
+/// # Errors
+/// `Implausible`.
+pub fn check_options(options: &CalibrateOptions) -> Result<(), ProfileError> {
     let implausible = |field: &str, value, least, most| {
         Err(ProfileError::Implausible { field: field.into(), value, least, most })
     };
@@ -163,19 +170,22 @@ fn check_options(options: &CalibrateOptions) -> Result<(), ProfileError> {
 }
 
 /// The date and the time, as profiles have them.
-fn now() -> String {
+pub fn now() -> String {
     date_of(SystemTime::now())
 }
 
 /// Bytes that cannot be compressed, others for each `seed`.
-pub(crate) fn random_block(bytes: usize, seed: u64) -> Vec<u8> {
+pub fn random_block(bytes: usize, seed: u64) -> Vec<u8> {
     let mut block = vec![0; bytes];
     Random(seed).fill(&mut block);
     block
 }
 
 /// Fails once the caller wants to stop.
-pub(crate) fn check_cancel(cancel: &AtomicBool, place: &str) -> Result<(), StorageError> {
+///
+/// # Errors
+/// `Io` with the source `Interrupted`.
+pub fn check_cancel(cancel: &AtomicBool, place: &str) -> Result<(), StorageError> {
     if cancel.load(Ordering::Relaxed) {
         let source = io::Error::new(io::ErrorKind::Interrupted, "cancelled");
         return Err(StorageError::from_io("calibrate", place, source));

@@ -3,7 +3,6 @@
 //! - [`check`] runs the contract of the trait on storages that a closure makes.
 //! - [`cut_power`] cuts the power after every call of the protocol of local files and looks at what
 //!   may be left; [`cut_power_again`] cuts it during recovery, too.
-//! - [`FaultyServer`] is an object store that fails, forgets to answer, and does things late.
 //! - [`fail_calls`] makes every call of that protocol fail in every way.
 //!
 //! A broken promise panics with a sentence that says which. The counts that are returned are there
@@ -16,14 +15,13 @@ mod crash;
 mod failures;
 mod growing;
 mod script;
-mod server;
+mod tree;
 
 use bedform_format::ObjectPath;
 
 pub use contract::{CASES, Case};
 pub use crash::{Budget, Counts, cut_power, cut_power_again};
 pub use failures::fail_calls;
-pub use server::{FaultyServer, Lack, Likelihood};
 
 use crate::{
     Condition, Durability, Hint, Object, Storage, StorageError, StorageErrorKind, Version,

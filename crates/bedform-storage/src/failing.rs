@@ -10,7 +10,7 @@ use bedform_format::log::Lane;
 use crate::{
     Answer, Bell, Bytes, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object,
     ObjectWriter, Operation, PendingObject, ReadBlock, Storage, StorageError, StorageErrorKind,
-    Version,
+    TreePublication, Version, Workspace, WorkspaceName,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -352,6 +352,31 @@ impl<S: Storage> Storage for Failing<S> {
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
         let inner = self.inner.beside(suffix)?;
         Ok(Arc::new(Failing { inner, faults: Arc::clone(&self.faults) }))
+    }
+
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        let inner = self.inner.within(path)?;
+        Ok(Arc::new(Failing { inner, faults: Arc::clone(&self.faults) }))
+    }
+
+    fn workspace(
+        &self,
+        directory: &ObjectPath,
+        name: WorkspaceName<'_>,
+    ) -> Result<Option<Box<dyn Workspace>>> {
+        let stage = || self.inner.workspace(directory, name);
+        self.faults.call(Operation::Stage, directory, stage)
+    }
+
+    fn publish_tree(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        how: TreePublication,
+        durability: Durability,
+    ) -> Result<()> {
+        let publish = || self.inner.publish_tree(staged, target, how, durability);
+        self.faults.call(Operation::PublishTree, target, publish)
     }
 
     fn delete(

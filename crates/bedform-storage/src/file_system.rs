@@ -99,6 +99,14 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     where
         Self: Sized;
 
+    /// The calls below the directory `path`, which exists, as the root from now on.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn within(&self, path: &str, links: Links) -> io::Result<Self>
+    where
+        Self: Sized;
+
     /// Of a place [beside](FileSystem::beside) another: the directory in which the root has its name,
     /// and that name. Else nothing.
     ///
@@ -283,6 +291,24 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
         to: &str,
         replace: Replace,
     ) -> io::Result<()>;
+
+    /// Gives the directory `from` in the first directory the name `to` in the second, in one step; an empty
+    /// directory there gives way.
+    ///
+    /// # Errors
+    /// Of the system; `ENOTEMPTY` or `EEXIST` for a directory that is not empty, `ENOTDIR` for anything else
+    /// that has the name.
+    fn rename_directory(
+        &self,
+        from: (&Self::Handle, &str),
+        to: (&Self::Handle, &str),
+    ) -> io::Result<()>;
+
+    /// Lets a name in one directory and one in another, or in the same, change places in one step.
+    ///
+    /// # Errors
+    /// Of the system; `EINVAL`, `ENOSYS` or `EOPNOTSUPP` where this is not to be had.
+    fn exchange(&self, one: (&Self::Handle, &str), other: (&Self::Handle, &str)) -> io::Result<()>;
 
     /// Gives the file `from` the second name `to`, which must not exist.
     ///

@@ -74,8 +74,12 @@ pub fn unsupported(
     path: impl std::fmt::Display,
     reason: &'static str,
 ) -> StorageError {
-    let reason = io::Error::new(io::ErrorKind::Unsupported, reason);
-    StorageError::from_io(operation, path, reason)
+    StorageError {
+        kind: StorageErrorKind::Unsupported,
+        operation,
+        path: path.to_string(),
+        source: Some(io::Error::new(io::ErrorKind::Unsupported, reason)),
+    }
 }
 
 /// Where the next `length` bytes of a lane from `position` on go in the object, and how many of them
@@ -203,6 +207,31 @@ macro_rules! lacks {
             _: &::std::sync::Arc<$crate::Bell>,
         ) -> ::std::option::Option<$crate::PendingObject> {
             ::std::option::Option::None
+        }
+    };
+    (@ workspace) => {
+        fn workspace(
+            &self,
+            directory: &$crate::ObjectPath,
+            _: $crate::WorkspaceName<'_>,
+        ) -> ::std::result::Result<
+            ::std::option::Option<::std::boxed::Box<dyn $crate::Workspace>>,
+            $crate::StorageError,
+        > {
+            let reason = "nothing can be renamed, so nothing is staged";
+            ::std::result::Result::Err($crate::implement::unsupported("create", directory, reason))
+        }
+    };
+    (@ publish_tree) => {
+        fn publish_tree(
+            &self,
+            _: &$crate::ObjectPath,
+            target: &$crate::ObjectPath,
+            _: $crate::TreePublication,
+            _: $crate::Durability,
+        ) -> ::std::result::Result<(), $crate::StorageError> {
+            let reason = "nothing can be renamed, so no tree is published at once";
+            ::std::result::Result::Err($crate::implement::unsupported("publish", target, reason))
         }
     };
     (@ can_sync_all) => {

@@ -8,7 +8,7 @@
 //! | [`answer`] | [`Answer`], [`Bell`]: what servers are asked for, and is waited for later |
 //! | [`profile`] | [`Profile`]: the calibrated parameters of a storage system, kept per system |
 //! | [`price`] | [`Demand`]: what a read asks for, and the seconds that this takes by a profile |
-//! | [`calibrate`](mod@calibrate) | [`calibrate()`], [`calibrate_url()`]: measure a profile in seconds |
+//! | [`calibrate`](mod@calibrate) | [`calibrate()`]: measures a profile in seconds |
 //! | [`error`] | [`StorageError`]: which operation failed on which object, and what to do |
 //! | [`local`] | [`LocalStorage`]: plain files below a directory, and the protocol that writes them |
 //! | [`large_memory`] | [`LargeMemory`], [`ReadBlock`]: memory that a device can fill in long pieces |
@@ -16,9 +16,7 @@
 //! | [`os_file_system`] | [`OsFileSystem`]: the calls of the real system |
 //! | [`memory`] | [`MemoryStorage`]: objects in memory |
 //! | [`recording`] | [`Recording`]: a log of what is done to a storage |
-//! | [`remote`] | [`RemoteStorage`]: objects of S3, GCS, Azure and HTTP servers |
 //! | [`failing`] | [`Failing`]: a storage whose operations fail when told to |
-//! | [`machine`] | [`Machine`](machine::Machine): a parallel file system that is not at hand, its times calculated |
 //! | [`waiting`] | [`watch_waits()`], [`stopped_by()`]: what a program is told, and asked, while it waits |
 //! | `conformance` | the suite that holds all of them to the contract (a feature of that name) |
 //! | [`throttle`] | [`Throttled`]: calls that take as long as told, for experiments |
@@ -34,14 +32,12 @@ pub mod file_system;
 pub mod implement;
 pub mod large_memory;
 pub mod local;
-pub mod machine;
 pub mod memory;
 pub mod object;
 pub mod os_file_system;
 pub mod price;
 pub mod profile;
 pub mod recording;
-pub mod remote;
 mod shared;
 pub mod simulated;
 pub mod storage;
@@ -51,7 +47,7 @@ pub mod waiting;
 pub use ::bytes::Bytes;
 pub use answer::{Answer, Bell, Promise, REQUESTS_MAX};
 pub use bedform_format::ObjectPath;
-pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate, calibrate_url};
+pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate};
 pub use error::{StorageError, StorageErrorKind};
 pub use failing::{Failing, Fault};
 pub use file_system::FileSystem;
@@ -65,8 +61,9 @@ pub use os_file_system::OsFileSystem;
 pub use price::Demand;
 pub use profile::{Coldness, GapCheck, Profile, ProfileError, profile_directory};
 pub use recording::{Event, Operation, Recording};
-pub use remote::{Parts, RemoteOptions, RemoteStorage, UrlError};
 pub use simulated::{CallKind, Failure, SimulatedFileSystem};
-pub use storage::{Durability, Entry, Hint, Lock, Storage, StorageExt};
+pub use storage::{
+    Durability, Entry, Hint, Lock, Storage, StorageExt, TreePublication, Workspace, WorkspaceName,
+};
 pub use throttle::{Clock, Pace, Throttle, ThrottleError, Throttled};
 pub use waiting::{Grace, LISTEN, WatchWaits, goes_on, stopped_by, watch_waits, within};

@@ -18,6 +18,9 @@
 //! - The writer of a temporary name holds its lock, so that [`Storage::sweep`] can tell what a
 //!   crashed writer left from what a live one is writing.
 //!
+//! - A tree that grows in a workspace is published by one rename of its directory, or by an exchange of
+//!   names; `local/tree.rs` has how.
+//!
 //! Names that begin with `.bedform-temp-`, and the name `.bedform-lock`, are this module's own and
 //! do not appear in listings.
 
@@ -27,6 +30,7 @@ mod names;
 mod object;
 mod publish;
 mod staging;
+mod tree;
 mod writer;
 
 use std::collections::{BTreeSet, HashMap};
@@ -41,11 +45,12 @@ use crate::file_system::{FileKind, FileSystem, Links, Wait, uninterrupted};
 use crate::implement::{self, checked_suffix};
 use crate::{
     Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, OsFileSystem,
-    Pace, Storage, StorageError, StorageErrorKind, Throttled, Version, lacks,
+    Pace, Storage, StorageError, StorageErrorKind, Throttled, TreePublication, Version, Workspace,
+    WorkspaceName, lacks,
 };
 use direct::DirectReads;
 use growing::LocalGrowing;
-use names::{LOCK_NAME, is_own_name, is_temporary_name};
+use names::{LOCK_NAME, Swept, is_own_name, is_temporary_name};
 use object::LocalObject;
 pub use staging::Staging;
 use writer::LocalWriter;
@@ -180,6 +185,20 @@ impl<F: FileSystem> LocalStorage<F> {
     pub fn through_page_cache(self) -> Self {
         self.shared.direct_reads.give_up();
         self
+    }
+
+    /// Another root of the same system, in the same mode and with the same options.
+    fn elsewhere(&self, system: F) -> Self {
+        let shared = Shared {
+            system,
+            mode: self.shared.mode,
+            staging: self.shared.staging.clone(),
+            direct_reads: Arc::clone(&self.shared.direct_reads),
+            poison: Arc::clone(&self.shared.poison),
+            placement: None,
+            durable: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The file system below.
@@ -444,16 +463,40 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         let system = uninterrupted(|| shared.system.beside(suffix)).map_err(|error| {
             StorageError::from_io("open", format!("{}{suffix}", self.name()), error)
         })?;
-        let shared = Shared {
-            system,
-            mode: shared.mode,
-            staging: shared.staging.clone(),
-            direct_reads: Arc::clone(&shared.direct_reads),
-            poison: Arc::clone(&shared.poison),
-            placement: None,
-            durable: Mutex::default(),
-        };
-        Ok(Arc::new(Self { shared: Arc::new(shared) }))
+        Ok(Arc::new(self.elsewhere(system)))
+    }
+
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        let shared = &*self.shared;
+        let links = if shared.mode == Mode::ReadOnly { Links::Inside } else { Links::Refuse };
+        if shared.mode != Mode::ReadOnly {
+            shared.check_writable("open", path)?;
+            let directory = shared.make_directories(path)?;
+            shared.make_path_durable(path, &directory)?;
+        }
+        let system = uninterrupted(|| shared.system.within(path.as_str(), links));
+        Ok(Arc::new(self.elsewhere(system.map_err(|error| directory_error("open", path, error))?)))
+    }
+
+    fn workspace(
+        &self,
+        directory: &ObjectPath,
+        name: WorkspaceName<'_>,
+    ) -> Result<Option<Box<dyn Workspace>>> {
+        self.shared.check_writable("create", directory)?;
+        let workspace = tree::workspace(&self.shared, directory, name)?;
+        Ok(workspace.map(|workspace| Box::new(workspace) as Box<dyn Workspace>))
+    }
+
+    fn publish_tree(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        how: TreePublication,
+        durability: Durability,
+    ) -> Result<()> {
+        self.shared.check_writable("publish", target)?;
+        tree::publish_tree(&self.shared, staged, target, how, durability)
     }
 
     fn delete(
@@ -574,15 +617,22 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         let fail = |error| StorageError::from_io("sweep", path, error);
         // Publishers give up the lock of their file before it is renamed, under this lock.
         uninterrupted(|| shared.system.lock(&directory, Wait::Forever)).map_err(fail)?;
-        let mut swept = 0;
+        let (mut swept, mut workspaces) = (0, Vec::new());
         for (name, _) in uninterrupted(|| shared.system.list(&directory)).map_err(fail)? {
             if name == LOCK_NAME {
                 names::remove_free_lock(&shared.system, &directory).map_err(fail)?;
-            } else if is_temporary_name(&name)
-                && names::remove_orphan(&shared.system, &directory, &name).map_err(fail)?
-            {
-                swept += 1;
+            } else if is_temporary_name(&name) {
+                match names::remove_orphan(&shared.system, &directory, &name).map_err(fail)? {
+                    Swept::Removed => swept += 1,
+                    Swept::Kept => {}
+                    Swept::Workspace => workspaces.extend(path.join(&name)),
+                }
             }
+        }
+        // Nobody has to wait for a tree to be deleted.
+        drop(directory);
+        for workspace in workspaces {
+            swept += u64::from(tree::remove_dead_workspace(&self.shared, workspace)?);
         }
         Ok(swept)
     }

@@ -10,7 +10,7 @@ use bedform_format::log::{Lane, STRIPE_BYTES};
 use crate::implement::{self, checked_suffix, padding, place_in};
 use crate::{
     Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
-    StorageError, StorageErrorKind, Version, lacks,
+    StorageError, StorageErrorKind, TreePublication, Version, Workspace, WorkspaceName, lacks,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -48,6 +48,8 @@ struct Shared {
 
 /// The place that is there from the start.
 const FIRST: &str = "memory";
+/// What the names of unique workspaces begin with, which listings hide.
+const STAGED_PREFIX: &str = ".bedform-temp-";
 
 #[derive(Debug, Default)]
 struct State {
@@ -179,6 +181,13 @@ impl MemoryStorage {
         Err(StorageError::new(kind, operation, path))
     }
 
+    /// The lock of a directory, unless somebody holds it.
+    fn lock_free(&self, state: &mut State, path: &ObjectPath) -> Option<Box<dyn Lock>> {
+        let (shared, key) = (Arc::clone(&self.shared), self.key(path));
+        let is_free = state.locked.insert(key.clone());
+        is_free.then(|| Box::new(MemoryLock { shared, key }) as Box<dyn Lock>)
+    }
+
     fn make_directories(&self, state: &mut State, path: &ObjectPath) -> Result<()> {
         let key = self.key(path);
         let mut at = &*key;
@@ -224,6 +233,24 @@ fn is_within(key: &str, directory: &str) -> bool {
 }
 
 impl State {
+    fn has_entries(&self, directory: &str) -> bool {
+        let is_below = |key: &String| key != directory && is_within(key, directory);
+        self.objects.keys().any(is_below) || self.directories.iter().any(is_below)
+    }
+
+    /// Lets two directories change places, with all below them.
+    fn exchange(&mut self, one: &str, other: &str) {
+        let renamed = |key: String| {
+            let swapped = [(one, other), (other, one)].into_iter().find_map(|(from, to)| {
+                Some(format!("{to}{}", key.strip_prefix(from).filter(|_| is_within(&key, from))?))
+            });
+            swapped.unwrap_or(key)
+        };
+        let objects = std::mem::take(&mut self.objects).into_iter();
+        self.objects = objects.map(|(key, content)| (renamed(key), content)).collect();
+        self.directories = std::mem::take(&mut self.directories).into_iter().map(renamed).collect();
+    }
+
     /// Puts `bytes` under `key`: as a new object, or as what `identity` has become.
     fn insert(
         &mut self,
@@ -372,6 +399,32 @@ impl GrowingObject for MemoryGrowing {
     }
 }
 
+/// A directory in which a tree grows.
+struct MemoryWorkspace {
+    storage: MemoryStorage,
+    path: ObjectPath,
+    is_unique: bool,
+    _lock: Box<dyn Lock>,
+}
+
+impl Workspace for MemoryWorkspace {
+    fn path(&self) -> &ObjectPath {
+        &self.path
+    }
+
+    fn remove(self: Box<Self>) -> Result<()> {
+        self.storage.delete_tree(&self.path, Durability::Process)
+    }
+}
+
+impl Drop for MemoryWorkspace {
+    fn drop(&mut self) {
+        if self.is_unique {
+            let _ = self.storage.delete_tree(&self.path, Durability::Process);
+        }
+    }
+}
+
 struct MemoryLock {
     shared: Arc<Shared>,
     key: String,
@@ -498,6 +551,71 @@ impl Storage for MemoryStorage {
         Ok(Arc::new(Self { shared: Arc::clone(&self.shared), place }))
     }
 
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        self.make_directories(&mut self.shared.state(), path)?;
+        Ok(Arc::new(Self { shared: Arc::clone(&self.shared), place: self.key(path) }))
+    }
+
+    fn workspace(
+        &self,
+        directory: &ObjectPath,
+        name: WorkspaceName<'_>,
+    ) -> Result<Option<Box<dyn Workspace>>> {
+        let mut state = self.shared.state();
+        state.published += 1;
+        let (name, is_unique) = match name {
+            WorkspaceName::Unique => (format!("{STAGED_PREFIX}{:016x}", state.published), true),
+            WorkspaceName::Resumable(name) => (name.to_owned(), false),
+        };
+        let unfit = |_| StorageError::new(StorageErrorKind::NotAnObject, "create", directory);
+        let path = directory.join(&name).map_err(unfit)?;
+        self.make_directories(&mut state, &path)?;
+        let Some(lock) = self.lock_free(&mut state, &path) else { return Ok(None) };
+        let storage = self.clone();
+        Ok(Some(Box::new(MemoryWorkspace { storage, path, is_unique, _lock: lock })))
+    }
+
+    fn publish_tree(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        how: TreePublication,
+        _durability: Durability,
+    ) -> Result<()> {
+        let error = |kind, path| Err(StorageError::new(kind, "publish", path));
+        let mut state = self.shared.state();
+        let [from, to] = [self.key(staged), self.key(target)];
+        if staged.is_root() || target.is_root() || state.objects.contains_key(&from) {
+            return error(StorageErrorKind::NotAnObject, staged);
+        }
+        if is_within(&from, &to) || is_within(&to, &from) {
+            let reason = "one of the two directories lies in the other";
+            return Err(implement::unsupported("publish", target, reason));
+        }
+        if !state.directories.contains(&from) {
+            return error(StorageErrorKind::NotFound, staged);
+        }
+        let is_object = state.objects.contains_key(&to);
+        match how {
+            TreePublication::Absent if is_object || state.has_entries(&to) => {
+                return error(StorageErrorKind::Exists, target);
+            }
+            TreePublication::Exchange if is_object => {
+                return error(StorageErrorKind::NotAnObject, target);
+            }
+            TreePublication::Exchange if !state.directories.contains(&to) => {
+                return error(StorageErrorKind::NotFound, target);
+            }
+            TreePublication::Absent => {
+                self.make_directories(&mut state, &target.parent())?;
+                state.directories.remove(&to);
+            }
+            TreePublication::Exchange => {}
+        }
+        state.exchange(&from, &to);
+        Ok(())
+    }
+
     fn delete(
         &self,
         path: &ObjectPath,
@@ -526,7 +644,9 @@ impl Storage for MemoryStorage {
         let state = self.shared.state();
         let directory = format!("{}/", self.key(path));
         let entry = |key: &String, is_directory| {
-            let name = key.strip_prefix(&directory).filter(|name| !name.contains('/'))?;
+            let name = key
+                .strip_prefix(&directory)
+                .filter(|name| !name.contains('/') && !name.starts_with(STAGED_PREFIX))?;
             Some(Entry { name: name.to_owned(), is_directory })
         };
         let objects = state.objects.keys().filter_map(|key| entry(key, false));
@@ -546,9 +666,8 @@ impl Storage for MemoryStorage {
             if !self.is_directory(&state, path) {
                 return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path));
             }
-            if state.locked.insert(self.key(path)) {
-                let (shared, key) = (Arc::clone(&self.shared), self.key(path));
-                return Ok(Box::new(MemoryLock { shared, key }));
+            if let Some(lock) = self.lock_free(&mut state, path) {
+                return Ok(lock);
             }
             state = self.shared.unlocked.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -559,11 +678,7 @@ impl Storage for MemoryStorage {
         if !self.is_directory(&state, path) {
             return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path));
         }
-        if !state.locked.insert(self.key(path)) {
-            return Ok(None);
-        }
-        let (shared, key) = (Arc::clone(&self.shared), self.key(path));
-        Ok(Some(Box::new(MemoryLock { shared, key })))
+        Ok(self.lock_free(&mut state, path))
     }
 
     fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {

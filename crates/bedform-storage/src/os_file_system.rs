@@ -325,6 +325,16 @@ impl FileSystem for OsFileSystem {
         })
     }
 
+    fn within(&self, path: &str, links: Links) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self {
+            root: Root::Held(self.resolve(path, flags, links)?),
+            path: self.path.join(path),
+            resolves: AtomicBool::new(self.resolves.load(Ordering::Relaxed)),
+            tokens: AtomicU64::new(0),
+        })
+    }
+
     fn above(&self) -> io::Result<Option<(OwnedFd, &str)>> {
         match &self.root {
             Root::Held(_) => Ok(None),
@@ -498,6 +508,15 @@ impl FileSystem for OsFileSystem {
             Replace::Refuse => RenameFlags::NOREPLACE,
         };
         Ok(rustix::fs::renameat_with(directory, from, directory, to, flags)?)
+    }
+
+    fn rename_directory(&self, from: (&OwnedFd, &str), to: (&OwnedFd, &str)) -> io::Result<()> {
+        Ok(rustix::fs::renameat(from.0, from.1, to.0, to.1)?)
+    }
+
+    fn exchange(&self, one: (&OwnedFd, &str), other: (&OwnedFd, &str)) -> io::Result<()> {
+        let flags = RenameFlags::EXCHANGE;
+        Ok(rustix::fs::renameat_with(one.0, one.1, other.0, other.1, flags)?)
     }
 
     fn link(&self, directory: &OwnedFd, from: &str, to: &str) -> io::Result<()> {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{RemoteStorage, StorageError, UrlError};
+use crate::StorageError;
 
 const FORMAT: &str = "bedform-profile";
 const VERSION: u64 = 1;
@@ -71,9 +71,6 @@ pub enum ProfileError {
         /// The most that is accepted.
         most: f64,
     },
-    /// The URL is no place of an object store.
-    #[error(transparent)]
-    Url(#[from] UrlError),
     /// There is no place for profiles.
     #[error("no directory for profiles: set BEDFORM_PROFILES, XDG_DATA_HOME or HOME")]
     NoDirectory,
@@ -395,12 +392,13 @@ impl Profile {
         Self::kept(&profiles.join(system_key(directory)? + ".json"))
     }
 
-    /// The profile of the scheme, server and bucket of `storage`; none if it was never calibrated.
+    /// The profile of the storage system that is called `system`, as remote places have a name of theirs;
+    /// none if it was never calibrated.
     ///
     /// # Errors
     /// As [`Profile::load`]; `NoDirectory`.
-    pub fn for_remote(storage: &RemoteStorage) -> Result<Option<Self>, ProfileError> {
-        Self::kept(&place_of(storage)?)
+    pub fn for_system(system: &str) -> Result<Option<Self>, ProfileError> {
+        Self::kept(&place_of(system)?)
     }
 
     fn kept(place: &Path) -> Result<Option<Self>, ProfileError> {
@@ -419,13 +417,12 @@ impl Profile {
         self.save_for_path_in(&profile_directory()?, directory)
     }
 
-    /// Keeps the profile as that of the scheme, server and bucket of `storage`, and says where. No secret
-    /// and no name of a user is part of that.
+    /// Keeps the profile as that of the storage system that is called `system`, and says where.
     ///
     /// # Errors
     /// As [`Profile::save`]; `NoDirectory`.
-    pub fn save_for_remote(&self, storage: &RemoteStorage) -> Result<PathBuf, ProfileError> {
-        let place = place_of(storage)?;
+    pub fn save_for_system(&self, system: &str) -> Result<PathBuf, ProfileError> {
+        let place = place_of(system)?;
         self.save(&place)?;
         Ok(place)
     }
@@ -445,9 +442,10 @@ impl Profile {
     }
 }
 
-/// The file of the profile of an object store.
-fn place_of(storage: &RemoteStorage) -> Result<PathBuf, ProfileError> {
-    Ok(profile_directory()?.join(format!("{}.json", storage.system())))
+/// The file of the profile of a system that has a name.
+fn place_of(system: &str) -> Result<PathBuf, ProfileError> {
+    // A name is no path.
+    Ok(profile_directory()?.join(format!("{}.json", system.replace('/', "%2F"))))
 }
 
 /// The directory that profiles are kept in; it need not exist.

@@ -9,7 +9,8 @@ use bedform_format::log::Lane;
 
 use crate::{
     Answer, Bell, Bytes, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object,
-    ObjectWriter, PendingObject, ReadBlock, Storage, StorageError, Version,
+    ObjectWriter, PendingObject, ReadBlock, Storage, StorageError, TreePublication, Version,
+    Workspace, WorkspaceName,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -31,6 +32,8 @@ pub enum Operation {
     Grow,
     AppendGrowing,
     SyncGrowing,
+    Stage,
+    PublishTree,
     Delete,
     DeleteTree,
     List,
@@ -41,7 +44,7 @@ pub enum Operation {
 
 impl Operation {
     /// All operations.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Open,
         Self::Stat,
         Self::Read,
@@ -54,6 +57,8 @@ impl Operation {
         Self::Grow,
         Self::AppendGrowing,
         Self::SyncGrowing,
+        Self::Stage,
+        Self::PublishTree,
         Self::Delete,
         Self::DeleteTree,
         Self::List,
@@ -68,9 +73,9 @@ impl Operation {
             Self::Open => "open",
             Self::Stat | Self::IsCurrent => "stat",
             Self::Read | Self::ReadResident | Self::ReadAhead => "read",
-            Self::Create | Self::Grow => "create",
+            Self::Create | Self::Grow | Self::Stage => "create",
             Self::Append | Self::AppendGrowing => "write",
-            Self::Publish => "publish",
+            Self::Publish | Self::PublishTree => "publish",
             Self::Delete | Self::DeleteTree => "delete",
             Self::List => "list",
             Self::Sync | Self::SyncGrowing => "sync",
@@ -496,6 +501,38 @@ impl<S: Storage> Storage for Recording<S> {
         let place = format!("{}{suffix}", self.log.place).into();
         let log = Log { events: Arc::clone(&self.log.events), place };
         Ok(Arc::new(Recording { inner, log }))
+    }
+
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        let inner = self.inner.within(path)?;
+        let place = match path.as_str() {
+            "" => Arc::clone(&self.log.place),
+            path => format!("{}/{path}", self.log.place).into(),
+        };
+        let log = Log { events: Arc::clone(&self.log.events), place };
+        Ok(Arc::new(Recording { inner, log }))
+    }
+
+    fn workspace(
+        &self,
+        directory: &ObjectPath,
+        name: WorkspaceName<'_>,
+    ) -> Result<Option<Box<dyn Workspace>>> {
+        let workspace = self.inner.workspace(directory, name)?;
+        self.event(Operation::Stage, directory, None);
+        Ok(workspace)
+    }
+
+    fn publish_tree(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        how: TreePublication,
+        durability: Durability,
+    ) -> Result<()> {
+        self.inner.publish_tree(staged, target, how, durability)?;
+        self.event(Operation::PublishTree, target, Some(durability));
+        Ok(())
     }
 
     fn delete(

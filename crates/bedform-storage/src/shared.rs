@@ -7,7 +7,7 @@ use bedform_format::log::Lane;
 
 use crate::{
     Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter,
-    PendingObject, Storage, StorageError, Version,
+    PendingObject, Storage, StorageError, TreePublication, Version, Workspace, WorkspaceName,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -88,6 +88,28 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
 
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
         (**self).beside(suffix)
+    }
+
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        (**self).within(path)
+    }
+
+    fn workspace(
+        &self,
+        directory: &ObjectPath,
+        name: WorkspaceName<'_>,
+    ) -> Result<Option<Box<dyn Workspace>>> {
+        (**self).workspace(directory, name)
+    }
+
+    fn publish_tree(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        how: TreePublication,
+        durability: Durability,
+    ) -> Result<()> {
+        (**self).publish_tree(staged, target, how, durability)
     }
 
     fn delete(

@@ -70,8 +70,10 @@ impl Machine {
 #[derive(Debug, Clone)]
 pub struct SimulatedFileSystem {
     machine: Arc<Machine>,
-    /// The name of the root, in the top directory.
+    /// The path of the root, from the top directory on.
     place: Arc<str>,
+    /// True if it lies beside another place, and may be missing.
+    is_named: bool,
 }
 
 /// An open file or directory of a [`SimulatedFileSystem`].
@@ -123,7 +125,7 @@ impl SimulatedFileSystem {
             has_threads: AtomicBool::new(false),
             number: MACHINES.fetch_add(1, Ordering::Relaxed),
         };
-        Self { machine: Arc::new(machine), place: Arc::clone(place) }
+        Self { machine: Arc::new(machine), place: Arc::clone(place), is_named: false }
     }
 
     /// `count` states in which the system may come up if the power failed now, by `seed`.
@@ -327,15 +329,26 @@ impl FileSystem for SimulatedFileSystem {
 
     fn beside(&self, suffix: &str) -> io::Result<Self> {
         let place = format!("{}{suffix}", self.place).into();
-        Ok(Self { machine: Arc::clone(&self.machine), place })
+        Ok(Self { machine: Arc::clone(&self.machine), place, is_named: true })
+    }
+
+    fn within(&self, path: &str, links: Links) -> io::Result<Self> {
+        drop(self.open_directory(path, links)?);
+        let separator = if path.is_empty() { "" } else { "/" };
+        let place = format!("{}{separator}{path}", self.place).into();
+        Ok(Self { machine: Arc::clone(&self.machine), place, is_named: false })
     }
 
     fn above(&self) -> io::Result<Option<(SimulatedHandle, &str)>> {
-        if &*self.place == state::FIRST {
+        if !self.is_named {
             return Ok(None);
         }
-        self.call(CallKind::OpenDirectory, |world, _| Ok(self.handle(world, state::TOP)))
-            .map(|top| Some((top, &*self.place)))
+        let (above, name) = self.place.rsplit_once('/').unwrap_or(("", &self.place));
+        let above = self.call(CallKind::OpenDirectory, |world, _| {
+            let number = world.state.resolve(above, "")?;
+            Ok(self.handle(world, number))
+        });
+        Ok(Some((above?, name)))
     }
 
     fn open_file(&self, path: &str) -> io::Result<(SimulatedHandle, Status)> {
@@ -522,6 +535,24 @@ impl FileSystem for SimulatedFileSystem {
             }
             world.state.rename(directory.inode, from, to, replace)
         })
+    }
+
+    fn rename_directory(
+        &self,
+        from: (&SimulatedHandle, &str),
+        to: (&SimulatedHandle, &str),
+    ) -> io::Result<()> {
+        let (from, to) = ((from.0.inode, from.1), (to.0.inode, to.1));
+        self.call(CallKind::Rename, |world, _| world.state.rename_directory(from, to))
+    }
+
+    fn exchange(
+        &self,
+        one: (&SimulatedHandle, &str),
+        other: (&SimulatedHandle, &str),
+    ) -> io::Result<()> {
+        let (one, other) = ((one.0.inode, one.1), (other.0.inode, other.1));
+        self.call(CallKind::Exchange, |world, _| world.state.exchange(one, other))
     }
 
     fn link(&self, directory: &SimulatedHandle, from: &str, to: &str) -> io::Result<()> {

@@ -49,6 +49,27 @@ pub struct Entry {
     pub is_directory: bool,
 }
 
+/// What may have the name that a tree is published under, and what becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TreePublication {
+    /// Nothing but an empty directory, which gives way; else
+    /// [`StorageErrorKind::Exists`](crate::StorageErrorKind::Exists).
+    Absent,
+    /// A directory, which is at the staged name afterwards.
+    Exchange,
+}
+
+/// What a [`Workspace`] is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkspaceName<'a> {
+    /// A hidden name that nobody else gets. What is in it goes with its owner: when the value is dropped, or,
+    /// if the owner died, with the next [sweep](Storage::sweep) of the directory.
+    Unique,
+    /// This name, of one segment. What is in it stays when its owner ends, to be taken up by the next one,
+    /// until it is [removed](Workspace::remove).
+    Resumable(&'a str),
+}
+
 /// What is known of an object before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hint {
@@ -199,6 +220,46 @@ pub trait Storage: Send + Sync + Debug {
     /// `NotFound` if this place was moved or deleted; `PermissionDenied`.
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>>;
 
+    /// The place whose root is the directory `path` of this one, in the same mode and with the same options.
+    /// A place that is written to makes the directory, durably, if it is missing. What poisons one of the two
+    /// poisons both. Open it anew once the directory was renamed.
+    ///
+    /// # Errors
+    /// `NotFound` in a place that is only read; `NotAnObject`, `PermissionDenied`, `Io`.
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>>;
+
+    /// A directory in `directory` in which a tree grows before [`Storage::publish_tree`] gives it its name,
+    /// and whose lock is held until the value is dropped. `None` if somebody else works in it, which only
+    /// happens to a resumable one.
+    ///
+    /// # Errors
+    /// `Unsupported` in a place that publishes no trees; `ReadOnly`, `PermissionDenied`, `NoSpace`,
+    /// `NotAnObject`, `Io`.
+    fn workspace(
+        &self,
+        directory: &ObjectPath,
+        name: WorkspaceName<'_>,
+    ) -> Result<Option<Box<dyn Workspace>>>;
+
+    /// Gives the directory `staged`, with all below it, the name `target`, in one step: after a crash too it
+    /// has the one name or the other. At [`Durability::Disk`] it is the new one once the call returned, if
+    /// what is in the tree was written at that level. Nothing in the tree is being written meanwhile. An
+    /// error leaves both names as they were; only one of kind `Poisoned` means that either state may be
+    /// found after a crash.
+    ///
+    /// # Errors
+    /// `Exists` by [`TreePublication::Absent`]; `NotFound` without the directory `staged`, or without
+    /// `target` where they change places; `NotAnObject` if either is no directory. `Unsupported` where the
+    /// place cannot do it: object stores; file systems that exchange no names; names on two file systems;
+    /// one directory inside the other. `Poisoned`, `PermissionDenied`, `ReadOnly`, `NoSpace`, `Io`.
+    fn publish_tree(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        how: TreePublication,
+        durability: Durability,
+    ) -> Result<()>;
+
     /// Deletes an object. Atomic; durable when the call returns at [`Durability::Disk`]. A missing
     /// object is no error: deleting twice is deleting. `condition` must not be `Absent`.
     ///
@@ -265,8 +326,8 @@ pub trait Storage: Send + Sync + Debug {
     /// As [`Storage::try_lock`].
     fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>>;
 
-    /// Removes what crashed writers left in the directory `path` (unpublished objects whose writer
-    /// is provably gone), and says how many. Never touches a published object.
+    /// Removes what crashed writers left in the directory `path` (unpublished objects, and unique
+    /// workspaces, whose writer is provably gone), and says how many. Never touches a published object.
     ///
     /// # Errors
     /// `PermissionDenied`, `Io`.
@@ -300,6 +361,20 @@ fn found(opened: Result<Box<dyn Object>>) -> Result<Option<Box<dyn Object>>> {
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// A directory in which a tree grows before it is published. See [`Storage::workspace`].
+///
+/// What lies in it is written and read by its path in the storage, or by [`Storage::within`].
+pub trait Workspace: Send + Sync {
+    /// Where it is.
+    fn path(&self) -> &ObjectPath;
+
+    /// Deletes it with all that is in it, durably. Dropping a unique one does so as far as it can.
+    ///
+    /// # Errors
+    /// As [`Storage::delete_tree`]; what is left goes with a sweep, or when it is taken up again.
+    fn remove(self: Box<Self>) -> Result<()>;
 }
 
 /// Holds an advisory lock until dropped.

@@ -23,6 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bedform_format::size;
+
 use crate::FileSystem;
 use crate::file_system::{FileKind, Links, Replace, Residency, Status, Wait};
 
@@ -58,24 +60,14 @@ impl Throttle {
         Self { bytes_per_second: bytes_per_second.max(1), latency }
     }
 
-    /// The throttle that `text` says: a bandwidth in B/s, KB/s, MB/s, GB/s or their binary kin (KiB/s),
-    /// a comma, and a time in s, ms or us; whole numbers.
+    /// The throttle that `text` says: a [size](bedform_format::size) a second, such as `512 MB/s`, a comma,
+    /// and a time in s, ms or us, a whole number.
     ///
     /// # Errors
     /// What it was and what it should be.
     pub fn parse(text: &str) -> Result<Self, ThrottleError> {
-        const RATES: [(&str, u64); 7] = [
-            ("B/s", 1),
-            ("KB/s", 1_000),
-            ("MB/s", 1_000_000),
-            ("GB/s", 1_000_000_000),
-            ("KiB/s", 1 << 10),
-            ("MiB/s", 1 << 20),
-            ("GiB/s", 1 << 30),
-        ];
-        const TIMES: [(&str, u64); 3] = [("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
         let parts = text.split_once(',').and_then(|(rate, time)| {
-            Some((quantity(rate, &RATES).filter(|rate| *rate > 0)?, quantity(time, &TIMES)?))
+            Some((bandwidth(rate).filter(|rate| *rate > 0)?, duration_nanoseconds(time)?))
         });
         let (rate, time) = parts.ok_or_else(|| ThrottleError { text: text.to_owned() })?;
         Ok(Self::new(rate, Duration::from_nanos(time)))
@@ -97,12 +89,19 @@ impl Throttle {
     }
 }
 
-/// A whole number and one of `units`.
-fn quantity(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+/// A size, `/`, and `s`.
+fn bandwidth(text: &str) -> Option<u64> {
+    let (size, unit) = text.split_once('/')?;
+    unit.trim().eq_ignore_ascii_case("s").then(|| size::parse(size).ok())?
+}
+
+/// A whole number of s, ms or us.
+fn duration_nanoseconds(text: &str) -> Option<u64> {
+    const UNITS: [(&str, u64); 3] = [("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
-    let (_, times) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim()))?;
+    let (_, times) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim()))?;
     number.parse::<u64>().ok()?.checked_mul(*times)
 }
 
@@ -214,6 +213,10 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
 
     fn beside(&self, suffix: &str) -> io::Result<Self> {
         Ok(Self { inner: self.inner.beside(suffix)?, pace: Arc::clone(&self.pace) })
+    }
+
+    fn within(&self, path: &str, links: Links) -> io::Result<Self> {
+        Ok(Self { inner: self.inner.within(path, links)?, pace: Arc::clone(&self.pace) })
     }
 
     fn above(&self) -> io::Result<Option<(F::Handle, &str)>> {
@@ -349,6 +352,14 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         replace: Replace,
     ) -> io::Result<()> {
         self.pace.request(0, || self.inner.rename(directory, from, to, replace))
+    }
+
+    fn rename_directory(&self, from: (&F::Handle, &str), to: (&F::Handle, &str)) -> io::Result<()> {
+        self.pace.request(0, || self.inner.rename_directory(from, to))
+    }
+
+    fn exchange(&self, one: (&F::Handle, &str), other: (&F::Handle, &str)) -> io::Result<()> {
+        self.pace.request(0, || self.inner.exchange(one, other))
     }
 
     fn link(&self, directory: &F::Handle, from: &str, to: &str) -> io::Result<()> {
@@ -497,13 +508,14 @@ mod tests {
             (" 3 gib/s , 10 us ", 3 << 30, 10),
             ("7B/s,1s", 7, 1_000_000),
             ("1KiB/s,0ms", 1024, 0),
+            ("1.5GB/s,5ms", 1_500_000_000, 5000),
         ] {
             let throttle = Throttle::parse(text).unwrap();
             assert_eq!(throttle.bytes_per_second(), rate, "{text}");
             assert_eq!(throttle.latency(), Duration::from_micros(microseconds), "{text}");
         }
         for text in
-            ["", "5ms", "512MB/s", "512,5", "0MB/s,5ms", "-1MB/s,5ms", "1.5GB/s,5ms", "1MB/s,5m"]
+            ["", "5ms", "512MB/s", "512,5", "0MB/s,5ms", "-1MB/s,5ms", "1MB/m,5ms", "1MB/s,5m"]
         {
             let error = Throttle::parse(text).unwrap_err().to_string();
             assert!(error.contains("512 MB/s, 5 ms") && !error.contains('\n'), "{error}");

@@ -112,7 +112,7 @@ pub fn goes_on() -> bool {
 }
 
 /// As [`goes_on`], for those who begin to wait: the program is asked only if it has ended the last wait.
-pub(crate) fn may_begin() -> bool {
+pub fn may_begin() -> bool {
     !is_told_to_stop() && (!WAS_STOPPED.get() || goes_on())
 }
 
@@ -151,7 +151,7 @@ impl Default for Grace {
 
 impl Grace {
     /// So much longer.
-    pub(crate) fn of(time: Duration) -> Self {
+    pub fn of(time: Duration) -> Self {
         Self { time, stopped: None }
     }
 
@@ -165,27 +165,28 @@ impl Grace {
 }
 
 /// The error of `operation` on `path`, which was waited for until the program wanted to no longer.
-pub(crate) fn interrupted(operation: &'static str, path: impl Display) -> StorageError {
+pub fn interrupted(operation: &'static str, path: impl Display) -> StorageError {
     StorageError::new(StorageErrorKind::Interrupted, operation, path)
 }
 
 /// A wait for the lock of `name`.
 #[derive(Debug)]
-pub(crate) struct Waiting<'a> {
+pub struct Waiting<'a> {
     name: &'a str,
     begun: Instant,
     was_long: bool,
     /// The program wants to wait no longer.
-    pub(crate) is_over: bool,
+    pub is_over: bool,
 }
 
 impl<'a> Waiting<'a> {
-    pub(crate) fn new(name: &'a str) -> Self {
+    /// One that begins now.
+    pub fn new(name: &'a str) -> Self {
         Self { name, begun: Instant::now(), was_long: false, is_over: false }
     }
 
     /// True if the program wants to wait on. Called on the thread that waits.
-    pub(crate) fn goes_on(&mut self) -> bool {
+    pub fn goes_on(&mut self) -> bool {
         let is_long = !self.was_long && self.begun.elapsed() >= LONG;
         self.was_long |= is_long;
         self.is_over |= !asked(self.name, is_long);
@@ -193,7 +194,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// The error of a wait that is over.
-    pub(crate) fn interrupted(&self) -> StorageError {
+    pub fn interrupted(&self) -> StorageError {
         interrupted("lock", self.name)
     }
 }

@@ -140,10 +140,6 @@ impl Communicator for Member {
         });
         Ok(Some(all.collect()))
     }
-
-    fn all_to_all(&self, _: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        unreachable!("sessions exchange nothing")
-    }
 }
 
 /// An array whose shards have a time step of what about a node has.
@@ -155,6 +151,7 @@ fn array(steps: u64, ranks: u64, per_node: u64) -> NewArray {
             chunk_shape: vec![1, per_node * SHARE],
             shard_shape: vec![1, per_node * SHARE],
             order: Order::RowMajor,
+            serializer: None,
             codecs: vec![],
             transpose: None,
             checksum: true,

@@ -71,12 +71,6 @@ pub trait Communicator: Send + Sync + Debug {
     /// As [`Communicator::nodes`].
     fn gather(&self, bytes: &[u8], root: u32) -> Result<Option<Vec<Vec<u8>>>>;
 
-    /// From each member what it has for this one, by rank. `parts` has one entry per member.
-    ///
-    /// # Errors
-    /// As [`Communicator::nodes`]; `InvalidArgument` for another number of parts.
-    fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>>;
-
     /// This member makes no more calls. Of a [`Group`], that ends it for all members: they learn of it
     /// in their next call, or leave as well. Others do nothing.
     fn leave(&self) {}
@@ -220,10 +214,6 @@ impl Communicator for Alone {
     fn gather(&self, bytes: &[u8], _root: u32) -> Result<Option<Vec<Vec<u8>>>> {
         Ok(Some(vec![bytes.to_vec()]))
     }
-
-    fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        check_parts(parts, 1)
-    }
 }
 
 /// The number of member `rank` of `size` among `ranks`.
@@ -234,13 +224,6 @@ fn number_among(ranks: &[u32], rank: u32, size: u32) -> Result<u32> {
         Some(number) => Ok(number),
         None => Err(Error::invalid(format!("rank {rank} of {size} is not one of {ranks:?}"))),
     }
-}
-
-fn check_parts(parts: Vec<Vec<u8>>, members: u32) -> Result<Vec<Vec<u8>>> {
-    if parts.len() == members as usize {
-        return Ok(parts);
-    }
-    Err(Error::invalid(format!("{} parts for {members} members", parts.len())))
 }
 
 #[cfg(test)]
@@ -258,20 +241,15 @@ mod tests {
     }
 
     #[test]
-    fn every_member_gets_what_was_given_to_it_round_after_round() {
+    fn what_members_give_arrives_round_after_round() {
         for size in [1, 2, 5] {
             on_all(size, |member| {
                 for round in 0..50_u8 {
                     let rank = u8::try_from(member.rank()).unwrap();
-                    let parts = (0..size).map(|to| vec![round, rank, u8::try_from(to).unwrap()]);
-                    let found = member.all_to_all(parts.collect()).unwrap();
-                    for (from, part) in found.iter().enumerate() {
-                        assert_eq!(part, &[round, u8::try_from(from).unwrap(), rank]);
-                    }
                     let root = u32::from(round) % size;
-                    let gathered = member.gather(&[rank], root).unwrap();
-                    let ranks = (0..size).map(|rank| vec![u8::try_from(rank).unwrap()]).collect();
-                    assert_eq!(gathered, (member.rank() == root).then_some(ranks));
+                    let gathered = member.gather(&[rank, round], root).unwrap();
+                    let given = (0..size).map(|rank| vec![u8::try_from(rank).unwrap(), round]);
+                    assert_eq!(gathered, (member.rank() == root).then(|| given.collect()));
                     let told = member.broadcast(vec![rank, round], root).unwrap();
                     assert_eq!(told, [u8::try_from(root).unwrap(), round]);
                     member.barrier().unwrap();

@@ -10,6 +10,7 @@ use bedform_storage::{Pace, Throttle};
 use serde::Deserialize;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::size;
 
 const FILE: &str = "bedform.toml";
 const FILE_VARIABLE: &str = "BEDFORM_CONFIG";
@@ -70,23 +71,9 @@ impl TryFrom<SizeText> for Size {
     fn try_from(given: SizeText) -> Result<Self> {
         match given {
             SizeText::Number(bytes) => Ok(Self(bytes)),
-            SizeText::Text(text) => parse_size(&text).map(Self),
+            SizeText::Text(text) => size::from_text(&text).map(Self),
         }
     }
-}
-
-/// Bytes from text: a whole number, and a unit or none.
-fn parse_size(text: &str) -> Result<u64> {
-    const UNITS: [(&str, u32); 5] = [("b", 0), ("kib", 10), ("mib", 20), ("gib", 30), ("tib", 40)];
-    let bad = || Error::invalid(format!("{text:?} is no size; expected one such as \"10 GiB\""));
-    let trimmed = text.trim();
-    let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
-    let (number, unit) = trimmed.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| bad())?;
-    let unit = unit.trim().to_ascii_lowercase();
-    let shift = UNITS.iter().find(|(name, _)| *name == unit || unit.is_empty());
-    let (_, shift) = shift.ok_or_else(bad)?;
-    number.checked_mul(1 << shift).ok_or_else(bad)
 }
 
 impl Configuration {
@@ -163,7 +150,7 @@ impl BurstConfiguration {
         let Some(path) = path else { return Ok(None) };
         let capacity = match std::env::var(CAPACITY_VARIABLE) {
             Ok(text) => Some(
-                parse_size(&text)
+                size::from_text(&text)
                     .map(Size)
                     .map_err(|error| Error::invalid(format!("{CAPACITY_VARIABLE}: {error}")))?,
             ),
@@ -176,23 +163,6 @@ impl BurstConfiguration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_binary_units() {
-        for (text, bytes) in [
-            ("0", 0),
-            ("7", 7),
-            ("7 B", 7),
-            (" 2KiB ", 2048),
-            ("3 mib", 3 << 20),
-            ("1TiB", 1 << 40),
-        ] {
-            assert_eq!(parse_size(text).unwrap(), bytes, "{text}");
-        }
-        for text in ["", "GiB", "1.5 GiB", "-1", "1 GB", "99999999 TiB", "1 2"] {
-            assert!(parse_size(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn what_is_wrong_with_a_configuration_is_said_with_its_line() {

@@ -10,6 +10,7 @@
 //! | [`layout`] | which layout fits which reads, as numbers |
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
 //! | [`config`] | `bedform.toml` and variables of the environment |
+//! | [`size`] | sizes in options |
 //! | [`error`] | what a caller can do about a failure |
 
 pub mod array;
@@ -26,6 +27,7 @@ mod options;
 pub mod placement;
 mod plan;
 mod run;
+pub mod size;
 mod source;
 pub mod store;
 mod threads;

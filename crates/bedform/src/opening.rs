@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bedform_storage::{FileSystem, LocalStorage, Mode, Placement, Profile, RemoteStorage, Storage};
+use bedform_remote::RemoteStorage;
+use bedform_storage::{FileSystem, LocalStorage, Mode, Placement, Profile, Storage};
 
 use crate::config;
 use crate::error::{Error, ErrorKind, Result};
@@ -33,7 +34,7 @@ pub(crate) fn remote_of(
     let storage = storage.map_err(|error| Error::invalid(error.to_string()))?;
     if options.profile.is_none() {
         // As for a path.
-        options.profile = Profile::for_remote(&storage).ok().flatten();
+        options.profile = Profile::for_system(storage.system()).ok().flatten();
     }
     Ok(Arc::new(storage))
 }
@@ -45,6 +46,14 @@ fn shared<F: FileSystem>(
 ) -> Arc<dyn Storage> {
     let local = local.placed(targets);
     Arc::new(if options.direct_reads { local } else { local.through_page_cache() })
+}
+
+/// Gives the options the profile that is kept for the storage of `path`, unless they have one.
+pub(crate) fn add_kept_profile(options: &mut OpenOptions, path: &Path) {
+    if options.profile.is_none() {
+        // A kept profile that cannot be read must not keep data from being read.
+        options.profile = Profile::for_path(path).ok().flatten();
+    }
 }
 
 /// The URL that `path` is, if it is one.

@@ -1,10 +1,12 @@
 //! How a store or a file is opened: plain values, and their form in JSON, as the doors hand it over.
 
 use bedform_format::Limits;
-use bedform_storage::{Durability, Profile, RemoteOptions};
+use bedform_remote::RemoteOptions;
+use bedform_storage::{Durability, Profile};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
+use crate::size;
 
 /// When a store looks whether another writer has changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,7 +85,6 @@ impl OpenOptions {
         let mut options = Self::default();
         for (key, value) in given.iter().filter(|(_, value)| !value.is_null()) {
             let bad = || Error::invalid(format!("not a value of {key}: {value}"));
-            let number = || value.as_u64().ok_or_else(bad);
             match (key.as_str(), value.as_str()) {
                 ("writable", _) => options.writable = value.as_bool().ok_or_else(bad)?,
                 ("direct_reads", _) => options.direct_reads = value.as_bool().ok_or_else(bad)?,
@@ -95,11 +96,11 @@ impl OpenOptions {
                 }
                 ("endpoint", Some(text)) => options.remote.endpoint = Some(text.to_owned()),
                 ("region", Some(text)) => options.remote.region = Some(text.to_owned()),
-                ("cache_bytes", _) => options.cache_bytes = number()?,
-                ("gap_bytes", _) => options.gap_bytes = Some(number()?),
+                ("cache_bytes", _) => options.cache_bytes = size::from_json(key, value)?,
+                ("gap_bytes", _) => options.gap_bytes = Some(size::from_json(key, value)?),
                 ("threads", _) => {
-                    let threads = usize::try_from(number()?).map_err(|_| bad())?;
-                    options.threads = Some(threads);
+                    let threads = value.as_u64().and_then(|n| usize::try_from(n).ok());
+                    options.threads = Some(threads.ok_or_else(bad)?);
                 }
                 ("profile", _) => {
                     let profile = Profile::from_json("the profile", &value.to_string());

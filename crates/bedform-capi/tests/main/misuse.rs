@@ -594,6 +594,7 @@ fn options_that_do_not_exist_or_are_no_json_are_named() {
     for (options, says) in [
         (c"{\"cash_bytes\": 1}", "no option \"cash_bytes\""),
         (c"{\"cache_bytes\": -1}", "not a value of cache_bytes"),
+        (c"{\"cache_bytes\": \"1 G\"}", "cache_bytes: \"1 G\" is not a size"),
         (c"{\"freshness\": \"now\"}", "not a value of freshness"),
         (c"[1]", "no JSON object"),
         (c"{", "no JSON object"),
@@ -634,7 +635,7 @@ fn options_that_do_not_exist_or_are_no_json_are_named() {
             unsafe { bf_session_begin(place.store, null(), options.as_ptr(), &raw mut session) };
         cases.check("a session", status, INVALID, "");
     }
-    for options in [c"{\"memory_bytes\": \"1\"}", c"{\"grace_seconds\": -1}", c"{\"x\": 1}"] {
+    for options in [c"{\"memory_bytes\": \"much\"}", c"{\"grace_seconds\": -1}", c"{\"x\": 1}"] {
         let status = unsafe { bf_settle_together(place.store, null(), options.as_ptr()) };
         cases.check("settling", status, INVALID, "");
     }
@@ -655,7 +656,7 @@ fn options_that_do_not_exist_or_are_no_json_are_named() {
         )
     };
     cases.check("shards", status, INVALID, "");
-    assert_eq!(cases.0, 19);
+    assert_eq!(cases.0, 20);
 }
 
 #[test]

@@ -224,6 +224,17 @@ fn a_session_borrows_data_grows_arrays_and_takes_what_has_no_element() {
 }
 
 #[test]
+fn sizes_of_options_are_numbers_or_texts_with_units() {
+    let place = Place::new();
+    let session = begin(place.store, c"{\"buffer_bytes\": \"1.5 MiB\", \"settle\": \"later\"}");
+    assert_eq!(bf_session_end(session), OK, "{}", last_error());
+    for options in [c"{\"memory_bytes\": \"64 MB\"}", c"{\"memory_bytes\": 64000000}"] {
+        let settled = unsafe { bf_settle_together(place.store, null(), options.as_ptr()) };
+        assert_eq!(settled, OK, "{}", last_error());
+    }
+}
+
+#[test]
 fn a_session_that_is_aborted_leaves_nothing_and_one_that_ends_commits() {
     let place = Place::new();
     let array = place.array();

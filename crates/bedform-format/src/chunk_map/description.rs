@@ -3,7 +3,8 @@
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::codec::{BloscCompressor, BloscConfiguration, BloscShuffle, BytesCodec};
+use crate::codec::BytesCodec;
+use crate::codec::definitions::ChunkMapCodec;
 use crate::{DataType, Endian};
 
 fn parse_data_type<E: de::Error>(name: &str) -> Result<DataType, E> {
@@ -146,17 +147,6 @@ impl Visitor<'_> for Text {
     }
 }
 
-/// A filter as the description has it.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Codec {
-    Zlib { level: u32 },
-    Zstd { level: i32 },
-    Shuffle { element_size: u32 },
-    Fletcher32,
-    Blosc { compressor: String, level: u8, shuffle: u8, type_size: u8, block_size: u32 },
-}
-
 pub(super) mod codecs {
     use super::*;
 
@@ -164,7 +154,7 @@ pub(super) mod codecs {
         codecs: &[BytesCodec],
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        let named: Option<Vec<Codec>> = codecs.iter().map(name).collect();
+        let named: Option<Vec<ChunkMapCodec>> = codecs.iter().map(ChunkMapCodec::of).collect();
         named
             .ok_or_else(|| serde::ser::Error::custom("a codec that foreign files do not have"))?
             .serialize(serializer)
@@ -173,53 +163,7 @@ pub(super) mod codecs {
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<BytesCodec>, D::Error> {
-        let codecs = Vec::<Codec>::deserialize(deserializer)?;
-        codecs.into_iter().map(|codec| known(codec).map_err(de::Error::custom)).collect()
+        let codecs = Vec::<ChunkMapCodec>::deserialize(deserializer)?;
+        codecs.into_iter().map(|codec| codec.codec().map_err(de::Error::custom)).collect()
     }
-}
-
-fn name(codec: &BytesCodec) -> Option<Codec> {
-    Some(match *codec {
-        BytesCodec::Zlib { level } => Codec::Zlib { level },
-        BytesCodec::Zstd { level, checksum: false } => Codec::Zstd { level },
-        BytesCodec::Shuffle { element_size } => Codec::Shuffle { element_size },
-        BytesCodec::Fletcher32 => Codec::Fletcher32,
-        BytesCodec::Blosc(blosc) => Codec::Blosc {
-            compressor: blosc.compressor.name().to_owned(),
-            level: blosc.level,
-            shuffle: match blosc.shuffle {
-                BloscShuffle::None => 0,
-                BloscShuffle::Byte => 1,
-                BloscShuffle::Bit => 2,
-            },
-            type_size: blosc.type_size,
-            block_size: blosc.block_size,
-        },
-        _ => return None,
-    })
-}
-
-fn known(codec: Codec) -> Result<BytesCodec, String> {
-    Ok(match codec {
-        Codec::Zlib { level } => BytesCodec::Zlib { level },
-        Codec::Zstd { level } => BytesCodec::Zstd { level, checksum: false },
-        Codec::Shuffle { element_size: 0 } => return Err("shuffle of elements of 0 bytes".into()),
-        Codec::Shuffle { element_size } => BytesCodec::Shuffle { element_size },
-        Codec::Fletcher32 => BytesCodec::Fletcher32,
-        Codec::Blosc { compressor, level, shuffle, type_size, block_size } => {
-            BytesCodec::Blosc(BloscConfiguration {
-                compressor: BloscCompressor::parse(&compressor)
-                    .ok_or_else(|| format!("unknown Blosc compressor {compressor:?}"))?,
-                level,
-                shuffle: match shuffle {
-                    0 => BloscShuffle::None,
-                    1 => BloscShuffle::Byte,
-                    2 => BloscShuffle::Bit,
-                    other => return Err(format!("unknown Blosc shuffle {other}")),
-                },
-                type_size,
-                block_size,
-            })
-        }
-    })
 }

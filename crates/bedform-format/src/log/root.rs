@@ -29,7 +29,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{Result, SealedCodec, check_limit, check_segment_name, invalid};
-use crate::metadata::{self, Fields, check_seal_in_form, hex, identity_field, parse_hex, seal};
+use crate::fields::{self, Fields};
+use crate::metadata::{self, check_seal_in_form, hex, identity_field, parse_hex, seal};
 use crate::{Limits, json};
 
 const WHAT: &str = "a root";
@@ -251,7 +252,7 @@ impl Root {
     fn parse(document: &Value, limits: &Limits) -> Result<Self> {
         let fields = Fields::new("", document)?;
         let store = identity_field(&fields, "store")?;
-        let store = store.ok_or_else(|| metadata::invalid("bedform.store", "missing"))?;
+        let store = store.ok_or_else(|| fields::invalid("bedform.store", "missing"))?;
         let mut commits = Vec::new();
         for (index, value) in fields.list("commits")?.iter().enumerate() {
             commits.push(CommitRecord::parse(&format!("commits[{index}]"), value)?);

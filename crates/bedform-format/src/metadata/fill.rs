@@ -4,7 +4,7 @@ use half::f16;
 use serde_json::{Number, Value};
 
 use super::MetadataError;
-use super::reader::{invalid, shown};
+use crate::fields::{invalid, shown};
 use crate::{DataType, json};
 
 /// A fill value as the bytes of one element in the machine's order, or as text.

@@ -5,7 +5,6 @@
 //! not know in its place, and doubtful documents (keys twice, bare NaN) are ours to judge.
 
 mod fill;
-mod reader;
 #[cfg(test)]
 mod tests;
 mod v2;
@@ -14,11 +13,10 @@ mod writer;
 
 use serde_json::{Map, Value};
 
-use crate::json::JsonError;
 use crate::{CodecChain, DataType};
 
+pub use crate::fields::MetadataError;
 pub use fill::FillValue;
-pub(crate) use reader::{Fields, invalid};
 pub use v2::{parse_array_v2, parse_consolidated_v2};
 pub(crate) use v3::identity_field;
 pub use v3::parse_hex;
@@ -140,39 +138,6 @@ pub struct Identity {
     pub store: [u8; 16],
     /// Random, of the array.
     pub array: [u8; 16],
-}
-
-/// Why a metadata document was refused: which field, and what is wrong with it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MetadataError {
-    /// Not a document at all.
-    #[error(transparent)]
-    Json(#[from] JsonError),
-    /// A field is missing or has a value that it cannot have.
-    #[error("{field}: {problem}")]
-    Field {
-        /// The field, as a path such as `codecs[1].configuration.level`.
-        field: String,
-        /// What is wrong.
-        problem: String,
-    },
-    /// The document is valid and needs something that this version lacks.
-    #[error("{field}: {feature} is not supported")]
-    Unsupported {
-        /// The field that asks for it.
-        field: String,
-        /// What it asks for.
-        feature: String,
-    },
-    /// A document that Bedform wrote and whose bytes have changed since.
-    #[error("checksum mismatch: expected {expected:08x}, found {found:08x}")]
-    Checksum {
-        /// The checksum in the document.
-        expected: u32,
-        /// The checksum of its bytes.
-        found: u32,
-    },
 }
 
 impl ArrayMetadata {

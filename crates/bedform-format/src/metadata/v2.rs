@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::reader::{Fields, invalid, unsupported};
-use super::v3::{blosc, check_sizes, same_rank};
+use super::v3::{check_sizes, same_rank};
 use super::{ArrayMetadata, ChunkKeys, Encoding, FillValue, MetadataError};
+use crate::codec::definitions::{self, BYTES_CODECS, Context, SERIALIZERS};
 use crate::codec::{BytesCodec, CodecChain, Serializer};
+use crate::fields::{Fields, Named, invalid, unsupported};
 use crate::{DataType, Endian, Limits};
 
 type Result<T> = std::result::Result<T, MetadataError>;
@@ -54,19 +55,7 @@ pub fn parse_array_v2(
             .ok_or_else(|| unsupported("dtype", format!("the data type {name:?}")))?,
         _ => return Err(unsupported("dtype", "a structured data type")),
     };
-    let bytes = bytes_codecs(&fields, data_type, limits)?;
-    let (serializer, bytes) = if data_type == DataType::String {
-        match bytes.split_first() {
-            Some((None, rest)) => (Serializer::VlenUtf8, rest.to_vec()),
-            _ => return Err(unsupported("filters", "object data without 'vlen-utf8'")),
-        }
-    } else {
-        (Serializer::Bytes(endian.unwrap_or(Endian::NATIVE)), bytes)
-    };
-    let bytes: Option<Vec<BytesCodec>> = bytes.into_iter().collect();
-    let Some(bytes) = bytes else {
-        return Err(invalid("filters", "'vlen-utf8' is for text only"));
-    };
+    let (serializer, bytes) = codecs(&fields, data_type, endian, limits)?;
     let transpose = match fields.get("order").map(Value::as_str) {
         None | Some(Some("C")) => None,
         Some(Some("F")) => Some((0..shape.len()).rev().collect()).filter(|_| shape.len() > 1),
@@ -97,12 +86,52 @@ pub fn parse_array_v2(
     Ok(metadata)
 }
 
-/// Filters, then the compressor; `None` in the list stands for `vlen-utf8`.
-fn bytes_codecs(
+/// A codec of numcodecs, by what it takes.
+enum Numcodec {
+    Serializer(Serializer),
+    Bytes(BytesCodec),
+}
+
+/// The filters, then the compressor: the first may take elements, all others take bytes.
+fn codecs(
     fields: &Fields<'_, '_>,
     data_type: DataType,
+    endian: Option<Endian>,
     limits: &Limits,
-) -> Result<Vec<Option<BytesCodec>>> {
+) -> Result<(Serializer, Vec<BytesCodec>)> {
+    let mut codecs = numcodecs(fields, data_type, endian, limits)?.into_iter().peekable();
+    let first = match codecs.next_if(|codec| matches!(codec, Numcodec::Serializer(_))) {
+        Some(Numcodec::Serializer(serializer)) => Some(serializer),
+        _ => None,
+    };
+    let is_text = data_type == DataType::String;
+    let serializer = match first {
+        Some(Serializer::VlenUtf8) if is_text => Serializer::VlenUtf8,
+        _ if is_text => return Err(unsupported("filters", "object data without 'vlen-utf8'")),
+        Some(Serializer::VlenUtf8) => return Err(text_only()),
+        Some(serializer) => serializer,
+        None => Serializer::Bytes(endian.unwrap_or(Endian::NATIVE)),
+    };
+    let bytes = codecs.map(|codec| match codec {
+        Numcodec::Bytes(codec) => Ok(codec),
+        Numcodec::Serializer(Serializer::VlenUtf8) => Err(text_only()),
+        Numcodec::Serializer(_) => {
+            Err(invalid("filters", "a codec of numbers cannot follow bytes"))
+        }
+    });
+    Ok((serializer, bytes.collect::<Result<_>>()?))
+}
+
+fn text_only() -> MetadataError {
+    invalid("filters", "'vlen-utf8' is for text only")
+}
+
+fn numcodecs(
+    fields: &Fields<'_, '_>,
+    data_type: DataType,
+    endian: Option<Endian>,
+    limits: &Limits,
+) -> Result<Vec<Numcodec>> {
     let filters: &[Value] = match fields.get("filters") {
         None | Some(Value::Null) => &[],
         Some(_) => fields.list("filters")?,
@@ -110,39 +139,25 @@ fn bytes_codecs(
     if filters.len() > limits.codecs_max {
         return Err(invalid("filters", format!("over the limit of {}", limits.codecs_max)));
     }
+    let numcodec = |at: &str, value| {
+        let named = Named::parse_v2(at, value)?;
+        let context = Context { at, data_type, endian, zarr_format: 2 };
+        if let Some(serializer) = definitions::parse(SERIALIZERS, &named, &context)? {
+            return Ok(Numcodec::Serializer(serializer));
+        }
+        definitions::parse(BYTES_CODECS, &named, &context)?
+            .map(Numcodec::Bytes)
+            .ok_or_else(|| unsupported(at, format!("the codec {:?}", named.name)))
+    };
     let compressor = fields.get("compressor").filter(|value| !value.is_null());
     let mut codecs = Vec::with_capacity(filters.len() + 1);
     for (index, value) in filters.iter().enumerate() {
-        codecs.push(numcodec(&format!("filters[{index}]"), value, data_type)?);
+        codecs.push(numcodec(&format!("filters[{index}]"), value)?);
     }
     if let Some(value) = compressor {
-        codecs.push(numcodec("compressor", value, data_type)?);
+        codecs.push(numcodec("compressor", value)?);
     }
     Ok(codecs)
-}
-
-fn numcodec(path: &str, value: &Value, data_type: DataType) -> Result<Option<BytesCodec>> {
-    let fields = Fields::new(path, value)?;
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    Ok(Some(match fields.text("id")? {
-        "vlen-utf8" => return Ok(None),
-        "zstd" => BytesCodec::Zstd {
-            level: fields.integer("level", -131_072..=22, Some(0))? as i32,
-            checksum: fields.boolean("checksum", false)?,
-        },
-        "gzip" => {
-            BytesCodec::Gzip { level: fields.integer("level", -1..=9, Some(5))?.max(0) as u32 }
-        }
-        "zlib" => {
-            BytesCodec::Zlib { level: fields.integer("level", -1..=9, Some(1))?.max(0) as u32 }
-        }
-        "blosc" => BytesCodec::Blosc(blosc(&fields, data_type)?),
-        "crc32c" => BytesCodec::Crc32c,
-        "shuffle" => BytesCodec::Shuffle {
-            element_size: fields.integer("elementsize", 1..=i64::from(u16::MAX), Some(4))? as u32,
-        },
-        other => return Err(unsupported(path, format!("the codec {other:?}"))),
-    }))
 }
 
 /// Takes the dimension names out of the attributes, as xarray does.

@@ -2,13 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::reader::{Fields, invalid, shown, unsupported};
 use super::{
     ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, MetadataError, ShardEncoding,
 };
-use crate::codec::{
-    BloscCompressor, BloscConfiguration, BloscShuffle, BytesCodec, CodecChain, Serializer,
-};
+use crate::codec::definitions::{self, BYTES_CODECS, Context, SERIALIZERS};
+use crate::codec::{BytesCodec, CodecChain, Serializer, is_serializer};
+use crate::fields::{Fields, Named, invalid, shown, unsupported};
 use crate::{DataType, Endian, Limits};
 
 type Result<T> = std::result::Result<T, MetadataError>;
@@ -173,36 +172,9 @@ pub(super) fn same_rank(field: &str, found: usize, expected: usize) -> Result<()
     Err(invalid(field, format!("{found} dimensions, but the array has {expected}")))
 }
 
-/// A `{name, configuration}` object, or its short form, a string.
-struct Named<'a> {
-    path: String,
-    name: &'a str,
-    configuration: Option<&'a Value>,
-}
-
 /// zarr-python's names for NumPy's fixed-size text.
 pub(super) const FIXED_BYTES: &str = "null_terminated_bytes";
 pub(super) const FIXED_UNICODE: &str = "fixed_length_utf32";
-
-static EMPTY: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::Object(Map::new()));
-
-impl<'a> Named<'a> {
-    fn parse(path: &str, value: &'a Value) -> Result<Self> {
-        if let Value::String(name) = value {
-            return Ok(Self { path: format!("{path}.configuration"), name, configuration: None });
-        }
-        let fields = Fields::new(path, value)?;
-        Ok(Self {
-            path: format!("{path}.configuration"),
-            name: fields.text("name")?,
-            configuration: fields.get("configuration"),
-        })
-    }
-
-    fn fields(&self) -> Result<Fields<'_, '_>> {
-        Fields::new(&self.path, self.configuration.unwrap_or(&EMPTY))
-    }
-}
 
 /// Reads the data type of an array: its name, or the object that fixed-size text needs.
 ///
@@ -354,9 +326,13 @@ fn codecs_at_depth(
         let at = format!("{path}[{index}]");
         let codec = Named::parse(&at, value)?;
         let serialized = serializer.is_some() || shard.is_some();
+        let context = Context { at: &at, data_type, endian: None, zarr_format: 3 };
+        let unknown = || unsupported(at.as_str(), format!("the codec {:?}", codec.name));
         match codec.name {
-            "transpose" | "bytes" | "vlen-utf8" | "sharding_indexed" if serialized => {
-                return Err(invalid(at, format!("{:?} cannot follow bytes", codec.name)));
+            name if serialized
+                && (matches!(name, "transpose" | "sharding_indexed") || is_serializer(name)) =>
+            {
+                return Err(invalid(at, format!("{name:?} cannot follow bytes")));
             }
             "transpose" => {
                 let order = transpose_order(&codec, chunk_shape.len())?;
@@ -368,16 +344,20 @@ fn codecs_at_depth(
                     }
                 });
             }
-            "bytes" => serializer = Some(bytes_serializer(&codec, data_type)?),
-            "vlen-utf8" if data_type == DataType::String => serializer = Some(Serializer::VlenUtf8),
             "sharding_indexed" => {
                 if depth >= limits.shard_depth_max {
                     return Err(invalid(at, "shards nested too deeply"));
                 }
                 shard = Some(shard_encoding(&codec, chunk_shape, data_type, limits, depth)?);
             }
-            _ if !serialized => return Err(unsupported(at, format!("the codec {:?}", codec.name))),
-            _ => bytes.push(bytes_codec(&codec, &at, data_type)?),
+            _ if serialized => {
+                let codec = definitions::parse(BYTES_CODECS, &codec, &context)?;
+                bytes.push(codec.ok_or_else(unknown)?);
+            }
+            _ => {
+                let codec = definitions::parse(SERIALIZERS, &codec, &context)?;
+                serializer = Some(codec.ok_or_else(unknown)?);
+            }
         }
     }
     match (serializer, shard) {
@@ -413,19 +393,6 @@ fn transpose_order(codec: &Named<'_>, rank: usize) -> Result<Vec<usize>> {
     match order {
         Some(order) if sorted.iter().copied().eq(0..rank) => Ok(order),
         _ => Err(invalid(fields.at("order"), format!("expected a permutation of {rank} axes"))),
-    }
-}
-
-fn bytes_serializer(codec: &Named<'_>, data_type: DataType) -> Result<Serializer> {
-    if data_type == DataType::String {
-        return Err(invalid(&codec.path, "text needs the codec 'vlen-utf8'"));
-    }
-    let fields = codec.fields()?;
-    match fields.get("endian").map(|value| value.as_str()) {
-        Some(Some("little")) => Ok(Serializer::Bytes(Endian::Little)),
-        Some(Some("big")) => Ok(Serializer::Bytes(Endian::Big)),
-        None if data_type.swap_size() == 1 => Ok(Serializer::Bytes(Endian::NATIVE)),
-        _ => Err(invalid(fields.at("endian"), "expected 'little' or 'big'")),
     }
 }
 
@@ -477,58 +444,6 @@ fn index_is_checked(fields: &Fields<'_, '_>, limits: &Limits) -> Result<bool> {
         },
         _ => Err(unsupported(path, "an index that is not little-endian bytes")),
     }
-}
-
-fn bytes_codec(codec: &Named<'_>, at: &str, data_type: DataType) -> Result<BytesCodec> {
-    let fields = codec.fields()?;
-    // Levels are small: the conversions below cannot lose anything.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let level = |range, default| fields.integer("level", range, Some(default));
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    Ok(match codec.name {
-        "zstd" => BytesCodec::Zstd {
-            level: level(-131_072..=22, 0)? as i32,
-            checksum: fields.boolean("checksum", false)?,
-        },
-        "gzip" => BytesCodec::Gzip { level: level(0..=9, 5)? as u32 },
-        "zlib" | "numcodecs.zlib" => BytesCodec::Zlib { level: level(0..=9, 1)? as u32 },
-        "crc32c" | "numcodecs.crc32c" => BytesCodec::Crc32c,
-        "numcodecs.shuffle" => BytesCodec::Shuffle {
-            element_size: fields.integer("elementsize", 1..=i64::from(u16::MAX), Some(4))? as u32,
-        },
-        "blosc" => BytesCodec::Blosc(blosc(&fields, data_type)?),
-        other => return Err(unsupported(at, format!("the codec {other:?}"))),
-    })
-}
-
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub(super) fn blosc(fields: &Fields<'_, '_>, data_type: DataType) -> Result<BloscConfiguration> {
-    let compressor = match fields.get("cname") {
-        None => BloscCompressor::Lz4,
-        Some(_) => BloscCompressor::parse(fields.text("cname")?)
-            .ok_or_else(|| invalid(fields.at("cname"), "not a compressor of Blosc"))?,
-    };
-    let item_size = data_type.item_size().unwrap_or(1).clamp(1, 255) as i64;
-    let shuffle = match fields.get("shuffle") {
-        None => BloscShuffle::Byte,
-        Some(Value::String(text)) if text == "noshuffle" => BloscShuffle::None,
-        Some(Value::String(text)) if text == "shuffle" => BloscShuffle::Byte,
-        Some(Value::String(text)) if text == "bitshuffle" => BloscShuffle::Bit,
-        // Zarr v2: 0 none, 1 bytes, 2 bits, -1 bits for single bytes and else bytes.
-        Some(value) => match (value.as_i64(), item_size) {
-            (Some(0), _) => BloscShuffle::None,
-            (Some(2), _) | (Some(-1), 1) => BloscShuffle::Bit,
-            (Some(1 | -1), _) => BloscShuffle::Byte,
-            _ => return Err(invalid(fields.at("shuffle"), "not a shuffle of Blosc")),
-        },
-    };
-    Ok(BloscConfiguration {
-        compressor,
-        level: fields.integer("clevel", 0..=9, Some(5))? as u8,
-        shuffle,
-        type_size: fields.integer("typesize", 1..=255, Some(item_size))? as u8,
-        block_size: fields.integer("blocksize", 0..=i64::from(u32::MAX), Some(0))? as u32,
-    })
 }
 
 /// Holds the sizes that shapes imply against the limits.

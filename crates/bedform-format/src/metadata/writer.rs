@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::v3::{FIXED_BYTES, FIXED_UNICODE};
 use super::{ArrayMetadata, Encoding, Identity, LogState, MetadataError, ShardEncoding};
+use crate::DataType;
 use crate::checksum::crc32c;
-use crate::codec::{BloscShuffle, BytesCodec, CodecChain, Serializer};
-use crate::{DataType, Endian};
+use crate::codec::{CodecChain, definitions};
 
 /// The document of an array, not yet sealed.
 pub fn write_array(metadata: &ArrayMetadata) -> Value {
@@ -157,49 +157,10 @@ fn write_chain(chain: &CodecChain, data_type: DataType) -> Value {
     if let Some(order) = &chain.transpose {
         list.push(json!({"name": "transpose", "configuration": {"order": order}}));
     }
-    list.push(match chain.serializer {
-        Serializer::VlenUtf8 => json!({"name": "vlen-utf8"}),
-        Serializer::Bytes(_) if data_type.swap_size() == 1 => json!({"name": "bytes"}),
-        Serializer::Bytes(Endian::Little) => {
-            json!({"name": "bytes", "configuration": {"endian": "little"}})
-        }
-        Serializer::Bytes(Endian::Big) => {
-            json!({"name": "bytes", "configuration": {"endian": "big"}})
-        }
-    });
-    list.extend(chain.bytes.iter().map(write_bytes_codec));
+    list.push(definitions::write(definitions::SERIALIZERS, &chain.serializer, data_type));
+    let bytes = chain.bytes.iter();
+    list.extend(bytes.map(|codec| definitions::write(definitions::BYTES_CODECS, codec, data_type)));
     Value::Array(list)
-}
-
-fn write_bytes_codec(codec: &BytesCodec) -> Value {
-    match codec {
-        BytesCodec::Zstd { level, checksum } => {
-            json!({"name": "zstd", "configuration": {"level": level, "checksum": checksum}})
-        }
-        BytesCodec::Gzip { level } => json!({"name": "gzip", "configuration": {"level": level}}),
-        BytesCodec::Zlib { level } => {
-            json!({"name": "numcodecs.zlib", "configuration": {"level": level}})
-        }
-        BytesCodec::Crc32c => json!({"name": "crc32c"}),
-        BytesCodec::Shuffle { element_size } => {
-            json!({"name": "numcodecs.shuffle", "configuration": {"elementsize": element_size}})
-        }
-        BytesCodec::Fletcher32 => json!({"name": "numcodecs.fletcher32", "configuration": {}}),
-        BytesCodec::Blosc(configuration) => json!({
-            "name": "blosc",
-            "configuration": {
-                "cname": configuration.compressor.name(),
-                "clevel": configuration.level,
-                "shuffle": match configuration.shuffle {
-                    BloscShuffle::None => "noshuffle",
-                    BloscShuffle::Byte => "shuffle",
-                    BloscShuffle::Bit => "bitshuffle",
-                },
-                "typesize": configuration.type_size,
-                "blocksize": configuration.block_size,
-            },
-        }),
-    }
 }
 
 const UNSEALED: &str = "0000000000:00000000";

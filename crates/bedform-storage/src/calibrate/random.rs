@@ -1,10 +1,13 @@
 //! Bytes and orders that nothing can foresee, the same each time.
 
 /// A small generator of incompressible bytes (SplitMix64): fixed seed, fixed sequence.
-pub(super) struct Random(pub(super) u64);
+#[derive(Debug, Clone)]
+pub struct Random(pub u64);
 
 impl Random {
-    pub(super) fn next(&mut self) -> u64 {
+    /// The next number.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -12,13 +15,14 @@ impl Random {
     }
 
     /// Fills `block`, of which the length is a multiple of 8.
-    pub(super) fn fill(&mut self, block: &mut [u8]) {
+    pub fn fill(&mut self, block: &mut [u8]) {
         for word in block.chunks_exact_mut(8) {
             word.copy_from_slice(&self.next().to_le_bytes());
         }
     }
 
-    pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
+    /// Puts `items` into an order that nothing can foresee.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.next() % (last as u64 + 1);
             items.swap(last, usize::try_from(other).unwrap_or(last));

@@ -22,39 +22,49 @@ const GAPS_MAX: usize = 8;
 
 /// One extent of what is measured.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
+pub struct Piece {
     /// Which object of several.
-    pub(super) object: usize,
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
+    pub object: usize,
+    /// Where it begins in the object.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
 }
 
 /// What reading a list of extents took.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Measured {
-    pub(super) requests: f64,
-    pub(super) bytes: f64,
-    pub(super) seconds: f64,
-    pub(super) cpu_seconds: f64,
-    pub(super) median_seconds: f64,
+pub struct Measured {
+    /// How many.
+    pub requests: f64,
+    /// Bytes of all.
+    pub bytes: f64,
+    /// Seconds from the first to the end of the last.
+    pub seconds: f64,
+    /// Seconds of processors, of all threads.
+    pub cpu_seconds: f64,
+    /// The median of the seconds that one took.
+    pub median_seconds: f64,
 }
 
 impl Measured {
-    pub(super) fn bytes_per_second(&self) -> f64 {
+    /// The bandwidth.
+    pub fn bytes_per_second(&self) -> f64 {
         self.bytes / self.seconds.max(1e-9)
     }
 
-    pub(super) fn seconds_per_request(&self) -> f64 {
+    /// What each adds to the whole.
+    pub fn seconds_per_request(&self) -> f64 {
         (self.seconds / self.requests.max(1.0)).max(1e-9)
     }
 
-    pub(super) fn cpu_seconds_per_request(&self) -> f64 {
+    /// The work of each.
+    pub fn cpu_seconds_per_request(&self) -> f64 {
         (self.cpu_seconds / self.requests.max(1.0)).max(1e-9)
     }
 }
 
 /// What is measured.
-pub(super) trait Readable: Sync {
+pub trait Readable: Sync {
     /// What it is called in errors.
     fn place(&self) -> &str;
 
@@ -88,14 +98,16 @@ pub(super) trait Readable: Sync {
 }
 
 /// Times reads of one place until it is told to stop.
-pub(super) struct Timer<'a, R: Readable> {
-    pub(super) source: &'a R,
-    pub(super) cancel: &'a AtomicBool,
+pub struct Timer<'a, R: Readable> {
+    /// The place.
+    pub source: &'a R,
+    /// Set by who wants to stop.
+    pub cancel: &'a AtomicBool,
 }
 
 impl<R: Readable> Timer<'_, R> {
     /// Reads `pieces` with `in_flight` readers until all are read or the time is up.
-    pub(super) fn measure(
+    pub fn measure(
         &self,
         in_flight: usize,
         pieces: &[Piece],
@@ -212,7 +224,7 @@ impl<R: Readable> Timer<'_, R> {
     }
 
     /// The least number in flight within a seventh of the best rate of small requests, and that rate.
-    pub(super) fn saturate(
+    pub fn saturate(
         &self,
         pieces: &[Piece],
         seconds_each: f64,
@@ -230,7 +242,7 @@ impl<R: Readable> Timer<'_, R> {
 
     /// Moves from the gap that was derived, by doubling or halving, to the largest at which one
     /// request is at least as fast as two.
-    pub(super) fn check_gap(
+    pub fn check_gap(
         &self,
         derived: u64,
         in_flight: usize,
@@ -294,14 +306,14 @@ fn seconds_of(clock: ClockId) -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// What a request of `bytes` costs beside the time for its bytes, which is at most half of it.
-pub(super) fn beside(bytes: u64, seconds: f64, bytes_per_second: f64) -> f64 {
+/// What a request of `bytes` costs without_transfer the time for its bytes, which is at most half of it.
+pub fn without_transfer(bytes: u64, seconds: f64, bytes_per_second: f64) -> f64 {
     (seconds - bytes as f64 / bytes_per_second).max(seconds / 2.0)
 }
 
 /// The gap that takes as long to read as a request takes.
 #[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
 #[expect(clippy::cast_sign_loss, reason = "a float cast saturates")]
-pub(super) fn derived_gap(bytes_per_second: f64, request_seconds: f64) -> u64 {
+pub fn derived_gap(bytes_per_second: f64, request_seconds: f64) -> u64 {
     ((bytes_per_second * request_seconds / PAGE as f64).round() as u64).saturating_mul(PAGE)
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bedform_format::metadata::FillValue;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
-use bedform_storage::machine::Workload;
+use bedform_machine::Workload;
 
 use super::Array;
 use super::known::Known;
@@ -130,7 +130,7 @@ impl Array {
     }
 
     /// The requests of a read of `selection` that `clients` share, as
-    /// [`Machine::simulate`](bedform_storage::machine::Machine::simulate) takes them: those of the plan
+    /// [`Machine::simulate`](bedform_machine::Machine::simulate) takes them: those of the plan
     /// that [`Array::explain`] prices. Each object is a file. Its requests, in the order of the plan,
     /// are cut into as many runs as there are clients, of as many requests, one more or less; a client
     /// opens each object that it has requests of and reads its index, unless this process has it cached.

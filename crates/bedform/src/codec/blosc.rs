@@ -1,16 +1,47 @@
-//! Blosc 1, through the C library.
+//! Containers of Blosc 1, through the C library: `blosc`.
 
 use std::ffi::{CString, c_int, c_void};
+use std::sync::Arc;
 
+use bedform_format::BytesCodec;
 use bedform_format::codec::{BloscConfiguration, BloscShuffle};
 
-use super::compress::resize;
-use super::{CodecError, Result, SizeBound};
+use super::memory::resize;
+use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted};
+
+pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
+    match *codec {
+        BytesCodec::Blosc(configuration) => Some(Arc::new(Blosc { configuration })),
+        _ => None,
+    }
+}
+
+#[derive(Debug)]
+struct Blosc {
+    configuration: BloscConfiguration,
+}
+
+impl BytesToBytes for Blosc {
+    fn decode(
+        &self,
+        input: &[u8],
+        wanted: Wanted,
+        output: &mut Vec<u8>,
+        _: &mut Contexts,
+    ) -> Result<Decoded> {
+        decode(input, wanted.size, output)?;
+        Ok(Decoded::Output)
+    }
+
+    fn encode(&self, input: &[u8], output: &mut Vec<u8>, _: &mut Contexts) -> Result<()> {
+        encode(input, &self.configuration, output)
+    }
+}
 
 /// What Blosc adds at most to data that it cannot compress (`BLOSC_MAX_OVERHEAD`).
 const OVERHEAD: usize = 16;
 
-pub(super) fn decode(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
+fn decode(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
     let mut found = 0_usize;
     // SAFETY: the pointer and length are of one slice; the library reads the header only and
     // writes the size through a valid pointer.
@@ -46,11 +77,7 @@ pub(super) fn decode(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Re
     if usize::try_from(written) == Ok(found) { Ok(()) } else { Err(invalid()) }
 }
 
-pub(super) fn encode(
-    input: &[u8],
-    configuration: &BloscConfiguration,
-    output: &mut Vec<u8>,
-) -> Result<()> {
+fn encode(input: &[u8], configuration: &BloscConfiguration, output: &mut Vec<u8>) -> Result<()> {
     let name = configuration.compressor.name();
     let compressor = CString::new(name).map_err(|_| invalid())?;
     let shuffle = match configuration.shuffle {

@@ -1,22 +1,67 @@
 //! Chunks to bytes and back: thin adapters over the codec libraries.
 //!
-//! Decoding takes the exact number of bytes that a chunk must give, and writes no byte more: the
-//! size comes from the array's metadata, which were held against the limits, never from the encoded
-//! data. Encoding and decoding keep their buffers in a [`Scratch`], one per thread.
+//! A chunk's elements go through one [`ArrayToBytes`] and then through any number of [`BytesToBytes`];
+//! decoding goes back. [`ChunkCodec`] runs the chain. `bedform_format::codec` knows the names and
+//! configurations, this module what they do.
 //!
-//! | module | codecs |
-//! |---|---|
-//! | `bytes` | crc32c, fletcher32, shuffle |
-//! | `compress` | zstd, gzip, zlib |
-//! | `blosc` | blosc |
-//! | `text` | vlen-utf8 |
+//! **The contract of a codec.**
+//!
+//! 1. Encoded bytes are not trusted. A decoder returns exactly the bytes it is asked for, or at most that
+//!    many, and writes none beyond. The number comes from the array's metadata, which were held against the
+//!    limits. The output takes no more memory than that; a decoder's other memory is bounded by a
+//!    constant, whatever its input claims. Bad input is an error, never a panic.
+//! 2. An encoder adds at most as many bytes as it is given, and 64 KiB, or says so
+//!    ([`ArrayToBytes::encoded_bytes_max`]): longer extents are refused before they are fetched.
+//! 3. A codec is made once per array and shared by threads. State kept from chunk to chunk is a type in
+//!    [`Contexts`], of which each thread has one. Buffers belong to the caller and are reused: the chain
+//!    allocates nothing per chunk.
+//! 4. A chain makes one virtual call per codec and chunk. It reads a codec's properties when the array is
+//!    opened.
+//! 5. A decoder may stop early where the front of a chunk suffices ([`Wanted::front`]), if damage behind the
+//!    front is still noticed: by a checksum that was verified, or by the decoder.
+//!
+//! To add a codec: its entry in `bedform_format::codec::definitions`, its file here, its line in
+//! [`BYTES_TO_BYTES`] or [`ARRAY_TO_BYTES`].
 
 mod blosc;
 mod bytes;
-mod compress;
+mod chunk;
+mod crc32c;
+mod fletcher32;
+mod gzip;
+mod memory;
+mod pcodec;
+mod shuffle;
 pub mod text;
+mod transpose;
+mod zlib;
+mod zstd;
 
-use bedform_format::{BytesCodec, CodecChain, DataType, Endian, Serializer};
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use bedform_format::{BytesCodec, DataType, Serializer};
+
+pub use chunk::ChunkCodec;
+
+/// Makes the codec of a configuration; nothing for those of other codecs.
+type OpenBytesToBytes = fn(&BytesCodec) -> Option<Arc<dyn BytesToBytes>>;
+type OpenArrayToBytes = fn(&Serializer, &ChunkOf<'_>) -> Option<Arc<dyn ArrayToBytes>>;
+
+/// The codecs from bytes to bytes.
+const BYTES_TO_BYTES: &[OpenBytesToBytes] = &[
+    blosc::open,
+    crc32c::open,
+    fletcher32::open,
+    gzip::open,
+    shuffle::open,
+    zlib::open,
+    zstd::open,
+];
+
+/// The codecs from elements to bytes.
+const ARRAY_TO_BYTES: &[OpenArrayToBytes] = &[bytes::open, pcodec::open, text::open];
 
 /// Why a chunk could not be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,12 +102,181 @@ pub enum CodecError {
 
 type Result<T> = std::result::Result<T, CodecError>;
 
+/// Text is held as the 64-bit number of each text.
+const TEXT_ITEM_BYTES: usize = 8;
+
+/// The chunks that a codec from elements to bytes is made for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChunkOf<'a> {
+    pub(crate) data_type: DataType,
+    /// Elements along each axis, as they are stored.
+    pub(crate) shape: &'a [usize],
+}
+
+impl ChunkOf<'_> {
+    /// Bytes of the elements.
+    pub(crate) fn bytes(&self) -> usize {
+        let item_size = self.data_type.item_size().unwrap_or(TEXT_ITEM_BYTES);
+        self.shape.iter().fold(item_size, |size, length| size.saturating_mul(*length))
+    }
+}
+
+/// What is known of the size of decoded data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SizeBound {
+    Exactly(usize),
+    AtMost(usize),
+}
+
+/// What a decoder is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    /// The size of what it decodes to.
+    pub(crate) size: SizeBound,
+    /// Set if the first bytes suffice; the decoder may return more, up to all.
+    pub(crate) front: Option<Front>,
+}
+
+/// The front of a chunk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Front {
+    /// Bytes that are needed.
+    pub(crate) bytes: usize,
+    /// True if a checksum of the input was verified. Without one, only a decoder that notices any damage
+    /// behind the front may stop.
+    pub(crate) is_checked: bool,
+}
+
+/// Where decoded bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decoded {
+    /// In the output.
+    Output,
+    /// They are the first so many bytes of the input. The output is as it was.
+    Front(usize),
+}
+
+/// A codec from bytes to bytes, as one array has configured it. The module has the contract.
+pub(crate) trait BytesToBytes: fmt::Debug + Send + Sync {
+    /// Decodes `input` into `output`, replacing its content.
+    fn decode(
+        &self,
+        input: &[u8],
+        wanted: Wanted,
+        output: &mut Vec<u8>,
+        contexts: &mut Contexts,
+    ) -> Result<Decoded>;
+
+    /// Encodes `input` into `output`, replacing its content.
+    fn encode(&self, input: &[u8], output: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()>;
+
+    /// True for a codec that appends to the bytes and changes none: it encodes by
+    /// [`BytesToBytes::append`].
+    fn appends(&self) -> bool {
+        false
+    }
+
+    /// Encodes `bytes` where they are.
+    fn append(&self, bytes: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+        let mut output = Vec::new();
+        self.encode(bytes, &mut output, contexts)?;
+        *bytes = output;
+        Ok(())
+    }
+
+    /// The encoded length of `decoded` bytes, if it does not depend on their values.
+    fn encoded_length(&self, decoded: usize) -> Option<usize> {
+        let _ = decoded;
+        None
+    }
+
+    /// True if decoding notices every changed bit of what was encoded.
+    fn checks(&self) -> bool {
+        false
+    }
+
+    /// True if [`Wanted::front`] makes a difference.
+    fn decodes_fronts(&self) -> bool {
+        false
+    }
+}
+
+/// A codec from the elements of a chunk to bytes, made for a data type and a chunk shape. The module has
+/// the contract. Decoded elements lie in the order of axes in which they are stored.
+pub(crate) trait ArrayToBytes: fmt::Debug + Send + Sync {
+    /// True if the bytes are the elements: they are neither encoded nor decoded.
+    fn is_identity(&self) -> bool {
+        false
+    }
+
+    /// The decoded size of a chunk that is stored in `encoded` bytes.
+    fn decoded_length(&self, encoded: usize) -> SizeBound;
+
+    /// An upper bound on the encoded length of a chunk of `decoded` bytes.
+    fn encoded_bytes_max(&self, decoded: usize) -> usize {
+        decoded.saturating_mul(2).saturating_add(1 << 16)
+    }
+
+    /// Bytes of the numbers to reverse in decoded elements; 1 if there are none.
+    fn swap_size(&self) -> usize {
+        1
+    }
+
+    /// Decodes `input` into `output`, replacing its content.
+    fn decode(
+        &self,
+        input: &[u8],
+        wanted: Wanted,
+        output: &mut Vec<u8>,
+        contexts: &mut Contexts,
+    ) -> Result<()> {
+        let _ = (wanted, contexts);
+        output.clear();
+        output.extend_from_slice(input);
+        Ok(())
+    }
+
+    /// Encodes `elements` into `output`, replacing its content.
+    fn encode(&self, elements: &[u8], output: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+        let _ = contexts;
+        output.clear();
+        output.extend_from_slice(elements);
+        Ok(())
+    }
+
+    /// True if [`Wanted::front`] makes a difference where a checksum was verified.
+    fn decodes_fronts(&self) -> bool {
+        false
+    }
+}
+
+/// State that codecs keep from chunk to chunk in one thread: one value of each type.
+#[derive(Default)]
+pub(crate) struct Contexts(Vec<Box<dyn Any + Send>>);
+
+impl Contexts {
+    /// The value of this type, made where there is none.
+    pub(crate) fn of<T: Any + Send + Default>(&mut self) -> &mut T {
+        let at = match self.0.iter().position(|kept| kept.as_ref().is::<T>()) {
+            Some(at) => at,
+            None => {
+                self.0.push(Box::new(T::default()));
+                self.0.len() - 1
+            }
+        };
+        match self.0[at].as_mut().downcast_mut() {
+            Some(kept) => kept,
+            None => unreachable!("found by its type"),
+        }
+    }
+}
+
 /// Buffers and contexts that one thread uses again for chunk after chunk.
 #[derive(Default)]
 pub struct Scratch {
     front: Vec<u8>,
     back: Vec<u8>,
-    zstd: compress::ZstdContexts,
+    contexts: Contexts,
 }
 
 impl Scratch {
@@ -82,370 +296,51 @@ impl std::fmt::Debug for Scratch {
     }
 }
 
-/// How the elements of one chunk shape become bytes, worked out once per array.
-#[derive(Debug, Clone)]
-pub struct ChunkCodec {
-    chain: CodecChain,
-    decoded_bytes: usize,
-    strides: Vec<i64>,
-    swap_size: usize,
-    fixed: bool,
+/// The codec of a configuration.
+fn bytes_to_bytes(codec: &BytesCodec) -> Arc<dyn BytesToBytes> {
+    let found = BYTES_TO_BYTES.iter().find_map(|open| open(codec));
+    found.unwrap_or_else(|| Arc::new(Missing(format!("the codec {codec:?}"))))
 }
 
-/// Bytes that the decoded blocks of a Zstandard frame are multiples of, as encoders cut them.
-const BLOCK_UNIT: usize = 1 << 10;
+/// The codec of a configuration for such chunks.
+fn array_to_bytes(serializer: &Serializer, chunk: &ChunkOf<'_>) -> Arc<dyn ArrayToBytes> {
+    let found = ARRAY_TO_BYTES.iter().find_map(|open| open(serializer, chunk));
+    let missing = || format!("the codec {serializer:?} of {} elements", chunk.data_type);
+    found.unwrap_or_else(|| Arc::new(Missing(missing())))
+}
 
-impl ChunkCodec {
-    /// The codec of chunks of `chunk_shape` elements. Shapes were held against the limits when the
-    /// metadata were read, so sizes fit.
-    pub fn new(chain: &CodecChain, data_type: DataType, chunk_shape: &[u64]) -> Self {
-        // Text is held as the 64-bit number of each text.
-        let item_size = data_type.item_size().unwrap_or(8);
-        let shape: Vec<usize> = chunk_shape
-            .iter()
-            .map(|length| usize::try_from(*length).unwrap_or(usize::MAX))
-            .collect();
-        let decoded_bytes =
-            shape.iter().fold(item_size, |size, length| size.saturating_mul(*length));
-        let swap_size = match chain.serializer {
-            Serializer::Bytes(endian) if endian != Endian::NATIVE => data_type.swap_size(),
-            _ => 1,
-        };
-        let strides = stored_strides(&shape, chain.transpose.as_deref(), item_size);
-        let fixed = data_type.item_size().is_some();
-        Self { chain: chain.clone(), decoded_bytes, strides, swap_size, fixed }
-    }
+/// A codec that this build has no code for.
+#[derive(Debug)]
+struct Missing(String);
 
-    /// Bytes of a decoded chunk.
-    pub fn decoded_bytes(&self) -> usize {
-        self.decoded_bytes
-    }
-
-    /// Bytes that decoding a chunk takes beside those that come and those that are wanted.
-    pub(crate) fn scratch_bytes(&self) -> u64 {
-        let chunk = self.decoded_bytes as u64;
-        match self.chain.bytes.len() {
-            0 => 0,
-            1 => chunk,
-            _ => chunk.saturating_mul(2),
-        }
-    }
-
-    /// For each axis of the array, the bytes from an element of a decoded chunk to the next.
-    pub fn strides(&self) -> &[i64] {
-        &self.strides
-    }
-
-    /// Bytes of the numbers to reverse in a decoded chunk; 1 if there are none.
-    pub fn swap_size(&self) -> usize {
-        self.swap_size
-    }
-
-    /// The chain that this codec runs.
-    pub fn chain(&self) -> &CodecChain {
-        &self.chain
-    }
-
-    /// True if stored bytes are elements and nothing else, so that parts can be read alone.
-    pub fn is_raw(&self) -> bool {
-        self.fixed && self.chain.is_raw()
-    }
-
-    /// True if the front of a chunk can be decoded alone without giving up that what is wrong with it is
-    /// noticed: a checksum vouches for all of it, or there is none, and its frame is whole.
-    fn can_stop(&self, encoded: &[u8]) -> bool {
-        self.fixed
-            && match self.chain.bytes.as_slice() {
-                [BytesCodec::Zstd { .. }, BytesCodec::Crc32c] => true,
-                [BytesCodec::Zstd { .. }] => compress::is_whole_frame(encoded, self.decoded_bytes),
-                _ => false,
-            }
-    }
-
-    /// True if a checksum of the encoded bytes vouches for them.
-    fn is_checked(&self) -> bool {
-        matches!(self.chain.bytes.last(), Some(BytesCodec::Crc32c))
-    }
-
-    /// An upper bound on the bytes that a chunk has when encoded, to refuse absurd extents.
-    pub fn encoded_bytes_max(&self) -> u64 {
-        // Every codec here adds less than this to what it cannot compress.
-        (self.decoded_bytes as u64).saturating_mul(2).saturating_add(1 << 20)
-    }
-
-    /// Decodes `encoded` into exactly [`ChunkCodec::decoded_bytes`] bytes, in the order and byte
-    /// order in which they were stored. `skip` has a bit set for each codec that this chunk was
-    /// written without (HDF5's filter mask).
-    ///
-    /// # Errors
-    /// [`CodecError`]; nothing is known of the data then.
-    pub fn decode<'a>(
-        &self,
-        encoded: &'a [u8],
-        skip: u32,
-        scratch: &'a mut Scratch,
-    ) -> Result<&'a [u8]> {
-        self.decode_front(encoded, skip, self.decoded_bytes, scratch)
-    }
-
-    /// As [`ChunkCodec::decode`], but only the first `needed` bytes count: no more are decoded where the
-    /// codec can stop and a checksum of the encoded bytes vouches for the rest, or nothing would: then
-    /// they are all there, at least. The result has at least `needed` bytes.
-    ///
-    /// # Errors
-    /// As [`ChunkCodec::decode`].
-    pub fn decode_front<'a>(
-        &self,
-        encoded: &'a [u8],
-        skip: u32,
-        needed: usize,
-        scratch: &'a mut Scratch,
-    ) -> Result<&'a [u8]> {
-        let whole = skip != 0 || needed > self.decoded_bytes / 4 * 3 || !self.can_stop(encoded);
-        let needed = if whole { self.decoded_bytes } else { needed };
-        let mut front = std::mem::take(&mut scratch.front);
-        let mut back = std::mem::take(&mut scratch.back);
-        let outcome =
-            self.decode_chain(encoded, skip, needed, &mut front, &mut back, &mut scratch.zstd);
-        scratch.front = front;
-        scratch.back = back;
-        let bytes = match outcome? {
-            Place::Input(length) => encoded.get(..length).unwrap_or_default(),
-            Place::Front => &scratch.front,
-            Place::Back => &scratch.back,
-        };
-        if self.fixed && whole && bytes.len() != self.decoded_bytes {
-            return Err(CodecError::Length {
-                codec: "bytes",
-                expected: self.decoded_bytes,
-                found: bytes.len(),
-            });
-        }
-        Ok(bytes)
-    }
-
-    fn decode_chain(
-        &self,
-        encoded: &[u8],
-        skip: u32,
-        needed: usize,
-        front: &mut Vec<u8>,
-        back: &mut Vec<u8>,
-        zstd: &mut compress::ZstdContexts,
-    ) -> Result<Place> {
-        let mut place = Place::Input(encoded.len());
-        for (index, codec) in self.chain.bytes.iter().enumerate().rev() {
-            if index < 32 && skip & (1 << index) != 0 {
-                continue;
-            }
-            let bound = self.size_before(index, skip, encoded.len());
-            let (input, output, next): (&[u8], &mut Vec<u8>, Place) = match place {
-                Place::Input(length) => {
-                    (encoded.get(..length).unwrap_or_default(), &mut *front, Place::Front)
-                }
-                Place::Front => (&*front, &mut *back, Place::Back),
-                Place::Back => (&*back, &mut *front, Place::Front),
-            };
-            place = match codec {
-                BytesCodec::Crc32c | BytesCodec::Fletcher32 => {
-                    let length = bytes::checked_length(*codec, input)?;
-                    place.shortened(length, front, back)
-                }
-                BytesCodec::Shuffle { element_size } => {
-                    bytes::unshuffle(input, *element_size as usize, output);
-                    next
-                }
-                BytesCodec::Zstd { .. } => {
-                    let mut is_there = false;
-                    if needed < self.decoded_bytes {
-                        zstd.decode_front(input, self.decoded_bytes, needed, output)?;
-                        // Encoders cut blocks at round numbers: damage that makes one longer or shorter
-                        // shows, as it does at the end of the whole.
-                        is_there = self.is_checked() || output.len().is_multiple_of(BLOCK_UNIT);
-                    }
-                    if !is_there {
-                        zstd.decode(input, bound, output)?;
-                    }
-                    next
-                }
-                BytesCodec::Gzip { .. } => {
-                    compress::decode_gzip(input, bound, output)?;
-                    next
-                }
-                BytesCodec::Zlib { .. } => {
-                    compress::decode_zlib(input, bound, output)?;
-                    next
-                }
-                BytesCodec::Blosc(_) => {
-                    blosc::decode(input, bound, output)?;
-                    next
-                }
-                other => return Err(CodecError::Unsupported(format!("the codec {other:?}"))),
-            };
-        }
-        Ok(place)
-    }
-
-    /// What is known of the size of the data before codec `index` was applied in writing.
-    fn size_before(&self, index: usize, skip: u32, encoded: usize) -> SizeBound {
-        if !self.fixed {
-            return SizeBound::AtMost(text_bytes_max(encoded));
-        }
-        let mut exact = self.decoded_bytes;
-        for (position, codec) in self.chain.bytes.iter().enumerate().take(index) {
-            if position < 32 && skip & (1 << position) != 0 {
-                continue;
-            }
-            match codec {
-                BytesCodec::Shuffle { .. } => {}
-                BytesCodec::Crc32c | BytesCodec::Fletcher32 => exact += 4,
-                _ => return SizeBound::AtMost(self.decoded_bytes.saturating_mul(2) + (1 << 16)),
-            }
-        }
-        SizeBound::Exactly(exact)
-    }
-
-    /// Encodes a chunk whose elements lie in `decoded` in the order and byte order in which they
-    /// are stored, into `output`.
-    ///
-    /// # Errors
-    /// [`CodecError::Unsupported`] for a codec that this build can only read, and for chunks of text
-    /// so large and so repetitive that reading refuses them.
-    pub fn encode(
-        &self,
-        decoded: &[u8],
-        scratch: &mut Scratch,
-        output: &mut Vec<u8>,
-    ) -> Result<()> {
-        output.clear();
-        let mut current = std::mem::take(&mut scratch.front);
-        let mut started = false;
-        for codec in &self.chain.bytes {
-            let input: &[u8] = if started { &current } else { decoded };
-            match codec {
-                BytesCodec::Crc32c if started => bytes::append_crc32c(&mut current),
-                BytesCodec::Crc32c => {
-                    current.clear();
-                    current.extend_from_slice(decoded);
-                    bytes::append_crc32c(&mut current);
-                    started = true;
-                }
-                codec => {
-                    encode_one(*codec, input, &mut scratch.back, &mut scratch.zstd)?;
-                    std::mem::swap(&mut current, &mut scratch.back);
-                    started = true;
-                }
-            }
-        }
-        if started {
-            std::mem::swap(output, &mut current);
-        } else {
-            output.extend_from_slice(decoded);
-        }
-        scratch.front = current;
-        if !self.fixed && decoded.len() > text_bytes_max(output.len()) {
-            return Err(CodecError::Unsupported(
-                "the texts of one chunk are too large to be read back; choose smaller chunks"
-                    .to_owned(),
-            ));
-        }
-        Ok(())
-    }
-
-    /// As [`ChunkCodec::encode`], for elements that are not needed afterwards: where nothing but a
-    /// checksum is behind them they move to `output` without a copy, and its old memory to `decoded`.
-    ///
-    /// # Errors
-    /// As [`ChunkCodec::encode`].
-    pub fn encode_owned(
-        &self,
-        decoded: &mut Vec<u8>,
-        scratch: &mut Scratch,
-        output: &mut Vec<u8>,
-    ) -> Result<()> {
-        let checked = match self.chain.bytes.as_slice() {
-            [] => false,
-            [BytesCodec::Crc32c] => true,
-            _ => return self.encode(decoded, scratch, output),
-        };
-        std::mem::swap(decoded, output);
-        if checked {
-            bytes::append_crc32c(output);
-        }
-        Ok(())
+impl Missing {
+    fn refuse<T>(&self) -> Result<T> {
+        Err(CodecError::Unsupported(self.0.clone()))
     }
 }
 
-/// The most bytes that a chunk of text may decode to: nothing but its encoded size says how many are
-/// to be expected.
-fn text_bytes_max(encoded: usize) -> usize {
-    const ALWAYS: usize = 64 << 20;
-    const MOST: usize = 2 << 30;
-    encoded.saturating_mul(16).saturating_add(ALWAYS).min(MOST)
-}
+impl BytesToBytes for Missing {
+    fn decode(&self, _: &[u8], _: Wanted, _: &mut Vec<u8>, _: &mut Contexts) -> Result<Decoded> {
+        self.refuse()
+    }
 
-fn encode_one(
-    codec: BytesCodec,
-    input: &[u8],
-    output: &mut Vec<u8>,
-    zstd: &mut compress::ZstdContexts,
-) -> Result<()> {
-    match codec {
-        BytesCodec::Zstd { level, checksum } => zstd.encode(input, level, checksum, output),
-        BytesCodec::Gzip { level } => compress::encode_gzip(input, level, output),
-        BytesCodec::Zlib { level } => compress::encode_zlib(input, level, output),
-        BytesCodec::Blosc(configuration) => blosc::encode(input, &configuration, output),
-        BytesCodec::Shuffle { element_size } => {
-            bytes::shuffle(input, element_size as usize, output);
-            Ok(())
-        }
-        other => Err(CodecError::Unsupported(format!("writing the codec {other:?}"))),
+    fn encode(&self, _: &[u8], _: &mut Vec<u8>, _: &mut Contexts) -> Result<()> {
+        self.refuse()
     }
 }
 
-/// What is known of the size of decoded data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SizeBound {
-    Exactly(usize),
-    AtMost(usize),
-}
-
-/// Where the bytes are after a step of decoding.
-#[derive(Debug, Clone, Copy)]
-enum Place {
-    /// The front of the input.
-    Input(usize),
-    Front,
-    Back,
-}
-
-impl Place {
-    /// The same place without what lies behind `length`.
-    fn shortened(self, length: usize, front: &mut Vec<u8>, back: &mut Vec<u8>) -> Self {
-        match self {
-            Self::Input(_) => Self::Input(length),
-            Self::Front => {
-                front.truncate(length);
-                self
-            }
-            Self::Back => {
-                back.truncate(length);
-                self
-            }
-        }
+impl ArrayToBytes for Missing {
+    fn decoded_length(&self, _: usize) -> SizeBound {
+        SizeBound::AtMost(0)
     }
-}
 
-/// Strides in bytes of the array's axes in a chunk that is stored with its axes in `order`.
-fn stored_strides(shape: &[usize], order: Option<&[usize]>, item_size: usize) -> Vec<i64> {
-    let mut strides = vec![0_i64; shape.len()];
-    let mut stride = item_size;
-    for position in (0..shape.len()).rev() {
-        let axis = order.map_or(position, |order| order[position]);
-        strides[axis] = i64::try_from(stride).unwrap_or(i64::MAX);
-        stride = stride.saturating_mul(shape[axis]);
+    fn decode(&self, _: &[u8], _: Wanted, _: &mut Vec<u8>, _: &mut Contexts) -> Result<()> {
+        self.refuse()
     }
-    strides
+
+    fn encode(&self, _: &[u8], _: &mut Vec<u8>, _: &mut Contexts) -> Result<()> {
+        self.refuse()
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 #![allow(clippy::cast_possible_truncation)]
 
-use bedform_format::codec::{BloscCompressor, BloscConfiguration, BloscShuffle};
+use bedform_format::codec::{
+    BloscCompressor, BloscConfiguration, BloscShuffle, PcodecConfiguration, PcodecDelta, PcodecMode,
+};
+use bedform_format::{CodecChain, Endian};
 
 use super::*;
 
@@ -22,6 +25,16 @@ fn blosc_of(compressor: BloscCompressor, shuffle: BloscShuffle) -> BytesCodec {
     })
 }
 
+pub(super) fn pcodec(bytes: &[BytesCodec]) -> CodecChain {
+    let serializer = Serializer::Pcodec(PcodecConfiguration {
+        level: 8,
+        mode: PcodecMode::Auto,
+        delta: PcodecDelta::Auto,
+        page_elements: 1 << 18,
+    });
+    CodecChain { serializer, ..chain(bytes) }
+}
+
 fn chains() -> Vec<CodecChain> {
     let zstd = BytesCodec::Zstd { level: 3, checksum: false };
     vec![
@@ -38,6 +51,10 @@ fn chains() -> Vec<CodecChain> {
         chain(&[blosc_of(BloscCompressor::Zstd, BloscShuffle::Bit), BytesCodec::Crc32c]),
         chain(&[blosc_of(BloscCompressor::Zlib, BloscShuffle::None)]),
         chain(&[blosc_of(BloscCompressor::BloscLz, BloscShuffle::Byte)]),
+        pcodec(&[]),
+        pcodec(&[BytesCodec::Crc32c]),
+        pcodec(&[zstd, BytesCodec::Crc32c]),
+        pcodec(&[BytesCodec::Crc32c, BytesCodec::Gzip { level: 1 }]),
     ]
 }
 
@@ -172,9 +189,16 @@ fn a_codec_that_a_chunk_was_written_without_is_passed_over() {
 fn the_front_of_a_chunk_is_what_the_whole_begins_with() {
     let zstd = BytesCodec::Zstd { level: 3, checksum: false };
     let mut scratch = Scratch::default();
-    for bytes in [vec![zstd, BytesCodec::Crc32c], vec![zstd], vec![BytesCodec::Crc32c]] {
+    let chains = [
+        chain(&[zstd, BytesCodec::Crc32c]),
+        chain(&[zstd]),
+        chain(&[BytesCodec::Crc32c]),
+        pcodec(&[]),
+        pcodec(&[BytesCodec::Crc32c]),
+        pcodec(&[zstd, BytesCodec::Crc32c]),
+    ];
+    for chain in chains {
         for data in [sample(300_000), vec![7; 1_200_000]] {
-            let chain = chain(&bytes);
             let codec = ChunkCodec::new(&chain, DataType::UInt32, &[300_000]);
             let mut encoded = Vec::new();
             codec.encode(&data, &mut scratch, &mut encoded).unwrap();

@@ -1,6 +1,36 @@
 //! Text of any length: `vlen-utf8`, a u32 count, then for each element a u32 length and its bytes.
 
-use super::{CodecError, Result};
+use std::sync::Arc;
+
+use bedform_format::Serializer;
+
+use super::{ArrayToBytes, ChunkOf, CodecError, Result, SizeBound};
+
+pub(super) fn open(serializer: &Serializer, _: &ChunkOf<'_>) -> Option<Arc<dyn ArrayToBytes>> {
+    (*serializer == Serializer::VlenUtf8).then(|| Arc::new(Texts) as Arc<dyn ArrayToBytes>)
+}
+
+/// The stored bytes are the decoded chunk; [`split`] finds the texts in it.
+#[derive(Debug)]
+struct Texts;
+
+impl ArrayToBytes for Texts {
+    fn is_identity(&self) -> bool {
+        true
+    }
+
+    fn decoded_length(&self, encoded: usize) -> SizeBound {
+        SizeBound::AtMost(bytes_max(encoded))
+    }
+}
+
+/// The most bytes that a chunk of text may decode to: nothing but its encoded size says how many are
+/// to be expected.
+pub(super) fn bytes_max(encoded: usize) -> usize {
+    const ALWAYS: usize = 64 << 20;
+    const MOST: usize = 2 << 30;
+    encoded.saturating_mul(16).saturating_add(ALWAYS).min(MOST)
+}
 
 /// Splits a decoded chunk into `count` texts.
 ///

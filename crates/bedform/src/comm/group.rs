@@ -357,11 +357,6 @@ impl Communicator for Group {
             .ok_or_else(|| Error::new(ErrorKind::Io, "a member of the session said what cannot be"))
     }
 
-    fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        self.check()?;
-        self.reached(self.members.all_to_all(parts))
-    }
-
     /// Ends the group. The others learn of it in their next collective call, or leave as well; does
     /// nothing if it is over.
     fn leave(&self) {

@@ -7,14 +7,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{COORDINATOR, Communicator, check_parts, number_among};
+use super::{COORDINATOR, Communicator, number_among};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of a frame: its length in front, then as much of the part as fits. A broadcast sends one, a
-/// gather receives one of every member at one member, an exchange one of every member at all.
+/// gather receives one of every member at one member.
 const BROADCAST_FRAME: usize = 1024;
 const GATHER_FRAME: usize = 256;
-const EXCHANGE_FRAME: usize = 64;
 /// Bytes of a node's name that count.
 const NODE_NAME_MAX: usize = 128;
 /// Bytes of the length in front of a frame.
@@ -67,13 +66,6 @@ pub trait Messages: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// As [`Messages::barrier`].
     fn gather(&self, bytes: &[u8], all: &mut [u8], root: u32) -> Result<()>;
-
-    /// From each member what it has for this one, by rank; all parts are of one length of at most
-    /// 64 KiB, and both buffers have one for each member.
-    ///
-    /// # Errors
-    /// As [`Messages::barrier`].
-    fn all_to_all(&self, given: &[u8], taken: &mut [u8]) -> Result<()>;
 
     /// Messages between some members. Only those that have one to send or to receive make the call;
     /// messages between two members arrive in the order of the calls.
@@ -245,31 +237,6 @@ impl Communicator for Members {
         parts[mine] = bytes.to_vec();
         Ok(Some(parts))
     }
-
-    fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        let mut given = check_parts(parts, self.size())?;
-        // What is for this member does not travel.
-        let mine = self.rank() as usize;
-        let own = std::mem::take(&mut given[mine]);
-        let (mut sent, mut arrived) = (self.frames(EXCHANGE_FRAME), self.frames(EXCHANGE_FRAME));
-        for (frame, part) in sent.chunks_exact_mut(EXCHANGE_FRAME).zip(&given) {
-            fill_frame(frame, part);
-        }
-        self.messages.all_to_all(&sent, &mut arrived)?;
-        let mut taken: Vec<Vec<u8>> =
-            arrived.chunks_exact(EXCHANGE_FRAME).map(open_frame).collect::<Result<_>>()?;
-        let rests = (0_u32..).zip(&given).map(|(to, part)| (to, rest_of(part, EXCHANGE_FRAME)));
-        let rests: Vec<SentMessage<'_>> = rests
-            .filter(|(_, rest)| !rest.is_empty())
-            .map(|(to, bytes)| SentMessage { to, bytes })
-            .collect();
-        let mut expected = received_rests(&mut taken, EXCHANGE_FRAME);
-        if !rests.is_empty() || !expected.is_empty() {
-            self.messages.exchange(&rests, &mut expected)?;
-        }
-        taken[mine] = own;
-        Ok(taken)
-    }
 }
 
 impl Selected {
@@ -360,14 +327,5 @@ impl Communicator for Selected {
         }
         let given: Vec<_> = (0..count).map(|number| (number == root).then_some(bytes)).collect();
         self.swap(&given, &vec![false; count]).map(|_| None)
-    }
-
-    fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        let mut parts = check_parts(parts, self.size())?;
-        let given: Vec<_> = parts.iter().map(|part| Some(part.as_slice())).collect();
-        let mut taken = self.swap(&given, &vec![true; parts.len()])?;
-        let mine = self.rank as usize;
-        taken[mine] = std::mem::take(&mut parts[mine]);
-        Ok(taken)
     }
 }

@@ -40,9 +40,8 @@ pub struct CMembers {
     /// (context, bytes, all, length, root).
     pub gather:
         Option<unsafe extern "C" fn(*mut c_void, *const c_void, *mut c_void, u64, i32) -> c_int>,
-    /// (context, given, taken, length).
-    pub all_to_all:
-        Option<unsafe extern "C" fn(*mut c_void, *const c_void, *mut c_void, u64) -> c_int>,
+    /// Not called; it keeps the layout. Tables of older headers have a function here.
+    pub reserved: Option<unsafe extern "C" fn()>,
     /// (context, sent, number sent, received, number received).
     pub exchange: Option<
         unsafe extern "C" fn(*mut c_void, *const CMessage, u64, *const CMessage, u64) -> c_int,
@@ -60,7 +59,7 @@ impl CMembers {
         barrier: None,
         broadcast: None,
         gather: None,
-        all_to_all: None,
+        reserved: None,
         exchange: None,
         free: None,
     };
@@ -99,7 +98,6 @@ impl Table {
         let is_complete = members.barrier.is_some()
             && members.broadcast.is_some()
             && members.gather.is_some()
-            && members.all_to_all.is_some()
             && members.exchange.is_some();
         match (u32::try_from(rank), u32::try_from(size)) {
             (Ok(rank), Ok(size)) if rank < size && is_complete => Ok(Self { members, rank, size }),
@@ -164,18 +162,6 @@ impl Messages for Table {
         // SAFETY: the contract of `CMembers::messages`; the buffers have the lengths that it says.
         let code = unsafe { collect(self.members.context, from, to, length, peer(root)) };
         check("gather", code)
-    }
-
-    fn all_to_all(&self, given: &[u8], taken: &mut [u8]) -> Result<()> {
-        let exchange = self.members.all_to_all.ok_or_else(missing)?;
-        let length = given.len() / self.size as usize;
-        if given.len() != length * self.size as usize || taken.len() != given.len() {
-            return Err(Error::invalid("the buffers of an exchange have the wrong lengths"));
-        }
-        let (from, to) = (given.as_ptr().cast(), taken.as_mut_ptr().cast());
-        // SAFETY: the contract of `CMembers::messages`; both buffers have `size` parts of `length`.
-        let code = unsafe { exchange(self.members.context, from, to, length as u64) };
-        check("all_to_all", code)
     }
 
     fn exchange(
@@ -264,11 +250,10 @@ mod tests {
     }
 
     unsafe extern "C" fn barrier(context: *mut c_void) -> c_int {
-        let parts = usized(unsafe { of(context) }.size as u64);
-        let mut taken = vec![0; parts];
-        unsafe {
-            all_to_all(context, vec![1_u8; parts].as_ptr().cast(), taken.as_mut_ptr().cast(), 1)
-        }
+        let context = unsafe { of(context) };
+        (0..context.size).for_each(|to| context.send(to, &[1]));
+        (0..context.size).for_each(|from| context.receive(from, &mut [0]));
+        0
     }
 
     unsafe extern "C" fn broadcast(
@@ -306,25 +291,6 @@ mod tests {
         0
     }
 
-    unsafe extern "C" fn all_to_all(
-        context: *mut c_void,
-        given: *const c_void,
-        taken: *mut c_void,
-        length: u64,
-    ) -> c_int {
-        let context = unsafe { of(context) };
-        let length = usized(length);
-        for to in 0..context.size {
-            let at = given.cast::<u8>().wrapping_add(to as usize * length);
-            context.send(to, unsafe { std::slice::from_raw_parts(at, length) });
-        }
-        for from in 0..context.size {
-            let at = taken.cast::<u8>().wrapping_add(from as usize * length);
-            context.receive(from, unsafe { std::slice::from_raw_parts_mut(at, length) });
-        }
-        0
-    }
-
     unsafe extern "C" fn exchange(
         context: *mut c_void,
         sent: *const CMessage,
@@ -357,7 +323,7 @@ mod tests {
             barrier: Some(barrier),
             broadcast: Some(broadcast),
             gather: Some(gather),
-            all_to_all: Some(all_to_all),
+            reserved: None,
             exchange: Some(exchange),
             free: Some(free),
         }
@@ -401,14 +367,6 @@ mod tests {
                 let wanted = (0..size)
                     .map(|from| part(from, root, lengths[(round + from as usize) % lengths.len()]));
                 assert_eq!(all, (rank == root).then(|| wanted.collect()));
-                let length_of = |from: u32, to: u32| {
-                    lengths[(round + 2 * from as usize + to as usize) % lengths.len()]
-                };
-                let given = (0..size).map(|to| part(rank, to, length_of(rank, to))).collect();
-                let taken = members.all_to_all(given).unwrap();
-                let wanted: Vec<_> =
-                    (0..size).map(|from| part(from, rank, length_of(from, rank))).collect();
-                assert_eq!(taken, wanted);
                 members.barrier().unwrap();
                 // The same among some of them.
                 if rank != 1 {
@@ -419,12 +377,6 @@ mod tests {
                     let of =
                         |from: u32| part(from, 5, lengths[(round + from as usize) % lengths.len()]);
                     assert_eq!(all, (rank == 0).then(|| vec![of(2), of(0)]));
-                    let given = vec![part(rank, 2, own), part(rank, 0, own)];
-                    let taken = some.all_to_all(given).unwrap();
-                    let of = |from: u32| {
-                        part(from, rank, lengths[(round + from as usize) % lengths.len()])
-                    };
-                    assert_eq!(taken, [of(2), of(0)]);
                 }
             }
             let error = agree(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Communicator, check_parts, number_among};
+use super::{Communicator, number_among};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What the threads of one group exchange: each gives its parts, and takes those for it when all have.
@@ -184,9 +184,5 @@ impl Communicator for ThreadMember {
         parts[root as usize] = bytes.to_vec();
         let found = self.table.exchange(self.rank, parts)?;
         Ok((self.rank == root).then_some(found))
-    }
-
-    fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        self.table.exchange(self.rank, check_parts(parts, self.size())?)
     }
 }

@@ -4,6 +4,7 @@ use bedform_geometry::Order;
 use bedform_storage::Profile;
 use serde_json::Value;
 
+use super::question::axes_read;
 use super::{AdviseRequest, Appendable, Read, advise};
 use crate::error::{Error, Result};
 
@@ -17,7 +18,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) shape: &'a [u64],
     pub(crate) item_size: u64,
     pub(crate) dimension_names: &'a [Option<String>],
-    /// `{"lat,lon": 0.7, "time": 0.3}`: the axes that a typical read spans, with weights.
+    /// The axes that a typical read spans, with weights: `{"lat,lon": 0.7, "time": 0.3}`, or by number
+    /// `[[[1, 2], 0.7], [[0], 0.3]]`.
     pub(crate) reads: Option<&'a Value>,
     /// Elements that one append brings along the first axis of length 0.
     pub(crate) append_length: Option<u64>,
@@ -33,13 +35,18 @@ pub(crate) fn choose(asked: &Asked<'_>, profile: Profile) -> Result<(Vec<u64>, V
     if let Some(reads) = asked.reads {
         request.reads.reads = reads_of(reads, &request.dimension_names)?;
     }
-    let growing = asked.shape.iter().position(|&length| length == 0);
-    if let Some(axis) = growing.or_else(|| asked.append_length.map(|_| 0)) {
-        let append_len = asked.append_length.unwrap_or(APPEND_ASSUMED);
-        request.appendable = Some(Appendable { axis, append_len, expected_len: None });
-    }
+    request.appendable = appendable(asked.shape, asked.append_length);
     let advice = advise(&request).map_err(|error| Error::invalid(error.to_string()))?;
     Ok((advice.chunk_shape, advice.shard_shape, advice.order))
+}
+
+/// How an array of `shape` grows: along its first axis of length 0, or the first one if appends of
+/// `append_length` are said to come; not at all without either.
+pub(super) fn appendable(shape: &[u64], append_length: Option<u64>) -> Option<Appendable> {
+    let growing = shape.iter().position(|&length| length == 0);
+    let axis = growing.or_else(|| append_length.map(|_| 0))?;
+    let append_len = append_length.unwrap_or(APPEND_ASSUMED);
+    Some(Appendable { axis, append_len, expected_len: None })
 }
 
 fn names_of(asked: &Asked<'_>) -> Vec<String> {
@@ -50,6 +57,9 @@ fn names_of(asked: &Asked<'_>) -> Vec<String> {
 fn reads_of(reads: &Value, names: &[String]) -> Result<Vec<(Read, f64)>> {
     let bad =
         || Error::invalid(r#""reads" is no object of weights: {"lat,lon": 0.7, "time": 0.3}"#);
+    if let Value::Array(list) = reads {
+        return list.iter().map(axes_read).collect::<Option<_>>().ok_or_else(bad);
+    }
     let axis = |name: &str| {
         names.iter().position(|known| known == name).ok_or_else(|| {
             Error::invalid(format!("no axis {name:?}: the axes are {}", names.join(", ")))
@@ -96,7 +106,16 @@ mod tests {
         let (chunks, shards, _) = choose(&asked, Profile::default_local()).unwrap();
         assert_eq!(chunks[0], 1, "{chunks:?}");
         assert_eq!(24 % shards[0], 0, "an append adds whole shards");
-        let wrong = [json!({"height": 1.0}), json!({"lat": 0}), json!(["lat"])];
+        let by_number = json!([[[1, 2], 1.0]]);
+        asked.reads = Some(&by_number);
+        assert_eq!(choose(&asked, Profile::default_local()).unwrap().0, chunks);
+        let wrong = [
+            json!({"height": 1.0}),
+            json!({"lat": 0}),
+            json!(["lat"]),
+            json!([[[1, 3], 1.0]]),
+            json!([[[1], 0.0]]),
+        ];
         for wrong in &wrong {
             asked.reads = Some(wrong);
             assert!(choose(&asked, Profile::default_local()).is_err(), "{wrong}");

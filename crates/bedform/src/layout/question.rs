@@ -4,13 +4,14 @@ use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_storage::Profile;
 use serde_json::Value;
 
+use super::automatic::appendable;
 use super::{AdviseRequest, Appendable, Read};
 use crate::error::{Error, Result};
 
 impl AdviseRequest {
     /// Reads a question: `shape`, `item_size`, and optionally `dims`, `reads` (a list of
     /// `[axes, weight]`), `selections` (a list of `[weight, [[start, step, count], ...]]`),
-    /// `append` (`{axis, length, expected}`), `compression_ratio`, `decode_bytes_per_second`,
+    /// `append` (`{axis, length, expected}`) or `append_length`, `compression_ratio`, `decode_bytes_per_second`,
     /// `cores`.
     ///
     /// # Errors
@@ -43,6 +44,10 @@ impl AdviseRequest {
             let (axis, append_len) = axis.zip(field("length")).ok_or_else(|| bad("append"))?;
             let expected_len = field("expected");
             request.appendable = Some(Appendable { axis, append_len, expected_len });
+        } else {
+            let length = get("append_length")
+                .map(|value| value.as_u64().ok_or_else(|| bad("append_length")));
+            request.appendable = appendable(&shape, length.transpose()?);
         }
         let number = |key: &str| get(key).map(|value| value.as_f64().ok_or_else(|| bad(key)));
         if let Some(ratio) = number("compression_ratio") {
@@ -63,7 +68,8 @@ fn lengths(value: &Value) -> Option<Vec<u64>> {
     value.as_array()?.iter().map(Value::as_u64).collect()
 }
 
-fn axes_read(value: &Value) -> Option<(Read, f64)> {
+/// `[axes, weight]`, the axes by number.
+pub(super) fn axes_read(value: &Value) -> Option<(Read, f64)> {
     let [axes, weight] = value.as_array()?.as_slice() else { return None };
     let spanned =
         lengths(axes)?.into_iter().map(usize::try_from).collect::<std::result::Result<_, _>>();

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bedform_format::ObjectPath;
 use bedform_format::log::Root;
 use bedform_format::metadata::{GroupDocument, LogState};
-use bedform_storage::{Mode, Profile, Storage};
+use bedform_storage::{Mode, Storage};
 
 use super::place::LogPlace;
 use super::snapshot::Snapshot;
 use super::view::{Loaded, View};
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{check_local, remote_of, storage_of, url_of};
+use crate::opening::{add_kept_profile, check_local, remote_of, storage_of, url_of};
 use crate::options::{Freshness, OpenOptions};
 use crate::zarr::documents::GroupState;
 use crate::zarr::hierarchy::Hierarchy;
@@ -78,10 +78,7 @@ impl OpenedStore {
             return Self::open_url(url, options);
         }
         check_local(path)?;
-        if options.profile.is_none() {
-            // A kept profile that cannot be read must not keep data from being read.
-            options.profile = Profile::for_path(path).ok().flatten();
-        }
+        add_kept_profile(&mut options, path);
         let outer = Outer::of(path, &options, LogPlace::newest_of_any);
         if let Some(outer) = outer.as_ref().filter(|_| options.writable) {
             return Err(outer.refuse_writing());

@@ -89,6 +89,7 @@ impl Decomposition {
 ///     chunk_shape: vec![2],
 ///     shard_shape: vec![4],
 ///     order: Order::RowMajor,
+///     serializer: None,
 ///     codecs: vec![],
 ///     transpose: None,
 ///     checksum: true,

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use bedform_format::BytesCodec;
 use bedform_format::checksum::Crc32c;
 use bedform_storage::{Answer, Bytes, Object, ReadBlock};
 
@@ -164,7 +163,7 @@ impl Run<'_> {
             && self.cache_of(cell).is_none()
             && chunk.skip == 0
             && chunk.length >= 2 * PIECE_BYTES
-            && matches!(cell.codec().chain().bytes.as_slice(), [BytesCodec::Crc32c])
+            && cell.codec().is_checksummed_raw()
             && !self.waiting.load(Ordering::Relaxed)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bedform_format::shard::Extent;
-use bedform_storage::machine::{Client, FileStriping, OPERATIONS_MAX, Operation, Workload};
+use bedform_machine::{Client, FileStriping, OPERATIONS_MAX, Operation, Workload};
 
 use super::explain::{Fetch, for_each_fetch};
 use super::plan::ReadPlan;

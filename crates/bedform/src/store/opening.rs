@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::Store;
 use crate::error::Result;
 use crate::log::opened::OpenedStore;
-use crate::opening::{check_local, remote_of, storage_of, url_of};
+use crate::opening::{add_kept_profile, check_local, remote_of, storage_of, url_of};
 use crate::options::OpenOptions;
 
 impl Store {
@@ -25,7 +25,8 @@ impl Store {
     }
 
     /// Creates an empty store in the directory `path`, which is missing or empty; missing parents are
-    /// made; or at a URL of an object store. Durable on return.
+    /// made; or at a URL of an object store. It comes with a profile as in [`Store::open_path`]. Durable on
+    /// return.
     ///
     /// # Errors
     /// As [`Store::create`]; `Unsupported` for what is no path of this machine; `InvalidArgument` for a
@@ -40,6 +41,8 @@ impl Store {
             return Self::create(storage, attributes, options);
         }
         check_local(path)?;
-        Self::create(storage_of(path, Mode::Create, &options)?, attributes, options)
+        let storage = storage_of(path, Mode::Create, &options)?;
+        add_kept_profile(&mut options, path);
+        Self::create(storage, attributes, options)
     }
 }

@@ -1,7 +1,8 @@
 //! New arrays from JSON, as the doors hand them over.
 
+use bedform_format::codec::is_serializer;
 use bedform_format::metadata::{Encoding, FillValue, parse_codecs, parse_data_type};
-use bedform_format::{BytesCodec, CodecChain, DataType, Limits};
+use bedform_format::{BytesCodec, CodecChain, DataType, Limits, Serializer};
 use bedform_geometry::Order;
 use bedform_storage::Profile;
 use serde_json::{Map, Value, json};
@@ -17,8 +18,9 @@ const TEXT_BYTES: u64 = 16;
 impl NewArray {
     /// As [`NewArray::from_json`], for a store that was opened with `options`. Without `chunks` the
     /// layout is the one that costs least on the store's storage for the `reads`
-    /// (`{"lat,lon": 0.7, "time": 0.3}`, by dimension names; planes, series and boxes alike without)
-    /// and for appends of `append_length`; without `shards` there are shards of about 64 MiB.
+    /// (`{"lat,lon": 0.7, "time": 0.3}`, by dimension names, or `[[[1, 2], 0.7], [[0], 0.3]]`, by
+    /// number; planes, series and boxes alike without) and for appends of `append_length`. A `profile`
+    /// stands for another storage. Without `shards` there are shards of about 64 MiB.
     ///
     /// # Errors
     /// As [`NewArray::from_json`].
@@ -43,8 +45,8 @@ impl NewArray {
     }
 
     /// Reads a description: `shape`, `dtype` (as Zarr metadata have it), `chunks`, `shards`, and optionally
-    /// `order`, `codecs` (a list of codecs from bytes to bytes, by name or as Zarr metadata have
-    /// them), `transpose`, `checksum`, `fill_value`, `dims`, `attributes`.
+    /// `order`, `codecs` (a list of codecs, by name or as Zarr metadata have them: perhaps one
+    /// that takes elements, such as `pcodec`, then those from bytes to bytes), `transpose`, `checksum`, `fill_value`, `dims`, `attributes`.
     ///
     /// # Errors
     /// `InvalidArgument` names the key at fault.
@@ -86,7 +88,8 @@ impl NewArray {
                     .collect(),
             ),
         };
-        let codecs = get("codecs").cloned().unwrap_or_else(|| json!([]));
+        let named = get("codecs").cloned().unwrap_or_else(|| json!([]));
+        let (serializer, codecs) = codecs(&named, &chunk_shape, data_type, limits)?;
         Ok(Self {
             shape: lengths("shape")?,
             fill_value: match get("fill_value") {
@@ -101,7 +104,8 @@ impl NewArray {
                 Some(_) => return Err(bad("attributes")),
             },
             layout: ArrayLayout {
-                codecs: bytes_codecs(&codecs, &chunk_shape, data_type, limits)?,
+                serializer,
+                codecs,
                 shard_shape: lengths("shards")?,
                 checksum: get("checksum").and_then(Value::as_bool).unwrap_or(true),
                 chunk_shape,
@@ -141,7 +145,11 @@ fn complete_layout(description: &mut Value, options: &OpenOptions) -> Result<()>
         reads: get("reads"),
         append_length: get("append_length").and_then(Value::as_u64),
     };
-    let profile = options.profile.clone().unwrap_or_else(Profile::default_local);
+    let profile = match get("profile") {
+        Some(given) => Profile::from_json("the profile", &given.to_string())
+            .map_err(|error| Error::invalid(error.to_string()))?,
+        None => options.profile.clone().unwrap_or_else(Profile::default_local),
+    };
     let (chunks, shards, order) = choose(&asked, profile)?;
     description["chunks"] = json!(chunks);
     description["shards"] = json!(shards);
@@ -165,27 +173,44 @@ fn dimension_names(value: Option<&Value>) -> Option<Option<Vec<Option<String>>>>
     names.collect::<Option<Vec<_>>>().map(Some)
 }
 
-/// Codecs from bytes to bytes, with the usual serializer in front for the parser of metadata.
-fn bytes_codecs(
+/// The serializer, if one is named, and the codecs from bytes to bytes. Without one the usual serializer
+/// goes in front, for the parser of metadata.
+fn codecs(
     codecs: &Value,
     chunk_shape: &[u64],
     data_type: DataType,
     limits: &Limits,
-) -> Result<Vec<BytesCodec>> {
+) -> Result<(Option<Serializer>, Vec<BytesCodec>)> {
     let Value::Array(list) = codecs else {
         return Err(Error::invalid("\"codecs\" of a new array must be a list"));
     };
-    let mut all = vec![match data_type {
-        DataType::String => json!("vlen-utf8"),
-        _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
-    }];
-    all.extend(list.iter().map(|codec| match codec.as_str() {
-        // The level that the Zstandard and gzip tools take.
-        Some("zstd") => json!({"name": "zstd", "configuration": {"level": 3}}),
-        _ => codec.clone(),
-    }));
+    let mut all: Vec<Value> = list
+        .iter()
+        .map(|codec| match codec.as_str() {
+            // The level that the Zstandard and gzip tools take.
+            Some("zstd") => json!({"name": "zstd", "configuration": {"level": 3}}),
+            _ => codec.clone(),
+        })
+        .collect();
+    let name = |codec: &Value| codec.as_str().or_else(|| codec["name"].as_str()).map(str::to_owned);
+    // Elements one after another, and text, have but one form here, which is not named.
+    let is_named = match all.first().and_then(name) {
+        Some(name) => is_serializer(&name) && !matches!(name.as_str(), "bytes" | "vlen-utf8"),
+        None => false,
+    };
+    if !is_named {
+        all.insert(
+            0,
+            match data_type {
+                DataType::String => json!("vlen-utf8"),
+                _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
+            },
+        );
+    }
     match parse_codecs("codecs", &Value::Array(all), chunk_shape, data_type, limits) {
-        Ok(Encoding::Chunk(CodecChain { bytes, .. })) => Ok(bytes),
+        Ok(Encoding::Chunk(CodecChain { serializer, bytes, .. })) => {
+            Ok((is_named.then_some(serializer), bytes))
+        }
         Ok(Encoding::Shard(_)) => {
             Err(Error::invalid("shards are given by \"shards\", not as a codec"))
         }

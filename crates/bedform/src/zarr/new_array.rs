@@ -20,6 +20,8 @@ pub struct ArrayLayout {
     pub shard_shape: Vec<u64>,
     /// The order of the chunks in a shard.
     pub order: Order,
+    /// How elements become bytes; `None` one after another, or text as `vlen-utf8` has it.
+    pub serializer: Option<Serializer>,
     /// Codecs from bytes to bytes. A CRC-32C is put behind them unless it is there.
     pub codecs: Vec<BytesCodec>,
     /// The order in which axes are stored in a chunk, slowest first; `None` as they are.
@@ -75,10 +77,10 @@ impl NewArray {
         if layout.checksum && bytes.last() != Some(&BytesCodec::Crc32c) {
             bytes.push(BytesCodec::Crc32c);
         }
-        let serializer = match self.data_type {
+        let serializer = layout.serializer.unwrap_or(match self.data_type {
             DataType::String => Serializer::VlenUtf8,
             _ => Serializer::Bytes(Endian::Little),
-        };
+        });
         let transpose = layout.transpose.clone().filter(|order| !order.is_sorted());
         let inner = Encoding::Chunk(CodecChain { transpose, serializer, bytes });
         Ok(ArrayMetadata {

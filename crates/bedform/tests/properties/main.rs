@@ -47,7 +47,7 @@ fn place(is_remote: bool) -> std::sync::Arc<dyn bedform_storage::Storage> {
     if is_remote {
         let store = std::sync::Arc::new(object_store::memory::InMemory::new());
         let (mode, options) = (bedform_storage::Mode::ReadWrite, Default::default());
-        let place = bedform_storage::RemoteStorage::new(store, "a/b", "s3://a/b", mode, &options);
+        let place = bedform_remote::RemoteStorage::new(store, "a/b", "s3://a/b", mode, &options);
         return std::sync::Arc::new(place);
     }
     std::sync::Arc::new(bedform_storage::MemoryStorage::new())

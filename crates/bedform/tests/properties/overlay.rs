@@ -55,6 +55,7 @@ pub(crate) fn layout(shape: &[u64], chunk_shape: &[u64], shard_shape: &[u64]) ->
             chunk_shape: chunk_shape.to_vec(),
             shard_shape: shard_shape.to_vec(),
             order: Order::RowMajor,
+            serializer: None,
             codecs: vec![],
             transpose: None,
             checksum: true,

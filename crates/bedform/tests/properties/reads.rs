@@ -62,8 +62,10 @@ fn needed(
     selection: &Selection,
 ) -> BTreeMap<ObjectPath, (Bytes, u64)> {
     let layout = &new.layout;
-    let is_raw =
-        layout.codecs.is_empty() && !layout.checksum && new.data_type.item_size().is_some();
+    let is_raw = layout.codecs.is_empty()
+        && layout.serializer.is_none()
+        && !layout.checksum
+        && new.data_type.item_size().is_some();
     let mut objects = BTreeMap::new();
     for point in points_selected(selection) {
         let divided = |shape: &[u64]| -> Vec<u64> {
@@ -324,6 +326,7 @@ fn plain(shape: Vec<u64>, chunk_shape: Vec<u64>, shard_shape: Vec<u64>) -> NewAr
             chunk_shape,
             shard_shape,
             order: Order::Hilbert,
+            serializer: None,
             codecs: vec![],
             transpose: None,
             checksum: false,

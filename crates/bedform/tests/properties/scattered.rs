@@ -35,6 +35,7 @@ impl Scattered {
             chunk_shape: vec![16, 32 << 10],
             shard_shape: vec![ROWS, COLUMNS],
             order: Order::RowMajor,
+            serializer: None,
             codecs: vec![],
             transpose: None,
             checksum: true,

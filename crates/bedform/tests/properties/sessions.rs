@@ -112,6 +112,7 @@ pub(crate) fn bytes_array() -> NewArray {
             chunk_shape: vec![4],
             shard_shape: vec![16],
             order: bedform_geometry::Order::RowMajor,
+            serializer: None,
             codecs: vec![],
             transpose: None,
             checksum: true,

@@ -59,6 +59,7 @@ fn plain(data_type: DataType, shape: &[u64], chunks: &[u64], shards: &[u64]) -> 
             chunk_shape: chunks.to_vec(),
             shard_shape: shards.to_vec(),
             order: Order::RowMajor,
+            serializer: None,
             codecs: vec![],
             transpose: None,
             checksum: true,

@@ -1,9 +1,11 @@
 //! Random arrays, selections and changes.
 
 use bedform::{ArrayLayout, NewArray};
-use bedform_format::codec::{BloscCompressor, BloscConfiguration, BloscShuffle};
+use bedform_format::codec::{
+    BloscCompressor, BloscConfiguration, BloscShuffle, PcodecConfiguration, PcodecDelta, PcodecMode,
+};
 use bedform_format::metadata::FillValue;
-use bedform_format::{BytesCodec, DataType};
+use bedform_format::{BytesCodec, DataType, Serializer};
 use bedform_geometry::{AxisRange, AxisSelection, Order, Points, Region, Selection};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -50,6 +52,19 @@ fn codecs() -> impl Strategy<Value = Vec<BytesCodec>> {
     ]
 }
 
+/// Nothing, or Pco where it takes the elements.
+fn serializer(data_type: DataType, seed: u64) -> Option<Serializer> {
+    if !PcodecConfiguration::takes(data_type) || !seed.is_multiple_of(4) {
+        return None;
+    }
+    Some(Serializer::Pcodec(PcodecConfiguration {
+        level: 4,
+        mode: PcodecMode::Auto,
+        delta: PcodecDelta::Auto,
+        page_elements: 1 << 18,
+    }))
+}
+
 /// Shapes of rank 0 to 4, with lengths of zero among them.
 pub(crate) fn shape() -> impl Strategy<Value = Vec<u64>> {
     vec(prop_oneof![1 => Just(0), 15 => 1..=7_u64], 0..=4)
@@ -94,6 +109,7 @@ pub(crate) fn new_array(types: &'static [DataType]) -> impl Strategy<Value = New
                     chunk_shape,
                     shard_shape,
                     order,
+                    serializer: serializer(data_type, seed / 3),
                     codecs,
                     transpose: transposed.then_some(transpose),
                     checksum,

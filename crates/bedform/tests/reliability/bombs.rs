@@ -101,8 +101,33 @@ fn blosc_claim() -> Vec<u8> {
     bytes
 }
 
+/// A file of Pco that holds `claim` numbers, all of one value: at most 2^24 in each of its chunks.
+fn pcodec(claim: u64) -> Vec<u8> {
+    let mut bytes = b"pco!\x02\x00\x03".to_vec();
+    let mut left = claim;
+    while left > 0 {
+        let count = left.min(1 << 24);
+        bytes.push(7);
+        bytes.extend_from_slice(&(count as u32 - 1).to_le_bytes()[..3]);
+        // Classic mode, no differences, one bin from 0 on that takes no bits.
+        bytes.extend([0, 0x10, 0, 0, 0, 0]);
+        left -= count;
+    }
+    bytes.push(0);
+    bytes
+}
+
+/// A file of Pco that claims a dictionary of 2^25 numbers, or a window of 2^24.
+fn pcodec_claim(head: u32) -> Vec<u8> {
+    let mut bytes = b"pco!\x02\x00\x04\x01\x07\xff\x0f\x00".to_vec();
+    bytes.extend(head.to_le_bytes());
+    bytes.resize(256, 0);
+    bytes
+}
+
 fn named(codec: &str) -> Value {
     match codec {
+        "pcodec" => json!({"name": "numcodecs.pcodec", "configuration": {}}),
         "gzip" => json!({"name": "gzip", "configuration": {"level": 5}}),
         "zlib" => json!({"name": "numcodecs.zlib", "configuration": {"level": 5}}),
         "zstd" => json!({"name": "zstd", "configuration": {"level": 3, "checksum": false}}),
@@ -121,11 +146,13 @@ enum Place {
 /// Writes an array whose only chunk is `bomb`.
 fn plant(root: &Path, codecs: &[&str], place: Place, bomb: &[u8]) {
     let (data_type, serializer, fill) = match place {
+        // The codec stands for the serializer.
+        _ if codecs == ["pcodec"] => ("uint16", named("pcodec"), json!(0)),
         Place::Text => ("string", json!({"name": "vlen-utf8"}), json!("")),
         _ => ("uint8", json!({"name": "bytes"}), json!(0)),
     };
     let mut chain = vec![serializer];
-    chain.extend(codecs.iter().map(|codec| named(codec)));
+    chain.extend(codecs.iter().filter(|codec| **codec != "pcodec").map(|codec| named(codec)));
     let mut object = bomb.to_vec();
     if place == Place::Shard {
         let extent = Extent { offset: 0, length: bomb.len() as u64 };
@@ -179,6 +206,18 @@ fn a_bomb_is_refused_in_little_time_and_memory() {
     for (codec, bytes) in singles {
         for place in [Place::Chunk, Place::Shard, Place::Text] {
             bombs.push((vec![codec], place, bytes.to_vec()));
+        }
+    }
+    let packed = [
+        pcodec(GIB),
+        pcodec(TIB),
+        pcodec(CHUNK + 1),
+        pcodec_claim(0x1ff_ffff << 4 | 4),
+        pcodec_claim(2 << 4 | 23 << 8),
+    ];
+    for bytes in packed {
+        for place in [Place::Chunk, Place::Shard] {
+            bombs.push((vec!["pcodec"], place, bytes.clone()));
         }
     }
     bombs.extend(nested.into_iter().map(|(codecs, bytes)| (codecs.to_vec(), Place::Chunk, bytes)));

@@ -146,6 +146,10 @@ impl Storage for Frozen {
         Ok(Arc::new(Self(Files::new())))
     }
 
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        refuse("open", path)
+    }
+
     fn delete(&self, path: &ObjectPath, _: Durability, _: Condition<'_>) -> Result<()> {
         refuse("delete", path)
     }
@@ -192,5 +196,5 @@ impl Storage for Frozen {
         refuse("sweep", path)
     }
 
-    lacks!(ask_end, can_sync_all, sync_all);
+    lacks!(ask_end, workspace, publish_tree, can_sync_all, sync_all);
 }

@@ -33,6 +33,7 @@ fn array() -> NewArray {
             chunk_shape: vec![1, 3],
             shard_shape: vec![2, 6],
             order: Order::RowMajor,
+            serializer: None,
             codecs: vec![],
             transpose: None,
             checksum: true,

@@ -12,10 +12,9 @@ use bedform::log::session::SessionOptions;
 use bedform::log::settle::CollectOptions;
 use bedform::store::VerifyWatch;
 use bedform::{Elements, ErrorKind, Result, Store};
-use bedform_storage::conformance::{FaultyServer, Likelihood};
-use bedform_storage::{
-    Condition, Durability, Mode, Profile, RemoteOptions, RemoteStorage, Storage,
-};
+use bedform_remote::conformance::{FaultyServer, Likelihood};
+use bedform_remote::{RemoteOptions, RemoteStorage};
+use bedform_storage::{Condition, Durability, Mode, Profile, Storage};
 use serde_json::Map;
 
 use crate::model::{FILL, bytes, form, new_array, options, read, region, whole};

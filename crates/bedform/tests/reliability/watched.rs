@@ -75,6 +75,10 @@ impl FileSystem for Watched {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    fn within(&self, _: &str, _: Links) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn above(&self) -> io::Result<Option<(OwnedFd, &str)>> {
         Ok(None)
     }
@@ -203,6 +207,18 @@ impl FileSystem for Watched {
         self.change(directory, from, "rename");
         self.change(directory, to, "rename");
         self.inner.rename(directory, from, to, replace)
+    }
+
+    fn rename_directory(&self, from: (&OwnedFd, &str), to: (&OwnedFd, &str)) -> io::Result<()> {
+        self.change(from.0, from.1, "rename directory");
+        self.change(to.0, to.1, "rename directory");
+        self.inner.rename_directory(from, to)
+    }
+
+    fn exchange(&self, one: (&OwnedFd, &str), other: (&OwnedFd, &str)) -> io::Result<()> {
+        self.change(one.0, one.1, "exchange");
+        self.change(other.0, other.1, "exchange");
+        self.inner.exchange(one, other)
     }
 
     fn link(&self, directory: &OwnedFd, from: &str, to: &str) -> io::Result<()> {

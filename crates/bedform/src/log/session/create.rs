@@ -19,6 +19,7 @@ use super::super::place::LogPlace;
 use super::{Known, Session, Target, holds_text};
 use crate::comm::decide;
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::OpenOptions;
 use crate::threads::workers;
 
 /// Arrays that are written under one hold of the store's lock: others want it, too.
@@ -102,9 +103,9 @@ fn write_all(store: &Arc<OpenedStore>, log: &LogPlace, new: &NewArrays) -> Resul
 }
 
 impl Session {
-    /// What the data of the store that is written to may claim.
-    pub fn limits(&self) -> &bedform_format::Limits {
-        &self.store.options.limits
+    /// How the store that is written to was opened.
+    pub fn options(&self) -> &OpenOptions {
+        &self.store.options
     }
 
     /// Creates arrays, which all members can write to at once, and which become visible with the next

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{AtEnd, Burst, Reach};
 use crate::error::{Error, Result};
+use crate::size;
 
 /// How a session writes.
 #[derive(Debug, Clone)]
@@ -66,10 +67,10 @@ impl SessionOptions {
             };
             match (key.as_str(), value.as_str()) {
                 ("buffer_bytes", _) => {
-                    let bytes = value.as_u64().and_then(|bytes| usize::try_from(bytes).ok());
-                    options.buffer_bytes = bytes.ok_or_else(bad)?;
+                    let bytes = usize::try_from(size::from_json(key, value)?);
+                    options.buffer_bytes = bytes.map_err(|_| bad())?;
                 }
-                ("burst_capacity_bytes", _) => capacity = Some(value.as_u64().ok_or_else(bad)?),
+                ("burst_capacity_bytes", _) => capacity = Some(size::from_json(key, value)?),
                 ("durability", Some("disk")) => options.reach = Reach::Shared,
                 ("durability", Some("node")) => options.reach = Reach::Node,
                 ("settle", Some("end")) => options.at_end = AtEnd::Settle,

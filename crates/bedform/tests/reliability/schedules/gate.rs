@@ -22,7 +22,7 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 use bedform_storage::{
     Condition, Durability, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage, StorageError,
-    Version, implement, lacks,
+    TreePublication, Version, Workspace, WorkspaceName, implement, lacks,
 };
 
 use crate::support::Random;
@@ -589,6 +589,30 @@ impl Storage for Gated {
 
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
         Ok(Arc::new(Self { inner: self.inner.beside(suffix)?, gate: self.gate.clone() }))
+    }
+
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        Ok(Arc::new(Self { inner: self.inner.within(path)?, gate: self.gate.clone() }))
+    }
+
+    fn workspace(
+        &self,
+        directory: &ObjectPath,
+        name: WorkspaceName<'_>,
+    ) -> Result<Option<Box<dyn Workspace>>> {
+        self.wait("stage in", directory);
+        self.inner.workspace(directory, name)
+    }
+
+    fn publish_tree(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        how: TreePublication,
+        durability: Durability,
+    ) -> Result<()> {
+        self.wait("publish tree", target);
+        self.inner.publish_tree(staged, target, how, durability)
     }
 
     fn delete(

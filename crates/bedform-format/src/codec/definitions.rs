@@ -1,0 +1,461 @@
+//! Every codec by its names and configuration, in Zarr v3, in Zarr v2 and in chunk maps.
+//!
+//! To add a codec from bytes to bytes: a variant of [`BytesCodec`], a [`Definition`] and its line in
+//! [`BYTES_CODECS`]; if foreign files have it, a variant of [`ChunkMapCodec`]. To add one from elements to
+//! bytes: the same with [`Serializer`] and [`SERIALIZERS`]. The work of a codec is a file of the engine.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{BloscCompressor, BloscConfiguration, BloscShuffle};
+use crate::fields::{MetadataError, Named, invalid, unsupported};
+use crate::{DataType, Endian};
+
+type Result<T> = std::result::Result<T, MetadataError>;
+
+/// How elements become bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Serializer {
+    /// Fixed-size elements one after another in this byte order.
+    Bytes(Endian),
+    /// UTF-8 text: a u32 count, then for each element a u32 length and its bytes.
+    VlenUtf8,
+    /// A standalone Pco file of the elements (numcodecs' pcodec).
+    Pcodec(PcodecConfiguration),
+}
+
+/// A codec from bytes to bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BytesCodec {
+    /// Zstandard frames.
+    Zstd {
+        /// -131072 to 22.
+        level: i32,
+        /// Whether the frame ends with a checksum of its own.
+        checksum: bool,
+    },
+    /// A gzip member.
+    Gzip {
+        /// 0 to 9.
+        level: u32,
+    },
+    /// A zlib stream (HDF5's deflate, numcodecs' zlib).
+    Zlib {
+        /// 0 to 9.
+        level: u32,
+    },
+    /// A Blosc 1 container.
+    Blosc(BloscConfiguration),
+    /// CRC-32C of the bytes, 4 bytes little-endian behind them.
+    Crc32c,
+    /// Byte shuffle of elements of this size (HDF5, numcodecs).
+    Shuffle {
+        /// Bytes of an element.
+        element_size: u32,
+    },
+    /// HDF5's Fletcher-32, 4 bytes behind the data.
+    Fletcher32,
+}
+
+/// The codecs from bytes to bytes.
+pub(crate) const BYTES_CODECS: &[Definition<BytesCodec>] =
+    &[ZSTD, GZIP, ZLIB, BLOSC, CRC32C, SHUFFLE, FLETCHER32];
+
+/// The codecs from elements to bytes.
+pub(crate) const SERIALIZERS: &[Definition<Serializer>] = &[BYTES, VLEN_UTF8, PCODEC];
+
+/// The names and the configuration of a codec in documents.
+pub(crate) struct Definition<C> {
+    /// The name that is written in Zarr v3.
+    name: &'static str,
+    /// Names that are read in Zarr v3.
+    v3: &'static [&'static str],
+    /// numcodecs' id in Zarr v2.
+    v2: Option<&'static str>,
+    /// Reads a configuration.
+    parse: fn(&Named<'_>, &Context<'_>) -> Result<C>,
+    /// The configuration of Zarr v3, null to write none; nothing for another codec.
+    write: fn(&C, DataType) -> Option<Value>,
+}
+
+/// The array whose codecs are parsed, and the place of the codec.
+pub(crate) struct Context<'a> {
+    /// The path of the codec in its document.
+    pub(crate) at: &'a str,
+    pub(crate) data_type: DataType,
+    /// The order of the elements' bytes where the data type says it.
+    pub(crate) endian: Option<Endian>,
+    /// 2 or 3.
+    pub(crate) zarr_format: u8,
+}
+
+/// The codec of `definitions` that a document of Zarr v3 or v2 names, if there is one.
+pub(crate) fn parse<C>(
+    definitions: &[Definition<C>],
+    named: &Named<'_>,
+    context: &Context<'_>,
+) -> Result<Option<C>> {
+    let is_named = |definition: &&Definition<C>| match context.zarr_format {
+        2 => definition.v2 == Some(named.name),
+        _ => definition.v3.contains(&named.name),
+    };
+    definitions
+        .iter()
+        .find(is_named)
+        .map(|definition| (definition.parse)(named, context))
+        .transpose()
+}
+
+/// A codec as documents of Zarr v3 have it.
+pub(crate) fn write<C>(definitions: &[Definition<C>], codec: &C, data_type: DataType) -> Value {
+    let written = definitions.iter().find_map(|definition| {
+        (definition.write)(codec, data_type).map(|configuration| (definition.name, configuration))
+    });
+    match written {
+        Some((name, Value::Null)) => json!({"name": name}),
+        Some((name, configuration)) => json!({"name": name, "configuration": configuration}),
+        // Every codec has a definition, as a test says.
+        None => Value::Null,
+    }
+}
+
+/// True for the name of a codec from elements to bytes in Zarr v3.
+///
+/// ```
+/// assert!(bedform_format::codec::is_serializer("pcodec"));
+/// assert!(!bedform_format::codec::is_serializer("zstd"));
+/// ```
+pub fn is_serializer(name: &str) -> bool {
+    SERIALIZERS.iter().any(|definition| definition.v3.contains(&name))
+}
+
+const ZSTD: Definition<BytesCodec> = Definition {
+    name: "zstd",
+    v3: &["zstd"],
+    v2: Some("zstd"),
+    parse: |named, _| {
+        let fields = named.fields()?;
+        Ok(BytesCodec::Zstd {
+            level: fields.number("level", -131_072..=22, Some(0))?,
+            checksum: fields.boolean("checksum", false)?,
+        })
+    },
+    write: |codec, _| match codec {
+        BytesCodec::Zstd { level, checksum } => Some(json!({"level": level, "checksum": checksum})),
+        _ => None,
+    },
+};
+
+const GZIP: Definition<BytesCodec> = Definition {
+    name: "gzip",
+    v3: &["gzip"],
+    v2: Some("gzip"),
+    parse: |named, context| Ok(BytesCodec::Gzip { level: deflate_level(named, context, 5)? }),
+    write: |codec, _| match codec {
+        BytesCodec::Gzip { level } => Some(json!({"level": level})),
+        _ => None,
+    },
+};
+
+const ZLIB: Definition<BytesCodec> = Definition {
+    name: "numcodecs.zlib",
+    v3: &["zlib", "numcodecs.zlib"],
+    v2: Some("zlib"),
+    parse: |named, context| Ok(BytesCodec::Zlib { level: deflate_level(named, context, 1)? }),
+    write: |codec, _| match codec {
+        BytesCodec::Zlib { level } => Some(json!({"level": level})),
+        _ => None,
+    },
+};
+
+/// The level of gzip and zlib. numcodecs' -1, the library's choice, does not matter for reading.
+fn deflate_level(named: &Named<'_>, context: &Context<'_>, default: i64) -> Result<u32> {
+    let least = if context.zarr_format == 2 { -1 } else { 0 };
+    let level: i32 = named.fields()?.number("level", least..=9, Some(default))?;
+    Ok(level.max(0).unsigned_abs())
+}
+
+const BLOSC: Definition<BytesCodec> = Definition {
+    name: "blosc",
+    v3: &["blosc"],
+    v2: Some("blosc"),
+    parse: |named, context| {
+        let configuration = BloscConfiguration::parse(&named.fields()?, context.data_type)?;
+        Ok(BytesCodec::Blosc(configuration))
+    },
+    write: |codec, _| match codec {
+        BytesCodec::Blosc(configuration) => Some(configuration.write()),
+        _ => None,
+    },
+};
+
+const CRC32C: Definition<BytesCodec> = Definition {
+    name: "crc32c",
+    v3: &["crc32c", "numcodecs.crc32c"],
+    v2: Some("crc32c"),
+    parse: |named, _| named.fields().map(|_| BytesCodec::Crc32c),
+    write: |codec, _| (*codec == BytesCodec::Crc32c).then_some(Value::Null),
+};
+
+const SHUFFLE: Definition<BytesCodec> = Definition {
+    name: "numcodecs.shuffle",
+    v3: &["numcodecs.shuffle"],
+    v2: Some("shuffle"),
+    parse: |named, _| {
+        let bytes = 1..=i64::from(u16::MAX);
+        let element_size = named.fields()?.number("elementsize", bytes, Some(4))?;
+        Ok(BytesCodec::Shuffle { element_size })
+    },
+    write: |codec, _| match codec {
+        BytesCodec::Shuffle { element_size } => Some(json!({"elementsize": element_size})),
+        _ => None,
+    },
+};
+
+const FLETCHER32: Definition<BytesCodec> = Definition {
+    name: "numcodecs.fletcher32",
+    // Of chunk maps alone.
+    v3: &[],
+    v2: None,
+    parse: |_, _| Ok(BytesCodec::Fletcher32),
+    write: |codec, _| (*codec == BytesCodec::Fletcher32).then(|| json!({})),
+};
+
+const BYTES: Definition<Serializer> = Definition {
+    name: "bytes",
+    v3: &["bytes"],
+    v2: None,
+    parse: |named, context| {
+        if context.data_type == DataType::String {
+            return Err(invalid(&named.path, "text needs the codec 'vlen-utf8'"));
+        }
+        let fields = named.fields()?;
+        match fields.get("endian").map(|value| value.as_str()) {
+            Some(Some("little")) => Ok(Serializer::Bytes(Endian::Little)),
+            Some(Some("big")) => Ok(Serializer::Bytes(Endian::Big)),
+            None if context.data_type.swap_size() == 1 => Ok(Serializer::Bytes(Endian::NATIVE)),
+            _ => Err(invalid(fields.at("endian"), "expected 'little' or 'big'")),
+        }
+    },
+    write: |serializer, data_type| match serializer {
+        Serializer::Bytes(_) if data_type.swap_size() == 1 => Some(Value::Null),
+        Serializer::Bytes(Endian::Little) => Some(json!({"endian": "little"})),
+        Serializer::Bytes(Endian::Big) => Some(json!({"endian": "big"})),
+        _ => None,
+    },
+};
+
+const VLEN_UTF8: Definition<Serializer> = Definition {
+    name: "vlen-utf8",
+    v3: &["vlen-utf8"],
+    v2: Some("vlen-utf8"),
+    parse: |named, context| match context.data_type {
+        // Zarr v2 names the filter in an error of its own.
+        DataType::String => Ok(Serializer::VlenUtf8),
+        _ if context.zarr_format == 2 => Ok(Serializer::VlenUtf8),
+        _ => Err(unsupported(context.at, format!("the codec {:?}", named.name))),
+    },
+    write: |serializer, _| (*serializer == Serializer::VlenUtf8).then_some(Value::Null),
+};
+
+/// The settings of Pco; only writing needs them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PcodecConfiguration {
+    /// 0 to 12.
+    pub level: u8,
+    /// How the structure of the numbers is detected.
+    pub mode: PcodecMode,
+    /// How differences are taken.
+    pub delta: PcodecDelta,
+    /// Elements of a page at most, 64 to 2^24.
+    pub page_elements: u32,
+}
+
+/// How Pco detects structure, such as multiples of 0.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PcodecMode {
+    /// By sampling the numbers.
+    Auto,
+    /// Not at all.
+    Classic,
+}
+
+/// How Pco takes differences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PcodecDelta {
+    /// As a sample suggests.
+    Auto,
+    /// Not at all.
+    None,
+    /// Of neighbours; the order is 0 to 7.
+    Consecutive(u8),
+    /// Of a number and an earlier one, found as LZ77 finds matches.
+    Lookback,
+}
+
+/// The default of numcodecs.
+const PCODEC_PAGE_ELEMENTS: i64 = 1 << 18;
+/// Smaller pages cost the decoder more than they hold.
+const PCODEC_PAGE_ELEMENTS_MIN: i64 = 64;
+const PCODEC_PAGE_ELEMENTS_MAX: i64 = 1 << 24;
+
+const PCODEC: Definition<Serializer> = Definition {
+    name: "numcodecs.pcodec",
+    v3: &["numcodecs.pcodec", "pcodec"],
+    v2: Some("pcodec"),
+    parse: |named, context| PcodecConfiguration::parse(named, context).map(Serializer::Pcodec),
+    write: |serializer, _| match serializer {
+        Serializer::Pcodec(configuration) => Some(configuration.write()),
+        _ => None,
+    },
+};
+
+impl PcodecConfiguration {
+    /// True for integers and floats of 16, 32 and 64 bits.
+    pub fn takes(data_type: DataType) -> bool {
+        use DataType::{Float16, Float32, Float64, Int16, Int32, Int64, UInt16, UInt32, UInt64};
+        matches!(
+            data_type,
+            Int16 | Int32 | Int64 | UInt16 | UInt32 | UInt64 | Float16 | Float32 | Float64
+        )
+    }
+
+    fn parse(named: &Named<'_>, context: &Context<'_>) -> Result<Self> {
+        if !Self::takes(context.data_type) {
+            let problem = format!(
+                "{:?} takes integers and floats of 16, 32 and 64 bits, not {}",
+                named.name, context.data_type
+            );
+            return Err(invalid(context.at, problem));
+        }
+        if context.endian == Some(Endian::Big) {
+            let feature = format!("{:?} of big-endian elements", named.name);
+            return Err(unsupported(context.at, feature));
+        }
+        let fields = named.fields()?;
+        let choice = |key: &str, default| match fields.get(key) {
+            None => Ok(default),
+            Some(_) => fields.text(key),
+        };
+        let unknown = |key: &str| invalid(fields.at(key), "not a choice of pcodec");
+        let mode = match choice("mode_spec", "auto")? {
+            "auto" => PcodecMode::Auto,
+            "classic" => PcodecMode::Classic,
+            _ => return Err(unknown("mode_spec")),
+        };
+        if choice("paging_spec", "equal_pages_up_to")? != "equal_pages_up_to" {
+            return Err(unknown("paging_spec"));
+        }
+        let order = match fields.get("delta_encoding_order") {
+            None | Some(Value::Null) => None,
+            Some(_) => Some(fields.number("delta_encoding_order", 0..=7, None)?),
+        };
+        let delta = match (choice("delta_spec", "auto")?, order) {
+            ("auto", None) => PcodecDelta::Auto,
+            ("none", None) => PcodecDelta::None,
+            ("try_lookback", None) => PcodecDelta::Lookback,
+            ("auto" | "try_consecutive", Some(order)) => PcodecDelta::Consecutive(order),
+            ("none" | "try_lookback", Some(_)) | ("try_consecutive", None) => {
+                let problem = "given with 'try_consecutive', and with nothing else";
+                return Err(invalid(fields.at("delta_encoding_order"), problem));
+            }
+            _ => return Err(unknown("delta_spec")),
+        };
+        let elements = PCODEC_PAGE_ELEMENTS_MIN..=PCODEC_PAGE_ELEMENTS_MAX;
+        Ok(Self {
+            level: fields.number("level", 0..=12, Some(8))?,
+            mode,
+            delta,
+            page_elements: fields.number(
+                "equal_pages_up_to",
+                elements,
+                Some(PCODEC_PAGE_ELEMENTS),
+            )?,
+        })
+    }
+
+    fn write(&self) -> Value {
+        let (delta, order) = match self.delta {
+            PcodecDelta::Auto => ("auto", None),
+            PcodecDelta::None => ("none", None),
+            PcodecDelta::Consecutive(order) => ("try_consecutive", Some(order)),
+            PcodecDelta::Lookback => ("try_lookback", None),
+        };
+        json!({
+            "level": self.level,
+            "mode_spec": match self.mode {
+                PcodecMode::Auto => "auto",
+                PcodecMode::Classic => "classic",
+            },
+            "delta_spec": delta,
+            "paging_spec": "equal_pages_up_to",
+            "delta_encoding_order": order,
+            "equal_pages_up_to": self.page_elements,
+        })
+    }
+}
+
+/// A filter of a foreign file, as the description of a chunk map has it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum ChunkMapCodec {
+    Zlib { level: u32 },
+    Zstd { level: i32 },
+    Shuffle { element_size: u32 },
+    Fletcher32,
+    Blosc { compressor: String, level: u8, shuffle: u8, type_size: u8, block_size: u32 },
+}
+
+impl ChunkMapCodec {
+    /// The form of `codec` in chunk maps; nothing for codecs that foreign files do not have.
+    pub(crate) fn of(codec: &BytesCodec) -> Option<Self> {
+        Some(match *codec {
+            BytesCodec::Zlib { level } => Self::Zlib { level },
+            BytesCodec::Zstd { level, checksum: false } => Self::Zstd { level },
+            BytesCodec::Shuffle { element_size } => Self::Shuffle { element_size },
+            BytesCodec::Fletcher32 => Self::Fletcher32,
+            BytesCodec::Blosc(blosc) => Self::Blosc {
+                compressor: blosc.compressor.name().to_owned(),
+                level: blosc.level,
+                shuffle: match blosc.shuffle {
+                    BloscShuffle::None => 0,
+                    BloscShuffle::Byte => 1,
+                    BloscShuffle::Bit => 2,
+                },
+                type_size: blosc.type_size,
+                block_size: blosc.block_size,
+            },
+            _ => return None,
+        })
+    }
+
+    /// The codec of a chunk map.
+    pub(crate) fn codec(self) -> std::result::Result<BytesCodec, String> {
+        Ok(match self {
+            Self::Zlib { level } => BytesCodec::Zlib { level },
+            Self::Zstd { level } => BytesCodec::Zstd { level, checksum: false },
+            Self::Shuffle { element_size: 0 } => {
+                return Err("shuffle of elements of 0 bytes".into());
+            }
+            Self::Shuffle { element_size } => BytesCodec::Shuffle { element_size },
+            Self::Fletcher32 => BytesCodec::Fletcher32,
+            Self::Blosc { compressor, level, shuffle, type_size, block_size } => {
+                BytesCodec::Blosc(BloscConfiguration {
+                    compressor: BloscCompressor::parse(&compressor)
+                        .ok_or_else(|| format!("unknown Blosc compressor {compressor:?}"))?,
+                    level,
+                    shuffle: match shuffle {
+                        0 => BloscShuffle::None,
+                        1 => BloscShuffle::Byte,
+                        2 => BloscShuffle::Bit,
+                        other => return Err(format!("unknown Blosc shuffle {other}")),
+                    },
+                    type_size,
+                    block_size,
+                })
+            }
+        })
+    }
+}

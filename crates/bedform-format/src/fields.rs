@@ -1,0 +1,210 @@
+//! Fields of a document, read with the path to them kept for messages.
+
+use serde_json::{Map, Value};
+
+use crate::json::JsonError;
+
+type Result<T> = std::result::Result<T, MetadataError>;
+
+/// Why a metadata document was refused: which field, and what is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetadataError {
+    /// Not a document at all.
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// A field is missing or has a value that it cannot have.
+    #[error("{field}: {problem}")]
+    Field {
+        /// The field, as a path such as `codecs[1].configuration.level`.
+        field: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The document is valid and needs something that this version lacks.
+    #[error("{field}: {feature} is not supported")]
+    Unsupported {
+        /// The field that asks for it.
+        field: String,
+        /// What it asks for.
+        feature: String,
+    },
+    /// A document that Bedform wrote and whose bytes have changed since.
+    #[error("checksum mismatch: expected {expected:08x}, found {found:08x}")]
+    Checksum {
+        /// The checksum in the document.
+        expected: u32,
+        /// The checksum of its bytes.
+        found: u32,
+    },
+}
+
+/// An object of a document and where it lies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fields<'p, 'a> {
+    path: &'p str,
+    map: &'a Map<String, Value>,
+}
+
+pub(crate) fn invalid(field: impl Into<String>, problem: impl Into<String>) -> MetadataError {
+    MetadataError::Field { field: field.into(), problem: problem.into() }
+}
+
+pub(crate) fn unsupported(field: impl Into<String>, feature: impl Into<String>) -> MetadataError {
+    MetadataError::Unsupported { field: field.into(), feature: feature.into() }
+}
+
+/// A value for a message, cut to a length that fits one.
+pub(crate) fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    if text.len() <= 60 {
+        return text;
+    }
+    text.chars().take(57).collect::<String>() + "..."
+}
+
+/// A `{name, configuration}` object, or its short form, a string.
+pub(crate) struct Named<'a> {
+    /// Where the configuration lies.
+    pub(crate) path: String,
+    pub(crate) name: &'a str,
+    configuration: Option<&'a Value>,
+}
+
+static EMPTY: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::Object(Map::new()));
+
+impl<'a> Named<'a> {
+    pub(crate) fn parse(path: &str, value: &'a Value) -> Result<Self> {
+        if let Value::String(name) = value {
+            return Ok(Self { path: format!("{path}.configuration"), name, configuration: None });
+        }
+        let fields = Fields::new(path, value)?;
+        Ok(Self {
+            path: format!("{path}.configuration"),
+            name: fields.text("name")?,
+            configuration: fields.get("configuration"),
+        })
+    }
+
+    /// The form of numcodecs: `id` and the configuration in one object.
+    pub(crate) fn parse_v2(path: &str, value: &'a Value) -> Result<Self> {
+        let name = Fields::new(path, value)?.text("id")?;
+        Ok(Self { path: path.to_owned(), name, configuration: Some(value) })
+    }
+
+    pub(crate) fn fields(&self) -> Result<Fields<'_, '_>> {
+        Fields::new(&self.path, self.configuration.unwrap_or(&EMPTY))
+    }
+}
+
+impl<'p, 'a> Fields<'p, 'a> {
+    pub(crate) fn new(path: &'p str, value: &'a Value) -> Result<Self> {
+        match value {
+            Value::Object(map) => Ok(Self { path, map }),
+            other => Err(invalid(path, format!("expected an object, found {}", shown(other)))),
+        }
+    }
+
+    /// The path of a field of this object.
+    pub(crate) fn at(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key)
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'a String> {
+        self.map.keys()
+    }
+
+    pub(crate) fn need(&self, key: &str) -> Result<&'a Value> {
+        self.get(key).ok_or_else(|| invalid(self.at(key), "missing"))
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Result<&'a str> {
+        let value = self.need(key)?;
+        value.as_str().ok_or_else(|| {
+            invalid(self.at(key), format!("expected a string, found {}", shown(value)))
+        })
+    }
+
+    /// An integer in `range`, or `default` if the key is missing.
+    pub(crate) fn integer(
+        &self,
+        key: &str,
+        range: std::ops::RangeInclusive<i64>,
+        default: Option<i64>,
+    ) -> Result<i64> {
+        let value = match (self.get(key), default) {
+            (None, Some(default)) => return Ok(default),
+            _ => self.need(key)?,
+        };
+        value.as_i64().filter(|number| range.contains(number)).ok_or_else(|| {
+            invalid(
+                self.at(key),
+                format!(
+                    "expected an integer from {} to {}, found {}",
+                    range.start(),
+                    range.end(),
+                    shown(value)
+                ),
+            )
+        })
+    }
+
+    /// As [`Fields::integer`], in a type that has the whole range.
+    pub(crate) fn number<T: TryFrom<i64>>(
+        &self,
+        key: &str,
+        range: std::ops::RangeInclusive<i64>,
+        default: Option<i64>,
+    ) -> Result<T> {
+        let number = self.integer(key, range, default)?;
+        T::try_from(number).map_err(|_| invalid(self.at(key), format!("{number} is out of range")))
+    }
+
+    pub(crate) fn boolean(&self, key: &str, default: bool) -> Result<bool> {
+        match self.get(key) {
+            None => Ok(default),
+            Some(Value::Bool(value)) => Ok(*value),
+            Some(other) => Err(invalid(
+                self.at(key),
+                format!("expected true or false, found {}", shown(other)),
+            )),
+        }
+    }
+
+    pub(crate) fn list(&self, key: &str) -> Result<&'a [Value]> {
+        match self.need(key)? {
+            Value::Array(list) => Ok(list),
+            other => Err(invalid(self.at(key), format!("expected a list, found {}", shown(other)))),
+        }
+    }
+
+    /// A list of lengths, none below `least`, no more than `rank_max` of them.
+    pub(crate) fn lengths(&self, key: &str, rank_max: usize, least: u64) -> Result<Vec<u64>> {
+        let list = self.list(key)?;
+        if list.len() > rank_max {
+            return Err(invalid(
+                self.at(key),
+                format!("{} dimensions, over the limit of {rank_max}", list.len()),
+            ));
+        }
+        let mut lengths = Vec::with_capacity(list.len());
+        for (axis, value) in list.iter().enumerate() {
+            // Lengths over i64 could not be told from negative ones by other readers.
+            let length = value
+                .as_u64()
+                .filter(|length| *length >= least && i64::try_from(*length).is_ok())
+                .ok_or_else(|| {
+                    invalid(
+                        format!("{}[{axis}]", self.at(key)),
+                        format!("expected a length of at least {least}, found {}", shown(value)),
+                    )
+                })?;
+            lengths.push(length);
+        }
+        Ok(lengths)
+    }
+}

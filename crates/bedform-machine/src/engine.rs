@@ -1,0 +1,491 @@
+//! The events of a simulation, in the order of their times.
+//!
+//! Everything that serves does so in the order in which it is asked, so that what is asked at an event
+//! has its end at once; only what comes to a queue later is an event of its own: the arrival of pieces
+//! at targets, the beginning of their way over a link, and ends. Events of the same time happen in the
+//! order in which they were foreseen.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use crate::description::Machine;
+use crate::error::MachineError;
+use crate::report::{Bound, Simulation};
+use crate::servers::{Counter, Line, Order, Target};
+use crate::workload::{Layout, Operation, Workload};
+
+impl Machine {
+    /// Runs `workload` on this machine, by the equations of `docs/simulation.md`. The same machine and
+    /// workload give the same answer.
+    ///
+    /// ```
+    /// use bedform_storage::machine::{Machine, Workload};
+    ///
+    /// let machine = Machine::from_json(r#"{
+    ///     "name": "one disk",
+    ///     "targets": {
+    ///         "count": 1, "seek_seconds": 0.5,
+    ///         "read_bytes_per_second": 100, "write_bytes_per_second": 100
+    ///     },
+    ///     "clients": {"request_seconds": 0.25, "link_bytes_per_second": 1000}
+    /// }"#)?;
+    /// // Two places of a file: for each 0.25 s to ask, 0.5 s to seek, 1 s to read.
+    /// let workload = Workload::from_json(r#"{
+    ///     "files": [{}],
+    ///     "clients": [{"operations": [{"read": [0, 0, 100]}, {"read": [0, 700, 100]}]}]
+    /// }"#)?;
+    /// let simulation = machine.simulate(&workload)?;
+    /// assert_eq!(simulation.seconds, 3.5);
+    /// assert_eq!(simulation.bound().unwrap().what, "target");
+    /// # Ok::<(), bedform_storage::machine::MachineError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `TooMany`, before anything is allocated, for workloads beyond the limits; `Operation` for the first
+    /// operation that the files or the machine do not have; `Barriers`; as [`Machine::check`].
+    pub fn simulate(&self, workload: &Workload) -> Result<Simulation, MachineError> {
+        self.check()?;
+        workload.check(self)?;
+        let mut engine = Engine::new(self, workload)?;
+        engine.run();
+        Ok(engine.report())
+    }
+}
+
+/// Something that happens at a time.
+#[derive(Debug)]
+struct Event {
+    time: f64,
+    /// Events of the same time happen in this order.
+    number: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// A client goes on.
+    Step(usize),
+    /// A piece comes to its target.
+    Arrive(Flight, Order),
+    /// A piece begins to move, and is moved at a time.
+    Move(Flight, f64),
+    /// A piece of a request has ended.
+    End(Flight),
+    /// What is asked of the metadata servers comes to them.
+    Metadata(usize, f64),
+}
+
+/// A piece on its way.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    client: usize,
+    request: usize,
+    bytes: u64,
+    is_write: bool,
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Event {}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Event {
+    /// The earliest is the greatest: what a heap gives first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.time.total_cmp(&self.time).then(other.number.cmp(&self.number))
+    }
+}
+
+/// Where a client is.
+#[derive(Debug)]
+struct Progress {
+    next: usize,
+    in_flight: u32,
+    in_flight_max: u32,
+    /// Requests that it has sent.
+    sent: u32,
+    node: usize,
+    /// When it can send again.
+    free: f64,
+    busy_seconds: f64,
+    line: Option<Line>,
+    ended: f64,
+}
+
+/// A node: its link in both directions and its device.
+#[derive(Debug)]
+struct Node {
+    inward: Line,
+    outward: Line,
+    /// Of its file system client, if that is slower than the link.
+    read: Option<Line>,
+    written: Option<Line>,
+    device_busy: f64,
+    device_free: f64,
+}
+
+/// The last piece that was written to an object.
+#[derive(Debug, Clone, Copy, Default)]
+struct Written {
+    /// One more than the node that wrote it; 0: nobody has.
+    node: u32,
+    /// Where it ended.
+    end: u64,
+    /// Bytes of the object since the target last had to seek for it.
+    gathered: u64,
+}
+
+struct Engine<'a> {
+    machine: &'a Machine,
+    workload: &'a Workload,
+    layouts: Vec<Layout>,
+    /// For each file, where its objects begin in `writers`.
+    objects: Vec<usize>,
+    /// For each object, who wrote what last.
+    written: Vec<Written>,
+    events: BinaryHeap<Event>,
+    foreseen: u64,
+    clients: Vec<Progress>,
+    nodes: Vec<Node>,
+    targets: Vec<Target>,
+    metadata: Counter,
+    fabric: Option<Line>,
+    /// Pieces of requests in flight that have not ended, and places in it that are free.
+    pieces_left: Vec<u32>,
+    unused: Vec<usize>,
+    waiting: usize,
+    report: Simulation,
+}
+
+impl<'a> Engine<'a> {
+    fn new(machine: &'a Machine, workload: &'a Workload) -> Result<Self, MachineError> {
+        let layouts = workload.layouts(machine)?;
+        let mut objects = Vec::with_capacity(layouts.len());
+        let mut count = 0;
+        for layout in &layouts {
+            objects.push(count);
+            count += layout.count as usize;
+        }
+        let per_node = machine.clients.per_node as usize;
+        let clients: Vec<Progress> = workload
+            .clients
+            .iter()
+            .enumerate()
+            .map(|(number, client)| Progress {
+                next: 0,
+                in_flight: 0,
+                sent: 0,
+                in_flight_max: client
+                    .requests_in_flight
+                    .unwrap_or(machine.clients.requests_in_flight)
+                    .max(1),
+                node: client.node.map_or(number / per_node, |node| node as usize),
+                free: 0.0,
+                busy_seconds: 0.0,
+                line: machine.clients.bytes_per_second.map(Line::new),
+                ended: 0.0,
+            })
+            .collect();
+        let nodes = clients.iter().map(|client| client.node + 1).max().unwrap_or(0);
+        let link = || Line::new(machine.clients.link_bytes_per_second);
+        let storage = || machine.clients.storage_bytes_per_second.map(Line::new);
+        let node = || Node {
+            inward: link(),
+            outward: link(),
+            read: storage(),
+            written: storage(),
+            device_busy: 0.0,
+            device_free: 0.0,
+        };
+        Ok(Self {
+            machine,
+            workload,
+            layouts,
+            objects,
+            written: vec![Written::default(); count],
+            events: BinaryHeap::new(),
+            foreseen: 0,
+            clients,
+            nodes: (0..nodes).map(|_| node()).collect(),
+            targets: vec![Target::default(); machine.targets.count as usize],
+            metadata: Counter::new(machine.metadata.servers as usize),
+            fabric: machine.fabric.bytes_per_second.map(Line::new),
+            pieces_left: Vec::new(),
+            unused: Vec::new(),
+            waiting: 0,
+            report: Simulation {
+                seconds: 0.0,
+                read_bytes: 0,
+                written_bytes: 0,
+                requests: 0,
+                targets: Vec::new(),
+                bounds: Vec::new(),
+                barriers: Vec::new(),
+                clients: Vec::new(),
+                metadata_operations: 0,
+            },
+        })
+    }
+
+    fn run(&mut self) {
+        for client in 0..self.clients.len() {
+            self.foresee(0.0, What::Step(client));
+        }
+        while let Some(Event { time, what, .. }) = self.events.pop() {
+            match what {
+                What::Step(client) => self.step(client, time),
+                What::Arrive(flight, mut order) => {
+                    if flight.is_write {
+                        self.note_write(&flight, &mut order);
+                    }
+                    let target = &mut self.targets[order.piece.target as usize];
+                    let (moving, moved) = target.take(&self.machine.targets, time, &order);
+                    self.foresee(moving, What::Move(flight, moved));
+                }
+                What::Move(flight, moved) => self.carry(flight, time, moved),
+                What::End(flight) => self.end(flight, time),
+                What::Metadata(client, seconds) => {
+                    let end = self.metadata.serve(time, seconds);
+                    self.foresee(end, What::Step(client));
+                }
+            }
+        }
+    }
+
+    fn foresee(&mut self, time: f64, what: What) {
+        self.events.push(Event { time, number: self.foreseen, what });
+        self.foreseen += 1;
+    }
+
+    /// Lets a client do all that it can do at `time` (equation 5).
+    fn step(&mut self, client: usize, time: f64) {
+        let workload = self.workload;
+        loop {
+            let state = &mut self.clients[client];
+            let Some(&operation) = workload.clients[client].operations.get(state.next) else {
+                state.ended = state.ended.max(time);
+                return;
+            };
+            match operation {
+                Operation::Read(file, offset, length) | Operation::Write(file, offset, length) => {
+                    if state.in_flight == state.in_flight_max {
+                        return;
+                    }
+                    state.next += 1;
+                    let is_write = matches!(operation, Operation::Write(..));
+                    self.send(client, time, is_write, file, (offset, length));
+                }
+                _ if state.in_flight > 0 => return,
+                _ => {
+                    state.next += 1;
+                    // Whoever is told the end goes on by an event of its own.
+                    return self.wait(client, time, operation);
+                }
+            }
+        }
+    }
+
+    /// Sends a request (equation 1).
+    fn send(
+        &mut self,
+        client: usize,
+        time: f64,
+        is_write: bool,
+        file: u32,
+        (offset, length): (u64, u64),
+    ) {
+        let sent = self.ask(client, time);
+        let state = &mut self.clients[client];
+        state.in_flight += 1;
+        state.sent = state.sent.saturating_add(1);
+        self.report.requests += 1;
+        *match is_write {
+            true => &mut self.report.written_bytes,
+            false => &mut self.report.read_bytes,
+        } += length;
+        let request = self.unused.pop().unwrap_or_else(|| {
+            self.pieces_left.push(0);
+            self.pieces_left.len() - 1
+        });
+        let layout = self.layouts[file as usize];
+        let mut count = 0;
+        for piece in layout.pieces(self.machine.targets.count, offset, length) {
+            count += 1;
+            let flight = Flight { client, request, bytes: piece.length, is_write };
+            let order = Order { piece, file, is_write, is_handed_over: false, is_gathered: false };
+            self.foresee(sent, What::Arrive(flight, order));
+        }
+        self.pieces_left[request] = count;
+    }
+
+    /// Keeps the client busy with sending, from `time` on: when it has sent.
+    fn ask(&mut self, client: usize, time: f64) -> f64 {
+        let seconds = self.machine.clients.request_seconds;
+        let state = &mut self.clients[client];
+        state.free = state.free.max(time) + seconds;
+        state.busy_seconds += seconds;
+        state.free
+    }
+
+    /// Notes who writes what to an object: whether it was another node before, and whether caches had
+    /// collected this piece with those before it (equation 2).
+    fn note_write(&mut self, flight: &Flight, order: &mut Order) {
+        let object = self.objects[order.file as usize] + order.piece.object as usize;
+        let node = u32::try_from(self.clients[flight.client].node).unwrap_or(u32::MAX - 1) + 1;
+        let length = order.piece.length;
+        let before = self.written[object];
+        let together = before.gathered.saturating_add(length);
+        order.is_handed_over = before.node != 0 && before.node != node;
+        order.is_gathered = before.node != 0
+            && before.end == order.piece.offset
+            && together <= self.machine.targets.gather_bytes;
+        self.written[object] = Written {
+            node,
+            end: order.piece.offset + length,
+            gathered: if order.is_gathered { together } else { length },
+        };
+    }
+
+    /// Takes a piece over the links while its target moves it (equations 3 and 4).
+    fn carry(&mut self, flight: Flight, moving: f64, moved: f64) {
+        let state = &mut self.clients[flight.client];
+        let node = &mut self.nodes[state.node];
+        let (link, storage) = match flight.is_write {
+            true => (&mut node.outward, &mut node.written),
+            false => (&mut node.inward, &mut node.read),
+        };
+        let mut over = link.carry(moving, flight.bytes).max(moved);
+        for line in [storage, &mut state.line].into_iter().flatten() {
+            over = over.max(line.carry(moving, flight.bytes));
+        }
+        self.foresee(over + self.machine.targets.latency_seconds, What::End(flight));
+    }
+
+    fn end(&mut self, flight: Flight, time: f64) {
+        let left = &mut self.pieces_left[flight.request];
+        *left -= 1;
+        if *left == 0 {
+            self.unused.push(flight.request);
+            self.clients[flight.client].in_flight -= 1;
+            self.step(flight.client, time);
+        }
+    }
+
+    /// Does an operation that is waited for (equations 6 to 10).
+    fn wait(&mut self, client: usize, time: f64, operation: Operation) {
+        let costs = &self.machine.metadata;
+        let end = match operation {
+            // Reads and writes are not waited for here.
+            Operation::Read(..) | Operation::Write(..) => time,
+            Operation::Create(_) => return self.metadata(client, time, costs.create_seconds),
+            Operation::Open(_) => return self.metadata(client, time, costs.open_seconds),
+            Operation::Sync(_) => return self.metadata(client, time, costs.sync_seconds),
+            Operation::Send(bytes, messages) => self.message(client, time, bytes, messages, true),
+            Operation::Receive(bytes, messages) => {
+                self.message(client, time, bytes, messages, false)
+            }
+            Operation::LocalRead(bytes) => self.local(client, time, bytes, false),
+            Operation::LocalWrite(bytes) => self.local(client, time, bytes, true),
+            Operation::Compute(seconds) => {
+                self.clients[client].busy_seconds += seconds;
+                time + seconds
+            }
+            Operation::Barrier => return self.barrier(time),
+        };
+        self.foresee(end, What::Step(client));
+    }
+
+    fn metadata(&mut self, client: usize, time: f64, seconds: f64) {
+        self.report.metadata_operations += 1;
+        let sent = self.ask(client, time);
+        self.foresee(sent, What::Metadata(client, seconds));
+    }
+
+    fn message(&mut self, client: usize, time: f64, bytes: u64, count: u64, out: bool) -> f64 {
+        let busy = self.machine.fabric.message_seconds * count as f64;
+        let state = &mut self.clients[client];
+        state.busy_seconds += busy;
+        let node = &mut self.nodes[state.node];
+        let link = if out { &mut node.outward } else { &mut node.inward };
+        let mut end = link.carry(time, bytes).max(time + busy);
+        if let Some(line) = &mut state.line {
+            end = end.max(line.carry(time, bytes));
+        }
+        // What is sent is received: the fabric carries it once.
+        match self.fabric.as_mut().filter(|_| out) {
+            Some(fabric) => end.max(fabric.carry(time, bytes)),
+            None => end,
+        }
+    }
+
+    fn local(&mut self, client: usize, time: f64, bytes: u64, is_write: bool) -> f64 {
+        let Some(costs) = &self.machine.local else { return time };
+        let rate = match is_write {
+            true => costs.write_bytes_per_second,
+            false => costs.read_bytes_per_second,
+        };
+        let taken = costs.request_seconds + bytes as f64 / rate;
+        let node = &mut self.nodes[self.clients[client].node];
+        node.device_busy += taken;
+        node.device_free = node.device_free.max(time) + taken;
+        node.device_free
+    }
+
+    fn barrier(&mut self, time: f64) {
+        self.waiting += 1;
+        if self.waiting < self.clients.len() {
+            return;
+        }
+        self.waiting = 0;
+        let rounds = self.clients.len().next_power_of_two().trailing_zeros();
+        let end = time + self.machine.fabric.message_seconds * f64::from(rounds);
+        self.report.barriers.push(end);
+        for client in 0..self.clients.len() {
+            self.foresee(end, What::Step(client));
+        }
+    }
+
+    fn report(mut self) -> Simulation {
+        let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
+        let nodes = &self.nodes;
+        let servers = f64::from(self.machine.metadata.servers);
+        let bound = |what, seconds| Bound { what, seconds };
+        let links = nodes.iter().flat_map(|node| {
+            let storage = [&node.read, &node.written].into_iter().flatten();
+            [&node.inward, &node.outward].into_iter().chain(storage)
+        });
+        let lines = self.clients.iter().map(|client| {
+            client.line.as_ref().map_or(0.0, |line| line.busy_seconds).max(client.busy_seconds)
+        });
+        let latency = self.machine.targets.latency_seconds;
+        let waits = self
+            .clients
+            .iter()
+            .map(|client| latency * f64::from(client.sent.div_ceil(client.in_flight_max.max(1))));
+        let mut bounds = vec![
+            bound("target", most(&mut self.targets.iter().map(|one| one.load.busy_seconds()))),
+            bound("link", most(&mut links.map(|link| link.busy_seconds))),
+            bound("client", most(&mut lines.into_iter())),
+            bound("latency", most(&mut waits.into_iter())),
+            bound("metadata", self.metadata.busy_seconds / servers),
+            bound("fabric", self.fabric.as_ref().map_or(0.0, |fabric| fabric.busy_seconds)),
+            bound("local", most(&mut nodes.iter().map(|node| node.device_busy))),
+        ];
+        // Equal ones stay in the order of the list.
+        bounds.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        self.report.bounds = bounds;
+        self.report.clients = self.clients.iter().map(|client| client.ended).collect();
+        self.report.seconds = most(&mut self.report.clients.iter().copied());
+        self.report.targets = self.targets.iter().map(|target| target.load).collect();
+        self.report
+    }
+}

@@ -1,0 +1,130 @@
+//! Workloads in few words: what benchmarks of file systems do.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::MachineError;
+use crate::workload::{CLIENTS_MAX, Client, FileStriping, OPERATIONS_MAX, Operation, Workload};
+
+/// How the bytes of clients lie in files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PatternShape {
+    /// One file; the bytes of a client follow each other.
+    Contiguous,
+    /// One file; the first requests of all clients, then the second ones, and so on.
+    Strided,
+    /// A file for each client.
+    FilePerClient,
+}
+
+/// Clients that all read, or all write, as much in the same way.
+///
+/// A written file is created by one client and opened by the others, and synced by each who wrote to it;
+/// a read one is opened by each.
+///
+/// ```
+/// use bedform_storage::machine::{FileStriping, Pattern, PatternShape};
+///
+/// let pattern = Pattern {
+///     shape: PatternShape::Strided,
+///     clients: 4,
+///     client_bytes: 1 << 20,
+///     request_bytes: 1 << 16,
+///     is_write: true,
+///     requests_in_flight: None,
+///     stripes: FileStriping { count: Some(4), ..FileStriping::default() },
+/// };
+/// assert_eq!(pattern.workload()?.clients.len(), 4);
+/// # Ok::<(), bedform_storage::machine::MachineError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pattern {
+    /// How the bytes lie.
+    pub shape: PatternShape,
+    /// How many clients.
+    pub clients: u32,
+    /// Bytes of each.
+    pub client_bytes: u64,
+    /// Bytes of a request; the last one of a client may be smaller.
+    pub request_bytes: u64,
+    /// Whether they write.
+    #[serde(default)]
+    pub is_write: bool,
+    /// Requests of a client in flight, if not as many as the machine says.
+    #[serde(default)]
+    pub requests_in_flight: Option<u32>,
+    /// Of each file.
+    #[serde(default)]
+    pub stripes: FileStriping,
+}
+
+impl Pattern {
+    /// The operations of all clients.
+    ///
+    /// # Errors
+    /// `TooMany` beyond the limits, before anything is allocated; `Malformed` for requests of no bytes.
+    pub fn workload(&self) -> Result<Workload, MachineError> {
+        let requests = self.check()?;
+        let is_shared = self.shape != PatternShape::FilePerClient;
+        let files = if is_shared { 1 } else { self.clients };
+        let clients = (0..self.clients)
+            .map(|number| {
+                let file = if is_shared { 0 } else { number };
+                let mut operations = Vec::new();
+                match (self.is_write, is_shared) {
+                    (false, _) => operations.push(Operation::Open(file)),
+                    (true, false) => operations.push(Operation::Create(file)),
+                    (true, true) if number == 0 => {
+                        operations.extend([Operation::Create(file), Operation::Barrier]);
+                    }
+                    (true, true) => {
+                        operations.extend([Operation::Barrier, Operation::Open(file)]);
+                    }
+                }
+                operations.extend((0..requests).map(|step| self.request(number, file, step)));
+                operations.extend(self.is_write.then_some(Operation::Sync(file)));
+                Client { requests_in_flight: self.requests_in_flight, node: None, operations }
+            })
+            .collect();
+        Ok(Workload { files: vec![self.stripes; files as usize], clients })
+    }
+
+    /// Requests of each client.
+    fn check(&self) -> Result<u64, MachineError> {
+        let clients = u64::from(self.clients);
+        let too_many = |what, count, most| Err(MachineError::TooMany { what, count, most });
+        if self.request_bytes == 0 {
+            let reason = "requests have no bytes".into();
+            return Err(MachineError::Malformed { what: "pattern", reason });
+        }
+        if clients > CLIENTS_MAX as u64 {
+            return too_many("clients", clients, CLIENTS_MAX as u64);
+        }
+        let requests = self.client_bytes.div_ceil(self.request_bytes);
+        let operations = requests.saturating_add(3).saturating_mul(clients);
+        if operations > OPERATIONS_MAX {
+            return too_many("operations", operations, OPERATIONS_MAX);
+        }
+        match self.client_bytes.checked_mul(clients.max(1)) {
+            Some(_) => Ok(requests),
+            None => too_many("bytes of each client", self.client_bytes, u64::MAX / clients.max(1)),
+        }
+    }
+
+    fn request(&self, client: u32, file: u32, step: u64) -> Operation {
+        let begin = step * self.request_bytes;
+        let length = self.request_bytes.min(self.client_bytes - begin);
+        let client = u64::from(client);
+        let offset = match self.shape {
+            PatternShape::FilePerClient => begin,
+            PatternShape::Contiguous => client * self.client_bytes + begin,
+            // The last requests, which may be smaller, follow each other, too.
+            PatternShape::Strided => begin * u64::from(self.clients) + client * length,
+        };
+        match self.is_write {
+            true => Operation::Write(file, offset, length),
+            false => Operation::Read(file, offset, length),
+        }
+    }
+}

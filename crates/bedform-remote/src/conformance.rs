@@ -1,0 +1,511 @@
+//! An object store whose answers get lost: F14.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation)]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use object_store::memory::InMemory;
+use object_store::multipart::PartId;
+use object_store::path::Path;
+use object_store::{
+    Attributes, CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
+    MultipartId, MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions,
+    PutOptions, PutPayload, PutResult, Result,
+};
+
+use crate::Parts;
+
+/// How often something goes wrong, of a thousand requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Likelihood {
+    /// Of those that write.
+    pub writes: u64,
+    /// Of those that read, list or delete, which a client repeats by itself.
+    pub reads: u64,
+}
+
+/// What a server does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// Bytes that are counted from the end of an object, as Azure does not.
+    Ends,
+    /// Conditions: it writes whatever is there.
+    Conditions,
+    /// Metadata of objects.
+    Metadata,
+}
+
+/// Objects in memory, behind a server that is as bad as `likelihood` says, in an order that follows from a
+/// seed. Refusals, requests and answers that get lost, requests that arrive when nobody waits for them any
+/// more, bodies that are cut off, lists that lack what came last: each answer that comes is true, but for
+/// these lists.
+#[derive(Clone)]
+pub struct FaultyServer {
+    inner: Arc<InMemory>,
+    seed: u64,
+    uploads: Arc<Mutex<BTreeMap<String, Upload>>>,
+    /// What it does not know.
+    lacks: Option<Lack>,
+    state: Arc<Mutex<State>>,
+}
+
+/// What was sent of an object, and its metadata.
+#[derive(Clone)]
+struct Upload {
+    attributes: Attributes,
+    parts: BTreeMap<usize, PutPayload>,
+}
+
+struct State {
+    random: u64,
+    likelihood: Likelihood,
+    /// What came last, the newest behind.
+    recent: VecDeque<Path>,
+    faults: u64,
+    /// Uploads of parts that were begun, and objects that were sent whole.
+    begun: u64,
+    whole: u64,
+    /// Every list lacks what it may.
+    hides: bool,
+    /// The name of which the next answer is lost, and not before it is let go.
+    held: Option<Held>,
+    /// Reads of objects with this in their names wait, and how many do.
+    silent: Option<String>,
+    waiting: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    name: Path,
+    is_written: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WriteFault {
+    Refused,
+    AnswerLost,
+    Late(Duration),
+    Busy,
+    Slow,
+}
+
+/// Objects that a list may lack.
+const RECENT_MAX: usize = 8;
+
+impl FaultyServer {
+    /// A server without objects.
+    pub fn new(seed: u64, likelihood: Likelihood) -> Self {
+        let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let (recent, inner, uploads) = (VecDeque::new(), Arc::default(), Arc::default());
+        let state = State {
+            random,
+            likelihood,
+            recent,
+            faults: 0,
+            begun: 0,
+            whole: 0,
+            hides: false,
+            held: None,
+            silent: None,
+            waiting: 0,
+        };
+        Self { inner, seed, uploads, lacks: None, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// The same, without something that others know.
+    #[must_use]
+    pub fn without(self, lack: Lack) -> Self {
+        Self { lacks: Some(lack), ..self }
+    }
+
+    /// What it was made with.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Uploads that were begun, and neither completed nor removed.
+    pub fn uploads(&self) -> usize {
+        self.all_uploads().len()
+    }
+
+    /// How many uploads of parts were begun.
+    pub fn uploads_begun(&self) -> u64 {
+        self.state().begun
+    }
+
+    /// How many objects were sent whole.
+    pub fn sent_whole(&self) -> u64 {
+        self.state().whole
+    }
+
+    fn all_uploads(&self) -> MutexGuard<'_, BTreeMap<String, Upload>> {
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes an upload an object, without a fault.
+    async fn complete_now(&self, name: &Path, upload: &str, mode: PutMode) -> Result<PutResult> {
+        let Some(Upload { attributes, parts }) = self.all_uploads().get(upload).cloned() else {
+            let source = "status code: 404 [NoSuchUpload]".into();
+            return Err(Error::NotFound { path: name.to_string(), source });
+        };
+        let payload = parts.values().flat_map(|part| part.iter().cloned()).collect::<PutPayload>();
+        let options = PutOptions { mode, attributes, ..PutOptions::default() };
+        let put = self.inner.put_opts(name, payload, options).await?;
+        self.all_uploads().remove(upload);
+        self.note(name);
+        Ok(put)
+    }
+
+    /// From now on as bad as this.
+    pub fn set(&self, likelihood: Likelihood) {
+        self.state().likelihood = likelihood;
+    }
+
+    /// From now on every list lacks what came last, or none does.
+    pub fn set_hiding(&self, hides: bool) {
+        self.state().hides = hides;
+    }
+
+    /// The next write of `name` happens, and its answer waits for [`FaultyServer::let_go`], and is lost.
+    pub fn hold(&self, name: &str) {
+        self.state().held = Some(Held { name: Path::from(name), is_written: false });
+    }
+
+    /// True if the write has happened of which the answer is held.
+    pub fn is_holding(&self) -> bool {
+        self.state().held.as_ref().is_some_and(|held| held.is_written)
+    }
+
+    /// Loses the answer that is held.
+    pub fn let_go(&self) {
+        self.state().held = None;
+    }
+
+    /// From now on reads of objects with `part` in their names wait for their answers; with nothing,
+    /// none do.
+    pub fn set_silent(&self, part: Option<&str>) {
+        self.state().silent = part.map(str::to_owned);
+    }
+
+    fn is_silent(&self, name: &Path) -> bool {
+        self.state().silent.as_ref().is_some_and(|part| name.as_ref().contains(part))
+    }
+
+    /// Reads that wait.
+    pub fn waiting(&self) -> usize {
+        self.state().waiting
+    }
+
+    /// Waits as long as reads do, and is counted as long as somebody wants the answer.
+    async fn listen(&self, name: &Path) {
+        struct Waiting<'a>(&'a FaultyServer);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.state().waiting -= 1;
+            }
+        }
+        if !self.is_silent(name) {
+            return;
+        }
+        self.state().waiting += 1;
+        let _waiting = Waiting(self);
+        while self.is_silent(name) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// True once for each name that is held.
+    fn begins_to_hold(&self, name: &Path) -> bool {
+        let mut state = self.state();
+        let held = state.held.as_mut().filter(|held| held.name == *name && !held.is_written);
+        held.map(|held| held.is_written = true).is_some()
+    }
+
+    /// Requests so far that something went wrong with.
+    pub fn faults(&self) -> u64 {
+        self.state().faults
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_fault(&self) -> Option<WriteFault> {
+        let mut state = self.state();
+        let likelihood = state.likelihood.writes;
+        if !state.fails(likelihood) {
+            return None;
+        }
+        Some(match state.below(5) {
+            0 => WriteFault::Refused,
+            1 => WriteFault::AnswerLost,
+            2 => WriteFault::Late(Duration::from_millis(state.below(30))),
+            3 => WriteFault::Busy,
+            _ => WriteFault::Slow,
+        })
+    }
+
+    fn read_fails(&self) -> bool {
+        let mut state = self.state();
+        let likelihood = state.likelihood.reads;
+        state.fails(likelihood)
+    }
+
+    fn note(&self, name: &Path) {
+        let mut state = self.state();
+        state.recent.retain(|other| other != name);
+        state.recent.push_back(name.clone());
+        if state.recent.len() > RECENT_MAX {
+            state.recent.pop_front();
+        }
+    }
+
+    /// What a list does not show.
+    fn hidden(&self) -> Vec<Path> {
+        let mut state = self.state();
+        let likelihood = state.likelihood.reads;
+        if state.hides {
+            return state.recent.iter().cloned().collect();
+        }
+        if !state.fails(likelihood) {
+            return Vec::new();
+        }
+        let count = state.below(RECENT_MAX as u64 + 1) as usize;
+        state.recent.iter().rev().take(count).cloned().collect()
+    }
+}
+
+impl State {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) % limit.max(1)
+    }
+
+    fn fails(&mut self, likelihood: u64) -> bool {
+        let fails = self.below(1000) < likelihood;
+        self.faults += u64::from(fails);
+        fails
+    }
+}
+
+impl fmt::Debug for FaultyServer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("FaultyServer")
+    }
+}
+
+impl fmt::Display for FaultyServer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("FaultyServer")
+    }
+}
+
+fn lost(what: &str) -> Error {
+    Error::Generic { store: "faulty", source: what.to_owned().into() }
+}
+
+#[async_trait]
+impl ObjectStore for FaultyServer {
+    async fn put_opts(
+        &self,
+        name: &Path,
+        payload: PutPayload,
+        mut options: PutOptions,
+    ) -> Result<PutResult> {
+        match self.lacks {
+            Some(Lack::Conditions) => options.mode = PutMode::Overwrite,
+            Some(Lack::Metadata) => options.attributes = Attributes::new(),
+            _ => {}
+        }
+        self.state().whole += 1;
+        match self.write_fault() {
+            Some(WriteFault::Refused) => return Err(lost("status code: 503 Slow Down")),
+            Some(WriteFault::Late(after)) => {
+                let (server, name) = (self.clone(), name.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep(after).await;
+                    if server.inner.put_opts(&name, payload, options).await.is_ok() {
+                        server.note(&name);
+                    }
+                });
+                return Err(lost("connection reset"));
+            }
+            Some(WriteFault::Busy) => {
+                let source = "status code: 409 ConditionalRequestConflict".into();
+                return Err(Error::AlreadyExists { path: name.to_string(), source });
+            }
+            Some(WriteFault::AnswerLost) => {
+                if self.inner.put_opts(name, payload, options).await.is_ok() {
+                    self.note(name);
+                }
+                return Err(lost("connection reset"));
+            }
+            Some(WriteFault::Slow) => tokio::time::sleep(Duration::from_millis(5)).await,
+            None => {}
+        }
+        let put = self.inner.put_opts(name, payload, options).await?;
+        self.note(name);
+        if self.begins_to_hold(name) {
+            while self.is_holding() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            return Err(lost("connection reset"));
+        }
+        Ok(put)
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        name: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(name, options).await
+    }
+
+    async fn get_opts(&self, name: &Path, options: GetOptions) -> Result<GetResult> {
+        if self.lacks == Some(Lack::Ends) && matches!(options.range, Some(GetRange::Suffix(_))) {
+            return Err(Error::NotSupported { source: "no suffixes".into() });
+        }
+        self.listen(name).await;
+        if !self.read_fails() {
+            return self.inner.get_opts(name, options).await;
+        }
+        let whole = self.inner.get_opts(name, options).await?;
+        let (meta, range) = (whole.meta.clone(), whole.range.clone());
+        let (attributes, extensions) = (whole.attributes.clone(), whole.extensions.clone());
+        let bytes = whole.bytes().await?;
+        let cut = bytes.slice(..bytes.len() / 2);
+        let parts: [Result<Bytes>; 2] = [Ok(cut), Err(lost("connection reset"))];
+        let payload = GetResultPayload::Stream(stream::iter(parts).boxed());
+        Ok(GetResult { payload, meta, range, attributes, extensions })
+    }
+
+    async fn get_ranges(&self, name: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.inner.get_ranges(name, ranges).await
+    }
+
+    fn delete_stream(
+        &self,
+        names: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        let server = self.clone();
+        let deleted = self.inner.delete_stream(names);
+        deleted
+            .map(move |outcome| match server.read_fails() {
+                true => Err(lost("connection reset")),
+                false => outcome,
+            })
+            .boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let hidden = self.hidden();
+        let shown = move |listed: &Result<ObjectMeta>| {
+            let is_hidden = listed.as_ref().is_ok_and(|meta| hidden.contains(&meta.location));
+            std::future::ready(!is_hidden)
+        };
+        self.inner.list(prefix).filter(shown).boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        if self.read_fails() {
+            return Err(lost("status code: 500 Internal Error"));
+        }
+        let hidden = self.hidden();
+        let mut listed = self.inner.list_with_delimiter(prefix).await?;
+        listed.objects.retain(|meta| !hidden.contains(&meta.location));
+        Ok(listed)
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
+
+#[async_trait]
+impl Parts for FaultyServer {
+    async fn begin(&self, _name: &Path, mut attributes: Attributes) -> Result<MultipartId> {
+        if self.read_fails() {
+            return Err(lost("connection reset"));
+        }
+        if self.lacks == Some(Lack::Metadata) {
+            attributes = Attributes::new();
+        }
+        let upload = format!("{:016x}", self.state().below(u64::MAX));
+        self.state().begun += 1;
+        self.all_uploads().insert(upload.clone(), Upload { attributes, parts: BTreeMap::new() });
+        Ok(upload)
+    }
+
+    async fn part(
+        &self,
+        name: &Path,
+        upload: &MultipartId,
+        number: usize,
+        payload: PutPayload,
+    ) -> Result<PartId> {
+        if self.read_fails() {
+            return Err(lost("connection reset"));
+        }
+        match self.all_uploads().get_mut(upload) {
+            Some(upload) => upload.parts.insert(number, payload),
+            None => {
+                let source = "status code: 404 [NoSuchUpload]".into();
+                return Err(Error::NotFound { path: name.to_string(), source });
+            }
+        };
+        Ok(PartId { content_id: number.to_string() })
+    }
+
+    async fn complete(
+        &self,
+        name: &Path,
+        upload: &MultipartId,
+        _parts: Vec<PartId>,
+        mut mode: PutMode,
+    ) -> Result<PutResult> {
+        if self.lacks == Some(Lack::Conditions) {
+            mode = PutMode::Overwrite;
+        }
+        match self.write_fault() {
+            Some(WriteFault::Refused) => return Err(lost("status code: 503 Slow Down")),
+            Some(WriteFault::Late(after)) => {
+                let (server, name, upload) = (self.clone(), name.clone(), upload.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep(after).await;
+                    let _ = server.complete_now(&name, &upload, mode).await;
+                });
+                return Err(lost("connection reset"));
+            }
+            Some(WriteFault::Busy) => {
+                let source = "status code: 409 ConditionalRequestConflict".into();
+                return Err(Error::AlreadyExists { path: name.to_string(), source });
+            }
+            Some(WriteFault::AnswerLost) => {
+                let _ = self.complete_now(name, upload, mode).await;
+                return Err(lost("connection reset"));
+            }
+            Some(WriteFault::Slow) => tokio::time::sleep(Duration::from_millis(5)).await,
+            None => {}
+        }
+        self.complete_now(name, upload, mode).await
+    }
+
+    async fn abort(&self, _name: &Path, upload: &MultipartId) -> Result<()> {
+        if self.read_fails() {
+            return Err(lost("connection reset"));
+        }
+        self.all_uploads().remove(upload);
+        Ok(())
+    }
+}

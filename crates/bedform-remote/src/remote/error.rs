@@ -1,0 +1,392 @@
+//! Errors of an object store, as errors of storage: without a secret, and with what to do.
+
+use std::error::Error as _;
+use std::fmt::Write as _;
+use std::io;
+
+use ::object_store::Error;
+
+use bedform_storage::{StorageError, StorageErrorKind};
+
+/// The most characters of what a server says.
+const SAID_MAX: usize = 300;
+
+/// An error of `operation` on the object `path`.
+pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> StorageError {
+    let said = said(&error);
+    let kind = match &error {
+        // As if all were there and empty, else.
+        Error::NotFound { .. } if NO_BUCKET.iter().any(|code| said.contains(code)) => {
+            StorageErrorKind::Server
+        }
+        Error::NotFound { .. } => StorageErrorKind::NotFound,
+        Error::AlreadyExists { .. } if !denies(&said) => StorageErrorKind::Exists,
+        Error::Precondition { .. } | Error::NotModified { .. } => StorageErrorKind::Conflict,
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+            StorageErrorKind::PermissionDenied
+        }
+        // Some requests say only in a text what has become of them.
+        _ if denies(&said) => StorageErrorKind::PermissionDenied,
+        _ => StorageErrorKind::Server,
+    };
+    let source = matches!(kind, StorageErrorKind::Server | StorageErrorKind::PermissionDenied)
+        .then(|| io::Error::other(format!("{}{said}", hint(operation, &error, kind, &said))));
+    StorageError { kind, operation, path: path.to_owned(), source }
+}
+
+/// What servers and clients say where somebody may not have what was asked for; the last are where machines of
+/// Amazon and of Google get credentials, if there are none elsewhere.
+const DENIED: [&str; 11] = [
+    "[AccessDenied]",
+    "[InvalidAccessKeyId]",
+    "[SignatureDoesNotMatch]",
+    "[AuthenticationFailed]",
+    "[AuthorizationFailure]",
+    "[AuthorizationPermissionMismatch]",
+    // Azure says it with the status of a conflict.
+    "[PublicAccessNotPermitted]",
+    // And says this to who may not know whether there is anything.
+    "[ResourceNotFound]",
+    CREDENTIALS_OF_MACHINES,
+    CREDENTIALS_OF_GOOGLE,
+    CREDENTIALS_OF_AZURE,
+];
+const CREDENTIALS_OF_MACHINES: &str = "//169.254.169.254/";
+const CREDENTIALS_OF_GOOGLE: &str = "/computeMetadata/";
+const CREDENTIALS_OF_AZURE: &str = "/metadata/identity/";
+
+/// Codes by which servers say that there is nothing at all of what was named.
+const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
+
+fn denies(said: &str) -> bool {
+    DENIED.iter().any(|text| said.contains(text))
+}
+
+/// What servers say of a request that came badly, with a status of 4xx: asked again, it may be done.
+const PASSING: [&str; 5] = [
+    "status code: 429",
+    "status code: 408",
+    "<Code>RequestTimeout</Code>",
+    "<Code>IncompleteBody</Code>",
+    "<Code>BadDigest</Code>",
+];
+
+/// True if the server says that it will not do what it is asked to, now or later.
+pub(super) fn is_refusal(error: &Error) -> bool {
+    match error {
+        Error::PermissionDenied { .. }
+        | Error::Unauthenticated { .. }
+        | Error::NotFound { .. }
+        | Error::NotSupported { .. }
+        | Error::NotImplemented { .. }
+        | Error::InvalidPath { .. } => true,
+        Error::AlreadyExists { .. } => denies(&said(error)),
+        Error::Generic { .. } => {
+            says(error, "status code: 4") && !PASSING.iter().any(|text| says(error, text))
+        }
+        _ => false,
+    }
+}
+
+/// True if the server says that it has not done this, for want of time: it may later.
+pub(super) fn is_too_many(error: &Error) -> bool {
+    matches!(error, Error::Generic { .. }) && says(error, "status code: 429")
+}
+
+/// True if an answer may have been cut off: the client asks again by itself only where none began.
+pub(super) fn may_be_cut(error: &Error) -> bool {
+    // What a server says was heard whole.
+    matches!(error, Error::Generic { .. }) && !says(error, "status code") && !is_out_of_range(error)
+}
+
+/// True if the server says of an upload that there is none.
+pub(super) fn is_of_upload(source: &(dyn std::error::Error + 'static)) -> bool {
+    says(source, "NoSuchUpload")
+}
+
+/// True if an error, or one behind it, has a text in it.
+fn says(error: &(dyn std::error::Error + 'static), text: &str) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if error.to_string().contains(text) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// Codes by which servers say that an object is not there.
+const MISSING: [&str; 4] = ["[NoSuchKey]", "[BlobNotFound]", "[NoSuchVersion]", "[NotFound]"];
+
+/// `error`, which is no longer that of a missing object if the server has said something else: that it
+/// does not know who asks, or a gateway that it does not know the way.
+pub(super) fn strict(error: Error) -> Error {
+    if !matches!(error, Error::NotFound { .. }) {
+        return error;
+    }
+    let said = said(&error);
+    let body = said.rsplit_once("404 Not Found").map(|(_, body)| body.trim_matches([':', ' ']));
+    let names_code = said.ends_with(']');
+    let is_missing = MISSING.iter().any(|code| said.ends_with(code));
+    if is_missing || (!names_code && body.is_none_or(str::is_empty)) {
+        return error;
+    }
+    Error::Generic { store: "server", source: said.into() }
+}
+
+/// What the client says of an answer without `Content-Length`.
+const LENGTH_MISSING: &str = "Content-Length Header missing";
+
+/// True if the server did not say how long an object is.
+pub(super) fn lacks_length(error: &Error) -> bool {
+    says(error, LENGTH_MISSING)
+}
+
+/// True if bytes were asked for that the object does not have.
+pub(super) fn is_out_of_range(error: &Error) -> bool {
+    let said = said(error);
+    // What a server says in a document comes without the code of its status.
+    let is_said = said.to_lowercase().contains("range") || says(error, "status code: 416");
+    // Who knows no parts of objects says "range", too.
+    let is_other = matches!(error, Error::NotFound { .. } | Error::NotSupported { .. });
+    !is_other && (is_said || said.contains("416"))
+}
+
+/// What to do about what a server said.
+fn hint(operation: &str, error: &Error, kind: StorageErrorKind, said: &str) -> &'static str {
+    let has = |text: &str| said.contains(text);
+    if has("NoSuchBucket") {
+        "there is no such bucket: "
+    } else if has("ContainerNotFound") {
+        "there is no such container: "
+    } else if has("InvalidAccessKeyId")
+        || has("SignatureDoesNotMatch")
+        || has("[AuthenticationFailed]")
+    {
+        "the credentials are not those of this store: "
+    } else if has("PublicAccessNotPermitted") {
+        "credentials are needed: "
+    } else if has("AuthorizationHeaderMalformed")
+        || has("PermanentRedirect")
+        || has("IncorrectRegion")
+    {
+        "the bucket lies in another region than AWS_REGION says: "
+    } else if has("RequestTimeTooSkewed") || has("RequestExpired") {
+        "the clock of this machine is wrong: "
+    } else if has(CREDENTIALS_OF_GOOGLE) {
+        "no credentials were found: set GOOGLE_APPLICATION_CREDENTIALS, run 'gcloud auth application-default \
+         login', or say anonymous where all may: "
+    } else if has(CREDENTIALS_OF_AZURE) {
+        "no credentials were found: set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or say anonymous \
+         where all may read: "
+    } else if has(CREDENTIALS_OF_MACHINES) {
+        "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or say anonymous where \
+         all may read: "
+    } else if has(LENGTH_MISSING) {
+        "the server does not say how long an object is: let it send Content-Length, files as they are, neither \
+         compressed nor in pieces (chunked): "
+    } else if has("client error (Connect)") {
+        "the server cannot be reached: "
+    } else {
+        match error {
+            Error::Unauthenticated { .. } => "credentials are needed, or others: ",
+            _ if kind == StorageErrorKind::PermissionDenied => denial(operation),
+            _ => "",
+        }
+    }
+}
+
+/// What it takes to do what these credentials may not.
+fn denial(operation: &str) -> &'static str {
+    match operation {
+        "list" => "these credentials may not list it, which takes s3:ListBucket, or its like: ",
+        "delete" => {
+            "these credentials may not delete it, which takes s3:DeleteObject, or its like: "
+        }
+        // Who may not list is not told what is missing.
+        "open" | "stat" => {
+            "these credentials give no access to it, or it is not there and they may not list \
+             (s3:ListBucket, or its like): "
+        }
+        _ => "these credentials give no access to it: ",
+    }
+}
+
+/// What an error and those behind it say, in one line, without what may be a secret.
+fn said(error: &Error) -> String {
+    let mut text = String::new();
+    let mut next: Option<&dyn std::error::Error> = error.source();
+    while let Some(error) = next {
+        let own = error.to_string();
+        // Most errors repeat what is behind them.
+        if !text.contains(&own) {
+            let separator = if text.is_empty() { "" } else { ": " };
+            let _ = write!(text, "{separator}{own}");
+        }
+        next = error.source();
+    }
+    if text.is_empty() {
+        text = error.to_string();
+    }
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = in_document(&line).unwrap_or(line);
+    redacted(&line).chars().take(SAID_MAX).collect()
+}
+
+/// What a server says in a document of XML.
+fn in_document(text: &str) -> Option<String> {
+    let part = |open: &str, close: &str| {
+        let (_, rest) = text.split_once(open)?;
+        rest.split_once(close).map(|(part, _)| part)
+    };
+    let code = part("<Code>", "</Code>")?;
+    Some(match part("<Message>", "</Message>") {
+        Some(message) => format!("{} [{code}]", unescaped(message)),
+        None => format!("[{code}]"),
+    })
+}
+
+fn unescaped(text: &str) -> String {
+    let mut text = text.to_owned();
+    for (escaped, plain) in [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#34;", "\""),
+        ("&apos;", "'"),
+        ("&#39;", "'"),
+        ("&amp;", "&"),
+    ] {
+        text = text.replace(escaped, plain);
+    }
+    text
+}
+
+/// `text` without the queries of URLs, which may be signatures, and without names and passwords in them.
+pub(super) fn redacted(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, url) = rest.split_at(at + 3);
+        kept.push_str(before);
+        let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | ')' | ',');
+        let (url, after) = url.split_at(url.find(is_end).unwrap_or(url.len()));
+        let (url, query) = url.split_once('?').map_or((url, ""), |(url, _)| (url, "?..."));
+        let (host, path) = url.split_at(url.find('/').unwrap_or(url.len()));
+        let host = host.rsplit_once('@').map_or(host.to_owned(), |(_, host)| format!("...@{host}"));
+        kept.push_str(&host);
+        kept.push_str(path);
+        kept.push_str(query);
+        rest = after;
+    }
+    kept.push_str(rest);
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_said_to_be_missing_is_missing() {
+        let is_missing = |text: &str| {
+            let source = text.to_owned().into();
+            matches!(strict(Error::NotFound { path: "a".into(), source }), Error::NotFound { .. })
+        };
+        let of = |body: &str| format!("Server returned non-2xx status code: 404 Not Found: {body}");
+        let document = |code: &str| of(&format!("<Error><Code>{code}</Code></Error>"));
+        for text in
+            ["No data in memory found", &of(""), &document("NoSuchKey"), &document("BlobNotFound")]
+        {
+            assert!(is_missing(text), "{text}");
+        }
+        for text in
+            [&of("404 page not found"), &document("XAdminUserNotFound"), &document("NoSuchBucket")]
+        {
+            assert!(!is_missing(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_refuses_with_a_status_whatever_document_follows() {
+        let refuses = |said: &str| {
+            let source = format!("Server returned non-2xx status code: {said}").into();
+            is_refusal(&Error::Generic { store: "S3", source })
+        };
+        let document = |code: &str| format!("<Error><Code>{code}</Code></Error>");
+        assert!(refuses("400 Bad Request"));
+        assert!(refuses(&format!("400 Bad Request: {}", document("InvalidArgument"))));
+        assert!(refuses(&format!("405 Method Not Allowed: {}", document("MethodNotAllowed"))));
+        for said in ["429 Too Many Requests", "408 Request Timeout", "503 Slow Down"] {
+            assert!(!refuses(said) && !refuses(&format!("{said}: {}", document("SlowDown"))));
+        }
+        for code in ["RequestTimeout", "IncompleteBody", "BadDigest"] {
+            assert!(!refuses(&format!("400 Bad Request: {}", document(code))));
+        }
+    }
+
+    #[test]
+    fn errors_that_only_a_text_tells_say_what_to_do() {
+        let of = |text: &str| {
+            let source = format!("status code: 403 Forbidden: {text}").into();
+            to_error("list", "roots", Error::Generic { store: "S3", source })
+        };
+        let document = |code: &str, message: &str| {
+            format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>")
+        };
+        let (denied, server) = (StorageErrorKind::PermissionDenied, StorageErrorKind::Server);
+        for (text, kind, expected) in [
+            (
+                document("AccessDenied", "No"),
+                denied,
+                "these credentials may not list it, which takes s3:ListBucket, or its like: No",
+            ),
+            (
+                document("SignatureDoesNotMatch", "No"),
+                denied,
+                "the credentials are not those of this store: No",
+            ),
+            (
+                document("AuthenticationFailed", "No"),
+                denied,
+                "the credentials are not those of this store: No",
+            ),
+            ("PUT http://169.254.169.254/latest".to_owned(), denied, "no credentials were found: "),
+            (
+                "GET http://169.254.169.254/computeMetadata/v1/a".to_owned(),
+                denied,
+                "no credentials were found: set GOOGLE_APPLICATION_CREDENTIALS",
+            ),
+            (
+                "GET http://169.254.169.254/metadata/identity/oauth2/token".to_owned(),
+                denied,
+                "no credentials were found: set AZURE_STORAGE_ACCOUNT_KEY",
+            ),
+            (document("ContainerNotFound", "No"), server, "there is no such container: No"),
+            (
+                "client error (Connect): refused".to_owned(),
+                server,
+                "the server cannot be reached: ",
+            ),
+            (document("Odd", "a &#34;b&#34; &lt; &amp;lt;"), server, "a \"b\" < &lt; [Odd]"),
+        ] {
+            let error = of(&text);
+            assert_eq!(error.kind, kind, "{text}");
+            let said = error.source.unwrap().to_string();
+            assert!(said.starts_with(expected), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_a_secret_is_in_no_message() {
+        for (text, expected) in [
+            ("no URL: a?b@c", "no URL: a?b@c"),
+            ("get https://h/p?sig=x&y=z failed", "get https://h/p?... failed"),
+            ("(s3://key:word@bucket/a@b)", "(s3://...@bucket/a@b)"),
+            ("\"http://u:p@h?q\", http://h/ok", "\"http://...@h?...\", http://h/ok"),
+        ] {
+            assert_eq!(redacted(text), expected);
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Locks where nothing dies with its holder: leases.
+//!
+//! A lock is a small object, made and changed on condition alone. Its holder writes it anew every few
+//! seconds. Who finds it unchanged for a whole lease, by a clock of its own that only counts, takes it; no
+//! two clocks are compared. A holder that could not renew its lease for three quarters of that time takes
+//! it for lost, writes nothing more through this handle, and says that what it wrote last may be there or
+//! not.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::object_store::path::Path;
+use ::object_store::{Error, ObjectStore, ObjectStoreExt as _, PutPayload};
+
+use super::error::strict;
+use super::put::{Known, Unwritten, Writes, random_name};
+use super::{Result, Shared, runtime};
+use bedform_storage::Lock;
+use bedform_storage::waiting::{Waiting, interrupted};
+
+/// The name of the object that is a directory's lock.
+pub(super) const LOCK_NAME: &str = ".bedform-lock";
+const FREE: &str = "free";
+/// Pauses between two looks at a lock that somebody holds.
+const LOOKS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(150)];
+const STATE_BYTES_MAX: u64 = 4096;
+/// Locks of which a handle remembers that it left them free.
+const FREE_MAX: usize = 1 << 10;
+
+/// How long a lock that somebody holds is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Not at all.
+    None,
+    /// Until it is known whether its holder lives.
+    ToTell,
+    /// For ever.
+    Endless,
+}
+
+/// The leases that this handle has.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    all: Mutex<Vec<Arc<Lease>>>,
+    /// Locks that threads of this process hold, or are about to take.
+    taken: Mutex<HashSet<Path>>,
+    given_up: Condvar,
+    /// Locks as this handle has left them, free.
+    free: Mutex<HashMap<Path, Known>>,
+}
+
+/// A lock that is held.
+#[derive(Debug)]
+struct Lease {
+    name: Path,
+    holder: String,
+    process: u32,
+    state: Mutex<State>,
+    /// Nobody renews it any more: it was given up, or what it protected is gone.
+    has_ended: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    known: Known,
+    /// When the request was sent that renewed it last.
+    renewed: Instant,
+    /// Another writer has it.
+    is_lost: bool,
+    beats: u64,
+}
+
+impl Lease {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    fn is_lapsed(&self, lease: Duration) -> bool {
+        let state = self.state();
+        !self.has_ended() && (state.is_lost || state.renewed.elapsed() > lease * 3 / 4)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Leases {
+    /// The name of a lock that was lost.
+    pub(super) fn lost(&self, lease: Duration) -> Option<String> {
+        lock(&self.all).iter().find(|one| one.is_lapsed(lease)).map(|one| one.name.to_string())
+    }
+
+    /// Ends the leases of all locks below `prefix`, which is about to be deleted.
+    pub(super) fn end_below(&self, prefix: &Path) {
+        for lease in lock(&self.all).iter().filter(|lease| lease.name.prefix_matches(prefix)) {
+            lease.has_ended.store(true, Ordering::Release);
+        }
+    }
+
+    /// Waits until no other thread has the lock `name`; false if one has it and nobody `waits`, or wants
+    /// to no longer.
+    fn take(&self, name: &Path, waits: bool, waiting: &mut Waiting<'_>) -> bool {
+        let mut taken = lock(&self.taken);
+        while taken.contains(name) {
+            if !waits || !waiting.goes_on() {
+                return false;
+            }
+            let waited = self.given_up.wait_timeout(taken, LOOKS[1]);
+            taken = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        taken.insert(name.clone())
+    }
+
+    fn note_free(&self, name: &Path, known: Known) {
+        let mut free = lock(&self.free);
+        if free.len() >= FREE_MAX {
+            free.clear();
+        }
+        free.insert(name.clone(), known);
+    }
+
+    fn give_up(&self, name: &Path) {
+        lock(&self.taken).remove(name);
+        self.given_up.notify_all();
+    }
+}
+
+/// A lock as its holder has it.
+pub(super) struct Held {
+    shared: Arc<Shared>,
+    name: Path,
+    /// Nothing where nobody else writes.
+    lease: Option<Arc<Lease>>,
+}
+
+impl Lock for Held {}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let leases = &self.shared.leases;
+        if let Some(lease) = &self.lease {
+            lock(&leases.all).retain(|other| !Arc::ptr_eq(other, lease));
+            // A child that was forked has a copy of the guard, and not the lock.
+            if lease.process == std::process::id() && !lease.has_ended.swap(true, Ordering::AcqRel)
+            {
+                self.release(lease);
+            }
+        }
+        leases.give_up(&self.name);
+    }
+}
+
+impl Held {
+    /// Takes the lock `name`; nothing if somebody has it for whom there is no `patience`.
+    ///
+    /// # Errors
+    /// Of the server.
+    pub(super) fn take(
+        shared: &Arc<Shared>,
+        name: Path,
+        patience: Patience,
+    ) -> Result<Option<Self>> {
+        let locked = name.to_string();
+        let waiting_for = locked.strip_suffix(LOCK_NAME).unwrap_or(&locked);
+        let mut waiting = Waiting::new(waiting_for);
+        if !shared.leases.take(&name, patience == Patience::Endless, &mut waiting) {
+            return if waiting.is_over { Err(waiting.interrupted()) } else { Ok(None) };
+        }
+        let mut held = Self { shared: shared.clone(), name, lease: None };
+        let writes = shared.writes()?;
+        if !writes.has_conditions {
+            return Ok(Some(held));
+        }
+        let acquiring = acquire(&writes, &held.name, shared, patience, &mut waiting);
+        let Some(taken) = runtime::write("lock", waiting_for, acquiring)? else {
+            return Err(interrupted("lock", waiting_for));
+        };
+        let Some(lease) = taken.map_err(|unwritten| shared.error("lock", &held.name, unwritten))?
+        else {
+            return if waiting.is_over { Err(waiting.interrupted()) } else { Ok(None) };
+        };
+        let lease = Arc::new(lease);
+        lock(&shared.leases.all).push(lease.clone());
+        held.lease = Some(lease.clone());
+        runtime::spawn(renew(writes, lease, shared.options.lease))?;
+        Ok(Some(held))
+    }
+
+    /// Says that the lock is free, so that nobody has to wait for the end of the lease. Where that takes
+    /// long it goes on in the background.
+    fn release(&self, lease: &Arc<Lease>) {
+        if self.shared.is_poisoned() {
+            return;
+        }
+        // What cannot be told now ends by itself.
+        let Ok(writes) = self.shared.writes() else { return };
+        let (shared, lease) = (self.shared.clone(), lease.clone());
+        if let Ok(freed) = runtime::spawn(free(writes, shared, lease)) {
+            let _ = runtime::give_back(freed);
+        }
+    }
+}
+
+/// Writes that the lock is free. While it is not known what became of an earlier write, its end is waited
+/// for.
+async fn free(writes: Writes, shared: Arc<Shared>, lease: Arc<Lease>) {
+    let begun = Instant::now();
+    loop {
+        let (known, beats) = {
+            let state = lease.state();
+            (state.known.clone(), state.beats + 1)
+        };
+        let body = state_of(FREE, beats);
+        match writes.put_if(&lease.name, body, Some(&known), None).await {
+            Err(Unwritten::Refused) if begun.elapsed() < writes.deadline => {}
+            Ok(Some(known)) => return shared.leases.note_free(&lease.name, known),
+            // Others have taken it since, or what it is cannot be told.
+            Ok(None) | Err(_) => return,
+        }
+        // The last beat may have come in between.
+        match holder_of(&*writes.store, &lease.name).await {
+            Ok(Some((holder, known))) if holder == lease.holder => {
+                lease.state().known = known;
+            }
+            _ => return,
+        }
+    }
+}
+
+fn state_of(holder: &str, beats: u64) -> PutPayload {
+    // The number makes each state another version.
+    PutPayload::from(format!("bedform-lock 1\n{holder}\n{beats} {}\n", random_name()))
+}
+
+/// What a lock says, and what is there.
+async fn holder_of(
+    store: &dyn ObjectStore,
+    name: &Path,
+) -> std::result::Result<Option<(String, Known)>, Error> {
+    runtime::again(|| holder_once(store, name)).await
+}
+
+async fn holder_once(
+    store: &dyn ObjectStore,
+    name: &Path,
+) -> std::result::Result<Option<(String, Known)>, Error> {
+    let found = match store.get(name).await {
+        Ok(found) => found,
+        Err(error) => match strict(error) {
+            Error::NotFound { .. } => return Ok(None),
+            error => return Err(error),
+        },
+    };
+    let known = Known::new(&found.meta, &found.attributes);
+    if found.meta.size > STATE_BYTES_MAX {
+        // Nothing of ours: it is taken when it stays as it is.
+        return Ok(Some((String::new(), known)));
+    }
+    let bytes = found.bytes().await?;
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(Some((text.lines().nth(1).unwrap_or_default().to_owned(), known)))
+}
+
+async fn acquire(
+    writes: &Writes,
+    name: &Path,
+    shared: &Shared,
+    patience: Patience,
+    waiting: &mut Waiting<'_>,
+) -> std::result::Result<Option<Lease>, Unwritten> {
+    let lease = shared.options.lease;
+    let holder = random_name();
+    let mut seen: Option<(Known, Instant)> = None;
+    let mut pause = LOOKS[0];
+    // Most often nobody has taken it since it was given up here.
+    let mut free = lock(&shared.leases.free).remove(name);
+    loop {
+        let there = match free.take() {
+            Some(known) => Some((FREE.to_owned(), known)),
+            None => holder_of(&*writes.store, name).await.map_err(Unwritten::Failed)?,
+        };
+        let is_free = match &there {
+            None => true,
+            Some((holder, known)) => {
+                let is_new = seen.as_ref().is_none_or(|(seen, _)| seen.version != known.version);
+                let has_enough = match patience {
+                    Patience::None => true,
+                    Patience::ToTell => is_new && seen.is_some(),
+                    Patience::Endless => false,
+                };
+                if holder != FREE && has_enough {
+                    return Ok(None);
+                }
+                if is_new {
+                    seen = Some((known.clone(), Instant::now()));
+                }
+                let since = seen.as_ref().map_or(Duration::ZERO, |(_, since)| since.elapsed());
+                holder == FREE || since > lease
+            }
+        };
+        if is_free {
+            let begun = Instant::now();
+            let expected = there.as_ref().map(|(_, known)| known);
+            let body = state_of(&holder, 0);
+            match writes.put_if(name, body, expected, None).await {
+                Ok(Some(known)) => {
+                    let state = State { known, renewed: begun, is_lost: false, beats: 0 };
+                    return Ok(Some(Lease {
+                        name: name.clone(),
+                        holder,
+                        process: std::process::id(),
+                        state: Mutex::new(state),
+                        has_ended: AtomicBool::new(false),
+                    }));
+                }
+                // Or it was lost while nobody knew that it was taken.
+                Ok(None) | Err(Unwritten::Refused) => pause = LOOKS[0],
+                Err(unwritten) => return Err(unwritten),
+            }
+        }
+        if !waiting.goes_on() {
+            return Ok(None);
+        }
+        tokio::time::sleep(pause.min(lease / 8)).await;
+        pause = (pause * 2).min(LOOKS[1]);
+    }
+}
+
+/// Writes the lock anew, as long as it is held.
+async fn renew(writes: Writes, lease: Arc<Lease>, length: Duration) {
+    let beat = length / 8;
+    // A request that hangs must not be the last one.
+    let writes = Writes { deadline: beat, ..writes };
+    loop {
+        tokio::time::sleep(beat).await;
+        if lease.has_ended() {
+            return;
+        }
+        let (known, beats) = {
+            let state = lease.state();
+            (state.known.clone(), state.beats + 1)
+        };
+        let begun = Instant::now();
+        let body = state_of(&lease.holder, beats);
+        let put = writes.put_if(&lease.name, body, Some(&known), None);
+        match tokio::time::timeout(length / 4, put).await {
+            Ok(Ok(Some(known))) => {
+                let mut state = lease.state();
+                (state.known, state.renewed, state.beats) = (known, begun, beats);
+            }
+            Ok(Ok(None)) => {
+                lease.state().is_lost = true;
+                return;
+            }
+            Ok(Err(Unwritten::Refused)) => {
+                // Perhaps a beat of ours that was given up on has arrived since.
+                match holder_of(&*writes.store, &lease.name).await {
+                    Ok(Some((holder, known))) if holder == lease.holder => {
+                        lease.state().known = known;
+                    }
+                    Ok(_) => {
+                        lease.state().is_lost = true;
+                        return;
+                    }
+                    Err(_) => {}
+                }
+            }
+            // Tried again until the lease has lapsed, and behind that: it may still be ours to give up.
+            Ok(Err(_)) | Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! An object on its way: kept in memory until it is published, with one request; a large one is sent in
+//! parts while it is made, and published with the last request.
+
+use std::sync::Arc;
+
+use ::bytes::Bytes;
+use ::object_store::multipart::PartId;
+use ::object_store::path::Path;
+use ::object_store::{Error, MultipartId, PutPayload};
+use bedform_format::ObjectPath;
+use futures_util::future::join;
+use tokio::task::JoinHandle;
+
+use super::parts::Parts;
+use super::pieces::Pieces;
+use super::put::{Completion, Known, Names, Unwritten, given_up, look};
+use super::{RemoteStorage, Result, runtime};
+use bedform_storage::{Condition, Hint, ObjectWriter, StorageError, StorageErrorKind, Version};
+
+/// What one request can bring: what all stores take, and not all of them take more on a condition.
+const OBJECT_BYTES_MAX: u64 = 4 << 30;
+/// With so many objects on their way there are streams enough: they go whole, for parts cost the server
+/// more.
+const OBJECTS_AT_ONCE: usize = 6;
+/// Bytes of a piece of what is kept.
+const PIECE_BYTES: usize = 4 << 20;
+
+/// From so many bytes on, memory that comes with its bytes is a piece as it is; less is copied, for each
+/// piece is a write to the connection.
+const KEPT_BYTES_MIN: usize = 64 << 10;
+
+type Look = JoinHandle<std::result::Result<Option<Known>, Error>>;
+
+pub(super) struct RemoteWriter {
+    storage: RemoteStorage,
+    path: ObjectPath,
+    name: Path,
+    /// What was there when it was begun, asked for while it is made.
+    there: Option<Look>,
+    /// Where it goes in parts.
+    upload: Option<Upload>,
+    pieces: Vec<Bytes>,
+    memory: Arc<Pieces>,
+    piece_bytes: usize,
+    last: Vec<u8>,
+    /// The size that it is expected to have; 0 if that is not known.
+    announced: u64,
+    position: u64,
+}
+
+/// Parts on their way.
+struct Upload {
+    parts: [Arc<dyn Parts>; 2],
+    opening: Option<JoinHandle<std::result::Result<Opened, Error>>>,
+    opened: Option<Arc<Opened>>,
+    sent: Vec<JoinHandle<std::result::Result<PartId, Error>>>,
+    /// Bytes that are in parts.
+    sent_bytes: u64,
+    part_bytes: u64,
+    /// Bytes that are kept back of what is sent before the end: no last part is smaller.
+    kept_bytes: u64,
+}
+
+/// An upload, and what was there when it was begun: what its metadata name.
+struct Opened {
+    name: Path,
+    upload: MultipartId,
+    names: Names,
+    there: Option<Known>,
+}
+
+impl RemoteWriter {
+    pub(super) fn create(storage: &RemoteStorage, path: &ObjectPath, hint: Hint) -> Result<Self> {
+        let name = storage.name_to_write("create", path)?;
+        let part_bytes = storage.shared.options.part_bytes.max(1);
+        let piece_bytes = PIECE_BYTES.min(part_bytes);
+        let is_large = hint.bytes.is_some_and(|bytes| bytes / 2 >= part_bytes as u64);
+        let wants_streams = hint.at_once < OBJECTS_AT_ONCE;
+        let parts = if is_large && wants_streams { storage.parts(path)? } else { None };
+        let (store, looked) = (storage.shared.client.store()?.clone(), name.clone());
+        let there = runtime::spawn(async move { look(&*store, &looked, true).await })?;
+        let upload = parts.map(|parts| Upload {
+            parts,
+            opening: None,
+            opened: None,
+            sent: Vec::new(),
+            sent_bytes: 0,
+            part_bytes: (part_bytes.div_ceil(piece_bytes) * piece_bytes) as u64,
+            kept_bytes: piece_bytes as u64,
+        });
+        Ok(Self {
+            storage: storage.clone(),
+            path: path.clone(),
+            name,
+            there: Some(there),
+            upload,
+            pieces: Vec::new(),
+            memory: storage.shared.pieces.get(),
+            piece_bytes,
+            last: Vec::new(),
+            announced: hint.bytes.unwrap_or(0),
+            position: 0,
+        })
+    }
+
+    /// Begins the upload with the first piece, and sends the parts that are there once it is begun.
+    /// `later` bytes of those that are counted are still to come.
+    fn send_parts(&mut self, later: usize) -> Result<()> {
+        let end = self.in_pieces() - later as u64;
+        let Some(upload) = &mut self.upload else { return Ok(()) };
+        if let Some(there) = self.there.take() {
+            // Most objects are new; of one that was seen the names are waited for.
+            let is_new = self.storage.shared.seen(&self.name).flatten().is_none();
+            let (parts, name) = (upload.parts[0].clone(), self.name.clone());
+            upload.opening = Some(runtime::spawn(open(parts, name, there, is_new))?);
+        }
+        if upload.opening.as_ref().is_some_and(JoinHandle::is_finished) {
+            upload.wait_until_open(&self.path)?;
+        }
+        if let Some(opened) = upload.opened.clone() {
+            upload.send_full_parts(&opened, &self.pieces, end)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that are in pieces.
+    fn in_pieces(&self) -> u64 {
+        self.position - self.last.len() as u64
+    }
+
+    /// Counts bytes that are to come.
+    fn grow(&mut self, bytes: usize) -> Result<()> {
+        self.position += bytes as u64;
+        if self.position <= OBJECT_BYTES_MAX {
+            return Ok(());
+        }
+        let reason = "objects of more than 4 GiB cannot be written here: make the shards smaller";
+        Err(StorageError {
+            kind: StorageErrorKind::Io,
+            operation: "write",
+            path: self.path.to_string(),
+            source: Some(std::io::Error::other(reason)),
+        })
+    }
+
+    /// Whether memory of a whole piece is worth it for what is left of `bytes` and what was announced; the
+    /// end of an object is little.
+    fn is_half_a_piece_to_come(&self, bytes: &[u8]) -> bool {
+        let announced = self.announced.saturating_sub(self.position);
+        announced.max(bytes.len() as u64) >= self.piece_bytes as u64 / 2
+    }
+
+    /// Sends what is left of the parts, and gives the object its name. Nothing if it is to be sent whole.
+    fn publish_parts(
+        &mut self,
+        condition: Condition<'_>,
+    ) -> Result<Option<std::result::Result<Option<Known>, Unwritten>>> {
+        let Some(mut upload) = self.upload.take() else { return Ok(None) };
+        upload.wait_until_open(&self.path)?;
+        let Some(opened) = upload.opened.clone() else { return Ok(None) };
+        let expected = match (condition, &opened.there) {
+            (Condition::Absent, None) => None,
+            (Condition::None, there) => there.as_ref(),
+            (Condition::Unchanged(object), Some(known)) if known.version == *object.version() => {
+                Some(known)
+            }
+            // It was looked at too early, perhaps.
+            _ => {
+                upload.give_up();
+                return Ok(None);
+            }
+        };
+        upload.send_full_parts(&opened, &self.pieces, self.position)?;
+        upload.send(&opened, &self.pieces, self.position)?;
+        let completing = upload.complete(&self.storage, &opened, expected, self.position);
+        let outcome = runtime::write("publish", &self.path, completing)?;
+        Ok(match outcome.unwrap_or_else(|| Err(given_up())) {
+            // The newest writer wins.
+            Err(Unwritten::Refused) if matches!(condition, Condition::None) => None,
+            // The server has let go of the upload.
+            Err(Unwritten::Failed(Error::NotFound { .. })) => None,
+            outcome => Some(outcome),
+        })
+    }
+}
+
+/// Begins an upload, and waits for what is there: the metadata name the writes before. `is_new` is a guess.
+async fn open(
+    parts: Arc<dyn Parts>,
+    name: Path,
+    there: Look,
+    is_new: bool,
+) -> std::result::Result<Opened, Error> {
+    let (there, guessed) = match is_new {
+        true => {
+            let names = Names::following(None);
+            let (there, upload) = join(there, parts.begin(&name, names.attributes())).await;
+            (there, Some((upload?, names)))
+        }
+        false => (there.await, None),
+    };
+    let there = there.map_err(runtime::ended).and_then(|there| there);
+    match (there, guessed) {
+        (Ok(None), Some((upload, names))) => Ok(Opened { name, upload, names, there: None }),
+        (Ok(there), guessed) => {
+            if let Some((upload, _)) = guessed {
+                let _ = parts.abort(&name, &upload).await;
+            }
+            let names = Names::following(there.as_ref());
+            let upload = parts.begin(&name, names.attributes()).await?;
+            Ok(Opened { name, upload, names, there })
+        }
+        (Err(error), guessed) => {
+            if let Some((upload, _)) = guessed {
+                let _ = parts.abort(&name, &upload).await;
+            }
+            Err(error)
+        }
+    }
+}
+
+impl Upload {
+    /// Waits until the upload is begun. One that cannot be is none: the object is sent whole.
+    fn wait_until_open(&mut self, path: &ObjectPath) -> Result<()> {
+        if let Some(opening) = self.opening.take() {
+            let opened = runtime::wait("create", path, opening)?;
+            self.opened = opened.ok().and_then(std::result::Result::ok).map(Arc::new);
+        }
+        Ok(())
+    }
+
+    /// Sends the parts that are full, of the bytes before `end`. Some are kept back: what is left at the
+    /// end is not small.
+    fn send_full_parts(&mut self, opened: &Arc<Opened>, pieces: &[Bytes], end: u64) -> Result<()> {
+        while end - self.sent_bytes >= self.part_bytes + self.kept_bytes {
+            self.send(opened, pieces, self.sent_bytes + self.part_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the bytes before `end` that are in no part, as one.
+    fn send(&mut self, opened: &Arc<Opened>, pieces: &[Bytes], end: u64) -> Result<()> {
+        let payload: PutPayload = between(pieces, self.sent_bytes, end).collect();
+        self.sent_bytes = end;
+        let (parts, opened, number) = (self.parts[0].clone(), opened.clone(), self.sent.len());
+        let part = async move { parts.part(&opened.name, &opened.upload, number, payload).await };
+        self.sent.push(runtime::spawn(part)?);
+        Ok(())
+    }
+
+    async fn complete(
+        mut self,
+        storage: &RemoteStorage,
+        opened: &Opened,
+        expected: Option<&Known>,
+        size: u64,
+    ) -> std::result::Result<Option<Known>, Unwritten> {
+        let mut ids = Ok(Vec::with_capacity(self.sent.len()));
+        // All of them are waited for: a part that comes after its upload was removed would stay.
+        for sent in std::mem::take(&mut self.sent) {
+            match (sent.await.map_err(runtime::ended).and_then(|sent| sent), &mut ids) {
+                (Ok(id), Ok(ids)) => ids.push(id),
+                (Err(error), Ok(_)) => ids = Err(Unwritten::Failed(error)),
+                (_, Err(_)) => {}
+            }
+        }
+        let [repeating, plain] = self.parts.clone();
+        let outcome = match (ids, storage.shared.writes()) {
+            (Ok(ids), Ok(writes)) => {
+                let completion = Completion { parts: plain, upload: opened.upload.clone(), ids };
+                writes.complete_if(&opened.name, expected, &opened.names, size, completion).await
+            }
+            (Err(unwritten), _) => Err(unwritten),
+            // There was a client to begin with.
+            (_, Err(_)) => Err(Unwritten::Refused),
+        };
+        if outcome.is_err() {
+            let _ = repeating.abort(&opened.name, &opened.upload).await;
+        }
+        outcome
+    }
+
+    /// Removes what was sent, in the background.
+    fn give_up(self) {
+        let Self { parts: [parts, _], opening, opened, sent, .. } = self;
+        // What cannot be removed is not seen.
+        let _ = runtime::spawn(async move {
+            let opened = match opening {
+                Some(opening) => opening.await.ok().and_then(std::result::Result::ok).map(Arc::new),
+                None => opened,
+            };
+            for sent in sent {
+                let _ = sent.await;
+            }
+            if let Some(opened) = opened {
+                let _ = parts.abort(&opened.name, &opened.upload).await;
+            }
+        });
+    }
+}
+
+/// The bytes of `pieces` from `start` on before `end`, where they lie.
+fn between(pieces: &[Bytes], start: u64, end: u64) -> impl Iterator<Item = Bytes> {
+    let mut next = 0_u64;
+    pieces.iter().filter_map(move |piece| {
+        let first = next;
+        next += piece.len() as u64;
+        // Both are in the piece then.
+        let inside = |at: u64| usize::try_from(at.clamp(first, next) - first).unwrap_or(0);
+        let range = inside(start)..inside(end);
+        (!range.is_empty()).then(|| piece.slice(range))
+    })
+}
+
+impl Drop for RemoteWriter {
+    fn drop(&mut self) {
+        if let Some(upload) = self.upload.take()
+            && (upload.opening.is_some() || upload.opened.is_some())
+        {
+            upload.give_up();
+        }
+    }
+}
+
+impl ObjectWriter for RemoteWriter {
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.grow(bytes.len())?;
+        while !bytes.is_empty() {
+            if self.last.capacity() == 0 && self.is_half_a_piece_to_come(bytes) {
+                self.last = self.memory.take(self.piece_bytes);
+            }
+            let room = self.piece_bytes - self.last.len();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.last.extend_from_slice(now);
+            if self.last.len() == self.piece_bytes {
+                self.pieces.push(self.memory.fill(std::mem::take(&mut self.last)));
+                self.send_parts(later.len())?;
+            }
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        // A piece that is hardly begun would stay as it is.
+        let is_begun = !self.last.is_empty() && self.last.len() < self.last.capacity() / 2;
+        if is_begun || bytes.len() < KEPT_BYTES_MIN {
+            self.append(&bytes)?;
+            return Ok(Some(bytes));
+        }
+        self.grow(bytes.len())?;
+        if !self.last.is_empty() {
+            self.pieces.push(self.memory.fill(std::mem::take(&mut self.last)));
+        }
+        self.pieces.push(bytes.into());
+        self.send_parts(0)?;
+        Ok(None)
+    }
+
+    fn publish(mut self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
+        let end = self.in_pieces();
+        self.pieces.push(Bytes::from(std::mem::take(&mut self.last)));
+        let has_parts = self.upload.as_ref().is_some_and(|upload| {
+            // What was sent already is not sent again.
+            let is_large = end >= 2 * upload.part_bytes;
+            self.there.is_none() && (is_large || upload.sent_bytes > 0)
+        });
+        if has_parts {
+            self.storage.shared.check_writable("publish", &self.path)?;
+            if let Some(outcome) = self.publish_parts(condition)? {
+                return self.storage.published(&self.path, &self.name, condition, outcome);
+            }
+        }
+        let mut there = None;
+        if let Some(look) = self.there.take() {
+            there = runtime::wait("publish", &self.path, look)?.ok().and_then(|look| look.ok());
+        }
+        let payload: PutPayload = std::mem::take(&mut self.pieces).into_iter().collect();
+        self.storage.publish(&self.path, &self.name, payload, condition, there)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_cut_anywhere_out_of_pieces_of_any_length() {
+        let bytes: Vec<u8> = (0..20).collect();
+        let all = Bytes::from(bytes.clone());
+        let pieces = [all.slice(..3), all.slice(3..3), all.slice(3..4), all.slice(4..)];
+        for start in 0..=20 {
+            for end in start..=20 {
+                let cut: Vec<Bytes> = between(&pieces, start as u64, end as u64).collect();
+                assert_eq!(cut.concat(), bytes[start..end], "{start} {end}");
+                assert!(cut.iter().all(|piece| !piece.is_empty()), "{start} {end}");
+            }
+        }
+    }
+}

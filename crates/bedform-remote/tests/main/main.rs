@@ -1,0 +1,10 @@
+//! Object stores and servers seen from outside.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+mod azure;
+mod conformance;
+mod google;
+mod lost_answers;
+mod remote;
+mod server;

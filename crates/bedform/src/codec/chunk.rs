@@ -1,0 +1,341 @@
+//! The chain of codecs that the chunks of one array go through.
+
+use std::sync::Arc;
+
+use bedform_format::{BytesCodec, CodecChain, DataType};
+
+use super::transpose::stored_strides;
+use super::{
+    ArrayToBytes, BytesToBytes, ChunkOf, CodecError, Decoded, Front, Result, Scratch, SizeBound,
+    TEXT_ITEM_BYTES, Wanted, array_to_bytes, bytes_to_bytes,
+};
+
+/// How the elements of one chunk shape become bytes, worked out once per array.
+#[derive(Debug, Clone)]
+pub struct ChunkCodec {
+    chain: CodecChain,
+    decoded_bytes: usize,
+    strides: Vec<i64>,
+    swap_size: usize,
+    fixed: bool,
+    array: Arc<dyn ArrayToBytes>,
+    /// Whether the serializer leaves elements as they are.
+    is_identity: bool,
+    stages: Vec<Stage>,
+    /// Whether a front of a chunk can be decoded alone, and whether a checksum vouches for the rest.
+    front: Option<bool>,
+}
+
+/// A codec from bytes to bytes in its chain.
+#[derive(Debug, Clone)]
+struct Stage {
+    codec: Arc<dyn BytesToBytes>,
+    appends: bool,
+    /// The size of the data before the codec was applied in writing, if no codec was left out.
+    size: SizeBound,
+}
+
+impl ChunkCodec {
+    /// The codec of chunks of `chunk_shape` elements. Shapes were held against the limits when the
+    /// metadata were read, so sizes fit.
+    pub fn new(chain: &CodecChain, data_type: DataType, chunk_shape: &[u64]) -> Self {
+        let shape: Vec<usize> = chunk_shape
+            .iter()
+            .map(|length| usize::try_from(*length).unwrap_or(usize::MAX))
+            .collect();
+        let order = chain.transpose.as_deref();
+        let item_size = data_type.item_size().unwrap_or(TEXT_ITEM_BYTES);
+        let strides = stored_strides(&shape, order, item_size);
+        let stored: Vec<usize> = match order {
+            Some(order) => order.iter().filter_map(|axis| shape.get(*axis)).copied().collect(),
+            None => shape,
+        };
+        let chunk = ChunkOf { data_type, shape: &stored };
+        let decoded_bytes = chunk.bytes();
+        let array = array_to_bytes(&chain.serializer, &chunk);
+        let stages = chain.bytes.iter().map(|codec| {
+            let codec = bytes_to_bytes(codec);
+            Stage { appends: codec.appends(), codec, size: SizeBound::AtMost(0) }
+        });
+        let mut codec = Self {
+            chain: chain.clone(),
+            decoded_bytes,
+            strides,
+            swap_size: array.swap_size(),
+            fixed: data_type.item_size().is_some(),
+            is_identity: array.is_identity(),
+            stages: stages.collect(),
+            array,
+            front: None,
+        };
+        codec.front = codec.front_rule();
+        for index in 0..codec.stages.len() {
+            codec.stages[index].size = codec.size_before(index, 0, 0);
+        }
+        codec
+    }
+
+    /// Bytes of a decoded chunk.
+    pub fn decoded_bytes(&self) -> usize {
+        self.decoded_bytes
+    }
+
+    /// Bytes that decoding a chunk takes beside those that come and those that are wanted.
+    pub(crate) fn scratch_bytes(&self) -> u64 {
+        let chunk = self.decoded_bytes as u64;
+        match self.stages.len() + usize::from(!self.is_identity) {
+            0 => 0,
+            1 => chunk,
+            _ => chunk.saturating_mul(2),
+        }
+    }
+
+    /// For each axis of the array, the bytes from an element of a decoded chunk to the next.
+    pub fn strides(&self) -> &[i64] {
+        &self.strides
+    }
+
+    /// Bytes of the numbers to reverse in a decoded chunk; 1 if there are none.
+    pub fn swap_size(&self) -> usize {
+        self.swap_size
+    }
+
+    /// The chain that this codec runs.
+    pub fn chain(&self) -> &CodecChain {
+        &self.chain
+    }
+
+    /// True if stored bytes are elements and nothing else, so that parts can be read alone.
+    pub fn is_raw(&self) -> bool {
+        self.fixed && self.is_identity && self.stages.is_empty()
+    }
+
+    /// True if stored bytes are elements with a CRC-32C behind them.
+    pub(crate) fn is_checksummed_raw(&self) -> bool {
+        self.is_identity && matches!(self.chain.bytes.as_slice(), [BytesCodec::Crc32c])
+    }
+
+    /// Whether the front of a chunk can be decoded alone, with damage to the rest still noticed: by a
+    /// checksum of all of it, or by the codec.
+    fn front_rule(&self) -> Option<bool> {
+        let (checksum, stages) = match self.stages.split_last() {
+            Some((last, rest)) if last.codec.checks() => (true, rest),
+            _ => (false, self.stages.as_slice()),
+        };
+        let decodes_fronts = match stages {
+            [] => !self.is_identity && checksum && self.array.decodes_fronts(),
+            [only] => self.is_identity && only.codec.decodes_fronts(),
+            _ => false,
+        };
+        (self.fixed && decodes_fronts).then_some(checksum)
+    }
+
+    /// An upper bound on the bytes that a chunk has when encoded, to refuse absurd extents.
+    pub fn encoded_bytes_max(&self) -> u64 {
+        // Every codec from bytes to bytes adds less than this to what it cannot compress.
+        let least = (self.decoded_bytes as u64).saturating_mul(2).saturating_add(1 << 20);
+        least.max(self.array.encoded_bytes_max(self.decoded_bytes) as u64)
+    }
+
+    /// Decodes `encoded` into exactly [`ChunkCodec::decoded_bytes`] bytes, in the order and byte
+    /// order in which they were stored. `skip` has a bit set for each codec that this chunk was
+    /// written without (HDF5's filter mask).
+    ///
+    /// # Errors
+    /// [`CodecError`]; nothing is known of the data then.
+    pub fn decode<'a>(
+        &self,
+        encoded: &'a [u8],
+        skip: u32,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8]> {
+        self.decode_front(encoded, skip, self.decoded_bytes, scratch)
+    }
+
+    /// As [`ChunkCodec::decode`], but only the first `needed` bytes count: no more are decoded where the
+    /// codec can stop and a checksum of the encoded bytes vouches for the rest, or nothing would: then
+    /// they are all there, at least. The result has at least `needed` bytes.
+    ///
+    /// # Errors
+    /// As [`ChunkCodec::decode`].
+    pub fn decode_front<'a>(
+        &self,
+        encoded: &'a [u8],
+        skip: u32,
+        needed: usize,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8]> {
+        let front = self
+            .front
+            .filter(|_| skip == 0 && needed <= self.decoded_bytes / 4 * 3)
+            .map(|is_checked| Front { bytes: needed, is_checked });
+        let Scratch { front: first, back: second, contexts } = scratch;
+        let mut place = Place::Input(encoded.len());
+        for (index, stage) in self.stages.iter().enumerate().rev() {
+            if is_skipped(skip, index) {
+                continue;
+            }
+            let size = match skip {
+                0 if self.fixed => stage.size,
+                _ => self.size_before(index, skip, encoded.len()),
+            };
+            let front = front.filter(|_| index == 0 && self.is_identity);
+            let wanted = Wanted { size, front };
+            let (input, output, next) = place.step(encoded, first, second);
+            place = match stage.codec.decode(input, wanted, output, contexts)? {
+                Decoded::Output => next,
+                Decoded::Front(length) => place.shortened(length, first, second),
+            };
+        }
+        if !self.is_identity {
+            let size = match self.fixed {
+                true => SizeBound::Exactly(self.decoded_bytes),
+                false => self.array.decoded_length(encoded.len()),
+            };
+            let wanted = Wanted { size, front };
+            let (input, output, next) = place.step(encoded, first, second);
+            self.array.decode(input, wanted, output, contexts)?;
+            place = next;
+        }
+        let bytes: &[u8] = match place {
+            Place::Input(length) => encoded.get(..length).unwrap_or_default(),
+            Place::Front => first,
+            Place::Back => second,
+        };
+        let is_enough = front.is_some() && bytes.len() >= needed;
+        if self.fixed && bytes.len() != self.decoded_bytes && !is_enough {
+            return Err(CodecError::Length {
+                codec: "bytes",
+                expected: self.decoded_bytes,
+                found: bytes.len(),
+            });
+        }
+        Ok(bytes)
+    }
+
+    /// What is known of the size of the data before codec `index` was applied in writing.
+    fn size_before(&self, index: usize, skip: u32, encoded: usize) -> SizeBound {
+        let SizeBound::Exactly(decoded) = self.array.decoded_length(encoded) else {
+            return self.array.decoded_length(encoded);
+        };
+        let mut exact = self.is_identity.then_some(decoded);
+        for (position, stage) in self.stages.iter().enumerate().take(index) {
+            if !is_skipped(skip, position) {
+                exact = exact.and_then(|length| stage.codec.encoded_length(length));
+            }
+        }
+        let least = decoded.saturating_mul(2).saturating_add(1 << 16);
+        let most = || SizeBound::AtMost(least.max(self.array.encoded_bytes_max(decoded)));
+        exact.map_or_else(most, SizeBound::Exactly)
+    }
+
+    /// Encodes a chunk whose elements lie in `decoded` in the order and byte order in which they
+    /// are stored, into `output`.
+    ///
+    /// # Errors
+    /// [`CodecError::Unsupported`] for a codec that this build can only read, and for chunks of text
+    /// so large and so repetitive that reading refuses them.
+    pub fn encode(
+        &self,
+        decoded: &[u8],
+        scratch: &mut Scratch,
+        output: &mut Vec<u8>,
+    ) -> Result<()> {
+        output.clear();
+        let Scratch { front, back, contexts } = scratch;
+        let mut started = !self.is_identity;
+        if started {
+            self.array.encode(decoded, front, contexts)?;
+        }
+        for stage in &self.stages {
+            if stage.appends {
+                if !started {
+                    front.clear();
+                    front.extend_from_slice(decoded);
+                }
+                stage.codec.append(front, contexts)?;
+            } else {
+                let input: &[u8] = if started { front } else { decoded };
+                stage.codec.encode(input, back, contexts)?;
+                std::mem::swap(front, back);
+            }
+            started = true;
+        }
+        if started {
+            std::mem::swap(output, front);
+        } else {
+            output.extend_from_slice(decoded);
+        }
+        if !self.fixed
+            && let SizeBound::AtMost(most) = self.array.decoded_length(output.len())
+            && decoded.len() > most
+        {
+            return Err(CodecError::Unsupported(
+                "the texts of one chunk are too large to be read back; choose smaller chunks"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// As [`ChunkCodec::encode`], for elements that are not needed afterwards: where nothing but
+    /// checksums are behind them they move to `output` without a copy, and its old memory to `decoded`.
+    ///
+    /// # Errors
+    /// As [`ChunkCodec::encode`].
+    pub fn encode_owned(
+        &self,
+        decoded: &mut Vec<u8>,
+        scratch: &mut Scratch,
+        output: &mut Vec<u8>,
+    ) -> Result<()> {
+        if !self.is_identity || !self.stages.iter().all(|stage| stage.appends) {
+            return self.encode(decoded, scratch, output);
+        }
+        std::mem::swap(decoded, output);
+        for stage in &self.stages {
+            stage.codec.append(output, &mut scratch.contexts)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a chunk was written without the codec at `index`.
+fn is_skipped(skip: u32, index: usize) -> bool {
+    index < 32 && skip & (1 << index) != 0
+}
+
+/// Where the bytes are after a step of decoding.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// The front of the input.
+    Input(usize),
+    Front,
+    Back,
+}
+
+impl Place {
+    /// The bytes at this place, a buffer for what they decode to, and its place.
+    fn step<'a>(
+        self,
+        encoded: &'a [u8],
+        front: &'a mut Vec<u8>,
+        back: &'a mut Vec<u8>,
+    ) -> (&'a [u8], &'a mut Vec<u8>, Self) {
+        match self {
+            Self::Input(length) => (encoded.get(..length).unwrap_or_default(), front, Self::Front),
+            Self::Front => (front, back, Self::Back),
+            Self::Back => (back, front, Self::Front),
+        }
+    }
+
+    /// The same place without what lies behind `length`.
+    fn shortened(self, length: usize, front: &mut Vec<u8>, back: &mut Vec<u8>) -> Self {
+        match self {
+            Self::Input(_) => return Self::Input(length),
+            Self::Front => front.truncate(length),
+            Self::Back => back.truncate(length),
+        }
+        self
+    }
+}

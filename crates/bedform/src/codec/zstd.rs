@@ -1,0 +1,218 @@
+//! Frames of Zstandard: `zstd`.
+
+use std::sync::Arc;
+
+use bedform_format::BytesCodec;
+use zstd_safe::{CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
+
+use super::memory::{finish, invalid, resize};
+use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted};
+
+pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
+    match *codec {
+        BytesCodec::Zstd { level, checksum } => Some(Arc::new(Zstd { level, checksum })),
+        _ => None,
+    }
+}
+
+#[derive(Debug)]
+struct Zstd {
+    level: i32,
+    checksum: bool,
+}
+
+/// Bytes that the decoded blocks of a frame are multiples of, as encoders cut them.
+const BLOCK_UNIT: usize = 1 << 10;
+
+impl BytesToBytes for Zstd {
+    fn decode(
+        &self,
+        input: &[u8],
+        wanted: Wanted,
+        output: &mut Vec<u8>,
+        contexts: &mut Contexts,
+    ) -> Result<Decoded> {
+        let contexts = contexts.of::<ZstdContexts>();
+        if let (Some(front), SizeBound::Exactly(size)) = (wanted.front, wanted.size)
+            && (front.is_checked || is_whole_frame(input, size))
+        {
+            contexts.decode_front(input, size, front.bytes, output)?;
+            // Encoders cut blocks at round numbers: damage that makes one longer or shorter shows, as
+            // it does at the end of the whole.
+            if front.is_checked || output.len().is_multiple_of(BLOCK_UNIT) {
+                return Ok(Decoded::Output);
+            }
+        }
+        contexts.decode(input, wanted.size, output)?;
+        Ok(Decoded::Output)
+    }
+
+    fn encode(&self, input: &[u8], output: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+        contexts.of::<ZstdContexts>().encode(input, self.level, self.checksum, output)
+    }
+
+    fn decodes_fronts(&self) -> bool {
+        true
+    }
+}
+
+/// Zstandard's contexts: costly to make, so kept.
+#[derive(Default)]
+struct ZstdContexts {
+    decoder: Option<DCtx<'static>>,
+    encoder: Option<CCtx<'static>>,
+}
+
+impl ZstdContexts {
+    fn decode(&mut self, input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
+        let capacity = match bound {
+            SizeBound::Exactly(size) => size,
+            // What the frame says is a hint; the bound is what holds.
+            SizeBound::AtMost(size) => zstd_safe::get_frame_content_size(input)
+                .ok()
+                .flatten()
+                .and_then(|claimed| usize::try_from(claimed).ok())
+                .unwrap_or(input.len().saturating_mul(64).saturating_add(1 << 16))
+                .min(size),
+        };
+        resize(output, capacity);
+        let decoder = self.decoder.get_or_insert_with(DCtx::create);
+        let found = decoder
+            .decompress(output.as_mut_slice(), input)
+            .map_err(|code| invalid("zstd", zstd_safe::get_error_name(code)))?;
+        finish("zstd", bound, found, output)
+    }
+
+    /// Decodes the first `needed` bytes, at least, of a frame of `size` bytes, block by block. What
+    /// lies behind them is not looked at: the caller has checked the whole by a checksum, or by
+    /// [`is_whole_frame`].
+    fn decode_front(
+        &mut self,
+        input: &[u8],
+        size: usize,
+        needed: usize,
+        output: &mut Vec<u8>,
+    ) -> Result<()> {
+        resize(output, size);
+        let decoder = self.decoder.get_or_insert_with(DCtx::create);
+        let refuse = |code| invalid("zstd", zstd_safe::get_error_name(code));
+        decoder.reset(ResetDirective::SessionOnly).map_err(refuse)?;
+        decoder.set_parameter(DParameter::StableOutBuffer(true)).map_err(refuse)?;
+        let outcome = feed_blocks(decoder, input, needed, output);
+        decoder.reset(ResetDirective::SessionAndParameters).map_err(refuse)?;
+        output.truncate(outcome?);
+        Ok(())
+    }
+
+    fn encode(
+        &mut self,
+        input: &[u8],
+        level: i32,
+        checksum: bool,
+        output: &mut Vec<u8>,
+    ) -> Result<()> {
+        let encoder = self.encoder.get_or_insert_with(CCtx::create);
+        let refuse = |code| invalid("zstd", zstd_safe::get_error_name(code));
+        encoder.set_parameter(CParameter::CompressionLevel(level)).map_err(refuse)?;
+        encoder.set_parameter(CParameter::ChecksumFlag(checksum)).map_err(refuse)?;
+        resize(output, zstd_safe::compress_bound(input.len()));
+        let written = encoder.compress2(output.as_mut_slice(), input).map_err(refuse)?;
+        output.truncate(written);
+        Ok(())
+    }
+}
+
+/// True if `input` is one frame of `size` bytes without a checksum of its own, whose blocks follow each
+/// other up to its end: what a decoder would find wrong with it otherwise, it finds block by block.
+fn is_whole_frame(input: &[u8], size: usize) -> bool {
+    const CHECKSUM_FLAG: u8 = 1 << 2;
+    let claimed = zstd_safe::get_frame_content_size(input).ok().flatten();
+    let Some(mut end) = frame_header_bytes(input).filter(|_| claimed == Some(size as u64)) else {
+        return false;
+    };
+    if input[4] & CHECKSUM_FLAG != 0 {
+        return false;
+    }
+    while let Some(block) = block_at(input, end) {
+        end = block.end;
+        if block.is_last {
+            return end == input.len();
+        }
+    }
+    false
+}
+
+/// Where a block of a frame ends.
+struct Block {
+    end: usize,
+    is_last: bool,
+}
+
+/// The block whose header is at `start` (RFC 8878, section 3.1.1.2); nothing if it is not all there.
+fn block_at(input: &[u8], start: usize) -> Option<Block> {
+    let header = input.get(start..start.checked_add(3)?)?;
+    let word = u32::from_le_bytes([header[0], header[1], header[2], 0]);
+    let (last, kind, length) = (word & 1 == 1, word >> 1 & 3, word >> 3);
+    // A block of repeated bytes is one byte long, whatever it stands for.
+    let stored = if kind == 1 { 1 } else { length as usize };
+    let end = start + 3 + stored;
+    (end <= input.len()).then_some(Block { end, is_last: last })
+}
+
+/// Gives the decoder one block after the other until `needed` bytes are there; says how many are.
+fn feed_blocks(
+    decoder: &mut DCtx<'static>,
+    input: &[u8],
+    needed: usize,
+    output: &mut [u8],
+) -> Result<usize> {
+    let too_short = || invalid("zstd", "the frame ends too early");
+    let mut target = OutBuffer::around(output);
+    let mut end = frame_header_bytes(input).ok_or_else(too_short)?;
+    let mut source = InBuffer::around(input.get(..end).ok_or_else(too_short)?);
+    let mut fed = 0;
+    loop {
+        while source.pos() < source.src.len() {
+            decoder
+                .decompress_stream(&mut target, &mut source)
+                .map_err(|code| invalid("zstd", zstd_safe::get_error_name(code)))?;
+        }
+        if target.pos() >= needed {
+            return Ok(target.pos());
+        }
+        fed = end.max(fed);
+        let block = block_at(input, fed).ok_or_else(too_short)?;
+        end = block.end;
+        source = InBuffer::around(input.get(fed..end).ok_or_else(too_short)?);
+        if block.is_last {
+            decoder
+                .decompress_stream(&mut target, &mut source)
+                .map_err(|code| invalid("zstd", zstd_safe::get_error_name(code)))?;
+            let found = target.pos();
+            return if found >= needed {
+                Ok(found)
+            } else {
+                Err(CodecError::Length { codec: "zstd", expected: needed, found })
+            };
+        }
+    }
+}
+
+/// Bytes of the header of a Zstandard frame (RFC 8878, section 3.1.1.1).
+fn frame_header_bytes(input: &[u8]) -> Option<usize> {
+    if input.get(..4)? != [0x28, 0xb5, 0x2f, 0xfd] {
+        return None;
+    }
+    let descriptor = *input.get(4)?;
+    let single_segment = descriptor >> 5 & 1 == 1;
+    let window = usize::from(!single_segment);
+    let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let content = match (descriptor >> 6, single_segment) {
+        (0, false) => 0,
+        (0, true) => 1,
+        (1, _) => 2,
+        (2, _) => 4,
+        _ => 8,
+    };
+    Some(5 + window + dictionary + content)
+}

@@ -1,0 +1,53 @@
+//! Sizes in options: an integer that counts bytes, or text such as `"256 MiB"`.
+//!
+//! The grammar of the text is that of [`bedform_format::size`], for every door alike.
+
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+
+/// The bytes of a size that is text.
+///
+/// # Errors
+/// `InvalidArgument` names the text and gives an example.
+///
+/// ```
+/// assert_eq!(bedform::size::from_text("1.5 KiB")?, 1536);
+/// # Ok::<(), bedform::Error>(())
+/// ```
+pub fn from_text(text: &str) -> Result<u64> {
+    bedform_format::size::parse(text).map_err(|error| Error::invalid(error.to_string()))
+}
+
+/// The bytes of the option `key`: an integer, or text.
+///
+/// # Errors
+/// `InvalidArgument` names the key and the value.
+///
+/// ```
+/// use bedform::size::from_json;
+///
+/// assert_eq!(from_json("cache_bytes", &"64 KiB".into())?, from_json("cache_bytes", &65536.into())?);
+/// # Ok::<(), bedform::Error>(())
+/// ```
+pub fn from_json(key: &str, value: &Value) -> Result<u64> {
+    match value {
+        Value::String(text) => {
+            from_text(text).map_err(|error| Error::invalid(format!("{key}: {error}")))
+        }
+        _ => value.as_u64().ok_or_else(|| Error::invalid(format!("not a value of {key}: {value}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_that_is_no_size_is_named_with_its_value() {
+        for value in [Value::from("much"), (-1).into(), 1.5.into(), true.into()] {
+            let error = from_json("cache_bytes", &value).unwrap_err().to_string();
+            assert!(error.contains("cache_bytes") && error.contains(&value.to_string()), "{error}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What comes from Python as text, checked: paths, JSON, descriptions.
+
+use bedform::{NewArray, OpenOptions, size};
+use bedform_format::ObjectPath;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use serde_json::{Map, Value};
+
+use crate::error::raise;
+
+/// The path of an array or group.
+pub(crate) fn path_of(text: &str) -> PyResult<ObjectPath> {
+    ObjectPath::parse(text).map_err(|error| raise(error.into()))
+}
+
+/// A JSON object.
+pub(crate) fn json_of(text: &str) -> PyResult<Map<String, Value>> {
+    serde_json::from_str(text).map_err(|error| raise(bedform::Error::invalid(error.to_string())))
+}
+
+/// How a store is opened, from JSON: see `OpenOptions::from_json`.
+pub(crate) fn options(text: &str) -> PyResult<OpenOptions> {
+    OpenOptions::from_json(&json_of(text)?).map_err(raise)
+}
+
+/// New arrays from (path, JSON) each.
+pub(crate) fn new_arrays(
+    arrays: &[(String, String)],
+    options: &OpenOptions,
+) -> PyResult<Vec<(ObjectPath, NewArray)>> {
+    let described = arrays.iter().map(|(path, text)| {
+        let new = NewArray::from_json_with(&Value::Object(json_of(text)?), options);
+        Ok((path_of(path)?, new.map_err(raise)?))
+    });
+    described.collect()
+}
+
+/// The bytes of a size that is text: see `bedform::size`.
+#[pyfunction]
+pub(crate) fn parse_size(text: &Bound<'_, PyString>) -> PyResult<u64> {
+    size::from_text(&text.to_string_lossy()).map_err(raise)
+}

@@ -1,0 +1,178 @@
+"""Every error that a user can get is a `BedformError`, and what Python calls it."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import bedform as bf
+from bedform import _errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PACKAGE = Path(bf.__file__).parent
+SOURCES = Path(__file__).parent.parent / "src"
+
+#: What raises a builtin exception all the same, by file, and why.
+BUILTINS = {
+    # Methods that subclasses have.
+    "_array.py": {"NotImplementedError"},
+    # What Python asks of `__getattr__`.
+    "_advise.py": {"AttributeError"},
+    # Conversion, which moves into the engine.
+    "_convert.py": {"ValueError", "BlockingIOError", "FileExistsError"},
+    "_convert_url.py": {"ValueError", "FileExistsError"},
+    "_publish.py": {"FileExistsError"},
+}
+
+
+def classes() -> Iterator[type[bf.BedformError]]:
+    for value in vars(_errors).values():
+        if isinstance(value, type) and issubclass(value, bf.BedformError):
+            yield value
+
+
+def test_the_table_of_errors_is_that_of_the_classes() -> None:
+    rows = re.findall(r"^\| ``(\w+)`` \| ``(\w+)`` \| (.*)\|$", _errors.__doc__ or "", re.MULTILINE)
+    documented = {
+        name: (kind, tuple(re.findall(r"``(\w+)``", bases))) for name, kind, bases in rows
+    }
+    defined = {
+        error.__name__: (
+            error.kind,
+            tuple(base.__name__ for base in error.__bases__ if base is not bf.BedformError),
+        )
+        for error in classes()
+        if error is not bf.BedformError
+    }
+    assert documented == defined
+    assert {error.__name__ for error in classes()} <= set(bf.__all__)
+    for kind, error in _errors.BY_KIND.items():
+        assert error.kind == kind
+    for error in classes():
+        assert error("what happened").kind in _errors.BY_KIND
+        assert str(error("what happened")) == "what happened"
+
+
+def test_errors_that_the_documentation_names_are_exported() -> None:
+    named = set()
+    # Those of conversion are builtin ones: see `BUILTINS`.
+    for public in set(bf.__all__) - {"convert"}:
+        value = getattr(bf, public)
+        members = inspect.getmembers(value, inspect.isfunction) if inspect.isclass(value) else []
+        for one in [value, *(member for name, member in members if not name.startswith("_"))]:
+            text = inspect.getdoc(one) or ""
+            section = re.search(r"Raises\n-+\n((?:.*\n?)*?)(?:\n\w+\n-+\n|\Z)", text)
+            if section:
+                named |= set(re.findall(r"^(\w+)$", section[1], re.MULTILINE))
+    assert len(named) > 5
+    for name in named:
+        assert issubclass(getattr(bf, name), bf.BedformError), name
+
+
+def test_nothing_raises_a_builtin_exception() -> None:
+    exceptions = {
+        name
+        for name, value in vars(builtins).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
+    for path in PACKAGE.glob("*.py"):
+        raised = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Raise) and node.exc is not None:
+                called = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+                raised |= {called.id} & exceptions if isinstance(called, ast.Name) else set()
+        assert raised <= BUILTINS.get(path.name, set()), path.name
+    for path in SOURCES.glob("*.rs"):
+        raised = set(re.findall(r"\bPy(\w+Error)::new_err", path.read_text()))
+        # The package checks types; what the object of MPI gives becomes an error of the engine.
+        allowed = {"TypeError"} | ({"ValueError"} if path.name == "comm.rs" else set())
+        assert raised <= allowed, path.name
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> bf.Store:
+    store = bf.create(tmp_path / "s.zarr")
+    store.create_array("t", (4, 6), "int32", ("y", "x"))
+    store.create_array("scalar", (), "int32")
+    store.create_array("text", (2,), str)
+    return store
+
+
+def attributes_of(store: bf.Store, attributes: Any) -> None:
+    store.attributes = attributes
+
+
+def written(store: bf.Store, name: str, values: Any, **options: Any) -> None:
+    with store.session(**options) as session:
+        session.write(name, values)
+
+
+WRONG: list[tuple[str, type[Exception], Callable[[bf.Store], Any]]] = [
+    ("no array", KeyError, lambda s: s["q"]),
+    ("no array to delete", KeyError, lambda s: s.__delitem__("q")),
+    ("no array to settle", KeyError, lambda s: s.settle(arrays=["q"])),
+    ("no array to write", KeyError, lambda s: written(s, "q", 1)),
+    ("no store", FileNotFoundError, lambda s: bf.open(s.store_path + "/../q.zarr")),
+    ("a store that exists", FileExistsError, lambda s: bf.create(s.store_path)),
+    ("an array that exists", FileExistsError, lambda s: s.create_array("t", (1,), "int8")),
+    ("a name that is no text", ValueError, lambda s: s.array(3)),  # type: ignore[arg-type]
+    ("a name that is no UTF-8", ValueError, lambda s: s["\ud800"]),
+    ("a path upwards", ValueError, lambda s: s["../t"]),
+    ("beyond the end", IndexError, lambda s: s["t"][4, 0]),
+    ("far beyond the end", IndexError, lambda s: s["t"][10**30, 0]),
+    ("too many indices", IndexError, lambda s: s["t"][0, 0, 0]),
+    ("two ellipses", IndexError, lambda s: s["t"][..., ...]),
+    ("an index with a fraction", IndexError, lambda s: s["t"][1.5]),
+    ("an index by name", IndexError, lambda s: s["t"]["y"]),
+    ("a slice without a step", IndexError, lambda s: s["t"][::0]),
+    ("a slice with a fraction", TypeError, lambda s: s["t"][1.5:]),
+    ("rows of several lengths", IndexError, lambda s: s["t"].oindex[[[1], [1, 2]]]),
+    ("points that do not fit", IndexError, lambda s: s["t"].vindex[[1, 2], [1, 2, 3]]),
+    ("no axes to count", TypeError, lambda s: len(s["scalar"])),
+    ("no view", ValueError, lambda s: s["t"].__array__(copy=False)),
+    ("values that do not fit", ValueError, lambda s: s["t"].__setitem__(..., np.zeros(5))),
+    ("values of another type", ValueError, lambda s: s["t"].__setitem__(..., "a")),
+    ("a buffer of another shape", ValueError, lambda s: s["t"].read(out=np.zeros(3, "int32"))),
+    ("no JSON", TypeError, lambda s: attributes_of(s, {"a": {1, 2}})),
+    ("no mapping", ValueError, lambda s: attributes_of(s, 3)),
+    ("half a character", ValueError, lambda s: attributes_of(s, {"a": "\ud800"})),
+    ("no type", ValueError, lambda s: s.create_array("q", (1,), "int33")),
+    ("no type of ours", ValueError, lambda s: s.create_array("q", (1,), "datetime64[s]")),
+    ("no fill value", ValueError, lambda s: s.create_array("q", (1,), "int8", fill_value=300)),
+    (
+        "rows as fill value",
+        ValueError,
+        lambda s: s.create_array("q", (1,), "i1", fill_value=[[1], 2]),
+    ),
+    ("text as bytes", ValueError, lambda s: s.create_array("q", (1,), "S3", fill_value="abc")),
+    ("no size", ValueError, lambda s: s.session(buffer="1 G")),
+    ("a size with a fraction", ValueError, lambda s: bf.open(s.store_path, cache=1.5)),  # type: ignore[arg-type]
+    ("no time", ValueError, lambda s: s.settle(grace="soon")),
+    ("no time at all", ValueError, lambda s: s.settle(grace=None)),  # type: ignore[arg-type]
+    ("no mode", ValueError, lambda s: bf.open(s.store_path, mode="w")),  # type: ignore[call-overload]
+    ("text in a session", NotImplementedError, lambda s: written(s, "text", ["a", "b"])),
+    ("read only", PermissionError, lambda s: bf.open(s.store_path)["t"].__setitem__(..., 1)),
+    ("no dataset", TypeError, lambda s: bf.write_dataset(3, s.store_path + "2")),  # type: ignore[arg-type]
+    ("no question", ValueError, lambda s: bf.advise((4,), "int8", reads={("z",): 1.0})),
+]
+
+
+@pytest.mark.parametrize(("what", "builtin", "call"), WRONG, ids=[what for what, *_ in WRONG])
+def test_what_goes_wrong_is_an_error_of_bedform_and_of_python(
+    store: bf.Store, what: str, builtin: type[Exception], call: Callable[[bf.Store], Any]
+) -> None:
+    with pytest.raises(bf.BedformError) as caught:
+        call(store)
+    assert isinstance(caught.value, builtin), (what, type(caught.value))
+    assert caught.value.kind in _errors.BY_KIND
+    assert "\n" not in str(caught.value)
+    assert str(caught.value)
