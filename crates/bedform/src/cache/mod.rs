@@ -3,8 +3,8 @@
 //! Promises:
 //!
 //! - **One budget.** The bytes that are kept, and those of values on their way into the cache, never exceed
-//!   the budget of the process. It is what [`set_cache_budget`] says, or else the largest cap that a handle of
-//!   this process has asked for: a process with one store takes no more than `cache=` says, and a hundred
+//!   the budget of the process. It is what [`set_cache_budget`] says, or else the variable `BEDFORM_CACHE`, or
+//!   else the largest cap that a handle of this process has asked for: a process with one store takes no more than `cache=` says, and a hundred
 //!   stores share that. (A share of the machine's memory would be another number in every container, and
 //!   never the one that the user has typed.)
 //! - **Shared.** A handle finds what other handles of the same place have kept. Keys say all that decides
@@ -41,11 +41,13 @@ mod tests;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bedform_format::size;
 use bedform_storage::Version;
 
 pub(crate) use key::{Key, Kind, ObjectKey, PlaceId, Scope};
 pub(crate) use table::Cached;
 
+use crate::error::{Error, Result};
 use per_process::PerProcess;
 use policy::{Policy, Request};
 use table::{Table, Value};
@@ -66,10 +68,31 @@ fn of_process() -> &'static Cache {
     })
 }
 
-/// Sets the budget of the process in bytes. What is over it goes at once. Before the first call the budget
-/// is the largest cap that a handle has asked for.
+/// Sets the budget of the process in bytes. What is over it goes at once. Without a call the budget is what
+/// the variable `BEDFORM_CACHE` said when the first store was opened, or else the largest cap that a handle
+/// has asked for.
+///
+/// ```
+/// bedform::set_cache_budget(1 << 20);
+/// assert_eq!(bedform::cache_statistics().budget, 1 << 20);
+/// ```
 pub fn set_cache_budget(bytes: u64) {
     of_process().set_budget(bytes);
+}
+
+/// The variable that holds the budget of the process, a size.
+const VARIABLE: &str = "BEDFORM_CACHE";
+
+/// Takes the budget from `BEDFORM_CACHE`, unless one was set before.
+///
+/// # Errors
+/// `InvalidArgument` if the variable is not a size.
+pub(crate) fn take_budget_of_environment() -> Result<()> {
+    let Some(text) = std::env::var_os(VARIABLE) else { return Ok(()) };
+    let bytes = size::parse(&text.to_string_lossy())
+        .map_err(|error| Error::invalid(format!("{VARIABLE}: {error}")))?;
+    of_process().set_first_budget(bytes);
+    Ok(())
 }
 
 /// What the cache of this process holds, and how often it was of use.
@@ -167,6 +190,15 @@ impl Cache {
         self.budget.set.store(bytes.min(u64::MAX - 1), Ordering::Relaxed);
         let mut freed = Vec::new();
         self.policy().shrink(&self.table, bytes, &mut freed);
+    }
+
+    /// As [`Cache::set_budget`], unless one was set before.
+    fn set_first_budget(&self, bytes: u64) {
+        let set = &self.budget.set;
+        let bytes = bytes.min(u64::MAX - 1);
+        if set.compare_exchange(u64::MAX, bytes, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.set_budget(bytes);
+        }
     }
 
     fn look_up(&self, key: &Key) -> Option<Value> {

@@ -21,7 +21,7 @@ use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Object, Storage, Version};
 
 use self::variable::Variable;
-use crate::cache::{CacheHandle, PlaceId};
+use crate::cache::{CacheHandle, PlaceId, take_budget_of_environment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
@@ -54,6 +54,7 @@ impl ForeignFile {
         map: ChunkMap,
         options: &OpenOptions,
     ) -> Result<Self> {
+        take_budget_of_environment()?;
         let checks = options.freshness == Freshness::Read;
         let tuning = Tuning::with(options);
         let place = storage.identity().map(|identity| PlaceId::new(&identity));

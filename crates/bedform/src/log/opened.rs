@@ -12,6 +12,7 @@ use bedform_storage::{Mode, Storage};
 use super::place::LogPlace;
 use super::snapshot::Snapshot;
 use super::view::{Loaded, View};
+use crate::cache::take_budget_of_environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{add_kept_profile, check_local, remote_of, storage_of, url_of};
 use crate::options::{Freshness, OpenOptions};
@@ -102,6 +103,7 @@ impl OpenedStore {
         options: OpenOptions,
         outer: Option<Outer>,
     ) -> Result<Self> {
+        take_budget_of_environment()?;
         let store = Self::new(storage, options, outer);
         let root = ObjectPath::root();
         if store.documents.kind(&store, &root)?.is_none() {

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod budget;
 #[cfg(test)]
+mod environment;
+#[cfg(test)]
 mod foreign;
 #[cfg(test)]
 mod handles;
@@ -86,6 +88,7 @@ mod support {
                 order: Order::RowMajor,
                 codecs: vec![BytesCodec::Zstd { level: 1, checksum: false }],
                 transpose: None,
+                serializer: None,
                 checksum: true,
             },
             fill_value: FillValue::zero(DataType::UInt8),
