@@ -35,6 +35,7 @@ mod write;
 mod zarr;
 
 pub use array::{Append, Array, Elements, Growth, append, append_with};
+pub use cache::{CacheStatistics, KindStatistics, cache_statistics, set_cache_budget};
 pub use error::{Error, ErrorKind, Result};
 pub use foreign::ForeignFile;
 pub use options::{Freshness, OpenOptions};

@@ -28,7 +28,8 @@ pub struct OpenOptions {
     pub writable: bool,
     /// What data may claim.
     pub limits: Limits,
-    /// Bytes of decoded chunks and of shard indexes to keep; 0 keeps nothing.
+    /// Bytes of decoded chunks, shard indexes and parts of logs that the reads of this handle may keep in
+    /// the cache of the process, which all handles share; 0 neither reads nor writes it.
     pub cache_bytes: u64,
     /// When to look for changes of others.
     pub freshness: Freshness,

@@ -49,8 +49,7 @@ impl Known<'_> {
         }
     }
 
-    /// Calls `act` with the plan that reads what `geometry` touches, and the cache of decoded chunks;
-    /// again, with the newest moment, as long as the data move on under it.
+    /// Calls `act` with the plan that reads what `geometry` touches; again, with the newest moment, as long as the data move on under it.
     ///
     /// # Errors
     /// Those of `act`, and of looking up the moment.
@@ -58,7 +57,7 @@ impl Known<'_> {
         &self,
         geometry: &Geometry,
         elements: Option<&MakeElements<'_>>,
-        mut act: impl FnMut(ReadPlan<'_>, Option<&ChunkCache>) -> Result<T>,
+        mut act: impl FnMut(ReadPlan<'_>) -> Result<T>,
     ) -> Result<T> {
         match self {
             Self::Stored(handle, state) => handle.store.in_one_snapshot(|| {
@@ -69,10 +68,9 @@ impl Known<'_> {
                     layout: &state.layout,
                     geometry,
                     elements,
-                    cache_key: state.number,
+                    cache: ChunkCache::new(&handle.store.cache, &state.scope),
                 };
-                let plan = ReadPlan::new(std::slice::from_ref(&piece), &handle.store.tuning);
-                act(plan, Some(&handle.store.chunks).filter(|cache| cache.limit() > 0))
+                act(ReadPlan::new(std::slice::from_ref(&piece), &handle.store.tuning))
             }),
             Self::Foreign(variable) => {
                 let piece = Piece {
@@ -81,10 +79,9 @@ impl Known<'_> {
                     layout: &variable.layout,
                     geometry,
                     elements,
-                    cache_key: 0,
+                    cache: ChunkCache::new(&variable.file.cache, &variable.scope),
                 };
-                let plan = ReadPlan::new(std::slice::from_ref(&piece), &variable.file.tuning);
-                act(plan, None)
+                act(ReadPlan::new(std::slice::from_ref(&piece), &variable.file.tuning))
             }
         }
     }

@@ -96,8 +96,8 @@ impl Array {
             return Err(Error::invalid(format!("{} holds text; read it as text", self.name())));
         }
         let geometry = self.geometry(known, selection)?;
-        known.with_plan(&geometry, None, |plan, cache| {
-            execute(&Reading { plan, cache, interrupted }, Target::new(buffer))
+        known.with_plan(&geometry, None, |plan| {
+            execute(&Reading { plan, interrupted }, Target::new(buffer))
         })
     }
 
@@ -115,7 +115,7 @@ impl Array {
     pub fn explain(&self, selection: &Selection) -> Result<Explanation> {
         let known = self.known()?;
         let geometry = self.geometry(&known, selection)?;
-        known.with_plan(&geometry, None, |plan, _| explain(self.name(), plan))
+        known.with_plan(&geometry, None, |plan| explain(self.name(), plan))
     }
 
     /// The price of a read of `selection` by its geometry alone, without I/O.
@@ -126,7 +126,7 @@ impl Array {
     pub fn estimate(&self, selection: &Selection) -> Result<Price> {
         let known = self.known()?;
         let geometry = self.geometry(&known, selection)?;
-        known.with_plan(&geometry, None, |plan, _| Ok(plan.estimate()))
+        known.with_plan(&geometry, None, |plan| Ok(plan.estimate()))
     }
 
     /// The requests of a read of `selection` that `clients` share, as
@@ -140,7 +140,7 @@ impl Array {
     pub fn workload(&self, selection: &Selection, clients: u32) -> Result<Workload> {
         let known = self.known()?;
         let geometry = self.geometry(&known, selection)?;
-        known.with_plan(&geometry, None, |plan, _| read_workload(plan, clients))
+        known.with_plan(&geometry, None, |plan| read_workload(plan, clients))
     }
 
     /// Reads `selection` of an array of text.
@@ -171,8 +171,8 @@ impl Array {
             Ok(())
         };
         let mut buffer = vec![0; usize::try_from(geometry.result_bytes()).unwrap_or(usize::MAX)];
-        known.with_plan(&geometry, Some(&number), |plan, cache| {
-            execute(&Reading { plan, cache, interrupted }, Target::new(&mut buffer))
+        known.with_plan(&geometry, Some(&number), |plan| {
+            execute(&Reading { plan, interrupted }, Target::new(&mut buffer))
         })?;
         let texts = texts.into_inner().unwrap_or_else(PoisonError::into_inner);
         let numbers = buffer.as_chunks::<8>().0.iter().copied();

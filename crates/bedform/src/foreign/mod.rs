@@ -21,6 +21,7 @@ use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Object, Storage, Version};
 
 use self::variable::Variable;
+use crate::cache::{CacheHandle, PlaceId, take_budget_of_environment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
@@ -37,6 +38,7 @@ pub struct ForeignFile {
     pub(super) path: ObjectPath,
     pub(super) map: Arc<ChunkMap>,
     pub(crate) tuning: Tuning,
+    pub(crate) cache: Arc<CacheHandle>,
     /// Whether every read looks if the file has changed.
     pub(super) checks: bool,
 }
@@ -52,9 +54,12 @@ impl ForeignFile {
         map: ChunkMap,
         options: &OpenOptions,
     ) -> Result<Self> {
+        take_budget_of_environment()?;
         let checks = options.freshness == Freshness::Read;
         let tuning = Tuning::with(options);
-        let file = Self { storage, path, map: Arc::new(map), tuning, checks };
+        let place = storage.identity().map(|identity| PlaceId::new(&identity));
+        let cache = Arc::new(CacheHandle::new(options.cache_bytes, place));
+        let file = Self { storage, path, map: Arc::new(map), tuning, cache, checks };
         let version = file.storage.stat(&file.path)?;
         file.check_version(&version)?;
         Ok(file)

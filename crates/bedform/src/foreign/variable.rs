@@ -1,5 +1,6 @@
 //! A variable of a foreign file: how it is stored, and its chunks as the chunk map has them.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray as MapArray, ForeignStorage};
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::ForeignFile;
 use super::inline::Inline;
+use crate::cache::Scope;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::opening::Need;
@@ -24,6 +26,8 @@ pub(crate) struct Variable {
     pub(crate) file: ForeignFile,
     position: usize,
     pub(crate) layout: StoredLayout,
+    /// What its chunks have in common in the cache.
+    pub(crate) scope: Arc<Scope>,
 }
 
 impl Variable {
@@ -63,7 +67,9 @@ impl Variable {
             item_size,
             grid,
         };
-        Ok(Self { layout, position, file })
+        let path = format!("{}:{}", file.path, array.path);
+        let scope = file.cache.scope(&path, decoding(array, &chunk_shape));
+        Ok(Self { layout, scope, position, file })
     }
 
     fn array(&self) -> &MapArray {
@@ -114,6 +120,14 @@ impl Variable {
             "dims": array.dimension_names,
         })
     }
+}
+
+/// A hash of all that decides, beside the bytes of the file, which chunks the variable has.
+fn decoding(array: &MapArray, chunk_shape: &[u64]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let text = format!("{:?} {chunk_shape:?} {:?}", array.data_type, array.codec_chain());
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Source for Variable {

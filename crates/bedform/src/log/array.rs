@@ -58,7 +58,7 @@ impl ArrayHandle {
         document: Value,
         lock: Option<Arc<DraftLock>>,
     ) -> Result<Self> {
-        let state = ArrayState::new(&store, metadata, document, None)?;
+        let state = ArrayState::new(&store, &path, metadata, document, None)?;
         let state = Arc::new(RwLock::new(Arc::new(state)));
         Ok(Self { store, path, state, larger: Arc::default(), draft: lock, growing: false })
     }

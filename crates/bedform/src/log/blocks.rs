@@ -14,7 +14,8 @@ use bedform_format::log::Block;
 
 use super::fetch::{LogFetch, place};
 use super::section::LoadedSection;
-use super::view::{Loaded, LogSegment};
+use super::view::LogSegment;
+use crate::cache::CacheHandle;
 use crate::error::{Error, Result};
 use crate::plan::copy::{Axis, Copy, Run};
 use crate::source::{CoverBatch, Destination, Payload};
@@ -32,7 +33,7 @@ pub(crate) struct LogCopies {
     last_at: usize,
     copies: usize,
     /// Where decoded blocks are kept.
-    loaded: Option<Arc<Loaded>>,
+    cache: Option<Arc<CacheHandle>>,
 }
 
 /// What is taken of a block.
@@ -55,9 +56,9 @@ pub(super) enum Move {
 }
 
 impl LogCopies {
-    /// No copies yet; those of blocks that `loaded` keeps need no fetching.
-    pub(crate) fn new(loaded: Arc<Loaded>) -> Self {
-        Self { loaded: Some(loaded), ..Self::default() }
+    /// No copies yet; those of blocks that `cache` has need no fetching.
+    pub(crate) fn new(cache: Option<Arc<CacheHandle>>) -> Self {
+        Self { cache: cache.filter(|cache| !cache.is_bypass()), ..Self::default() }
     }
 
     /// Adds a copy from the data of `section`, of elements of `item` bytes.
@@ -157,7 +158,7 @@ impl LogCopies {
 
     /// Adds the copies of another.
     fn append_copies(&mut self, other: Self) {
-        self.loaded = self.loaded.take().or(other.loaded);
+        self.cache = self.cache.take().or(other.cache);
         for mut blocks in other.blocks {
             let segment = self.segment_number(&other.segments[blocks.segment as usize]);
             blocks.segment = segment;
@@ -202,8 +203,8 @@ impl LogCopies {
         }
         // A read that would push most others out is not kept.
         let decoded: u64 = fetches.iter().map(LogFetch::decoded_bytes).sum();
-        let loaded = self.loaded.filter(|loaded| decoded <= loaded.blocks.limit() / 2);
-        fetches.iter_mut().for_each(|fetch| fetch.keep_in(loaded.as_ref()));
+        let cache = self.cache.filter(|cache| decoded <= cache.limit() / 2);
+        fetches.iter_mut().for_each(|fetch| fetch.keep_in(cache.as_ref()));
         Ok(fetches)
     }
 

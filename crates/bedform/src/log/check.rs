@@ -67,7 +67,7 @@ pub(crate) fn check_log(
     asked: &mut Asked,
     step: &mut dyn FnMut(u64, u64) -> Result<()>,
 ) -> Result<Found> {
-    let own = view.with(Arc::new(Loaded::new(0)));
+    let own = view.with(Arc::new(Loaded::default()));
     let arrays = asked.arrays.iter().enumerate();
     let by_key = arrays.filter_map(|(at, array)| Some((array.key?, at))).collect();
     let (bytes, past) = (Vec::new(), ReadBlock::default());

@@ -8,13 +8,10 @@ use bedform_format::shard::Extent;
 use bedform_storage::Object;
 
 use super::blocks::{BlockCopies, Move};
-use super::view::{Loaded, LogSegment};
-use crate::cache::ByteCache;
+use super::view::LogSegment;
+use crate::cache::{CacheHandle, Key, Kind, ObjectKey};
 use crate::error::{Error, Result};
 use crate::source::{Destination, Payload};
-
-/// Blocks that were decoded, by segment and place.
-pub(crate) type BlockCache = ByteCache<(Arc<str>, u64), Arc<[u8]>>;
 
 /// The most bytes that blocks are fetched together.
 const FETCH_BYTES_MAX: u64 = 1 << 20;
@@ -28,7 +25,7 @@ const GAP_BYTES: u64 = 4 << 10;
 pub(crate) struct LogFetch {
     segment: Arc<LogSegment>,
     /// Where decoded blocks are kept, if these are worth it.
-    loaded: Option<Arc<Loaded>>,
+    cache: Option<Arc<CacheHandle>>,
     /// Byte ranges to read; they follow each other in the buffer.
     extents: Vec<Extent>,
     blocks: Vec<FetchedBlock>,
@@ -46,12 +43,18 @@ struct FetchedBlock {
 
 impl LogFetch {
     pub(super) fn new(segment: Arc<LogSegment>) -> Self {
-        Self { segment, loaded: None, extents: Vec::new(), blocks: Vec::new() }
+        Self { segment, cache: None, extents: Vec::new(), blocks: Vec::new() }
     }
 
     /// Where decoded blocks are to be kept.
-    pub(super) fn keep_in(&mut self, loaded: Option<&Arc<Loaded>>) {
-        self.loaded = loaded.cloned();
+    pub(super) fn keep_in(&mut self, cache: Option<&Arc<CacheHandle>>) {
+        self.cache = cache.cloned();
+    }
+
+    /// The key of a decoded block.
+    fn key(&self, cache: &CacheHandle, block: &Block) -> Key {
+        let name = ObjectKey::Name(self.segment.name.clone());
+        cache.key_of_immutable(Kind::Block, &self.segment.scope, name, block.offset)
     }
 
     /// Bytes of the buffer.
@@ -143,12 +146,11 @@ impl Payload for LogFetch {
     }
 
     fn take_kept(&self, to: &Destination<'_>) -> Result<bool> {
-        let Some(Loaded { blocks: cache, .. }) = self.loaded.as_deref() else { return Ok(false) };
+        let Some(cache) = self.cache.as_deref() else { return Ok(false) };
         // All or nothing: the buffer is laid out.
-        let mut kept = Vec::with_capacity(self.blocks.len());
+        let mut kept: Vec<Arc<[u8]>> = Vec::with_capacity(self.blocks.len());
         for fetched in &self.blocks {
-            let key = (self.segment.name.clone(), fetched.block.offset);
-            match cache.get(&key, |_| true) {
+            match cache.get(&self.key(cache, &fetched.block)) {
                 Some(bytes) if !fetched.joins_next => kept.push(bytes),
                 _ => return Ok(false),
             }
@@ -183,9 +185,9 @@ impl Payload for LogFetch {
                 }
                 continue;
             }
-            if let Some(loaded) = &self.loaded {
-                let key = (self.segment.name.clone(), block.offset);
-                loaded.blocks.put(key, Arc::from(decoded), block.bytes + 128);
+            if let Some(cache) = &self.cache {
+                let make = || Arc::<[u8]>::from(decoded);
+                cache.put(self.key(cache, block), block.bytes, make);
             }
             fetched.move_all(decoded, to)?;
         }

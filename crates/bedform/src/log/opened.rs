@@ -12,6 +12,7 @@ use bedform_storage::{Mode, Storage};
 use super::place::LogPlace;
 use super::snapshot::Snapshot;
 use super::view::{Loaded, View};
+use crate::cache::take_budget_of_environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{add_kept_profile, check_local, remote_of, storage_of, url_of};
 use crate::options::{Freshness, OpenOptions};
@@ -61,9 +62,9 @@ impl OpenedStore {
         options: OpenOptions,
         outer: Option<Outer>,
     ) -> Self {
-        let loaded = Arc::new(Loaded::new(options.cache_bytes));
         let mut hierarchy = Hierarchy::new(storage, options, LogPlace::newest_of_any);
         hierarchy.outer = outer;
+        let loaded = Arc::new(Loaded::new(hierarchy.cache.clone()));
         Self { hierarchy, view: Mutex::default(), loaded }
     }
 
@@ -102,6 +103,7 @@ impl OpenedStore {
         options: OpenOptions,
         outer: Option<Outer>,
     ) -> Result<Self> {
+        take_budget_of_environment()?;
         let store = Self::new(storage, options, outer);
         let root = ObjectPath::root();
         if store.documents.kind(&store, &root)?.is_none() {
@@ -248,7 +250,7 @@ impl OpenedStore {
                         && replaced < REPLACED_MAX =>
                 {
                     replaced += 1;
-                    self.indexes.clear();
+                    self.cache.forget_own();
                     self.look_again()?;
                     continue;
                 }

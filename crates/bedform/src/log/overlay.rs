@@ -259,7 +259,7 @@ impl Overlay {
 
     /// Copies for [`Cover::take`] to add to.
     fn copies(&self) -> LogCopies {
-        LogCopies::new(self.view.loaded().clone())
+        LogCopies::new(self.view.loaded().cache.clone())
     }
 
     fn load(&self, held: &Held) -> Result<Arc<LoadedSection>> {

@@ -5,30 +5,29 @@
 //! the readers of a store.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bedform_format::Limits;
 use bedform_format::log::{
     CommitRecord, Directory, Lanes, RecordKind, Root, Section, SectionPlace, SettledRecord,
     SettledShards,
 };
+use bedform_format::metadata::hex;
 use bedform_geometry::Region;
 use bedform_storage::Object;
 
-use super::fetch::BlockCache;
 use super::lanes::OpenedSegment;
 use super::overlay::{Held, Overlay};
 use super::place::LogPlace;
 use super::record::{check_header, read_record};
 use super::section::LoadedSection;
-use crate::cache::ByteCache;
+use crate::cache::{CacheHandle, Kind, ObjectKey, Scope};
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::StoredLayout;
 
-/// Bytes of sections that a store's readers keep, and as many of directories.
-const SECTIONS_BYTES: u64 = 64 << 20;
-/// Bytes of blocks that they keep, where that many bytes are to be kept at all.
-const BLOCKS_BYTES: u64 = 64 << 20;
+/// Bytes of directories and sections that a store's readers may keep, even if the cap of its handle is
+/// smaller, or 0: every shard of a read needs them again.
+const METADATA_BYTES: u64 = 64 << 20;
 
 /// A root, and what was loaded of what it refers to.
 #[derive(Debug)]
@@ -37,17 +36,20 @@ pub(crate) struct View {
     pub(super) place: LogPlace,
     limits: Limits,
     loaded: Arc<Loaded>,
+    /// What all that is in the log has in common in the cache.
+    scope: Arc<Scope>,
 }
 
 /// What views of one store share: all of it is immutable.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Loaded {
     /// The list of settled shards of the root that was asked last.
     pub(super) settled: Mutex<Option<(SettledRecord, Arc<SettledShards>)>>,
     segments: Mutex<HashMap<String, Arc<LogSegment>>>,
-    directories: ByteCache<u64, Arc<LoadedDirectory>>,
-    sections: ByteCache<(String, u64), Arc<LoadedSection>>,
-    pub(crate) blocks: BlockCache,
+    /// The store's handle, for blocks; nothing keeps none.
+    pub(super) cache: Option<Arc<CacheHandle>>,
+    /// That for directories and sections, made when the first is loaded.
+    metadata: OnceLock<Arc<CacheHandle>>,
 }
 
 /// A segment that was opened.
@@ -59,6 +61,8 @@ pub(crate) struct LogSegment {
     /// Where it is, for messages.
     shown: String,
     opened: OpenedSegment,
+    /// What all that is in the log has in common in the cache.
+    pub(super) scope: Arc<Scope>,
     /// The root that was pinned by who opened it: what that refers to is there.
     root: u64,
 }
@@ -83,21 +87,18 @@ struct LoadedDirectory {
 }
 
 impl Loaded {
-    /// Nothing yet; `cache_bytes` is what the store's caches may take.
-    pub(crate) fn new(cache_bytes: u64) -> Self {
-        Self {
-            settled: Mutex::default(),
-            segments: Mutex::default(),
-            directories: ByteCache::new(SECTIONS_BYTES),
-            sections: ByteCache::new(SECTIONS_BYTES),
-            blocks: ByteCache::new(BLOCKS_BYTES.min(cache_bytes)),
-        }
+    /// Nothing yet; `cache` is the store's handle. (`Loaded::default()` shares nothing with anybody.)
+    pub(crate) fn new(cache: Arc<CacheHandle>) -> Self {
+        Self { cache: Some(cache), ..Self::default() }
     }
-}
 
-impl Default for Loaded {
-    fn default() -> Self {
-        Self::new(BLOCKS_BYTES)
+    /// The handle for directories and sections.
+    fn metadata(&self) -> &CacheHandle {
+        self.metadata.get_or_init(|| match &self.cache {
+            Some(cache) if cache.cap() >= METADATA_BYTES => cache.clone(),
+            Some(cache) if !cache.is_bypass() => Arc::new(cache.with_cap(METADATA_BYTES)),
+            _ => Arc::new(CacheHandle::new(METADATA_BYTES, None)),
+        })
     }
 }
 
@@ -147,7 +148,9 @@ impl View {
         limits: &Limits,
         loaded: Arc<Loaded>,
     ) -> Self {
-        Self { root, place, limits: limits.clone(), loaded }
+        let path = format!("{} {}", place.name(), hex(&place.store));
+        let scope = loaded.metadata().scope(&path, 0);
+        Self { root, place, limits: limits.clone(), loaded, scope }
     }
 
     /// The same root with nothing loaded but what goes to `loaded`.
@@ -253,7 +256,12 @@ impl View {
     }
 
     fn directory_of(&self, commit: &CommitRecord) -> Result<Arc<LoadedDirectory>> {
-        if let Some(directory) = self.loaded.directories.get(&commit.number, |_| true) {
+        // Segments are named once and for all. The number of a commit is another one's if an older copy of
+        // the store was put in its place.
+        let (cache, object) =
+            (self.loaded.metadata(), ObjectKey::Name(commit.segment.as_str().into()));
+        let key = cache.key_of_immutable(Kind::Directory, &self.scope, object, commit.offset);
+        if let Some(directory) = cache.get(&key) {
             return Ok(directory);
         }
         let segment = self.segment(&commit.segment, commit.offset, commit.stored_bytes)?;
@@ -264,7 +272,7 @@ impl View {
             .map_err(|error| Error::corrupt(name(), error))?;
         let directory = Arc::new(LoadedDirectory::new(directory));
         let bytes = directory.memory_bytes();
-        self.loaded.directories.put(commit.number, directory.clone(), bytes);
+        cache.put(key, bytes, || directory.clone());
         Ok(directory)
     }
 
@@ -294,7 +302,14 @@ impl View {
         let (name_shared, object) = (name.into(), opened.object.clone());
         let root = self.root.number;
         let shown = shown();
-        let segment = Arc::new(LogSegment { name: name_shared, object, shown, opened, root });
+        let segment = Arc::new(LogSegment {
+            name: name_shared,
+            object,
+            shown,
+            opened,
+            scope: self.scope.clone(),
+            root,
+        });
         let mut all = segments();
         if all.len() >= self.limits.objects_open_max {
             all.clear();
@@ -326,8 +341,10 @@ impl View {
         offset: u64,
         stored_bytes: u64,
     ) -> Result<Arc<LoadedSection>> {
-        let key = (name.to_owned(), offset);
-        if let Some(section) = self.loaded.sections.get(&key, |_| true) {
+        // Of this handle alone, because it has the segment as this handle has opened it.
+        let cache = self.loaded.metadata();
+        let key = cache.own_key(Kind::Section, &self.scope, ObjectKey::Name(name.into()), offset);
+        if let Some(section) = cache.get(&key) {
             return Ok(section);
         }
         let segment = self.segment(name, offset, stored_bytes)?;
@@ -338,7 +355,7 @@ impl View {
             .and_then(|section| LoadedSection::new(section, segment))
             .map_err(|error| Error::corrupt(shown(), error))?;
         let section = Arc::new(section);
-        self.loaded.sections.put(key, section.clone(), section.memory_bytes());
+        cache.put(key, section.memory_bytes(), || section.clone());
         Ok(section)
     }
 }

@@ -4,31 +4,43 @@ use std::sync::Arc;
 
 use bedform_storage::Version;
 
-use crate::cache::ByteCache;
+use crate::cache::{CacheHandle, Key, Kind, ObjectKey, Scope};
 
-/// A decoded chunk: of which opened array, which version of which of its objects, and where in it.
-/// Versions alone do not tell objects apart: those of a server that names no bytes may have one size and
-/// one time.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct ChunkKey {
-    array: u64,
-    coordinates: Arc<[u64]>,
-    object: Version,
-    position: u64,
+/// Where a read looks for decoded chunks and keeps those that it decodes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChunkCache<'a> {
+    handle: &'a CacheHandle,
+    scope: &'a Arc<Scope>,
 }
 
-/// Decoded chunks.
-pub(crate) type ChunkCache = ByteCache<ChunkKey, Arc<[u8]>>;
+impl<'a> ChunkCache<'a> {
+    /// The chunks of the array that `scope` says; nothing if the handle is a bypass.
+    pub(crate) fn new(handle: &'a CacheHandle, scope: &'a Arc<Scope>) -> Option<Self> {
+        (!handle.is_bypass()).then_some(Self { handle, scope })
+    }
 
-impl ChunkKey {
-    /// The key of the chunk at `position` of an object of the array with number `array`, at `coordinates`
-    /// in the grid of objects.
-    pub(crate) fn new(
-        array: u64,
-        coordinates: &Arc<[u64]>,
-        object: &Version,
+    /// The most bytes that can be kept.
+    pub(crate) fn limit(&self) -> u64 {
+        self.handle.limit()
+    }
+
+    /// The chunk at `position` of a version of an object, if it is kept.
+    pub(crate) fn get(
+        &self,
+        object: &ObjectKey,
+        version: &Version,
         position: u64,
-    ) -> Self {
-        Self { array, coordinates: coordinates.clone(), object: object.clone(), position }
+    ) -> Option<Arc<[u8]>> {
+        self.handle.get(&self.key(object, version, position))
+    }
+
+    /// Keeps a chunk that was decoded.
+    pub(crate) fn put(&self, object: &ObjectKey, version: &Version, position: u64, decoded: &[u8]) {
+        let key = self.key(object, version, position);
+        self.handle.put(key, decoded.len() as u64, || Arc::<[u8]>::from(decoded));
+    }
+
+    fn key(&self, object: &ObjectKey, version: &Version, position: u64) -> Key {
+        self.handle.key(Kind::Chunk, self.scope, object.clone(), version, position)
     }
 }

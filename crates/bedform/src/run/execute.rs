@@ -22,10 +22,11 @@ use std::thread::{Builder, Scope};
 use bedform_storage::{Bell, LISTEN, Object, ReadBlock, stopped_by};
 
 use super::buffers::{Buffers, Kept};
-use super::chunks::{ChunkCache, ChunkKey};
-use super::plan::{PlannedCell, ReadPlan};
+use super::chunks::ChunkCache;
+use super::plan::{Piece, PlannedCell, ReadPlan};
 use super::queue::{AskLimits, Queue, QueuedUnit, Work};
 use super::resolve::{Opening, Resolving, Wanted, payload_units, resolve};
+use crate::cache::ObjectKey;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::copy::Target;
@@ -55,8 +56,6 @@ pub(crate) type MakeElements<'a> = dyn Fn(&[u8], &mut Vec<u8>) -> Result<()> + S
 /// Everything that a read needs to know.
 pub(crate) struct Reading<'a> {
     pub(crate) plan: ReadPlan<'a>,
-    /// Where decoded chunks are kept.
-    pub(crate) cache: Option<&'a ChunkCache>,
     /// True once the caller wants to stop; asked on the caller's thread.
     pub(crate) interrupted: &'a dyn Fn() -> bool,
 }
@@ -116,7 +115,8 @@ fn decoded_bytes(plan: &ReadPlan<'_>) -> u64 {
 /// The state that the threads of one read share.
 pub(crate) struct Run<'a> {
     pub(crate) plan: ReadPlan<'a>,
-    pub(crate) cache: Option<&'a ChunkCache>,
+    /// True if decoded chunks are looked for in the pieces' caches, and kept there.
+    keeps_chunks: bool,
     tuning: &'a Tuning,
     /// Bytes of a decoded chunk, and those that decoding it takes beside the encoded ones: the most of
     /// any piece.
@@ -177,10 +177,11 @@ impl<'a> Run<'a> {
         // A read that would push most others out is not kept, nor is what the page cache has as well.
         let decoded = decoded_bytes(&plan);
         let is_made = plan.pieces().iter().any(|piece| piece.elements.is_some());
-        let is_kept =
-            |cache: &&ChunkCache| decoded <= cache.limit() / 2 && !plan.is_raw() && !is_made;
+        let has_room =
+            |piece: &Piece<'_>| piece.cache.is_none_or(|cache| decoded <= cache.limit() / 2);
+        let is_small = plan.pieces().iter().all(has_room);
         Self {
-            cache: reading.cache.filter(is_kept),
+            keeps_chunks: is_small && !plan.is_raw() && !is_made,
             plan,
             chunk_bytes: plan.most(|codec| codec.decoded_bytes() as u64),
             scratch_bytes: plan.most(ChunkCodec::scratch_bytes),
@@ -208,6 +209,11 @@ impl<'a> Run<'a> {
             chunks: AtomicU64::new(0),
             waits: AtomicU64::new(0),
         }
+    }
+
+    /// Where the decoded chunks of a cell are kept.
+    pub(crate) fn cache_of<'p>(&self, cell: PlannedCell<'p>) -> Option<ChunkCache<'p>> {
+        cell.piece.cache.filter(|_| self.keeps_chunks)
     }
 
     fn finish(self) -> Result<ReadStatistics> {
@@ -521,7 +527,7 @@ struct CellOfRun<'r, 'a, 'h> {
     run: &'r Run<'a>,
     helpers: Helpers<'h>,
     /// The coordinates of its object, as the cache has them.
-    coordinates: OnceCell<Arc<[u64]>>,
+    coordinates: OnceCell<ObjectKey>,
 }
 
 impl Resolving for CellOfRun<'_, '_, '_> {
@@ -537,11 +543,9 @@ impl Resolving for CellOfRun<'_, '_, '_> {
     }
 
     fn is_at_hand(&self, cell: PlannedCell<'_>, object: &dyn Object, of: &Wanted) -> Result<bool> {
-        let Some(cache) = self.run.cache else { return Ok(false) };
-        let coordinates = self.coordinates.get_or_init(|| Arc::from(cell.coordinates()));
-        let key =
-            ChunkKey::new(cell.piece.cache_key, coordinates, object.version(), of.task.position);
-        match cache.get(&key, |_| true) {
+        let Some(cache) = self.run.cache_of(cell) else { return Ok(false) };
+        let coordinates = self.coordinates.get_or_init(|| ObjectKey::at(&cell.coordinates()));
+        match cache.get(coordinates, object.version(), of.task.position) {
             Some(elements) => self.run.copy_chunk(cell, of, &elements).map(|()| true),
             None => Ok(false),
         }

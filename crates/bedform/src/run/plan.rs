@@ -5,6 +5,7 @@
 //! are of one source each, with a geometry, a decoding and a moment of its own; together they fill the
 //! result, no element of it twice.
 
+use super::chunks::ChunkCache;
 use super::execute::MakeElements;
 use crate::codec::ChunkCodec;
 use crate::plan::geometry::{ChunkTask, Geometry};
@@ -22,8 +23,8 @@ pub(crate) struct Piece<'a> {
     pub(crate) geometry: &'a Geometry,
     /// Makes the elements of a decoded chunk, where they are not the decoded bytes themselves.
     pub(crate) elements: Option<&'a MakeElements<'a>>,
-    /// Tells the source's decoded chunks from those of others in the cache.
-    pub(crate) cache_key: u64,
+    /// Where its decoded chunks are kept, if at all.
+    pub(crate) cache: Option<ChunkCache<'a>>,
 }
 
 /// A read, planned.

@@ -1,18 +1,18 @@
 //! One unit: fetched, checked, decoded and copied to where its elements belong.
 
 use std::ops::Range;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use bedform_format::checksum::Crc32c;
 use bedform_storage::{Answer, Bytes, Object, ReadBlock};
 
 use super::buffers::{Buffers, Kept, grow};
-use super::chunks::ChunkKey;
 use super::execute::{Helpers, Run};
 use super::plan::PlannedCell;
 use super::queue::QueuedUnit;
 use super::resolve::{FetchedChunk, SCATTERED_BYTES_MIN, Unit, Wanted};
+use crate::cache::ObjectKey;
 use crate::codec::{CodecError, Scratch};
 use crate::error::{Error, Result};
 use crate::plan::copy::{Axis, Copy};
@@ -93,11 +93,12 @@ impl Run<'_> {
         for copy in &unit.raw {
             self.copy(cell, copy, bytes)?;
         }
-        let coordinates = self.cache.map(|_| Arc::from(cell.coordinates()));
+        let cache = self.cache_of(cell);
+        let coordinates = cache.map(|_| ObjectKey::at(&cell.coordinates()));
         for chunk in &unit.chunks {
             let encoded = &bytes[chunk.start..chunk.start + chunk.length];
             let place = || self.place_of(cell, chunk);
-            let needed = match (cell.piece.elements, self.cache) {
+            let needed = match (cell.piece.elements, cache) {
                 (None, None) => self.needed_bytes(cell, &chunk.wanted)?.end,
                 _ => cell.codec().decoded_bytes(),
             };
@@ -105,10 +106,8 @@ impl Run<'_> {
                 .codec()
                 .decode_front(encoded, chunk.skip, needed, scratch)
                 .map_err(|error| Error::corrupt(place(), error))?;
-            if let Some((cache, coordinates)) = self.cache.zip(coordinates.as_ref()) {
-                let (array, position) = (cell.piece.cache_key, chunk.wanted.task.position);
-                let key = ChunkKey::new(array, coordinates, object.version(), position);
-                cache.put(key, Arc::from(decoded), decoded.len() as u64 + 128);
+            if let Some((cache, coordinates)) = cache.zip(coordinates.as_ref()) {
+                cache.put(coordinates, object.version(), chunk.wanted.task.position, decoded);
             }
             let made = match cell.piece.elements {
                 None => decoded,
@@ -161,7 +160,7 @@ impl Run<'_> {
     /// to be kept: only the part that is needed has to be held in memory.
     fn can_stream(&self, cell: PlannedCell<'_>, chunk: &FetchedChunk) -> bool {
         cell.piece.elements.is_none()
-            && self.cache.is_none()
+            && self.cache_of(cell).is_none()
             && chunk.skip == 0
             && chunk.length >= 2 * PIECE_BYTES
             && cell.codec().is_checksummed_raw()

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::Store;
 use crate::array::Array;
+use crate::cache::take_budget_of_environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::array::ArrayHandle;
 use crate::log::opened::OpenedStore;
@@ -41,6 +42,7 @@ impl Store {
         attributes: &Map<String, Value>,
         mut options: OpenOptions,
     ) -> Result<Self> {
+        take_budget_of_environment()?;
         options.writable = true;
         let opened = Arc::new(OpenedStore::new(storage, options, None));
         check_attributes(&opened, &ObjectPath::root(), attributes)?;

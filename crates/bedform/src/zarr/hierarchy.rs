@@ -16,12 +16,10 @@ use serde_json::Value;
 use super::documents::Documents;
 use super::nodes::NodeKind;
 use super::outer::Outer;
-use super::source::KeptIndex;
-use crate::cache::ByteCache;
+use crate::cache::{CacheHandle, PlaceId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
 use crate::plan::tuning::Tuning;
-use crate::run::chunks::ChunkCache;
 
 /// Finds the newest root of whatever log lies beside a place; `None` without any.
 pub(crate) type FindRoot = fn(&dyn Storage, &Limits) -> Result<Option<Root>>;
@@ -33,8 +31,7 @@ pub(crate) struct Hierarchy {
     pub(crate) options: OpenOptions,
     pub(crate) tuning: Tuning,
     pub(crate) documents: Documents,
-    pub(crate) indexes: ByteCache<ObjectPath, KeptIndex>,
-    pub(crate) chunks: ChunkCache,
+    pub(crate) cache: Arc<CacheHandle>,
     pub(super) find_root: FindRoot,
     next_array: AtomicU64,
     /// Drafts of this handle that are not yet committed, with their keys.
@@ -119,11 +116,9 @@ impl Hierarchy {
         } else {
             Tuning::with(&options)
         };
-        // Indexes are small and spare a request each; chunks get the rest.
-        let for_indexes = options.cache_bytes / 8;
+        let place = storage.identity().map(|identity| PlaceId::new(&identity));
         Self {
-            indexes: ByteCache::new(for_indexes),
-            chunks: ByteCache::new(options.cache_bytes - for_indexes),
+            cache: Arc::new(CacheHandle::new(options.cache_bytes, place)),
             documents: Documents::default(),
             next_array: AtomicU64::new(0),
             drafts: Mutex::default(),

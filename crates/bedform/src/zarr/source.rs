@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use bedform_format::ObjectPath;
 use bedform_format::shard::{ShardError, ShardIndex, Stamp};
 use bedform_geometry::delinearize;
-use bedform_storage::{Bell, Object, StorageExt as _, Version};
+use bedform_storage::{Bell, Object, StorageExt as _};
 
 use super::hierarchy::Hierarchy;
 use super::state::ArrayState;
+use crate::cache::{Key, Kind, ObjectKey};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Freshness;
 use crate::plan::opening::{Need, ShardSize, WHOLE_BYTES_MAX, whole_bytes_max, whole_is_sooner};
@@ -18,6 +19,8 @@ use crate::threads::ordered::map_in_threads;
 
 /// Bytes that take no time beside that of a request.
 const SMALL_BYTES: u64 = 64 << 10;
+/// Bytes in memory of an opened object, without what it refers to: about.
+const KEPT_BYTES: u64 = 512;
 /// Objects that are asked for before anybody looks whether to stop.
 const ASKED_TOGETHER: usize = 1 << 12;
 
@@ -41,13 +44,11 @@ impl ShardEnd {
     }
 }
 
-/// The index of a shard as it was read.
-#[derive(Debug, Clone)]
-pub(crate) struct KeptIndex {
-    version: Version,
+/// A shard that need not be opened again, and its index.
+#[derive(Debug)]
+struct KeptShard {
+    object: Arc<dyn Object>,
     index: Arc<ShardIndex>,
-    /// The shard itself, where it need not be opened again.
-    object: Option<Arc<dyn Object>>,
 }
 
 /// The objects of one array, as of one state of its metadata.
@@ -216,36 +217,51 @@ impl ZarrSource<'_> {
         Ok((found, directories))
     }
 
-    /// The shard at `path` as it was when its index was read, if that is good enough: who reads from it
-    /// is told if it is another by now. Whoever looks for changes before every read, or makes some,
-    /// opens it anew, for decoded chunks are kept, too.
-    fn kept_shard(&self, path: &ObjectPath) -> Option<(Arc<dyn Object>, Arc<ShardIndex>)> {
+    /// True if the handle may go on with shards as they were when it opened them. If it looks for changes
+    /// before every read, or makes some, it opens them anew; decoded chunks are kept all the same.
+    fn keeps_shards(&self) -> bool {
         let options = &self.hierarchy.options;
-        if options.freshness == Freshness::Read || options.writable {
-            return None;
+        options.freshness != Freshness::Read && !options.writable
+    }
+
+    /// The key of a shard that this handle has opened.
+    fn kept_key(&self, coordinates: &[u64]) -> Key {
+        let object = ObjectKey::at(coordinates);
+        self.hierarchy.cache.own_key(Kind::Index, &self.state.scope, object, 0)
+    }
+
+    /// The shard at `coordinates` as it was when this handle read its index, if that is good enough: a read
+    /// from it fails if it is another one by now.
+    fn kept_shard(&self, coordinates: &[u64]) -> Option<Arc<KeptShard>> {
+        match self.keeps_shards() {
+            true => self.hierarchy.cache.get(&self.kept_key(coordinates)),
+            false => None,
         }
-        let kept = self.hierarchy.indexes.get(path, |_| true)?;
-        Some((kept.object?, kept.index))
     }
 
     /// The index of an opened shard, from the cache if it is there; and the bytes read for it.
     fn index(
         &self,
         coordinates: &[u64],
-        path: ObjectPath,
         object: &dyn Object,
         waits: &dyn Fn(),
     ) -> Result<(Arc<ShardIndex>, Option<u64>)> {
-        let version = object.version();
-        if let Some(kept) = self.hierarchy.indexes.get(&path, |kept| kept.version == *version) {
-            return Ok((kept.index, None));
+        let (cache, version) = (&self.hierarchy.cache, object.version());
+        let place = ObjectKey::at(coordinates);
+        let key = cache.key(Kind::Index, &self.state.scope, place, version, 0);
+        if let Some(index) = cache.get(&key) {
+            return Ok((index, None));
         }
         let (index, bytes) = self.read_index(coordinates, object, waits)?;
         let index = Arc::new(index);
-        let memory = index.memory_bytes() as u64 + 512;
-        let (version, object) = (version.clone(), object.kept());
-        let entry = KeptIndex { version, index: index.clone(), object };
-        self.hierarchy.indexes.put(path, entry, memory);
+        let memory = index.memory_bytes() as u64;
+        match object.kept().filter(|_| self.keeps_shards()) {
+            Some(object) => {
+                let shard = || Arc::new(KeptShard { object, index: index.clone() });
+                cache.put(self.kept_key(coordinates), memory + KEPT_BYTES, shard);
+            }
+            None => cache.put(key, memory, || index.clone()),
+        }
         Ok((index, Some(bytes)))
     }
 
@@ -313,10 +329,10 @@ pub(crate) fn contained_commit(index: &ShardIndex) -> u64 {
 
 impl Source for ZarrSource<'_> {
     fn ask(&self, coordinates: &[u64], need: Need, bell: &Arc<Bell>) -> Option<PendingCell> {
-        let path = self.object_path(coordinates).ok()?;
-        if self.kept_shard(&path).is_some() {
+        if self.kept_shard(coordinates).is_some() {
             return None;
         }
+        let path = self.object_path(coordinates).ok()?;
         let bytes = self.opening_bytes(need);
         let answer = self.hierarchy.storage.ask_end(&path, bytes, bell)?;
         Some(PendingCell { answer, bytes })
@@ -329,13 +345,14 @@ impl Source for ZarrSource<'_> {
         asked: Option<PendingCell>,
         waits: &dyn Fn(),
     ) -> Result<Option<OpenCell>> {
-        let path = self.object_path(coordinates)?;
-        let is_kept = asked.is_none();
-        if let Some((object, index)) = self.kept_shard(&path).filter(|_| is_kept) {
+        if asked.is_none()
+            && let Some(kept) = self.kept_shard(coordinates)
+        {
+            let KeptShard { object, index } = &*kept;
             return Ok(Some(OpenCell {
-                object,
-                contained: contained_commit(&index),
-                locations: ChunkLocations::Index(index),
+                object: object.clone(),
+                contained: contained_commit(index),
+                locations: ChunkLocations::Index(index.clone()),
                 index_requests: 0,
                 index_bytes: 0,
             }));
@@ -347,12 +364,12 @@ impl Source for ZarrSource<'_> {
                 if is_remote {
                     waits();
                 }
-                self.open_for(&path, need)?
+                self.open_for(&self.object_path(coordinates)?, need)?
             }
         };
         let Some(object) = object else { return Ok(None) };
         let (locations, mut index_bytes, contained) = if self.state.shard().is_some() {
-            let (index, bytes) = self.index(coordinates, path, &*object, waits)?;
+            let (index, bytes) = self.index(coordinates, &*object, waits)?;
             self.state.object_bytes.fetch_max(object.version().size, Ordering::Relaxed);
             let contained = contained_commit(&index);
             (ChunkLocations::Index(index), bytes, contained)

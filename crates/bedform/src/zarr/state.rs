@@ -1,5 +1,7 @@
 //! What is known of an array, as of one version of its documents.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bedform_format::metadata::{ArrayMetadata, Encoding, Identity, ShardEncoding, parse_array};
@@ -10,6 +12,7 @@ use serde_json::{Value, json};
 use super::documents::ArrayDocument;
 use super::hierarchy::Hierarchy;
 use super::source::ShardEnd;
+use crate::cache::Scope;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::StoredLayout;
@@ -27,7 +30,9 @@ pub(crate) struct ArrayState {
     /// Bytes of the largest object that was opened by this; 0 before the first.
     pub(crate) object_bytes: AtomicU64,
     pub(crate) order: Order,
-    /// Tells this opened array's chunks from others' in the cache.
+    /// What the array's objects have in common in the cache.
+    pub(crate) scope: Arc<Scope>,
+    /// Tells this state from others of the handle.
     pub(crate) number: u64,
     /// Nothing for a draft, and where storage could not be asked after a change.
     pub(crate) source: Option<ArrayDocument>,
@@ -37,12 +42,13 @@ pub(crate) struct ArrayState {
 pub(crate) const TEXT_ITEM: usize = 8;
 
 impl ArrayState {
-    /// The state of an array with these metadata.
+    /// The state of the array at `path` with these metadata.
     ///
     /// # Errors
     /// `Unsupported` for shards within shards; those of the grid.
     pub(crate) fn new(
         hierarchy: &Hierarchy,
+        path: &ObjectPath,
         metadata: ArrayMetadata,
         document: Value,
         source: Option<ArrayDocument>,
@@ -66,6 +72,7 @@ impl ArrayState {
         let fill = metadata.fill_value.clone();
         Ok(Self {
             layout: StoredLayout { grid, per_object, codec, item_size, fill },
+            scope: hierarchy.cache.scope(path.as_str(), decoding(&metadata)),
             number: hierarchy.number(),
             shard_end: metadata.shard().map(end),
             metadata,
@@ -90,7 +97,7 @@ impl ArrayState {
         document["shape"] = json!(shape);
         let metadata = parse_array(&document, &hierarchy.options.limits)
             .map_err(|error| Error::invalid(format!("{}: {error}", hierarchy.name_of(path))))?;
-        Self::new(hierarchy, metadata, document, None)
+        Self::new(hierarchy, path, metadata, document, None)
     }
 
     /// The shard encoding, if the array is sharded.
@@ -107,6 +114,16 @@ impl ArrayState {
     pub(crate) fn is_text(&self) -> bool {
         self.metadata.data_type == DataType::String
     }
+}
+
+/// A hash of all that decides, beside the bytes of an object, which chunks and which index they are.
+/// Attributes and the array's shape are none of that.
+fn decoding(metadata: &ArrayMetadata) -> u64 {
+    let ArrayMetadata { data_type, chunk_shape, keys, encoding, identity, .. } = metadata;
+    let text = format!("{data_type:?} {chunk_shape:?} {keys:?} {encoding:?} {identity:?}");
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The shape and codecs of the unit of encoding.
@@ -130,6 +147,6 @@ pub(crate) fn inner(metadata: &ArrayMetadata) -> Result<(&[u64], &CodecChain)> {
 /// `NotFound`; `Corrupt` or `Unsupported` by its metadata.
 pub(crate) fn load(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<ArrayState> {
     let source = hierarchy.documents.array(hierarchy, path)?;
-    ArrayState::new(hierarchy, source.metadata.clone(), source.document.clone(), Some(source))
+    ArrayState::new(hierarchy, path, source.metadata.clone(), source.document.clone(), Some(source))
         .map_err(|error| error.at(hierarchy.name_of(path)))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bedform::comm::{Communicator as _, ThreadMember, threads_on_nodes};
 use bedform::log::recover::Leftover;
 use bedform::log::session::{Session, SessionOptions};
-use bedform::{ArrayLayout, ErrorKind, NewArray, Store};
+use bedform::{Array, ArrayLayout, ErrorKind, NewArray, OpenOptions, Store};
 use bedform_format::log::{Boxes, SegmentName};
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{Region, Selection};
@@ -140,6 +140,14 @@ fn of_segments(events: &[Event], operation: Operation) -> Vec<String> {
     events.iter().filter(in_segment).map(|event| event.path.to_string()).collect()
 }
 
+/// The array, by a handle that keeps nothing and takes nothing that others keep.
+fn open_cold(storage: &Arc<dyn Storage>) -> Array {
+    let mut options = OpenOptions::default();
+    options.cache_bytes = 0;
+    options.threads = Some(1);
+    Store::open(storage.clone(), options).unwrap().array(&path()).unwrap()
+}
+
 #[test]
 fn a_commit_costs_a_sync_for_each_node_and_a_reader_opens_what_it_touches() {
     let recording = Recording::new(MemoryStorage::new());
@@ -174,7 +182,7 @@ fn a_commit_costs_a_sync_for_each_node_and_a_reader_opens_what_it_touches() {
     assert_eq!(contents(&storage), expected);
     // Of one node's part: its segment, and that with the directories.
     recording.clear();
-    let array = open(&storage, false).array(&path()).unwrap();
+    let array = open_cold(&storage);
     let part = Selection::from(Region::new(vec![20], vec![4]).unwrap());
     assert_eq!(read(&array, DataType::UInt8, &part).concat(), [3; 4]);
     let opened: BTreeSet<_> =
@@ -193,12 +201,12 @@ fn a_reader_of_a_region_opens_what_lies_over_that_and_not_over_all_of_its_shard(
         session.write_boxes(&path(), one(8 * u64::from(rank), 8), &bytes).unwrap();
         session.commit().unwrap();
     });
-    let array = open(&storage, false).array(&path()).unwrap();
+    let array = open_cold(&storage);
     for (start, length, expected) in [(36, 4, 2), (28, 8, 3), (0, 64, 4)] {
         recording.clear();
         let array = match length {
             64 => array.clone(),
-            _ => open(&storage, false).array(&path()).unwrap(),
+            _ => open_cold(&storage),
         };
         let part = Selection::from(Region::new(vec![start], vec![length]).unwrap());
         let elements: Vec<u8> = (start..start + length).map(|at| (at / 8) as u8 + 1).collect();

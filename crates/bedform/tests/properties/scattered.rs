@@ -77,8 +77,11 @@ impl Scattered {
         session.commit().unwrap();
     }
 
+    /// The array, by a handle that keeps nothing and takes nothing that others keep.
     fn array(&self) -> Array {
-        Store::open(self.storage(), OpenOptions::default()).unwrap().array(&path()).unwrap()
+        let mut options = OpenOptions::default();
+        options.cache_bytes = 0;
+        Store::open(self.storage(), options).unwrap().array(&path()).unwrap()
     }
 
     fn expected(&self, start: [u64; 2], shape: [u64; 2]) -> Vec<u8> {

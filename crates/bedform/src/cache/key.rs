@@ -1,0 +1,238 @@
+//! What entries of the cache are known by.
+
+use std::fmt;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use bedform_storage::Version;
+
+/// The coarsest steps in which file systems count time, twice over. (Linux before 6.13 counts the ticks of
+/// its timer, of 1 to 10 ms.)
+const CLOCK_STEP_NS: i64 = 20_000_000;
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// The index of a shard.
+    Index,
+    /// The directory of a commit in a log.
+    Directory,
+    /// A section of a log: boxes, and where their blocks lie.
+    Section,
+    /// A decoded block of a log.
+    Block,
+    /// A decoded chunk.
+    Chunk,
+}
+
+impl Kind {
+    /// All kinds, in the order of their numbers.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Index, Self::Directory, Self::Section, Self::Block, Self::Chunk];
+
+    /// The name that statistics show.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Index => "shard indexes",
+            Self::Directory => "log directories",
+            Self::Section => "log sections",
+            Self::Block => "log blocks",
+            Self::Chunk => "chunks",
+        }
+    }
+
+    /// Which entries it competes with for memory.
+    pub(super) fn class(self) -> Class {
+        match self {
+            Self::Index | Self::Directory => Class::Index,
+            Self::Section | Self::Block | Self::Chunk => Class::Data,
+        }
+    }
+}
+
+/// Entries that compete for the same part of the budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Class {
+    /// Small, and each spares a request: a floor is kept for them.
+    Index,
+    /// Everything else.
+    Data,
+}
+
+/// The canonical identity of a storage place, credentials included. Equal texts are the same place.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct PlaceId(Arc<str>);
+
+impl PlaceId {
+    /// The place that `identity` names.
+    pub(crate) fn new(identity: &str) -> Self {
+        Self(identity.into())
+    }
+}
+
+/// What all objects of one array (or one log, or one file) have in common in their keys. It is made once
+/// for an opened array, so that a lookup neither allocates nor hashes it again.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Scope {
+    // First, so that most comparisons end here.
+    hash: u64,
+    place: Option<PlaceId>,
+    path: Box<str>,
+    decoding: u64,
+}
+
+impl Scope {
+    /// Objects at or below `path` of a place, decoded as `decoding` says: a hash of codecs, data type and
+    /// chunk shape.
+    pub(crate) fn new(place: Option<&PlaceId>, path: &str, decoding: u64) -> Arc<Self> {
+        let mut hasher = DefaultHasher::new();
+        (seed(), place, path, decoding).hash(&mut hasher);
+        let (hash, place, path) = (hasher.finish(), place.cloned(), path.into());
+        Arc::new(Self { hash, place, path, decoding })
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        self.place.is_some()
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Scope").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Which object of a scope.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum ObjectKey {
+    /// The object at these coordinates in the grid of objects: as many as `rank` says, zeros behind them.
+    Few { rank: u8, coordinates: [u64; FEW_AXES] },
+    /// The object at these coordinates, which are more than [`FEW_AXES`].
+    Many(Arc<[u64]>),
+    /// The object of this name.
+    Name(Arc<str>),
+}
+
+/// The most coordinates that a key holds without an allocation.
+const FEW_AXES: usize = 4;
+
+impl ObjectKey {
+    /// The object at `coordinates` in the grid of objects.
+    pub(crate) fn at(coordinates: &[u64]) -> Self {
+        let mut few = [0; FEW_AXES];
+        match (u8::try_from(coordinates.len()), few.get_mut(..coordinates.len())) {
+            (Ok(rank), Some(front)) => {
+                front.copy_from_slice(coordinates);
+                Self::Few { rank, coordinates: few }
+            }
+            _ => Self::Many(coordinates.into()),
+        }
+    }
+}
+
+/// The key of an entry. Equal keys stand for equal values, whichever handle asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Key {
+    // First, so that most comparisons end here.
+    hash: u64,
+    kind: Kind,
+    /// The handle that alone may see the entry; 0 if all may.
+    handle: u64,
+    position: u64,
+    version: Version,
+    object: ObjectKey,
+    scope: Arc<Scope>,
+}
+
+impl Key {
+    pub(super) fn new(
+        handle: u64,
+        kind: Kind,
+        scope: &Arc<Scope>,
+        object: ObjectKey,
+        version: &Version,
+        position: u64,
+    ) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (scope.hash, kind, handle, position, version, &object).hash(&mut hasher);
+        let (hash, scope, version) = (hasher.finish(), scope.clone(), version.clone());
+        Self { hash, kind, handle, position, version, object, scope }
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        self.hash
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// True if another version of the object could look the same, because this one is as young as the
+    /// steps in which its file system counts time.
+    pub(super) fn is_too_young(&self) -> bool {
+        if self.version.changed_ns == 0 {
+            return false;
+        }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
+        self.version.changed_ns > now.saturating_sub(CLOCK_STEP_NS)
+    }
+
+    /// The handle that alone may see the entry; 0 if all may.
+    pub(super) fn handle(&self) -> u64 {
+        self.handle
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// True if two objects with this version under one name, at whatever time, are the same bytes. A time
+/// alone does not tell: servers give it in seconds.
+pub(super) fn tells_apart(version: &Version) -> bool {
+    version.identity != (0, 0)
+}
+
+/// Hashes what is a hash already.
+#[derive(Default)]
+pub(super) struct PassThrough(u64);
+
+/// Makes [`PassThrough`] hashers.
+pub(super) type BuildPassThrough = BuildHasherDefault<PassThrough>;
+
+impl Hasher for PassThrough {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// A random number that hashes begin with, so that no data can be made to collide in the tables. It is
+/// found without a lock, for the sake of forked children.
+fn seed() -> u64 {
+    static SEED: AtomicU64 = AtomicU64::new(0);
+    match SEED.load(Ordering::Relaxed) {
+        0 => {
+            let own = RandomState::new().hash_one(0) | 1;
+            match SEED.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => own,
+                Err(others) => others,
+            }
+        }
+        known => known,
+    }
+}

@@ -1,0 +1,161 @@
+//! Entries in lists by age. An entry is in two lists at a time: that of the whole cache and that of the
+//! handle that it is charged to.
+
+use std::sync::Arc;
+
+use super::key::Key;
+
+/// The number that stands for no node.
+const NONE: usize = usize::MAX;
+
+/// Which of its two lists of a node is meant.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Chain {
+    /// The list of the whole cache.
+    All,
+    /// The list of the node's handle.
+    Handle,
+}
+
+/// Where an entry stands in the order of eviction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Segment {
+    /// New entries.
+    Small,
+    /// Entries that were asked for again.
+    Main,
+}
+
+/// What the order of eviction knows of an entry.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) key: Arc<Key>,
+    /// The handle that it is charged to.
+    pub(super) handle: u64,
+    pub(super) bytes: u64,
+    pub(super) segment: Segment,
+    links: [Link; 2],
+}
+
+/// The neighbours of a node in a list.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    older: usize,
+    newer: usize,
+}
+
+impl Node {
+    /// A node that is in no list.
+    pub(super) fn new(key: Arc<Key>, handle: u64, bytes: u64, segment: Segment) -> Self {
+        let links = [Link { older: NONE, newer: NONE }; 2];
+        Self { key, handle, bytes, segment, links }
+    }
+}
+
+/// The ends of a list.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct List {
+    oldest: usize,
+    newest: usize,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { oldest: NONE, newest: NONE }
+    }
+}
+
+impl List {
+    /// The node that was added first.
+    pub(super) fn oldest(&self) -> Option<usize> {
+        (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.oldest == NONE
+    }
+}
+
+/// The memory of all nodes.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    slots: Vec<Option<Node>>,
+    free: Vec<usize>,
+}
+
+impl Nodes {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn add(&mut self, node: Node) -> usize {
+        match self.free.pop() {
+            Some(at) => {
+                self.slots[at] = Some(node);
+                at
+            }
+            None => {
+                self.slots.push(Some(node));
+                self.slots.len() - 1
+            }
+        }
+    }
+
+    /// Takes out a node that is in no list.
+    pub(super) fn remove(&mut self, at: usize) -> Option<Node> {
+        let node = self.slots.get_mut(at)?.take();
+        if node.is_some() {
+            self.free.push(at);
+        }
+        node
+    }
+
+    pub(super) fn get(&self, at: usize) -> Option<&Node> {
+        self.slots.get(at)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut Node> {
+        self.slots.get_mut(at)?.as_mut()
+    }
+
+    fn link(&mut self, at: usize, chain: Chain) -> Option<&mut Link> {
+        Some(&mut self.get_mut(at)?.links[chain as usize])
+    }
+
+    /// Adds a node to a list as its newest.
+    pub(super) fn push(&mut self, list: &mut List, chain: Chain, at: usize) {
+        let older = list.newest;
+        if let Some(link) = self.link(at, chain) {
+            *link = Link { older, newer: NONE };
+        }
+        match self.link(older, chain) {
+            Some(link) => link.newer = at,
+            None => list.oldest = at,
+        }
+        list.newest = at;
+    }
+
+    /// Takes a node out of the list that it is in.
+    pub(super) fn unlink(&mut self, list: &mut List, chain: Chain, at: usize) {
+        let Some(&mut Link { older, newer }) = self.link(at, chain) else { return };
+        match self.link(older, chain) {
+            Some(link) => link.newer = newer,
+            None => list.oldest = newer,
+        }
+        match self.link(newer, chain) {
+            Some(link) => link.older = older,
+            None => list.newest = older,
+        }
+    }
+
+    /// The nodes of a list, oldest first.
+    pub(super) fn iter(&self, list: &List, chain: Chain) -> impl Iterator<Item = (usize, &Node)> {
+        let mut next = list.oldest;
+        std::iter::from_fn(move || {
+            let (at, node) = (next, self.get(next)?);
+            next = node.links[chain as usize].newer;
+            Some((at, node))
+        })
+    }
+}

@@ -1,0 +1,386 @@
+//! What a process keeps in memory between reads: one cache for all stores, files and logs.
+//!
+//! Promises:
+//!
+//! - **One budget.** The bytes that are kept, and those of values on their way into the cache, never exceed
+//!   the budget of the process. It is what [`set_cache_budget`] says, or else the variable `BEDFORM_CACHE`, or
+//!   else the largest cap that a handle of this process has asked for: a process with one store takes no more than `cache=` says, and a hundred
+//!   stores share that. (A share of the machine's memory would be another number in every container, and
+//!   never the one that the user has typed.)
+//! - **Shared.** A handle finds what other handles of the same place have kept. Keys say all that decides
+//!   about a value: kind, place and credentials, object, version, position, decoding. An object whose
+//!   version cannot be told from another one's is found by the handle that kept it, and by no other.
+//! - **Never stale.** An object that was changed within the steps of its file system's clock is not kept:
+//!   its next version could have the same time, size and number.
+//! - **Caps.** A handle is charged for what it keeps. Beyond its cap entries of its own go. A cap of 0 is a
+//!   bypass: the handle neither reads nor writes the cache.
+//! - **A floor for indexes.** Data evict no shard index and no directory of a log while these have no more
+//!   than an eighth of the budget.
+//! - **A scan evicts nothing that is used.** See `policy`.
+//! - **Forks.** A child makes a cache of its own and waits for no lock of its parent's. See `per_process`.
+//!
+//! How it works: the table of values is cut into shards, each with its lock; a lookup takes that alone and
+//! allocates nothing. The order of eviction and all accounts are under one more lock, which is taken only
+//! to keep or to evict: before that, something was read and decoded, which takes much longer.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `key` | keys |
+//! | `table` | values by key, in shards |
+//! | `policy`, `list` | the order of eviction, floors, caps, accounts |
+//! | `per_process` | values that a forked child makes anew |
+
+mod key;
+mod list;
+mod per_process;
+mod policy;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bedform_format::size;
+use bedform_storage::Version;
+
+pub(crate) use key::{Key, Kind, ObjectKey, PlaceId, Scope};
+pub(crate) use table::Cached;
+
+use crate::error::{Error, Result};
+use per_process::PerProcess;
+use policy::{Policy, Request};
+use table::{Table, Value};
+
+/// Bytes that an entry takes beside its value: its key, its places in the table and in the order of
+/// eviction, its ghost. Callers do not count them.
+pub(crate) const ENTRY_BYTES: u64 = 512;
+
+/// The cache of this process.
+static PROCESS: PerProcess<Cache> = PerProcess::new();
+
+/// The cache of this process, made now if there is none. In a child it begins empty, with the budget that
+/// the parent had.
+fn of_process() -> &'static Cache {
+    PROCESS.get(|parent| match parent {
+        Some(parent) => Cache { budget: parent.budget.copy(), ..Cache::default() },
+        None => Cache::default(),
+    })
+}
+
+/// Sets the budget of the process in bytes. What is over it goes at once. Without a call the budget is what
+/// the variable `BEDFORM_CACHE` said when the first store was opened, or else the largest cap that a handle
+/// has asked for.
+///
+/// ```
+/// bedform::set_cache_budget(1 << 20);
+/// assert_eq!(bedform::cache_statistics().budget, 1 << 20);
+/// ```
+pub fn set_cache_budget(bytes: u64) {
+    of_process().set_budget(bytes);
+}
+
+/// The variable that holds the budget of the process, a size.
+const VARIABLE: &str = "BEDFORM_CACHE";
+
+/// Takes the budget from `BEDFORM_CACHE`, unless one was set before.
+///
+/// # Errors
+/// `InvalidArgument` if the variable is not a size.
+pub(crate) fn take_budget_of_environment() -> Result<()> {
+    let Some(text) = std::env::var_os(VARIABLE) else { return Ok(()) };
+    let bytes = size::parse(&text.to_string_lossy())
+        .map_err(|error| Error::invalid(format!("{VARIABLE}: {error}")))?;
+    of_process().set_first_budget(bytes);
+    Ok(())
+}
+
+/// What the cache of this process holds, and how often it was of use.
+pub fn cache_statistics() -> CacheStatistics {
+    of_process().statistics()
+}
+
+/// What a cache holds, and how often it was of use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheStatistics {
+    /// Bytes that may be kept.
+    pub budget: u64,
+    /// Bytes that are kept, or reserved for values on their way.
+    pub bytes: u64,
+    /// The most that `bytes` ever was.
+    pub bytes_peak: u64,
+    /// By kind of entry.
+    pub kinds: Vec<KindStatistics>,
+}
+
+/// What a cache holds of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KindStatistics {
+    /// The kind's name: `"chunks"`, `"shard indexes"`.
+    pub kind: &'static str,
+    /// Entries that are kept.
+    pub entries: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Lookups that found an entry.
+    pub hits: u64,
+    /// Lookups that found none.
+    pub misses: u64,
+}
+
+/// Values within a budget.
+#[derive(Debug, Default)]
+struct Cache {
+    table: Table,
+    policy: Mutex<Policy>,
+    budget: Budget,
+}
+
+/// The bytes that a cache may keep.
+#[derive(Debug)]
+struct Budget {
+    /// What the user has said; `u64::MAX` for nothing.
+    set: AtomicU64,
+    /// The largest cap of a handle so far.
+    largest_cap: AtomicU64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { set: AtomicU64::new(u64::MAX), largest_cap: AtomicU64::new(0) }
+    }
+}
+
+impl Budget {
+    fn bytes(&self) -> u64 {
+        match self.set.load(Ordering::Relaxed) {
+            u64::MAX => self.largest_cap.load(Ordering::Relaxed),
+            bytes => bytes,
+        }
+    }
+
+    fn copy(&self) -> Self {
+        let copy = |value: &AtomicU64| AtomicU64::new(value.load(Ordering::Relaxed));
+        Self { set: copy(&self.set), largest_cap: copy(&self.largest_cap) }
+    }
+}
+
+/// Room that was reserved for a value. It is given back unless the value is kept.
+struct Reservation<'c> {
+    cache: &'c Cache,
+    request: Request,
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.cache.policy().release(self.request);
+    }
+}
+
+impl Cache {
+    fn policy(&self) -> MutexGuard<'_, Policy> {
+        // No code panics between two changes that belong together.
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_budget(&self, bytes: u64) {
+        // The largest number stands for no budget, and no machine has that much.
+        self.budget.set.store(bytes.min(u64::MAX - 1), Ordering::Relaxed);
+        let mut freed = Vec::new();
+        self.policy().shrink(&self.table, bytes, &mut freed);
+    }
+
+    /// As [`Cache::set_budget`], unless one was set before.
+    fn set_first_budget(&self, bytes: u64) {
+        let set = &self.budget.set;
+        let bytes = bytes.min(u64::MAX - 1);
+        if set.compare_exchange(u64::MAX, bytes, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.set_budget(bytes);
+        }
+    }
+
+    fn look_up(&self, key: &Key) -> Option<Value> {
+        self.table.shard(key).look_up(key)
+    }
+
+    /// Keeps what `make` gives, for which room is reserved before.
+    fn keep(&self, request: Request, key: Key, make: impl FnOnce() -> Value) {
+        if self.table.shard(&key).contains(&key) {
+            return;
+        }
+        let Some(reservation) = self.reserve(request) else { return };
+        let (key, value) = (Arc::new(key), make());
+        let mut policy = self.policy();
+        let unused = policy.keep(&self.table, request, self.budget.bytes(), key, value);
+        drop(policy);
+        // The policy has taken the room over.
+        std::mem::forget(reservation);
+        drop(unused);
+    }
+
+    fn reserve(&self, request: Request) -> Option<Reservation<'_>> {
+        let mut freed = Vec::new();
+        let mut policy = self.policy();
+        // The budget is read under the lock: whoever lowers it takes the lock afterwards.
+        let budget = self.budget.bytes();
+        let is_reserved = policy.reserve(&self.table, request, budget, &mut freed);
+        // Memory is given back outside of the lock, and before the new value takes some.
+        drop(policy);
+        drop(freed);
+        is_reserved.then(|| Reservation { cache: self, request })
+    }
+
+    fn statistics(&self) -> CacheStatistics {
+        let policy = self.policy();
+        let kinds = Kind::ALL.map(|kind| {
+            let (account, lookups) = (policy.kind(kind), self.table.lookups(kind));
+            KindStatistics {
+                kind: kind.name(),
+                entries: account.entries,
+                bytes: account.bytes,
+                hits: lookups.hits,
+                misses: lookups.misses,
+            }
+        });
+        CacheStatistics {
+            budget: self.budget.bytes(),
+            bytes: policy.used(),
+            bytes_peak: policy.peak(),
+            kinds: kinds.into(),
+        }
+    }
+}
+
+/// What one opened store or file has in the cache of the process.
+#[derive(Debug)]
+pub(crate) struct CacheHandle {
+    /// Tells handles of a process, and of its children, apart.
+    id: u64,
+    cap: u64,
+    place: Option<PlaceId>,
+    /// A cache other than that of the process: tests have their own.
+    other: Option<Arc<Cache>>,
+}
+
+impl CacheHandle {
+    /// A handle that keeps at most `cap` bytes; 0 is a bypass. It shares what it keeps with the handles of
+    /// the same place, or with none if the place has no identity.
+    pub(crate) fn new(cap: u64, place: Option<PlaceId>) -> Self {
+        Self::in_cache(None, cap, place)
+    }
+
+    fn in_cache(other: Option<Arc<Cache>>, cap: u64, place: Option<PlaceId>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let handle = Self { id: NEXT.fetch_add(1, Ordering::Relaxed), cap, place, other };
+        if !handle.is_bypass() {
+            handle.cache().budget.largest_cap.fetch_max(cap, Ordering::Relaxed);
+        }
+        handle
+    }
+
+    /// Another handle of the same place.
+    pub(crate) fn with_cap(&self, cap: u64) -> Self {
+        Self::in_cache(self.other.clone(), cap, self.place.clone())
+    }
+
+    /// The most bytes that it may keep.
+    pub(crate) fn cap(&self) -> u64 {
+        self.cap
+    }
+
+    /// True if the handle neither reads nor writes the cache.
+    pub(crate) fn is_bypass(&self) -> bool {
+        self.cap == 0
+    }
+
+    /// The most bytes that the handle can keep: its cap, or the budget where that is less.
+    pub(crate) fn limit(&self) -> u64 {
+        if self.is_bypass() { 0 } else { self.cap.min(self.cache().budget.bytes()) }
+    }
+
+    /// What the objects at or below `path` have in common in their keys; see [`Scope::new`].
+    pub(crate) fn scope(&self, path: &str, decoding: u64) -> Arc<Scope> {
+        Scope::new(self.place.as_ref(), path, decoding)
+    }
+
+    /// The key of what lies at `position` of one version of an object. Other handles of the place have the
+    /// same one, unless the version does not tell the object from others.
+    pub(crate) fn key(
+        &self,
+        kind: Kind,
+        scope: &Arc<Scope>,
+        object: ObjectKey,
+        version: &Version,
+        position: u64,
+    ) -> Key {
+        let is_shared = scope.is_shared() && key::tells_apart(version);
+        let handle = if is_shared { 0 } else { self.id };
+        Key::new(handle, kind, scope, object, version, position)
+    }
+
+    /// The key of something immutable, which the name of the object tells from everything else.
+    pub(crate) fn key_of_immutable(
+        &self,
+        kind: Kind,
+        scope: &Arc<Scope>,
+        object: ObjectKey,
+        position: u64,
+    ) -> Key {
+        let handle = if scope.is_shared() { 0 } else { self.id };
+        Key::new(handle, kind, scope, object, &Version::default(), position)
+    }
+
+    /// The key of something that no other handle may see.
+    pub(crate) fn own_key(
+        &self,
+        kind: Kind,
+        scope: &Arc<Scope>,
+        object: ObjectKey,
+        position: u64,
+    ) -> Key {
+        Key::new(self.id, kind, scope, object, &Version::default(), position)
+    }
+
+    /// The value of a key, if it is kept. Allocates nothing.
+    pub(crate) fn get<V: Cached>(&self, key: &Key) -> Option<V> {
+        if self.is_bypass() {
+            return None;
+        }
+        V::from_value(self.cache().look_up(key)?)
+    }
+
+    /// Keeps what `make` gives, a value of `bytes` bytes, if there is room or room can be made. It is not
+    /// called otherwise, nor if there is a value already, nor for an object that was changed just now.
+    pub(crate) fn put<V: Cached>(&self, key: Key, bytes: u64, make: impl FnOnce() -> V) {
+        let bytes = bytes.saturating_add(ENTRY_BYTES);
+        if bytes > self.cap || key.is_too_young() {
+            return;
+        }
+        let request = Request { handle: self.id, cap: self.cap, kind: key.kind(), bytes };
+        self.cache().keep(request, key, || make().into_value());
+    }
+
+    /// Evicts what no other handle may see.
+    pub(crate) fn forget_own(&self) {
+        let (cache, mut freed) = (self.cache(), Vec::new());
+        cache.policy().evict_own(&cache.table, self.id, &mut freed);
+    }
+
+    fn cache(&self) -> &Cache {
+        self.other.as_deref().unwrap_or_else(|| of_process())
+    }
+}
+
+impl Drop for CacheHandle {
+    fn drop(&mut self) {
+        if self.is_bypass() {
+            return;
+        }
+        // A child that has used no cache has nothing to forget of its parent's handles.
+        let Some(cache) = self.other.as_deref().or_else(|| PROCESS.existing()) else { return };
+        let mut freed = Vec::new();
+        cache.policy().close(&cache.table, self.id, &mut freed);
+    }
+}

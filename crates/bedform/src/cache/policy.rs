@@ -1,0 +1,381 @@
+//! Which entries go when room is needed, and who is charged for what.
+//!
+//! The order of eviction is S3-FIFO (Yang et al., SOSP 2023), by bytes. A new entry comes into a small
+//! segment. If nobody asks for it until it is the oldest there, it goes, and its hash is remembered (a
+//! ghost); otherwise it moves to the main segment. There the oldest goes, unless it was asked for since it
+//! was looked at last. An entry that comes back while its ghost is remembered starts in the main segment.
+//!
+//! - A scan passes through the small segment and evicts nothing of the main one.
+//! - A new working set replaces an old one even if it does not fit the small segment: its ghosts are
+//!   remembered. A segmented LRU would keep the old one for ever.
+//! - A hit changes one counter in the table's shard. It takes no lock that all threads share.
+//!
+//! Every handle has the same two segments of what it is charged for, for its cap. Indexes have segments of
+//! their own. Room is taken from data while indexes have no more than the floor, an eighth of the limit in
+//! question, and from indexes when they have more.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::key::{Class, Key, Kind};
+use super::list::{Chain, List, Node, Nodes, Segment};
+use super::table::{Table, Value};
+
+/// The part of a limit that is kept for indexes.
+const FLOOR_PART: u64 = 8;
+/// The part of a class's bytes that its small segment keeps at least.
+const SMALL_PART: u64 = 10;
+/// Ghosts that are remembered at least, however few the entries are.
+const GHOSTS_MIN: usize = 64;
+
+/// The order of eviction, and all accounts. It is locked before a shard of the table, never after one.
+#[derive(Debug, Default)]
+pub(super) struct Policy {
+    nodes: Nodes,
+    all: Account,
+    handles: HashMap<u64, HandleAccount>,
+    ghosts: Ghosts,
+    kinds: [KindAccount; Kind::ALL.len()],
+    peak: u64,
+}
+
+/// Entries by class and segment, and their bytes.
+#[derive(Debug, Default)]
+struct Account {
+    lists: [[List; 2]; 2],
+    bytes: [[u64; 2]; 2],
+    /// Bytes by class that values on their way will take.
+    reserved: [u64; 2],
+}
+
+#[derive(Debug)]
+struct HandleAccount {
+    account: Account,
+    is_open: bool,
+}
+
+/// Entries of one kind, and their bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct KindAccount {
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
+}
+
+/// Room that an entry needs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request {
+    pub(super) handle: u64,
+    /// The handle's cap, in bytes.
+    pub(super) cap: u64,
+    pub(super) kind: Kind,
+    pub(super) bytes: u64,
+}
+
+impl Account {
+    /// Bytes that are kept or reserved.
+    fn used(&self) -> u64 {
+        self.class_bytes(Class::Index) + self.class_bytes(Class::Data)
+    }
+
+    fn class_bytes(&self, class: Class) -> u64 {
+        let class = class as usize;
+        self.bytes[class].iter().sum::<u64>() + self.reserved[class]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.used() == 0 && self.lists.iter().flatten().all(List::is_empty)
+    }
+
+    /// The entry that is to be looked at first when `bytes` more of a class need room below `limit`.
+    fn candidate(&self, limit: u64, class: Class, bytes: u64) -> Option<usize> {
+        let more = if class == Class::Index { bytes } else { 0 };
+        let has_excess = self.class_bytes(Class::Index) + more > limit / FLOOR_PART;
+        match has_excess {
+            true => self.oldest(Class::Index).or_else(|| self.oldest(Class::Data)),
+            false => self.oldest(Class::Data).or_else(|| self.oldest(Class::Index)),
+        }
+    }
+
+    fn oldest(&self, class: Class) -> Option<usize> {
+        let [small, main] = self.bytes[class as usize];
+        let [new, again] = &self.lists[class as usize];
+        match small > (small + main) / SMALL_PART {
+            true => new.oldest().or_else(|| again.oldest()),
+            false => again.oldest().or_else(|| new.oldest()),
+        }
+    }
+
+    fn push(&mut self, nodes: &mut Nodes, chain: Chain, at: usize) {
+        let Some((class, segment, bytes)) = nodes.get(at).map(placed) else { return };
+        nodes.push(&mut self.lists[class][segment], chain, at);
+        self.bytes[class][segment] += bytes;
+    }
+
+    fn unlink(&mut self, nodes: &mut Nodes, chain: Chain, at: usize) {
+        let Some((class, segment, bytes)) = nodes.get(at).map(placed) else { return };
+        nodes.unlink(&mut self.lists[class][segment], chain, at);
+        self.bytes[class][segment] -= bytes;
+    }
+}
+
+/// The class, the segment and the bytes of a node.
+fn placed(node: &Node) -> (usize, usize, u64) {
+    (node.key.kind().class() as usize, node.segment as usize, node.bytes)
+}
+
+impl Policy {
+    /// Bytes that are kept or reserved.
+    pub(super) fn used(&self) -> u64 {
+        self.all.used()
+    }
+
+    /// The most bytes that were ever kept or reserved.
+    pub(super) fn peak(&self) -> u64 {
+        self.peak
+    }
+
+    /// The account of a kind.
+    pub(super) fn kind(&self, kind: Kind) -> KindAccount {
+        self.kinds[kind as usize]
+    }
+
+    /// Reserves room for an entry below the handle's cap and below `budget`. Values that have to go for it
+    /// are added to `freed`. False if there is no room.
+    pub(super) fn reserve(
+        &mut self,
+        table: &Table,
+        request: Request,
+        budget: u64,
+        freed: &mut Vec<Value>,
+    ) -> bool {
+        let Request { handle, cap, kind, bytes } = request;
+        if bytes > cap.min(budget) {
+            return false;
+        }
+        let class = kind.class();
+        while self.handle_used(handle).saturating_add(bytes) > cap {
+            let handle = self.handles.get(&handle);
+            let found = handle.and_then(|handle| handle.account.candidate(cap, class, bytes));
+            let Some(at) = found else { return false };
+            self.look_at(table, at, freed);
+        }
+        while self.used().saturating_add(bytes) > budget {
+            let Some(at) = self.all.candidate(budget, class, bytes) else { return false };
+            self.look_at(table, at, freed);
+        }
+        self.all.reserved[class as usize] += bytes;
+        self.account(handle).reserved[class as usize] += bytes;
+        self.peak = self.peak.max(self.used());
+        true
+    }
+
+    /// Gives reserved room back.
+    pub(super) fn release(&mut self, request: Request) {
+        let Request { handle, kind, bytes, .. } = request;
+        let class = kind.class() as usize;
+        self.all.reserved[class] -= bytes;
+        self.account(handle).reserved[class] -= bytes;
+        self.forget_if_unused(handle);
+    }
+
+    /// Keeps a value for which room was reserved. It comes back if it is not kept: because another thread
+    /// was first, or because the budget has become smaller.
+    pub(super) fn keep(
+        &mut self,
+        table: &Table,
+        request: Request,
+        budget: u64,
+        key: Arc<Key>,
+        value: Value,
+    ) -> Option<Value> {
+        let is_over = self.used() > budget;
+        self.release(request);
+        let mut shard = table.shard(&key);
+        if is_over || shard.contains(&key) {
+            return Some(value);
+        }
+        let segment = match self.ghosts.take(key.digest()) {
+            true => Segment::Main,
+            false => Segment::Small,
+        };
+        let Request { handle, kind, bytes, .. } = request;
+        shard.insert(key.clone(), value);
+        drop(shard);
+        let at = self.nodes.add(Node::new(key, handle, bytes, segment));
+        self.link(at);
+        let kind = &mut self.kinds[kind as usize];
+        kind.entries += 1;
+        kind.bytes += bytes;
+        None
+    }
+
+    /// Evicts entries until no more than `budget` bytes are used.
+    pub(super) fn shrink(&mut self, table: &Table, budget: u64, freed: &mut Vec<Value>) {
+        while self.used() > budget {
+            let Some(at) = self.all.candidate(budget, Class::Data, 0) else { return };
+            self.look_at(table, at, freed);
+        }
+    }
+
+    /// Evicts the entries that only `handle` may see.
+    pub(super) fn evict_own(&mut self, table: &Table, handle: u64, freed: &mut Vec<Value>) {
+        let Some(HandleAccount { account, .. }) = self.handles.get(&handle) else { return };
+        let lists = account.lists.iter().flatten();
+        let nodes = lists.flat_map(|list| self.nodes.iter(list, Chain::Handle));
+        let own = nodes.filter(|(_, node)| node.key.handle() == handle);
+        let own: Vec<_> = own.map(|(at, node)| (at, node.key.clone())).collect();
+        for (at, key) in own {
+            freed.extend(table.shard(&key).remove(&key));
+            self.remove(at);
+        }
+    }
+
+    /// Notes that a handle is gone. What it has shared stays.
+    pub(super) fn close(&mut self, table: &Table, handle: u64, freed: &mut Vec<Value>) {
+        self.evict_own(table, handle, freed);
+        if let Some(account) = self.handles.get_mut(&handle) {
+            account.is_open = false;
+            self.forget_if_unused(handle);
+        }
+    }
+
+    /// Looks at an entry whose turn it is: it moves on, or it goes.
+    fn look_at(&mut self, table: &Table, at: usize, freed: &mut Vec<Value>) {
+        let Some((key, segment)) = self.nodes.get(at).map(|node| (node.key.clone(), node.segment))
+        else {
+            return;
+        };
+        let mut shard = table.shard(&key);
+        if shard.was_asked_for(&key, segment == Segment::Small) {
+            drop(shard);
+            self.unlink(at);
+            if let Some(node) = self.nodes.get_mut(at) {
+                node.segment = Segment::Main;
+            }
+            self.link(at);
+            return;
+        }
+        freed.extend(shard.remove(&key));
+        drop(shard);
+        self.remove(at);
+        if segment == Segment::Small {
+            self.ghosts.add(key.digest(), self.nodes.len());
+        }
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.unlink(at);
+        if let Some(node) = self.nodes.remove(at) {
+            let kind = &mut self.kinds[node.key.kind() as usize];
+            kind.entries -= 1;
+            kind.bytes -= node.bytes;
+            self.forget_if_unused(node.handle);
+        }
+    }
+
+    fn link(&mut self, at: usize) {
+        let Some(handle) = self.nodes.get(at).map(|node| node.handle) else { return };
+        self.all.push(&mut self.nodes, Chain::All, at);
+        let account = &mut self.handles.entry(handle).or_default().account;
+        account.push(&mut self.nodes, Chain::Handle, at);
+    }
+
+    fn unlink(&mut self, at: usize) {
+        let Some(handle) = self.nodes.get(at).map(|node| node.handle) else { return };
+        self.all.unlink(&mut self.nodes, Chain::All, at);
+        let account = &mut self.handles.entry(handle).or_default().account;
+        account.unlink(&mut self.nodes, Chain::Handle, at);
+    }
+
+    fn account(&mut self, handle: u64) -> &mut Account {
+        &mut self.handles.entry(handle).or_default().account
+    }
+
+    fn handle_used(&self, handle: u64) -> u64 {
+        self.handles.get(&handle).map_or(0, |handle| handle.account.used())
+    }
+
+    fn forget_if_unused(&mut self, handle: u64) {
+        if self.handles.get(&handle).is_some_and(|it| !it.is_open && it.account.is_empty()) {
+            self.handles.remove(&handle);
+        }
+    }
+}
+
+impl Default for HandleAccount {
+    fn default() -> Self {
+        Self { account: Account::default(), is_open: true }
+    }
+}
+
+/// Hashes of the keys that were evicted last without having been asked for.
+#[derive(Debug, Default)]
+struct Ghosts {
+    /// Hashes, and the number of each one's eviction.
+    numbers: HashMap<u64, u64>,
+    order: VecDeque<(u64, u64)>,
+    next: u64,
+}
+
+impl Ghosts {
+    /// Remembers a hash, and as many as there are entries.
+    fn add(&mut self, hash: u64, entries: usize) {
+        self.next += 1;
+        self.numbers.insert(hash, self.next);
+        self.order.push_back((hash, self.next));
+        while self.order.len() > entries.max(GHOSTS_MIN) {
+            let Some((hash, number)) = self.order.pop_front() else { return };
+            if self.numbers.get(&hash) == Some(&number) {
+                self.numbers.remove(&hash);
+            }
+        }
+    }
+
+    /// True if a hash was remembered. It no longer is.
+    fn take(&mut self, hash: u64) -> bool {
+        self.numbers.remove(&hash).is_some()
+    }
+}
+
+#[cfg(test)]
+impl Policy {
+    /// Checks that all accounts agree with the entries, and that no handle has more than `cap` bytes.
+    pub(super) fn check(&self, cap: u64) {
+        let mut total = 0;
+        for (handle, HandleAccount { account, is_open }) in &self.handles {
+            account.check(&self.nodes, Chain::Handle);
+            assert!(account.used() <= cap, "handle {handle} has {} of {cap}", account.used());
+            assert!(*is_open || !account.is_empty(), "handle {handle} is forgotten");
+            total += account.used();
+        }
+        self.all.check(&self.nodes, Chain::All);
+        assert_eq!(total, self.all.used());
+        let kinds = self.kinds.iter().map(|kind| kind.bytes).sum::<u64>();
+        assert_eq!(kinds, self.kept());
+        assert!(self.ghosts.numbers.len() <= self.ghosts.order.len());
+    }
+
+    /// Bytes that are kept.
+    pub(super) fn kept(&self) -> u64 {
+        self.all.bytes.iter().flatten().sum()
+    }
+
+    /// Handles of which something is known.
+    pub(super) fn open_accounts(&self) -> usize {
+        self.handles.len()
+    }
+}
+
+#[cfg(test)]
+impl Account {
+    fn check(&self, nodes: &Nodes, chain: Chain) {
+        for (lists, bytes) in self.lists.iter().zip(&self.bytes) {
+            for (list, bytes) in lists.iter().zip(bytes) {
+                assert_eq!(
+                    nodes.iter(list, chain).map(|(_, node)| node.bytes).sum::<u64>(),
+                    *bytes
+                );
+            }
+        }
+    }
+}

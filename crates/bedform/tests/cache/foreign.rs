@@ -1,0 +1,72 @@
+//! Foreign files: their chunks are kept, too.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use bedform::foreign::source_version;
+use bedform::{Array, ForeignFile, Freshness};
+use bedform_format::chunk_map::{ChunkMap, ChunkTable, Encoding, ForeignArray, ForeignStorage};
+use bedform_format::{BytesCodec, DataType, Endian, ObjectPath};
+use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
+
+use super::support::*;
+
+const CHUNKS_OF_FILE: u64 = 6;
+
+/// A file of one variable `v` in zlib chunks, and its chunk map.
+fn file(storage: &Arc<dyn Storage>, name: &ObjectPath, elements: &[u8]) -> ChunkMap {
+    let (mut bytes, mut chunks) = (b"head".to_vec(), ChunkTable::default());
+    for (index, chunk) in (0..).zip(elements.chunks(usize::try_from(CHUNK).unwrap())) {
+        let start = bytes.len() as u64;
+        let level = flate2::Compression::new(1);
+        let mut encoder = flate2::write::ZlibEncoder::new(&mut bytes, level);
+        encoder.write_all(chunk).unwrap();
+        encoder.finish().unwrap();
+        chunks.indexes.push(index);
+        chunks.offsets.push(start);
+        chunks.lengths.push(bytes.len() as u64 - start);
+        chunks.filter_masks.push(0);
+    }
+    storage.put(name, &bytes, Durability::Process, Condition::None).unwrap();
+    let codecs = vec![BytesCodec::Zlib { level: 1 }];
+    let variable = ForeignArray {
+        path: "v".to_owned(),
+        shape: vec![elements.len() as u64],
+        unlimited: vec![false],
+        data_type: Some(DataType::UInt8),
+        endian: Endian::Little,
+        fill_value: None,
+        dimension_names: None,
+        attributes: Vec::new(),
+        encoding: Encoding::default(),
+        storage: ForeignStorage::Chunked { chunk_shape: vec![CHUNK], codecs, chunks },
+    };
+    ChunkMap {
+        source: source_version(&storage.stat(name).unwrap()),
+        groups: Vec::new(),
+        arrays: vec![variable],
+        format: "hdf5".to_owned(),
+    }
+}
+
+fn open(storage: &Arc<dyn Storage>, name: &ObjectPath, map: &ChunkMap, cap: u64) -> Array {
+    let options = options(cap, Freshness::Read);
+    let file = ForeignFile::new(storage.clone(), name.clone(), map.clone(), &options).unwrap();
+    Array::of_file(&file, "v").unwrap()
+}
+
+#[test]
+fn a_second_handle_on_a_file_decodes_no_chunk_again() {
+    let _alone = alone();
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let name = ObjectPath::parse("f.nc").unwrap();
+    for seed in 1..3 {
+        let elements = content(CHUNKS_OF_FILE * CHUNK, seed);
+        let map = file(&storage, &name, &elements);
+        let array = open(&storage, &name, &map, 1 << 20);
+        assert_eq!(decoded(&array, &elements), CHUNKS_OF_FILE);
+        assert_eq!(decoded(&array, &elements), 0);
+        assert_eq!(decoded(&open(&storage, &name, &map, 1 << 20), &elements), 0);
+        assert_eq!(decoded(&open(&storage, &name, &map, 0), &elements), CHUNKS_OF_FILE);
+    }
+}

@@ -1,0 +1,155 @@
+//! What handles of one store share, and what changes leave of it.
+
+use std::sync::Arc;
+
+use bedform::{Elements, Freshness, Store};
+use bedform_format::BytesCodec;
+use bedform_storage::{MemoryStorage, Storage};
+use serde_json::{Map, json};
+
+use super::support::*;
+
+/// The cap of handles: all that these tests read fits several times.
+const CAP: u64 = 64 << 20;
+const ALL: [Freshness; 3] = [Freshness::Read, Freshness::Open, Freshness::Never];
+
+#[test]
+fn a_second_handle_decodes_no_chunk_again() {
+    let _alone = alone();
+    let directory = Directory::new();
+    let at = directory.join("store.zarr");
+    let expected = create(&at, 8, 1);
+    let_grow_old();
+    assert_eq!(decoded(&open(&at, options(CAP, Freshness::Read)), &expected), 32);
+    for freshness in ALL {
+        let array = open(&at, options(CAP, freshness));
+        let (found, statistics) = read(&array, 0, expected.len() as u64);
+        assert!(found == expected);
+        assert_eq!((statistics.chunks, statistics.requests, statistics.bytes), (0, 0, 0));
+    }
+    let mut again = options(CAP, Freshness::Read);
+    again.writable = true;
+    assert_eq!(decoded(&open(&at, again), &expected), 0);
+    assert_eq!(decoded(&open(&at, options(0, Freshness::Read)), &expected), 32, "a bypass");
+}
+
+#[test]
+fn a_second_handle_decodes_no_block_of_a_log_again() {
+    let _alone = alone();
+    let directory = Directory::new();
+    let at = directory.join("store.zarr");
+    let mut expected = create(&at, 2, 1);
+    let_grow_old();
+    let newer = content(CHUNK * 3, 5);
+    commit(&at, 100, &newer);
+    expected[100..100 + newer.len()].copy_from_slice(&newer);
+    assert!(decoded(&open(&at, options(CAP, Freshness::Read)), &expected) > 0);
+    assert_eq!(decoded(&open(&at, options(CAP, Freshness::Read)), &expected), 0);
+    // What is older than a commit is as it was.
+    commit(&at, 0, &[7; 100]);
+    expected[..100].fill(7);
+    assert_eq!(decoded(&open(&at, options(CAP, Freshness::Read)), &expected), 1);
+}
+
+#[test]
+fn handles_of_one_place_in_memory_share_and_those_of_two_do_not() {
+    let _alone = alone();
+    let storages: [Arc<dyn Storage>; 2] = [(); 2].map(|()| Arc::new(MemoryStorage::new()) as _);
+    for (storage, seed) in storages.iter().zip(1..) {
+        let store = Store::create(storage.clone(), &Map::new(), writable()).unwrap();
+        let array = store.create_array(&path(), &new_array(2)).unwrap();
+        write(&array, 0, &content(8 * CHUNK, seed));
+        for expected in [8, 0] {
+            let store = Store::open(storage.clone(), options(CAP, Freshness::Read)).unwrap();
+            let array = store.array(&path()).unwrap();
+            assert_eq!(decoded(&array, &content(8 * CHUNK, seed)), expected);
+        }
+    }
+}
+
+#[test]
+fn changes_of_metadata_orphan_nothing() {
+    let _alone = alone();
+    let directory = Directory::new();
+    let at = directory.join("store.zarr");
+    let mut expected = create(&at, 4, 1);
+    let_grow_old();
+    let array = open(&at, options(CAP, Freshness::Read));
+    assert_eq!(decoded(&array, &expected), 16);
+    let store = Store::open_path(&at, writable()).unwrap();
+    let attributes = json!({"units": "K"}).as_object().cloned().unwrap();
+    store.set_attributes(&path(), attributes).unwrap();
+    assert_eq!(decoded(&array, &expected), 0, "attributes");
+    let more = content(CHUNKS * CHUNK, 9);
+    let elements = Elements::Bytes(&more);
+    store.array(&path()).unwrap().append(0, &[CHUNKS * CHUNK], elements, &|| false).unwrap();
+    expected.extend(more);
+    let_grow_old();
+    assert_eq!(decoded(&array, &expected), CHUNKS, "an append");
+    store.array(&path()).unwrap().resize(&[2 * CHUNKS * CHUNK]).unwrap();
+    expected.truncate(usize::try_from(2 * CHUNKS * CHUNK).unwrap());
+    assert_eq!(decoded(&array, &expected), 0, "a smaller shape");
+    store.array(&path()).unwrap().resize(&[3 * CHUNKS * CHUNK]).unwrap();
+    expected.resize(expected.len() + usize::try_from(CHUNKS * CHUNK).unwrap(), 0);
+    assert_eq!(decoded(&array, &expected), 0, "a larger shape");
+}
+
+#[test]
+fn a_write_is_seen_by_all_handles_and_only_its_shard_is_decoded_again() {
+    let _alone = alone();
+    let directory = Directory::new();
+    let at = directory.join("store.zarr");
+    let mut expected = create(&at, 4, 1);
+    let_grow_old();
+    let handles = [(); 2].map(|()| open(&at, options(CAP, Freshness::Read)));
+    assert_eq!(decoded(&handles[0], &expected), 16);
+    for round in 0..50_u8 {
+        write(&open(&at, writable()), 5, &[round; 10]);
+        expected[5..15].fill(round);
+        let counts = [0, 1].map(|at| decoded(&handles[at], &expected));
+        assert!(counts[0] <= CHUNKS && counts[1] <= CHUNKS, "{counts:?}");
+    }
+    let_grow_old();
+    let counts = [0, 1].map(|at| decoded(&handles[at], &expected));
+    assert_eq!(counts, [CHUNKS, 0]);
+}
+
+/// A file system counts time in steps of milliseconds, and gives a new file the number of one that is gone:
+/// two versions of a shard can look the same.
+#[test]
+fn writes_that_follow_each_other_at_once_are_told_apart() {
+    let _alone = alone();
+    let directory = Directory::new();
+    let at = directory.join("store.zarr");
+    create(&at, 1, 1);
+    let array = open(&at, options(CAP, Freshness::Read));
+    let writer = open(&at, writable());
+    for round in 0..300_u16 {
+        let value = round.to_le_bytes()[0];
+        for later in 0..3 {
+            write(&writer, 0, &[value.wrapping_add(later)]);
+        }
+        assert_eq!(read(&array, 0, 1).0, [value.wrapping_add(2)], "round {round}");
+    }
+}
+
+#[test]
+fn an_array_in_the_place_of_another_one_is_itself() {
+    let _alone = alone();
+    let directory = Directory::new();
+    let at = directory.join("store.zarr");
+    create(&at, 2, 1);
+    let length = 2 * CHUNKS * CHUNK;
+    for seed in 2..10 {
+        let store = Store::open_path(&at, writable()).unwrap();
+        store.delete(&path()).unwrap();
+        let mut new = new_array(2);
+        if seed % 2 == 0 {
+            new.layout.codecs = vec![BytesCodec::Gzip { level: 1 }];
+        }
+        let array = store.create_array(&path(), &new).unwrap();
+        write(&array, 0, &content(length, seed));
+        let array = open(&at, options(CAP, Freshness::Read));
+        assert_eq!(decoded(&array, &content(length, seed)), 8);
+    }
+}
