@@ -23,7 +23,7 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._integers import byte_count, integer, integers
-from bedform._layout import Regular, check_layout, default_shards
+from bedform._layout import Regular, check_layout
 from bedform._session import Session
 
 if TYPE_CHECKING:
@@ -325,7 +325,7 @@ class Group:
         chunks = list(integers(layout.chunks, "the chunks of the layout"))
         shards = layout.shards
         if shards is None:
-            shards = default_shards(lengths, chunks, item_size)
+            shards = _internal.default_shards(lengths, chunks, item_size)
         return {
             "shape": lengths,
             "dtype": name,

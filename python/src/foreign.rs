@@ -22,7 +22,7 @@ use crate::store::options;
 /// A foreign file, opened: its chunk map, and where it is.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct ForeignFile {
-    inner: bedform::ForeignFile,
+    pub(crate) inner: bedform::ForeignFile,
 }
 
 /// A variable of a foreign file.

@@ -7,6 +7,7 @@
 mod advise;
 mod array;
 mod comm;
+mod convert;
 mod error;
 mod foreign;
 mod selection;
@@ -24,6 +25,8 @@ mod _internal {
     use crate::advise::{advise, calibrate, default_profile, keep_profile, profile_for};
     #[pymodule_export]
     use crate::array::Array;
+    #[pymodule_export]
+    use crate::convert::{Conversion, default_shards, source_cache_bytes};
     #[pymodule_export]
     use crate::error::{EngineError, error_kinds};
     #[pymodule_export]

@@ -23,5 +23,6 @@ mod search;
 pub use advise::{
     Advice, AdviseError, AdviseRequest, Appendable, Candidate, NamedRead, ReadMix, advise,
 };
+pub use automatic::default_shards;
 pub(crate) use cost::whole_number;
 pub use cost::{CostModel, Layout, Read, ReadCost};

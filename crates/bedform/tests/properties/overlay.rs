@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use bedform::ReadStatistics;
 use bedform::comm::threads;
 use bedform::log::session::SessionOptions;
-use bedform::read::ReadStatistics;
 use bedform::{Array, ArrayLayout, Elements, ErrorKind, NewArray, OpenOptions, Store};
 use bedform_format::metadata::FillValue;
 use bedform_format::{DataType, ObjectPath};
