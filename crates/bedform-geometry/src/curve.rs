@@ -13,9 +13,7 @@
 //! where axes join.
 
 use crate::error::{GeometryError, check_ranks_equal};
-
-/// The largest number of axes, not counting those of size one, that a curve goes through.
-pub const CURVE_RANK_MAX: usize = 8;
+use crate::limits::CURVE_RANK_MAX;
 
 /// The bits of a key.
 const KEY_BITS: u32 = u128::BITS;

@@ -1,8 +1,6 @@
 //! What can be wrong with shapes, regions and selections.
 
-use crate::curve::CURVE_RANK_MAX;
-use crate::order::SEQUENCE_CELLS_MAX;
-use crate::shape::RANK_MAX;
+use crate::limits::{CURVE_RANK_MAX, RANK_MAX, SEQUENCE_CELLS_MAX};
 
 /// Why a shape, region, selection or grid is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

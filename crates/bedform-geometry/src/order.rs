@@ -5,10 +5,8 @@ use std::str::FromStr;
 
 use crate::curve::{Curve, Kind, State};
 use crate::error::GeometryError;
+use crate::limits::SEQUENCE_CELLS_MAX;
 use crate::shape::{element_count, strides};
-
-/// The largest number of cells that [`Order::sequence`] and [`Order::ranks`] list.
-pub const SEQUENCE_CELLS_MAX: u64 = 1 << 28;
 
 /// How the cells of a grid, most often the chunks of a shard, follow each other.
 ///

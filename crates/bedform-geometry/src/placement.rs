@@ -1,7 +1,8 @@
 //! Cells of a grid on storage targets, so that planes are served by many.
 
 use crate::error::GeometryError;
-use crate::order::{Order, SEQUENCE_CELLS_MAX};
+use crate::limits::SEQUENCE_CELLS_MAX;
+use crate::order::Order;
 use crate::shape::element_count;
 
 /// Steps that are tried for each axis.

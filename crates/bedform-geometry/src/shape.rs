@@ -1,8 +1,5 @@
 //! Shapes and C order: the last axis varies fastest.
 
-/// The largest number of axes.
-pub const RANK_MAX: usize = 32;
-
 /// The number of elements of `shape`, or `None` if 64 bits cannot count them.
 ///
 /// A shape without axes has one element; a shape with a size of zero has none, however large the
@@ -75,6 +72,7 @@ pub fn strides(shape: &[u64]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RANK_MAX;
 
     #[test]
     fn linear_indices_count_the_points_in_c_order() {

@@ -1,10 +1,10 @@
 //! Answers that are waited for later: a server is asked for many things by few threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::{Object, StorageError};
+use crate::StorageError;
 
 /// The most requests that one thread has on their way to a server.
 pub const REQUESTS_MAX: usize = 128;
@@ -58,25 +58,32 @@ pub struct Answer<T> {
     give_up: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// An answer to whether an object is there: opened, if it is.
-pub type Found = Answer<Option<Box<dyn Object>>>;
-
 /// The other end of an [`Answer`]. Dropping it is an answer, too: an error of kind `Io`.
 pub struct Promise<T> {
     slot: Arc<Slot<T>>,
 }
 
 struct Slot<T> {
-    outcome: Mutex<Option<Outcome<T>>>,
+    state: Mutex<State<T>>,
     is_here: AtomicBool,
     bell: Arc<Bell>,
+}
+
+/// What becomes of an outcome.
+enum State<T> {
+    /// It is on its way, or was taken.
+    Empty,
+    /// It waits to be taken.
+    Here(Outcome<T>),
+    /// It goes to another answer, which is made of it.
+    PassedOn(Box<dyn FnOnce(Outcome<T>) + Send>),
 }
 
 impl<T> Answer<T> {
     /// An answer, and what it comes by; `bell` is rung then.
     pub fn new(bell: Arc<Bell>) -> (Self, Promise<T>) {
-        let (outcome, is_here) = (Mutex::new(None), AtomicBool::new(false));
-        let slot = Arc::new(Slot { outcome, is_here, bell });
+        let (state, is_here) = (Mutex::new(State::Empty), AtomicBool::new(false));
+        let slot = Arc::new(Slot { state, is_here, bell });
         (Self { slot: slot.clone(), give_up: None }, Promise { slot })
     }
 
@@ -100,12 +107,27 @@ impl<T> Answer<T> {
         let slot = &self.slot;
         loop {
             let heard = slot.bell.count();
-            let outcome = slot.outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
-            match outcome {
+            match slot.take() {
                 Some(outcome) => return outcome,
                 None => slot.bell.wait(heard, None),
             }
         }
+    }
+
+    /// The answer that `change` makes of this one, which may run where the outcome comes from: it must not
+    /// wait. The same bell rings, and giving up the one gives up the other.
+    #[must_use]
+    pub fn then<U: Send + 'static>(
+        mut self,
+        change: impl FnOnce(Result<T, StorageError>) -> Result<U, StorageError> + Send + 'static,
+    ) -> Answer<U>
+    where
+        T: 'static,
+    {
+        let (mut answer, promise) = Answer::new(Arc::clone(&self.slot.bell));
+        answer.give_up = self.give_up.take();
+        self.slot.pass_on(Box::new(move |outcome| promise.keep(change(outcome))));
+        answer
     }
 }
 
@@ -134,10 +156,46 @@ impl<T> Drop for Promise<T> {
 }
 
 impl<T> Slot<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn put(&self, outcome: Outcome<T>) {
-        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        let mut state = self.state();
         self.is_here.store(true, Ordering::Release);
-        self.bell.ring();
+        match std::mem::replace(&mut *state, State::Empty) {
+            State::PassedOn(next) => {
+                drop(state);
+                next(outcome);
+            }
+            State::Empty | State::Here(_) => {
+                *state = State::Here(outcome);
+                drop(state);
+                self.bell.ring();
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Outcome<T>> {
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, State::Empty) {
+            State::Here(outcome) => Some(outcome),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    fn pass_on(&self, next: Box<dyn FnOnce(Outcome<T>) + Send>) {
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, State::Empty) {
+            State::Here(outcome) => {
+                drop(state);
+                next(outcome);
+            }
+            _ => *state = State::PassedOn(next),
+        }
     }
 }
 
@@ -178,6 +236,29 @@ mod tests {
         drop(promise);
         assert!(answer.is_here());
         assert!(answer.take().unwrap_err().to_string().contains("without an answer"));
+    }
+
+    #[test]
+    fn an_answer_made_of_another_comes_with_it_and_is_given_up_with_it() {
+        for comes_first in [false, true] {
+            let (answer, promise) = Answer::new(Arc::default());
+            let (number, promise) = if comes_first {
+                promise.keep(Ok(7));
+                (answer.then(|found: Result<i32, _>| Ok(found?.to_string())), None)
+            } else {
+                (answer.then(|found: Result<i32, _>| Ok(found?.to_string())), Some(promise))
+            };
+            assert_eq!(number.is_here(), comes_first);
+            promise.into_iter().for_each(|promise| promise.keep(Ok(7)));
+            assert_eq!(number.take().unwrap(), "7");
+        }
+        let given_up = Arc::new(AtomicBool::new(false));
+        let told = given_up.clone();
+        let (answer, promise) = Answer::<()>::new(Arc::default());
+        let answer = answer.given_up_by(move || told.store(true, Ordering::Relaxed));
+        drop(answer.then(|outcome| outcome));
+        assert!(given_up.load(Ordering::Relaxed));
+        drop(promise);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod failures;
 mod growing;
 mod script;
 mod server;
+mod tree;
 
 use bedform_format::ObjectPath;
 

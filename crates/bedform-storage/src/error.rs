@@ -28,6 +28,8 @@ pub enum StorageErrorKind {
     Poisoned,
     /// The program was asked to stop while it waited. Call again to go on.
     Interrupted,
+    /// The place has no such operation. Do without.
+    Unsupported,
     /// A server cannot be reached, or refuses. The source says what it said.
     Server,
     /// Any other failure of the device or the system.
@@ -103,6 +105,7 @@ impl StorageErrorKind {
             Self::Truncated => "it ends too early",
             Self::Poisoned => "an earlier write failed with unknown outcome; open the store again",
             Self::Interrupted => "stopped while it was waited for",
+            Self::Unsupported => "it cannot be done there",
             Self::Server => "the server did not give it",
             Self::Io => "the device or system failed",
         }
@@ -118,7 +121,7 @@ impl fmt::Display for StorageError {
             path => write!(formatter, "{path:?}: {}", self.kind.phrase())?,
         }
         let tells_more = |source: &io::Error| match self.kind {
-            StorageErrorKind::Io | StorageErrorKind::Server => true,
+            StorageErrorKind::Io | StorageErrorKind::Server | StorageErrorKind::Unsupported => true,
             // What a server says of it, and not the system.
             StorageErrorKind::PermissionDenied | StorageErrorKind::Poisoned => {
                 source.raw_os_error().is_none()

@@ -1,14 +1,16 @@
 //! A storage whose operations fail when told to, to see what those above make of it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Operation,
-    Storage, StorageError, StorageErrorKind, Version,
+    Answer, Bell, Bytes, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object,
+    ObjectWriter, Operation, PendingObject, ReadBlock, Storage, StorageError, StorageErrorKind,
+    TreePublication, Version, Workspace, WorkspaceName,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -53,24 +55,46 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Counts an operation, and says how it is to fail.
+    fn next(&self, operation: Operation) -> Option<Fault> {
+        let Schedule { counts, faults } = &mut *self.schedule();
+        let count = counts.entry(operation).or_default();
+        *count += 1;
+        faults.remove(&(operation, *count - 1))
+    }
+
     fn call<T>(
         &self,
         operation: Operation,
         path: &ObjectPath,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let fault = {
-            let Schedule { counts, faults } = &mut *self.schedule();
-            let count = counts.entry(operation).or_default();
-            *count += 1;
-            faults.remove(&(operation, *count - 1))
-        };
         let error = |kind| StorageError::new(kind, operation.verb(), path);
-        match fault {
+        match self.next(operation) {
             None => work(),
             Some(Fault::Error(kind)) => Err(error(kind)),
             Some(Fault::ErrorAfter(kind)) => work().and(Err(error(kind))),
         }
+    }
+
+    /// As [`Faults::call`], of what is waited for later. Where nothing can be asked for, nothing is counted:
+    /// another operation takes its place.
+    fn call_later<T: Send + 'static>(
+        &self,
+        operation: Operation,
+        path: &ObjectPath,
+        asked: Option<Answer<T>>,
+    ) -> Option<Answer<T>> {
+        let asked = asked?;
+        let Some(Fault::Error(kind) | Fault::ErrorAfter(kind)) = self.next(operation) else {
+            return Some(asked);
+        };
+        let path = path.clone();
+        Some(
+            asked.then(move |outcome| {
+                outcome.and(Err(StorageError::new(kind, operation.verb(), path)))
+            }),
+        )
     }
 }
 
@@ -98,11 +122,17 @@ impl<S> Failing<S> {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct FailingObject {
-    inner: Box<dyn Object>,
+    inner: Arc<dyn Object>,
     path: ObjectPath,
     faults: Arc<Faults>,
+}
+
+impl FailingObject {
+    fn boxed(inner: Box<dyn Object>, path: ObjectPath, faults: Arc<Faults>) -> Box<dyn Object> {
+        Box::new(Self { inner: Arc::from(inner), path, faults })
+    }
 }
 
 impl Object for FailingObject {
@@ -112,6 +142,39 @@ impl Object for FailingObject {
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.faults.call(Operation::Read, &self.path, || self.inner.read(offset, buffer))
+    }
+
+    fn read_past<'b>(
+        &self,
+        offset: u64,
+        length: usize,
+        block: &'b mut ReadBlock,
+    ) -> Result<Option<&'b [u8]>> {
+        let Some(bytes) = self.inner.read_past(offset, length, block)? else { return Ok(None) };
+        self.faults.call(Operation::Read, &self.path, || Ok(Some(bytes)))
+    }
+
+    /// A hint does not fail.
+    fn read_ahead(&self, offset: u64, length: u64) -> bool {
+        self.inner.read_ahead(offset, length)
+    }
+
+    fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+        let asked = self.inner.ask(offset, length, bell);
+        self.faults.call_later(Operation::Read, &self.path, asked)
+    }
+
+    fn at_hand(&self) -> Range<u64> {
+        self.inner.at_hand()
+    }
+
+    fn known(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        self.inner.known(offset, length)
+    }
+
+    fn kept(&self) -> Option<Arc<dyn Object>> {
+        let inner = self.inner.kept()?;
+        Some(Arc::new(Self { inner, ..self.clone() }))
     }
 
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
@@ -196,18 +259,42 @@ impl<S: Storage> Storage for Failing<S> {
         self.inner.name()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.inner.identity()
+    }
+
     fn is_remote(&self) -> bool {
         self.inner.is_remote()
     }
 
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
         let inner = self.faults.call(Operation::Open, path, || self.inner.open(path))?;
-        let faults = Arc::clone(&self.faults);
-        Ok(Box::new(FailingObject { inner, path: path.clone(), faults }))
+        Ok(FailingObject::boxed(inner, path.clone(), Arc::clone(&self.faults)))
+    }
+
+    fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>> {
+        let open = || self.inner.open_end(path, bytes);
+        let inner = self.faults.call(Operation::Open, path, open)?;
+        Ok(FailingObject::boxed(inner, path.clone(), Arc::clone(&self.faults)))
+    }
+
+    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject> {
+        let asked = self.inner.ask_end(path, bytes, bell);
+        let asked = self.faults.call_later(Operation::Open, path, asked)?;
+        let (path, faults) = (path.clone(), Arc::clone(&self.faults));
+        Some(asked.then(|found| Ok(found?.map(|inner| FailingObject::boxed(inner, path, faults)))))
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         self.faults.call(Operation::Stat, path, || self.inner.stat(path))
+    }
+
+    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
+        self.faults.call(Operation::Stat, path, || self.inner.modified_ns(path))
+    }
+
+    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
+        self.faults.call(Operation::IsCurrent, path, || self.inner.is_current(path, version))
     }
 
     fn create(
@@ -220,6 +307,22 @@ impl<S: Storage> Storage for Failing<S> {
         let inner = self.faults.call(Operation::Create, path, create)?;
         let faults = Arc::clone(&self.faults);
         Ok(Box::new(FailingWriter { inner, path: path.clone(), faults }))
+    }
+
+    /// Fails as the steps that it stands for do.
+    fn put(
+        &self,
+        path: &ObjectPath,
+        bytes: &[u8],
+        durability: Durability,
+        condition: Condition<'_>,
+    ) -> Result<Version> {
+        // A writer that fails before it publishes leaves nothing, whatever it has done.
+        for step in [Operation::Create, Operation::Append] {
+            self.faults.call(step, path, || Ok(()))?;
+        }
+        let put = || self.inner.put(path, bytes, durability, condition);
+        self.faults.call(Operation::Publish, path, put)
     }
 
     fn grow(
@@ -249,6 +352,31 @@ impl<S: Storage> Storage for Failing<S> {
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
         let inner = self.inner.beside(suffix)?;
         Ok(Arc::new(Failing { inner, faults: Arc::clone(&self.faults) }))
+    }
+
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        let inner = self.inner.within(path)?;
+        Ok(Arc::new(Failing { inner, faults: Arc::clone(&self.faults) }))
+    }
+
+    fn workspace(
+        &self,
+        directory: &ObjectPath,
+        name: WorkspaceName<'_>,
+    ) -> Result<Option<Box<dyn Workspace>>> {
+        let stage = || self.inner.workspace(directory, name);
+        self.faults.call(Operation::Stage, directory, stage)
+    }
+
+    fn publish_tree(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        how: TreePublication,
+        durability: Durability,
+    ) -> Result<()> {
+        let publish = || self.inner.publish_tree(staged, target, how, durability);
+        self.faults.call(Operation::PublishTree, target, publish)
     }
 
     fn delete(
@@ -289,6 +417,10 @@ impl<S: Storage> Storage for Failing<S> {
 
     fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
         self.faults.call(Operation::Lock, path, || self.inner.try_lock(path))
+    }
+
+    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        self.faults.call(Operation::Lock, path, || self.inner.try_lock_of_dead(path))
     }
 
     fn sweep(&self, path: &ObjectPath) -> Result<u64> {

@@ -86,6 +86,9 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// The root as a user knows it.
     fn name(&self) -> String;
 
+    /// See [`Storage::identity`](crate::Storage::identity).
+    fn identity(&self) -> Option<String>;
+
     /// The calls below the directory that lies beside the root and has its real name, links resolved,
     /// with `suffix` behind. It may be missing, and may be made and deleted by anyone: as long as it
     /// is missing, paths, the empty one too, fail with `ENOENT`.
@@ -96,14 +99,20 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     where
         Self: Sized;
 
+    /// The calls below the directory `path`, which exists, as the root from now on.
+    ///
+    /// # Errors
+    /// Of the system.
+    fn within(&self, path: &str, links: Links) -> io::Result<Self>
+    where
+        Self: Sized;
+
     /// Of a place [beside](FileSystem::beside) another: the directory in which the root has its name,
     /// and that name. Else nothing.
     ///
     /// # Errors
     /// Of the system.
-    fn above(&self) -> io::Result<Option<(Self::Handle, &str)>> {
-        Ok(None)
-    }
+    fn above(&self) -> io::Result<Option<(Self::Handle, &str)>>;
 
     /// Opens the file `path` for reading, following links inside the root, and says what it is.
     /// Returns at once also for a FIFO or device.
@@ -117,10 +126,7 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     /// As [`FileSystem::open_file`]; of any kind but `NotFound` where the place has no such way.
-    fn open_direct(&self, path: &str) -> io::Result<(Self::Handle, Status)> {
-        let _ = path;
-        Err(io::ErrorKind::Unsupported.into())
-    }
+    fn open_direct(&self, path: &str) -> io::Result<(Self::Handle, Status)>;
 
     /// Says what `path` is, by the same way as [`FileSystem::open_file`].
     ///
@@ -154,9 +160,7 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     fn create_file(&self, directory: &Self::Handle, name: &str) -> io::Result<Self::Handle>;
 
     /// Asks the system to bring no more of an opened file than is read.
-    fn refuse_read_ahead(&self, handle: &Self::Handle) {
-        let _ = handle;
-    }
+    fn refuse_read_ahead(&self, handle: &Self::Handle);
 
     /// As [`FileSystem::create_file`], and asks the system to keep the file's bytes on the storage target of
     /// this index, where it has such and lets us. Where it does not, the file lies as others do.
@@ -168,10 +172,7 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
         directory: &Self::Handle,
         name: &str,
         target: u32,
-    ) -> io::Result<Self::Handle> {
-        let _ = target;
-        self.create_file(directory, name)
-    }
+    ) -> io::Result<Self::Handle>;
 
     /// Opens the file `name` in `directory`, which exists, for writing, following no link.
     ///
@@ -213,16 +214,10 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     /// Where the system cannot tell.
-    fn residency(&self, handle: &Self::Handle, offset: u64, length: u64) -> io::Result<Residency> {
-        let _ = (handle, offset, length);
-        Err(io::ErrorKind::Unsupported.into())
-    }
+    fn residency(&self, handle: &Self::Handle, offset: u64, length: u64) -> io::Result<Residency>;
 
     /// Lets the system fetch a range of bytes while the caller goes on; false if it does not.
-    fn read_ahead(&self, handle: &Self::Handle, offset: u64, length: u64) -> bool {
-        let _ = (handle, offset, length);
-        false
-    }
+    fn read_ahead(&self, handle: &Self::Handle, offset: u64, length: u64) -> bool;
 
     /// Writes some of `bytes` at `offset`.
     ///
@@ -242,10 +237,7 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     /// Where the place has no such way.
-    fn release(&self, handle: &Self::Handle, offset: u64, length: u64) -> io::Result<()> {
-        let _ = (handle, offset, length);
-        Err(io::ErrorKind::Unsupported.into())
-    }
+    fn release(&self, handle: &Self::Handle, offset: u64, length: u64) -> io::Result<()>;
 
     /// Cuts a file to `size` bytes.
     ///
@@ -274,18 +266,13 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
 
     /// True if [`FileSystem::sync_whole`] is to be had, says where a write failed, and has little to do
     /// for others.
-    fn can_sync_whole(&self) -> bool {
-        false
-    }
+    fn can_sync_whole(&self) -> bool;
 
     /// Makes everything durable that was written to the device that `handle` lies on, by anyone.
     ///
     /// # Errors
     /// As [`FileSystem::sync_file`], for all of it.
-    fn sync_whole(&self, handle: &Self::Handle) -> io::Result<()> {
-        let _ = handle;
-        Err(io::ErrorKind::Unsupported.into())
-    }
+    fn sync_whole(&self, handle: &Self::Handle) -> io::Result<()>;
 
     /// Closes a written file and says if the system had an error to report.
     ///
@@ -304,6 +291,24 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
         to: &str,
         replace: Replace,
     ) -> io::Result<()>;
+
+    /// Gives the directory `from` in the first directory the name `to` in the second, in one step; an empty
+    /// directory there gives way.
+    ///
+    /// # Errors
+    /// Of the system; `ENOTEMPTY` or `EEXIST` for a directory that is not empty, `ENOTDIR` for anything else
+    /// that has the name.
+    fn rename_directory(
+        &self,
+        from: (&Self::Handle, &str),
+        to: (&Self::Handle, &str),
+    ) -> io::Result<()>;
+
+    /// Lets a name in one directory and one in another, or in the same, change places in one step.
+    ///
+    /// # Errors
+    /// Of the system; `EINVAL`, `ENOSYS` or `EOPNOTSUPP` where this is not to be had.
+    fn exchange(&self, one: (&Self::Handle, &str), other: (&Self::Handle, &str)) -> io::Result<()>;
 
     /// Gives the file `from` the second name `to`, which must not exist.
     ///
@@ -352,9 +357,7 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     fn token(&self) -> u64;
 
     /// True if writing from a second thread while the caller goes on is worth while.
-    fn is_overlapped(&self) -> bool {
-        false
-    }
+    fn is_overlapped(&self) -> bool;
 }
 
 /// Calls `call` again as long as a signal interrupts it.

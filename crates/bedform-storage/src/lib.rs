@@ -3,6 +3,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`storage`] | the [`Storage`] trait: the one seam between the engine and any place |
+//! | [`object`] | the traits [`Object`], [`ObjectWriter`], [`GrowingObject`] |
+//! | [`implement`] | what implementations of these traits have in common |
 //! | [`answer`] | [`Answer`], [`Bell`]: what servers are asked for, and is waited for later |
 //! | [`profile`] | [`Profile`]: the calibrated parameters of a storage system, kept per system |
 //! | [`price`] | [`Demand`]: what a read asks for, and the seconds that this takes by a profile |
@@ -29,10 +31,12 @@ pub mod conformance;
 pub mod error;
 pub mod failing;
 pub mod file_system;
+pub mod implement;
 pub mod large_memory;
 pub mod local;
 pub mod machine;
 pub mod memory;
+pub mod object;
 pub mod os_file_system;
 pub mod price;
 pub mod profile;
@@ -45,7 +49,8 @@ pub mod throttle;
 pub mod waiting;
 
 pub use ::bytes::Bytes;
-pub use answer::{Answer, Bell, Found, Promise, REQUESTS_MAX};
+pub use answer::{Answer, Bell, Promise, REQUESTS_MAX};
+pub use bedform_format::ObjectPath;
 pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate, calibrate_url};
 pub use error::{StorageError, StorageErrorKind};
 pub use failing::{Failing, Fault};
@@ -53,6 +58,9 @@ pub use file_system::FileSystem;
 pub use large_memory::{LargeMemory, ReadBlock};
 pub use local::{LocalStorage, Mode, Placement, Staging};
 pub use memory::MemoryStorage;
+pub use object::{
+    Condition, GrowingObject, Object, ObjectWriter, PendingObject, SYNC_ALIGNMENT, Version,
+};
 pub use os_file_system::OsFileSystem;
 pub use price::Demand;
 pub use profile::{Coldness, GapCheck, Profile, ProfileError, profile_directory};
@@ -60,8 +68,7 @@ pub use recording::{Event, Operation, Recording};
 pub use remote::{Parts, RemoteOptions, RemoteStorage, UrlError};
 pub use simulated::{CallKind, Failure, SimulatedFileSystem};
 pub use storage::{
-    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, SYNC_ALIGNMENT,
-    Storage, Version,
+    Durability, Entry, Hint, Lock, Storage, StorageExt, TreePublication, Workspace, WorkspaceName,
 };
 pub use throttle::{Clock, Pace, Throttle, ThrottleError, Throttled};
 pub use waiting::{Grace, LISTEN, WatchWaits, goes_on, stopped_by, watch_waits, within};

@@ -18,6 +18,9 @@
 //! - The writer of a temporary name holds its lock, so that [`Storage::sweep`] can tell what a
 //!   crashed writer left from what a live one is writing.
 //!
+//! - A tree that grows in a workspace is published by one rename of its directory, or by an exchange of
+//!   names; `local/tree.rs` has how.
+//!
 //! Names that begin with `.bedform-temp-`, and the name `.bedform-lock`, are this module's own and
 //! do not appear in listings.
 
@@ -27,6 +30,7 @@ mod names;
 mod object;
 mod publish;
 mod staging;
+mod tree;
 mod writer;
 
 use std::collections::{BTreeSet, HashMap};
@@ -38,14 +42,15 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::file_system::{FileKind, FileSystem, Links, Wait, uninterrupted};
-use crate::storage::checked_suffix;
+use crate::implement::{self, checked_suffix};
 use crate::{
     Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, OsFileSystem,
-    Pace, Storage, StorageError, StorageErrorKind, Throttled, Version,
+    Pace, Storage, StorageError, StorageErrorKind, Throttled, TreePublication, Version, Workspace,
+    WorkspaceName, lacks,
 };
 use direct::DirectReads;
 use growing::LocalGrowing;
-use names::{LOCK_NAME, is_own_name, is_temporary_name};
+use names::{LOCK_NAME, Swept, is_own_name, is_temporary_name};
 use object::LocalObject;
 pub use staging::Staging;
 use writer::LocalWriter;
@@ -180,6 +185,20 @@ impl<F: FileSystem> LocalStorage<F> {
     pub fn through_page_cache(self) -> Self {
         self.shared.direct_reads.give_up();
         self
+    }
+
+    /// Another root of the same system, in the same mode and with the same options.
+    fn elsewhere(&self, system: F) -> Self {
+        let shared = Shared {
+            system,
+            mode: self.shared.mode,
+            staging: self.shared.staging.clone(),
+            direct_reads: Arc::clone(&self.shared.direct_reads),
+            poison: Arc::clone(&self.shared.poison),
+            placement: None,
+            durable: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The file system below.
@@ -364,14 +383,30 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         self.shared.system.name()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.shared.system.identity()
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
         Ok(Box::new(LocalObject::open(&self.shared, path)?))
+    }
+
+    fn open_end(&self, path: &ObjectPath, _bytes: u64) -> Result<Box<dyn Object>> {
+        self.open(path)
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         let status = uninterrupted(|| self.shared.system.stat(path.as_str()))
             .map_err(|error| StorageError::from_io("stat", path, error))?;
         object::plain(status, "stat", path)
+    }
+
+    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
+        implement::modified_ns(self, path)
     }
 
     fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
@@ -387,6 +422,16 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         check_name("create", path)?;
         self.shared.check_writable("create", path)?;
         Ok(Box::new(LocalWriter::create(&self.shared, path, durability, hint)?))
+    }
+
+    fn put(
+        &self,
+        path: &ObjectPath,
+        bytes: &[u8],
+        durability: Durability,
+        condition: Condition<'_>,
+    ) -> Result<Version> {
+        implement::put(self, path, bytes, durability, condition)
     }
 
     fn grow(
@@ -418,16 +463,40 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         let system = uninterrupted(|| shared.system.beside(suffix)).map_err(|error| {
             StorageError::from_io("open", format!("{}{suffix}", self.name()), error)
         })?;
-        let shared = Shared {
-            system,
-            mode: shared.mode,
-            staging: shared.staging.clone(),
-            direct_reads: Arc::clone(&shared.direct_reads),
-            poison: Arc::clone(&shared.poison),
-            placement: None,
-            durable: Mutex::default(),
-        };
-        Ok(Arc::new(Self { shared: Arc::new(shared) }))
+        Ok(Arc::new(self.elsewhere(system)))
+    }
+
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        let shared = &*self.shared;
+        let links = if shared.mode == Mode::ReadOnly { Links::Inside } else { Links::Refuse };
+        if shared.mode != Mode::ReadOnly {
+            shared.check_writable("open", path)?;
+            let directory = shared.make_directories(path)?;
+            shared.make_path_durable(path, &directory)?;
+        }
+        let system = uninterrupted(|| shared.system.within(path.as_str(), links));
+        Ok(Arc::new(self.elsewhere(system.map_err(|error| directory_error("open", path, error))?)))
+    }
+
+    fn workspace(
+        &self,
+        directory: &ObjectPath,
+        name: WorkspaceName<'_>,
+    ) -> Result<Option<Box<dyn Workspace>>> {
+        self.shared.check_writable("create", directory)?;
+        let workspace = tree::workspace(&self.shared, directory, name)?;
+        Ok(workspace.map(|workspace| Box::new(workspace) as Box<dyn Workspace>))
+    }
+
+    fn publish_tree(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        how: TreePublication,
+        durability: Durability,
+    ) -> Result<()> {
+        self.shared.check_writable("publish", target)?;
+        tree::publish_tree(&self.shared, staged, target, how, durability)
     }
 
     fn delete(
@@ -534,6 +603,11 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         publish::lock(&self.shared, path, Wait::Never)
     }
 
+    /// The system always knows who is alive.
+    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        self.try_lock(path)
+    }
+
     fn sweep(&self, path: &ObjectPath) -> Result<u64> {
         let shared = &*self.shared;
         shared.check_writable("sweep", path)?;
@@ -543,16 +617,25 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         let fail = |error| StorageError::from_io("sweep", path, error);
         // Publishers give up the lock of their file before it is renamed, under this lock.
         uninterrupted(|| shared.system.lock(&directory, Wait::Forever)).map_err(fail)?;
-        let mut swept = 0;
+        let (mut swept, mut workspaces) = (0, Vec::new());
         for (name, _) in uninterrupted(|| shared.system.list(&directory)).map_err(fail)? {
             if name == LOCK_NAME {
                 names::remove_free_lock(&shared.system, &directory).map_err(fail)?;
-            } else if is_temporary_name(&name)
-                && names::remove_orphan(&shared.system, &directory, &name).map_err(fail)?
-            {
-                swept += 1;
+            } else if is_temporary_name(&name) {
+                match names::remove_orphan(&shared.system, &directory, &name).map_err(fail)? {
+                    Swept::Removed => swept += 1,
+                    Swept::Kept => {}
+                    Swept::Workspace => workspaces.extend(path.join(&name)),
+                }
             }
+        }
+        // Nobody has to wait for a tree to be deleted.
+        drop(directory);
+        for workspace in workspaces {
+            swept += u64::from(tree::remove_dead_workspace(&self.shared, workspace)?);
         }
         Ok(swept)
     }
+
+    lacks!(ask_end);
 }

@@ -1,15 +1,16 @@
 //! Objects in memory: the plainest storage, and the model that others are compared with.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bedform_format::ObjectPath;
 use bedform_format::log::{Lane, STRIPE_BYTES};
 
-use crate::storage::{checked_suffix, padding, place_in};
+use crate::implement::{self, checked_suffix, padding, place_in};
 use crate::{
     Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
-    StorageError, StorageErrorKind, Version,
+    StorageError, StorageErrorKind, TreePublication, Version, Workspace, WorkspaceName, lacks,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -28,28 +29,35 @@ type Result<T> = std::result::Result<T, StorageError>;
 /// assert_eq!(storage.stat(&path)?, version);
 /// # Ok::<(), bedform_storage::StorageError>(())
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct MemoryStorage {
     shared: Arc<Shared>,
-    /// What this place's name has behind that of the first.
-    suffix: String,
-    /// The other places, by their suffixes.
-    places: Arc<Mutex<BTreeMap<String, Arc<Shared>>>>,
+    /// The key of the root: a directory that is there from the start, or lies beside another.
+    place: String,
 }
 
+/// What all places that began as one have in common.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
     unlocked: Condvar,
     cold: bool,
+    /// No other of this process has it.
+    number: u64,
 }
+
+/// The place that is there from the start.
+const FIRST: &str = "memory";
+/// What the names of unique workspaces begin with, which listings hide.
+const STAGED_PREFIX: &str = ".bedform-temp-";
 
 #[derive(Debug, Default)]
 struct State {
-    objects: BTreeMap<ObjectPath, Arc<Content>>,
-    /// Directories other than the root.
-    directories: BTreeSet<ObjectPath>,
-    locked: BTreeSet<ObjectPath>,
+    /// By their keys: the place, and behind it the path in it.
+    objects: BTreeMap<String, Arc<Content>>,
+    /// Directories other than the roots of places that lie in no other.
+    directories: BTreeSet<String>,
+    locked: BTreeSet<String>,
     published: u64,
 }
 
@@ -123,16 +131,93 @@ struct Content {
     version: Version,
 }
 
+impl Default for MemoryStorage {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl MemoryStorage {
     /// An empty storage.
     pub fn new() -> Self {
-        Self::default()
+        Self::of(false)
     }
 
     /// An empty storage of which no byte is ever at hand, as on a device that was not read before.
     pub fn cold() -> Self {
-        let shared = Arc::new(Shared { cold: true, ..Shared::default() });
-        Self { shared, ..Self::default() }
+        Self::of(true)
+    }
+
+    fn of(cold: bool) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let shared = Shared { cold, number, ..Shared::default() };
+        Self { shared: Arc::new(shared), place: FIRST.to_owned() }
+    }
+
+    fn key(&self, path: &ObjectPath) -> String {
+        match path.as_str() {
+            "" => self.place.clone(),
+            path => format!("{}/{path}", self.place),
+        }
+    }
+
+    /// True if there is a directory: the root of a place always is one.
+    fn is_directory(&self, state: &State, path: &ObjectPath) -> bool {
+        path.is_root() || state.directories.contains(&self.key(path))
+    }
+
+    fn find(
+        &self,
+        state: &State,
+        operation: &'static str,
+        path: &ObjectPath,
+    ) -> Result<Arc<Content>> {
+        let kind = match state.objects.get(&self.key(path)) {
+            Some(content) => return Ok(Arc::clone(content)),
+            None if self.is_directory(state, path) => StorageErrorKind::NotAnObject,
+            None => StorageErrorKind::NotFound,
+        };
+        Err(StorageError::new(kind, operation, path))
+    }
+
+    /// The lock of a directory, unless somebody holds it.
+    fn lock_free(&self, state: &mut State, path: &ObjectPath) -> Option<Box<dyn Lock>> {
+        let (shared, key) = (Arc::clone(&self.shared), self.key(path));
+        let is_free = state.locked.insert(key.clone());
+        is_free.then(|| Box::new(MemoryLock { shared, key }) as Box<dyn Lock>)
+    }
+
+    fn make_directories(&self, state: &mut State, path: &ObjectPath) -> Result<()> {
+        let key = self.key(path);
+        let mut at = &*key;
+        while let Some((parent, _)) = at.rsplit_once('/') {
+            if state.objects.contains_key(at) {
+                return Err(StorageError::new(StorageErrorKind::NotAnObject, "create", path));
+            }
+            state.directories.insert(at.to_owned());
+            at = parent;
+        }
+        Ok(())
+    }
+
+    fn check(
+        &self,
+        state: &State,
+        operation: &'static str,
+        path: &ObjectPath,
+        condition: Condition<'_>,
+    ) -> Result<()> {
+        let current = state.objects.get(&self.key(path)).map(|content| &content.version);
+        let kind = match condition {
+            Condition::Absent if current.is_some() => StorageErrorKind::Exists,
+            Condition::Unchanged(object) if current != Some(object.version()) => {
+                StorageErrorKind::Conflict
+            }
+            _ if self.is_directory(state, path) => StorageErrorKind::NotAnObject,
+            _ => return Ok(()),
+        };
+        Err(StorageError::new(kind, operation, path))
     }
 }
 
@@ -142,36 +227,34 @@ impl Shared {
     }
 }
 
+/// True if `key` is `directory` or lies below it.
+fn is_within(key: &str, directory: &str) -> bool {
+    key.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 impl State {
-    fn find(&self, operation: &'static str, path: &ObjectPath) -> Result<Arc<Content>> {
-        let kind = match self.objects.get(path) {
-            Some(content) => return Ok(Arc::clone(content)),
-            None if self.is_directory(path) => StorageErrorKind::NotAnObject,
-            None => StorageErrorKind::NotFound,
+    fn has_entries(&self, directory: &str) -> bool {
+        let is_below = |key: &String| key != directory && is_within(key, directory);
+        self.objects.keys().any(is_below) || self.directories.iter().any(is_below)
+    }
+
+    /// Lets two directories change places, with all below them.
+    fn exchange(&mut self, one: &str, other: &str) {
+        let renamed = |key: String| {
+            let swapped = [(one, other), (other, one)].into_iter().find_map(|(from, to)| {
+                Some(format!("{to}{}", key.strip_prefix(from).filter(|_| is_within(&key, from))?))
+            });
+            swapped.unwrap_or(key)
         };
-        Err(StorageError::new(kind, operation, path))
+        let objects = std::mem::take(&mut self.objects).into_iter();
+        self.objects = objects.map(|(key, content)| (renamed(key), content)).collect();
+        self.directories = std::mem::take(&mut self.directories).into_iter().map(renamed).collect();
     }
 
-    fn is_directory(&self, path: &ObjectPath) -> bool {
-        path.is_root() || self.directories.contains(path)
-    }
-
-    fn make_directories(&mut self, path: &ObjectPath) -> Result<()> {
-        let mut at = path.clone();
-        while !at.is_root() {
-            if self.objects.contains_key(&at) {
-                return Err(StorageError::new(StorageErrorKind::NotAnObject, "create", path));
-            }
-            self.directories.insert(at.clone());
-            at = at.parent();
-        }
-        Ok(())
-    }
-
-    /// Puts `bytes` under `path`: as a new object, or as what `identity` has become.
+    /// Puts `bytes` under `key`: as a new object, or as what `identity` has become.
     fn insert(
         &mut self,
-        path: &ObjectPath,
+        key: &str,
         bytes: Arc<RwLock<Bytes>>,
         identity: Option<(u64, u64)>,
     ) -> Version {
@@ -184,26 +267,8 @@ impl State {
             identity: identity.unwrap_or((0, self.published)),
         };
         let content = Content { bytes, version: version.clone() };
-        self.objects.insert(path.clone(), Arc::new(content));
+        self.objects.insert(key.to_owned(), Arc::new(content));
         version
-    }
-
-    fn check(
-        &self,
-        operation: &'static str,
-        path: &ObjectPath,
-        condition: Condition<'_>,
-    ) -> Result<()> {
-        let current = self.objects.get(path).map(|content| &content.version);
-        let kind = match condition {
-            Condition::Absent if current.is_some() => StorageErrorKind::Exists,
-            Condition::Unchanged(object) if current != Some(object.version()) => {
-                StorageErrorKind::Conflict
-            }
-            _ if self.is_directory(path) => StorageErrorKind::NotAnObject,
-            _ => return Ok(()),
-        };
-        Err(StorageError::new(kind, operation, path))
     }
 }
 
@@ -211,6 +276,7 @@ impl State {
 struct MemoryObject {
     shared: Arc<Shared>,
     path: ObjectPath,
+    key: String,
     content: Arc<Content>,
 }
 
@@ -246,12 +312,14 @@ impl Object for MemoryObject {
 
     fn is_current(&self) -> Result<bool> {
         let state = self.shared.state();
-        Ok(state.objects.get(&self.path).is_some_and(|now| now.version == self.content.version))
+        Ok(state.objects.get(&self.key).is_some_and(|now| now.version == self.content.version))
     }
+
+    lacks!(read_past, read_ahead, ask, at_hand, known, kept);
 }
 
 struct MemoryWriter {
-    shared: Arc<Shared>,
+    storage: MemoryStorage,
     path: ObjectPath,
     bytes: Vec<u8>,
 }
@@ -266,12 +334,16 @@ impl ObjectWriter for MemoryWriter {
         Ok(())
     }
 
+    fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        implement::append_owned(self, bytes)
+    }
+
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
-        let Self { shared, path, bytes } = *self;
-        let mut state = shared.state();
-        state.check("publish", &path, condition)?;
-        state.make_directories(&path.parent())?;
-        Ok(state.insert(&path, Arc::new(RwLock::new(Bytes::Run(bytes))), None))
+        let Self { storage, path, bytes } = *self;
+        let mut state = storage.shared.state();
+        storage.check(&state, "publish", &path, condition)?;
+        storage.make_directories(&mut state, &path.parent())?;
+        Ok(state.insert(&storage.key(&path), Arc::new(RwLock::new(Bytes::Run(bytes))), None))
     }
 }
 
@@ -279,6 +351,7 @@ impl ObjectWriter for MemoryWriter {
 struct MemoryGrowing {
     shared: Arc<Shared>,
     path: ObjectPath,
+    key: String,
     lane: Lane,
     bytes: Arc<RwLock<Bytes>>,
     position: u64,
@@ -311,10 +384,14 @@ impl GrowingObject for MemoryGrowing {
         self.put(bytes)?;
         // The name may be gone by now, or stand for another object.
         let is_named = |found: &Arc<Content>| found.version.identity == self.identity;
-        if state.objects.get(&self.path).is_some_and(is_named) {
-            state.insert(&self.path, Arc::clone(&self.bytes), Some(self.identity));
+        if state.objects.get(&self.key).is_some_and(is_named) {
+            state.insert(&self.key, Arc::clone(&self.bytes), Some(self.identity));
         }
         Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.sync()
     }
 
     fn sync(&mut self) -> Result<()> {
@@ -322,16 +399,42 @@ impl GrowingObject for MemoryGrowing {
     }
 }
 
+/// A directory in which a tree grows.
+struct MemoryWorkspace {
+    storage: MemoryStorage,
+    path: ObjectPath,
+    is_unique: bool,
+    _lock: Box<dyn Lock>,
+}
+
+impl Workspace for MemoryWorkspace {
+    fn path(&self) -> &ObjectPath {
+        &self.path
+    }
+
+    fn remove(self: Box<Self>) -> Result<()> {
+        self.storage.delete_tree(&self.path, Durability::Process)
+    }
+}
+
+impl Drop for MemoryWorkspace {
+    fn drop(&mut self) {
+        if self.is_unique {
+            let _ = self.storage.delete_tree(&self.path, Durability::Process);
+        }
+    }
+}
+
 struct MemoryLock {
     shared: Arc<Shared>,
-    path: ObjectPath,
+    key: String,
 }
 
 impl Lock for MemoryLock {}
 
 impl Drop for MemoryLock {
     fn drop(&mut self) {
-        self.shared.state().locked.remove(&self.path);
+        self.shared.state().locked.remove(&self.key);
         self.shared.unlocked.notify_all();
     }
 }
@@ -342,30 +445,52 @@ impl MemoryStorage {
             return Err(StorageError::new(StorageErrorKind::NotAnObject, "create", path));
         }
         let mut state = self.shared.state();
-        state.make_directories(&path.parent())?;
-        if state.objects.contains_key(path) || state.is_directory(path) {
+        self.make_directories(&mut state, &path.parent())?;
+        let key = self.key(path);
+        if state.objects.contains_key(&key) || self.is_directory(&state, path) {
             return Err(StorageError::new(StorageErrorKind::Exists, "create", path));
         }
         let bytes = Arc::new(RwLock::new(empty));
-        let identity = state.insert(path, Arc::clone(&bytes), None).identity;
+        let identity = state.insert(&key, Arc::clone(&bytes), None).identity;
         let (shared, path) = (Arc::clone(&self.shared), path.clone());
         let lane = Lane::ONLY;
-        Ok(MemoryGrowing { shared, path, lane, bytes, position: 0, identity })
+        Ok(MemoryGrowing { shared, path, key, lane, bytes, position: 0, identity })
     }
 }
 
 impl Storage for MemoryStorage {
     fn name(&self) -> String {
-        format!("memory{}", self.suffix)
+        self.place.clone()
+    }
+
+    fn identity(&self) -> Option<String> {
+        Some(format!("memory:{}:{}", self.shared.number, self.place))
+    }
+
+    fn is_remote(&self) -> bool {
+        false
     }
 
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
-        let content = self.shared.state().find("open", path)?;
-        Ok(Box::new(MemoryObject { shared: Arc::clone(&self.shared), path: path.clone(), content }))
+        let content = self.find(&self.shared.state(), "open", path)?;
+        let (shared, path, key) = (Arc::clone(&self.shared), path.clone(), self.key(path));
+        Ok(Box::new(MemoryObject { shared, path, key, content }))
+    }
+
+    fn open_end(&self, path: &ObjectPath, _bytes: u64) -> Result<Box<dyn Object>> {
+        self.open(path)
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
-        Ok(self.shared.state().find("stat", path)?.version.clone())
+        Ok(self.find(&self.shared.state(), "stat", path)?.version.clone())
+    }
+
+    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
+        implement::modified_ns(self, path)
+    }
+
+    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
+        implement::is_current(self, path, version)
     }
 
     fn create(
@@ -377,9 +502,19 @@ impl Storage for MemoryStorage {
         if path.is_root() {
             return Err(StorageError::new(StorageErrorKind::NotAnObject, "create", path));
         }
-        self.shared.state().make_directories(&path.parent())?;
-        let shared = Arc::clone(&self.shared);
-        Ok(Box::new(MemoryWriter { shared, path: path.clone(), bytes: Vec::new() }))
+        self.make_directories(&mut self.shared.state(), &path.parent())?;
+        let (storage, path) = (self.clone(), path.clone());
+        Ok(Box::new(MemoryWriter { storage, path, bytes: Vec::new() }))
+    }
+
+    fn put(
+        &self,
+        path: &ObjectPath,
+        bytes: &[u8],
+        durability: Durability,
+        condition: Condition<'_>,
+    ) -> Result<Version> {
+        implement::put(self, path, bytes, durability, condition)
     }
 
     fn grow(
@@ -405,18 +540,80 @@ impl Storage for MemoryStorage {
             let growing = self.create_growing(path, stripes)?;
             return Ok(Box::new(MemoryGrowing { lane, ..growing }));
         }
-        let content = self.shared.state().find("create", path)?;
+        let content = self.find(&self.shared.state(), "create", path)?;
         let (bytes, identity) = (Arc::clone(&content.bytes), content.version.identity);
-        let (shared, path) = (Arc::clone(&self.shared), path.clone());
-        Ok(Box::new(MemoryGrowing { shared, path, lane, bytes, position: 0, identity }))
+        let (shared, path, key) = (Arc::clone(&self.shared), path.clone(), self.key(path));
+        Ok(Box::new(MemoryGrowing { shared, path, key, lane, bytes, position: 0, identity }))
     }
 
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
-        let suffix = format!("{}{}", self.suffix, checked_suffix(suffix)?);
-        let mut known = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(Shared { cold: self.shared.cold, ..Shared::default() });
-        let shared = Arc::clone(known.entry(suffix.clone()).or_insert_with(new));
-        Ok(Arc::new(Self { shared, suffix, places: Arc::clone(&self.places) }))
+        let place = format!("{}{}", self.place, checked_suffix(suffix)?);
+        Ok(Arc::new(Self { shared: Arc::clone(&self.shared), place }))
+    }
+
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        self.make_directories(&mut self.shared.state(), path)?;
+        Ok(Arc::new(Self { shared: Arc::clone(&self.shared), place: self.key(path) }))
+    }
+
+    fn workspace(
+        &self,
+        directory: &ObjectPath,
+        name: WorkspaceName<'_>,
+    ) -> Result<Option<Box<dyn Workspace>>> {
+        let mut state = self.shared.state();
+        state.published += 1;
+        let (name, is_unique) = match name {
+            WorkspaceName::Unique => (format!("{STAGED_PREFIX}{:016x}", state.published), true),
+            WorkspaceName::Resumable(name) => (name.to_owned(), false),
+        };
+        let unfit = |_| StorageError::new(StorageErrorKind::NotAnObject, "create", directory);
+        let path = directory.join(&name).map_err(unfit)?;
+        self.make_directories(&mut state, &path)?;
+        let Some(lock) = self.lock_free(&mut state, &path) else { return Ok(None) };
+        let storage = self.clone();
+        Ok(Some(Box::new(MemoryWorkspace { storage, path, is_unique, _lock: lock })))
+    }
+
+    fn publish_tree(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        how: TreePublication,
+        _durability: Durability,
+    ) -> Result<()> {
+        let error = |kind, path| Err(StorageError::new(kind, "publish", path));
+        let mut state = self.shared.state();
+        let [from, to] = [self.key(staged), self.key(target)];
+        if staged.is_root() || target.is_root() || state.objects.contains_key(&from) {
+            return error(StorageErrorKind::NotAnObject, staged);
+        }
+        if is_within(&from, &to) || is_within(&to, &from) {
+            let reason = "one of the two directories lies in the other";
+            return Err(implement::unsupported("publish", target, reason));
+        }
+        if !state.directories.contains(&from) {
+            return error(StorageErrorKind::NotFound, staged);
+        }
+        let is_object = state.objects.contains_key(&to);
+        match how {
+            TreePublication::Absent if is_object || state.has_entries(&to) => {
+                return error(StorageErrorKind::Exists, target);
+            }
+            TreePublication::Exchange if is_object => {
+                return error(StorageErrorKind::NotAnObject, target);
+            }
+            TreePublication::Exchange if !state.directories.contains(&to) => {
+                return error(StorageErrorKind::NotFound, target);
+            }
+            TreePublication::Absent => {
+                self.make_directories(&mut state, &target.parent())?;
+                state.directories.remove(&to);
+            }
+            TreePublication::Exchange => {}
+        }
+        state.exchange(&from, &to);
+        Ok(())
     }
 
     fn delete(
@@ -426,17 +623,18 @@ impl Storage for MemoryStorage {
         condition: Condition<'_>,
     ) -> Result<()> {
         let mut state = self.shared.state();
-        state.check("delete", path, condition)?;
-        state.objects.remove(path);
+        self.check(&state, "delete", path, condition)?;
+        state.objects.remove(&self.key(path));
         Ok(())
     }
 
     fn delete_tree(&self, path: &ObjectPath, _durability: Durability) -> Result<()> {
         let mut state = self.shared.state();
-        if state.is_directory(path) {
-            state.objects.retain(|other, _| !other.is_within(path));
-            state.directories.retain(|other| !other.is_within(path));
-        } else if state.objects.contains_key(path) {
+        let key = self.key(path);
+        if self.is_directory(&state, path) {
+            state.objects.retain(|other, _| !is_within(other, &key));
+            state.directories.retain(|other| !is_within(other, &key));
+        } else if state.objects.contains_key(&key) {
             return Err(StorageError::new(StorageErrorKind::NotAnObject, "delete", path));
         }
         Ok(())
@@ -444,13 +642,15 @@ impl Storage for MemoryStorage {
 
     fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
         let state = self.shared.state();
-        let is_below = |other: &&ObjectPath| !other.is_root() && other.parent() == *path;
-        let entry = |other: &ObjectPath, is_directory| Entry {
-            name: other.name().to_owned(),
-            is_directory,
+        let directory = format!("{}/", self.key(path));
+        let entry = |key: &String, is_directory| {
+            let name = key
+                .strip_prefix(&directory)
+                .filter(|name| !name.contains('/') && !name.starts_with(STAGED_PREFIX))?;
+            Some(Entry { name: name.to_owned(), is_directory })
         };
-        let objects = state.objects.keys().filter(is_below).map(|other| entry(other, false));
-        let directories = state.directories.iter().filter(is_below).map(|other| entry(other, true));
+        let objects = state.objects.keys().filter_map(|key| entry(key, false));
+        let directories = state.directories.iter().filter_map(|key| entry(key, true));
         let mut entries: Vec<Entry> = objects.chain(directories).collect();
         entries.sort_unstable();
         Ok(entries)
@@ -463,12 +663,11 @@ impl Storage for MemoryStorage {
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         let mut state = self.shared.state();
         loop {
-            if !state.is_directory(path) {
+            if !self.is_directory(&state, path) {
                 return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path));
             }
-            if state.locked.insert(path.clone()) {
-                let shared = Arc::clone(&self.shared);
-                return Ok(Box::new(MemoryLock { shared, path: path.clone() }));
+            if let Some(lock) = self.lock_free(&mut state, path) {
+                return Ok(lock);
             }
             state = self.shared.unlocked.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -476,16 +675,19 @@ impl Storage for MemoryStorage {
 
     fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
         let mut state = self.shared.state();
-        if !state.is_directory(path) {
+        if !self.is_directory(&state, path) {
             return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path));
         }
-        if !state.locked.insert(path.clone()) {
-            return Ok(None);
-        }
-        Ok(Some(Box::new(MemoryLock { shared: Arc::clone(&self.shared), path: path.clone() })))
+        Ok(self.lock_free(&mut state, path))
+    }
+
+    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        self.try_lock(path)
     }
 
     fn sweep(&self, _path: &ObjectPath) -> Result<u64> {
         Ok(0)
     }
+
+    lacks!(ask_end, can_sync_all, sync_all);
 }

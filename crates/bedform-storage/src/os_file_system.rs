@@ -291,6 +291,23 @@ impl FileSystem for OsFileSystem {
         self.path.display().to_string()
     }
 
+    /// The real path besides the file number, which another directory has when this one is gone.
+    fn identity(&self) -> Option<String> {
+        let (holder, name) = match &self.root {
+            Root::Held(root) => (root, None),
+            Root::Named { parent, name } => (parent, Some(name)),
+        };
+        let mut path = std::fs::read_link(format!("/proc/self/fd/{}", holder.as_raw_fd()))
+            .or_else(|_| {
+                self.path.parent().filter(|_| name.is_some()).unwrap_or(&self.path).canonicalize()
+            })
+            .ok()?;
+        path.extend(name);
+        let status = |root: BorrowedFd<'_>| rustix::fs::statx(root, "", AtFlags::EMPTY_PATH, ASKED);
+        let (device, number) = status_of(&self.in_root(status).ok()?).version.identity;
+        Some(format!("file:{device}:{number}:{path:?}"))
+    }
+
     fn beside(&self, suffix: &str) -> io::Result<Self> {
         let (parent, path) = match &self.root {
             Root::Held(root) => find(root, &self.path)?,
@@ -303,6 +320,16 @@ impl FileSystem for OsFileSystem {
         Ok(Self {
             path: path.with_file_name(&name),
             root: Root::Named { parent, name },
+            resolves: AtomicBool::new(self.resolves.load(Ordering::Relaxed)),
+            tokens: AtomicU64::new(0),
+        })
+    }
+
+    fn within(&self, path: &str, links: Links) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self {
+            root: Root::Held(self.resolve(path, flags, links)?),
+            path: self.path.join(path),
             resolves: AtomicBool::new(self.resolves.load(Ordering::Relaxed)),
             tokens: AtomicU64::new(0),
         })
@@ -481,6 +508,15 @@ impl FileSystem for OsFileSystem {
             Replace::Refuse => RenameFlags::NOREPLACE,
         };
         Ok(rustix::fs::renameat_with(directory, from, directory, to, flags)?)
+    }
+
+    fn rename_directory(&self, from: (&OwnedFd, &str), to: (&OwnedFd, &str)) -> io::Result<()> {
+        Ok(rustix::fs::renameat(from.0, from.1, to.0, to.1)?)
+    }
+
+    fn exchange(&self, one: (&OwnedFd, &str), other: (&OwnedFd, &str)) -> io::Result<()> {
+        let flags = RenameFlags::EXCHANGE;
+        Ok(rustix::fs::renameat_with(one.0, one.1, other.0, other.1, flags)?)
     }
 
     fn link(&self, directory: &OwnedFd, from: &str, to: &str) -> io::Result<()> {

@@ -8,8 +8,9 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
-    StorageError, Version,
+    Answer, Bell, Bytes, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object,
+    ObjectWriter, PendingObject, ReadBlock, Storage, StorageError, TreePublication, Version,
+    Workspace, WorkspaceName,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -31,6 +32,8 @@ pub enum Operation {
     Grow,
     AppendGrowing,
     SyncGrowing,
+    Stage,
+    PublishTree,
     Delete,
     DeleteTree,
     List,
@@ -41,7 +44,7 @@ pub enum Operation {
 
 impl Operation {
     /// All operations.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Open,
         Self::Stat,
         Self::Read,
@@ -54,6 +57,8 @@ impl Operation {
         Self::Grow,
         Self::AppendGrowing,
         Self::SyncGrowing,
+        Self::Stage,
+        Self::PublishTree,
         Self::Delete,
         Self::DeleteTree,
         Self::List,
@@ -68,9 +73,9 @@ impl Operation {
             Self::Open => "open",
             Self::Stat | Self::IsCurrent => "stat",
             Self::Read | Self::ReadResident | Self::ReadAhead => "read",
-            Self::Create | Self::Grow => "create",
+            Self::Create | Self::Grow | Self::Stage => "create",
             Self::Append | Self::AppendGrowing => "write",
-            Self::Publish => "publish",
+            Self::Publish | Self::PublishTree => "publish",
             Self::Delete | Self::DeleteTree => "delete",
             Self::List => "list",
             Self::Sync | Self::SyncGrowing => "sync",
@@ -199,6 +204,11 @@ impl<S> Recording<S> {
         again
     }
 
+    fn opened(&self, path: &ObjectPath, inner: Box<dyn Object>) -> Box<dyn Object> {
+        self.event(Operation::Open, path, None);
+        RecordedObject::boxed(inner, path.clone(), self.log.clone())
+    }
+
     fn event(&self, operation: Operation, path: &ObjectPath, durability: Option<Durability>) {
         let is_durable = durability == Some(Durability::Disk);
         self.log.record(operation, path, 0..0, is_durable, (0, 0));
@@ -209,9 +219,9 @@ fn is_read(event: &Event) -> bool {
     matches!(event.operation, Operation::Read | Operation::ReadResident)
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct RecordedObject {
-    inner: Box<dyn Object>,
+    inner: Arc<dyn Object>,
     path: ObjectPath,
     log: Log,
 }
@@ -224,6 +234,12 @@ impl RecordedObject {
     }
 }
 
+impl RecordedObject {
+    fn boxed(inner: Box<dyn Object>, path: ObjectPath, log: Log) -> Box<dyn Object> {
+        Box::new(Self { inner: Arc::from(inner), path, log })
+    }
+}
+
 impl Object for RecordedObject {
     fn version(&self) -> &Version {
         self.inner.version()
@@ -233,6 +249,43 @@ impl Object for RecordedObject {
         self.inner.read(offset, buffer)?;
         self.event(Operation::Read, offset, buffer.len());
         Ok(())
+    }
+
+    fn read_past<'b>(
+        &self,
+        offset: u64,
+        length: usize,
+        block: &'b mut ReadBlock,
+    ) -> Result<Option<&'b [u8]>> {
+        let bytes = self.inner.read_past(offset, length, block)?;
+        if bytes.is_some() {
+            self.event(Operation::Read, offset, length);
+        }
+        Ok(bytes)
+    }
+
+    fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+        let this = self.clone();
+        Some(self.inner.ask(offset, length, bell)?.then(move |outcome| {
+            let bytes = outcome?;
+            this.event(Operation::Read, offset, bytes.len());
+            Ok(bytes)
+        }))
+    }
+
+    fn at_hand(&self) -> Range<u64> {
+        self.inner.at_hand()
+    }
+
+    fn known(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        let bytes = self.inner.known(offset, length)?;
+        self.event(Operation::ReadResident, offset, length);
+        Some(bytes)
+    }
+
+    fn kept(&self) -> Option<Arc<dyn Object>> {
+        let inner = self.inner.kept()?;
+        Some(Arc::new(Self { inner, ..self.clone() }))
     }
 
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
@@ -341,20 +394,49 @@ impl<S: Storage> Storage for Recording<S> {
         self.inner.name()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.inner.identity()
+    }
+
     fn is_remote(&self) -> bool {
         self.inner.is_remote()
     }
 
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
         let inner = self.inner.open(path)?;
-        self.event(Operation::Open, path, None);
-        Ok(Box::new(RecordedObject { inner, path: path.clone(), log: self.log.clone() }))
+        Ok(self.opened(path, inner))
+    }
+
+    fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>> {
+        let inner = self.inner.open_end(path, bytes)?;
+        Ok(self.opened(path, inner))
+    }
+
+    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject> {
+        let (path, log) = (path.clone(), self.log.clone());
+        Some(self.inner.ask_end(&path.clone(), bytes, bell)?.then(move |outcome| {
+            let Some(inner) = outcome? else { return Ok(None) };
+            log.record(Operation::Open, &path, 0..0, false, (0, 0));
+            Ok(Some(RecordedObject::boxed(inner, path, log)))
+        }))
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         let version = self.inner.stat(path)?;
         self.event(Operation::Stat, path, None);
         Ok(version)
+    }
+
+    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
+        let time = self.inner.modified_ns(path)?;
+        self.event(Operation::Stat, path, None);
+        Ok(time)
+    }
+
+    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
+        let is_current = self.inner.is_current(path, version)?;
+        self.event(Operation::IsCurrent, path, None);
+        Ok(is_current)
     }
 
     fn create(
@@ -368,6 +450,22 @@ impl<S: Storage> Storage for Recording<S> {
         let is_durable = durability == Durability::Disk;
         let log = self.log.clone();
         Ok(Box::new(RecordedWriter { inner, path: path.clone(), is_durable, log }))
+    }
+
+    /// In the log as the steps that it stands for.
+    fn put(
+        &self,
+        path: &ObjectPath,
+        bytes: &[u8],
+        durability: Durability,
+        condition: Condition<'_>,
+    ) -> Result<Version> {
+        let version = self.inner.put(path, bytes, durability, condition)?;
+        let (range, is_durable) = (0..bytes.len() as u64, durability == Durability::Disk);
+        self.event(Operation::Create, path, Some(durability));
+        self.log.record(Operation::Append, path, range.clone(), false, (0, 0));
+        self.log.record(Operation::Publish, path, range, is_durable, version.identity);
+        Ok(version)
     }
 
     fn grow(
@@ -403,6 +501,38 @@ impl<S: Storage> Storage for Recording<S> {
         let place = format!("{}{suffix}", self.log.place).into();
         let log = Log { events: Arc::clone(&self.log.events), place };
         Ok(Arc::new(Recording { inner, log }))
+    }
+
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        let inner = self.inner.within(path)?;
+        let place = match path.as_str() {
+            "" => Arc::clone(&self.log.place),
+            path => format!("{}/{path}", self.log.place).into(),
+        };
+        let log = Log { events: Arc::clone(&self.log.events), place };
+        Ok(Arc::new(Recording { inner, log }))
+    }
+
+    fn workspace(
+        &self,
+        directory: &ObjectPath,
+        name: WorkspaceName<'_>,
+    ) -> Result<Option<Box<dyn Workspace>>> {
+        let workspace = self.inner.workspace(directory, name)?;
+        self.event(Operation::Stage, directory, None);
+        Ok(workspace)
+    }
+
+    fn publish_tree(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        how: TreePublication,
+        durability: Durability,
+    ) -> Result<()> {
+        self.inner.publish_tree(staged, target, how, durability)?;
+        self.event(Operation::PublishTree, target, Some(durability));
+        Ok(())
     }
 
     fn delete(
@@ -452,6 +582,12 @@ impl<S: Storage> Storage for Recording<S> {
 
     fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
         let lock = self.inner.try_lock(path)?;
+        self.event(Operation::Lock, path, None);
+        Ok(lock)
+    }
+
+    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        let lock = self.inner.try_lock_of_dead(path)?;
         self.event(Operation::Lock, path, None);
         Ok(lock)
     }

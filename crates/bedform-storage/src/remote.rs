@@ -34,12 +34,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ::object_store::path::Path;
 use ::object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 use bedform_format::ObjectPath;
+use bedform_format::log::Lane;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use self::client::{Client, Made};
@@ -55,11 +56,11 @@ pub(crate) use self::runtime::wait;
 use self::url::Place;
 pub use self::url::{RemoteOptions, UrlError};
 use self::writer::RemoteWriter;
-use crate::storage::checked_suffix;
+use crate::implement::{self, checked_suffix};
 use crate::waiting::interrupted;
 use crate::{
-    Bell, Condition, Durability, Entry, Found, GrowingObject, Hint, Lock, Mode, Object,
-    ObjectWriter, Storage, StorageError, StorageErrorKind, Version,
+    Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Mode, Object, ObjectWriter,
+    PendingObject, Storage, StorageError, StorageErrorKind, Version, lacks,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -77,6 +78,8 @@ const SEEN_MAX: usize = 1 << 12;
 static FIT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 /// What is said of a store that has no URL: any two may be of different servers.
 const OTHER_SYSTEM: &str = "other";
+/// The number of the next store without a URL.
+static OTHERS: AtomicU64 = AtomicU64::new(0);
 
 /// A prefix of an object store, by its URL.
 ///
@@ -100,6 +103,8 @@ pub struct RemoteStorage {
     shown: String,
     /// What all places have in common that are read alike, as the name of a file.
     system: String,
+    /// Tells who asks from others who may have other rights.
+    rights: String,
 }
 
 /// What a place has in common with those beside it, and with its objects.
@@ -153,9 +158,9 @@ impl RemoteStorage {
                 place.refuse("a store needs a name in its bucket, its log has one beside it")
             );
         }
-        let Place { client, prefix, shown, system, lists } = place;
+        let Place { client, prefix, shown, system, rights, lists } = place;
         let shared = Arc::new(Shared::new(client, mode, options, lists));
-        Ok(Self { shared, prefix, shown, system })
+        Ok(Self { shared, prefix, shown, system, rights })
     }
 
     /// A prefix of `store`, called `shown`.
@@ -167,9 +172,7 @@ impl RemoteStorage {
         options: &RemoteOptions,
     ) -> Self {
         let client = Client::new(Box::new(move |_| Ok(Made::whole(store.clone()))));
-        let shared = Arc::new(Shared::new(client, mode, options, true));
-        let (prefix, shown) = (prefix.to_owned(), shown.to_owned());
-        Self { shared, prefix, shown, system: OTHER_SYSTEM.to_owned() }
+        Self::of(Shared::new(client, mode, options, true), prefix, shown)
     }
 
     /// As [`RemoteStorage::new`], of a store that completes objects of parts on a condition.
@@ -184,8 +187,18 @@ impl RemoteStorage {
         let made = move |_| Ok(Made { store: store.clone(), parts: Some(parts.clone()) });
         let shared = Shared::new(Client::new(Box::new(made)), mode, options, true);
         shared.takes_parts.store(TakesParts::Yes as u8, Ordering::Release);
-        let (prefix, shown) = (prefix.to_owned(), shown.to_owned());
-        Self { shared: Arc::new(shared), prefix, shown, system: OTHER_SYSTEM.to_owned() }
+        Self::of(shared, prefix, shown)
+    }
+
+    /// A prefix of a store that may be the same as that of another handle, or not.
+    fn of(shared: Shared, prefix: &str, shown: &str) -> Self {
+        Self {
+            shared: Arc::new(shared),
+            prefix: prefix.to_owned(),
+            shown: shown.to_owned(),
+            system: OTHER_SYSTEM.to_owned(),
+            rights: OTHERS.fetch_add(1, Ordering::Relaxed).to_string(),
+        }
     }
 
     /// What all places have in common that are read alike: scheme, server and bucket, as the name of a
@@ -604,6 +617,10 @@ impl Storage for RemoteStorage {
         self.shown.clone()
     }
 
+    fn identity(&self) -> Option<String> {
+        Some(format!("{}:{}:{}", self.system, self.rights, self.prefix))
+    }
+
     fn is_remote(&self) -> bool {
         true
     }
@@ -618,11 +635,7 @@ impl Storage for RemoteStorage {
         runtime::run("open", path.as_str(), opening)
     }
 
-    fn find_end(&self, path: &ObjectPath, bytes: u64) -> Result<Option<Box<dyn Object>>> {
-        found(self.open_end(path, bytes))
-    }
-
-    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<Found> {
+    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject> {
         let name = self.name_of("open", path).ok()?;
         let opening = self.shared.clone().open(name, path.to_string(), bytes);
         runtime::answer(bell, async { found(opening.await) })
@@ -646,6 +659,10 @@ impl Storage for RemoteStorage {
         let meta = runtime::wait("stat", path, self.shared.client.store()?.head(&name))?;
         let meta = meta.map_err(|error| to_error("stat", path.as_str(), error))?;
         Ok(meta.last_modified.timestamp_nanos_opt().unwrap_or(0))
+    }
+
+    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
+        implement::is_current(self, path, version)
     }
 
     fn create(
@@ -679,6 +696,18 @@ impl Storage for RemoteStorage {
         Ok(Box::new(RemoteGrowing::create(&self.shared, &name, path)?))
     }
 
+    fn grow_lane(
+        &self,
+        path: &ObjectPath,
+        lane: Lane,
+        durability: Durability,
+    ) -> Result<Box<dyn GrowingObject>> {
+        if lane.is_alone() {
+            return self.grow(path, durability, None);
+        }
+        Err(implement::unsupported("create", path, "an object of a server grows for one writer"))
+    }
+
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
         let suffix = checked_suffix(suffix)?;
         if self.prefix.is_empty() {
@@ -690,6 +719,22 @@ impl Storage for RemoteStorage {
             prefix: format!("{}{suffix}", self.prefix),
             shown: format!("{}{suffix}", self.shown),
             system: self.system.clone(),
+            rights: self.rights.clone(),
+        }))
+    }
+
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        let below = |text: &str| match (path.as_str(), text) {
+            ("", text) => text.to_owned(),
+            (path, "") => path.to_owned(),
+            (path, text) => format!("{text}/{path}"),
+        };
+        Ok(Arc::new(Self {
+            shared: self.shared.clone(),
+            prefix: below(&self.prefix),
+            shown: below(&self.shown),
+            system: self.system.clone(),
+            rights: self.rights.clone(),
         }))
     }
 
@@ -776,4 +821,6 @@ impl Storage for RemoteStorage {
     fn sweep(&self, _path: &ObjectPath) -> Result<u64> {
         Ok(0)
     }
+
+    lacks!(workspace, publish_tree, can_sync_all, sync_all);
 }

@@ -14,12 +14,12 @@ mod state;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::file_system::{FileKind, FileSystem, Links, Replace, Status, Wait};
+use crate::file_system::{FileKind, FileSystem, Links, Replace, Residency, Status, Wait};
 use faults::Faults;
 pub use faults::{CallKind, Failure};
 use state::{Body, Directory, File, FileChange, State, index, refuse};
@@ -36,7 +36,12 @@ struct Machine {
     world: Mutex<World>,
     unlocked: Condvar,
     has_threads: AtomicBool,
+    /// No other machine of this process has it.
+    number: u64,
 }
+
+/// The number of the next machine.
+static MACHINES: AtomicU64 = AtomicU64::new(0);
 
 impl Machine {
     fn world(&self) -> MutexGuard<'_, World> {
@@ -65,8 +70,10 @@ impl Machine {
 #[derive(Debug, Clone)]
 pub struct SimulatedFileSystem {
     machine: Arc<Machine>,
-    /// The name of the root, in the top directory.
+    /// The path of the root, from the top directory on.
     place: Arc<str>,
+    /// True if it lies beside another place, and may be missing.
+    is_named: bool,
 }
 
 /// An open file or directory of a [`SimulatedFileSystem`].
@@ -116,8 +123,9 @@ impl SimulatedFileSystem {
             world: Mutex::new(world),
             unlocked: Condvar::new(),
             has_threads: AtomicBool::new(false),
+            number: MACHINES.fetch_add(1, Ordering::Relaxed),
         };
-        Self { machine: Arc::new(machine), place: Arc::clone(place) }
+        Self { machine: Arc::new(machine), place: Arc::clone(place), is_named: false }
     }
 
     /// `count` states in which the system may come up if the power failed now, by `seed`.
@@ -315,17 +323,32 @@ impl FileSystem for SimulatedFileSystem {
         self.place.to_string()
     }
 
+    fn identity(&self) -> Option<String> {
+        Some(format!("simulated:{}:{}", self.machine.number, self.place))
+    }
+
     fn beside(&self, suffix: &str) -> io::Result<Self> {
         let place = format!("{}{suffix}", self.place).into();
-        Ok(Self { machine: Arc::clone(&self.machine), place })
+        Ok(Self { machine: Arc::clone(&self.machine), place, is_named: true })
+    }
+
+    fn within(&self, path: &str, links: Links) -> io::Result<Self> {
+        drop(self.open_directory(path, links)?);
+        let separator = if path.is_empty() { "" } else { "/" };
+        let place = format!("{}{separator}{path}", self.place).into();
+        Ok(Self { machine: Arc::clone(&self.machine), place, is_named: false })
     }
 
     fn above(&self) -> io::Result<Option<(SimulatedHandle, &str)>> {
-        if &*self.place == state::FIRST {
+        if !self.is_named {
             return Ok(None);
         }
-        self.call(CallKind::OpenDirectory, |world, _| Ok(self.handle(world, state::TOP)))
-            .map(|top| Some((top, &*self.place)))
+        let (above, name) = self.place.rsplit_once('/').unwrap_or(("", &self.place));
+        let above = self.call(CallKind::OpenDirectory, |world, _| {
+            let number = world.state.resolve(above, "")?;
+            Ok(self.handle(world, number))
+        });
+        Ok(Some((above?, name)))
     }
 
     fn open_file(&self, path: &str) -> io::Result<(SimulatedHandle, Status)> {
@@ -334,6 +357,11 @@ impl FileSystem for SimulatedFileSystem {
             let status = world.state.status(number)?;
             Ok((self.handle(world, number), status))
         })
+    }
+
+    /// There is no page cache.
+    fn open_direct(&self, _path: &str) -> io::Result<(SimulatedHandle, Status)> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn stat(&self, path: &str) -> io::Result<Status> {
@@ -366,6 +394,16 @@ impl FileSystem for SimulatedFileSystem {
             let number = world.state.add(directory.inode, name, Body::File(File::default()))?;
             Ok(self.handle(world, number))
         })
+    }
+
+    /// There is one storage target.
+    fn create_file_on(
+        &self,
+        directory: &SimulatedHandle,
+        name: &str,
+        _target: u32,
+    ) -> io::Result<SimulatedHandle> {
+        self.create_file(directory, name)
     }
 
     fn open_to_write(
@@ -410,6 +448,16 @@ impl FileSystem for SimulatedFileSystem {
         self.read_at(handle, offset, buffer)
     }
 
+    fn residency(&self, _: &SimulatedHandle, _: u64, _: u64) -> io::Result<Residency> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn read_ahead(&self, _: &SimulatedHandle, _: u64, _: u64) -> bool {
+        false
+    }
+
+    fn refuse_read_ahead(&self, _: &SimulatedHandle) {}
+
     fn write_at(&self, handle: &SimulatedHandle, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         self.call(CallKind::Write, |world, is_short| {
             let is_aligned = offset.is_multiple_of(4096) && bytes.len().is_multiple_of(4096);
@@ -429,6 +477,10 @@ impl FileSystem for SimulatedFileSystem {
             let size = offset.saturating_add(length).max(before);
             world.state.change_file(handle.inode, FileChange::Size(size))
         })
+    }
+
+    fn release(&self, _: &SimulatedHandle, _: u64, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn set_size(&self, handle: &SimulatedHandle, size: u64) -> io::Result<()> {
@@ -483,6 +535,24 @@ impl FileSystem for SimulatedFileSystem {
             }
             world.state.rename(directory.inode, from, to, replace)
         })
+    }
+
+    fn rename_directory(
+        &self,
+        from: (&SimulatedHandle, &str),
+        to: (&SimulatedHandle, &str),
+    ) -> io::Result<()> {
+        let (from, to) = ((from.0.inode, from.1), (to.0.inode, to.1));
+        self.call(CallKind::Rename, |world, _| world.state.rename_directory(from, to))
+    }
+
+    fn exchange(
+        &self,
+        one: (&SimulatedHandle, &str),
+        other: (&SimulatedHandle, &str),
+    ) -> io::Result<()> {
+        let (one, other) = ((one.0.inode, one.1), (other.0.inode, other.1));
+        self.call(CallKind::Exchange, |world, _| world.state.exchange(one, other))
     }
 
     fn link(&self, directory: &SimulatedHandle, from: &str, to: &str) -> io::Result<()> {

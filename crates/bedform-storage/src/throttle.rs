@@ -208,8 +208,16 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         self.inner.name()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.inner.identity()
+    }
+
     fn beside(&self, suffix: &str) -> io::Result<Self> {
         Ok(Self { inner: self.inner.beside(suffix)?, pace: Arc::clone(&self.pace) })
+    }
+
+    fn within(&self, path: &str, links: Links) -> io::Result<Self> {
+        Ok(Self { inner: self.inner.within(path, links)?, pace: Arc::clone(&self.pace) })
     }
 
     fn above(&self) -> io::Result<Option<(F::Handle, &str)>> {
@@ -286,6 +294,13 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
     }
 
     // No hints: what they bring would be at hand without having been waited for.
+    fn read_ahead(&self, _: &F::Handle, _: u64, _: u64) -> bool {
+        false
+    }
+
+    fn refuse_read_ahead(&self, handle: &F::Handle) {
+        self.inner.refuse_read_ahead(handle);
+    }
 
     fn write_at(&self, handle: &F::Handle, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         self.pace.request(bytes.len(), || self.inner.write_at(handle, offset, bytes))
@@ -294,6 +309,11 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
     // Most distant places set nothing aside; and what it takes the place here would be no part of what a
     // request takes.
     fn reserve(&self, _: &F::Handle, _: u64, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    // Where nothing is set aside there is nothing to give back.
+    fn release(&self, _: &F::Handle, _: u64, _: u64) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -333,6 +353,14 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         replace: Replace,
     ) -> io::Result<()> {
         self.pace.request(0, || self.inner.rename(directory, from, to, replace))
+    }
+
+    fn rename_directory(&self, from: (&F::Handle, &str), to: (&F::Handle, &str)) -> io::Result<()> {
+        self.pace.request(0, || self.inner.rename_directory(from, to))
+    }
+
+    fn exchange(&self, one: (&F::Handle, &str), other: (&F::Handle, &str)) -> io::Result<()> {
+        self.pace.request(0, || self.inner.exchange(one, other))
     }
 
     fn link(&self, directory: &F::Handle, from: &str, to: &str) -> io::Result<()> {

@@ -403,4 +403,6 @@ impl Object for Inline {
     fn is_current(&self) -> std::result::Result<bool, StorageError> {
         Ok(true)
     }
+
+    bedform_storage::lacks!(read_past, read_ahead, ask, at_hand, known, kept);
 }

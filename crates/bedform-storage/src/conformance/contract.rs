@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{beside, get, growing, kind_of, path, put, put_at, read_all};
+use super::{beside, get, growing, kind_of, path, put, put_at, read_all, tree};
 use crate::{
     Answer, Bell, Condition, Durability, Entry, Hint, ReadBlock, Storage, StorageErrorKind,
 };
@@ -58,7 +58,16 @@ pub const CASES: &[Case] = &[
     case("whole objects only while they are replaced", race_readers),
     case("a lock excludes other threads, and not its holder's writes", lock),
     case("a lock that is held is not waited for", try_lock),
+    case("trees: a place that publishes none says so", tree::said),
+    case("trees: a directory is a place of its own", tree::within),
+    local("trees: one appears whole under a name that nobody has", tree::absent),
+    local("trees: what has the name already is kept", tree::taken),
+    local("trees: two change places", tree::exchanged),
+    local("trees: a workspace is taken up again, by one at a time", tree::resumed),
+    local("trees: workspaces have nothing in common", tree::apart),
+    local("trees: of many publishers one wins", tree::race),
     case("a sweep leaves living writers alone", sweep),
+    case("identity: that of the place and of nothing else", identity),
     case("growing: what was synced is seen", growing::seen),
     local("growing: a name that exists is kept", growing::exists),
     case("growing: appends of any size and syncs equal a model", growing::model),
@@ -462,4 +471,16 @@ fn sweep(storage: &dyn Storage) {
     writer.publish(Condition::Absent).unwrap();
     assert_eq!(storage.sweep(&path("a")).unwrap(), 0);
     assert_eq!(get(storage, "a/b").unwrap(), b"alive");
+}
+
+fn identity(storage: &dyn Storage) {
+    put(storage, "a", b"x", Condition::None).unwrap();
+    let beside = storage.beside(".bedform-log").unwrap();
+    put(&*beside, "a", b"x", Condition::None).unwrap();
+    let own = storage.identity().expect("a place that holds bytes has an identity");
+    assert_eq!(storage.identity(), Some(own.clone()));
+    let others = beside.identity().expect("so has what lies beside it");
+    assert_ne!(own, others);
+    assert_eq!(storage.beside(".bedform-log").unwrap().identity(), Some(others));
+    assert!(storage.stat(&path("a")).unwrap().tells_bytes_apart());
 }

@@ -116,6 +116,8 @@ impl Trial<'_> {
             }
         }
         let is_excused = matches!(self.kind, CallKind::Unlink | CallKind::Create | CallKind::Lock);
+        // A workspace is removed by many calls, and what one of them leaves goes with a sweep.
+        let is_excused = is_excused || !self.script.tree.is_empty();
         assert!(
             is_excused || !has_temporary(old.system()),
             "{}: a temporary name is left",

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use bedform_format::ObjectPath;
+
 use super::{get, path, put, put_at};
 use crate::{
     CallKind, Condition, Durability, FileSystem, GrowingObject, LocalStorage, Mode,
-    SimulatedFileSystem, Staging, Storage, StorageError, StorageErrorKind,
+    SimulatedFileSystem, Staging, Storage, StorageError, StorageErrorKind, TreePublication,
+    WorkspaceName,
 };
 
 pub(super) type Local = LocalStorage<SimulatedFileSystem>;
@@ -22,6 +25,8 @@ pub(super) struct Script {
     pub(super) order: Option<(&'static str, &'static str)>,
     /// It grows segments, of which only what was synced is judged.
     pub(super) grows: bool,
+    /// Objects of a tree that it publishes: all are in the old state, or all in the new.
+    pub(super) tree: &'static [&'static str],
 }
 
 const OLD: &[u8] = b"old";
@@ -47,6 +52,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         act: |storage, _| put(storage, "a", NEW, Condition::Absent).map(drop),
         order: None,
         grows: false,
+        tree: &[],
     },
     Script {
         name: "create below new directories",
@@ -54,6 +60,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         act: |storage, _| put(storage, "x/y/z/a", NEW, Condition::Absent).map(drop),
         order: None,
         grows: false,
+        tree: &[],
     },
     Script {
         name: "create where renaming replaces",
@@ -64,6 +71,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         act: |storage, _| put(storage, "a", NEW, Condition::Absent).map(drop),
         order: None,
         grows: false,
+        tree: &[],
     },
     Script {
         name: "write what is not there",
@@ -71,6 +79,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         act: |storage, _| put(storage, "x/a", NEW, Condition::None).map(drop),
         order: None,
         grows: false,
+        tree: &[],
     },
     Script {
         name: "replace",
@@ -78,6 +87,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         act: |storage, _| put(storage, "a", NEW, Condition::None).map(drop),
         order: None,
         grows: false,
+        tree: &[],
     },
     Script {
         name: "replace what is unchanged",
@@ -88,6 +98,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         },
         order: None,
         grows: false,
+        tree: &[],
     },
     Script {
         name: "read and replace with more",
@@ -100,6 +111,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         },
         order: None,
         grows: false,
+        tree: &[],
     },
     Script {
         name: "create a large object",
@@ -107,6 +119,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         act: |storage, _| put(storage, "x/a", &large(), Condition::Absent).map(drop),
         order: None,
         grows: false,
+        tree: &[],
     },
     Script {
         name: "create in a directory that was not synced",
@@ -117,6 +130,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         act: |storage, _| put(storage, "x/y/a", NEW, Condition::Absent).map(drop),
         order: None,
         grows: false,
+        tree: &[],
     },
     Script {
         name: "delete",
@@ -124,6 +138,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         act: |storage, _| storage.delete(&path("a"), Durability::Disk, Condition::None),
         order: None,
         grows: false,
+        tree: &[],
     },
     Script {
         name: "delete what is unchanged",
@@ -134,6 +149,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         },
         order: None,
         grows: false,
+        tree: &[],
     },
     Script {
         name: "a segment, then the root that names it",
@@ -144,6 +160,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         },
         order: Some(("segments/1", "roots/2")),
         grows: false,
+        tree: &[],
     },
     Script {
         name: "a segment that grows, then the root that names it",
@@ -161,6 +178,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         },
         order: None,
         grows: true,
+        tree: &[],
     },
     Script {
         name: "a segment and its root beside the store, then the store",
@@ -176,6 +194,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         },
         order: Some(("beside: roots/1", "a")),
         grows: true,
+        tree: &[],
     },
     Script {
         name: "write beside the store",
@@ -183,6 +202,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         act: |storage, _| put(&*storage.beside(SUFFIX)?, "a", NEW, Condition::Absent).map(drop),
         order: None,
         grows: false,
+        tree: &[],
     },
     Script {
         name: "delete what has grown",
@@ -194,6 +214,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         act: |storage, _| storage.delete(&path("segments/1"), Durability::Disk, Condition::None),
         order: None,
         grows: false,
+        tree: &[],
     },
     Script {
         name: "delete what lies beside the store, then write to it",
@@ -208,8 +229,63 @@ pub(super) const SCRIPTS: &[Script] = &[
         },
         order: Some(("beside: roots/1", "a")),
         grows: false,
+        tree: &[],
+    },
+    Script {
+        name: "publish a tree",
+        prepare: nothing,
+        act: |storage, _| publish_tree(storage, "x", "x/t", TreePublication::Absent),
+        order: None,
+        grows: false,
+        tree: &["x/t/a", "x/t/b/c"],
+    },
+    Script {
+        name: "publish a tree from another directory, which was taken up",
+        prepare: |storage| put(storage, ".partial/plan", OLD, Condition::Absent).map(drop),
+        act: |storage, _| {
+            let name = WorkspaceName::Resumable(".partial");
+            let workspace = storage.workspace(&path(""), name)?.expect("nobody else works there");
+            stage(storage, &path(".partial/store"))?;
+            let (staged, target) = (path(".partial/store"), path("t"));
+            storage.publish_tree(&staged, &target, TreePublication::Absent, Durability::Disk)?;
+            workspace.remove()
+        },
+        order: Some(("t/a", ".partial/plan")),
+        grows: false,
+        tree: &["t/a", "t/b/c"],
+    },
+    Script {
+        name: "exchange a tree",
+        prepare: |storage| {
+            put(storage, "g/t/a", OLD, Condition::Absent)?;
+            put(storage, "g/t/d", OLD, Condition::Absent).map(drop)
+        },
+        act: |storage, _| publish_tree(storage, "", "g/t", TreePublication::Exchange),
+        order: None,
+        grows: false,
+        tree: &["g/t/a", "g/t/b/c", "g/t/d"],
     },
 ];
+
+/// Writes a tree.
+fn stage(storage: &Local, staged: &ObjectPath) -> Result<(), StorageError> {
+    let tree = storage.within(staged)?;
+    put(&*tree, "a", NEW, Condition::None)?;
+    put(&*tree, "b/c", &large(), Condition::None).map(drop)
+}
+
+/// Stages a tree in `directory` and publishes it.
+fn publish_tree(
+    storage: &Local,
+    directory: &str,
+    target: &str,
+    how: TreePublication,
+) -> Result<(), StorageError> {
+    let workspace = storage.workspace(&path(directory), WorkspaceName::Unique)?;
+    let staged = workspace.as_ref().expect("a name of its own").path().join("tree").unwrap();
+    stage(storage, &staged)?;
+    storage.publish_tree(&staged, &path(target), how, Durability::Disk)
+}
 
 const SUFFIX: &str = ".bedform-log";
 /// What objects of the place beside have before their names in a view.
@@ -296,9 +372,10 @@ impl Script {
         CallKind::ALL.into_iter().zip(before).map(made).collect()
     }
 
-    /// True if `name` is that of an object that the workload grows.
+    /// True if `name` is that of an object that the workload grows, or stages where others see it.
     fn is_grown(&self, name: &str) -> bool {
-        self.grows && name.contains("segments/")
+        let is_staged = !self.tree.is_empty() && name.starts_with(".partial/");
+        is_staged || (self.grows && name.contains("segments/"))
     }
 
     /// True if the two views are the same, apart from what grows.
@@ -325,6 +402,14 @@ impl Script {
                 bytes.len(),
             );
         }
+        let is_new = |name: &&&str| seen.get(**name) == after.get(**name);
+        let new = self.tree.iter().filter(is_new).count();
+        assert!(
+            new == 0 || new == self.tree.len(),
+            "{}, {}: a tree is published in parts",
+            self.name,
+            story()
+        );
         let is_done = progress.is_done;
         let names = seen.keys().chain(before.keys()).chain(after.keys());
         for name in names.filter(|name| !self.is_grown(name)) {

@@ -9,7 +9,7 @@ use bedform_format::log::Lane;
 use super::staging::Stream;
 use super::{Result, Shared};
 use crate::file_system::{FileSystem, Links, uninterrupted};
-use crate::storage::{padding, place_in};
+use crate::implement::{padding, place_in};
 use crate::{Durability, GrowingObject, StorageError, StorageErrorKind};
 
 /// A file under its own name, or a lane of one. A sync costs one of the file; the first one, one of its directory, too,

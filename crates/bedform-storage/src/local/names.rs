@@ -9,14 +9,14 @@ const TEMPORARY_PREFIX: &str = ".bedform-temp-";
 /// The file whose lock is the lock of a directory, for callers.
 pub(super) const LOCK_NAME: &str = ".bedform-lock";
 /// Names that are tried for a temporary file before giving up.
-const ATTEMPTS_MAX: usize = 16;
+pub(super) const ATTEMPTS_MAX: usize = 16;
 
 /// True for names that do not appear in listings.
 pub(super) fn is_own_name(name: &str) -> bool {
     name == LOCK_NAME || is_temporary_name(name)
 }
 
-/// True for the names of objects that are not yet published: the prefix, the number of the process
+/// True for the names of objects, and workspaces of trees, that are not yet published: the prefix, the number of the process
 /// and a token, in hexadecimal.
 pub(super) fn is_temporary_name(name: &str) -> bool {
     let hexadecimal = |text: &str, length| {
@@ -25,6 +25,11 @@ pub(super) fn is_temporary_name(name: &str) -> bool {
     name.strip_prefix(TEMPORARY_PREFIX)
         .and_then(|rest| rest.split_once('-'))
         .is_some_and(|(process, token)| hexadecimal(process, 8) && hexadecimal(token, 16))
+}
+
+/// A temporary name that nobody else gets.
+pub(super) fn temporary_name<F: FileSystem>(system: &F) -> String {
+    format!("{TEMPORARY_PREFIX}{:08x}-{:016x}", std::process::id(), system.token())
 }
 
 /// Creates a file under a new temporary name, on a storage target if one is given, and takes its lock, which
@@ -39,7 +44,7 @@ pub(super) fn create_temporary<F: FileSystem>(
         Some(target) => system.create_file_on(directory, name, target),
     };
     for _ in 0..ATTEMPTS_MAX {
-        let name = format!("{TEMPORARY_PREFIX}{:08x}-{:016x}", std::process::id(), system.token());
+        let name = temporary_name(system);
         let file = match uninterrupted(|| create(&name)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             outcome => outcome?,
@@ -77,30 +82,43 @@ pub(super) fn is_missing_feature(error: &io::Error) -> bool {
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Removes the temporary name `name` if its writer is gone, and says whether it did.
+/// What a sweep has found under a temporary name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Swept {
+    /// An object of a writer that is gone; it was removed.
+    Removed,
+    /// What a living writer needs, or nothing.
+    Kept,
+    /// A workspace of a tree, which has a lock of its own.
+    Workspace,
+}
+
+/// Removes the temporary name `name` if it is that of an object whose writer is gone.
 pub(super) fn remove_orphan<F: FileSystem>(
     system: &F,
     directory: &F::Handle,
     name: &str,
-) -> io::Result<bool> {
+) -> io::Result<Swept> {
     let kind = match uninterrupted(|| system.stat_child(directory, name)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Swept::Kept),
         outcome => outcome?.kind,
     };
-    if kind != FileKind::File {
-        return Ok(false);
+    match kind {
+        FileKind::File => {}
+        FileKind::Directory => return Ok(Swept::Workspace),
+        _ => return Ok(Swept::Kept),
     }
     let file = match uninterrupted(|| system.open_child(directory, name)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Swept::Kept),
         outcome => outcome?,
     };
     // Taken: the writer lives. Any other refusal: nobody can prove that it does not.
     if uninterrupted(|| system.lock(&file, Wait::Never)).is_err() {
-        return Ok(false);
+        return Ok(Swept::Kept);
     }
     match uninterrupted(|| system.unlink(directory, name)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        outcome => outcome.map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Swept::Kept),
+        outcome => outcome.map(|()| Swept::Removed),
     }
 }
 

@@ -7,7 +7,7 @@ use bedform_format::ObjectPath;
 
 use super::{Result, Shared};
 use crate::file_system::{FileKind, FileSystem, Residency, Status, uninterrupted};
-use crate::{Object, ReadBlock, StorageError, StorageErrorKind, Version};
+use crate::{Object, ReadBlock, StorageError, StorageErrorKind, Version, lacks};
 
 /// An opened file. Its handle keeps the bytes, and the file number from being used again.
 #[derive(Debug)]
@@ -150,6 +150,8 @@ impl<F: FileSystem> Object for LocalObject<F> {
     fn is_current(&self) -> Result<bool> {
         is_current(&self.shared.system, &self.path, &self.version)
     }
+
+    lacks!(ask, at_hand, known, kept);
 }
 
 /// True if `path` still stands for `version`.

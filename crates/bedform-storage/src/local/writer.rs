@@ -9,7 +9,9 @@ use bedform_format::log::Lane;
 use super::staging::Stream;
 use super::{Result, Shared, names, publish};
 use crate::file_system::{FileSystem, uninterrupted};
-use crate::{Condition, Durability, Hint, ObjectWriter, StorageError, StorageErrorKind, Version};
+use crate::{
+    Condition, Durability, Hint, ObjectWriter, StorageError, StorageErrorKind, Version, implement,
+};
 
 /// A file under a temporary name. Dropping it removes the name; directories that were made for it
 /// stay.
@@ -127,6 +129,10 @@ impl<F: FileSystem> ObjectWriter for LocalWriter<F> {
         }
         self.position += bytes.len() as u64;
         Ok(())
+    }
+
+    fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        implement::append_owned(self, bytes)
     }
 
     fn publish(mut self: Box<Self>, condition: Condition<'_>) -> Result<Version> {

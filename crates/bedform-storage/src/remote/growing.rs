@@ -19,8 +19,8 @@ use super::error::to_error;
 use super::object::{Changed, fill, judge};
 use super::put::{Known, Unwritten, given_up, look, random_name};
 use super::{Result, Shared, runtime};
-use crate::storage::padding;
-use crate::{Answer, Bell, GrowingObject, Object, StorageError, StorageErrorKind, Version};
+use crate::implement::padding;
+use crate::{Answer, Bell, GrowingObject, Object, StorageError, StorageErrorKind, Version, lacks};
 
 /// What the directory of parts is called, with a random name behind it.
 const PARTS_PREFIX: &str = ".bedform-parts-";
@@ -125,6 +125,10 @@ impl GrowingObject for RemoteGrowing {
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.write(|this| this.all(bytes))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.sync()
     }
 
     fn sync(&mut self) -> Result<()> {
@@ -351,6 +355,8 @@ impl Object for GrownObject {
         })?;
         current.map_err(|error: Error| to_error("stat", &self.shown, error))
     }
+
+    lacks!(read_past, read_ahead, read_resident, at_hand, known, kept);
 }
 
 /// Fills `buffer` with the bytes from `offset` on, which lie in `parts`.

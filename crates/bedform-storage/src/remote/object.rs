@@ -13,7 +13,7 @@ use futures_util::TryStreamExt as _;
 use super::error::{is_out_of_range, lacks_length, strict, to_error};
 use super::put::{Known, look};
 use super::{Result, Shared, runtime, version_of};
-use crate::{Answer, Bell, Object, StorageError, StorageErrorKind, Version};
+use crate::{Answer, Bell, Object, StorageError, StorageErrorKind, Version, lacks};
 
 /// Bytes at the end that come with the first request, where nobody knows better: whole documents.
 pub(super) const TAIL_BYTES: u64 = 64 << 10;
@@ -305,4 +305,6 @@ impl Object for RemoteObject {
         let found = found.map_err(|error| to_error("stat", &self.shown, error))?;
         Ok(found.is_some_and(|found| found.version == self.version))
     }
+
+    lacks!(read_past, read_ahead);
 }

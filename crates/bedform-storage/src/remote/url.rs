@@ -1,7 +1,8 @@
 //! The client for a URL: which store, which credentials, how long it tries.
 
 use std::env;
-use std::sync::{Arc, Once};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
 use ::object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
@@ -81,6 +82,8 @@ pub(super) struct Place {
     /// What all places have in common that are read alike: scheme, server and bucket, as the name of a
     /// file.
     pub(super) system: String,
+    /// Tells who asks from others who may have other rights.
+    pub(super) rights: String,
     /// True if the server tells what it has.
     pub(super) lists: bool,
 }
@@ -140,10 +143,11 @@ impl Place {
                 return Err(refused(&shown, text));
             }
         };
-        let (make, server) = client.map_err(|reason| refused(&shown, &reason))?;
+        let (make, server, rights) = client.map_err(|reason| refused(&shown, &reason))?;
         let client = Client::new(make);
         client.try_store().map_err(|reason| refused(&shown, &reason))?;
-        Ok(Self { client, prefix, shown, system: system_of(vendor, &server, bucket), lists: true })
+        let system = system_of(vendor, &server, bucket);
+        Ok(Self { client, prefix, shown, system, rights, lists: true })
     }
 
     /// Why this place is not to be had.
@@ -167,6 +171,8 @@ impl Place {
         Ok(Self {
             prefix: path.into_owned(),
             system: system_of(parsed.scheme(), &host_of(url), ""),
+            // Nobody signs.
+            rights: String::new(),
             client,
             lists: false,
             shown,
@@ -206,6 +212,8 @@ trait Vendor: Clone + Send + Sync + 'static {
     fn in_region(self, region: &str) -> Self;
     /// The same without signatures.
     fn unsigned(self) -> Self;
+    /// What it has of all settings that say who asks.
+    fn rights(&self) -> Vec<Option<String>>;
     /// The same with all that its client must be told, or what is missing.
     fn complete(self) -> std::result::Result<Self, String> {
         Ok(self)
@@ -215,8 +223,11 @@ trait Vendor: Clone + Send + Sync + 'static {
     /// The client.
     fn build(self, retries: RetryConfig, options: ClientOptions) -> ::object_store::Result<Made>;
 
-    /// What makes clients, and the server that they ask.
-    fn client(mut self, options: &RemoteOptions) -> std::result::Result<(Make, String), String> {
+    /// What makes clients, the server that they ask, and a fingerprint of who asks.
+    fn client(
+        mut self,
+        options: &RemoteOptions,
+    ) -> std::result::Result<(Make, String, String), String> {
         if let Some(server) = &options.endpoint {
             self = self.with_server(server);
         }
@@ -231,14 +242,24 @@ trait Vendor: Clone + Send + Sync + 'static {
         let server = server.unwrap_or_default();
         self = self.complete()?;
         let is_plain = self.allows_plain() || server.starts_with("http://");
+        let rights = fingerprint(&self.rights());
         let host = if server.contains("://") { host_of(&server) } else { server };
         let own = options.clone();
         let make = move |repeats| {
             let retries = retries(&own, repeats);
             self.clone().build(retries, client_options(is_plain)).map_err(|error| reason(&error))
         };
-        Ok((Box::new(make), host))
+        Ok((Box::new(make), host, rights))
     }
+}
+
+/// A text that is the same for the same values in this process, and tells nothing of them in any other or
+/// to anybody who reads it.
+fn fingerprint(values: &[Option<String>]) -> String {
+    static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
+    let keys = KEYS.get_or_init(|| [RandomState::new(), RandomState::new()]);
+    let [first, second] = keys.each_ref().map(|key| key.hash_one(values));
+    format!("{first:016x}{second:016x}")
 }
 
 /// True for what a bucket or region can be called.
@@ -292,6 +313,27 @@ impl Vendor for AmazonS3Builder {
         self.with_skip_signature(true)
     }
 
+    fn rights(&self) -> Vec<Option<String>> {
+        use AmazonS3ConfigKey as Key;
+        let keys = [
+            Key::AccessKeyId,
+            Key::SecretAccessKey,
+            Key::Token,
+            Key::MetadataEndpoint,
+            Key::ContainerCredentialsRelativeUri,
+            Key::ContainerCredentialsFullUri,
+            Key::ContainerAuthorizationTokenFile,
+            Key::WebIdentityTokenFile,
+            Key::RoleArn,
+            Key::RoleSessionName,
+            Key::StsEndpoint,
+            Key::SkipSignature,
+            Key::RequestPayer,
+        ];
+        let of_customer = "aws_sse_customer_key_base64".parse().ok();
+        keys.iter().chain(&of_customer).map(|key| self.get_config_value(key)).collect()
+    }
+
     fn allows_plain(&self) -> bool {
         is_true(self.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp)))
     }
@@ -318,6 +360,18 @@ impl Vendor for GoogleCloudStorageBuilder {
 
     fn unsigned(self) -> Self {
         self.with_skip_signature(true)
+    }
+
+    fn rights(&self) -> Vec<Option<String>> {
+        use GoogleConfigKey as Key;
+        let keys = [
+            Key::ServiceAccount,
+            Key::ServiceAccountKey,
+            Key::ApplicationCredentials,
+            Key::BearerToken,
+            Key::SkipSignature,
+        ];
+        keys.iter().map(|key| self.get_config_value(key)).collect()
     }
 
     fn allows_plain(&self) -> bool {
@@ -356,6 +410,33 @@ impl Vendor for MicrosoftAzureBuilder {
 
     fn complete(self) -> std::result::Result<Self, String> {
         azure::with_account(self).ok_or_else(|| azure::NO_ACCOUNT.to_owned())
+    }
+
+    fn rights(&self) -> Vec<Option<String>> {
+        use AzureConfigKey as Key;
+        let keys = [
+            Key::AccountName,
+            Key::AccessKey,
+            Key::ClientId,
+            Key::ClientSecret,
+            Key::AuthorityId,
+            Key::AuthorityHost,
+            Key::SasKey,
+            Key::Token,
+            Key::UseEmulator,
+            Key::MsiEndpoint,
+            Key::ObjectId,
+            Key::MsiResourceId,
+            Key::FederatedTokenFile,
+            Key::UseAzureCli,
+            Key::SkipSignature,
+            Key::FabricTokenServiceUrl,
+            Key::FabricWorkloadHost,
+            Key::FabricSessionToken,
+            Key::FabricClusterIdentifier,
+            Key::EncryptionKey,
+        ];
+        keys.iter().map(|key| self.get_config_value(key)).collect()
     }
 
     fn allows_plain(&self) -> bool {
@@ -425,6 +506,24 @@ mod tests {
         assert_eq!(system("https://host:81/a%20b", None), "https_host%3A81_");
         assert_eq!(system("s3a://b/x", here), system("s3://b/y/", here));
         assert_ne!(system("s3://b", Some("http://h")), system("s3://b", Some("http://h:1")));
+    }
+
+    #[test]
+    fn a_fingerprint_tells_rights_apart_and_nothing_of_them() {
+        let values = |text: &str| [Some(text.to_owned()), None];
+        assert_eq!(fingerprint(&values("secret")), fingerprint(&values("secret")));
+        assert_ne!(fingerprint(&values("secret")), fingerprint(&values("other")));
+        assert_ne!(fingerprint(&values("secret")), fingerprint(&[None, Some("secret".into())]));
+        let rights = |anonymous| {
+            let endpoint = Some("http://localhost:9000".to_owned());
+            let builder = AmazonS3Builder::new().with_bucket_name("b").with_access_key_id("secret");
+            let options = RemoteOptions { anonymous, endpoint, ..RemoteOptions::default() };
+            let (_, _, rights) = Vendor::client(builder, &options).ok().unwrap();
+            assert!(rights.len() == 32 && !rights.contains("secret"), "{rights}");
+            rights
+        };
+        assert_ne!(rights(true), rights(false));
+        assert_eq!(rights(true), rights(true));
     }
 
     #[test]

@@ -102,6 +102,7 @@ impl Fate for Enumerated {
 /// The state in which a system comes up again when the power fails now.
 pub(super) fn image(state: &State, fate: &mut dyn Fate) -> State {
     let mut inodes: BTreeMap<u64, Inode> = BTreeMap::new();
+    let mut transactions = BTreeMap::new();
     let mut open = vec![TOP];
     while let Some(number) = open.pop() {
         if let Some(inode) = inodes.get_mut(&number) {
@@ -112,7 +113,7 @@ pub(super) fn image(state: &State, fate: &mut dyn Fate) -> State {
         let body = match &before.body {
             Body::File(file) => Body::File(surviving_file(file, fate)),
             Body::Directory(directory) => {
-                let entries = surviving_names(directory, fate);
+                let entries = surviving_names(directory, fate, &mut transactions);
                 open.extend(entries.values());
                 Body::Directory(Directory {
                     durable: entries.clone(),
@@ -153,10 +154,19 @@ impl Fate for Counter {
     }
 }
 
-fn surviving_names(directory: &Directory, fate: &mut dyn Fate) -> BTreeMap<String, u64> {
+/// `transactions`: what was decided for those seen so far.
+fn surviving_names(
+    directory: &Directory,
+    fate: &mut dyn Fate,
+    transactions: &mut BTreeMap<u64, bool>,
+) -> BTreeMap<String, u64> {
     let mut entries = directory.durable.clone();
-    for Pending { change, .. } in &directory.pending {
-        if fate.keeps() {
+    for Pending { change, transaction, .. } in &directory.pending {
+        let is_kept = match transaction {
+            Some(number) => *transactions.entry(*number).or_insert_with(|| fate.keeps()),
+            None => fate.keeps(),
+        };
+        if is_kept {
             apply_names(&mut entries, change);
         }
     }

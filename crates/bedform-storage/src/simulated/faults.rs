@@ -26,6 +26,7 @@ pub enum CallKind {
     SyncWhole,
     Close,
     Rename,
+    Exchange,
     Link,
     Unlink,
     MakeDirectory,
@@ -36,7 +37,7 @@ pub enum CallKind {
 
 impl CallKind {
     /// All kinds.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Open,
         Self::OpenDirectory,
         Self::Stat,
@@ -51,6 +52,7 @@ impl CallKind {
         Self::SyncWhole,
         Self::Close,
         Self::Rename,
+        Self::Exchange,
         Self::Link,
         Self::Unlink,
         Self::MakeDirectory,

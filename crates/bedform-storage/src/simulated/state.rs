@@ -35,6 +35,9 @@ pub(super) type NameChange = Vec<(String, Option<u64>)>;
 pub(super) struct Pending<T> {
     pub(super) change: T,
     pub(super) is_doubtful: bool,
+    /// What it has in common with the change of another directory, with which it is kept or lost: journals
+    /// of file systems have both in one transaction.
+    pub(super) transaction: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -73,6 +76,7 @@ pub(super) struct State {
     pub(super) inodes: BTreeMap<u64, Inode>,
     pub(super) next_inode: u64,
     pub(super) next_token: u64,
+    pub(super) next_transaction: u64,
     pub(super) clock: i64,
     /// What the clock goes on by with every change.
     pub(super) clock_step: i64,
@@ -107,6 +111,7 @@ impl State {
             inodes: BTreeMap::from([(TOP, inode(top)), (root, inode(Directory::default()))]),
             next_inode: root + 1,
             next_token: 1,
+            next_transaction: 1,
             clock: 1,
             clock_step: 1,
         }
@@ -155,8 +160,9 @@ impl State {
 
     /// What `path` stands for in `place`.
     pub(super) fn resolve(&self, place: &str, path: &str) -> io::Result<u64> {
-        let mut at = self.child(TOP, place)?;
-        for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+        let mut at = TOP;
+        for segment in place.split('/').chain(path.split('/')).filter(|segment| !segment.is_empty())
+        {
             at = self.child(at, segment)?;
         }
         Ok(at)
@@ -193,7 +199,7 @@ impl State {
             FileChange::Write { offset, bytes } => overlay(content, index(*offset), bytes),
             FileChange::Size(size) => content.resize(index(*size), 0),
         }
-        file.pending.push(Pending { change, is_doubtful: false });
+        file.pending.push(Pending { change, is_doubtful: false, transaction: None });
         let inode = self.inode_mut(number)?;
         (inode.modified, inode.changed) = (clock, clock);
         Ok(())
@@ -201,6 +207,32 @@ impl State {
 
     /// Carries out `change` in `directory` and counts the names of the files concerned.
     pub(super) fn change_names(&mut self, directory: u64, change: NameChange) -> io::Result<()> {
+        self.change_names_in(directory, change, None)
+    }
+
+    /// Carries out two changes, in two directories or in the same one, that are kept or lost together.
+    fn change_both(
+        &mut self,
+        (first, mut change): (u64, NameChange),
+        (second, other): (u64, NameChange),
+    ) -> io::Result<()> {
+        if first == second {
+            change.extend(other);
+            return self.change_names(first, change);
+        }
+        self.directory(second)?;
+        let transaction = Some(self.next_transaction);
+        self.next_transaction += 1;
+        self.change_names_in(first, change, transaction)?;
+        self.change_names_in(second, other, transaction)
+    }
+
+    fn change_names_in(
+        &mut self,
+        directory: u64,
+        change: NameChange,
+        transaction: Option<u64>,
+    ) -> io::Result<()> {
         let clock = self.tick();
         for (name, target) in &change {
             let entries = &mut self.directory_mut(directory)?.entries;
@@ -216,7 +248,7 @@ impl State {
                 }
             }
         }
-        let pending = Pending { change, is_doubtful: false };
+        let pending = Pending { change, is_doubtful: false, transaction };
         self.directory_mut(directory)?.pending.push(pending);
         let inode = self.inode_mut(directory)?;
         (inode.modified, inode.changed) = (clock, clock);
@@ -257,6 +289,33 @@ impl State {
         self.change_names(directory, vec![(from.to_owned(), None), (to.to_owned(), Some(number))])
     }
 
+    pub(super) fn rename_directory(
+        &mut self,
+        (from, name): (u64, &str),
+        (to, new): (u64, &str),
+    ) -> io::Result<()> {
+        let number = self.child(from, name)?;
+        self.directory(number)?;
+        match self.child(to, new) {
+            Ok(there) if !self.directory(there)?.entries.is_empty() => {
+                return refuse(Errno::NOTEMPTY);
+            }
+            _ => {}
+        }
+        let (gone, gained) = ((name.to_owned(), None), (new.to_owned(), Some(number)));
+        self.change_both((from, vec![gone]), (to, vec![gained]))
+    }
+
+    pub(super) fn exchange(
+        &mut self,
+        (one, name): (u64, &str),
+        (other, other_name): (u64, &str),
+    ) -> io::Result<()> {
+        let [first, second] = [self.child(one, name)?, self.child(other, other_name)?];
+        let change = |name: &str, number| vec![(name.to_owned(), Some(number))];
+        self.change_both((one, change(name, second)), (other, change(other_name, first)))
+    }
+
     pub(super) fn remove(&mut self, directory: u64, name: &str, kind: FileKind) -> io::Result<()> {
         let number = self.child(directory, name)?;
         match (&self.inode(number)?.body, kind) {
@@ -292,11 +351,42 @@ impl State {
 
     pub(super) fn sync_directory(&mut self, number: u64) -> io::Result<()> {
         let directory = self.directory_mut(number)?;
+        let mut transactions = Vec::new();
         for pending in directory.pending.iter().filter(|pending| !pending.is_doubtful) {
             apply_names(&mut directory.durable, &pending.change);
+            transactions.extend(pending.transaction);
         }
         directory.pending.retain(|pending| pending.is_doubtful);
+        transactions.into_iter().for_each(|transaction| self.confirm(transaction));
         Ok(())
+    }
+
+    /// Confirms what is left of a transaction, and what has happened before to the same names.
+    fn confirm(&mut self, transaction: u64) {
+        let mut others = Vec::new();
+        for inode in self.inodes.values_mut() {
+            let Body::Directory(Directory { durable, pending, .. }) = &mut inode.body else {
+                continue;
+            };
+            let is_of_it = |pending: &Pending<_>| pending.transaction == Some(transaction);
+            let Some(last) = pending.iter().position(is_of_it) else { continue };
+            let names: Vec<String> =
+                pending[last].change.iter().map(|(name, _)| name.clone()).collect();
+            let is_of_them = |pending: &Pending<NameChange>| {
+                pending.change.iter().any(|(name, _)| names.contains(name))
+            };
+            let mut number = 0;
+            pending.retain(|pending| {
+                let is_confirmed = number <= last && is_of_them(pending);
+                number += 1;
+                if is_confirmed {
+                    apply_names(durable, &pending.change);
+                    others.extend(pending.transaction.filter(|other| *other != transaction));
+                }
+                !is_confirmed
+            });
+        }
+        others.into_iter().for_each(|other| self.confirm(other));
     }
 
     /// Confirms what is under way anywhere.
@@ -322,8 +412,21 @@ impl State {
             }
             Some(Body::Directory(directory)) => {
                 directory.pending.iter_mut().for_each(|pending| pending.is_doubtful = true);
+                let transactions: Vec<_> =
+                    directory.pending.iter().filter_map(|pending| pending.transaction).collect();
+                self.doubt_transactions(&transactions);
             }
             None => {}
+        }
+    }
+
+    fn doubt_transactions(&mut self, transactions: &[u64]) {
+        for inode in self.inodes.values_mut() {
+            let Body::Directory(directory) = &mut inode.body else { continue };
+            for pending in &mut directory.pending {
+                pending.is_doubtful |=
+                    pending.transaction.is_some_and(|t| transactions.contains(&t));
+            }
         }
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
-    Condition, Durability, Failing, LocalStorage, MemoryStorage, Mode, OsFileSystem, Pace,
-    Recording, RemoteOptions, RemoteStorage, SimulatedFileSystem, Staging, Storage,
-    StorageErrorKind, Throttle, Throttled,
+    Condition, Durability, Failing, Fault, LocalStorage, MemoryStorage, Mode, Operation,
+    OsFileSystem, Pace, Recording, RemoteOptions, RemoteStorage, SimulatedFileSystem, Staging,
+    Storage, StorageErrorKind, Throttle, Throttled,
 };
 
 use object_store::ObjectStore;
@@ -32,6 +32,30 @@ fn recording_keeps_the_contract() {
 #[test]
 fn failing_keeps_the_contract_while_nothing_fails() {
     check(|| Failing::new(MemoryStorage::new()));
+}
+
+#[test]
+fn wrappers_of_a_server_keep_its_contract_and_ask_it_ahead_as_it_does() {
+    let remote = || in_object_store(Arc::new(InMemory::new()));
+    assert!(check(|| Recording::new(remote())) >= 30);
+    assert!(check(|| Failing::new(remote())) >= 30);
+
+    let recording = Recording::new(Failing::new(remote()));
+    let path = ObjectPath::parse("a").unwrap();
+    recording.put(&path, &[7; 100_000], Durability::Disk, Condition::Absent).unwrap();
+    let bell = Arc::default();
+    let pending = recording.ask_end(&path, 10, &bell).expect("a server is asked ahead");
+    let object = pending.take().unwrap().expect("it is there");
+    assert_eq!(object.at_hand(), 99_990..100_000);
+    assert_eq!(object.known(99_995, 5), Some(&[7; 5][..]));
+    let kept = object.kept().expect("a server's object is kept");
+    let bytes = kept.ask(20, 30, &bell).expect("bytes are asked for ahead").take().unwrap();
+    assert_eq!(bytes[..], [7; 30]);
+    assert_eq!((recording.bytes_read(), recording.count(Operation::Open)), (35, 1));
+
+    recording.inner().fail_at(Operation::Read, 0, Fault::Error(StorageErrorKind::Server));
+    let failed = kept.ask(20, 30, &bell).expect("bytes are asked for ahead").take();
+    assert_eq!(failed.unwrap_err().kind, StorageErrorKind::Server);
 }
 
 #[test]

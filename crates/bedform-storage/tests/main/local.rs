@@ -47,6 +47,24 @@ pub(crate) fn get(object: &dyn Object) -> Vec<u8> {
 }
 
 #[test]
+fn an_identity_is_that_of_the_directory_by_whatever_name_and_as_long_as_it_is_that_one() {
+    let scratch = Scratch::new();
+    let root = scratch.0.join("a");
+    std::fs::create_dir(&root).unwrap();
+    symlink("a", scratch.0.join("b")).unwrap();
+    let identity = |name: &str| {
+        LocalStorage::open(&scratch.0.join(name), Mode::ReadOnly).unwrap().identity().unwrap()
+    };
+    let first = identity("a");
+    assert_eq!(identity("b"), first);
+    assert_eq!(identity("b/../a/."), first);
+    std::fs::rename(&root, scratch.0.join("c")).unwrap();
+    assert_ne!(identity("c"), first);
+    std::fs::create_dir(&root).unwrap();
+    assert_ne!(identity("a"), first);
+}
+
+#[test]
 fn links_are_followed_inside_the_root_and_nowhere_else() {
     let (scratch, outside) = (Scratch::new(), Scratch::new());
     let storage = LocalStorage::open(&scratch.0, Mode::ReadWrite).unwrap();

@@ -12,7 +12,7 @@ use bedform_format::ObjectPath;
 use bedform_storage::conformance::{FaultyServer, Lack, Likelihood};
 use bedform_storage::{
     Condition, Durability, Hint, Mode, Object, RemoteOptions, RemoteStorage, Storage, StorageError,
-    StorageErrorKind, Version,
+    StorageErrorKind, StorageExt as _, Version,
 };
 
 const WRITERS: u64 = 3;

@@ -20,7 +20,7 @@ use std::collections::HashSet;
 
 use bedform_format::checksum::crc32c;
 use bedform_format::{ObjectPath, metadata};
-use bedform_storage::{Condition, Durability, GrowingObject, Storage};
+use bedform_storage::{Condition, Durability, GrowingObject, Storage, StorageExt};
 use serde_json::json;
 
 use crate::error::{Error, ErrorKind, Result};

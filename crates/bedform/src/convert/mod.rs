@@ -28,9 +28,9 @@
 //! | module | holds |
 //! |---|---|
 //! | `source`, `attributes`, `state` | what is converted: arrays, attributes, whether it has changed |
-//! | `target`, `subtree` | where it goes |
+//! | `target` | where it goes |
 //! | `plan`, `regions`, `question` | layouts and regions, without I/O; options from JSON |
-//! | `work`, `journal`, `publish` | the work directory, finished regions, the name |
+//! | `work`, `journal` | the work directory, finished regions |
 //! | `copy`, `drafts` | regions read, written and compared; conversions to object stores |
 
 mod attributes;
@@ -38,12 +38,10 @@ mod copy;
 mod drafts;
 mod journal;
 mod plan;
-mod publish;
 mod question;
 mod regions;
 mod source;
 mod state;
-mod subtree;
 mod target;
 mod words;
 mod work;
@@ -241,8 +239,7 @@ pub fn plan(
 ) -> Result<ConvertPlan> {
     target.check_free()?;
     target.check_apart(source)?;
-    let profile = options.profile.as_ref().unwrap_or_else(|| target.profile());
-    plan::decide(source, target.name(), options, profile)
+    plan::decide(source, target, options)
 }
 
 /// Does what `plan` says, which [`plan()`] has made of the same source, target and options. The target

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::regions::{Extent, Regions};
 use super::source::{ConvertSource, SourceArray};
+use super::target::ConvertTarget;
 use super::words::{count_phrase, quoted, shell_quoted};
 use super::{ArrayLayoutChoice, ConvertOptions};
 use crate::error::{Error, Result};
@@ -86,9 +87,8 @@ impl ArrayPlan {
 /// Decides what is converted, into which layouts, in which regions.
 pub(super) fn decide(
     source: &ConvertSource,
-    target: &str,
+    target: &ConvertTarget,
     options: &ConvertOptions,
-    profile: &Profile,
 ) -> Result<ConvertPlan> {
     let names = chosen_names(source, &options.exclude)?;
     let mut arrays = Vec::with_capacity(names.len());
@@ -97,7 +97,7 @@ pub(super) fn decide(
         let array = source.array(&name)?;
         let reads = reads_of(&array, options, &mut matched);
         known.extend(array.dimension_names.iter().cloned());
-        arrays.push(decide_array(name, &array, options, reads, profile)?);
+        arrays.push(decide_array(name, &array, reads, target, options)?);
     }
     check_matched(source, options, &matched, &known)?;
     let excluded = |path: &str| options.exclude.iter().any(|other| other == path);
@@ -106,7 +106,7 @@ pub(super) fn decide(
         left_out.map(|(path, reason)| format!("{} is left out: {reason}", quoted(&path)));
     Ok(ConvertPlan {
         source: source.name().to_owned(),
-        target: target.to_owned(),
+        target: target.name().to_owned(),
         warnings: warnings.collect(),
         arrays,
     })
@@ -127,17 +127,30 @@ fn chosen_names(source: &ConvertSource, exclude: &[String]) -> Result<Vec<String
         )));
     }
     let names: Vec<String> = there.into_iter().filter(|name| !exclude.contains(name)).collect();
-    let reasons = names.iter().filter_map(|name| Some((name, source.not_storable(name)?)));
+    check_all(source, &names, "Zarr has no type for", &|name| source.not_storable(name))?;
+    check_all(source, &names, "only the library of its format reads", &|name| {
+        source.not_readable(name)
+    })?;
+    Ok(names)
+}
+
+/// Fails if `reason_of` has a reason for any of the arrays.
+fn check_all(
+    source: &ConvertSource,
+    names: &[String],
+    problem: &str,
+    reason_of: &dyn Fn(&str) -> Option<String>,
+) -> Result<()> {
     let (mut texts, mut flags) = (Vec::new(), Vec::new());
-    for (name, reason) in reasons {
+    for (name, reason) in names.iter().filter_map(|name| Some((name, reason_of(name)?))) {
         texts.push(format!("array {}: {reason}", quoted(name)));
         flags.push(format!("--exclude {}", shell_quoted(name)));
     }
     if texts.is_empty() {
-        return Ok(names);
+        return Ok(());
     }
     Err(Error::invalid(format!(
-        "{}: Zarr has no type for {}: leave out what it cannot hold with exclude= ({})",
+        "{}: {problem} {}: leave it out with exclude= ({})",
         quoted(source.name()),
         texts.join("; "),
         flags.join(" ")
@@ -195,9 +208,9 @@ fn check_matched(
 fn decide_array(
     name: String,
     array: &SourceArray,
-    options: &ConvertOptions,
     reads: Vec<(Read, f64)>,
-    profile: &Profile,
+    target: &ConvertTarget,
+    options: &ConvertOptions,
 ) -> Result<ArrayPlan> {
     let data_type = array.data_type();
     let sized = |text: u64| data_type.item_size().map_or(text, |size| (size as u64).max(1));
@@ -205,7 +218,7 @@ fn decide_array(
         shape: &array.shape,
         source_chunks: array.chunks.as_deref(),
         item_size: sized(TEXT_BYTES),
-        threads: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
+        threads: target.threads(),
     };
     let memory = options.memory_for_regions();
     let (chunks, shards, order) = match &options.layout {
@@ -217,6 +230,7 @@ fn decide_array(
         }
         _ => {
             let item_size = sized(TEXT_BYTES_LAID_OUT);
+            let profile = options.profile.as_ref().unwrap_or_else(|| target.profile());
             let (chunks, shards, order) = advised(array, item_size, reads, profile)
                 .map_err(|error| error.at(format!("array {}", quoted(&name))))?;
             let shards = extent.fit_shards(&chunks, &shards, memory);

@@ -134,16 +134,23 @@ impl ConvertSource {
     pub(super) fn not_storable(&self, path: &str) -> Option<String> {
         let Place::File(file) = &self.place else { return None };
         let array = file.map().array(path)?;
-        let native = match &array.storage {
+        match &array.storage {
+            _ if array.data_type.is_some() => None,
             ForeignStorage::Native { reason } => Some(reason.clone()),
-            _ => None,
-        };
-        if array.data_type.is_none() {
-            return Some(
-                native.unwrap_or_else(|| format!("elements of type {}", array.encoding.dtype)),
-            );
+            _ => Some(format!("elements of type {}", array.encoding.dtype)),
         }
-        native.filter(|_| !self.readers.contains_key(path))
+    }
+
+    /// Why the array at `path` cannot be read, if only the library of its format can and there is no
+    /// callback.
+    pub(super) fn not_readable(&self, path: &str) -> Option<String> {
+        let Place::File(file) = &self.place else { return None };
+        match &file.map().array(path)?.storage {
+            ForeignStorage::Native { reason } if !self.readers.contains_key(path) => {
+                Some(reason.clone())
+            }
+            _ => None,
+        }
     }
 
     /// Members of a foreign file that cannot be read, and why.

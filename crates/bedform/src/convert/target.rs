@@ -106,6 +106,13 @@ impl ConvertTarget {
         &self.profile
     }
 
+    /// Threads that decode and encode.
+    pub(super) fn threads(&self) -> u64 {
+        let threads = self.options.threads.map(|threads| threads.max(1) as u64);
+        let cores = || std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+        threads.unwrap_or_else(cores)
+    }
+
     /// Fails if the target would lie in the source, by whatever names they are given.
     ///
     /// # Errors

@@ -2,10 +2,11 @@
 //!
 //! | name | holds |
 //! |---|---|
-//! | `lock` | nothing: it makes the directory, whose lock a conversion holds, so that two do not mix |
 //! | `plan.json` | what is converted, from which source, as that was when it began, into which layouts, in which regions |
 //! | `store` | the store that grows |
 //! | `done`, `done.earlier` | the finished regions: see `journal` |
+//!
+//! A conversion holds the lock of the directory, so that two do not mix; the lock dies with its owner.
 //!
 //! What lies there is believed only under its plan. A conversion that begins removes the plan of another
 //! one first and writes its own last, each durably, so that no crash leaves a plan beside the store or the
@@ -14,14 +15,15 @@
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_storage::{Condition, Durability, Lock, Storage, StorageErrorKind};
+use bedform_storage::{
+    Condition, Durability, Storage, StorageErrorKind, StorageExt, TreePublication, Workspace,
+    WorkspaceName,
+};
 use serde_json::{Value, json};
 
 use super::journal::Journal;
 use super::plan::ConvertPlan;
-use super::publish::publish_tree;
 use super::source::ConvertSource;
-use super::subtree::Subtree;
 use super::target::has_name;
 use super::words::quoted;
 use super::{ConvertError, Outcome};
@@ -29,22 +31,18 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Of `plan.json`: another version is another plan.
 const PLAN_VERSION: u64 = 4;
-const LOCK: &str = "lock";
 const PLAN: &str = "plan.json";
 const STORE: &str = "store";
 /// A plan that is larger is none of ours.
 const PLAN_BYTES_MAX: u64 = 1 << 30;
-/// Others may remove the directory before its lock is taken.
-const ATTEMPTS_MAX: usize = 16;
 
 /// The work directory of a conversion, held by this one alone.
 pub(super) struct WorkDirectory {
     parent: Arc<dyn Storage>,
-    directory: ObjectPath,
+    workspace: Box<dyn Workspace>,
     target: ObjectPath,
     /// The target as the user named it.
     shown: String,
-    _lock: Box<dyn Lock>,
 }
 
 impl WorkDirectory {
@@ -53,33 +51,22 @@ impl WorkDirectory {
     /// # Errors
     /// `Busy` if another conversion to this target is running; those of storage.
     pub(super) fn take(parent: &Arc<dyn Storage>, name: &ObjectPath, shown: &str) -> Outcome<Self> {
-        let directory =
-            ObjectPath::parse(&format!(".{name}.bedform-partial")).map_err(Error::from)?;
-        let marker = directory.join(LOCK).map_err(Error::from)?;
-        for _ in 0..ATTEMPTS_MAX {
-            match parent.put(&marker, &[], Durability::Process, Condition::Absent) {
-                Err(error) if error.kind != StorageErrorKind::Exists => {
-                    return Err(Error::from(error).into());
-                }
-                _ => {}
-            }
-            match parent.try_lock(&directory) {
-                // Another conversion has published, and removed the directory, meanwhile.
-                Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(Error::from(error).into()),
-                Ok(None) => break,
-                Ok(Some(lock)) => {
-                    parent.sweep(&directory).map_err(Error::from)?;
-                    let (parent, target) = (parent.clone(), name.clone());
-                    let shown = shown.to_owned();
-                    return Ok(Self { parent, directory, target, shown, _lock: lock });
-                }
-            }
-        }
-        Err(ConvertError::Busy(format!(
-            "another conversion to {} is running: wait for it or stop it",
-            quoted(shown)
-        )))
+        let hidden = format!(".{name}.bedform-partial");
+        let taken = parent.workspace(&ObjectPath::root(), WorkspaceName::Resumable(&hidden));
+        let Some(workspace) = taken.map_err(Error::from)? else {
+            let shown = quoted(shown);
+            return Err(ConvertError::Busy(format!(
+                "another conversion to {shown} is running: wait for it or stop it"
+            )));
+        };
+        // What a crash has left of an object that was being written.
+        parent.sweep(workspace.path()).map_err(Error::from)?;
+        let (parent, target, shown) = (parent.clone(), name.clone(), shown.to_owned());
+        Ok(Self { parent, workspace, target, shown })
+    }
+
+    fn at(&self, name: &str) -> Result<ObjectPath> {
+        Ok(self.workspace.path().join(name)?)
     }
 
     /// Takes up what lies there if it is of this plan and of the source as it is; else begins anew. Gives
@@ -111,7 +98,7 @@ impl WorkDirectory {
             return Err(Error::invalid(format!(
                 "an unfinished conversion lies in {}, of another source or with other options: repeat \
                  it as it was, or start over with restart=True (--restart)",
-                quoted(&format!("{}/{}", self.parent.name(), self.directory))
+                quoted(&format!("{}/{}", self.parent.name(), self.workspace.path()))
             )));
         }
         self.begin_anew(&described)?;
@@ -126,7 +113,7 @@ impl WorkDirectory {
 
     /// The plan that lies there; null for one that cannot be read.
     fn earlier_plan(&self) -> Result<Option<Value>> {
-        let path = self.directory.join(PLAN)?;
+        let path = self.at(PLAN)?;
         let Some(object) = self.parent.find(&path)? else { return Ok(None) };
         let size = object.version().size;
         if size > PLAN_BYTES_MAX {
@@ -139,10 +126,10 @@ impl WorkDirectory {
 
     fn begin_anew(&self, described: &Value) -> Result<()> {
         let storage = &*self.parent;
-        let plan = self.directory.join(PLAN)?;
+        let plan = self.at(PLAN)?;
         storage.delete(&plan, Durability::Disk, Condition::None)?;
-        storage.delete_tree(&self.directory.join(STORE)?, Durability::Disk)?;
-        Journal::remove(storage, &self.directory)?;
+        storage.delete_tree(&self.at(STORE)?, Durability::Disk)?;
+        Journal::remove(storage, self.workspace.path())?;
         let text = format!("{described:#}\n");
         storage.put(&plan, text.as_bytes(), Durability::Disk, Condition::None)?;
         Ok(())
@@ -151,9 +138,9 @@ impl WorkDirectory {
     /// The place of the store that grows.
     ///
     /// # Errors
-    /// None that happen: the name is short.
+    /// Those of storage.
     pub(super) fn store(&self) -> Result<Arc<dyn Storage>> {
-        Ok(Arc::new(Subtree::new(self.parent.clone(), self.directory.join(STORE)?)))
+        Ok(self.parent.within(&self.at(STORE)?)?)
     }
 
     /// The finished regions.
@@ -161,7 +148,7 @@ impl WorkDirectory {
     /// # Errors
     /// Those of storage.
     pub(super) fn journal(&self) -> Result<Journal> {
-        Journal::open(&*self.parent, &self.directory)
+        Journal::open(&*self.parent, self.workspace.path())
     }
 
     /// Gives the finished store its name, durably, and removes the work directory. Gives what is to be said
@@ -181,12 +168,14 @@ impl WorkDirectory {
         if has_name(&*self.parent, &self.target)? {
             return Err(appeared());
         }
-        let store = self.directory.join(STORE)?;
-        publish_tree(&*self.parent, &store, &self.target).map_err(|error| match error.kind() {
-            ErrorKind::Exists => appeared(),
-            _ => error,
+        let (absent, durability) = (TreePublication::Absent, Durability::Disk);
+        let published =
+            self.parent.publish_tree(&self.at(STORE)?, &self.target, absent, durability);
+        published.map_err(|error| match error.kind {
+            StorageErrorKind::Exists => appeared(),
+            _ => error.into(),
         })?;
-        let removed = self.parent.delete_tree(&self.directory, Durability::Disk);
+        let removed = self.workspace.remove();
         Ok(removed.err().map(|error| format!("the work directory stays: {error}: remove it")))
     }
 }

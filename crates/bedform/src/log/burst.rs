@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_format::metadata::hex;
-use bedform_storage::{Condition, Durability, LocalStorage, Mode, Storage};
+use bedform_storage::{Condition, Durability, LocalStorage, Mode, Storage, StorageExt as _};
 
 use super::place::{LogPlace, lock_of_dead};
 use crate::error::{Error, ErrorKind, Result};

@@ -144,6 +144,8 @@ impl Object for LaneObject {
     fn is_current(&self) -> StorageResult<bool> {
         self.file.is_current()
     }
+
+    bedform_storage::lacks!(ask, at_hand, known, kept);
 }
 
 #[cfg(test)]

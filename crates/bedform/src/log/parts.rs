@@ -95,4 +95,6 @@ impl Object for Parted {
     fn is_current(&self) -> StorageResult<bool> {
         self.parts.iter().try_fold(true, |all, (_, part)| Ok(all && part.is_current()?))
     }
+
+    bedform_storage::lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bedform_format::log::{Root, SegmentName};
 use bedform_format::metadata::LogState;
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Condition, Durability, Lock, Storage, StorageErrorKind};
+use bedform_storage::{Condition, Durability, Lock, Storage, StorageErrorKind, StorageExt as _};
 
 use crate::error::{Error, ErrorKind, Result};
 

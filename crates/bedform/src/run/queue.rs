@@ -209,6 +209,8 @@ mod tests {
         fn is_current(&self) -> Result<bool, StorageError> {
             Ok(true)
         }
+
+        bedform_storage::lacks!(read_past, read_ahead, read_resident, at_hand, known, kept);
     }
 
     impl Promising {

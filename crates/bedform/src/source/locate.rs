@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bedform_format::shard::{Extent, ShardError, ShardIndex};
-use bedform_storage::{Bell, Found, Object, StorageError, StorageErrorKind, Version};
+use bedform_storage::{Bell, Object, PendingObject, StorageError, StorageErrorKind, Version};
 
 use crate::error::Result;
 use crate::log::overlay::Overlay;
@@ -47,7 +47,7 @@ pub(crate) trait Source: Sync {
 
 /// An object that a server was asked for; nothing if it is not there.
 pub(crate) struct Opening {
-    pub(crate) answer: Found,
+    pub(crate) answer: PendingObject,
     /// Bytes that come along at most.
     pub(crate) bytes: u64,
 }
@@ -96,6 +96,8 @@ impl Object for Absent {
     fn is_current(&self) -> std::result::Result<bool, StorageError> {
         Ok(true)
     }
+
+    bedform_storage::lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
 }
 
 /// How the place of a chunk follows from its position in the object.

@@ -8,7 +8,7 @@ use bedform_format::metadata::{
     parse_hex, seal,
 };
 use bedform_format::{Limits, ObjectPath, json};
-use bedform_storage::{Condition, Durability, Object, Version};
+use bedform_storage::{Condition, Durability, Object, StorageExt as _, Version};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind, Result};

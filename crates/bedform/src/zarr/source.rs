@@ -8,7 +8,7 @@ use bedform_format::ObjectPath;
 use bedform_format::metadata::Identity;
 use bedform_format::shard::{ShardError, ShardIndex, Stamp};
 use bedform_geometry::{Region, delinearize};
-use bedform_storage::{Bell, Object, Version};
+use bedform_storage::{Bell, Object, StorageExt as _, Version};
 
 use crate::array::ArrayState;
 use crate::array::verify::stopped;

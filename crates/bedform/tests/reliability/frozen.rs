@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
+use bedform_format::log::Lane;
 use bedform_storage::{
     Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
-    StorageError, StorageErrorKind, Version,
+    StorageError, StorageErrorKind, Version, implement, lacks,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -57,6 +58,8 @@ impl Object for Opened {
     fn is_current(&self) -> Result<bool> {
         Ok(true)
     }
+
+    lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
 }
 
 fn refuse<T>(operation: &'static str, path: &ObjectPath) -> Result<T> {
@@ -79,6 +82,39 @@ impl Storage for Frozen {
         let bytes = self.find("open", path)?.clone();
         let version = self.stat(path)?;
         Ok(Box::new(Opened { bytes, version }))
+    }
+
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn open_end(&self, path: &ObjectPath, _: u64) -> Result<Box<dyn Object>> {
+        self.open(path)
+    }
+
+    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
+        implement::modified_ns(self, path)
+    }
+
+    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
+        implement::is_current(self, path, version)
+    }
+
+    fn put(&self, path: &ObjectPath, _: &[u8], _: Durability, _: Condition<'_>) -> Result<Version> {
+        refuse("create", path)
+    }
+
+    fn grow_lane(
+        &self,
+        path: &ObjectPath,
+        _: Lane,
+        _: Durability,
+    ) -> Result<Box<dyn GrowingObject>> {
+        refuse("create", path)
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
@@ -108,6 +144,10 @@ impl Storage for Frozen {
 
     fn beside(&self, _: &str) -> Result<Arc<dyn Storage>> {
         Ok(Arc::new(Self(Files::new())))
+    }
+
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        refuse("open", path)
     }
 
     fn delete(&self, path: &ObjectPath, _: Durability, _: Condition<'_>) -> Result<()> {
@@ -148,7 +188,13 @@ impl Storage for Frozen {
         refuse("lock", path)
     }
 
+    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        refuse("lock", path)
+    }
+
     fn sweep(&self, path: &ObjectPath) -> Result<u64> {
         refuse("sweep", path)
     }
+
+    lacks!(ask_end, workspace, publish_tree, can_sync_all, sync_all);
 }

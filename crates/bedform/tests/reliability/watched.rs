@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bedform_storage::OsFileSystem;
-use bedform_storage::file_system::{FileKind, FileSystem, Links, Replace, Status, Wait};
+use bedform_storage::file_system::{FileKind, FileSystem, Links, Replace, Residency, Status, Wait};
 
 /// See the module.
 #[derive(Debug)]
@@ -67,12 +67,30 @@ impl FileSystem for Watched {
         self.inner.name()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.inner.identity()
+    }
+
     fn beside(&self, _: &str) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    fn within(&self, _: &str, _: Links) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn above(&self) -> io::Result<Option<(OwnedFd, &str)>> {
+        Ok(None)
+    }
+
     fn open_file(&self, path: &str) -> io::Result<(OwnedFd, Status)> {
         let (handle, status) = self.inner.open_file(path)?;
+        self.check(&handle, "open");
+        Ok((handle, status))
+    }
+
+    fn open_direct(&self, path: &str) -> io::Result<(OwnedFd, Status)> {
+        let (handle, status) = self.inner.open_direct(path)?;
         self.check(&handle, "open");
         Ok((handle, status))
     }
@@ -98,6 +116,11 @@ impl FileSystem for Watched {
         self.opened(self.inner.create_file(directory, name), "create")
     }
 
+    fn create_file_on(&self, directory: &OwnedFd, name: &str, target: u32) -> io::Result<OwnedFd> {
+        self.change(directory, name, "create");
+        self.opened(self.inner.create_file_on(directory, name, target), "create")
+    }
+
     fn open_to_write(&self, directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
         self.change(directory, name, "open to write");
         self.opened(self.inner.open_to_write(directory, name), "open to write")
@@ -119,6 +142,18 @@ impl FileSystem for Watched {
         self.inner.read_resident(handle, offset, buffer)
     }
 
+    fn residency(&self, handle: &OwnedFd, offset: u64, length: u64) -> io::Result<Residency> {
+        self.inner.residency(handle, offset, length)
+    }
+
+    fn read_ahead(&self, handle: &OwnedFd, offset: u64, length: u64) -> bool {
+        self.inner.read_ahead(handle, offset, length)
+    }
+
+    fn refuse_read_ahead(&self, handle: &OwnedFd) {
+        self.inner.refuse_read_ahead(handle);
+    }
+
     fn write_at(&self, handle: &OwnedFd, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         self.check(handle, "write");
         self.inner.write_at(handle, offset, bytes)
@@ -126,6 +161,11 @@ impl FileSystem for Watched {
 
     fn reserve(&self, handle: &OwnedFd, offset: u64, length: u64) -> io::Result<()> {
         self.inner.reserve(handle, offset, length)
+    }
+
+    fn release(&self, handle: &OwnedFd, offset: u64, length: u64) -> io::Result<()> {
+        self.check(handle, "release");
+        self.inner.release(handle, offset, length)
     }
 
     fn set_size(&self, handle: &OwnedFd, size: u64) -> io::Result<()> {
@@ -167,6 +207,18 @@ impl FileSystem for Watched {
         self.change(directory, from, "rename");
         self.change(directory, to, "rename");
         self.inner.rename(directory, from, to, replace)
+    }
+
+    fn rename_directory(&self, from: (&OwnedFd, &str), to: (&OwnedFd, &str)) -> io::Result<()> {
+        self.change(from.0, from.1, "rename directory");
+        self.change(to.0, to.1, "rename directory");
+        self.inner.rename_directory(from, to)
+    }
+
+    fn exchange(&self, one: (&OwnedFd, &str), other: (&OwnedFd, &str)) -> io::Result<()> {
+        self.change(one.0, one.1, "exchange");
+        self.change(other.0, other.1, "exchange");
+        self.inner.exchange(one, other)
     }
 
     fn link(&self, directory: &OwnedFd, from: &str, to: &str) -> io::Result<()> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bedform_format::ObjectPath;
 use bedform_format::log::SegmentName;
-use bedform_storage::{Condition, Durability, Hint, Object};
+use bedform_storage::{Condition, Durability, Hint, Object, StorageExt as _};
 
 use super::scan::{Scan, known_epoch_now, scan};
 use crate::error::{Error, ErrorKind, Result};

@@ -22,7 +22,7 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 use bedform_storage::{
     Condition, Durability, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage, StorageError,
-    Version,
+    TreePublication, Version, Workspace, WorkspaceName, implement, lacks,
 };
 
 use crate::support::Random;
@@ -428,6 +428,7 @@ impl<T> Of<T> {
     }
 }
 
+/// What is asked for is asked for by a call that waits: the gate counts on each call to end.
 impl Object for Of<Box<dyn Object>> {
     fn version(&self) -> &Version {
         self.inner.version()
@@ -441,6 +442,8 @@ impl Object for Of<Box<dyn Object>> {
         self.wait("look at");
         self.inner.is_current()
     }
+
+    lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
 }
 
 impl ObjectWriter for Of<Box<dyn ObjectWriter + '_>> {
@@ -450,6 +453,10 @@ impl ObjectWriter for Of<Box<dyn ObjectWriter + '_>> {
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.inner.append(bytes)
+    }
+
+    fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        self.inner.append_owned(bytes)
     }
 
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
@@ -516,6 +523,36 @@ impl Storage for Gated {
         Ok(self.of(self.inner.open(path)?, path))
     }
 
+    fn identity(&self) -> Option<String> {
+        self.inner.identity()
+    }
+
+    fn is_remote(&self) -> bool {
+        self.inner.is_remote()
+    }
+
+    fn open_end(&self, path: &ObjectPath, _: u64) -> Result<Box<dyn Object>> {
+        self.open(path)
+    }
+
+    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
+        implement::modified_ns(self, path)
+    }
+
+    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
+        implement::is_current(self, path, version)
+    }
+
+    fn put(
+        &self,
+        path: &ObjectPath,
+        bytes: &[u8],
+        durability: Durability,
+        condition: Condition<'_>,
+    ) -> Result<Version> {
+        implement::put(self, path, bytes, durability, condition)
+    }
+
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         self.wait("stat", path);
         self.inner.stat(path)
@@ -552,6 +589,30 @@ impl Storage for Gated {
 
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
         Ok(Arc::new(Self { inner: self.inner.beside(suffix)?, gate: self.gate.clone() }))
+    }
+
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        Ok(Arc::new(Self { inner: self.inner.within(path)?, gate: self.gate.clone() }))
+    }
+
+    fn workspace(
+        &self,
+        directory: &ObjectPath,
+        name: WorkspaceName<'_>,
+    ) -> Result<Option<Box<dyn Workspace>>> {
+        self.wait("stage in", directory);
+        self.inner.workspace(directory, name)
+    }
+
+    fn publish_tree(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        how: TreePublication,
+        durability: Durability,
+    ) -> Result<()> {
+        self.wait("publish tree", target);
+        self.inner.publish_tree(staged, target, how, durability)
     }
 
     fn delete(
@@ -599,9 +660,15 @@ impl Storage for Gated {
         Ok(self.inner.try_lock(path)?.map(|inner| self.hold(inner, path)))
     }
 
+    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        self.try_lock(path)
+    }
+
     fn sweep(&self, path: &ObjectPath) -> Result<u64> {
         self.inner.sweep(path)
     }
+
+    lacks!(ask_end, can_sync_all, sync_all);
 }
 
 #[test]

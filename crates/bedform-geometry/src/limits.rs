@@ -1,0 +1,11 @@
+//! What the crate refuses to exceed, whatever a file or user asks for.
+
+/// The largest number of axes.
+pub const RANK_MAX: usize = 32;
+
+/// The largest number of axes, not counting those of size one, that a curve goes through.
+pub const CURVE_RANK_MAX: usize = 8;
+
+/// The largest number of cells that [`Order::sequence`](crate::Order::sequence) and
+/// [`Order::ranks`](crate::Order::ranks) list.
+pub const SEQUENCE_CELLS_MAX: u64 = 1 << 28;

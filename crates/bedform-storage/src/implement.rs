@@ -1,0 +1,251 @@
+//! What implementations of the traits have in common: for those who write one, and for nobody else.
+//!
+//! The traits have no default bodies, so each implementation says what it does. One that does the plain
+//! thing says so by a call to a function of this module; one that lacks an ability, by
+//! [`lacks!`](crate::lacks).
+
+use std::io;
+
+use bedform_format::ObjectPath;
+use bedform_format::log::Lane;
+
+use crate::{
+    Condition, Durability, Hint, ObjectWriter, SYNC_ALIGNMENT, Storage, StorageError,
+    StorageErrorKind, Version,
+};
+
+type Result<T> = std::result::Result<T, StorageError>;
+
+/// [`Storage::put`] by a writer of the place's own.
+///
+/// # Errors
+/// As [`Storage::put`].
+pub fn put(
+    storage: &(impl Storage + ?Sized),
+    path: &ObjectPath,
+    bytes: &[u8],
+    durability: Durability,
+    condition: Condition<'_>,
+) -> Result<Version> {
+    let mut writer = storage.create(path, durability, Hint::of(bytes.len() as u64))?;
+    writer.append(bytes)?;
+    writer.publish(condition)
+}
+
+/// [`Storage::modified_ns`] of a place whose versions have the time.
+///
+/// # Errors
+/// As [`Storage::modified_ns`].
+pub fn modified_ns(storage: &(impl Storage + ?Sized), path: &ObjectPath) -> Result<i64> {
+    Ok(storage.stat(path)?.modified_ns)
+}
+
+/// [`Storage::is_current`] of a place in which nothing is cheaper than [`Storage::stat`].
+///
+/// # Errors
+/// As [`Storage::is_current`].
+pub fn is_current(
+    storage: &(impl Storage + ?Sized),
+    path: &ObjectPath,
+    version: &Version,
+) -> Result<bool> {
+    match storage.stat(path) {
+        Ok(found) => Ok(found == *version),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// [`ObjectWriter::append_owned`] of a writer that keeps no memory of others.
+///
+/// # Errors
+/// As [`ObjectWriter::append_owned`].
+pub fn append_owned(
+    writer: &mut (impl ObjectWriter + ?Sized),
+    bytes: Vec<u8>,
+) -> Result<Option<Vec<u8>>> {
+    writer.append(&bytes)?;
+    Ok(Some(bytes))
+}
+
+/// The error of an operation that a place does not have, and why.
+pub fn unsupported(
+    operation: &'static str,
+    path: impl std::fmt::Display,
+    reason: &'static str,
+) -> StorageError {
+    StorageError {
+        kind: StorageErrorKind::Unsupported,
+        operation,
+        path: path.to_string(),
+        source: Some(io::Error::new(io::ErrorKind::Unsupported, reason)),
+    }
+}
+
+/// Where the next `length` bytes of a lane from `position` on go in the object, and how many of them
+/// lie there.
+///
+/// # Errors
+/// `NoSpace` if the lane has no room for all of them.
+pub fn place_in(
+    lane: Lane,
+    position: u64,
+    length: usize,
+    path: &ObjectPath,
+) -> Result<(u64, usize)> {
+    let end = position.checked_add(length as u64);
+    if end.is_none_or(|end| end > lane.bytes_max()) {
+        return Err(StorageError::new(StorageErrorKind::NoSpace, "write", path));
+    }
+    let run = lane.run(position);
+    Ok((run.offset, usize::try_from(run.length).unwrap_or(usize::MAX).min(length)))
+}
+
+/// The zeros that an object of `position` bytes is padded with.
+pub fn padding(position: u64) -> &'static [u8] {
+    static ZEROS: [u8; 4096] = [0; 4096];
+    let missing = position.next_multiple_of(SYNC_ALIGNMENT) - position;
+    usize::try_from(missing).map_or(&[], |missing| &ZEROS[..missing])
+}
+
+/// `suffix`, if a name stays a single segment with it behind.
+///
+/// # Errors
+/// `Io`.
+pub fn checked_suffix(suffix: &str) -> Result<&str> {
+    match ObjectPath::parse(suffix) {
+        Ok(path) if !path.is_root() && path.parent().is_root() => Ok(suffix),
+        _ => {
+            let reason = io::Error::other("what lies beside a place has its name and more");
+            Err(StorageError::from_io("open", suffix, reason))
+        }
+    }
+}
+
+/// Methods of [`Object`](crate::Object), [`GrowingObject`](crate::GrowingObject) or
+/// [`Storage`](crate::Storage) for an implementation that has nothing to offer there, by their names.
+///
+/// ```
+/// use bedform_storage::{Object, StorageError, Version, lacks};
+///
+/// #[derive(Debug)]
+/// struct Empty(Version);
+///
+/// impl Object for Empty {
+///     fn version(&self) -> &Version {
+///         &self.0
+///     }
+///
+///     fn read(&self, _: u64, _: &mut [u8]) -> Result<(), StorageError> {
+///         Ok(())
+///     }
+///
+///     fn is_current(&self) -> Result<bool, StorageError> {
+///         Ok(true)
+///     }
+///
+///     lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
+/// }
+/// ```
+#[macro_export]
+macro_rules! lacks {
+    ($($method:ident),+ $(,)?) => { $($crate::lacks!(@ $method);)+ };
+    (@ read_past) => {
+        fn read_past<'b>(
+            &self,
+            _: u64,
+            _: usize,
+            _: &'b mut $crate::ReadBlock,
+        ) -> ::std::result::Result<::std::option::Option<&'b [u8]>, $crate::StorageError> {
+            ::std::result::Result::Ok(::std::option::Option::None)
+        }
+    };
+    (@ read_ahead) => {
+        fn read_ahead(&self, _: u64, _: u64) -> bool {
+            false
+        }
+    };
+    (@ ask) => {
+        fn ask(
+            &self,
+            _: u64,
+            _: u64,
+            _: &::std::sync::Arc<$crate::Bell>,
+        ) -> ::std::option::Option<$crate::Answer<$crate::Bytes>> {
+            ::std::option::Option::None
+        }
+    };
+    (@ read_resident) => {
+        fn read_resident(
+            &self,
+            _: u64,
+            _: &mut [u8],
+        ) -> ::std::result::Result<usize, $crate::StorageError> {
+            ::std::result::Result::Ok(0)
+        }
+    };
+    (@ at_hand) => {
+        fn at_hand(&self) -> ::std::ops::Range<u64> {
+            0..0
+        }
+    };
+    (@ known) => {
+        fn known(&self, _: u64, _: usize) -> ::std::option::Option<&[u8]> {
+            ::std::option::Option::None
+        }
+    };
+    (@ kept) => {
+        fn kept(&self) -> ::std::option::Option<::std::sync::Arc<dyn $crate::Object>> {
+            ::std::option::Option::None
+        }
+    };
+    (@ ask_end) => {
+        fn ask_end(
+            &self,
+            _: &$crate::ObjectPath,
+            _: u64,
+            _: &::std::sync::Arc<$crate::Bell>,
+        ) -> ::std::option::Option<$crate::PendingObject> {
+            ::std::option::Option::None
+        }
+    };
+    (@ workspace) => {
+        fn workspace(
+            &self,
+            directory: &$crate::ObjectPath,
+            _: $crate::WorkspaceName<'_>,
+        ) -> ::std::result::Result<
+            ::std::option::Option<::std::boxed::Box<dyn $crate::Workspace>>,
+            $crate::StorageError,
+        > {
+            let reason = "nothing can be renamed, so nothing is staged";
+            ::std::result::Result::Err($crate::implement::unsupported("create", directory, reason))
+        }
+    };
+    (@ publish_tree) => {
+        fn publish_tree(
+            &self,
+            _: &$crate::ObjectPath,
+            target: &$crate::ObjectPath,
+            _: $crate::TreePublication,
+            _: $crate::Durability,
+        ) -> ::std::result::Result<(), $crate::StorageError> {
+            let reason = "nothing can be renamed, so no tree is published at once";
+            ::std::result::Result::Err($crate::implement::unsupported("publish", target, reason))
+        }
+    };
+    (@ can_sync_all) => {
+        fn can_sync_all(&self) -> bool {
+            false
+        }
+    };
+    (@ sync_all) => {
+        fn sync_all(
+            &self,
+            _: &[$crate::ObjectPath],
+        ) -> ::std::result::Result<(), $crate::StorageError> {
+            let reason = "there is no sync of all objects";
+            ::std::result::Result::Err($crate::implement::unsupported("sync", self.name(), reason))
+        }
+    };
+}
