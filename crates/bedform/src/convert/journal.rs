@@ -4,7 +4,7 @@
 //! runs, `done.earlier` has what earlier runs had finished. A line is appended after the write of its region
 //! returned, which is when the region is durable, so that no line claims what a crash can take back. A lost
 //! line costs the region a second write and nothing else, so lines need not be durable themselves: they are
-//! handed to the system every few regions, and synced at the end of a run.
+//! handed to the system every few MiB, and synced at the end of a run.
 //!
 //! A line is the CRC-32C of the rest, eight hexadecimal digits, and JSON: the array's path, the random key of
 //! the array in the store, the region's start.
@@ -20,19 +20,24 @@ use std::collections::HashSet;
 
 use bedform_format::checksum::crc32c;
 use bedform_format::{ObjectPath, metadata};
-use bedform_storage::{Condition, Durability, GrowingObject, Storage, StorageExt};
+use bedform_storage::{
+    Condition, Durability, GrowingObject, Hint, Object, ObjectWriter, Storage, StorageExt,
+};
 use serde_json::json;
 
-use crate::error::{Error, ErrorKind, Result};
+use super::state::fingerprint;
+use crate::error::Result;
 
 const CURRENT: &str = "done";
 const EARLIER: &str = "done.earlier";
 /// Marks are handed to the system after so many bytes of regions: each time costs a padded block.
-const FLUSH_BYTES: u64 = 256 << 10;
+const FLUSH_BYTES: u64 = 4 << 20;
 /// Marks are made durable after so many bytes of regions.
 const SYNC_BYTES: u64 = 1 << 30;
-/// Marks of a hundred million regions.
-const JOURNAL_BYTES_MAX: u64 = 8 << 30;
+/// Bytes of a journal that are read at a time.
+const PIECE_BYTES: usize = 64 << 10;
+/// No line is longer: a path has 1,024 bytes, a start at most 32 numbers.
+const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// A finished region, as a line has it.
 pub(super) fn mark(array: &str, key: &[u8; 16], start: &[u64]) -> String {
@@ -40,19 +45,49 @@ pub(super) fn mark(array: &str, key: &[u8; 16], start: &[u64]) -> String {
     format!("{:08x} {text}", crc32c(text.as_bytes()))
 }
 
-/// The whole lines of a journal.
-fn parse(bytes: &[u8]) -> impl Iterator<Item = &str> {
-    let lines = bytes.split_inclusive(|byte| *byte == b'\n');
-    lines.filter_map(|line| {
-        let line = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?.trim_start_matches('\0');
-        let (sum, text) = line.split_once(' ')?;
-        (sum == format!("{:08x}", crc32c(text.as_bytes()))).then_some(line)
-    })
+/// The mark that a line is, without its end; nothing if it is none.
+fn parse(line: &[u8]) -> Option<&str> {
+    let line = std::str::from_utf8(line).ok()?.trim_start_matches('\0');
+    let (sum, text) = line.split_once(' ')?;
+    (sum == format!("{:08x}", crc32c(text.as_bytes()))).then_some(line)
+}
+
+/// Calls `visit` with every mark of a journal, which is read piece by piece.
+fn each_mark(object: &dyn Object, visit: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+    let mut piece = vec![0; PIECE_BYTES];
+    let (mut line, mut at) = (Vec::new(), 0_u64);
+    while at < object.version().size {
+        let left = usize::try_from(object.version().size - at).unwrap_or(PIECE_BYTES);
+        let piece = &mut piece[..left.min(PIECE_BYTES)];
+        object.read(at, piece)?;
+        at += piece.len() as u64;
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            let (part, is_whole) = match part.strip_suffix(b"\n") {
+                Some(part) => (part, true),
+                None => (part, false),
+            };
+            // Padding, which no line begins with.
+            let padding = if line.is_empty() {
+                part.iter().take_while(|byte| **byte == 0).count()
+            } else {
+                0
+            };
+            line.extend_from_slice(&part[padding..]);
+            if is_whole && let Some(mark) = parse(&line) {
+                visit(mark)?;
+            }
+            if is_whole || line.len() > LINE_BYTES_MAX {
+                line.clear();
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The journal of a run.
 pub(super) struct Journal {
-    done: HashSet<String>,
+    /// Fingerprints of the marks of earlier runs: there may be millions.
+    done: HashSet<u128>,
     growing: Box<dyn GrowingObject>,
     /// Bytes of regions whose marks are not with the system, and not durable.
     unflushed: u64,
@@ -66,17 +101,24 @@ impl Journal {
     /// Those of storage.
     pub(super) fn open(storage: &dyn Storage, directory: &ObjectPath) -> Result<Self> {
         let (current, earlier) = (directory.join(CURRENT)?, directory.join(EARLIER)?);
+        let last = storage.find(&current)?;
+        // First kept elsewhere, durably, then removed: marks are never in neither place.
+        let mut kept = match last {
+            Some(_) => Some(storage.create(&earlier, Durability::Disk, Hint::default())?),
+            None => None,
+        };
         let mut done = HashSet::new();
-        let last = read(storage, &current)?;
-        for bytes in [read(storage, &earlier)?, last.clone()].iter().flatten() {
-            done.extend(parse(bytes).map(str::to_owned));
+        for object in storage.find(&earlier)?.into_iter().chain(last) {
+            each_mark(&*object, &mut |mark| {
+                let is_new = done.insert(fingerprint(mark.as_bytes()));
+                match &mut kept {
+                    Some(kept) if is_new => append(&mut **kept, mark),
+                    _ => Ok(()),
+                }
+            })?;
         }
-        if last.is_some() {
-            // First kept elsewhere, durably, then removed: marks are never in neither place.
-            let mut lines: Vec<&str> = done.iter().map(String::as_str).collect();
-            lines.sort_unstable();
-            let text = lines.iter().fold(String::new(), |text, line| text + line + "\n");
-            storage.put(&earlier, text.as_bytes(), Durability::Disk, Condition::None)?;
+        if let Some(kept) = kept {
+            kept.publish(Condition::None)?;
             storage.delete(&current, Durability::Disk, Condition::None)?;
         }
         let growing = storage.grow(&current, Durability::Disk, None)?;
@@ -96,7 +138,7 @@ impl Journal {
 
     /// True if an earlier run has finished the region of this mark.
     pub(super) fn is_done(&self, mark: &str) -> bool {
-        self.done.contains(mark)
+        self.done.contains(&fingerprint(mark.as_bytes()))
     }
 
     /// Notes that a region of `bytes` is finished and durable.
@@ -127,40 +169,62 @@ impl Journal {
     }
 }
 
-fn read(storage: &dyn Storage, path: &ObjectPath) -> Result<Option<Vec<u8>>> {
-    let Some(object) = storage.find(path)? else { return Ok(None) };
-    let size = object.version().size;
-    if size > JOURNAL_BYTES_MAX {
-        let text = format!("{path:?}: {size} bytes of finished regions are over the limit");
-        return Err(Error::new(ErrorKind::LimitExceeded, text));
-    }
-    let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
-    object.read(0, &mut bytes)?;
-    Ok(Some(bytes))
+fn append(writer: &mut dyn ObjectWriter, mark: &str) -> Result<()> {
+    Ok(writer.append(format!("{mark}\n").as_bytes())?)
 }
 
 #[cfg(test)]
 mod tests {
     use bedform_storage::MemoryStorage;
+    use proptest::prelude::*;
 
     use super::*;
 
     const KEY: [u8; 16] = [7; 16];
 
+    fn marks_in(bytes: &[u8]) -> Vec<String> {
+        let storage = MemoryStorage::new();
+        let path = ObjectPath::parse("done").unwrap();
+        storage.put(&path, bytes, Durability::Process, Condition::None).unwrap();
+        let mut marks = Vec::new();
+        let object = storage.open(&path).unwrap();
+        each_mark(&*object, &mut |mark| {
+            marks.push(mark.to_owned());
+            Ok(())
+        })
+        .unwrap();
+        marks
+    }
+
     #[test]
     fn only_whole_lines_are_marks() {
         let marks = ["t", "u/\"v\"\n"].map(|name| mark(name, &KEY, &[50, 0]));
         let mut bytes = format!("{}\n", marks[0]).into_bytes();
-        bytes.extend([0; 100]);
+        bytes.extend(vec![0; 3 * PIECE_BYTES]);
         bytes.extend(format!("{}\n", marks[1]).into_bytes());
-        assert_eq!(parse(&bytes).collect::<Vec<_>>(), marks);
+        assert_eq!(marks_in(&bytes), marks);
         // Torn anywhere, a line is none.
         let first = marks[0].len();
         for length in 0..=first {
-            assert_eq!(parse(&bytes[..length]).count(), 0);
+            assert!(marks_in(&bytes[..length]).is_empty());
             let mut torn = bytes.clone();
             torn[length.min(first - 1)] ^= 1;
-            assert_eq!(parse(&torn).collect::<Vec<_>>(), [marks[1].as_str()]);
+            assert_eq!(marks_in(&torn), marks[1..]);
+        }
+    }
+
+    #[test]
+    fn lines_that_lie_in_two_pieces_are_whole() {
+        let marks: Vec<String> = (0..5000).map(|at| mark("t", &KEY, &[at, 7])).collect();
+        let text = marks.iter().fold(String::new(), |text, mark| text + mark + "\n");
+        assert!(text.len() > 3 * PIECE_BYTES);
+        assert_eq!(marks_in(text.as_bytes()), marks);
+    }
+
+    proptest! {
+        #[test]
+        fn junk_is_no_mark(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            prop_assert!(marks_in(&bytes).is_empty());
         }
     }
 

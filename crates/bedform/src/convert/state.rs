@@ -35,6 +35,13 @@ pub(super) fn state_of(storage: &Arc<dyn Storage>) -> Result<String> {
     Ok(format!("{:032x}", digest.0))
 }
 
+/// A number that stands for `bytes`.
+pub(super) fn fingerprint(bytes: &[u8]) -> u128 {
+    let mut digest = Digest::default();
+    digest.add(bytes);
+    digest.0
+}
+
 /// FNV-1a of 128 bits: against changes by chance, not by an enemy.
 struct Digest(u128);
 

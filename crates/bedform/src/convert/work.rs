@@ -34,7 +34,7 @@ const PLAN_VERSION: u64 = 4;
 const PLAN: &str = "plan.json";
 const STORE: &str = "store";
 /// A plan that is larger is none of ours.
-const PLAN_BYTES_MAX: u64 = 1 << 30;
+const PLAN_BYTES_MAX: u64 = 256 << 20;
 
 /// The work directory of a conversion, held by this one alone.
 pub(super) struct WorkDirectory {
