@@ -9,7 +9,7 @@ use bedform::convert::{
 };
 use bedform::{Error, ErrorKind};
 use bedform_geometry::Region;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
@@ -34,7 +34,7 @@ type Reader = (String, bool, Py<PyAny>);
 
 fn options_of(text: &str) -> PyResult<ConvertOptions> {
     let given: Map<String, Value> =
-        serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        serde_json::from_str(text).map_err(|error| raise(Error::invalid(error.to_string())))?;
     ConvertOptions::from_json(&given).map_err(raise)
 }
 
@@ -75,7 +75,7 @@ fn reader_of(is_text: bool, read: Py<PyAny>) -> RegionReader {
             let elements = Bytes::of(&given, false)?;
             let elements = elements.get();
             if elements.len() != buffer.len() {
-                return Err(PyValueError::new_err("the elements of a region have another size"));
+                return Err(raise(Error::invalid("the elements of a region have another size")));
             }
             buffer.copy_from_slice(elements);
             Ok(())
@@ -121,7 +121,7 @@ impl Conversion {
 
     /// The plan as JSON.
     fn plan(&self) -> PyResult<String> {
-        serde_json::to_string(&self.plan).map_err(|error| PyValueError::new_err(error.to_string()))
+        serde_json::to_string(&self.plan).map_err(|error| raise(Error::invalid(error.to_string())))
     }
 
     /// Converts; tells `progress` after each region how many bytes of how many are done. Gives the bytes

@@ -32,6 +32,7 @@
 //! | `plan`, `regions`, `question` | layouts and regions, without I/O; options from JSON |
 //! | `work`, `journal` | the work directory, finished regions |
 //! | `copy`, `drafts` | regions read, written and compared; conversions to object stores |
+//! | `words` | values in messages |
 
 mod attributes;
 mod copy;
