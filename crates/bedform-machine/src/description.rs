@@ -22,7 +22,7 @@ const STRIPE_BYTES_RANGE: (f64, f64) = (1.0, (1_u64 << 50) as f64);
 /// not bounded.
 ///
 /// ```
-/// use bedform_storage::machine::Machine;
+/// use bedform_machine::Machine;
 ///
 /// let machine = Machine::from_json(r#"{
 ///     "name": "two disks",
@@ -33,7 +33,7 @@ const STRIPE_BYTES_RANGE: (f64, f64) = (1.0, (1_u64 << 50) as f64);
 ///     "clients": {"request_seconds": 1.9e-3, "link_bytes_per_second": 1e9}
 /// }"#)?;
 /// assert_eq!(machine.striping.count, 1);
-/// # Ok::<(), bedform_storage::machine::MachineError>(())
+/// # Ok::<(), bedform_machine::MachineError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

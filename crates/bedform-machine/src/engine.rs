@@ -19,7 +19,7 @@ impl Machine {
     /// workload give the same answer.
     ///
     /// ```
-    /// use bedform_storage::machine::{Machine, Workload};
+    /// use bedform_machine::{Machine, Workload};
     ///
     /// let machine = Machine::from_json(r#"{
     ///     "name": "one disk",
@@ -37,7 +37,7 @@ impl Machine {
     /// let simulation = machine.simulate(&workload)?;
     /// assert_eq!(simulation.seconds, 3.5);
     /// assert_eq!(simulation.bound().unwrap().what, "target");
-    /// # Ok::<(), bedform_storage::machine::MachineError>(())
+    /// # Ok::<(), bedform_machine::MachineError>(())
     /// ```
     ///
     /// # Errors

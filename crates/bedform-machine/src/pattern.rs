@@ -23,7 +23,7 @@ pub enum PatternShape {
 /// a read one is opened by each.
 ///
 /// ```
-/// use bedform_storage::machine::{FileStriping, Pattern, PatternShape};
+/// use bedform_machine::{FileStriping, Pattern, PatternShape};
 ///
 /// let pattern = Pattern {
 ///     shape: PatternShape::Strided,
@@ -35,7 +35,7 @@ pub enum PatternShape {
 ///     stripes: FileStriping { count: Some(4), ..FileStriping::default() },
 /// };
 /// assert_eq!(pattern.workload()?.clients.len(), 4);
-/// # Ok::<(), bedform_storage::machine::MachineError>(())
+/// # Ok::<(), bedform_machine::MachineError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

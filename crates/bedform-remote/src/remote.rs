@@ -1,7 +1,7 @@
 //! Objects of an object store: S3, Google Cloud Storage, Azure, and plain HTTP servers.
 //!
 //! Requests go through the crate `object_store`, whose asynchronous runtime stays in here: calls of
-//! [`Storage`] block, and many are in flight because many threads call.
+//! [`Storage`](bedform_storage::Storage) block, and many are in flight because many threads call.
 //!
 //! An object store keeps no bytes for who has opened an object: what was replaced meanwhile is a
 //! `Conflict` for all later reads of it, so that an index and the chunks that it names belong together.
@@ -10,7 +10,7 @@
 //! Every write has a condition (`If-None-Match`, `If-Match`), also where the newest writer wins: what a
 //! writer that was cut off still has on its way finds that it does not hold. `put` has how a lost answer
 //! is told from a conflict, `parts` how large objects are sent, `lease` how locks are kept, `growing` how
-//! objects grow. What is acknowledged is as durable as the server makes it; [`Durability`] makes no
+//! objects grow. What is acknowledged is as durable as the server makes it; [`Durability`](bedform_storage::Durability) makes no
 //! difference.
 
 mod aws;
@@ -26,7 +26,9 @@ mod per_process;
 mod pieces;
 pub(crate) mod probe;
 mod put;
+mod remove;
 mod runtime;
+mod storage;
 mod url;
 mod writer;
 
@@ -38,30 +40,24 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ::object_store::path::Path;
-use ::object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
+use ::object_store::{Error, ObjectMeta, ObjectStore, PutPayload};
 use bedform_format::ObjectPath;
-use bedform_format::log::Lane;
-use futures_util::{StreamExt as _, TryStreamExt as _};
+use futures_util::TryStreamExt as _;
 
 use self::client::{Client, Made};
 use self::error::to_error;
-use self::growing::{GrownObject, RemoteGrowing};
+use self::growing::GrownObject;
 use self::lease::{Held, LOCK_NAME, Leases, Patience};
 use self::object::RemoteObject;
 pub use self::parts::Parts;
 use self::pieces::SharedPieces;
-use self::put::{Known, Unwritten, Writes, given_up, look};
+use self::put::{Known, Unwritten, Writes, given_up};
 #[cfg(test)]
 pub(crate) use self::runtime::wait;
 use self::url::Place;
 pub use self::url::{RemoteOptions, UrlError};
-use self::writer::RemoteWriter;
-use bedform_storage::implement::{self, checked_suffix};
 use bedform_storage::waiting::interrupted;
-use bedform_storage::{
-    Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Mode, Object, ObjectWriter,
-    PendingObject, Storage, StorageError, StorageErrorKind, Version, lacks,
-};
+use bedform_storage::{Condition, Lock, Mode, Object, StorageError, StorageErrorKind, Version};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -69,8 +65,6 @@ type Result<T> = std::result::Result<T, StorageError>;
 const OWN_PREFIX: &str = ".bedform-";
 /// What an object is called that a server is tried with.
 const PROBE_PREFIX: &str = ".bedform-probe-";
-/// Objects that are deleted with one request, where the server can.
-const DELETED_TOGETHER: usize = 1000;
 /// Names of which a handle remembers what it saw; beyond it forgets all, and looks again.
 const SEEN_MAX: usize = 1 << 12;
 
@@ -548,280 +542,4 @@ fn version_of(meta: &ObjectMeta) -> Version {
 /// That of nothing that is there: of what others have replaced before anybody knew what it was.
 fn no_version() -> Version {
     Version { size: 0, modified_ns: -1, changed_ns: -1, identity: (u64::MAX, u64::MAX) }
-}
-
-/// Removes all objects below `directory`: parts behind the objects that they are of, its lock last.
-async fn remove_below(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<(), Error> {
-    let lock = directory.clone().join(LOCK_NAME);
-    remove_those(store, directory, &|name| *name != lock && !growing::is_part(name)).await?;
-    remove_those(store, directory, &|name| *name != lock).await?;
-    remove(store, &lock).await
-}
-
-/// Removes the objects below `directory` that are `wanted`.
-async fn remove_those(
-    store: &dyn ObjectStore,
-    directory: &Path,
-    wanted: &(dyn Fn(&Path) -> bool + Sync),
-) -> std::result::Result<(), Error> {
-    let mut before = Vec::new();
-    loop {
-        // Listed before they are deleted: a list that is deleted from may skip some.
-        let names: Vec<_> = runtime::again(|| {
-            let below = store.list(Some(directory)).map_ok(|meta| meta.location);
-            let is_wanted = |name: &Path| std::future::ready(wanted(name));
-            below.try_filter(is_wanted).take(DELETED_TOGETHER).try_collect()
-        })
-        .await?;
-        // Or those that are gone are listed for a while yet.
-        if names.is_empty() || names == before {
-            return Ok(());
-        }
-        before.clone_from(&names);
-        runtime::again(|| remove_all(store, names.clone())).await?;
-    }
-}
-
-/// Removes objects, there or not.
-async fn remove_all(store: &dyn ObjectStore, names: Vec<Path>) -> std::result::Result<(), Error> {
-    let names = futures_util::stream::iter(names.into_iter().map(Ok)).boxed();
-    let mut deleted = store.delete_stream(names);
-    while let Some(outcome) = deleted.next().await {
-        match outcome {
-            Ok(_) | Err(Error::NotFound { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Removes an object, there or not.
-async fn remove(store: &dyn ObjectStore, name: &Path) -> std::result::Result<(), Error> {
-    // Not all clients ask again where the answer is lost.
-    match runtime::again(|| store.delete(name)).await {
-        Err(Error::NotFound { .. }) => Ok(()),
-        outcome => outcome,
-    }
-}
-
-/// What was opened; nothing if it is not there.
-fn found(opened: Result<Box<dyn Object>>) -> Result<Option<Box<dyn Object>>> {
-    match opened {
-        Ok(object) => Ok(Some(object)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-impl Storage for RemoteStorage {
-    fn name(&self) -> String {
-        self.shown.clone()
-    }
-
-    fn identity(&self) -> Option<String> {
-        Some(format!("{}:{}:{}", self.system, self.rights, self.prefix))
-    }
-
-    fn is_remote(&self) -> bool {
-        true
-    }
-
-    fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
-        self.open_end(path, object::TAIL_BYTES)
-    }
-
-    fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>> {
-        let name = self.name_of("open", path)?;
-        let opening = self.shared.clone().open(name, path.to_string(), bytes);
-        runtime::run("open", path.as_str(), opening)
-    }
-
-    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject> {
-        let name = self.name_of("open", path).ok()?;
-        let opening = self.shared.clone().open(name, path.to_string(), bytes);
-        runtime::answer(bell, async { found(opening.await) })
-    }
-
-    fn stat(&self, path: &ObjectPath) -> Result<Version> {
-        let name = self.name_of("stat", path)?;
-        let store = &**self.shared.client.store()?;
-        let found = runtime::wait("stat", path, async {
-            match look(store, &name, self.shared.lists).await? {
-                Some(known) => growing::version(store, &name, &known).await.map(Some),
-                None => Ok(None),
-            }
-        })?;
-        let found = found.map_err(|error| to_error("stat", &path.to_string(), error))?;
-        found.ok_or_else(|| StorageError::new(StorageErrorKind::NotFound, "stat", path))
-    }
-
-    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
-        let name = self.name_of("stat", path)?;
-        let meta = runtime::wait("stat", path, self.shared.client.store()?.head(&name))?;
-        let meta = meta.map_err(|error| to_error("stat", path.as_str(), error))?;
-        Ok(meta.last_modified.timestamp_nanos_opt().unwrap_or(0))
-    }
-
-    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
-        implement::is_current(self, path, version)
-    }
-
-    fn create(
-        &self,
-        path: &ObjectPath,
-        _durability: Durability,
-        hint: Hint,
-    ) -> Result<Box<dyn ObjectWriter + '_>> {
-        Ok(Box::new(RemoteWriter::create(self, path, hint)?))
-    }
-
-    fn put(
-        &self,
-        path: &ObjectPath,
-        bytes: &[u8],
-        _durability: Durability,
-        condition: Condition<'_>,
-    ) -> Result<Version> {
-        let name = self.name_to_write("create", path)?;
-        let seen = self.shared.seen(&name);
-        self.publish(path, &name, PutPayload::from(bytes.to_vec()), condition, seen)
-    }
-
-    fn grow(
-        &self,
-        path: &ObjectPath,
-        _durability: Durability,
-        _size_hint: Option<u64>,
-    ) -> Result<Box<dyn GrowingObject>> {
-        let name = self.name_to_write("create", path)?;
-        Ok(Box::new(RemoteGrowing::create(&self.shared, &name, path)?))
-    }
-
-    fn grow_lane(
-        &self,
-        path: &ObjectPath,
-        lane: Lane,
-        durability: Durability,
-    ) -> Result<Box<dyn GrowingObject>> {
-        if lane.is_alone() {
-            return self.grow(path, durability, None);
-        }
-        Err(implement::unsupported("create", path, "an object of a server grows for one writer"))
-    }
-
-    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
-        let suffix = checked_suffix(suffix)?;
-        if self.prefix.is_empty() {
-            let reason = io::Error::other("nothing can lie beside a whole bucket");
-            return Err(StorageError::from_io("open", suffix, reason));
-        }
-        Ok(Arc::new(Self {
-            shared: self.shared.clone(),
-            prefix: format!("{}{suffix}", self.prefix),
-            shown: format!("{}{suffix}", self.shown),
-            system: self.system.clone(),
-            rights: self.rights.clone(),
-        }))
-    }
-
-    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
-        let below = |text: &str| match (path.as_str(), text) {
-            ("", text) => text.to_owned(),
-            (path, "") => path.to_owned(),
-            (path, text) => format!("{text}/{path}"),
-        };
-        Ok(Arc::new(Self {
-            shared: self.shared.clone(),
-            prefix: below(&self.prefix),
-            shown: below(&self.shown),
-            system: self.system.clone(),
-            rights: self.rights.clone(),
-        }))
-    }
-
-    /// Only without a condition, or of what cannot change any more: servers know none for it.
-    fn delete(
-        &self,
-        path: &ObjectPath,
-        _durability: Durability,
-        condition: Condition<'_>,
-    ) -> Result<()> {
-        let name = self.name_to_write("delete", path)?;
-        if !matches!(condition, Condition::None) {
-            let reason = io::Error::other("object stores delete nothing on condition");
-            return Err(StorageError::from_io("delete", path, reason));
-        }
-        let store = &**self.shared.client.store()?;
-        let deleted = runtime::wait("delete", path, async {
-            let Some(known) = look(store, &name, true).await? else { return Ok(()) };
-            remove(store, &name).await?;
-            match known.parts {
-                Some(parts) => growing::remove(store, &name, &parts).await,
-                None => Ok(()),
-            }
-        })?;
-        self.shared.forget(&name);
-        deleted.map_err(|error| to_error("delete", &path.to_string(), error))?;
-        self.shared.check_leases("delete", path)
-    }
-
-    fn delete_tree(&self, path: &ObjectPath, _durability: Durability) -> Result<()> {
-        self.shared.check_writable("delete", path)?;
-        let name = self.name_of("delete", path)?;
-        // Who holds a lock in there goes on without: what it protects is gone.
-        self.shared.leases.end_below(&name);
-        let store = &**self.shared.client.store()?;
-        let deleted = runtime::wait("delete", path, remove_below(store, &name))?;
-        deleted.map_err(|error| to_error("delete", &path.to_string(), error))
-    }
-
-    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
-        if !self.shared.lists {
-            let reason = "HTTP servers do not tell what they have";
-            let reason = io::Error::new(io::ErrorKind::PermissionDenied, reason);
-            return Err(StorageError::from_io("list", path, reason));
-        }
-        let name = self.name_of("list", path)?;
-        let store = &**self.shared.client.store()?;
-        let ask = || store.list_with_delimiter(Some(&name));
-        let listed = runtime::wait("list", path, runtime::again(ask))?;
-        let listed = match listed {
-            Ok(listed) => listed,
-            Err(Error::NotFound { .. }) => return Ok(Vec::new()),
-            Err(error) => return Err(to_error("list", &path.to_string(), error)),
-        };
-        let entry = |path: &Path, is_directory| {
-            let name = path.filename().filter(|name| !name.starts_with(OWN_PREFIX));
-            name.map(|name| Entry { name: name.to_owned(), is_directory })
-        };
-        let directories = listed.common_prefixes.iter().filter_map(|path| entry(path, true));
-        let objects = listed.objects.iter().filter_map(|meta| entry(&meta.location, false));
-        let mut entries: Vec<Entry> = directories.chain(objects).collect();
-        entries.sort_unstable();
-        entries.dedup();
-        Ok(entries)
-    }
-
-    fn sync(&self, _path: &ObjectPath) -> Result<()> {
-        Ok(())
-    }
-
-    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
-        let held = self.take_lock(path, Patience::Endless)?;
-        held.ok_or_else(|| StorageError::new(StorageErrorKind::Conflict, "lock", path))
-    }
-
-    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        self.take_lock(path, Patience::None)
-    }
-
-    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        self.take_lock(path, Patience::ToTell)
-    }
-
-    fn sweep(&self, _path: &ObjectPath) -> Result<u64> {
-        Ok(0)
-    }
-
-    lacks!(workspace, publish_tree, can_sync_all, sync_all);
 }

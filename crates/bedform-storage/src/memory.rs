@@ -1,17 +1,22 @@
 //! Objects in memory: the plainest storage, and the model that others are compared with.
 
+mod bytes;
+mod tree;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bedform_format::ObjectPath;
-use bedform_format::log::{Lane, STRIPE_BYTES};
+use bedform_format::log::Lane;
 
 use crate::implement::{self, checked_suffix, padding, place_in};
 use crate::{
     Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
     StorageError, StorageErrorKind, TreePublication, Version, Workspace, WorkspaceName, lacks,
 };
+
+use bytes::Bytes;
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -60,69 +65,6 @@ struct State {
     locked: BTreeSet<String>,
     published: u64,
 }
-
-/// The bytes of an object: one run, or of several writers stripe by stripe, so that what nobody has
-/// written takes no memory.
-#[derive(Debug)]
-enum Bytes {
-    Run(Vec<u8>),
-    Stripes { length: usize, stripes: Vec<Vec<u8>> },
-}
-
-impl Bytes {
-    fn len(&self) -> usize {
-        match self {
-            Self::Run(bytes) => bytes.len(),
-            Self::Stripes { length, .. } => *length,
-        }
-    }
-
-    /// Puts `bytes` at `start`, with zeros before them where there was nothing. Those of stripes lie in
-    /// one of them.
-    fn put(&mut self, start: usize, bytes: &[u8]) {
-        let (all, start) = match self {
-            Self::Run(all) => (all, start),
-            Self::Stripes { length, stripes } => {
-                *length = (*length).max(start + bytes.len());
-                let number = start / STRIPE;
-                if stripes.len() <= number {
-                    stripes.resize(number + 1, Vec::new());
-                }
-                (&mut stripes[number], start % STRIPE)
-            }
-        };
-        let end = start + bytes.len();
-        if all.len() < end {
-            all.resize(end, 0);
-        }
-        all[start..end].copy_from_slice(bytes);
-    }
-
-    /// Fills `buffer`, all of which there is.
-    fn copy_to(&self, start: usize, buffer: &mut [u8]) {
-        match self {
-            Self::Run(all) => buffer.copy_from_slice(&all[start..start + buffer.len()]),
-            Self::Stripes { stripes, .. } => {
-                let mut at = start;
-                let mut rest = buffer;
-                while !rest.is_empty() {
-                    let (now, later) = rest.split_at_mut((STRIPE - at % STRIPE).min(rest.len()));
-                    let known = stripes.get(at / STRIPE).and_then(|own| own.get(at % STRIPE..));
-                    let known = known.unwrap_or_default();
-                    let count = known.len().min(now.len());
-                    now[..count].copy_from_slice(&known[..count]);
-                    now[count..].fill(0);
-                    at += now.len();
-                    rest = later;
-                }
-            }
-        }
-    }
-}
-
-/// Bytes of a stripe.
-#[allow(clippy::cast_possible_truncation)]
-const STRIPE: usize = STRIPE_BYTES as usize;
 
 #[derive(Debug)]
 struct Content {
@@ -233,24 +175,6 @@ fn is_within(key: &str, directory: &str) -> bool {
 }
 
 impl State {
-    fn has_entries(&self, directory: &str) -> bool {
-        let is_below = |key: &String| key != directory && is_within(key, directory);
-        self.objects.keys().any(is_below) || self.directories.iter().any(is_below)
-    }
-
-    /// Lets two directories change places, with all below them.
-    fn exchange(&mut self, one: &str, other: &str) {
-        let renamed = |key: String| {
-            let swapped = [(one, other), (other, one)].into_iter().find_map(|(from, to)| {
-                Some(format!("{to}{}", key.strip_prefix(from).filter(|_| is_within(&key, from))?))
-            });
-            swapped.unwrap_or(key)
-        };
-        let objects = std::mem::take(&mut self.objects).into_iter();
-        self.objects = objects.map(|(key, content)| (renamed(key), content)).collect();
-        self.directories = std::mem::take(&mut self.directories).into_iter().map(renamed).collect();
-    }
-
     /// Puts `bytes` under `key`: as a new object, or as what `identity` has become.
     fn insert(
         &mut self,
@@ -399,32 +323,6 @@ impl GrowingObject for MemoryGrowing {
     }
 }
 
-/// A directory in which a tree grows.
-struct MemoryWorkspace {
-    storage: MemoryStorage,
-    path: ObjectPath,
-    is_unique: bool,
-    _lock: Box<dyn Lock>,
-}
-
-impl Workspace for MemoryWorkspace {
-    fn path(&self) -> &ObjectPath {
-        &self.path
-    }
-
-    fn remove(self: Box<Self>) -> Result<()> {
-        self.storage.delete_tree(&self.path, Durability::Process)
-    }
-}
-
-impl Drop for MemoryWorkspace {
-    fn drop(&mut self) {
-        if self.is_unique {
-            let _ = self.storage.delete_tree(&self.path, Durability::Process);
-        }
-    }
-}
-
 struct MemoryLock {
     shared: Arc<Shared>,
     key: String,
@@ -561,18 +459,7 @@ impl Storage for MemoryStorage {
         directory: &ObjectPath,
         name: WorkspaceName<'_>,
     ) -> Result<Option<Box<dyn Workspace>>> {
-        let mut state = self.shared.state();
-        state.published += 1;
-        let (name, is_unique) = match name {
-            WorkspaceName::Unique => (format!("{STAGED_PREFIX}{:016x}", state.published), true),
-            WorkspaceName::Resumable(name) => (name.to_owned(), false),
-        };
-        let unfit = |_| StorageError::new(StorageErrorKind::NotAnObject, "create", directory);
-        let path = directory.join(&name).map_err(unfit)?;
-        self.make_directories(&mut state, &path)?;
-        let Some(lock) = self.lock_free(&mut state, &path) else { return Ok(None) };
-        let storage = self.clone();
-        Ok(Some(Box::new(MemoryWorkspace { storage, path, is_unique, _lock: lock })))
+        tree::workspace(self, directory, name)
     }
 
     fn publish_tree(
@@ -582,38 +469,7 @@ impl Storage for MemoryStorage {
         how: TreePublication,
         _durability: Durability,
     ) -> Result<()> {
-        let error = |kind, path| Err(StorageError::new(kind, "publish", path));
-        let mut state = self.shared.state();
-        let [from, to] = [self.key(staged), self.key(target)];
-        if staged.is_root() || target.is_root() || state.objects.contains_key(&from) {
-            return error(StorageErrorKind::NotAnObject, staged);
-        }
-        if is_within(&from, &to) || is_within(&to, &from) {
-            let reason = "one of the two directories lies in the other";
-            return Err(implement::unsupported("publish", target, reason));
-        }
-        if !state.directories.contains(&from) {
-            return error(StorageErrorKind::NotFound, staged);
-        }
-        let is_object = state.objects.contains_key(&to);
-        match how {
-            TreePublication::Absent if is_object || state.has_entries(&to) => {
-                return error(StorageErrorKind::Exists, target);
-            }
-            TreePublication::Exchange if is_object => {
-                return error(StorageErrorKind::NotAnObject, target);
-            }
-            TreePublication::Exchange if !state.directories.contains(&to) => {
-                return error(StorageErrorKind::NotFound, target);
-            }
-            TreePublication::Absent => {
-                self.make_directories(&mut state, &target.parent())?;
-                state.directories.remove(&to);
-            }
-            TreePublication::Exchange => {}
-        }
-        state.exchange(&from, &to);
-        Ok(())
+        tree::publish_tree(self, staged, target, how)
     }
 
     fn delete(

@@ -1,5 +1,7 @@
 //! A log of what is done to a storage, to prove what was and what was not.
 
+mod objects;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,10 +10,10 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Answer, Bell, Bytes, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object,
-    ObjectWriter, PendingObject, ReadBlock, Storage, StorageError, TreePublication, Version,
-    Workspace, WorkspaceName,
+    Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter,
+    PendingObject, Storage, StorageError, TreePublication, Version, Workspace, WorkspaceName,
 };
+use objects::{RecordedGrowing, RecordedObject, RecordedWriter};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -217,176 +219,6 @@ impl<S> Recording<S> {
 
 fn is_read(event: &Event) -> bool {
     matches!(event.operation, Operation::Read | Operation::ReadResident)
-}
-
-#[derive(Debug, Clone)]
-struct RecordedObject {
-    inner: Arc<dyn Object>,
-    path: ObjectPath,
-    log: Log,
-}
-
-impl RecordedObject {
-    fn event(&self, operation: Operation, offset: u64, bytes: usize) {
-        let range = offset..offset + bytes as u64;
-        let identity = self.inner.version().identity;
-        self.log.record(operation, &self.path, range, false, identity);
-    }
-}
-
-impl RecordedObject {
-    fn boxed(inner: Box<dyn Object>, path: ObjectPath, log: Log) -> Box<dyn Object> {
-        Box::new(Self { inner: Arc::from(inner), path, log })
-    }
-}
-
-impl Object for RecordedObject {
-    fn version(&self) -> &Version {
-        self.inner.version()
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.inner.read(offset, buffer)?;
-        self.event(Operation::Read, offset, buffer.len());
-        Ok(())
-    }
-
-    fn read_past<'b>(
-        &self,
-        offset: u64,
-        length: usize,
-        block: &'b mut ReadBlock,
-    ) -> Result<Option<&'b [u8]>> {
-        let bytes = self.inner.read_past(offset, length, block)?;
-        if bytes.is_some() {
-            self.event(Operation::Read, offset, length);
-        }
-        Ok(bytes)
-    }
-
-    fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
-        let this = self.clone();
-        Some(self.inner.ask(offset, length, bell)?.then(move |outcome| {
-            let bytes = outcome?;
-            this.event(Operation::Read, offset, bytes.len());
-            Ok(bytes)
-        }))
-    }
-
-    fn at_hand(&self) -> Range<u64> {
-        self.inner.at_hand()
-    }
-
-    fn known(&self, offset: u64, length: usize) -> Option<&[u8]> {
-        let bytes = self.inner.known(offset, length)?;
-        self.event(Operation::ReadResident, offset, length);
-        Some(bytes)
-    }
-
-    fn kept(&self) -> Option<Arc<dyn Object>> {
-        let inner = self.inner.kept()?;
-        Some(Arc::new(Self { inner, ..self.clone() }))
-    }
-
-    fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let count = self.inner.read_resident(offset, buffer)?;
-        self.event(Operation::ReadResident, offset, count);
-        Ok(count)
-    }
-
-    fn read_ahead(&self, offset: u64, length: u64) -> bool {
-        let range = offset..offset.saturating_add(length);
-        let identity = self.inner.version().identity;
-        self.log.record(Operation::ReadAhead, &self.path, range, false, identity);
-        self.inner.read_ahead(offset, length)
-    }
-
-    fn is_current(&self) -> Result<bool> {
-        let is_current = self.inner.is_current()?;
-        self.event(Operation::IsCurrent, 0, 0);
-        Ok(is_current)
-    }
-}
-
-struct RecordedWriter<'a> {
-    inner: Box<dyn ObjectWriter + 'a>,
-    path: ObjectPath,
-    is_durable: bool,
-    log: Log,
-}
-
-impl ObjectWriter for RecordedWriter<'_> {
-    fn position(&self) -> u64 {
-        self.inner.position()
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        let start = self.inner.position();
-        self.inner.append(bytes)?;
-        let range = start..self.inner.position();
-        self.log.record(Operation::Append, &self.path, range, false, (0, 0));
-        Ok(())
-    }
-
-    fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
-        let start = self.inner.position();
-        let left = self.inner.append_owned(bytes)?;
-        let range = start..self.inner.position();
-        self.log.record(Operation::Append, &self.path, range, false, (0, 0));
-        Ok(left)
-    }
-
-    fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
-        let Self { inner, path, is_durable, log } = *self;
-        let version = inner.publish(condition)?;
-        let range = 0..version.size;
-        log.record(Operation::Publish, &path, range, is_durable, version.identity);
-        Ok(version)
-    }
-}
-
-struct RecordedGrowing {
-    inner: Box<dyn GrowingObject>,
-    path: ObjectPath,
-    lane: Lane,
-    is_durable: bool,
-    synced: u64,
-    log: Log,
-}
-
-impl GrowingObject for RecordedGrowing {
-    fn position(&self) -> u64 {
-        self.inner.position()
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        let mut start = self.inner.position();
-        self.inner.append(bytes)?;
-        let end = self.inner.position();
-        while start < end {
-            let run = self.lane.run(start);
-            let length = run.length.min(end - start);
-            let range = run.offset..run.offset + length;
-            self.log.record(Operation::AppendGrowing, &self.path, range, false, (0, 0));
-            start += length;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        self.inner.flush()
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        self.inner.sync()?;
-        let end = self.inner.position();
-        // Of a shared object whatever was written before.
-        let range =
-            if self.lane.is_alone() { self.synced..end } else { 0..self.lane.run(end).offset };
-        self.synced = end;
-        self.log.record(Operation::SyncGrowing, &self.path, range, self.is_durable, (0, 0));
-        Ok(())
-    }
 }
 
 impl<S: Storage> Storage for Recording<S> {

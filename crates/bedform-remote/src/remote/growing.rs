@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use super::error::to_error;
 use super::object::{Changed, fill, judge};
 use super::put::{Known, Unwritten, given_up, look, random_name};
+use super::remove::remove_below;
 use super::{Result, Shared, runtime};
 use bedform_storage::implement::padding;
 use bedform_storage::{
@@ -236,7 +237,7 @@ pub(super) async fn remove(
     name: &Path,
     parts: &str,
 ) -> std::result::Result<(), Error> {
-    super::remove_below(store, &directory_of(name, parts)).await
+    remove_below(store, &directory_of(name, parts)).await
 }
 
 /// True if `name` is that of a part.

@@ -6,8 +6,8 @@ use bedform_format::ObjectPath;
 use bedform_storage::conformance::{Budget, cut_power};
 use bedform_storage::file_system::{Links, Replace};
 use bedform_storage::{
-    CallKind, Durability, Failure, FileSystem, Hint, LocalStorage, Mode, SimulatedFileSystem,
-    Staging, Storage,
+    CallKind, Condition, Durability, Failure, FileSystem, Hint, LocalStorage, Mode,
+    SimulatedFileSystem, Staging, Storage, StorageErrorKind, TreePublication, WorkspaceName,
 };
 
 /// A system with a synced file `a` of `size` bytes of 1.
@@ -115,4 +115,82 @@ fn a_sweep_removes_what_a_killed_writer_left_and_no_more() {
     assert_eq!(survivor.system().tree().len(), 1);
     drop((writer, living));
     assert_eq!(survivor.system().tree().len(), 0);
+}
+
+#[test]
+fn a_sweep_removes_the_workspace_of_a_killed_owner_and_none_that_is_to_be_taken_up() {
+    let system = SimulatedFileSystem::new();
+    let open = |system: &SimulatedFileSystem| {
+        LocalStorage::over(system.clone(), Mode::ReadWrite, Staging::default())
+    };
+    let stage = |storage: &LocalStorage<SimulatedFileSystem>, name| {
+        let workspace = storage.workspace(&ObjectPath::root(), name).unwrap().expect("it is free");
+        let object = workspace.path().join("tree").unwrap().join("a").unwrap();
+        storage.put(&object, b"x", Durability::Disk, Condition::Absent).unwrap();
+        workspace
+    };
+    let storage = open(&system);
+    let killed = [WorkspaceName::Unique, WorkspaceName::Resumable(".partial")]
+        .map(|name| stage(&storage, name));
+    let survivor = open(&system.kill());
+    let living = stage(&survivor, WorkspaceName::Unique);
+    let files = |of: &str| {
+        let tree = survivor.system().tree();
+        tree.keys().filter(|name| name.starts_with(of) && name.ends_with("tree/a")).count()
+    };
+    assert_eq!((files(".bedform-temp-"), files(".partial")), (2, 1));
+    assert_eq!(survivor.sweep(&ObjectPath::root()).unwrap(), 1);
+    assert_eq!((files(".bedform-temp-"), files(".partial")), (1, 1));
+    assert_eq!(files(living.path().as_str()), 1);
+    let name = WorkspaceName::Resumable(".partial");
+    let again = survivor.workspace(&ObjectPath::root(), name).unwrap().expect("its owner is gone");
+    again.remove().unwrap();
+    drop(living);
+    assert_eq!(survivor.system().tree().len(), 0);
+    drop(killed);
+}
+
+#[test]
+fn a_file_system_that_exchanges_no_names_says_so_and_changes_nothing() {
+    let system = SimulatedFileSystem::new();
+    system.remove_feature(CallKind::Exchange);
+    let storage = LocalStorage::over(system, Mode::ReadWrite, Staging::default());
+    let [staged, target] = ["staged", "target"].map(|name| ObjectPath::parse(name).unwrap());
+    for tree in [&staged, &target] {
+        let object = tree.join("a").unwrap();
+        let bytes = tree.as_str().as_bytes();
+        storage.put(&object, bytes, Durability::Disk, Condition::Absent).unwrap();
+    }
+    let before = storage.system().tree();
+    let exchange = TreePublication::Exchange;
+    let refused = storage.publish_tree(&staged, &target, exchange, Durability::Disk).unwrap_err();
+    assert_eq!(refused.kind, StorageErrorKind::Unsupported);
+    assert!(refused.to_string().contains("exchanges no names"), "{refused}");
+    assert_eq!(storage.system().tree(), before);
+}
+
+#[test]
+fn a_directory_that_changes_its_parent_has_one_name_or_the_other_in_every_image() {
+    let system = with_file(1);
+    let root = system.open_directory("", Links::Refuse).unwrap();
+    for name in ["from", "to"] {
+        system.make_directory(&root, name).unwrap();
+    }
+    system.sync_directory(&root).unwrap();
+    let [from, to] = ["from", "to"].map(|name| system.open_child(&root, name).unwrap());
+    system.make_directory(&from, "tree").unwrap();
+    let tree = system.open_child(&from, "tree").unwrap();
+    system.create_file(&tree, "x").unwrap();
+    system.sync_directory(&tree).unwrap();
+    system.sync_directory(&from).unwrap();
+    system.rename_directory((&from, "tree"), (&to, "renamed")).unwrap();
+    let names = |system: &SimulatedFileSystem| -> BTreeSet<Vec<String>> {
+        let images = system.exhaustive_crash_images(12).unwrap();
+        images.map(|image| image.tree().into_keys().filter(|name| name != "a").collect()).collect()
+    };
+    let [old, new] = ["from/tree/x", "to/renamed/x"].map(|name| vec![name.to_owned()]);
+    assert_eq!(names(&system), BTreeSet::from([old, new.clone()]));
+    // A journal has both changes in one transaction: a sync of either directory is one of both.
+    system.sync_directory(&from).unwrap();
+    assert_eq!(names(&system), BTreeSet::from([new]));
 }

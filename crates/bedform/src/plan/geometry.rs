@@ -115,6 +115,29 @@ impl Geometry {
         })
     }
 
+    /// The same geometry in a larger result, in which its elements follow `elements` others.
+    ///
+    /// # Errors
+    /// `LimitExceeded` if the place cannot be counted in bytes.
+    #[cfg_attr(not(test), expect(dead_code, reason = "joined files are its first user"))]
+    pub(crate) fn behind(mut self, elements: u64) -> Result<Self> {
+        let bytes = elements.checked_mul(self.item_size as u64).ok_or_else(too_large)?;
+        let bytes = i64::try_from(bytes).map_err(|_| too_large())?;
+        match &mut self.cells {
+            Cells::Product(table) => table.target_start += bytes,
+            Cells::Listed { boxes, cells } => {
+                boxes.iter_mut().for_each(|table| table.target_start += bytes);
+                let chunks = cells.iter_mut().flat_map(|(_, chunks)| chunks);
+                for part in chunks.flat_map(|chunk| &mut chunk.parts) {
+                    if let ListedPart::Points(moves) = part {
+                        moves.iter_mut().for_each(|point| point.result += elements);
+                    }
+                }
+            }
+        }
+        Ok(self)
+    }
+
     /// Bytes of the result.
     pub(crate) fn result_bytes(&self) -> u64 {
         self.result_bytes

@@ -18,6 +18,8 @@ pub(crate) mod plan;
 mod queue;
 mod raw;
 pub(crate) mod resolve;
+#[cfg(test)]
+mod tests;
 mod unit;
 pub(crate) mod workload;
 
