@@ -156,7 +156,7 @@ proptest! {
             layout: &sources[at].layout,
             geometry: &geometries[at],
             elements: None,
-            cache_key: at as u64,
+            cache: None,
         });
         let mut tuning = Tuning::default();
         tuning.threads = threads;
@@ -164,7 +164,7 @@ proptest! {
         prop_assert_eq!(plan.result_bytes(), expected.len() as u64);
         let mut found = vec![0; expected.len()];
         let interrupted = || false;
-        let reading = Reading { plan, cache: None, interrupted: &interrupted };
+        let reading = Reading { plan, interrupted: &interrupted };
         let done = execute(&reading, Target::new(&mut found)).unwrap();
         prop_assert_eq!(found, expected);
         // What a plan is resolved to is what it costs, and both parts of a chunk are requests.
