@@ -38,6 +38,7 @@ class Regular:
     order: Order = "row-major"
 
 
+#: Bytes of a shard whose chunks alone were chosen.
 SHARD_BYTES = 64 << 20
 
 
@@ -51,18 +52,3 @@ def check_layout(layout: Any) -> None:
     """
     if not isinstance(layout, Regular) and layout != "auto":
         raise InvalidArgumentError(f"layout must be 'auto' or a bedform.Regular, not {layout!r}")
-
-
-def default_shards(shape: Sequence[int], chunks: Sequence[int], item_size: int) -> tuple[int, ...]:
-    """Shards of about 64 MiB for chunks that come without: grown from the last axis on."""
-    shards = [max(1, int(chunk)) for chunk in chunks]
-    size = item_size
-    for chunk in shards:
-        size *= chunk
-    for axis in reversed(range(len(shards))):
-        room = max(1, SHARD_BYTES // max(1, size))
-        needed = max(1, -(-int(shape[axis]) // shards[axis]))
-        factor = min(room, needed)
-        shards[axis] *= factor
-        size *= factor
-    return tuple(shards)

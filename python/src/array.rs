@@ -43,7 +43,7 @@ impl Bytes {
         Ok(Self { pointer, length, _buffer: buffer })
     }
 
-    fn get(&self) -> &[u8] {
+    pub(crate) fn get(&self) -> &[u8] {
         if self.length == 0 {
             return &[];
         }

@@ -19,7 +19,7 @@ use crate::error::raise;
 /// A foreign file, opened: its chunk map, and where it is.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct ForeignFile {
-    inner: bedform::ForeignFile,
+    pub(crate) inner: bedform::ForeignFile,
 }
 
 /// The directory of a file as storage, and the file in it.

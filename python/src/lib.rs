@@ -8,6 +8,7 @@ mod advise;
 mod arguments;
 mod array;
 mod comm;
+mod convert;
 mod error;
 mod foreign;
 mod selection;
@@ -27,6 +28,8 @@ mod _internal {
     use crate::arguments::parse_size;
     #[pymodule_export]
     use crate::array::Array;
+    #[pymodule_export]
+    use crate::convert::{Conversion, default_shards, source_cache_bytes};
     #[pymodule_export]
     use crate::error::{EngineError, error_kinds};
     #[pymodule_export]

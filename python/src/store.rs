@@ -23,7 +23,7 @@ use crate::signals::{self, interrupted};
 /// An opened store.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct Store {
-    inner: bedform::Store,
+    pub(crate) inner: bedform::Store,
 }
 
 #[pymethods]

@@ -12,12 +12,10 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given
-from hypothesis import strategies as st
 from support import ENVIRONMENT, command_line
 
 import bedform
-from bedform._convert import ArrayPlan, VerificationError, convert, grow_region
+from bedform._convert import VerificationError, convert
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -241,27 +239,6 @@ def test_a_killed_command_leaves_nothing_visible_and_the_next_one_finishes(
             assert "bedform: interrupted" in said
         convert(source, target, memory="1MiB", verify=True)
     check_same(source, target)
-
-
-lengths = st.lists(
-    st.tuples(st.integers(0, 40), st.integers(1, 12), st.integers(1, 12)), min_size=0, max_size=4
-)
-
-
-@given(lengths, st.integers(1, 5000))
-def test_regions_tile_the_array_in_whole_shards_within_the_memory(
-    axes: list[tuple[int, int, int]], memory: int
-) -> None:
-    shape, unit, chunks = (tuple(axis[at] for axis in axes) for at in range(3))
-    region = grow_region(shape, unit, chunks, 1, memory)
-    assert all(extent % step == 0 for extent, step in zip(region, unit, strict=True))
-    clipped = math.prod(min(e, n) for e, n in zip(region, shape, strict=True))
-    assert clipped <= max(memory, math.prod(unit))
-    plan = ArrayPlan("a", shape, "|u1", tuple("abcd"[: len(axes)]), None, None, None, None, region)
-    covered = np.zeros(shape, int)
-    for part in plan.regions():
-        covered[part] += 1
-    assert (covered == 1).all()
 
 
 @pytest.fixture

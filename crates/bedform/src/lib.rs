@@ -9,6 +9,7 @@
 //! | [`codec`] | chunks to bytes and back |
 //! | [`layout`] | which layout fits which reads, as numbers |
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
+//! | [`convert`] | any store or file into a store whose layouts fit the reads |
 //! | [`config`] | `bedform.toml` and variables of the environment |
 //! | [`size`] | sizes in options |
 //! | [`error`] | what a caller can do about a failure |
@@ -18,6 +19,7 @@ mod cache;
 pub mod codec;
 pub mod comm;
 pub mod config;
+pub mod convert;
 pub mod error;
 pub mod foreign;
 pub mod layout;

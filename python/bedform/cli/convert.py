@@ -96,7 +96,7 @@ def _render(done: Conversion, seconds: float) -> Group:
             format_shape(array.shape),
             array.dtype,
             *("-" if part is None else format_shape(part) for part in lengths),
-            array.order or "-",
+            array.order,
             format_bytes(array.byte_count),
         )
     if not done.complete:

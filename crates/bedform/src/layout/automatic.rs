@@ -30,14 +30,23 @@ pub(crate) struct Asked<'a> {
 /// # Errors
 /// `InvalidArgument` for reads that name an axis that is not there, and as [`advise`].
 pub(crate) fn choose(asked: &Asked<'_>, profile: Profile) -> Result<(Vec<u64>, Vec<u64>, Order)> {
+    let advice = advise(&request(asked, profile)?);
+    let advice = advice.map_err(|error| Error::invalid(error.to_string()))?;
+    Ok((advice.chunk_shape, advice.shard_shape, advice.order))
+}
+
+/// The question that [`choose`] answers.
+///
+/// # Errors
+/// `InvalidArgument` for reads that name an axis that is not there.
+pub(crate) fn request(asked: &Asked<'_>, profile: Profile) -> Result<AdviseRequest> {
     let mut request = AdviseRequest::new(asked.shape, asked.item_size, profile);
     request.dimension_names = names_of(asked);
     if let Some(reads) = asked.reads {
         request.reads.reads = reads_of(reads, &request.dimension_names)?;
     }
     request.appendable = appendable(asked.shape, asked.append_length);
-    let advice = advise(&request).map_err(|error| Error::invalid(error.to_string()))?;
-    Ok((advice.chunk_shape, advice.shard_shape, advice.order))
+    Ok(request)
 }
 
 /// How an array of `shape` grows: along its first axis of length 0, or the first one if appends of
@@ -74,7 +83,11 @@ fn reads_of(reads: &Value, names: &[String]) -> Result<Vec<(Read, f64)>> {
 }
 
 /// Shards of about 64 MiB for chunks that come without: grown from the last axis on.
-pub(crate) fn default_shards(shape: &[u64], chunk_shape: &[u64], item_size: u64) -> Vec<u64> {
+///
+/// ```
+/// assert_eq!(bedform::layout::default_shards(&[1000, 512, 512], &[1, 64, 64], 4), [64, 512, 512]);
+/// ```
+pub fn default_shards(shape: &[u64], chunk_shape: &[u64], item_size: u64) -> Vec<u64> {
     let mut shards: Vec<u64> = chunk_shape.iter().map(|&length| length.max(1)).collect();
     let mut bytes = shards.iter().fold(item_size.max(1), |all, &length| all.saturating_mul(length));
     for (length, &whole) in shards.iter_mut().zip(shape).rev() {

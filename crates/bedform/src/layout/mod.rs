@@ -23,4 +23,5 @@ mod search;
 pub use advise::{
     Advice, AdviseError, AdviseRequest, Appendable, Candidate, NamedRead, ReadMix, advise,
 };
+pub use automatic::default_shards;
 pub use cost::{CostModel, Layout, Read, ReadCost};

@@ -5,6 +5,8 @@ mod arrays;
 #[cfg(test)]
 mod burst_steps;
 #[cfg(test)]
+mod convert;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod nodes;

@@ -7,9 +7,11 @@
 use bedform::Store;
 use bedform_storage::SimulatedFileSystem;
 
-use crate::model::{StoreModel, continuation, options};
+use crate::model::{StoreModel, options};
 use crate::support::{Random, count, effort, in_parallel, random_seed};
-use crate::workloads::{Progress, Workload, check_goes_on, run, storage, workloads};
+use crate::workloads::{
+    Progress, Workload, check_goes_on, next_operations, run, storage, workloads,
+};
 
 /// Sampled images per cut: of any kind, and with writes torn where writes are under way.
 #[derive(Debug, Clone, Copy)]
@@ -149,7 +151,7 @@ fn crash_again(
         checked.unwrap_or_else(|problem| panic!("{story}: {problem}"));
         return 1;
     }
-    let operations = model.as_ref().map(continuation).unwrap_or_default();
+    let operations = next_operations(image, &model);
     let calls = {
         let whole = image.fork();
         let _ = run(&storage(&whole), model.clone(), &operations);

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bedform::comm::Alone;
+use bedform::convert::{
+    ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, ConvertWatch, plan, run,
+};
 use bedform::log::recover::Leftover;
 use bedform::log::session::{Burst, Reach, Session, SessionOptions};
 use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
@@ -17,6 +20,14 @@ use serde_json::{Map, Value, json};
 use crate::support::path;
 
 pub(crate) const FILL: i32 = -9;
+
+/// Where conversions go, beside the store, and how its arrays are called in a model of the store.
+const CONVERTED: &str = ".converted";
+const COPY: &str = "copy";
+const COPIED: &str = "copy of ";
+/// The layout of converted arrays.
+const COPY_CHUNK: [u64; 2] = [2, 3];
+const COPY_SHARD: [u64; 2] = [6, 6];
 
 /// An array as a plain vector in C order.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,6 +115,8 @@ pub(crate) enum Operation {
         name: String,
         value: u64,
     },
+    /// A copy in another layout, in a directory beside the store, which appears when it is complete.
+    Convert,
 }
 
 /// An empty array of this form.
@@ -238,6 +251,36 @@ fn settle(
     store.settle_with(&options, &watch).map(drop)
 }
 
+/// The arrays of the store itself.
+fn originals(model: &StoreModel) -> impl Iterator<Item = (&String, &ArrayModel)> {
+    model.iter().filter(|(name, _)| !name.starts_with(COPIED))
+}
+
+/// Converts the store; what an earlier conversion has left is taken up.
+fn convert(store: &Store) -> bedform::Result<()> {
+    let source = ConvertSource::store("the store", store.clone());
+    let place = store.storage().beside(CONVERTED)?;
+    let target = ConvertTarget::named(place, COPY, options(true))?;
+    let mut wanted = ConvertOptions::default();
+    (wanted.memory_bytes, wanted.verify) = (4096, true);
+    wanted.layout = Some(ArrayLayoutChoice {
+        chunks: COPY_CHUNK.to_vec(),
+        shards: Some(COPY_SHARD.to_vec()),
+        order: bedform_geometry::Order::RowMajor,
+    });
+    let plan = plan(&source, &target, &wanted)?;
+    let watch = ConvertWatch { interrupted: &|| false, progress: &|_, _| () };
+    run(&plan, &source, &target, &wanted, &watch)?;
+    Ok(())
+}
+
+/// True if a conversion has left something to go on with beside the store in `storage`.
+pub(crate) fn has_unfinished_conversion(storage: &dyn Storage) -> bool {
+    let listed = storage.beside(CONVERTED).and_then(|place| place.list(&path("")));
+    let names: Vec<String> = listed.unwrap().into_iter().map(|entry| entry.name).collect();
+    !names.is_empty() && !names.iter().any(|name| name == COPY)
+}
+
 fn product(shape: &[u64]) -> u64 {
     shape.iter().product()
 }
@@ -314,6 +357,7 @@ impl Operation {
                 let attributes = Map::from_iter([("version".to_owned(), json!(value))]);
                 store.set_attributes(&path(name), attributes)
             }
+            Self::Convert => convert(store),
         }
     }
 
@@ -429,6 +473,13 @@ impl Operation {
                 model.get_mut(name).unwrap().attributes =
                     Map::from_iter([("version".to_owned(), json!(value))]);
             }
+            Self::Convert => {
+                for (name, array) in originals(&model.clone()) {
+                    let mut copy = array.clone();
+                    (copy.chunk, copy.shard) = (COPY_CHUNK.to_vec(), COPY_SHARD.to_vec());
+                    model.insert(format!("{COPIED}{name}"), copy);
+                }
+            }
         }
         model
     }
@@ -448,12 +499,33 @@ pub(crate) fn observe(
     storage: Arc<dyn Storage>,
     like: &StoreModel,
 ) -> Result<Option<StoreModel>, String> {
-    let store = match Store::open(storage, options(false)) {
+    let store = match Store::open(storage.clone(), options(false)) {
         Ok(store) => store,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("the store cannot be opened: {error}")),
     };
-    observe_store(&store, like).map(Some)
+    let mut found = observe_store(&store, like)?;
+    found.extend(observe_copy(&*storage, like)?);
+    Ok(Some(found))
+}
+
+/// The arrays of what the store was converted into, if anything has its name.
+fn observe_copy(storage: &dyn Storage, like: &StoreModel) -> Result<StoreModel, String> {
+    let fail = |error: bedform_storage::StorageError| format!("beside the store: {error}");
+    let place = storage.beside(CONVERTED).map_err(fail)?;
+    let listed = place.list(&path("")).map_err(fail)?;
+    if !listed.iter().any(|entry| entry.name == COPY) {
+        return Ok(StoreModel::new());
+    }
+    let copy = Store::open(place.within(&path(COPY)).map_err(fail)?, options(false))
+        .map_err(|error| format!("the copy cannot be opened: {error}"))?;
+    let found = observe_store(&copy, &StoreModel::new())?;
+    let named = found.into_iter().map(|(name, mut array)| {
+        let name = format!("{COPIED}{name}");
+        array.codec = like.get(&name).map_or("", |array| array.codec);
+        (name, array)
+    });
+    Ok(named.collect())
 }
 
 pub(crate) fn observe_store(store: &Store, like: &StoreModel) -> Result<StoreModel, String> {
@@ -589,7 +661,7 @@ fn difference(found: &StoreModel, expected: &StoreModel) -> String {
 /// used again.
 pub(crate) fn continuation(model: &StoreModel) -> Vec<Operation> {
     let mut operations = Vec::new();
-    for (name, array) in model {
+    for (name, array) in originals(model) {
         let rank = array.shape.len();
         if rank == 0 {
             continue;

@@ -1,4 +1,4 @@
-//! Twenty-three workloads of the engine whose every call is cut off or made to fail.
+//! Twenty-four workloads of the engine whose every call is cut off or made to fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,10 @@ use bedform::Store;
 use bedform_storage::{LocalStorage, Mode, SimulatedFileSystem, Staging};
 use serde_json::Map;
 
-use crate::model::{Operation, StoreModel, continuation, form, judge, observe, options, recover};
+use crate::model::{
+    Operation, StoreModel, continuation, form, has_unfinished_conversion, judge, observe, options,
+    recover,
+};
 
 pub(crate) type Local = LocalStorage<SimulatedFileSystem>;
 
@@ -203,6 +206,14 @@ pub(crate) fn workloads() -> Vec<Workload> {
             Some(vec![two(), commit(&[("t", &[1, 1], &[6, 4])], 36)]),
             vec![growth("t", &[10, 9], 2, 37, true)],
         ),
+        workload(
+            "convert into another layout",
+            Some(vec![Operation::Drafts {
+                arrays: vec![("t", small()), ("g/v", form(&[3, 4], &[2, 2], &[4, 4], ""))],
+                seed: 42,
+            }]),
+            vec![Operation::Convert],
+        ),
         Workload {
             name: "recover what was promised",
             prepare: Some(vec![two()]),
@@ -338,12 +349,25 @@ impl Progress {
     }
 }
 
+/// What is done next: a conversion that was stopped goes on, then everything else.
+pub(crate) fn next_operations(
+    system: &SimulatedFileSystem,
+    model: &Option<StoreModel>,
+) -> Vec<Operation> {
+    let Some(model) = model else { return Vec::new() };
+    let mut operations = continuation(model);
+    if has_unfinished_conversion(&*storage(system)) {
+        operations.insert(0, Operation::Convert);
+    }
+    operations
+}
+
 /// Work goes on from what is there: growth shows fill values, appends and merges are right.
 pub(crate) fn check_goes_on(
     system: &SimulatedFileSystem,
     model: Option<StoreModel>,
 ) -> Result<(), String> {
-    let operations = model.as_ref().map(continuation).unwrap_or_default();
+    let operations = next_operations(system, &model);
     let progress = run(&storage(system), model, &operations);
     if let Some(error) = &progress.error {
         return Err(format!("work does not go on: {:?}: {error}", progress.under_way));

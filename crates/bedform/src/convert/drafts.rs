@@ -1,0 +1,83 @@
+//! Conversions to a place in which nothing can be renamed, such as an object store.
+//!
+//! The arrays are drafts, which no reader sees, until one commit names all of them. A conversion that is
+//! stopped removes its drafts: it leaves an empty store, with which the next one begins again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use bedform_storage::Storage;
+use serde_json::Map;
+
+use super::copy::Job;
+use super::new_array;
+use super::plan::ArrayPlan;
+use super::{Converted, Outcome};
+use crate::array::Array;
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::OpenOptions;
+use crate::store::Store;
+
+/// Copies all arrays; they appear when they are whole and, if asked, verified.
+pub(super) fn convert(
+    job: &Job<'_>,
+    storage: &Arc<dyn Storage>,
+    options: &OpenOptions,
+    verify: bool,
+) -> Outcome<Converted> {
+    let store = empty_store(storage, options)?;
+    let mut drafts = BTreeMap::new();
+    let outcome = fill(job, &store, &mut drafts, verify);
+    if outcome.is_err() {
+        let paths = paths_of(&drafts);
+        // On a thread of its own, which whoever has stopped this one does not stop. What cannot be
+        // removed is invisible, and goes when its name is used again.
+        let discard = || drop(store.discard_drafts(&paths));
+        std::thread::scope(|scope| drop(scope.spawn(discard).join()));
+    }
+    outcome?;
+    let warnings = job.plan.warnings.clone();
+    Ok(Converted { resumed_bytes: 0, verified: verify, warnings })
+}
+
+fn fill(
+    job: &Job<'_>,
+    store: &Store,
+    drafts: &mut BTreeMap<String, Array>,
+    verify: bool,
+) -> Outcome<()> {
+    for array in &job.plan.arrays {
+        let new = new_array(&job.source.array(&array.name)?, array)?;
+        let draft =
+            store.draft_array(&ObjectPath::parse(&array.name).map_err(Error::from)?, &new)?;
+        drafts.insert(array.name.clone(), draft);
+    }
+    let draft_of = |array: &ArrayPlan| find(drafts, array);
+    job.copy(&draft_of, &mut None)?;
+    if verify {
+        job.compare(&draft_of)?;
+    }
+    let paths = paths_of(drafts);
+    let groups: Vec<_> = job.source.groups()?.into_iter().collect();
+    Ok(store.commit_drafts_with(&paths, &groups)?)
+}
+
+/// The paths of drafts, each of which was parsed when the draft was made.
+fn paths_of(drafts: &BTreeMap<String, Array>) -> Vec<ObjectPath> {
+    drafts.values().filter_map(|draft| ObjectPath::parse(draft.path()).ok()).collect()
+}
+
+fn find(drafts: &BTreeMap<String, Array>, array: &ArrayPlan) -> Result<Array> {
+    let gone = || Error::new(ErrorKind::NotFound, format!("no draft of {:?}", array.name));
+    drafts.get(&array.name).cloned().ok_or_else(gone)
+}
+
+fn empty_store(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<Store> {
+    match Store::open(storage.clone(), options.clone()) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Store::create(storage.clone(), &Map::new(), options.clone())
+        }
+        outcome => outcome,
+    }
+}

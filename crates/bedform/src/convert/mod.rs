@@ -1,0 +1,347 @@
+//! Any readable input into a store whose layouts fit the reads.
+//!
+//! # Promises
+//!
+//! - The target appears under its name only when it is complete, durable and, if asked, verified.
+//! - A conversion to a directory that was stopped, by a signal, a crash or a full disk, goes on where it
+//!   stopped when the same call is made again. It begins again if the source has changed since.
+//! - Values, encoded shards and kept chunks stay within the memory given, whatever the size of the source.
+//!
+//! # How
+//!
+//! [`plan`] decides layouts and regions and reads no elements; its answer is a plain value. [`run`] copies
+//! one region after another.
+//!
+//! 1. It takes the work directory beside the target, `.<target>.bedform-partial`, alone (`work`).
+//! 2. It matches the plan that lies there with its own, and begins anew if that is of another state of the
+//!    source.
+//! 3. It creates what is missing of the store in the work directory: groups, then arrays, each in one commit.
+//! 4. It copies the regions that the journal does not name (`journal`). A write is durable when it returns,
+//!    and its mark is appended after that.
+//! 5. If asked, it reads both sides again and compares every byte.
+//! 6. It gives the store its name if nothing else has it, and removes the work directory. A crash between the
+//!    two leaves a work directory without a store, which a later conversion to that name uses.
+//!
+//! All calls go to the storage of the directory that holds the target. In an object store nothing is renamed,
+//! and what was stopped begins again: see `drafts`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `source`, `attributes`, `state` | what is converted: arrays, attributes, whether it has changed |
+//! | `target` | where it goes |
+//! | `plan`, `regions`, `question` | layouts and regions, without I/O; options from JSON |
+//! | `work`, `journal` | the work directory, finished regions |
+//! | `copy`, `drafts` | regions read, written and compared; conversions to object stores |
+
+mod attributes;
+mod copy;
+mod drafts;
+mod journal;
+mod plan;
+mod question;
+mod regions;
+mod source;
+mod state;
+mod target;
+mod words;
+mod work;
+
+use std::fmt;
+
+use bedform_format::{BytesCodec, ObjectPath};
+use bedform_geometry::Order;
+use bedform_storage::Profile;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::OpenOptions;
+use crate::store::Store;
+use crate::zarr::{ArrayLayout, NewArray};
+use copy::Job;
+pub use plan::{ArrayPlan, ConvertPlan};
+use source::SourceArray;
+pub use source::{ConvertSource, ReadElements, ReadTexts, RegionReader};
+pub use target::ConvertTarget;
+use target::Place;
+use work::WorkDirectory;
+
+/// Memory for decoded chunks of the source that the next region needs again: this part of what is given...
+const CACHE_PART: u64 = 4;
+/// ...and at most so much.
+const CACHE_BYTES_MAX: u64 = 64 << 20;
+/// The level that the Zstandard tools take.
+const ZSTD_LEVEL: i32 = 3;
+
+/// A layout that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArrayLayoutChoice {
+    /// Elements of a chunk along each axis.
+    pub chunks: Vec<u64>,
+    /// Elements of a shard along each axis; without them shards are of about 64 MiB.
+    pub shards: Option<Vec<u64>>,
+    /// The order of the chunks in a shard.
+    pub order: Order,
+}
+
+/// What is asked of a conversion.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ConvertOptions {
+    /// The layout of all arrays of its rank; for others, and without it, the one that costs least.
+    pub layout: Option<ArrayLayoutChoice>,
+    /// The axes that typical reads span, by name, with weights. A kind that names an axis which an array
+    /// does not have does not count for that array.
+    pub reads: Vec<(Vec<String>, f64)>,
+    /// The parameters of the target's storage; without them those that are kept for it.
+    pub profile: Option<Profile>,
+    /// The limit for values, encoded shards and kept chunks, in bytes. The source is to be opened with a
+    /// cache of [`ConvertOptions::source_cache_bytes`], which is a part of it.
+    pub memory_bytes: u64,
+    /// Paths of arrays to leave out.
+    pub exclude: Vec<String>,
+    /// Whether both sides are read again, and every byte compared, before the target appears.
+    pub verify: bool,
+    /// Whether to throw away what an unfinished conversion to this target has left.
+    pub restart: bool,
+}
+
+impl Default for ConvertOptions {
+    fn default() -> Self {
+        Self {
+            layout: None,
+            reads: Vec::new(),
+            profile: None,
+            memory_bytes: 512 << 20,
+            exclude: Vec::new(),
+            verify: false,
+            restart: false,
+        }
+    }
+}
+
+impl ConvertOptions {
+    /// The bytes that the source is to keep of decoded chunks: a part of the memory.
+    pub fn source_cache_bytes(&self) -> u64 {
+        (self.memory_bytes / CACHE_PART).min(CACHE_BYTES_MAX)
+    }
+
+    fn memory_for_regions(&self) -> u64 {
+        self.memory_bytes - self.source_cache_bytes()
+    }
+
+    /// The memory that leaves `bytes` beside the cache of the source.
+    fn memory_with_cache(bytes: u64) -> u64 {
+        bytes.saturating_mul(CACHE_PART) / (CACHE_PART - 1)
+    }
+}
+
+/// Hears of a conversion, and may stop it.
+#[derive(Clone, Copy)]
+pub struct ConvertWatch<'a> {
+    /// Asked now and then, on the caller's thread, whether to stop.
+    pub interrupted: &'a dyn Fn() -> bool,
+    /// Told after each region of the decoded bytes that are done, and of all; a second time, from zero, of
+    /// those that are compared.
+    pub progress: &'a dyn Fn(u64, u64),
+}
+
+impl fmt::Debug for ConvertWatch<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ConvertWatch")
+    }
+}
+
+/// What a conversion did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Converted {
+    /// Decoded bytes that an earlier, unfinished run had copied.
+    pub resumed_bytes: u64,
+    /// Whether every byte was compared with the source.
+    pub verified: bool,
+    /// What should be known of it.
+    pub warnings: Vec<String>,
+}
+
+/// Why a conversion did not end with a published target.
+#[derive(Debug)]
+pub enum ConvertError {
+    /// Another conversion to the same target is running.
+    Busy(String),
+    /// The copy differs from its source; it was not published.
+    Differs(String),
+    /// Any other failure. To a directory, what is done is kept.
+    Other(Error),
+}
+
+type Outcome<T> = std::result::Result<T, ConvertError>;
+
+impl fmt::Display for ConvertError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy(text) | Self::Differs(text) => formatter.write_str(text),
+            Self::Other(error) => error.fmt(formatter),
+        }
+    }
+}
+
+impl std::error::Error for ConvertError {}
+
+impl From<Error> for ConvertError {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<ConvertError> for Error {
+    fn from(error: ConvertError) -> Self {
+        match error {
+            ConvertError::Busy(text) => Self::new(ErrorKind::Conflict, text),
+            ConvertError::Differs(text) => Self::new(ErrorKind::Corrupt, text),
+            ConvertError::Other(error) => error,
+        }
+    }
+}
+
+/// Decides what is converted, into which layouts, in which regions. Reads no elements, writes nothing.
+///
+/// # Errors
+/// `Exists` if something has the name of the target; `InvalidArgument` if the target lies in the source,
+/// an array does not fit the memory or has elements that no store can hold, or the options name what is
+/// not there; those of reading the source's documents.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use bedform::convert::{ConvertOptions, ConvertSource, ConvertTarget, plan};
+/// use bedform::{NewArray, OpenOptions, Store};
+/// use bedform_format::ObjectPath;
+/// use bedform_storage::MemoryStorage;
+///
+/// let store = Store::create(Arc::new(MemoryStorage::new()), &Default::default(), OpenOptions::default())?;
+/// let description = serde_json::json!({
+///     "shape": [400, 90, 180], "dtype": "float32", "chunks": [1, 90, 180], "shards": [50, 90, 180],
+/// });
+/// let new = NewArray::from_json(&description, &Default::default())?;
+/// store.create_array(&ObjectPath::parse("t")?, &new)?;
+///
+/// let source = ConvertSource::store("maps.zarr", store);
+/// let target =
+///     ConvertTarget::named(Arc::new(MemoryStorage::new()), "series.zarr", OpenOptions::default())?;
+/// let mut options = ConvertOptions::default();
+/// options.reads = vec![(vec!["dim_0".to_owned()], 1.0)];
+/// let plan = plan(&source, &target, &options)?;
+/// assert_eq!(plan.arrays[0].source_chunks, Some(vec![1, 90, 180]));
+/// assert!(plan.arrays[0].chunks[0] > 1, "series lie in few chunks");
+/// # Ok::<(), bedform::Error>(())
+/// ```
+pub fn plan(
+    source: &ConvertSource,
+    target: &ConvertTarget,
+    options: &ConvertOptions,
+) -> Result<ConvertPlan> {
+    target.check_free()?;
+    target.check_apart(source)?;
+    plan::decide(source, target, options)
+}
+
+/// Does what `plan` says, which [`plan()`] has made of the same source, target and options. The target
+/// appears when all of it is there.
+///
+/// # Errors
+/// [`ConvertError::Busy`], [`ConvertError::Differs`]; `InvalidArgument` if the work directory holds another
+/// conversion, `Exists` if something has got the name of the target meanwhile, `Interrupted`, those of
+/// reading and writing. To a directory, what is done is kept, and the same call goes on.
+pub fn run(
+    plan: &ConvertPlan,
+    source: &ConvertSource,
+    target: &ConvertTarget,
+    options: &ConvertOptions,
+    watch: &ConvertWatch<'_>,
+) -> std::result::Result<Converted, ConvertError> {
+    let job = Job { source, plan, watch };
+    match &target.place {
+        Place::Whole(storage) => drafts::convert(&job, storage, &target.options, options.verify),
+        Place::Named { parent, name } => {
+            let work = WorkDirectory::take(parent, name, target.name())?;
+            convert_in(&job, work, &target.options, options)
+        }
+    }
+}
+
+fn convert_in(
+    job: &Job<'_>,
+    work: WorkDirectory,
+    opening: &OpenOptions,
+    options: &ConvertOptions,
+) -> Outcome<Converted> {
+    let mut warnings = job.plan.warnings.clone();
+    warnings.extend(work.match_plan(job.plan, job.source, options.restart)?);
+    let storage = work.store()?;
+    let store = open_or_create(&work, job, opening)?;
+    create_missing(&store, job)?;
+    let mut journal = Some(work.journal()?);
+    let target_of = |array: &ArrayPlan| store.array(&ObjectPath::parse(&array.name)?);
+    let copied = job.copy(&target_of, &mut journal);
+    // Whatever has ended it: what is done is worth keeping.
+    let kept = journal.as_mut().map_or(Ok(()), journal::Journal::sync);
+    let resumed_bytes = copied?;
+    kept?;
+    drop((journal, store));
+    if options.verify {
+        job.compare_store(storage, opening)?;
+    }
+    warnings.extend(work.publish()?);
+    Ok(Converted { resumed_bytes, verified: options.verify, warnings })
+}
+
+fn open_or_create(work: &WorkDirectory, job: &Job<'_>, opening: &OpenOptions) -> Result<Store> {
+    match Store::open(work.store()?, opening.clone()) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let attributes = job.source.groups()?.remove(&ObjectPath::root()).unwrap_or_default();
+            Store::create(work.store()?, &attributes, opening.clone())
+        }
+        outcome => outcome,
+    }
+}
+
+/// Creates the groups and arrays that are not there: all groups at once, then all arrays.
+fn create_missing(store: &Store, job: &Job<'_>) -> Result<()> {
+    let there = store.nodes()?;
+    let mut groups = job.source.groups()?;
+    groups.retain(|path, _| !path.is_root() && !there.contains_key(path));
+    if !groups.is_empty() {
+        let groups: Vec<_> = groups.into_iter().collect();
+        store.commit_drafts_with(&[], &groups)?;
+    }
+    let mut arrays = Vec::new();
+    for array in &job.plan.arrays {
+        let path = ObjectPath::parse(&array.name)?;
+        if !there.contains_key(&path) {
+            let new = new_array(&job.source.array(&array.name)?, array)?;
+            arrays.push((path, new));
+        }
+    }
+    if arrays.is_empty() { Ok(()) } else { store.create_arrays(&arrays) }
+}
+
+/// The array that becomes the copy of `source`.
+fn new_array(source: &SourceArray, plan: &ArrayPlan) -> Result<NewArray> {
+    let layout = plan::layout_of(plan)?;
+    let names = plan.dims.iter().cloned().map(Some).collect();
+    Ok(NewArray {
+        shape: plan.shape.clone(),
+        data_type: source.data_type(),
+        layout: ArrayLayout {
+            serializer: None,
+            shard_shape: layout.shards.unwrap_or_else(|| layout.chunks.clone()),
+            chunk_shape: layout.chunks,
+            order: layout.order,
+            codecs: vec![BytesCodec::Zstd { level: ZSTD_LEVEL, checksum: false }],
+            transpose: None,
+            checksum: true,
+        },
+        fill_value: source.fill_value.clone(),
+        dimension_names: Some(names),
+        attributes: source.attributes.clone(),
+    })
+}

@@ -1,0 +1,312 @@
+//! What a conversion will do: a plain value, decided without reading elements.
+
+use std::collections::BTreeSet;
+
+use bedform_format::DataType;
+use bedform_geometry::Order;
+use bedform_storage::Profile;
+use serde::Serialize;
+
+use super::regions::{Extent, Regions};
+use super::source::{ConvertSource, SourceArray};
+use super::target::ConvertTarget;
+use super::words::{count_phrase, quoted, shell_quoted};
+use super::{ArrayLayoutChoice, ConvertOptions};
+use crate::error::{Error, Result};
+use crate::layout::automatic::{Asked, default_shards, request};
+use crate::layout::{Read, advise};
+
+/// Bytes of a text that are assumed where memory is counted.
+const TEXT_BYTES: u64 = 64;
+/// Bytes of a text that are assumed where a layout is chosen.
+const TEXT_BYTES_LAID_OUT: u64 = 16;
+/// Bytes of a text in the counts of progress: those of a pointer.
+const TEXT_BYTES_COUNTED: u64 = 8;
+
+/// What a conversion will do. As JSON it has the same names.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ConvertPlan {
+    /// The source as the user named it.
+    pub source: String,
+    /// The target as the user named it.
+    pub target: String,
+    /// The arrays, sorted by name.
+    pub arrays: Vec<ArrayPlan>,
+    /// What should be known before it begins: members of a foreign file that are left out.
+    pub warnings: Vec<String>,
+}
+
+/// How one array is converted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ArrayPlan {
+    /// Its path in the source and in the target.
+    pub name: String,
+    /// Elements along each axis.
+    pub shape: Vec<u64>,
+    /// Type of the elements in the target, in NumPy's words: `<f4`; `|O` for text.
+    pub dtype: String,
+    /// Names of the axes.
+    pub dims: Vec<String>,
+    /// Elements of a chunk of the source along each axis; nothing for a source without chunks.
+    pub source_chunks: Option<Vec<u64>>,
+    /// Elements of a chunk of the target along each axis.
+    pub chunks: Vec<u64>,
+    /// Elements of a shard of the target along each axis.
+    pub shards: Vec<u64>,
+    /// The order of the chunks in a shard.
+    pub order: String,
+    /// Elements along each axis that are read and written at a time: whole shards.
+    pub region: Vec<u64>,
+    /// Bytes of an element, as they are counted.
+    #[serde(skip_serializing)]
+    pub item_size: u64,
+}
+
+impl ConvertPlan {
+    /// The decoded bytes of all arrays.
+    pub fn bytes(&self) -> u64 {
+        self.arrays.iter().map(ArrayPlan::bytes).fold(0, u64::saturating_add)
+    }
+}
+
+impl ArrayPlan {
+    /// The decoded bytes of the array.
+    pub fn bytes(&self) -> u64 {
+        self.bytes_of(&self.shape)
+    }
+
+    pub(super) fn bytes_of(&self, shape: &[u64]) -> u64 {
+        shape.iter().copied().fold(self.item_size, u64::saturating_mul)
+    }
+
+    pub(super) fn regions(&self) -> Regions<'_> {
+        Regions::new(&self.shape, &self.region)
+    }
+}
+
+/// Decides what is converted, into which layouts, in which regions.
+pub(super) fn decide(
+    source: &ConvertSource,
+    target: &ConvertTarget,
+    options: &ConvertOptions,
+) -> Result<ConvertPlan> {
+    let names = chosen_names(source, &options.exclude)?;
+    let mut arrays = Vec::with_capacity(names.len());
+    let (mut matched, mut known) = (BTreeSet::new(), BTreeSet::new());
+    for name in names {
+        let array = source.array(&name)?;
+        let reads = reads_of(&array, options, &mut matched);
+        known.extend(array.dimension_names.iter().cloned());
+        arrays.push(decide_array(name, &array, reads, target, options)?);
+    }
+    check_matched(source, options, &matched, &known)?;
+    let excluded = |path: &str| options.exclude.iter().any(|other| other == path);
+    let left_out = source.refused().into_iter().filter(|(path, _)| !excluded(path));
+    let warnings =
+        left_out.map(|(path, reason)| format!("{} is left out: {reason}", quoted(&path)));
+    Ok(ConvertPlan {
+        source: source.name().to_owned(),
+        target: target.name().to_owned(),
+        warnings: warnings.collect(),
+        arrays,
+    })
+}
+
+/// The arrays to convert.
+///
+/// # Errors
+/// `InvalidArgument` for those that no store can hold, and for one to leave out that is not there.
+fn chosen_names(source: &ConvertSource, exclude: &[String]) -> Result<Vec<String>> {
+    let there = source.array_names()?;
+    if let Some(unknown) = exclude.iter().find(|name| !there.contains(*name)) {
+        return Err(Error::invalid(format!(
+            "{} has no array {} to leave out: it has {}",
+            quoted(source.name()),
+            quoted(unknown),
+            listed(there.iter())
+        )));
+    }
+    let names: Vec<String> = there.into_iter().filter(|name| !exclude.contains(name)).collect();
+    check_all(source, &names, "Zarr has no type for", &|name| source.not_storable(name))?;
+    check_all(source, &names, "only the library of its format reads", &|name| {
+        source.not_readable(name)
+    })?;
+    Ok(names)
+}
+
+/// Fails if `reason_of` has a reason for any of the arrays.
+fn check_all(
+    source: &ConvertSource,
+    names: &[String],
+    problem: &str,
+    reason_of: &dyn Fn(&str) -> Option<String>,
+) -> Result<()> {
+    let (mut texts, mut flags) = (Vec::new(), Vec::new());
+    for (name, reason) in names.iter().filter_map(|name| Some((name, reason_of(name)?))) {
+        texts.push(format!("array {}: {reason}", quoted(name)));
+        flags.push(format!("--exclude {}", shell_quoted(name)));
+    }
+    if texts.is_empty() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{}: {problem} {}: leave it out with exclude= ({})",
+        quoted(source.name()),
+        texts.join("; "),
+        flags.join(" ")
+    )))
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// The expected reads whose axes the array has; notes which these are.
+fn reads_of(
+    array: &SourceArray,
+    options: &ConvertOptions,
+    matched: &mut BTreeSet<usize>,
+) -> Vec<(Read, f64)> {
+    let axis = |name: &String| array.dimension_names.iter().position(|known| known == name);
+    let mut reads = Vec::new();
+    for (number, (names, weight)) in options.reads.iter().enumerate() {
+        if let Some(spanned) = names.iter().map(axis).collect::<Option<Vec<usize>>>() {
+            matched.insert(number);
+            reads.push((Read::Axes { spanned }, *weight));
+        }
+    }
+    reads
+}
+
+/// Fails for expected reads that no array can have.
+fn check_matched(
+    source: &ConvertSource,
+    options: &ConvertOptions,
+    matched: &BTreeSet<usize>,
+    known: &BTreeSet<String>,
+) -> Result<()> {
+    let reads = options.reads.iter().enumerate();
+    let mut unmatched: Vec<&Vec<String>> = reads
+        .filter(|(number, _)| !matched.contains(number))
+        .map(|(_, (names, _))| names)
+        .collect();
+    if unmatched.is_empty() {
+        return Ok(());
+    }
+    unmatched.sort_unstable();
+    let texts: Vec<String> =
+        unmatched.iter().map(|names| format!("({})", names.join(", "))).collect();
+    Err(Error::invalid(format!(
+        "no array of {} has the dimensions of the reads {}: the dimensions are {}",
+        quoted(source.name()),
+        texts.join(", "),
+        listed(known.iter())
+    )))
+}
+
+fn decide_array(
+    name: String,
+    array: &SourceArray,
+    reads: Vec<(Read, f64)>,
+    target: &ConvertTarget,
+    options: &ConvertOptions,
+) -> Result<ArrayPlan> {
+    let data_type = array.data_type();
+    let sized = |text: u64| data_type.item_size().map_or(text, |size| (size as u64).max(1));
+    let extent = Extent {
+        shape: &array.shape,
+        source_chunks: array.chunks.as_deref(),
+        item_size: sized(TEXT_BYTES),
+        threads: target.threads(),
+    };
+    let memory = options.memory_for_regions();
+    let (chunks, shards, order) = match &options.layout {
+        Some(layout) if layout.chunks.len() == array.shape.len() => {
+            let shards = layout.shards.clone();
+            let shards = shards
+                .unwrap_or_else(|| default_shards(&array.shape, &layout.chunks, extent.item_size));
+            (layout.chunks.clone(), shards, layout.order)
+        }
+        _ => {
+            let item_size = sized(TEXT_BYTES_LAID_OUT);
+            let profile = options.profile.as_ref().unwrap_or_else(|| target.profile());
+            let (chunks, shards, order) = advised(array, item_size, reads, profile)
+                .map_err(|error| error.at(format!("array {}", quoted(&name))))?;
+            let shards = extent.fit_shards(&chunks, &shards, memory);
+            (chunks, shards, order)
+        }
+    };
+    check_layout(&name, &array.shape, &chunks, &shards)?;
+    let least = extent.memory_needed(&shards);
+    if least > memory {
+        let needed = ConvertOptions::memory_with_cache(least);
+        return Err(Error::invalid(format!(
+            "array {} does not fit the memory: its blocks need at least {} MiB (--memory)",
+            quoted(&name),
+            (needed >> 20) + 1
+        )));
+    }
+    Ok(ArrayPlan {
+        region: extent.grow_region(&shards, memory),
+        name,
+        dtype: numpy_name(data_type),
+        dims: array.dimension_names.clone(),
+        source_chunks: array.chunks.clone(),
+        chunks,
+        shards,
+        order: order.name().to_owned(),
+        item_size: data_type.item_size().map_or(TEXT_BYTES_COUNTED, |size| size as u64),
+        shape: array.shape.clone(),
+    })
+}
+
+/// Fails for lengths of a given layout that do not fit each other; creating the array says the rest.
+fn check_layout(name: &str, shape: &[u64], chunks: &[u64], shards: &[u64]) -> Result<()> {
+    let fits = shards.len() == shape.len()
+        && chunks.iter().zip(shards).all(|(chunk, shard)| *chunk > 0 && shard % chunk == 0);
+    if fits && !shards.contains(&0) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "array {}: shards of {} are no whole number of chunks of {}",
+        quoted(name),
+        count_phrase(shards),
+        count_phrase(chunks)
+    )))
+}
+
+fn advised(
+    array: &SourceArray,
+    item_size: u64,
+    reads: Vec<(Read, f64)>,
+    profile: &Profile,
+) -> Result<(Vec<u64>, Vec<u64>, Order)> {
+    let names: Vec<Option<String>> = array.dimension_names.iter().cloned().map(Some).collect();
+    let asked = Asked {
+        shape: &array.shape,
+        item_size,
+        dimension_names: &names,
+        reads: None,
+        append_length: None,
+    };
+    let mut question = request(&asked, profile.clone())?;
+    question.reads.reads = reads;
+    let advice = advise(&question).map_err(|error| Error::invalid(error.to_string()))?;
+    Ok((advice.chunk_shape, advice.shard_shape, advice.order))
+}
+
+/// The type in NumPy's words with its byte order.
+fn numpy_name(data_type: DataType) -> String {
+    let has_order = data_type.swap_size() > 1;
+    format!("{}{}", if has_order { '<' } else { '|' }, data_type.numpy())
+}
+
+/// The layout that a plan gives an array.
+pub(super) fn layout_of(array: &ArrayPlan) -> Result<ArrayLayoutChoice> {
+    Ok(ArrayLayoutChoice {
+        chunks: array.chunks.clone(),
+        shards: Some(array.shards.clone()),
+        order: array.order.parse()?,
+    })
+}

@@ -1,0 +1,78 @@
+//! Options from JSON, as the doors hand them over.
+
+use bedform_geometry::Order;
+use bedform_storage::Profile;
+use serde_json::{Map, Value};
+
+use super::{ArrayLayoutChoice, ConvertOptions};
+use crate::error::{Error, Result};
+
+impl ConvertOptions {
+    /// Reads options: `layout` (`{chunks, shards, order}`), `reads` (a list of `[names, weight]`), `profile`
+    /// (a document of `calibrate`), `memory_bytes`, `exclude`, `verify`, `restart`, each optional; null
+    /// stands for the default.
+    ///
+    /// # Errors
+    /// `InvalidArgument` names the key at fault.
+    ///
+    /// ```
+    /// use bedform::convert::ConvertOptions;
+    /// let given = serde_json::json!({"reads": [[["lat", "lon"], 0.7]], "memory_bytes": 1_048_576});
+    /// let options = ConvertOptions::from_json(given.as_object().unwrap())?;
+    /// assert_eq!(options.source_cache_bytes(), 256 << 10);
+    /// # Ok::<(), bedform::Error>(())
+    /// ```
+    pub fn from_json(given: &Map<String, Value>) -> Result<Self> {
+        let mut options = Self::default();
+        for (key, value) in given.iter().filter(|(_, value)| !value.is_null()) {
+            let bad = || Error::invalid(format!("not a value of {key}: {value}"));
+            match key.as_str() {
+                "layout" => options.layout = Some(layout_of(value).ok_or_else(bad)?),
+                "reads" => options.reads = reads_of(value).ok_or_else(bad)?,
+                "profile" => {
+                    let profile = Profile::from_json("the profile", &value.to_string());
+                    let profile = profile.map_err(|error| Error::invalid(error.to_string()))?;
+                    options.profile = Some(profile);
+                }
+                "memory_bytes" => options.memory_bytes = value.as_u64().ok_or_else(bad)?,
+                "exclude" => options.exclude = texts_of(value).ok_or_else(bad)?,
+                "verify" => options.verify = value.as_bool().ok_or_else(bad)?,
+                "restart" => options.restart = value.as_bool().ok_or_else(bad)?,
+                _ => return Err(Error::invalid(format!("there is no option {key:?}"))),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn layout_of(value: &Value) -> Option<ArrayLayoutChoice> {
+    let order = match value.get("order").filter(|order| !order.is_null()) {
+        None => Order::RowMajor,
+        Some(order) => order.as_str()?.parse().ok()?,
+    };
+    let shards = value.get("shards").filter(|shards| !shards.is_null());
+    Some(ArrayLayoutChoice {
+        chunks: lengths_of(value.get("chunks")?)?,
+        shards: match shards {
+            None => None,
+            Some(shards) => Some(lengths_of(shards)?),
+        },
+        order,
+    })
+}
+
+fn lengths_of(value: &Value) -> Option<Vec<u64>> {
+    value.as_array()?.iter().map(Value::as_u64).collect()
+}
+
+fn texts_of(value: &Value) -> Option<Vec<String>> {
+    value.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+fn reads_of(value: &Value) -> Option<Vec<(Vec<String>, f64)>> {
+    let read = |read: &Value| {
+        let [names, weight] = read.as_array()?.as_slice() else { return None };
+        Some((texts_of(names)?, weight.as_f64()?))
+    };
+    value.as_array()?.iter().map(read).collect()
+}

@@ -1,0 +1,408 @@
+//! What is converted: a store, or a foreign file by its chunk map, with callbacks for what only the library
+//! of its format can read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use bedform_format::chunk_map::{ForeignArray as MapArray, ForeignStorage};
+use bedform_format::metadata::FillValue;
+use bedform_format::{DataType, ObjectPath};
+use bedform_geometry::{AxisRange, AxisSelection, Region, Selection};
+use serde_json::{Map, Value};
+
+use super::attributes::{self, Style};
+use super::state::state_of;
+use crate::array::Array;
+use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::ForeignFile;
+use crate::store::Store;
+use crate::zarr::nodes::NodeKind;
+
+/// Fills a buffer with the elements of a region: C order, the machine's byte order.
+pub type ReadElements = dyn Fn(&Region, &mut [u8]) -> Result<()> + Send + Sync;
+/// Gives the texts of a region in C order.
+pub type ReadTexts = dyn Fn(&Region) -> Result<Vec<String>> + Send + Sync;
+
+/// A callback that reads an array which the engine cannot read: see [`ConvertSource::with_reader`].
+#[derive(Clone)]
+pub enum RegionReader {
+    /// For elements of fixed size.
+    Elements(Arc<ReadElements>),
+    /// For text.
+    Texts(Arc<ReadTexts>),
+}
+
+impl fmt::Debug for RegionReader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Elements(_) => "Elements",
+            Self::Texts(_) => "Texts",
+        })
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    Store(Store),
+    File(Box<ForeignFile>),
+}
+
+/// What is converted.
+///
+/// ```
+/// use std::sync::Arc;
+/// use bedform::{OpenOptions, Store};
+/// use bedform::convert::ConvertSource;
+/// use bedform_storage::MemoryStorage;
+///
+/// let store = Store::create(Arc::new(MemoryStorage::new()), &Default::default(), OpenOptions::default())?;
+/// let source = ConvertSource::store("run42.zarr", store);
+/// assert_eq!(source.name(), "run42.zarr");
+/// # Ok::<(), bedform::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ConvertSource {
+    name: String,
+    place: Place,
+    readers: BTreeMap<String, RegionReader>,
+}
+
+impl ConvertSource {
+    /// A store. `name` is its path or URL as the user gave it: messages have it, and a conversion goes on
+    /// only with a source of the same name.
+    pub fn store(name: impl Into<String>, store: Store) -> Self {
+        Self { name: name.into(), place: Place::Store(store), readers: BTreeMap::new() }
+    }
+
+    /// A foreign file; `name` as in [`ConvertSource::store`].
+    pub fn file(name: impl Into<String>, file: ForeignFile) -> Self {
+        Self { name: name.into(), place: Place::File(Box::new(file)), readers: BTreeMap::new() }
+    }
+
+    /// The same, with a callback that reads the array at `path`, on the thread that converts. Variables
+    /// whose storage the chunk map calls native need one each.
+    #[must_use]
+    pub fn with_reader(mut self, path: &str, reader: RegionReader) -> Self {
+        self.readers.insert(path.to_owned(), reader);
+        self
+    }
+
+    /// The path or URL as the user gave it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A number that changes when the source does: of names, sizes and times of its objects.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(super) fn state(&self) -> Result<String> {
+        match &self.place {
+            Place::Store(store) => state_of(store.storage()),
+            Place::File(file) => {
+                let version = &file.map().source;
+                Ok(format!("{}-{}", version.size, version.modified_ns))
+            }
+        }
+    }
+
+    /// Paths of all arrays, sorted.
+    ///
+    /// # Errors
+    /// `Unsupported` for a store that is a single array; those of reading documents.
+    pub(super) fn array_names(&self) -> Result<BTreeSet<String>> {
+        match &self.place {
+            Place::File(file) => {
+                Ok(file.map().arrays.iter().map(|array| array.path.clone()).collect())
+            }
+            Place::Store(store) => {
+                if store.kind(&ObjectPath::root())? == Some(NodeKind::Array) {
+                    let text = "is a single array: convert the group that holds it";
+                    return Err(Error::new(
+                        ErrorKind::Unsupported,
+                        format!("{} {text}", self.name),
+                    ));
+                }
+                let nodes = store.nodes()?.into_iter();
+                let arrays = nodes.filter(|(_, kind)| *kind == NodeKind::Array);
+                Ok(arrays.map(|(path, _)| path.as_str().to_owned()).collect())
+            }
+        }
+    }
+
+    /// Why no store can hold the elements of the array at `path`; nothing if one can.
+    pub(super) fn not_storable(&self, path: &str) -> Option<String> {
+        let Place::File(file) = &self.place else { return None };
+        let array = file.map().array(path)?;
+        match &array.storage {
+            _ if array.data_type.is_some() => None,
+            ForeignStorage::Native { reason } => Some(reason.clone()),
+            _ => Some(format!("elements of type {}", array.encoding.dtype)),
+        }
+    }
+
+    /// Why the array at `path` cannot be read, if only the library of its format can and there is no
+    /// callback.
+    pub(super) fn not_readable(&self, path: &str) -> Option<String> {
+        let Place::File(file) = &self.place else { return None };
+        match &file.map().array(path)?.storage {
+            ForeignStorage::Native { reason } if !self.readers.contains_key(path) => {
+                Some(reason.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// Members of a foreign file that cannot be read, and why.
+    pub(super) fn refused(&self) -> Vec<(String, String)> {
+        let Place::File(file) = &self.place else { return Vec::new() };
+        let groups = file.map().groups.iter();
+        groups
+            .flat_map(|group| {
+                group.refused.iter().map(|member| {
+                    let path = match group.path.as_str() {
+                        "" => member.name.clone(),
+                        group => format!("{group}/{}", member.name),
+                    };
+                    (path, member.reason.clone())
+                })
+            })
+            .collect()
+    }
+
+    /// The attributes of all groups, outer ones first, the root's among them.
+    ///
+    /// # Errors
+    /// Of reading documents; `InvalidArgument` for a path that no store can have.
+    pub(super) fn groups(&self) -> Result<BTreeMap<ObjectPath, Map<String, Value>>> {
+        let mut groups = BTreeMap::from([(ObjectPath::root(), Map::new())]);
+        match &self.place {
+            Place::File(file) => {
+                let style = Style::of(file.map());
+                for group in &file.map().groups {
+                    let found = attributes::group_attributes(&group.attributes, style);
+                    groups.insert(ObjectPath::parse(&group.path)?, found);
+                }
+            }
+            Place::Store(store) => {
+                let nodes = store.nodes()?.into_iter();
+                let inner =
+                    nodes.filter(|(_, kind)| *kind == NodeKind::Group).map(|(path, _)| path);
+                for path in std::iter::once(ObjectPath::root()).chain(inner) {
+                    let found = store.group_attributes(&path)?;
+                    groups.insert(path, found);
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The array at `path`.
+    ///
+    /// # Errors
+    /// `NotFound`; `Unsupported` for one that needs a callback and has none; those of opening it.
+    pub(super) fn array(&self, path: &str) -> Result<SourceArray> {
+        match &self.place {
+            Place::Store(store) => SourceArray::of_store(store.array(&ObjectPath::parse(path)?)?),
+            Place::File(file) => {
+                let reading: Box<dyn Readable> = match self.readers.get(path) {
+                    Some(reader) => Box::new(reader.clone()),
+                    None => Box::new(Array::of_file(file, path)?),
+                };
+                SourceArray::of_file(file, path, reading)
+            }
+        }
+    }
+}
+
+/// What an array of a source is, and how it is read.
+pub(super) struct SourceArray {
+    pub(super) shape: Vec<u64>,
+    /// Type of the elements as they are read.
+    stored: DataType,
+    pub(super) dimension_names: Vec<String>,
+    pub(super) chunks: Option<Vec<u64>>,
+    pub(super) fill_value: FillValue,
+    pub(super) attributes: Map<String, Value>,
+    reading: Box<dyn Readable>,
+}
+
+/// The elements of a region.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    /// Elements of fixed size.
+    pub(super) bytes: Vec<u8>,
+    /// Texts, for arrays of those.
+    pub(super) texts: Vec<String>,
+}
+
+/// Whatever gives the elements of a region.
+trait Readable: Send + Sync {
+    fn read(
+        &self,
+        region: &Region,
+        buffer: &mut [u8],
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<()>;
+    fn read_texts(&self, region: &Region, interrupted: &dyn Fn() -> bool) -> Result<Vec<String>>;
+}
+
+impl SourceArray {
+    pub(super) fn of_store(array: Array) -> Result<Self> {
+        let metadata = array.metadata()?;
+        let given = metadata.dimension_names.clone().unwrap_or_default();
+        let name = |axis: usize| given.get(axis).cloned().flatten();
+        let names = (0..metadata.shape.len())
+            .map(|axis| name(axis).unwrap_or_else(|| format!("dim_{axis}")));
+        Ok(Self {
+            dimension_names: names.collect(),
+            chunks: Some(metadata.inner_chunk_shape().to_vec()),
+            fill_value: storable_fill(metadata.fill_value.clone(), metadata.data_type),
+            attributes: attributes::with_encoded_fill(metadata.attributes, metadata.data_type),
+            stored: metadata.data_type,
+            shape: metadata.shape,
+            reading: Box::new(array),
+        })
+    }
+
+    fn of_file(file: &ForeignFile, path: &str, reading: Box<dyn Readable>) -> Result<Self> {
+        let map = file.map();
+        let array = map.array(path).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("no variable {path:?} in {}", file.name()))
+        })?;
+        let stored = array.data_type.ok_or_else(|| {
+            let text = format!("{path:?} of {} has elements that no store can hold", file.name());
+            Error::new(ErrorKind::Unsupported, text)
+        })?;
+        let style = Style::of(map);
+        Ok(Self {
+            shape: array.shape.clone(),
+            stored,
+            dimension_names: attributes::dimension_names(map, array, style),
+            chunks: chunks_of(array),
+            fill_value: storable_fill(fill_of(array, stored), stored),
+            attributes: attributes::variable_attributes(array, style),
+            reading,
+        })
+    }
+
+    /// Type of the elements in a store: text of fixed length becomes text.
+    pub(super) fn data_type(&self) -> DataType {
+        match self.stored {
+            DataType::FixedUnicode(_) => DataType::String,
+            other => other,
+        }
+    }
+
+    pub(super) fn is_text(&self) -> bool {
+        self.data_type() == DataType::String
+    }
+
+    /// Reads `region` into `values`, whose memory is used again.
+    ///
+    /// # Errors
+    /// Those of reading; `InvalidArgument` from a callback that gives another number of texts.
+    pub(super) fn read(
+        &self,
+        region: &Region,
+        values: &mut Values,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let count = region.len().and_then(|count| usize::try_from(count).ok());
+        let too_large = || Error::new(ErrorKind::LimitExceeded, "a region is larger than memory");
+        let count = count.ok_or_else(too_large)?;
+        let Some(item_size) = self.stored.item_size() else {
+            values.texts = self.reading.read_texts(region, interrupted)?;
+            return check_count(values.texts.len(), count);
+        };
+        let bytes = count.checked_mul(item_size).ok_or_else(too_large)?;
+        values.bytes.clear();
+        values.bytes.try_reserve_exact(bytes).map_err(|_| too_large())?;
+        values.bytes.resize(bytes, 0);
+        self.reading.read(region, &mut values.bytes, interrupted)?;
+        if self.is_text() {
+            values.texts = values.bytes.chunks_exact(item_size.max(1)).map(text_of).collect();
+            return check_count(values.texts.len(), count);
+        }
+        Ok(())
+    }
+}
+
+fn check_count(found: usize, expected: usize) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("a reader gave {found} texts for a region of {expected} elements")))
+}
+
+fn chunks_of(array: &MapArray) -> Option<Vec<u64>> {
+    match &array.storage {
+        ForeignStorage::Chunked { chunk_shape, .. } => Some(chunk_shape.clone()),
+        _ => array.encoding.chunks.clone().filter(|chunks| chunks.len() == array.shape.len()),
+    }
+}
+
+fn fill_of(array: &MapArray, data_type: DataType) -> FillValue {
+    array.fill_element().map_or_else(|| FillValue::zero(data_type), FillValue::Bytes)
+}
+
+/// The fill value of the array in the store: see [`SourceArray::data_type`].
+fn storable_fill(fill: FillValue, stored: DataType) -> FillValue {
+    match (stored, fill) {
+        (DataType::FixedUnicode(_), FillValue::Bytes(bytes)) => FillValue::Text(text_of(&bytes)),
+        (_, fill) => fill,
+    }
+}
+
+/// Text from an element of four bytes a character, in the machine's order, padded with zeros.
+fn text_of(element: &[u8]) -> String {
+    let (characters, _) = element.as_chunks::<4>();
+    #[allow(clippy::host_endian_bytes)]
+    let codes = characters.iter().map(|bytes| u32::from_ne_bytes(*bytes));
+    let text: String =
+        codes.map(|code| char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+    text.trim_end_matches('\0').to_owned()
+}
+
+/// A region as a selection.
+///
+/// # Errors
+/// `InvalidArgument` for a region that ends beyond what 64 bits hold.
+pub(super) fn selection_of(region: &Region) -> Result<Selection> {
+    let ranges = region.start().iter().zip(region.shape());
+    let ranges = ranges
+        .map(|(start, length)| Ok(AxisSelection::Range(AxisRange::contiguous(*start, *length)?)));
+    Ok(Selection::Orthogonal(ranges.collect::<Result<_>>()?))
+}
+
+impl Readable for Array {
+    fn read(
+        &self,
+        region: &Region,
+        buffer: &mut [u8],
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        self.read(&selection_of(region)?, buffer, interrupted).map(drop)
+    }
+
+    fn read_texts(&self, region: &Region, interrupted: &dyn Fn() -> bool) -> Result<Vec<String>> {
+        self.read_text(&selection_of(region)?, interrupted)
+    }
+}
+
+impl Readable for RegionReader {
+    fn read(&self, region: &Region, buffer: &mut [u8], _: &dyn Fn() -> bool) -> Result<()> {
+        match self {
+            Self::Elements(read) => read(region, buffer),
+            Self::Texts(_) => Err(Error::invalid("a reader of texts was given for elements")),
+        }
+    }
+
+    fn read_texts(&self, region: &Region, _: &dyn Fn() -> bool) -> Result<Vec<String>> {
+        match self {
+            Self::Texts(read) => read(region),
+            Self::Elements(_) => Err(Error::invalid("a reader of elements was given for texts")),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Whether a source is as it was.
+
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use bedform_storage::{Storage, Version};
+
+use crate::error::Result;
+
+/// Documents that a store of either format may have at its root.
+const DOCUMENTS: [&str; 5] = ["zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata"];
+/// Where the log of a store lies, and its roots in it.
+const LOG_SUFFIX: &str = ".bedform-log";
+const ROOTS: &str = "roots";
+
+/// A number of names, sizes and times: of all objects of a store on a local disk, and of the roots of its
+/// log. In an object store, where asking for every object takes too long, of its documents alone.
+///
+/// # Errors
+/// Those of storage.
+pub(super) fn state_of(storage: &Arc<dyn Storage>) -> Result<String> {
+    let mut digest = Digest::default();
+    let root = ObjectPath::root();
+    if storage.is_remote() {
+        for name in DOCUMENTS {
+            digest.add_object(&**storage, &root.join(name)?)?;
+        }
+    } else {
+        digest.add_tree(&**storage, &root)?;
+    }
+    // Where nothing can lie beside a store there is no log.
+    if let Ok(log) = storage.beside(LOG_SUFFIX) {
+        digest.add_tree(&*log, &root.join(ROOTS)?)?;
+    }
+    Ok(format!("{:032x}", digest.0))
+}
+
+/// A number that stands for `bytes`.
+pub(super) fn fingerprint(bytes: &[u8]) -> u128 {
+    let mut digest = Digest::default();
+    digest.add(bytes);
+    digest.0
+}
+
+/// FNV-1a of 128 bits: against changes by chance, not by an enemy.
+struct Digest(u128);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+}
+
+impl Digest {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+        }
+    }
+
+    fn add_version(&mut self, path: &ObjectPath, version: &Version) {
+        self.add(path.as_str().as_bytes());
+        self.add(&[0]);
+        self.add(&version.size.to_le_bytes());
+        self.add(&version.modified_ns.to_le_bytes());
+    }
+
+    fn add_object(&mut self, storage: &dyn Storage, path: &ObjectPath) -> Result<()> {
+        match storage.stat(path) {
+            Ok(version) => self.add_version(path, &version),
+            // Gone since it was listed, or nothing that holds data.
+            Err(error) if error.is_not_found() => {}
+            Err(error) if error.kind == bedform_storage::StorageErrorKind::NotAnObject => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Adds what lies below `top`. Listings are sorted, so the order is the same each time.
+    fn add_tree(&mut self, storage: &dyn Storage, top: &ObjectPath) -> Result<()> {
+        let mut directories = vec![top.clone()];
+        while let Some(directory) = directories.pop() {
+            for entry in storage.list(&directory)? {
+                let path = directory.join(&entry.name)?;
+                if entry.is_directory {
+                    directories.push(path);
+                } else {
+                    self.add_object(storage, &path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! Where a conversion writes: a name in a directory, or a whole place in an object store.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use bedform_remote::RemoteStorage;
+use bedform_storage::{Mode, Profile, Storage, StorageErrorKind};
+
+use super::source::ConvertSource;
+use super::words::quoted;
+use crate::error::{Error, ErrorKind, Result};
+use crate::opening::storage_of;
+use crate::options::OpenOptions;
+use crate::store::Store;
+
+#[derive(Debug, Clone)]
+pub(super) enum Place {
+    /// A directory, and the name that the store gets in it when it is complete.
+    Named { parent: Arc<dyn Storage>, name: ObjectPath },
+    /// The place of the store itself: nothing can be renamed there.
+    Whole(Arc<dyn Storage>),
+}
+
+/// Where a conversion writes.
+#[derive(Debug, Clone)]
+pub struct ConvertTarget {
+    name: String,
+    /// The directory that it will be, links resolved; nothing for other places.
+    path: Option<PathBuf>,
+    pub(super) place: Place,
+    pub(super) options: OpenOptions,
+    profile: Profile,
+}
+
+impl ConvertTarget {
+    /// The target at `path`, a directory that is not there yet, or at the URL of an object store. The
+    /// store is written with `options`. Nothing is made before the conversion runs.
+    ///
+    /// # Errors
+    /// `NotFound` if the directory above is missing; `InvalidArgument` if that is a file, for a name that
+    /// no object can have, and for a URL that cannot be written to; those of opening the directory.
+    pub fn open(path: &Path, mut options: OpenOptions) -> Result<Self> {
+        (options.writable, options.cache_bytes) = (true, 0);
+        let name = path.to_string_lossy().into_owned();
+        if name.contains("://") {
+            return Self::at_url(name, options);
+        }
+        let unusable = || Error::invalid(format!("target {} is no name of a store", quoted(&name)));
+        let absolute = std::path::absolute(path).map_err(|_| unusable())?;
+        let (parent, last) = absolute.parent().zip(absolute.file_name()).ok_or_else(unusable)?;
+        let last = ObjectPath::parse(last.to_str().ok_or_else(unusable)?)?;
+        let above = parent.canonicalize().map_err(|_| no_directory(parent))?;
+        let storage = storage_of(&above, Mode::ReadWrite, &options)
+            .map_err(|error| if above.is_dir() { error } else { no_directory(parent) })?;
+        let profile = Profile::for_path(&above).ok().flatten();
+        Ok(Self {
+            path: Some(above.join(last.as_str())),
+            place: Place::Named { parent: storage, name: last },
+            profile: profile.unwrap_or_else(Profile::default_local),
+            name,
+            options,
+        })
+    }
+
+    fn at_url(name: String, options: OpenOptions) -> Result<Self> {
+        let storage = RemoteStorage::open(&name, Mode::Create, &options.remote);
+        let storage = storage.map_err(|error| Error::invalid(error.to_string()))?;
+        // A kept profile that cannot be read must not keep data from being written.
+        let profile = Profile::for_system(storage.system()).ok().flatten();
+        Ok(Self {
+            path: None,
+            place: Place::Whole(Arc::new(storage)),
+            profile: profile.unwrap_or_else(Profile::default_remote),
+            name,
+            options,
+        })
+    }
+
+    /// The store that will be the directory `name` of `parent`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a name that no object can have.
+    pub fn named(parent: Arc<dyn Storage>, name: &str, mut options: OpenOptions) -> Result<Self> {
+        options.writable = true;
+        let path = ObjectPath::parse(name)?;
+        if path.is_root() || !path.parent().is_root() {
+            return Err(Error::invalid(format!("target {} is no single name", quoted(name))));
+        }
+        let profile = Profile::default_local();
+        let place = Place::Named { parent, name: path };
+        Ok(Self { name: name.to_owned(), path: None, place, options, profile })
+    }
+
+    /// The store that `storage` will hold as a whole, as in an object store.
+    pub fn whole(storage: Arc<dyn Storage>, mut options: OpenOptions) -> Self {
+        options.writable = true;
+        let profile = Profile::default_remote();
+        Self { name: storage.name(), path: None, place: Place::Whole(storage), options, profile }
+    }
+
+    /// The path or URL as the user gave it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The profile kept for the storage of the target, else that of a local disk or an object store.
+    pub(super) fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Threads that decode and encode.
+    pub(super) fn threads(&self) -> u64 {
+        let threads = self.options.threads.map(|threads| threads.max(1) as u64);
+        let cores = || std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+        threads.unwrap_or_else(cores)
+    }
+
+    /// Fails if the target would lie in the source, by whatever names they are given.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub(super) fn check_apart(&self, source: &ConvertSource) -> Result<()> {
+        let outer = source.name();
+        let lies_within = match &self.path {
+            Some(target) => {
+                Path::new(outer).canonicalize().is_ok_and(|path| target.starts_with(path))
+            }
+            None => self.name.starts_with(&format!("{}/", outer.trim_end_matches('/'))),
+        };
+        if !lies_within {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "target {} lies in the source {}, which is never changed: choose a place outside it",
+            quoted(&self.name),
+            quoted(outer)
+        )))
+    }
+
+    /// Fails if something has the name of the target; at a URL, if there is more than an empty store.
+    ///
+    /// # Errors
+    /// `Exists`; those of storage.
+    pub(super) fn check_free(&self) -> Result<()> {
+        let is_taken = match &self.place {
+            Place::Named { parent, name } => has_name(&**parent, name)?,
+            Place::Whole(storage) => {
+                let mut options = self.options.clone();
+                options.writable = false;
+                match Store::open(storage.clone(), options) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => false,
+                    Err(error) => return Err(error),
+                    Ok(store) => {
+                        let root = ObjectPath::root();
+                        !store.nodes()?.is_empty() || !store.group_attributes(&root)?.is_empty()
+                    }
+                }
+            }
+        };
+        if !is_taken {
+            return Ok(());
+        }
+        let text =
+            format!("target {} exists: choose another name or remove it", quoted(&self.name));
+        Err(Error::new(ErrorKind::Exists, text))
+    }
+}
+
+/// True if anything has the name `name` in a place, a link that leads nowhere included.
+pub(super) fn has_name(storage: &dyn Storage, name: &ObjectPath) -> Result<bool> {
+    match storage.stat(name) {
+        Ok(_) => return Ok(true),
+        Err(error) if error.kind == StorageErrorKind::NotAnObject => return Ok(true),
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error.into()),
+    }
+    match storage.list(&ObjectPath::root()) {
+        Ok(entries) => Ok(entries.iter().any(|entry| entry.name == name.as_str())),
+        // Publication fails all the same if there is one.
+        Err(error) if error.kind == StorageErrorKind::PermissionDenied => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The error for a target in `parent`, which is no directory.
+fn no_directory(parent: &Path) -> Error {
+    let file = parent.ancestors().find(|part| part.exists()).filter(|part| !part.is_dir());
+    if let Some(file) = file {
+        let file = quoted(&file.to_string_lossy());
+        return Error::invalid(format!("{file} is a file, not a directory: choose another target"));
+    }
+    let parent = quoted(&parent.to_string_lossy());
+    let text = format!("directory {parent} does not exist: create it first");
+    Error::new(ErrorKind::NotFound, text)
+}

@@ -1,0 +1,57 @@
+//! Values in messages, as the user typed them.
+
+/// A name or path in quotes.
+pub(super) fn quoted(text: &str) -> String {
+    if text.contains('\'') { format!("\"{text}\"") } else { format!("'{text}'") }
+}
+
+/// A word for a shell: in quotes where it needs them.
+pub(super) fn shell_quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\"'\"'"))
+}
+
+/// Lengths as `50 x 100`.
+pub(super) fn count_phrase(lengths: &[u64]) -> String {
+    let texts: Vec<String> = lengths.iter().map(u64::to_string).collect();
+    texts.join(" x ")
+}
+
+/// A number of bytes with a binary unit.
+pub(super) fn byte_phrase(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_for_people_and_for_shells() {
+        assert_eq!((quoted("t"), quoted("it's")), ("'t'".to_owned(), "\"it's\"".to_owned()));
+        assert_eq!(shell_quoted("g/t_2"), "g/t_2");
+        assert_eq!(shell_quoted("a b"), "'a b'");
+        assert_eq!(shell_quoted("it's"), "'it'\"'\"'s'");
+    }
+
+    #[test]
+    fn bytes_have_binary_units() {
+        assert_eq!(
+            [0, 1023, 1536, 3 << 30].map(byte_phrase),
+            ["0 B", "1023 B", "1.5 KiB", "3.0 GiB"]
+        );
+    }
+}
