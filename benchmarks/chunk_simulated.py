@@ -2,8 +2,8 @@
 
 The paper's Table I on the machine of its section V (336 targets, 250 MB/s, 8 ms, 1.9 ms): 4,096
 writers, 16 along each axis, and 32 to 512 readers of one plane in the middle of a chunk, of each
-direction. A time is that of the last reader, by `docs/simulation-explained.md`. What is assumed, of which the
-paper says nothing, was fixed before any result:
+direction. A time is that of the last reader, by `docs/simulation-explained.md`. What is assumed,
+of which the paper says nothing, was fixed before any result:
 
 - Contiguous: one file, stripes of 1 MiB on all targets. Readers share the slower axis of the plane.
   They read each run of neighbouring elements, or all from the first to the last through a buffer of

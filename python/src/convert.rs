@@ -152,9 +152,3 @@ pub(crate) fn source_cache_bytes(memory_bytes: u64) -> u64 {
     options.memory_bytes = memory_bytes;
     options.source_cache_bytes()
 }
-
-/// Shards of about 64 MiB for chunks that come without.
-#[pyfunction]
-pub(crate) fn default_shards(shape: Vec<u64>, chunks: Vec<u64>, item_size: u64) -> Vec<u64> {
-    bedform::layout::default_shards(&shape, &chunks, item_size)
-}

@@ -29,7 +29,7 @@ mod _internal {
     #[pymodule_export]
     use crate::array::Array;
     #[pymodule_export]
-    use crate::convert::{Conversion, default_shards, source_cache_bytes};
+    use crate::convert::{Conversion, source_cache_bytes};
     #[pymodule_export]
     use crate::error::{EngineError, error_kinds};
     #[pymodule_export]

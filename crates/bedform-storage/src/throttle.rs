@@ -60,7 +60,7 @@ impl Throttle {
         Self { bytes_per_second: bytes_per_second.max(1), latency }
     }
 
-    /// The throttle that `text` says: a [size](bedform_format::size) a second, such as `512 MB/s`, a comma,
+    /// The throttle that `text` says: a [size] a second, such as `512 MB/s`, a comma,
     /// and a time in s, ms or us, a whole number.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! What a codec chain is, as documents name it. The engine's `codec` module does the work.
 //!
-//! This module knows names and configurations, and no codec library. [`definitions`] has every codec: a
+//! This module knows names and configurations, and no codec library. `definitions` has every codec: a
 //! new one is an entry there and a file of the engine.
 
 mod blosc;

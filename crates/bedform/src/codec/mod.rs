@@ -1,6 +1,6 @@
 //! Chunks to bytes and back: thin adapters over the codec libraries.
 //!
-//! A chunk's elements go through one [`ArrayToBytes`] and then through any number of [`BytesToBytes`];
+//! A chunk's elements go through one `ArrayToBytes` and then through any number of `BytesToBytes`;
 //! decoding goes back. [`ChunkCodec`] runs the chain. `bedform_format::codec` knows the names and
 //! configurations, this module what they do.
 //!
@@ -11,17 +11,17 @@
 //!    limits. The output takes no more memory than that; a decoder's other memory is bounded by a
 //!    constant, whatever its input claims. Bad input is an error, never a panic.
 //! 2. An encoder adds at most as many bytes as it is given, and 64 KiB, or says so
-//!    ([`ArrayToBytes::encoded_bytes_max`]): longer extents are refused before they are fetched.
+//!    (`ArrayToBytes::encoded_bytes_max`): longer extents are refused before they are fetched.
 //! 3. A codec is made once per array and shared by threads. State kept from chunk to chunk is a type in
-//!    [`Contexts`], of which each thread has one. Buffers belong to the caller and are reused: the chain
+//!    `Contexts`, of which each thread has one. Buffers belong to the caller and are reused: the chain
 //!    allocates nothing per chunk.
 //! 4. A chain makes one virtual call per codec and chunk. It reads a codec's properties when the array is
 //!    opened.
-//! 5. A decoder may stop early where the front of a chunk suffices ([`Wanted::front`]), if damage behind the
+//! 5. A decoder may stop early where the front of a chunk suffices (`Wanted::front`), if damage behind the
 //!    front is still noticed: by a checksum that was verified, or by the decoder.
 //!
 //! To add a codec: its entry in `bedform_format::codec::definitions`, its file here, its line in
-//! [`BYTES_TO_BYTES`] or [`ARRAY_TO_BYTES`].
+//! `BYTES_TO_BYTES` or `ARRAY_TO_BYTES`.
 
 mod blosc;
 mod bytes;

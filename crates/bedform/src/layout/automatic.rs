@@ -83,11 +83,7 @@ fn reads_of(reads: &Value, names: &[String]) -> Result<Vec<(Read, f64)>> {
 }
 
 /// Shards of about 64 MiB for chunks that come without: grown from the last axis on.
-///
-/// ```
-/// assert_eq!(bedform::layout::default_shards(&[1000, 512, 512], &[1, 64, 64], 4), [64, 512, 512]);
-/// ```
-pub fn default_shards(shape: &[u64], chunk_shape: &[u64], item_size: u64) -> Vec<u64> {
+pub(crate) fn default_shards(shape: &[u64], chunk_shape: &[u64], item_size: u64) -> Vec<u64> {
     let mut shards: Vec<u64> = chunk_shape.iter().map(|&length| length.max(1)).collect();
     let mut bytes = shards.iter().fold(item_size.max(1), |all, &length| all.saturating_mul(length));
     for (length, &whole) in shards.iter_mut().zip(shape).rev() {
@@ -104,6 +100,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn shards_grow_from_the_last_axis_on() {
+        assert_eq!(default_shards(&[1000, 512, 512], &[1, 64, 64], 4), [64, 512, 512]);
+    }
 
     #[test]
     fn maps_get_chunks_of_one_map() {

@@ -23,5 +23,4 @@ mod search;
 pub use advise::{
     Advice, AdviseError, AdviseRequest, Appendable, Candidate, NamedRead, ReadMix, advise,
 };
-pub use automatic::default_shards;
 pub use cost::{CostModel, Layout, Read, ReadCost};

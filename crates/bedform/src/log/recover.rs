@@ -57,7 +57,7 @@ impl FromStr for Leftover {
     }
 }
 
-/// What [`Store::recover`] found and did.
+/// What [`Store::recover`](crate::Store::recover) found and did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recovered {
     /// Bytes that came from the burst tier.

@@ -13,7 +13,7 @@ use crate::options::OpenOptions;
 
 impl Store {
     /// Opens the store at `path`, a directory, or the URL of one in an object store: see
-    /// [`RemoteStorage::open`]. It comes with the profile that is kept for its storage unless the options
+    /// [`RemoteStorage::open`](bedform_remote::RemoteStorage::open). It comes with the profile that is kept for its storage unless the options
     /// have one. A group or an array of a store can be opened by its own path, to be read
     /// while everything is settled.
     ///

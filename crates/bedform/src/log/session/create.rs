@@ -110,11 +110,11 @@ impl Session {
 
     /// Creates arrays, which all members can write to at once, and which become visible with the next
     /// commit, all or none, before what is written to them. Collective; what the coordinator gives
-    /// counts, and the others may give nothing. Faster than [`Store::create_arrays`]: their documents
+    /// counts, and the others may give nothing. Faster than [`Store::create_arrays`](crate::Store::create_arrays): their documents
     /// are written while the members write.
     ///
     /// # Errors
-    /// As [`Store::create_arrays`]; `Unsupported` for arrays of text. What cannot be written, and
+    /// As [`Store::create_arrays`](crate::Store::create_arrays); `Unsupported` for arrays of text. What cannot be written, and
     /// `Conflict` with another writer who creates one of them meanwhile, is an error of the commit.
     pub fn create_arrays(&mut self, arrays: &[(ObjectPath, NewArray)]) -> Result<()> {
         self.create_arrays_given(Ok(arrays))

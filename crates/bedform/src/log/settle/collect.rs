@@ -67,7 +67,7 @@ pub struct LogSummary {
     /// Bytes of those segments.
     pub bytes: u64,
     /// Other segments whose writers have not ended them: they are at work, or have died and left
-    /// what [`Store::recover`] finds. Nothing where nobody may list them.
+    /// what [`Store::recover`](crate::Store::recover) finds. Nothing where nobody may list them.
     pub segments_open: Option<u64>,
 }
 
