@@ -1,14 +1,13 @@
 """`log-simulated`: E3SM's F, G and I cases on Cori and Summit, written in four ways, simulated.
 
 Processes, bytes and requests of Table 6.1 of Hou's dissertation, at its full size. How canonical
-files with two-phase writes, blobs, logs with one writer a node and the paper's log are put
-together is fixed in `docs/simulation-explained.md`; what processes calculate is measured here
-before, with NumPy. Files of a node have the paper's stripes: 8 of 1 MiB on Cori, blocks of
-16 MiB on Summit. A time is that of all files of a case, one after the other. Nobody has published what a seek costs
+files with two-phase writes, blobs, logs with one writer a node and the paper's log are put together
+is fixed in `docs/simulation-explained.md`; what processes calculate is measured here before, with
+NumPy. Files of a node have the paper's stripes: 8 of 1 MiB on Cori, blocks of 16 MiB on Summit. A
+time is that of all files of a case, one after the other. Nobody has published what a seek costs
 behind those machines' servers, and how much of a file they write at once: so each case is
 calculated with the seek that the description assumes, with caches that collect before they seek,
-and without seeks. The last tables leave out one thing after the other: what limits each way.
-"""
+and without seeks. The last tables leave out one thing after the other: what limits each way. """
 
 from __future__ import annotations
 
