@@ -7,7 +7,8 @@ NumPy. Files of a node have the paper's stripes: 8 of 1 MiB on Cori, blocks of 1
 time is that of all files of a case, one after the other. Nobody has published what a seek costs
 behind those machines' servers, and how much of a file they write at once: so each case is
 calculated with the seek that the description assumes, with caches that collect before they seek,
-and without seeks. The last tables leave out one thing after the other: what limits each way. """
+and without seeks. The last tables leave out one thing after the other: what limits each way.
+"""
 
 from __future__ import annotations
 

@@ -287,7 +287,7 @@ def test_arguments_of_a_wrong_type_are_named_with_what_they_may_be(tmp_path: Pat
         (lambda: store.array(None), f"{name}None"),
         (lambda: store.session().write(["t"], [1]), f"{name}['t']"),
         (lambda: store.session(buffer=1.5), f"buffer, {size}1.5"),
-        (lambda: store.session(buffer="much"), "buffer: 'much' is not a size"),
+        (lambda: store.session(buffer="much"), 'buffer: "much" is not a size'),
         (lambda: store.session(burst_capacity=1.5), f"burst_capacity, {size}1.5"),
         (lambda: store.settle(memory=1.5), f"memory, {size}1.5"),
         (lambda: store.settle(arrays=[5]), f"{name}5"),
