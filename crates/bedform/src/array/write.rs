@@ -19,7 +19,7 @@ use crate::source::Moment;
 use crate::threads::check::{Check, concurrent_check};
 use crate::write::elements::{Elements, Input};
 use crate::zarr::WriteStatistics;
-use crate::zarr::object::{ObjectWrite, WriteResources};
+use crate::zarr::object::{ObjectWrite, whole_machine};
 use crate::zarr::region::{Way, write_plan};
 use crate::zarr::state::ArrayState;
 
@@ -238,7 +238,7 @@ impl ArrayHandle {
                     input: if state.is_text() { Input::Text(&[], &[]) } else { Input::Bytes(&[]) },
                     coordinates: coordinates.clone(),
                     valid: Some(shape),
-                    share: WriteResources::whole(&self.store),
+                    resources: whole_machine(&self.store),
                     check: None,
                 };
                 write.run()?;

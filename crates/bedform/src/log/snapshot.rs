@@ -9,6 +9,7 @@ use super::view::View;
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::{Cover, Moment, StoredLayout};
 use crate::zarr::hierarchy::Hierarchy;
+use crate::zarr::sink::ShardSink;
 use crate::zarr::source::{ZarrSource, contained_commit};
 use crate::zarr::state::ArrayState;
 
@@ -127,6 +128,11 @@ impl<'a> PinnedArray<'a> {
     ) -> Self {
         let source = ZarrSource { hierarchy, path, state };
         Self { source, moment: ArrayMoment::new(snapshot, state) }
+    }
+
+    /// Where the commits of the snapshot are settled into.
+    pub(crate) fn sink(&self) -> ShardSink<'_> {
+        ShardSink { source: &self.source, moment: &self.moment }
     }
 
     /// True if commits of the snapshot have something for the object at `coordinates` that it does not

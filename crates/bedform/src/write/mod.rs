@@ -1,3 +1,9 @@
-//! Writing: chunks as elements in memory, merged with what is stored, encoded.
+//! Writing: chunks as elements in memory, merged with what is stored, encoded; where they go.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `elements` | a chunk as elements: new, merged, trimmed |
+//! | `sink` | the seam to whatever takes settled data |
 
 pub(crate) mod elements;
+pub(crate) mod sink;

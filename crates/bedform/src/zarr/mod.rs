@@ -16,6 +16,7 @@
 //! | `state` | an array as of one version of its documents |
 //! | `source` | where the objects of an array are, and what their tails say |
 //! | `object`, `region` | objects that are written: one, and all of a selection |
+//! | `sink` | the shards of an array as a sink of settled data |
 
 pub(crate) mod description;
 pub(crate) mod documents;
@@ -27,6 +28,7 @@ pub(crate) mod outer;
 pub(crate) mod publish;
 pub(crate) mod region;
 mod rewritten;
+pub(crate) mod sink;
 pub(crate) mod source;
 pub(crate) mod state;
 pub(crate) mod together;

@@ -20,6 +20,7 @@ use crate::threads::check::Check;
 use crate::threads::ordered::in_order;
 use crate::threads::permits::CpuPermits;
 use crate::write::elements::{ChunkElements, Input, is_outside};
+use crate::write::sink::{BuiltChunk, BuiltUnit, StoredUnit, WriteResources};
 
 /// Merges that are tried again because another writer was faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -29,21 +30,9 @@ const UNMOVED_MAX: usize = 8;
 /// Bytes of encoded chunks that wait for their turn.
 const WINDOW_BYTES: usize = 16 << 20;
 
-/// What one object has of the machine while it is written.
-#[derive(Debug, Clone)]
-pub(crate) struct WriteResources {
-    pub(crate) threads: usize,
-    /// Leave to compute, where objects wait for a server.
-    pub(crate) turns: Option<Arc<CpuPermits>>,
-    /// How many objects are on their way, itself among them.
-    pub(crate) at_once: usize,
-}
-
-impl WriteResources {
-    /// All of it.
-    pub(crate) fn whole(hierarchy: &Hierarchy) -> Self {
-        Self { threads: hierarchy.tuning.threads, turns: None, at_once: 1 }
-    }
+/// All of the machine, for one object.
+pub(crate) fn whole_machine(hierarchy: &Hierarchy) -> WriteResources {
+    WriteResources { threads: hierarchy.tuning.threads, permits: None, at_once: 1 }
 }
 
 /// A change of one object.
@@ -60,14 +49,14 @@ pub(crate) struct ObjectWrite<'a> {
     pub(crate) coordinates: Vec<u64>,
     /// Stored elements outside this shape are not to be kept.
     pub(crate) valid: Option<&'a [u64]>,
-    pub(crate) share: WriteResources,
+    pub(crate) resources: WriteResources,
     /// What has to have ended well before anything is put in place.
     pub(crate) check: Option<&'a Check>,
 }
 
 /// What an object is before it is written.
 struct Existing<'a> {
-    stored: Option<&'a (Arc<dyn Object>, ChunkLocations)>,
+    stored: Option<&'a StoredUnit>,
     /// What commits that are not settled lay over it.
     cover: Option<Arc<dyn Cover>>,
 }
@@ -79,36 +68,21 @@ struct Existing<'a> {
 pub(crate) fn open_stored(
     source: &ZarrSource<'_>,
     coordinates: &[u64],
-) -> Result<Option<StoredObject>> {
+) -> Result<Option<StoredUnit>> {
     let Some(object) = source.open_object(coordinates)? else { return Ok(None) };
-    let places = if source.state.shard().is_some() {
-        let (index, _) = source.read_index(coordinates, &*object, &|| ())?;
-        ChunkLocations::Index(Arc::new(index))
-    } else {
-        ChunkLocations::Whole(object.version().size)
-    };
-    Ok(Some((object, places)))
+    if source.state.shard().is_none() {
+        let locations = ChunkLocations::Whole(object.version().size);
+        return Ok(Some(StoredUnit { object, locations, contained: 0, is_ours: false }));
+    }
+    let (index, _) = source.read_index(coordinates, &*object, &|| ())?;
+    let (contained, is_ours) = (contained_commit(&index), Stamp::decode(index.before()).is_ok());
+    let locations = ChunkLocations::Index(Arc::new(index));
+    Ok(Some(StoredUnit { object, locations, contained, is_ours }))
 }
-
-/// An object as it is stored, and where its chunks lie in it.
-pub(crate) type StoredObject = (Arc<dyn Object>, ChunkLocations);
 
 /// True if another writer was faster.
 fn is_lost_race(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Exists)
-}
-
-/// The last commit that a stored object contains.
-pub(crate) fn contained(places: &ChunkLocations) -> u64 {
-    match places {
-        ChunkLocations::Index(index) => contained_commit(index),
-        _ => 0,
-    }
-}
-
-/// True if Bedform was the last to write a stored object.
-pub(crate) fn is_stamped(places: &ChunkLocations) -> bool {
-    matches!(places, ChunkLocations::Index(index) if Stamp::decode(index.before()).is_ok())
 }
 
 /// What becomes of one chunk.
@@ -121,20 +95,6 @@ enum Fate {
     Dropped,
 }
 
-/// An object whose new chunks are there, as elements.
-pub(crate) struct BuiltObject {
-    /// The object as it is stored, with the chunks that stay as they are.
-    pub(crate) stored: Option<StoredObject>,
-    /// Its new chunks by their positions; taken as they are written.
-    pub(crate) chunks: Mutex<HashMap<u64, BuiltChunk>>,
-}
-
-/// One of them, and what it takes of a memory that is hierarchy.
-pub(crate) struct BuiltChunk {
-    pub(crate) elements: ChunkElements,
-    pub(crate) room: Option<Reservation>,
-}
-
 /// What becomes of the chunk at a position; takes memory for the encoded chunk.
 type FateOf<'a> = dyn Fn(u64, &mut Worker, Vec<u8>) -> Result<Fate> + Sync + 'a;
 
@@ -144,7 +104,7 @@ impl ObjectWrite<'_> {
     ///
     /// # Errors
     /// As [`ObjectWrite::run`].
-    pub(crate) fn run_built(&self, built: &BuiltObject) -> Result<u64> {
+    pub(crate) fn run_built(&self, built: &BuiltUnit) -> Result<u64> {
         let existing = Existing { stored: built.stored.as_ref(), cover: None };
         // What a server gets stays in memory until it has it: in that of the elements.
         let is_remote = self.source.hierarchy.storage.is_remote();
@@ -197,7 +157,7 @@ impl ObjectWrite<'_> {
             let cover = match (covers, &existing) {
                 (true, _) => None,
                 (false, None) => self.cover(0)?,
-                (false, Some((_, locations))) => self.cover(contained(locations))?,
+                (false, Some(stored)) => self.cover(stored.contained)?,
             };
             let existing = Existing { stored: existing.as_ref(), cover };
             let fate = |position: u64, worker: &mut Worker, output: Vec<u8>| {
@@ -208,7 +168,7 @@ impl ObjectWrite<'_> {
                 Err(error) if is_lost_race(&error) => {}
                 outcome => return outcome,
             }
-            let there = existing.stored.map(|(object, _)| object.version().clone());
+            let there = existing.stored.map(|stored| stored.object.version().clone());
             unmoved = if last.as_ref() == Some(&there) { unmoved + 1 } else { 0 };
             if unmoved == UNMOVED_MAX {
                 return Err(Error::new(
@@ -274,27 +234,24 @@ impl ObjectWrite<'_> {
     /// The object before all of it is replaced, and whether it is replaced whatever it is by then. While
     /// there are commits that are not settled it is not: who settles may be ahead of our snapshot, and
     /// what the object contains by its stamp must not become less.
-    fn open_covered(&self) -> Result<(Option<StoredObject>, bool)> {
+    fn open_covered(&self) -> Result<(Option<StoredUnit>, bool)> {
         if self.moment.is_settled() {
             return Ok((None, true));
         }
         match self.open_existing() {
             // To write all of it anew is the remedy.
             Err(error) if error.kind() == ErrorKind::Corrupt => Ok((None, true)),
-            Ok(Some((_, places))) if self.contained(&places) > self.commit() => Err(Error::new(
-                ErrorKind::SnapshotMoved,
-                format!(
-                    "{} contains commits that this write has not seen",
-                    self.source.object_name_of(&self.coordinates)
-                ),
-            )),
+            Ok(Some(stored)) if self.moment.contained(stored.contained) > self.commit() => {
+                Err(Error::new(
+                    ErrorKind::SnapshotMoved,
+                    format!(
+                        "{} contains commits that this write has not seen",
+                        self.source.object_name_of(&self.coordinates)
+                    ),
+                ))
+            }
             existing => Ok((existing?, false)),
         }
-    }
-
-    /// The last commit of this store that an object contains.
-    fn contained(&self, places: &ChunkLocations) -> u64 {
-        self.moment.contained(contained(places))
     }
 
     /// What lies over the object, which contains the commits up to `contained`.
@@ -303,7 +260,7 @@ impl ObjectWrite<'_> {
         self.moment.cover(&self.coordinates, contained, &name)
     }
 
-    fn open_existing(&self) -> Result<Option<StoredObject>> {
+    fn open_existing(&self) -> Result<Option<StoredUnit>> {
         open_stored(self.source, &self.coordinates)
     }
 
@@ -313,7 +270,7 @@ impl ObjectWrite<'_> {
         let hierarchy = self.source.hierarchy;
         let order = state.order.sequence(&state.layout.per_object)?;
         let expected: u64 = order.len() as u64 * state.layout.codec.decoded_bytes() as u64;
-        let hint = Hint { bytes: Some(expected), at_once: self.share.at_once };
+        let hint = Hint { bytes: Some(expected), at_once: self.resources.at_once };
         let path = self.source.object_path(&self.coordinates)?;
         hierarchy.sweep_once(&path.parent());
         let mut writer = hierarchy.storage.create(&path, hierarchy.options.durability, hint)?;
@@ -325,11 +282,15 @@ impl ObjectWrite<'_> {
         let spare = || spare.lock().unwrap_or_else(PoisonError::into_inner);
         let window = (WINDOW_BYTES / state.layout.codec.decoded_bytes().max(1)).clamp(2, 1 << 12);
         // What is stored is waited for; an object that is new only takes a processor.
-        let turn =
-            self.share.turns.as_deref().filter(|_| existing.stored.is_none()).map(CpuPermits::take);
+        let turn = self
+            .resources
+            .permits
+            .as_deref()
+            .filter(|_| existing.stored.is_none())
+            .map(CpuPermits::take);
         in_order(
             order.len(),
-            self.share.threads,
+            self.resources.threads,
             window,
             Worker::default,
             |at, worker| {
@@ -369,7 +330,7 @@ impl ObjectWrite<'_> {
         let bytes = writer.position();
         let condition = match (alone, existing.stored) {
             (true, _) => Condition::None,
-            (false, Some((object, _))) => Condition::Unchanged(&**object),
+            (false, Some(stored)) => Condition::Unchanged(&*stored.object),
             (false, None) => Condition::Absent,
         };
         self.wait_for_check()?;
@@ -413,7 +374,7 @@ impl ObjectWrite<'_> {
             // There is none, and deleting it might take what others put there.
             (true, _) if hierarchy.storage.is_remote() => return Ok(0),
             (true, _) => Condition::None,
-            (false, Some((object, _))) => Condition::Unchanged(&**object),
+            (false, Some(stored)) => Condition::Unchanged(&*stored.object),
             (false, None) => {
                 // Whoever deleted it before us may not have lived to sync that.
                 if hierarchy.options.durability == Durability::Disk {
@@ -438,8 +399,8 @@ impl ObjectWrite<'_> {
         let state = self.state();
         let coordinates = self.chunk_coordinates(position);
         let stored = match existing.stored {
-            Some((object, places)) => {
-                let place = places.locate(position).map_err(|error| {
+            Some(StoredUnit { object, locations, .. }) => {
+                let place = locations.locate(position).map_err(|error| {
                     Error::corrupt(self.source.object_name_of(&self.coordinates), error)
                 })?;
                 place.map(|location| (&**object, location.extent))

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::hierarchy::Hierarchy;
-use super::object::{ObjectWrite, WriteResources};
+use super::object::ObjectWrite;
 use super::source::ZarrSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::geometry::Geometry;
@@ -13,6 +13,7 @@ use crate::threads::check::Check;
 use crate::threads::permits::CpuPermits;
 use crate::threads::workers::with_workers;
 use crate::write::elements::Input;
+use crate::write::sink::WriteResources;
 
 /// Bytes of objects that are on their way to a server.
 const UPLOAD_BYTES: u64 = 224 << 20;
@@ -46,14 +47,14 @@ pub(crate) fn write_plan(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
     let cells = if plan.result_bytes() == 0 { 0 } else { plan.cell_count() };
-    let write = |cell, share| ObjectWrite {
+    let write = |cell, resources| ObjectWrite {
         source,
         moment,
         plan: Some((plan, cell)),
         input,
         coordinates: plan.cell_coordinates(cell),
         valid,
-        share,
+        resources,
         check,
     };
     write_objects(source, cells, write, interrupted)
@@ -70,7 +71,7 @@ pub(crate) fn write_objects<'a>(
     write: impl Fn(u64, WriteResources) -> ObjectWrite<'a> + Sync,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
-    let act = |number, share| write(number, share).run();
+    let act = |number, resources| write(number, resources).run();
     let state = source.state;
     let at_once = at_once_of(source.hierarchy, state.layout.object_bytes());
     each_object(source.hierarchy, count, at_once, act, interrupted)
@@ -129,7 +130,7 @@ pub(crate) fn each_object(
     let outer = usize::try_from(count).unwrap_or(usize::MAX).min(at_once.max(1));
     let threads = hierarchy.tuning.threads.div_ceil(outer);
     // What is made for a server waits for it afterwards only; files are waited for meanwhile.
-    let turns =
+    let permits =
         hierarchy.storage.is_remote().then(|| Arc::new(CpuPermits::new(hierarchy.tuning.threads)));
     let (next, bytes, objects) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let stopped = AtomicBool::new(false);
@@ -149,7 +150,7 @@ pub(crate) fn each_object(
                 return;
             }
             let at_once = on_their_way(number, count, outer);
-            match act(number, WriteResources { threads, turns: turns.clone(), at_once }) {
+            match act(number, WriteResources { threads, permits: permits.clone(), at_once }) {
                 Ok(written) => {
                     objects.fetch_add(1, Ordering::Relaxed);
                     bytes.fetch_add(written, Ordering::Relaxed);

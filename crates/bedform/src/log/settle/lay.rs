@@ -5,21 +5,18 @@
 //! very many boxes, each a few bytes in the chunk of the one before: these have a way of their own.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use bedform_format::log::Boxes;
 use bedform_geometry::delinearize;
-use bedform_storage::Object;
 
 use super::plan::ArrayPlan;
 use super::walk::Walk;
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::snapshot::PinnedArray;
-use crate::source::ChunkLocations;
 use crate::threads::budget::BudgetRound;
 use crate::write::elements::{ChunkElements, Input, is_outside};
-use crate::zarr::object::BuiltChunk;
+use crate::write::sink::{BuiltChunk, Sink, StoredUnit};
 
 /// The chunks of one array's objects that a round builds.
 pub(super) struct Building<'a> {
@@ -63,7 +60,7 @@ pub(super) struct BuildingObject {
     pub(super) plan: usize,
     pub(super) number: u64,
     pub(super) coordinates: Vec<u64>,
-    pub(super) stored: Option<(Arc<dyn Object>, ChunkLocations)>,
+    pub(super) stored: Option<StoredUnit>,
     /// The last commit that it contains as it is stored.
     pub(super) contained: u64,
     /// Its bytes in the plan.
@@ -309,7 +306,7 @@ impl<'a> Building<'a> {
         let object = &self.objects[object];
         let room = wait.room(layout.codec.decoded_bytes() as u64)?;
         let mut chunk = ChunkElements::default();
-        let name = || self.array.source.object_name_of(&object.coordinates);
+        let name = || self.array.sink().unit_name(&object.coordinates);
         let at = delinearize(position, &layout.per_object);
         let coordinates: Vec<u64> = (0..at.len())
             .map(|axis| object.coordinates[axis] * layout.per_object[axis] + at[axis])
@@ -318,10 +315,12 @@ impl<'a> Building<'a> {
         let is_outside = valid.is_some_and(|valid| is_outside(&layout.grid, &coordinates, valid));
         let stored = match &object.stored {
             _ if is_outside => None,
-            Some((stored, places)) if !is_replaced => {
-                let location =
-                    places.locate(position).map_err(|error| Error::corrupt(name(), error))?;
-                location.map(|location| (stored, location.extent))
+            Some(stored) if !is_replaced => {
+                let location = stored
+                    .locations
+                    .locate(position)
+                    .map_err(|error| Error::corrupt(name(), error))?;
+                location.map(|location| (&stored.object, location.extent))
             }
             _ => None,
         };

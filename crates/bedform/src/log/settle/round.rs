@@ -27,7 +27,7 @@ use crate::log::snapshot::PinnedArray;
 use crate::log::view::View;
 use crate::threads::budget::{BudgetRound, MemoryBudget};
 use crate::threads::ordered::map_in_threads;
-use crate::zarr::object::{contained, is_stamped, open_stored};
+use crate::write::sink::Sink;
 
 /// What a request past the page cache gives.
 const WINDOW_BYTES_MAX: u64 = 2 << 20;
@@ -415,22 +415,22 @@ impl Opening<'_> {
     fn open(self, at: usize, object: ObjectPlan) -> Result<Option<BuildingObject>> {
         let ObjectPlan { number, bytes } = object;
         let coordinates = self.plans[at].coordinates(number);
-        let source = &self.arrays[at].source;
-        let stored = open_stored(source, &coordinates)?;
-        let contained = stored.as_ref().map_or(0, |(_, places)| contained(places));
+        let sink = &self.arrays[at].sink();
+        let stored = sink.open_unit(&coordinates)?;
+        let contained = stored.as_ref().map_or(0, |stored| stored.contained);
         if contained > self.view.root.number {
-            let name = source.object_name_of(&coordinates);
+            let name = sink.unit_name(&coordinates);
             let text = format!("{name} contains commit {contained}, which others have settled");
             return Err(Error::new(ErrorKind::SnapshotMoved, text));
         }
         let key = &self.plans[at].key;
-        let name = || source.object_name_of(&coordinates);
+        let name = || sink.unit_name(&coordinates);
         self.view.check_contained(key, &coordinates, contained, &name)?;
         if contained >= last_commit(&self.view.root.commits) {
             self.counts.settled(at, number, contained);
             return Ok(None);
         }
-        if stored.as_ref().is_some_and(|(_, places)| !is_stamped(places)) {
+        if stored.as_ref().is_some_and(|stored| !stored.is_ours) {
             Counts::add(&self.counts.rewritten, 1);
         }
         Ok(Some(BuildingObject {

@@ -10,8 +10,8 @@ use super::lay::{Building, BuildingObject};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::snapshot::PinnedArray;
 use crate::threads::budget::{BudgetRound, MemoryBudget};
-use crate::write::elements::Input;
-use crate::zarr::object::{BuiltObject, ObjectWrite, WriteResources, contained, open_stored};
+use crate::write::sink::{BuiltUnit, Sink};
+use crate::zarr::object::whole_machine;
 use crate::zarr::region::{at_once, each_object};
 
 /// Objects up to this size are written in one piece: what takes time is to wait for the device.
@@ -95,7 +95,7 @@ impl Writer<'_> {
                     continue;
                 }
                 let chunks = std::mem::take(&mut object.chunks).into();
-                objects.push((building.array, object, valid, BuiltObject { stored, chunks }));
+                objects.push((building.array, object, valid, BuiltUnit { stored, chunks }));
             }
         }
         let store = &self.store;
@@ -105,12 +105,13 @@ impl Writer<'_> {
             false => at_once(store) as u64,
         };
         let (rooms, go_on) = (MemoryBudget::new(large * SMALL_AT_ONCE), || Ok(()));
-        let act = |number: u64, share| {
+        let act = |number: u64, resources| {
             let at = usize::try_from(number).unwrap_or(usize::MAX);
             let (array, object, valid, built) = &objects[at];
             let places = if object.bytes <= SMALL_BYTES { 1 } else { SMALL_AT_ONCE };
             let _room = BudgetRound::new(&rooms, &go_on).room(places)?;
-            let written = change(array, &object.coordinates, *valid, share).run_built(built)?;
+            let coordinates = &object.coordinates;
+            let written = array.sink().publish_built(coordinates, *valid, built, resources)?;
             self.wrote(array, object, written)?;
             Ok(written)
         };
@@ -130,9 +131,9 @@ impl Writer<'_> {
         valid: Option<&[u64]>,
     ) -> Result<()> {
         if valid.is_some() || array.is_pending(&object.coordinates)? {
-            let share = WriteResources::whole(self.store);
+            let resources = whole_machine(self.store);
             // Others may have settled it since `valid` was found; what lies over it counts.
-            let written = change(array, &object.coordinates, None, share).run()?;
+            let written = array.sink().publish_covered(&object.coordinates, resources)?;
             return self.wrote(array, object, written);
         }
         Counts::add(&self.counts.done, object.bytes);
@@ -151,8 +152,8 @@ impl Writer<'_> {
 
     /// Fails unless the stamp of an object says that it contains the commits of the view.
     fn check_settled(&self, array: &PinnedArray<'_>, coordinates: &[u64]) -> Result<()> {
-        let stored = open_stored(&array.source, coordinates)?;
-        if stored.is_some_and(|(_, places)| contained(&places) >= self.root) {
+        let sink = array.sink();
+        if sink.open_unit(coordinates)?.is_some_and(|stored| stored.contained >= self.root) {
             return Ok(());
         }
         Err(Error::new(
@@ -160,26 +161,8 @@ impl Writer<'_> {
             format!(
                 "{} does not contain what was settled into it: another program has written it; \
                  settle again",
-                array.source.object_name_of(coordinates)
+                sink.unit_name(coordinates)
             ),
         ))
-    }
-}
-
-fn change<'b>(
-    array: &'b PinnedArray<'b>,
-    coordinates: &[u64],
-    valid: Option<&'b [u64]>,
-    share: WriteResources,
-) -> ObjectWrite<'b> {
-    ObjectWrite {
-        source: &array.source,
-        moment: &array.moment,
-        plan: None,
-        input: Input::Bytes(&[]),
-        coordinates: coordinates.to_vec(),
-        valid,
-        share,
-        check: None,
     }
 }

@@ -1,0 +1,89 @@
+//! Sinks: what settled data are written into, one unit at a time.
+//!
+//! A unit is what becomes visible as a whole: a shard, or the part of a dataset of a file that one write
+//! replaces. Whoever settles opens a unit, lays elements over new chunks, and publishes them. The contract:
+//!
+//! - The sink says what a unit holds: its chunks, and the last commit that it contains, from a stamp or a
+//!   journal of its own.
+//! - Chunks that are not built stay as they are stored.
+//! - Publication is atomic: a reader sees the unit before it or after it. Where a format cannot do that,
+//!   publication is idempotent, and the unit contains its commits only when all of it is there.
+//! - What another writer has published since the unit was opened is never lost: the sink builds again on
+//!   what is there now.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use bedform_storage::Object;
+
+use super::elements::ChunkElements;
+use crate::error::Result;
+use crate::source::ChunkLocations;
+use crate::threads::budget::Reservation;
+use crate::threads::permits::CpuPermits;
+
+/// What one unit has of the machine while it is written.
+#[derive(Debug, Clone)]
+pub(crate) struct WriteResources {
+    pub(crate) threads: usize,
+    /// Leave to compute, where units wait for a server.
+    pub(crate) permits: Option<Arc<CpuPermits>>,
+    /// How many units are on their way, itself among them.
+    pub(crate) at_once: usize,
+}
+
+/// A unit as it is stored.
+pub(crate) struct StoredUnit {
+    pub(crate) object: Arc<dyn Object>,
+    pub(crate) locations: ChunkLocations,
+    /// The last commit that it contains; 0 for none.
+    pub(crate) contained: u64,
+    /// False if another program was the last to write it.
+    pub(crate) is_ours: bool,
+}
+
+/// A unit whose new chunks are there, as elements.
+pub(crate) struct BuiltUnit {
+    /// The unit as it is stored, with the chunks that stay as they are.
+    pub(crate) stored: Option<StoredUnit>,
+    /// Its new chunks by their positions; taken as they are written.
+    pub(crate) chunks: Mutex<HashMap<u64, BuiltChunk>>,
+}
+
+/// One of them, and what it takes of a memory budget.
+pub(crate) struct BuiltChunk {
+    pub(crate) elements: ChunkElements,
+    pub(crate) room: Option<Reservation>,
+}
+
+/// Takes the settled data of one array.
+pub(crate) trait Sink: Sync {
+    /// The name of a unit, for messages.
+    fn unit_name(&self, coordinates: &[u64]) -> String;
+
+    /// The unit at `coordinates` in the grid of units; `None` if there is none.
+    ///
+    /// # Errors
+    /// `Corrupt` by what says where its chunks lie; those of storage.
+    fn open_unit(&self, coordinates: &[u64]) -> Result<Option<StoredUnit>>;
+
+    /// Publishes a unit of new chunks and of those that stay; gives its bytes. Stored elements outside
+    /// `valid` are not kept.
+    ///
+    /// # Errors
+    /// Those of storage; `Corrupt` if a chunk to merge with is damaged; `Conflict` if other writers were
+    /// faster for ever.
+    fn publish_built(
+        &self,
+        coordinates: &[u64],
+        valid: Option<&[u64]>,
+        built: &BuiltUnit,
+        resources: WriteResources,
+    ) -> Result<u64>;
+
+    /// Publishes a unit chunk by chunk, each merged with what lies over it; gives its bytes.
+    ///
+    /// # Errors
+    /// As [`Sink::publish_built`].
+    fn publish_covered(&self, coordinates: &[u64], resources: WriteResources) -> Result<u64>;
+}

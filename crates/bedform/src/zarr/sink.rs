@@ -1,0 +1,61 @@
+//! The shards of an array as a sink.
+
+use super::object::{ObjectWrite, open_stored};
+use super::source::ZarrSource;
+use crate::error::Result;
+use crate::source::Moment;
+use crate::write::elements::Input;
+use crate::write::sink::{BuiltUnit, Sink, StoredUnit, WriteResources};
+
+/// Puts the commits of a moment into the shards of an array. A unit is a shard; its stamp says what it
+/// contains.
+#[derive(Clone, Copy)]
+pub(crate) struct ShardSink<'a> {
+    pub(crate) source: &'a ZarrSource<'a>,
+    pub(crate) moment: &'a dyn Moment,
+}
+
+impl ShardSink<'_> {
+    fn change(
+        &self,
+        coordinates: &[u64],
+        valid: Option<&[u64]>,
+        resources: WriteResources,
+        act: impl FnOnce(&ObjectWrite<'_>) -> Result<u64>,
+    ) -> Result<u64> {
+        act(&ObjectWrite {
+            source: self.source,
+            moment: self.moment,
+            plan: None,
+            input: Input::Bytes(&[]),
+            coordinates: coordinates.to_vec(),
+            valid,
+            resources,
+            check: None,
+        })
+    }
+}
+
+impl Sink for ShardSink<'_> {
+    fn unit_name(&self, coordinates: &[u64]) -> String {
+        self.source.object_name_of(coordinates)
+    }
+
+    fn open_unit(&self, coordinates: &[u64]) -> Result<Option<StoredUnit>> {
+        open_stored(self.source, coordinates)
+    }
+
+    fn publish_built(
+        &self,
+        coordinates: &[u64],
+        valid: Option<&[u64]>,
+        built: &BuiltUnit,
+        resources: WriteResources,
+    ) -> Result<u64> {
+        self.change(coordinates, valid, resources, |change| change.run_built(built))
+    }
+
+    fn publish_covered(&self, coordinates: &[u64], resources: WriteResources) -> Result<u64> {
+        self.change(coordinates, None, resources, |change| change.run())
+    }
+}
