@@ -1,7 +1,6 @@
 //! Reads everything that is stored of an array and checks it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use bedform_geometry::linearize;
 use bedform_storage::Object;
@@ -14,7 +13,7 @@ use crate::log::array::ArrayHandle;
 use crate::log::check::CheckedArray;
 use crate::log::snapshot::PinnedArray;
 use crate::source::{ChunkLocations, Moment};
-use crate::zarr::source::contained_commit;
+use crate::write::sink::{Sink, StoredUnit};
 use crate::zarr::state::ArrayState;
 
 /// Snapshots that the check of an object tries while others settle.
@@ -110,11 +109,11 @@ impl ArrayHandle {
         let mut lines = Vec::new();
         for _ in 0..ATTEMPTS_MAX {
             lines.clear();
-            match self.in_newest(state, pinned, &|pinned| open_stored(pinned, at)) {
-                Ok(Some((object, places))) => {
+            match self.in_newest(state, pinned, &|pinned| open_checked(pinned, at)) {
+                Ok(Some(StoredUnit { object, locations, .. })) => {
                     let name = pinned.source.object_name_of(at);
                     let mut add = |line| lines.push(line);
-                    verify_chunks(state, (&name, &*object, &places), scratch, &mut add);
+                    verify_chunks(state, (&name, &*object, &locations), scratch, &mut add);
                     // What was replaced meanwhile is not damaged for that.
                     if lines.is_empty() || object.is_current().unwrap_or(true) {
                         break;
@@ -163,37 +162,23 @@ pub(crate) fn stopped() -> Error {
 
 /// The object at `coordinates` as storage has it, and where its chunks are; nothing if it is not
 /// there and need not be.
-fn open_stored(
-    pinned: &PinnedArray<'_>,
-    coordinates: &[u64],
-) -> Result<Option<(Arc<dyn Object>, ChunkLocations)>> {
-    let source = pinned.source;
-    let object = source.open_object(coordinates)?;
-    let (opened, contained) = match object {
-        None => (None, 0),
-        Some(object) if source.state.shard().is_some() => {
-            let (index, _) = source.read_index(coordinates, &*object, &|| ())?;
-            let contained = contained_commit(&index);
-            (Some((object, ChunkLocations::Index(Arc::new(index)))), contained)
-        }
-        Some(object) => {
-            let places = ChunkLocations::Whole(object.version().size);
-            (Some((object, places)), 0)
-        }
-    };
-    pinned.moment.check(coordinates, contained, &|| source.object_name_of(coordinates))?;
-    Ok(opened)
+fn open_checked(pinned: &PinnedArray<'_>, coordinates: &[u64]) -> Result<Option<StoredUnit>> {
+    let sink = pinned.sink();
+    let stored = sink.open_unit(coordinates)?;
+    let contained = stored.as_ref().map_or(0, |stored| stored.contained);
+    pinned.moment.check(coordinates, contained, &|| sink.unit_name(coordinates))?;
+    Ok(stored)
 }
 
 /// Decodes every chunk of an object.
 fn verify_chunks(
     state: &ArrayState,
-    (name, object, places): (&str, &dyn Object, &ChunkLocations),
+    (name, object, locations): (&str, &dyn Object, &ChunkLocations),
     scratch: &mut Scratch,
     add: &mut dyn FnMut(String),
 ) {
     for position in 0..state.layout.per_object.iter().product() {
-        let (extent, skip) = match places.locate(position) {
+        let (extent, skip) = match locations.locate(position) {
             Ok(Some(location)) => (location.extent, location.skip),
             Ok(None) => continue,
             Err(problem) => {

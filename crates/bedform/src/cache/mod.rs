@@ -4,9 +4,9 @@
 //!
 //! - **One budget.** The bytes that are kept, and those of values on their way into the cache, never exceed
 //!   the budget of the process. It is what [`set_cache_budget`] says, or else the variable `BEDFORM_CACHE`, or
-//!   else the largest cap that a handle of this process has asked for: a process with one store takes no more than `cache=` says, and a hundred
-//!   stores share that. (A share of the machine's memory would be another number in every container, and
-//!   never the one that the user has typed.)
+//!   else the largest cap that a handle of this process has asked for: a process with one store takes no
+//!   more than `cache=` says, and a hundred stores share that. (A share of the machine's memory would be
+//!   another number in every container, and never the one that the user has typed.)
 //! - **Shared.** A handle finds what other handles of the same place have kept. Keys say all that decides
 //!   about a value: kind, place and credentials, object, version, position, decoding. An object whose
 //!   version cannot be told from another one's is found by the handle that kept it, and by no other.

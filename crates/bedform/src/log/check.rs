@@ -80,7 +80,7 @@ pub(crate) fn check_log(
 struct Check<'a> {
     view: &'a View,
     asked: &'a mut Asked,
-    /// ChunkLocations of the arrays asked for.
+    /// The arrays asked for, by their keys: their numbers in `asked`.
     by_key: HashMap<[u8; 16], usize>,
     damages: Damages,
     missing: BTreeSet<String>,

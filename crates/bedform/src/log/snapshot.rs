@@ -8,9 +8,10 @@ use bedform_format::ObjectPath;
 use super::view::View;
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::{Cover, Moment, StoredLayout};
+use crate::write::sink::Sink;
 use crate::zarr::hierarchy::Hierarchy;
 use crate::zarr::sink::ShardSink;
-use crate::zarr::source::{ZarrSource, contained_commit};
+use crate::zarr::source::ZarrSource;
 use crate::zarr::state::ArrayState;
 
 /// The state of a store that a read or write goes by.
@@ -141,13 +142,9 @@ impl<'a> PinnedArray<'a> {
     /// # Errors
     /// As [`Moment::cover`]; `Corrupt` by the object's tail.
     pub(crate) fn is_pending(&self, coordinates: &[u64]) -> Result<bool> {
-        let contained = match self.source.open_object(coordinates)? {
-            Some(object) if self.source.state.shard().is_some() => {
-                contained_commit(&self.source.read_index(coordinates, &*object, &|| ())?.0)
-            }
-            _ => 0,
-        };
-        let name = || self.source.object_name_of(coordinates);
+        let sink = self.sink();
+        let contained = sink.open_unit(coordinates)?.map_or(0, |stored| stored.contained);
+        let name = || sink.unit_name(coordinates);
         Ok(self.moment.cover(coordinates, contained, &name)?.is_some())
     }
 
