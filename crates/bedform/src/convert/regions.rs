@@ -151,6 +151,8 @@ impl Iterator for Regions<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -185,7 +187,7 @@ mod tests {
     proptest! {
         #[test]
         fn regions_tile_the_array_in_whole_shards_within_the_memory(
-            axes in vec((0_u64..41, 1_u64..13, 1_u64..13), 0..5),
+            axes in vec((0_u64..17, 1_u64..7, 1_u64..13), 0..5),
             memory in 1_u64..5000,
         ) {
             let take = |at: fn(&(u64, u64, u64)) -> u64| axes.iter().map(at).collect::<Vec<_>>();
@@ -203,11 +205,15 @@ mod tests {
             let regions: Vec<Region> = Regions::new(&shape, &region).collect::<Result<_>>().unwrap();
             let covered: u64 = regions.iter().map(|part| part.len().unwrap()).sum();
             prop_assert_eq!(covered, shape.iter().product::<u64>());
-            for (at, part) in regions.iter().enumerate() {
+            // Corners that are multiples of the step and differ belong to parts that do not overlap.
+            let mut corners = HashSet::new();
+            for part in &regions {
                 let starts = part.start().iter().zip(&region);
                 prop_assert!(starts.clone().all(|(start, step)| start % step == 0));
+                let lengths = part.shape().iter().zip(&region);
+                prop_assert!(lengths.clone().all(|(length, step)| length <= step));
                 prop_assert!((0..part.rank()).all(|axis| part.end(axis) <= shape[axis]));
-                prop_assert!(regions[..at].iter().all(|other| part.intersection(other).is_none()));
+                prop_assert!(corners.insert(part.start()));
             }
         }
     }
