@@ -52,6 +52,13 @@ const char *bf_status_name(bf_status status);
 /* What the last call of this thread that failed says of it. Valid until this thread's next call. */
 const char *bf_last_error(void);
 
+/* Asked, while a call of this thread works or waits and every 50 ms at most, whether to end it: anything but 0
+ * does, and the call gives BF_INTERRUPTED. It may not call MPI. */
+typedef int (*bf_cancel_function)(void *context);
+
+/* From now on `function` may end the calls of this thread; NULL takes it away again. Never fails. */
+bf_status bf_set_cancel(bf_cancel_function function, void *context);
+
 /* The version of the library: "0.1.0". */
 const char *bf_version(void);
 

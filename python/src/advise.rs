@@ -1,7 +1,6 @@
 //! Calibration and advice.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bedform::layout::{AdviseRequest, advise as best_layout};
 use bedform::{Error, ErrorKind};
@@ -13,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::arguments::options;
 use crate::error::raise;
-use crate::signals;
+use crate::signals::{self, detached};
 
 pub(crate) fn profile_error(error: ProfileError) -> PyErr {
     match error {
@@ -65,8 +64,7 @@ pub(crate) fn calibrate(
         RemoteStorage::open(&url, Mode::ReadOnly, &remote_options(remote)?).map_err(url_error)
     };
     let remote = remote.map(open).transpose()?;
-    let cancel = AtomicBool::new(false);
-    let outcome = py.detach(|| {
+    let outcome = detached(py, || {
         let mut tell = |step: CalibrateProgress| {
             let told = Python::attach(|py| {
                 py.check_signals()?;
@@ -77,12 +75,11 @@ pub(crate) fn calibrate(
             });
             if let Err(error) = told {
                 signals::keep(error);
-                cancel.store(true, Ordering::Relaxed);
             }
         };
         match &remote {
-            None => measure(&path, &options, &cancel, &mut tell),
-            Some(remote) => measure_remote(remote, &options, &cancel, &mut tell),
+            None => measure(&path, &options, &mut tell),
+            Some(remote) => measure_remote(remote, &options, &mut tell),
         }
     });
     let profile = outcome.and_then(|profile| profile.to_json()).map_err(profile_error)?;
@@ -98,7 +95,7 @@ pub(crate) fn profile_for(
     remote: Option<&str>,
 ) -> PyResult<Option<String>> {
     let found = match remote {
-        None => py.detach(|| Profile::for_path(&path)),
+        None => detached(py, || Profile::for_path(&path)),
         Some(remote) => Profile::for_system(nameless(&path.to_string_lossy(), remote)?.system()),
     };
     found
@@ -117,7 +114,7 @@ pub(crate) fn keep_profile(
 ) -> PyResult<String> {
     let profile = Profile::from_json("the profile", profile).map_err(profile_error)?;
     let kept = match remote {
-        None => py.detach(|| profile.save_for_path(&path)),
+        None => detached(py, || profile.save_for_path(&path)),
         Some(remote) => {
             profile.save_for_system(nameless(&path.to_string_lossy(), remote)?.system())
         }
@@ -140,7 +137,7 @@ pub(crate) fn advise(py: Python<'_>, question: &str, profile: &str) -> PyResult<
     let profile = Profile::from_json("the profile", profile).map_err(profile_error)?;
     let question: serde_json::Value =
         serde_json::from_str(question).map_err(|error| raise(Error::invalid(error.to_string())))?;
-    py.detach(|| {
+    detached(py, || {
         let request = AdviseRequest::from_json(&question, profile)?;
         let advice = best_layout(&request).map_err(|error| Error::invalid(error.to_string()))?;
         let json =

@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
 
 use crate::error::raise;
 use crate::selection::parse;
-use crate::signals::interrupted;
+use crate::signals::detached;
 use crate::simulate::as_json;
 
 /// An array of a store.
@@ -88,28 +88,28 @@ impl Array {
 
     /// Elements along each axis, as storage has them now.
     fn shape(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
-        py.detach(|| self.inner.shape()).map_err(raise)
+        detached(py, || self.inner.shape()).map_err(raise)
     }
 
     /// The NumPy type of the elements in memory; "O" for text.
     #[getter]
     fn dtype(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| self.inner.numpy()).map_err(raise)
+        detached(py, || self.inner.numpy()).map_err(raise)
     }
 
     /// The description as JSON: see `bedform::Array::describe`.
     fn describe(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| self.inner.describe()).map(|value| value.to_string()).map_err(raise)
+        detached(py, || self.inner.describe()).map(|value| value.to_string()).map_err(raise)
     }
 
     /// The document that describes the array, as JSON.
     fn document(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| self.inner.document()).map(|value| value.to_string()).map_err(raise)
+        detached(py, || self.inner.document()).map(|value| value.to_string()).map_err(raise)
     }
 
     /// The bytes of the fill value; none for text.
     fn fill_bytes(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
-        py.detach(|| self.inner.fill_bytes()).map_err(raise)
+        detached(py, || self.inner.fill_bytes()).map_err(raise)
     }
 
     /// Fills `buffer` with `selection`, which was made for the shape that `shape()` gave last; gives
@@ -122,7 +122,7 @@ impl Array {
     ) -> PyResult<ReadCounts> {
         let selection = parse(selection)?;
         let mut bytes = Bytes::of(buffer, true)?;
-        py.detach(|| self.inner.read_as_known(&selection, bytes.get_mut(), &interrupted()))
+        detached(py, || self.inner.read_as_known(&selection, bytes.get_mut()))
             .map(counts)
             .map_err(raise)
     }
@@ -140,14 +140,14 @@ impl Array {
             let Ok(at) = at.extract::<i64>() else { return Ok(None) };
             position.push(at);
         }
-        let found = py.detach(|| self.inner.read_element(&position)).map_err(raise)?;
+        let found = detached(py, || self.inner.read_element(&position)).map_err(raise)?;
         Ok(found.map(|(element, statistics)| (PyBytes::new(py, &element), counts(statistics))))
     }
 
     /// The texts of `selection`, in C order.
     fn read_text(&self, py: Python<'_>, selection: &Bound<'_, PyTuple>) -> PyResult<Vec<String>> {
         let selection = parse(selection)?;
-        py.detach(|| self.inner.read_text(&selection, &interrupted())).map_err(raise)
+        detached(py, || self.inner.read_text(&selection)).map_err(raise)
     }
 
     /// Writes the elements of `buffer` to `selection`; gives (objects, bytes).
@@ -159,20 +159,20 @@ impl Array {
     ) -> PyResult<(u64, u64)> {
         let selection = parse(selection)?;
         let data = Data::of(buffer)?;
-        py.detach(|| data.with(|elements| self.inner.write(&selection, elements, &interrupted())))
+        detached(py, || data.with(|elements| self.inner.write(&selection, elements)))
             .map(written)
             .map_err(raise)
     }
 
     /// Changes the shape.
     fn resize(&self, py: Python<'_>, shape: Vec<u64>) -> PyResult<()> {
-        py.detach(|| self.inner.resize(&shape)).map_err(raise)
+        detached(py, || self.inner.resize(&shape)).map_err(raise)
     }
 
     /// The plan of a read as JSON.
     fn explain(&self, py: Python<'_>, selection: &Bound<'_, PyTuple>) -> PyResult<String> {
         let selection = parse(selection)?;
-        let explanation = py.detach(|| self.inner.explain(&selection)).map_err(raise)?;
+        let explanation = detached(py, || self.inner.explain(&selection)).map_err(raise)?;
         as_json(&explanation)
     }
 
@@ -184,18 +184,18 @@ impl Array {
         clients: u32,
     ) -> PyResult<String> {
         let selection = parse(selection)?;
-        let workload = py.detach(|| self.inner.workload(&selection, clients)).map_err(raise)?;
+        let workload = detached(py, || self.inner.workload(&selection, clients)).map_err(raise)?;
         as_json(&workload)
     }
 
     /// Objects that are stored, and how many the shape has room for.
     fn stored_objects(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        py.detach(|| self.inner.stored_objects()).map_err(raise)
+        detached(py, || self.inner.stored_objects()).map_err(raise)
     }
 
     /// Reads everything that is stored and checks it; gives a line per problem.
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        py.detach(|| self.inner.verify(&interrupted())).map_err(raise)
+        detached(py, || self.inner.verify()).map_err(raise)
     }
 }
 

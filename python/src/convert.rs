@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bedform::convert::{
-    self, ConvertError, ConvertOptions, ConvertPlan, ConvertSource, ConvertTarget, ConvertWatch,
-    Converted, RegionReader,
+    self, ConvertError, ConvertOptions, ConvertPlan, ConvertSource, ConvertTarget, Converted,
+    RegionReader,
 };
 use bedform::{Error, ErrorKind};
 use bedform_geometry::Region;
@@ -17,7 +17,7 @@ use crate::arguments::options as opening_options;
 use crate::array::Bytes;
 use crate::error::{EngineError, ended, raise};
 use crate::foreign::ForeignFile;
-use crate::signals::{self, interrupted};
+use crate::signals::{self, detached};
 use crate::store::Store;
 
 /// A conversion that was planned.
@@ -111,7 +111,7 @@ impl Conversion {
             source = source.with_reader(&path, reader_of(is_text, read));
         }
         let (options, opening) = (options_of(options)?, opening_options(opening)?);
-        let outcome = py.detach(|| {
+        let outcome = detached(py, || {
             let target = ConvertTarget::open(&target, opening)?;
             let plan = convert::plan(&source, &target, &options)?;
             Ok(Self { source, target, options, plan })
@@ -136,9 +136,8 @@ impl Conversion {
                 }
             });
         };
-        let outcome = py.detach(|| {
-            let watch = ConvertWatch { interrupted: &interrupted(), progress: &tell };
-            convert::run(&self.plan, &self.source, &self.target, &self.options, &watch)
+        let outcome = detached(py, || {
+            convert::run(&self.plan, &self.source, &self.target, &self.options, &tell)
         });
         let Converted { resumed_bytes, warnings, .. } = outcome.map_err(raise_converting)?;
         signals::take().map_or(Ok((resumed_bytes, warnings)), Err)

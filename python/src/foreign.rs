@@ -15,6 +15,7 @@ use pyo3::types::PyBytes;
 use crate::arguments::options;
 use crate::array::Array;
 use crate::error::raise;
+use crate::signals::detached;
 
 /// A foreign file, opened: its chunk map, and where it is.
 #[pyclass(frozen, module = "bedform._internal")]
@@ -54,7 +55,7 @@ impl ForeignFile {
     #[staticmethod]
     fn open_classic(py: Python<'_>, path: PathBuf, opening: &str) -> PyResult<Self> {
         let options = options(opening)?;
-        py.detach(|| {
+        detached(py, || {
             let (storage, name) = place(&path, &options)?;
             bedform::ForeignFile::open_classic(storage, name, &options)
         })
@@ -72,40 +73,37 @@ impl ForeignFile {
         opening: &str,
     ) -> PyResult<Self> {
         let tables = tables.iter().map(table).collect::<PyResult<Vec<_>>>()?;
-        let map = py
-            .detach(|| ChunkMap::from_description(description, tables, &Limits::default()))
-            .map_err(|error| map_error(&path, &error))?;
+        let map =
+            detached(py, || ChunkMap::from_description(description, tables, &Limits::default()))
+                .map_err(|error| map_error(&path, &error))?;
         Self::with_map(py, &path, map, opening)
     }
 
     /// Opens a file with a chunk map that was kept.
     #[staticmethod]
     fn from_map(py: Python<'_>, path: PathBuf, map: &[u8], opening: &str) -> PyResult<Self> {
-        let map = py
-            .detach(|| ChunkMap::decode(map, &Limits::default()))
+        let map = detached(py, || ChunkMap::decode(map, &Limits::default()))
             .map_err(|error| map_error(&path, &error))?;
         Self::with_map(py, &path, map, opening)
     }
 
     /// The chunk map, to keep.
     fn encode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py
-            .detach(|| self.inner.map().encode())
+        let bytes = detached(py, || self.inner.map().encode())
             .map_err(|error| raise(Error::invalid(error.to_string())))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
     /// The description of everything in the file, as JSON.
     fn description<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py
-            .detach(|| self.inner.map().description())
+        let bytes = detached(py, || self.inner.map().description())
             .map_err(|error| raise(Error::invalid(error.to_string())))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
     /// The variable at `path` of the file.
     fn array(&self, py: Python<'_>, path: &str) -> PyResult<Array> {
-        py.detach(|| bedform::Array::of_file(&self.inner, path))
+        detached(py, || bedform::Array::of_file(&self.inner, path))
             .map(|inner| Array { inner })
             .map_err(raise)
     }
@@ -114,7 +112,7 @@ impl ForeignFile {
 impl ForeignFile {
     fn with_map(py: Python<'_>, path: &Path, map: ChunkMap, opening: &str) -> PyResult<Self> {
         let options = options(opening)?;
-        py.detach(|| {
+        detached(py, || {
             let (storage, name) = place(path, &options)?;
             bedform::ForeignFile::new(storage, name, map, &options)
         })

@@ -45,7 +45,7 @@ mod _internal {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        bedform_storage::watch_waits(crate::signals::watch);
+        bedform_storage::tell_of_locks(crate::signals::tell_of_lock);
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -16,7 +16,7 @@ use crate::array::Data;
 use crate::comm::PythonMessages;
 use crate::error::raise;
 use crate::selection::parse;
-use crate::signals::interrupted;
+use crate::signals::detached;
 
 /// A writing session; used up by `close`.
 #[pyclass(frozen, module = "bedform._internal")]
@@ -89,7 +89,7 @@ impl Session {
         let data = Data::of(buffer)?;
         let bytes = bytes_of(&data)?;
         let lent = Lent { pointer: bytes.as_ptr(), length: bytes.len() };
-        let taken = py.detach(|| self.with(|session| write(session, Box::new(lent))));
+        let taken = detached(py, || self.with(|session| write(session, Box::new(lent))));
         // After an error it is kept to the end: some of it may be on its way.
         let token = taken.as_ref().map_or(u64::MAX, |token| token.number());
         self.lent.lock().unwrap_or_else(PoisonError::into_inner).push((token, data));
@@ -145,7 +145,7 @@ impl Session {
     ) -> PyResult<()> {
         let (path, selection) = (path_of(path)?, parse(selection)?);
         let data = Data::of(buffer)?;
-        py.detach(|| {
+        detached(py, || {
             self.with(|session| {
                 data.with(|elements| session.write(&path, &selection, elements).map(drop))
             })
@@ -168,7 +168,7 @@ impl Session {
 
     /// Waits until what was lent up to `token` may change again.
     fn wait(&self, py: Python<'_>, token: u64) -> PyResult<()> {
-        let outcome = py.detach(|| self.with(|session| session.wait(Token::from_number(token))));
+        let outcome = detached(py, || self.with(|session| session.wait(Token::from_number(token))));
         outcome.map_err(raise)?;
         self.give_back(token);
         Ok(())
@@ -176,7 +176,7 @@ impl Session {
 
     /// Hands everything that was written to the system.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.with(bedform::log::session::Session::flush)).map_err(raise)
+        detached(py, || self.with(bedform::log::session::Session::flush)).map_err(raise)
     }
 
     /// As `write`, of boxes.
@@ -192,7 +192,7 @@ impl Session {
         let (path, boxes) = (path_of(path)?, boxes_of(rank, starts, shapes)?);
         let data = Data::of(buffer)?;
         let bytes = bytes_of(&data)?;
-        py.detach(|| self.with(|session| session.write_boxes(&path, boxes, bytes).map(drop)))
+        detached(py, || self.with(|session| session.write_boxes(&path, boxes, bytes).map(drop)))
             .map_err(raise)
     }
 
@@ -205,7 +205,7 @@ impl Session {
         rank: usize,
     ) -> PyResult<u64> {
         let boxes = boxes_of(rank, starts, shapes)?;
-        py.detach(|| self.with(|session| session.declare(boxes).map(Decomposition::number)))
+        detached(py, || self.with(|session| session.declare(boxes).map(Decomposition::number)))
             .map_err(raise)
     }
 
@@ -225,7 +225,7 @@ impl Session {
         let write = |session: &mut bedform::log::session::Session| {
             session.write_declared(&path, record, parts, bytes).map(drop)
         };
-        py.detach(|| self.with(write)).map_err(raise)
+        detached(py, || self.with(write)).map_err(raise)
     }
 
     /// As `write_declared`, without a copy: see `lend`.
@@ -249,13 +249,13 @@ impl Session {
     fn create_arrays(&self, py: Python<'_>, arrays: Vec<(String, String)>) -> PyResult<()> {
         let options = self.with(|session| Ok(session.options().clone()));
         let new = new_arrays(&arrays, &options.map_err(raise)?)?;
-        py.detach(|| self.with(|session| session.create_arrays(&new))).map_err(raise)
+        detached(py, || self.with(|session| session.create_arrays(&new))).map_err(raise)
     }
 
     /// Makes an array larger, from the next commit on.
     fn resize(&self, py: Python<'_>, path: &str, shape: Vec<u64>) -> PyResult<()> {
         let path = path_of(path)?;
-        py.detach(|| self.with(|session| session.resize(&path, &shape))).map_err(raise)
+        detached(py, || self.with(|session| session.resize(&path, &shape))).map_err(raise)
     }
 
     /// Appends along an axis; gives where the elements of this process start.
@@ -269,13 +269,13 @@ impl Session {
     ) -> PyResult<u64> {
         let (path, data) = (path_of(path)?, Data::of(buffer)?);
         let elements = Elements::Bytes(bytes_of(&data)?);
-        py.detach(|| self.with(|session| session.append(&path, axis, &shape, elements)))
+        detached(py, || self.with(|session| session.append(&path, axis, &shape, elements)))
             .map_err(raise)
     }
 
     /// Makes what was written visible; gives the number of the commit.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
-        let outcome = py.detach(|| self.with(bedform::log::session::Session::commit));
+        let outcome = detached(py, || self.with(bedform::log::session::Session::commit));
         let number = outcome.map_err(raise)?;
         self.give_back(u64::MAX);
         Ok(number)
@@ -283,13 +283,13 @@ impl Session {
 
     /// Waits until everything that was committed is visible; gives the number of the last commit.
     fn drain(&self, py: Python<'_>) -> PyResult<u64> {
-        py.detach(|| self.with(bedform::log::session::Session::drain)).map_err(raise)
+        detached(py, || self.with(bedform::log::session::Session::drain)).map_err(raise)
     }
 
     /// Commits what is left, settles if told to, and ends the session.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         let Some(session) = self.take() else { return Ok(()) };
-        let outcome = py.detach(|| session.close(&interrupted()));
+        let outcome = detached(py, || session.close());
         self.give_back(u64::MAX);
         outcome.map_err(raise)
     }
@@ -297,7 +297,7 @@ impl Session {
     /// Ends the session. What was not committed is gone.
     fn close(&self, py: Python<'_>) {
         if let Some(session) = self.take() {
-            py.detach(|| session.leave());
+            detached(py, || session.leave());
         }
         self.give_back(u64::MAX);
     }

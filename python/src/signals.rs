@@ -1,39 +1,30 @@
 //! What Python's signals, Ctrl-C above all, mean to work that goes on without the interpreter.
 //!
-//! Whoever works or waits asks now and then whether Python has a signal to deal with. What its handler raises
-//! ends the work, and is kept: the error that the work ends with is that one ([`take`]), and where the
-//! work was done by then, Python raises it as soon as it runs again.
+//! Every call of the engine is made by [`detached`]: whoever works or waits asks now and then whether Python has
+//! a signal to deal with. What its handler raises ends the work, and is kept: the error that the work ends with
+//! is that one ([`take`]), and where the work was done by then, Python raises it as soon as it runs again.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
-use std::time::{Duration, Instant};
 
+use bedform_storage::{CancelSource, ask_soon, cancelled_by};
 use pyo3::ffi;
 use pyo3::prelude::*;
-
-/// Asking takes the interpreter, so it is asked a few times a second only.
-const PAUSE: Duration = Duration::from_millis(100);
 
 thread_local! {
     /// What was raised while this thread worked for Python. Signals are dealt with on the main thread alone.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    static SIGNALS: CancelSource = CancelSource::new(|| is_raised(|_| Ok(())));
 }
 
-/// Says now and then whether work is to stop.
-pub(crate) fn interrupted() -> impl Fn() -> bool {
-    let last = Cell::new(Instant::now());
-    move || {
-        if last.get().elapsed() < PAUSE {
-            return is_kept();
-        }
-        last.set(Instant::now());
-        is_raised(|_| Ok(()))
-    }
+/// Does `act` without the interpreter; a signal whose handler raises something ends it.
+pub(crate) fn detached<T: Send>(py: Python<'_>, act: impl Send + FnOnce() -> T) -> T {
+    py.detach(|| SIGNALS.with(|signals| cancelled_by(signals, act)))
 }
 
-/// Says what lock is waited for, once it takes long, and whether the wait is to end.
-pub(crate) fn watch(name: &str, is_long: bool) -> bool {
-    is_raised(|py| if is_long { tell(py, name) } else { Ok(()) })
+/// Says what lock is waited for, once it takes long.
+pub(crate) fn tell_of_lock(name: &str) {
+    is_raised(|py| tell(py, name));
 }
 
 /// Keeps what was raised on this thread; the first counts.
@@ -41,6 +32,7 @@ pub(crate) fn keep(raised: PyErr) {
     RAISED.with_borrow_mut(|kept| {
         kept.get_or_insert(raised);
     });
+    ask_soon();
     // SAFETY: the function may be called from any thread at any time, and the pointer is not used. Where
     // there is no room for one more call, the error that the work ends with is still the one that is kept.
     unsafe { ffi::Py_AddPendingCall(Some(raise_kept), std::ptr::null_mut()) };

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::error::raise;
+use crate::signals::detached;
 
 #[expect(clippy::needless_pass_by_value, reason = "what map_err gives")]
 fn machine_error(error: MachineError) -> PyErr {
@@ -40,20 +41,20 @@ pub(crate) fn check_machine(machine: &str) -> PyResult<String> {
 /// and the seconds that the calculation took.
 #[pyfunction]
 pub(crate) fn simulate(py: Python<'_>, machine: &str, question: &str) -> PyResult<(String, f64)> {
-    let (found, seconds) = py
-        .detach(|| {
-            let machine = Machine::from_json(machine)?;
-            let question = serde_json::from_str(question).map_err(|error| {
-                MachineError::Malformed { what: "workload", reason: error.to_string() }
-            })?;
-            let workload = match question {
-                Question::Workload(workload) => workload,
-                Question::Pattern(pattern) => pattern.workload()?,
-            };
-            let began = Instant::now();
-            machine.simulate(&workload).map(|found| (found, began.elapsed().as_secs_f64()))
-        })
-        .map_err(machine_error)?;
+    let (found, seconds) = detached(py, || {
+        let machine = Machine::from_json(machine)?;
+        let question = serde_json::from_str(question).map_err(|error| MachineError::Malformed {
+            what: "workload",
+            reason: error.to_string(),
+        })?;
+        let workload = match question {
+            Question::Workload(workload) => workload,
+            Question::Pattern(pattern) => pattern.workload()?,
+        };
+        let began = Instant::now();
+        machine.simulate(&workload).map(|found| (found, began.elapsed().as_secs_f64()))
+    })
+    .map_err(machine_error)?;
     Ok((as_json(&found)?, seconds))
 }
 

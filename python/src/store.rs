@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use bedform::comm::Members;
 use bedform::log::burst::Burst;
-use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
-use bedform::store::VerifyWatch;
+use bedform::log::settle::{CollectOptions, SettleOptions};
 use bedform::{Append, Elements, Growth, NewArray, NodeKind};
 use bedform_format::ObjectPath;
+use bedform_storage::ASK_EVERY;
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ use crate::array::{Array, Data};
 use crate::comm::PythonMessages;
 use crate::error::{ended, raise};
 use crate::session::Session;
-use crate::signals::{self, interrupted};
+use crate::signals::{self, detached};
 
 /// An opened store.
 #[pyclass(frozen, module = "bedform._internal")]
@@ -32,7 +32,7 @@ impl Store {
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf, opening: &str) -> PyResult<Self> {
         let options = options(opening)?;
-        py.detach(|| bedform::Store::open_path(&path, options))
+        detached(py, || bedform::Store::open_path(&path, options))
             .map(|inner| Self { inner })
             .map_err(raise)
     }
@@ -42,38 +42,38 @@ impl Store {
     fn create(py: Python<'_>, path: PathBuf, attributes: &str, opening: &str) -> PyResult<Self> {
         let options = options(opening)?;
         let attributes = json_of(attributes)?;
-        py.detach(|| bedform::Store::create_path(&path, &attributes, options))
+        detached(py, || bedform::Store::create_path(&path, &attributes, options))
             .map(|inner| Self { inner })
             .map_err(raise)
     }
 
     /// 2 or 3.
     fn zarr_format(&self, py: Python<'_>) -> PyResult<u8> {
-        py.detach(|| self.inner.zarr_format()).map_err(raise)
+        detached(py, || self.inner.zarr_format()).map_err(raise)
     }
 
     /// "array", "group" or `None`.
     fn kind(&self, py: Python<'_>, path: &str) -> PyResult<Option<&'static str>> {
         let path = path_of(path)?;
-        Ok(py.detach(|| self.inner.kind(&path)).map_err(raise)?.map(kind_name))
+        Ok(detached(py, || self.inner.kind(&path)).map_err(raise)?.map(kind_name))
     }
 
     /// Paths and kinds of everything below the root.
     fn nodes(&self, py: Python<'_>) -> PyResult<Vec<(String, &'static str)>> {
-        let nodes = py.detach(|| self.inner.nodes()).map_err(raise)?;
+        let nodes = detached(py, || self.inner.nodes()).map_err(raise)?;
         Ok(nodes.into_iter().map(|(path, kind)| (path.to_string(), kind_name(kind))).collect())
     }
 
     /// The array at `path`.
     fn array(&self, py: Python<'_>, path: &str) -> PyResult<Array> {
         let path = path_of(path)?;
-        py.detach(|| self.inner.array(&path)).map(|inner| Array { inner }).map_err(raise)
+        detached(py, || self.inner.array(&path)).map(|inner| Array { inner }).map_err(raise)
     }
 
     /// The attributes of a group, as JSON.
     fn group_attributes(&self, py: Python<'_>, path: &str) -> PyResult<String> {
         let path = path_of(path)?;
-        py.detach(|| self.inner.group_attributes(&path))
+        detached(py, || self.inner.group_attributes(&path))
             .map(|map| Value::Object(map).to_string())
             .map_err(raise)
     }
@@ -81,13 +81,13 @@ impl Store {
     /// Replaces the attributes of an array or group.
     fn set_attributes(&self, py: Python<'_>, path: &str, attributes: &str) -> PyResult<()> {
         let (path, attributes) = (path_of(path)?, json_of(attributes)?);
-        py.detach(|| self.inner.set_attributes(&path, attributes)).map_err(raise)
+        detached(py, || self.inner.set_attributes(&path, attributes)).map_err(raise)
     }
 
     /// Creates a group.
     fn create_group(&self, py: Python<'_>, path: &str, attributes: &str) -> PyResult<()> {
         let (path, attributes) = (path_of(path)?, json_of(attributes)?);
-        py.detach(|| self.inner.create_group(&path, &attributes)).map_err(raise)
+        detached(py, || self.inner.create_group(&path, &attributes)).map_err(raise)
     }
 
     /// Creates an array from its description in JSON; as a draft, no reader sees it before
@@ -101,7 +101,7 @@ impl Store {
     ) -> PyResult<Array> {
         let path = path_of(path)?;
         let description = Value::Object(json_of(description)?);
-        py.detach(|| {
+        detached(py, || {
             let new = NewArray::from_json_with(&description, self.inner.options())?;
             if draft {
                 self.inner.draft_array(&path, &new)
@@ -127,26 +127,26 @@ impl Store {
             .iter()
             .map(|(path, attributes)| Ok((path_of(path)?, json_of(attributes)?)))
             .collect::<PyResult<_>>()?;
-        py.detach(|| self.inner.commit_drafts_with(&paths, &groups)).map_err(raise)
+        detached(py, || self.inner.commit_drafts_with(&paths, &groups)).map_err(raise)
     }
 
     /// Removes drafts, with what was written to them.
     fn discard_drafts(&self, py: Python<'_>, paths: Vec<String>) -> PyResult<()> {
         let paths: Vec<ObjectPath> =
             paths.iter().map(|path| path_of(path)).collect::<PyResult<_>>()?;
-        py.detach(|| self.inner.discard_drafts(&paths)).map_err(raise)
+        detached(py, || self.inner.discard_drafts(&paths)).map_err(raise)
     }
 
     /// The draft at `path`.
     fn draft(&self, py: Python<'_>, path: &str) -> PyResult<Array> {
         let path = path_of(path)?;
-        py.detach(|| self.inner.open_draft(&path)).map(|inner| Array { inner }).map_err(raise)
+        detached(py, || self.inner.open_draft(&path)).map(|inner| Array { inner }).map_err(raise)
     }
 
     /// The array at `path` as it will be with `shape`.
     fn grown(&self, py: Python<'_>, path: &str, shape: Vec<u64>) -> PyResult<Array> {
         let path = path_of(path)?;
-        py.detach(|| self.inner.grown(&path, &shape)).map(|inner| Array { inner }).map_err(raise)
+        detached(py, || self.inner.grown(&path, &shape)).map(|inner| Array { inner }).map_err(raise)
     }
 
     /// Lets arrays grow, (array, axis, length) each, with the elements that `fill` writes; it is
@@ -160,7 +160,7 @@ impl Store {
         let arrays: Vec<(&bedform::Array, usize, u64)> =
             parts.iter().map(|part| (&part.0.inner, part.1, part.2)).collect();
         let fill = fill.clone().unbind();
-        let outcome = py.detach(|| {
+        let outcome = detached(py, || {
             let parts: Vec<Growth<'_>> = arrays
                 .iter()
                 .map(|&(array, axis, length)| Growth { array, axis, length })
@@ -182,7 +182,7 @@ impl Store {
     /// Deletes an array or group.
     fn delete(&self, py: Python<'_>, path: &str) -> PyResult<()> {
         let path = path_of(path)?;
-        py.detach(|| self.inner.delete(&path)).map_err(raise)
+        detached(py, || self.inner.delete(&path)).map_err(raise)
     }
 
     /// Starts a writing session of the processes of `comm`, or of this process alone; `options` are JSON.
@@ -195,26 +195,26 @@ impl Store {
     ) -> PyResult<Session> {
         let messages = comm.map(PythonMessages::of).transpose()?;
         let options = json_of(options)?;
-        py.detach(|| Session::begin(&self.inner, &options, messages)).map_err(raise)
+        detached(py, || Session::begin(&self.inner, &options, messages)).map_err(raise)
     }
 
     /// Creates arrays, (path, JSON) each: all at once.
     fn create_arrays(&self, py: Python<'_>, arrays: Vec<(String, String)>) -> PyResult<()> {
         let arrays = new_arrays(&arrays, self.inner.options())?;
-        py.detach(|| self.inner.create_arrays(&arrays)).map_err(raise)
+        detached(py, || self.inner.create_arrays(&arrays)).map_err(raise)
     }
 
     /// Finds what writers that died have left, in the burst tier at `burst` or the configured one, too,
     /// and says what became of it, as JSON; `leftover` is `"keep"`, `"commit"` or `"discard"`.
     #[pyo3(signature = (leftover, burst=None))]
     fn recover(&self, py: Python<'_>, leftover: &str, burst: Option<PathBuf>) -> PyResult<String> {
-        let outcome = py.detach(|| {
+        let outcome = detached(py, || {
             let leftover = leftover.parse()?;
             let burst = match &burst {
                 Some(path) => Some(Burst::existing(path)?),
                 None => Burst::of_store(&**self.inner.storage())?,
             };
-            self.inner.recover(burst.as_ref(), leftover, &interrupted())
+            self.inner.recover(burst.as_ref(), leftover)
         });
         Ok(ended(outcome)?.to_json().to_string())
     }
@@ -241,14 +241,13 @@ impl Store {
         options.arrays = paths.transpose()?;
         options.part = part;
         options.grace = seconds(grace_seconds)?;
-        let outcome = py.detach(|| {
-            let (tell, interrupted) = (telling(progress.as_ref()), interrupted());
-            let watch = SettleWatch { interrupted: &interrupted, progress: &tell };
+        let outcome = detached(py, || {
+            let tell = telling(progress.as_ref());
             match messages {
-                None => self.inner.settle_with(&options, &watch),
+                None => self.inner.settle_with(&options, &tell),
                 Some(messages) => {
                     let members = Members::new(Box::new(messages));
-                    self.inner.settle_together(&members, &options, &watch)
+                    self.inner.settle_together(&members, &options, &tell)
                 }
             }
         });
@@ -272,9 +271,9 @@ impl Store {
         py: Python<'_>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(Vec<String>, Vec<(String, u64, u64, u64)>)> {
-        let outcome = py.detach(|| {
-            let (tell, interrupted) = (telling(progress.as_ref()), interrupted());
-            self.inner.verify(None, &VerifyWatch { interrupted: &interrupted, progress: &tell })
+        let outcome = detached(py, || {
+            let tell = telling(progress.as_ref());
+            self.inner.verify(None, &tell)
         });
         let found = ended(outcome)?;
         let absent = found.absent.into_iter();
@@ -284,7 +283,7 @@ impl Store {
 
     /// What the log has, by name; nothing for what storage does not tell.
     fn log_summary(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, Option<u64>)>> {
-        let found = py.detach(|| self.inner.log_summary()).map_err(raise)?;
+        let found = detached(py, || self.inner.log_summary()).map_err(raise)?;
         Ok(vec![
             ("commits", Some(found.commits)),
             ("segments", Some(found.segments)),
@@ -303,7 +302,7 @@ impl Store {
         let mut options = CollectOptions::default();
         options.grace = seconds(grace_seconds)?;
         options.dry_run = dry_run;
-        let done = py.detach(|| self.inner.collect_log(&options)).map_err(raise)?;
+        let done = detached(py, || self.inner.collect_log(&options)).map_err(raise)?;
         Ok(vec![
             ("segments", done.segments),
             ("bytes", done.bytes),
@@ -320,7 +319,7 @@ impl Store {
             parts.iter().map(|part| Data::of(&part.3)).collect::<PyResult<_>>()?;
         let arrays: Vec<&bedform::Array> = parts.iter().map(|part| &part.0.inner).collect();
         let shapes: Vec<(usize, &Vec<u64>)> = parts.iter().map(|part| (part.1, &part.2)).collect();
-        let outcome = py.detach(|| append(&arrays, &shapes, &data));
+        let outcome = detached(py, || append(&arrays, &shapes, &data));
         outcome.map_err(raise)
     }
 }
@@ -330,12 +329,12 @@ fn seconds(seconds: f64) -> PyResult<Duration> {
         .map_err(|_| raise(bedform::Error::invalid(format!("not a number of seconds: {seconds}"))))
 }
 
-/// Calls a Python function, a few times a second; what it raises ends the work.
+/// Calls a Python function, some times a second; what it raises ends the work.
 fn telling(progress: Option<&Py<PyAny>>) -> impl Fn(u64, u64) {
     let last = Cell::new(None::<Instant>);
     move |done, total| {
         let Some(progress) = progress else { return };
-        let is_soon = last.get().is_some_and(|last| last.elapsed() < Duration::from_millis(50));
+        let is_soon = last.get().is_some_and(|last| last.elapsed() < ASK_EVERY);
         if signals::is_kept() || (is_soon && done < total) {
             return;
         }
@@ -378,7 +377,7 @@ fn append(
             },
         })
         .collect();
-    bedform::append(&parts, &interrupted())
+    bedform::append(&parts)
 }
 
 fn kind_name(kind: NodeKind) -> &'static str {

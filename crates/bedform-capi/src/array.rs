@@ -238,7 +238,7 @@ unsafe fn read(
 ) -> Result<()> {
     // SAFETY: the contract of the call.
     let buffer = unsafe { room(buffer, bytes) }?;
-    array.get()?.read(selection, buffer, &|| false).map(drop)
+    array.get()?.read(selection, buffer).map(drop)
 }
 
 /// `bf_read`.
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn bf_write(
     call(|| unsafe {
         let selection = region(rank, start, shape, stride)?;
         let data = Elements::Bytes(elements(data, bytes)?);
-        array.get()?.write(&selection, data, &|| false).map(drop)
+        array.get()?.write(&selection, data).map(drop)
     })
 }
 
@@ -329,7 +329,7 @@ pub unsafe extern "C" fn bf_append(
     call(|| unsafe {
         let shape = axes("shape", shape, rank)?;
         let data = Elements::Bytes(elements(data, bytes)?);
-        let at = array.get()?.append(axis as usize, shape, data, &|| false)?;
+        let at = array.get()?.append(axis as usize, shape, data)?;
         give_if("the start", start, at)
     })
 }

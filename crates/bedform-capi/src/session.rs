@@ -393,7 +393,7 @@ pub unsafe extern "C" fn bf_session_drain(session: SessionHandle, number: *mut u
 pub extern "C" fn bf_session_end(session: SessionHandle) -> Status {
     call(|| {
         let open = take(session)?;
-        open.session.close(&|| false)
+        open.session.close()
     })
 }
 

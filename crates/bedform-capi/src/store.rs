@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bedform::comm::{Alone, CMembers, Communicator, Members, agree};
-use bedform::log::settle::{SettleOptions, SettleWatch};
+use bedform::log::settle::SettleOptions;
 use bedform::{NewArray, NodeKind, OpenOptions, Result, Store, size};
 use bedform_format::ObjectPath;
 use serde_json::{Map, Value};
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn bf_set_attributes(
 /// `bf_settle`.
 #[unsafe(no_mangle)]
 pub extern "C" fn bf_settle(store: StoreHandle) -> Status {
-    call(|| store.get()?.settle(&|| false).map(drop))
+    call(|| store.get()?.settle().map(drop))
 }
 
 /// `bf_settle_together`.
@@ -243,8 +243,7 @@ pub unsafe extern "C" fn bf_settle_together(
             // The others are waiting in this call.
             (Err(error), _) => return agree(&*members, Err(error)),
         };
-        let watch = SettleWatch { interrupted: &|| false, progress: &|_, _| () };
-        store.settle_together(&*members, &options, &watch).map(drop)
+        store.settle_together(&*members, &options, &|_, _| ()).map(drop)
     })
 }
 

@@ -1,7 +1,6 @@
 //! Measures an object store by reads of objects.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use bedform_storage::calibrate::{
     Measured, Piece, Random, Readable, SMALL_REQUEST, Timer, check_options, derived_gap, now,
@@ -35,17 +34,15 @@ const GAP_MAX: u64 = 2 << 20;
 ///
 /// Objects of 1 MiB or more below its URL are read, or the object that it names. Where there are none,
 /// some of 8 MiB with names that begin with `.bedform-calibrate-` are written, read, and deleted again,
-/// also after an error and when `cancel` is set.
+/// also after an error and when the call is cancelled.
 ///
 /// ```no_run
 /// use bedform_remote::{RemoteOptions, RemoteStorage, calibrate};
 /// use bedform_storage::{CalibrateOptions, Mode};
-/// use std::sync::atomic::AtomicBool;
 ///
 /// let storage =
 ///     RemoteStorage::open("s3://bucket/prefix", Mode::ReadOnly, &RemoteOptions::default())?;
-/// let (options, never) = (CalibrateOptions::default(), AtomicBool::new(false));
-/// let profile = calibrate(&storage, &options, &never, &mut |_| {})?;
+/// let profile = calibrate(&storage, &CalibrateOptions::default(), &mut |_| {})?;
 /// println!("{} s to the first byte", profile.request_seconds_one);
 /// profile.save_for_system(storage.system())?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -53,11 +50,10 @@ const GAP_MAX: u64 = 2 << 20;
 ///
 /// # Errors
 /// `Implausible` for options out of range; of storage: those of reading, `Io` if there is nothing to read
-/// and nothing may be written, and with the source `Interrupted` if `cancel` was set.
+/// and nothing may be written, `Interrupted` if the call was cancelled.
 pub fn calibrate(
     storage: &RemoteStorage,
     options: &CalibrateOptions,
-    cancel: &AtomicBool,
     progress: &mut dyn FnMut(CalibrateProgress),
 ) -> Result<Profile, ProfileError> {
     check_options(options)?;
@@ -65,9 +61,9 @@ pub fn calibrate(
     let mut report = |stage, done| progress(CalibrateProgress { stage, done });
     report("looking for objects to read", 0.0);
     let mut step = || report("writing objects to read", 0.05);
-    let probe = Probe::new(storage, options.bytes.min(OWN_BYTES_MAX), cancel, &mut step)?;
+    let probe = Probe::new(storage, options.bytes.min(OWN_BYTES_MAX), &mut step)?;
     let mut sample = Objects { place: place.clone(), probe };
-    let profile = measure(&sample, options, cancel, &mut report)?;
+    let profile = measure(&sample, options, &mut report)?;
     let mut notes = sample.notes();
     let left = sample.probe.remove();
     if !left.is_empty() {
@@ -83,10 +79,9 @@ pub fn calibrate(
 fn measure(
     sample: &Objects<'_>,
     options: &CalibrateOptions,
-    cancel: &AtomicBool,
     report: &mut dyn FnMut(&'static str, f64),
 ) -> Result<Profile, ProfileError> {
-    let (timer, budget) = (Timer { source: sample, cancel }, options.seconds_max);
+    let (timer, budget) = (Timer { source: sample }, options.seconds_max);
     report("asking for one small part at a time", 0.2);
     let parts = sample.shuffled(SMALL_REQUEST);
     // The first request makes a connection.
@@ -199,16 +194,15 @@ const PIECES: usize = 4096;
 
 #[cfg(test)]
 mod tests {
-    use std::io;
     use std::sync::Arc;
-    use std::sync::atomic::Ordering;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use ::object_store::memory::InMemory;
     use ::object_store::{ObjectStore as _, ObjectStoreExt as _};
     use futures_util::TryStreamExt as _;
 
-    use bedform_storage::Mode;
     use bedform_storage::calibrate::random_block;
+    use bedform_storage::{Mode, StorageErrorKind, stopped_by};
 
     use super::*;
     use crate::RemoteOptions;
@@ -233,9 +227,8 @@ mod tests {
     fn an_empty_place_is_measured_by_objects_that_are_gone_afterwards() {
         let memory = Arc::new(InMemory::new());
         let storage = place(memory.clone(), "a/b", "s3://bucket/a/b");
-        let never = AtomicBool::new(false);
         let mut most = 0;
-        let profile = calibrate(&storage, &quick(), &never, &mut |_| {
+        let profile = calibrate(&storage, &quick(), &mut |_| {
             most = names(&memory, "").len().max(most);
         });
         let profile = profile.unwrap();
@@ -254,14 +247,16 @@ mod tests {
         let memory = Arc::new(InMemory::new());
         let storage = place(memory.clone(), "", "s3://bucket");
         for stop_at in 0..8 {
-            let cancel = AtomicBool::new(false);
+            let cancel = Arc::new(AtomicBool::new(false));
             let mut seen = 0;
-            let outcome = calibrate(&storage, &quick(), &cancel, &mut |_| {
-                cancel.fetch_or(seen == stop_at, Ordering::Relaxed);
-                seen += 1;
+            let outcome = stopped_by(&cancel, || {
+                calibrate(&storage, &quick(), &mut |_| {
+                    cancel.fetch_or(seen == stop_at, Ordering::Relaxed);
+                    seen += 1;
+                })
             });
             let Err(ProfileError::Storage(error)) = outcome else { panic!("stage {stop_at}") };
-            assert_eq!(error.source.expect("a cause").kind(), io::ErrorKind::Interrupted);
+            assert_eq!(error.kind, StorageErrorKind::Interrupted);
             assert_eq!(names(&memory, ""), Vec::<String>::new(), "stage {stop_at}");
         }
     }
@@ -278,9 +273,8 @@ mod tests {
         put("a/small", 1 << 10);
         put("b/other", 9 << 20);
         let storage = place(memory.clone(), "a", "s3://bucket/a");
-        let never = AtomicBool::new(false);
         let mut seen = Vec::new();
-        calibrate(&storage, &quick(), &never, &mut |_| seen.push(names(&memory, "a"))).unwrap();
+        calibrate(&storage, &quick(), &mut |_| seen.push(names(&memory, "a"))).unwrap();
         assert!(seen.iter().all(|names| names[..] == ["large", "small"]), "{seen:?}");
     }
 }

@@ -56,7 +56,7 @@ use self::put::{Known, Unwritten, Writes, given_up};
 pub(crate) use self::runtime::wait;
 use self::url::Place;
 pub use self::url::{RemoteOptions, UrlError};
-use bedform_storage::waiting::interrupted;
+use bedform_storage::cancellation::interrupted;
 use bedform_storage::{Condition, Lock, Mode, Object, StorageError, StorageErrorKind, Version};
 
 type Result<T> = std::result::Result<T, StorageError>;

@@ -15,15 +15,14 @@ mod random;
 mod sample;
 mod timing;
 
-use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use self::date::date_of;
 pub use self::random::Random;
 use self::sample::Sample;
 pub use self::timing::{Measured, Piece, Readable, Timer, derived_gap, without_transfer};
+use crate::cancellation::{goes_on, interrupted};
 use crate::{Profile, ProfileError, StorageError};
 
 /// A large request, as the engine makes it.
@@ -70,16 +69,14 @@ pub struct CalibrateProgress {
 
 /// Measures the storage system that holds the directory `path`.
 ///
-/// Set `cancel` from another thread or a signal handler to stop within one request. Whatever
+/// A call that is cancelled ([`cancelled_by`](crate::cancelled_by)) stops within one request. Whatever
 /// happens, the killing of the process included, no file stays in `path`.
 ///
 /// ```
 /// use bedform_storage::{CalibrateOptions, calibrate};
-/// use std::sync::atomic::AtomicBool;
 ///
 /// let options = CalibrateOptions { bytes: 8 << 20, seconds_max: 0.5, ..Default::default() };
-/// let cancel = AtomicBool::new(false);
-/// let profile = calibrate(&std::env::temp_dir(), &options, &cancel, &mut |_| {})?;
+/// let profile = calibrate(&std::env::temp_dir(), &options, &mut |_| {})?;
 /// assert!(profile.read_bytes_per_second_many > 0.0);
 /// # Ok::<(), bedform_storage::ProfileError>(())
 /// ```
@@ -87,18 +84,17 @@ pub struct CalibrateProgress {
 /// # Errors
 /// `Implausible` for options out of range; of storage: `NoSpace` before anything is written if the
 /// file would take more than half of what is free, `NotFound`, `PermissionDenied`, `ReadOnly`, `Io`,
-/// and `Io` with the source `Interrupted` if `cancel` was set.
+/// and `Interrupted` if the call was cancelled.
 pub fn calibrate(
     path: &Path,
     options: &CalibrateOptions,
-    cancel: &AtomicBool,
     progress: &mut dyn FnMut(CalibrateProgress),
 ) -> Result<Profile, ProfileError> {
     check_options(options)?;
     let mut report = |stage, done| progress(CalibrateProgress { stage, done });
     let budget = options.seconds_max;
     report("writing", 0.0);
-    let (mut sample, write_rate) = Sample::write(path, options, cancel)?;
+    let (mut sample, write_rate) = Sample::write(path, options)?;
     report("checking that reads are cold", 0.4);
     sample.choose_way()?;
 
@@ -109,7 +105,7 @@ pub fn calibrate(
     let many = sample.measure_streams(STREAMS, &blocks, budget * STREAM_SHARE)?;
     report("asking for one small chunk at a time", 0.65);
     let chunks = sample.shuffled(SMALL_REQUEST);
-    let timer = Timer { source: &sample, cancel };
+    let timer = Timer { source: &sample };
     let single = timer.measure(1, &chunks, budget * LATENCY_SHARE)?;
     report("asking for many small chunks at once", 0.7);
     let (in_flight, crowd) = timer.saturate(&chunks, budget * IN_FLIGHT_SHARE)?;
@@ -184,21 +180,19 @@ pub fn random_block(bytes: usize, seed: u64) -> Vec<u8> {
 /// Fails once the caller wants to stop.
 ///
 /// # Errors
-/// `Io` with the source `Interrupted`.
-pub fn check_cancel(cancel: &AtomicBool, place: &str) -> Result<(), StorageError> {
-    if cancel.load(Ordering::Relaxed) {
-        let source = io::Error::new(io::ErrorKind::Interrupted, "cancelled");
-        return Err(StorageError::from_io("calibrate", place, source));
-    }
-    Ok(())
+/// `Interrupted`.
+pub fn check_goes_on(place: &str) -> Result<(), StorageError> {
+    if goes_on() { Ok(()) } else { Err(interrupted("calibrate", place)) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Coldness, StorageErrorKind};
+    use crate::{Coldness, StorageErrorKind, stopped_by};
     use std::fs;
     use std::path::PathBuf;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     fn scratch(name: &str) -> PathBuf {
         let place =
@@ -216,9 +210,7 @@ mod tests {
     fn a_calibration_measures_every_field_and_leaves_no_file() {
         let place = scratch("whole");
         let mut stages = Vec::new();
-        let never = AtomicBool::new(false);
-        let profile =
-            calibrate(&place, &quick(), &never, &mut |step| stages.push(step.done)).unwrap();
+        let profile = calibrate(&place, &quick(), &mut |step| stages.push(step.done)).unwrap();
         profile.check().unwrap();
         assert_ne!(profile.coldness, Coldness::Assumed);
         assert!(profile.request_seconds_many <= profile.request_seconds_one);
@@ -232,17 +224,18 @@ mod tests {
     fn a_cancelled_calibration_stops_and_leaves_no_file() {
         let place = scratch("cancelled");
         for stop_at in 0..5 {
-            let cancel = AtomicBool::new(false);
+            let cancel = Arc::new(AtomicBool::new(false));
             let mut seen = 0;
-            let error = calibrate(&place, &quick(), &cancel, &mut |_| {
-                cancel.store(seen == stop_at, Ordering::Relaxed);
-                seen += 1;
+            let error = stopped_by(&cancel, || {
+                calibrate(&place, &quick(), &mut |_| {
+                    cancel.store(seen == stop_at, Ordering::Relaxed);
+                    seen += 1;
+                })
             })
             .unwrap_err();
             assert_eq!(seen, stop_at + 1, "no stage begins after the one that was stopped");
             let ProfileError::Storage(error) = error else { panic!("{error}") };
-            let source = error.source.expect("the cause");
-            assert_eq!(source.kind(), io::ErrorKind::Interrupted);
+            assert_eq!(error.kind, StorageErrorKind::Interrupted);
             assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
         }
         fs::remove_dir_all(place).unwrap();
@@ -252,8 +245,7 @@ mod tests {
     fn memory_is_not_taken_for_a_device() {
         let place = Path::new("/dev/shm");
         let in_memory = rustix::fs::statfs(place).is_ok_and(|system| sample::is_memory(&system));
-        let never = AtomicBool::new(false);
-        match calibrate(place, &quick(), &never, &mut |_| {}) {
+        match calibrate(place, &quick(), &mut |_| {}) {
             Ok(profile) if in_memory => {
                 assert_eq!(profile.coldness, Coldness::Warm);
                 assert!(profile.notes.iter().any(|note| note.contains("memory")));
@@ -265,13 +257,12 @@ mod tests {
 
     #[test]
     fn a_place_that_cannot_be_measured_is_named() {
-        let never = AtomicBool::new(false);
         let missing = Path::new("/nonexistent/bedform");
-        let error = calibrate(missing, &quick(), &never, &mut |_| {}).unwrap_err();
+        let error = calibrate(missing, &quick(), &mut |_| {}).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/bedform"), "{error}");
         let place = scratch("full");
         let options = CalibrateOptions { bytes: 1_000_000_000_000, ..quick() };
-        let error = calibrate(&place, &options, &never, &mut |_| {}).unwrap_err();
+        let error = calibrate(&place, &options, &mut |_| {}).unwrap_err();
         let ProfileError::Storage(error) = error else { panic!("{error}") };
         assert_eq!(error.kind, StorageErrorKind::NoSpace);
         fs::remove_dir_all(place).unwrap();
@@ -279,11 +270,10 @@ mod tests {
 
     #[test]
     fn options_out_of_range_are_refused() {
-        let never = AtomicBool::new(false);
         let small = CalibrateOptions { bytes: 1, ..quick() };
         let endless = CalibrateOptions { seconds_max: f64::NAN, ..quick() };
         for options in [small, endless] {
-            let error = calibrate(Path::new("."), &options, &never, &mut |_| {}).unwrap_err();
+            let error = calibrate(Path::new("."), &options, &mut |_| {}).unwrap_err();
             assert!(matches!(error, ProfileError::Implausible { .. }), "{error}");
         }
     }

@@ -17,13 +17,14 @@
 //! | [`memory`] | [`MemoryStorage`]: objects in memory |
 //! | [`recording`] | [`Recording`]: a log of what is done to a storage |
 //! | [`failing`] | [`Failing`]: a storage whose operations fail when told to |
-//! | [`waiting`] | [`watch_waits()`], [`stopped_by()`]: what a program is told, and asked, while it waits |
+//! | [`cancellation`] | [`cancelled_by()`], [`stopped_by()`], [`goes_on()`]: what ends a call before its time |
 //! | `conformance` | the suite that holds all of them to the contract (a feature of that name) |
 //! | [`throttle`] | [`Throttled`]: calls that take as long as told, for experiments |
 //! | [`simulated`] | [`SimulatedFileSystem`]: the calls of a system that loses its power, in memory |
 
 pub mod answer;
 pub mod calibrate;
+pub mod cancellation;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod error;
@@ -42,12 +43,15 @@ mod shared;
 pub mod simulated;
 pub mod storage;
 pub mod throttle;
-pub mod waiting;
 
 pub use ::bytes::Bytes;
 pub use answer::{Answer, Bell, Promise, REQUESTS_MAX};
 pub use bedform_format::ObjectPath;
 pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate};
+pub use cancellation::{
+    ASK_EVERY, CancelSource, Grace, TellOfLock, ask_soon, cancelled_by, goes_on, may_begin,
+    stopped_by, tell_of_locks, within,
+};
 pub use error::{StorageError, StorageErrorKind};
 pub use failing::{Failing, Fault};
 pub use file_system::FileSystem;
@@ -66,4 +70,3 @@ pub use storage::{
     Durability, Entry, Hint, Lock, Storage, StorageExt, TreePublication, Workspace, WorkspaceName,
 };
 pub use throttle::{Clock, Pace, Throttle, ThrottleError, Throttled};
-pub use waiting::{Grace, LISTEN, WatchWaits, goes_on, stopped_by, watch_waits, within};

@@ -286,7 +286,7 @@ fn look(recording: &Recording<MemoryStorage>, ranks: u32, commits: u32) {
         let step = u64::from(commits) - 1;
         let region = Region::new(vec![step, start], vec![1, length]).unwrap();
         let mut bytes = vec![0; usize::try_from(4 * length).unwrap()];
-        array.read(&Selection::from(region), &mut bytes, &|| false).unwrap();
+        array.read(&Selection::from(region), &mut bytes).unwrap();
         let expected = f32::from(u16::try_from(step).unwrap()).to_le_bytes();
         assert!(bytes.chunks(4).all(|value| value == expected), "{what}");
         say(what, &recording.events(), "");

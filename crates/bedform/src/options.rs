@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Result};
 use crate::size;
 
+/// Told, on the caller's thread, how much of how much is done: bytes, or what the call says.
+pub type Progress<'a> = &'a dyn Fn(u64, u64);
+
 /// When a store looks whether another writer has changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Freshness {

@@ -16,6 +16,7 @@ pub(crate) const INVALID: Status = 3;
 pub(crate) const OUT_OF_BOUNDS: Status = 4;
 pub(crate) const LIMIT: Status = 9;
 pub(crate) const READ_ONLY: Status = 10;
+pub(crate) const INTERRUPTED: Status = 14;
 
 /// A directory that is removed with its store.
 pub(crate) struct Place {

@@ -1,8 +1,10 @@
 //! What the calls are for.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::zeroed;
+use std::path::Path;
 use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bedform_capi::array::*;
 use bedform_capi::define::*;
@@ -10,6 +12,8 @@ use bedform_capi::session::*;
 use bedform_capi::status::*;
 use bedform_capi::store::*;
 use bedform_capi::{ArrayHandle, DecompositionHandle, SessionHandle, StoreHandle};
+use bedform_format::ObjectPath;
+use bedform_storage::{LocalStorage, Mode, Storage as _};
 
 use super::support::*;
 
@@ -409,4 +413,25 @@ fn the_version_and_the_names_of_statuses_are_texts() {
     assert_eq!(text(bf_version()), env!("CARGO_PKG_VERSION"));
     assert_eq!(text(bf_status_name(1)), "NotFound");
     assert_eq!(text(bf_status_name(4711)), "Unknown");
+}
+
+#[test]
+fn a_wait_for_a_lock_ends_when_the_function_of_the_thread_says_so_and_not_before() {
+    unsafe extern "C" fn count(context: *mut c_void) -> c_int {
+        let asked = unsafe { &*context.cast::<AtomicU32>() };
+        i32::from(asked.fetch_add(1, Ordering::Relaxed) == 2)
+    }
+    let place = Place::new();
+    let path = place.path();
+    let storage = LocalStorage::open(Path::new(path.to_str().unwrap()), Mode::ReadWrite).unwrap();
+    let held = storage.lock(&ObjectPath::root()).unwrap();
+    let asked = AtomicU32::new(0);
+    let context = (&raw const asked).cast_mut().cast();
+    let write = || unsafe { bf_set_attributes(place.store, c"".as_ptr(), c"{\"a\": 1}".as_ptr()) };
+    assert_eq!(unsafe { bf_set_cancel(Some(count), context) }, OK);
+    assert_eq!(write(), INTERRUPTED, "{}", last_error());
+    drop(held);
+    assert_eq!(write(), OK, "{}", last_error());
+    assert_eq!(unsafe { bf_set_cancel(None, null_mut()) }, OK);
+    assert_eq!((write(), asked.into_inner()), (OK, 3));
 }

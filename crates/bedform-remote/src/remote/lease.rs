@@ -18,7 +18,7 @@ use super::error::strict;
 use super::put::{Known, Unwritten, Writes, random_name};
 use super::{Result, Shared, runtime};
 use bedform_storage::Lock;
-use bedform_storage::waiting::{Waiting, interrupted};
+use bedform_storage::cancellation::{Waiting, interrupted};
 
 /// The name of the object that is a directory's lock.
 pub(super) const LOCK_NAME: &str = ".bedform-lock";

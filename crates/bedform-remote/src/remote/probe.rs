@@ -1,7 +1,6 @@
 //! Objects that are read to measure a place: those that are there, or some of our own.
 
 use std::io;
-use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ::object_store::path::Path;
@@ -11,8 +10,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use super::error::to_error;
 use super::object::RemoteObject;
 use super::{RemoteStorage, Result, runtime};
-use bedform_storage::calibrate::{check_cancel, random_block};
-use bedform_storage::waiting::interrupted;
+use bedform_storage::calibrate::{check_goes_on, random_block};
+use bedform_storage::cancellation::interrupted;
 use bedform_storage::{Object, StorageError, StorageErrorKind};
 
 /// Objects that are looked at: what one answer lists.
@@ -42,11 +41,10 @@ impl<'a> Probe<'a> {
     /// Finds objects below the place, or writes some of `own_bytes` together; calls `step` before each.
     ///
     /// # Errors
-    /// `Io` if there are none and none can be written; those of storage; as [`check_cancel`].
+    /// `Io` if there are none and none can be written; those of storage; as [`check_goes_on`].
     pub(crate) fn new(
         place: &'a RemoteStorage,
         own_bytes: u64,
-        cancel: &AtomicBool,
         step: &mut dyn FnMut(),
     ) -> Result<Self> {
         let (objects, own) = (Vec::new(), Vec::new());
@@ -58,7 +56,7 @@ impl<'a> Probe<'a> {
         let bytes: u64 = found.iter().map(|meta| meta.size).sum();
         let mut names: Vec<Path> = found.into_iter().map(|meta| meta.location).collect();
         if bytes < ENOUGH_BYTES {
-            match probe.write(own_bytes, cancel, step) {
+            match probe.write(own_bytes, step) {
                 Ok(()) => names.clone_from(&probe.own),
                 Err(error) if names.is_empty() || is_cancelled(&error) => {
                     return Err(probe.nothing(error));
@@ -68,7 +66,7 @@ impl<'a> Probe<'a> {
             }
         }
         for name in names {
-            check_cancel(cancel, &place.shown)?;
+            check_goes_on(&place.shown)?;
             let shown = name.to_string();
             let opening = RemoteObject::open(place.shared.clone(), name, shown.clone(), 1);
             let (object, _) = runtime::run("open", &shown, opening)?;
@@ -116,7 +114,7 @@ impl<'a> Probe<'a> {
     }
 
     /// Writes objects of our own.
-    fn write(&mut self, bytes: u64, cancel: &AtomicBool, step: &mut dyn FnMut()) -> Result<()> {
+    fn write(&mut self, bytes: u64, step: &mut dyn FnMut()) -> Result<()> {
         if !self.place.shared.lists {
             let reason = io::Error::other("servers of files are not written to");
             return Err(StorageError::from_io("calibrate", &self.place.shown, reason));
@@ -127,7 +125,7 @@ impl<'a> Probe<'a> {
         let begun_writing = Instant::now();
         for number in 0..count.clamp(1, OBJECTS_MAX) {
             step();
-            check_cancel(cancel, &self.place.shown)?;
+            check_goes_on(&self.place.shown)?;
             let separator = if self.place.prefix.is_empty() { "" } else { "/" };
             let id = format!("{}-{begun}-{number}", std::process::id());
             let name = format!("{}{separator}{OWN_NAME}{id}.tmp", self.place.prefix);
@@ -188,6 +186,5 @@ impl Drop for Probe<'_> {
 }
 
 fn is_cancelled(error: &StorageError) -> bool {
-    let is_cancelled = |source: &io::Error| source.kind() == io::ErrorKind::Interrupted;
-    error.kind == StorageErrorKind::Interrupted || error.source.as_ref().is_some_and(is_cancelled)
+    error.kind == StorageErrorKind::Interrupted
 }

@@ -16,7 +16,7 @@ use tokio::task::{AbortHandle, JoinError, JoinHandle};
 use super::Result;
 use super::error::{may_be_cut, to_error};
 use super::per_process::PerProcess;
-use bedform_storage::waiting::{self, Grace, LISTEN, interrupted};
+use bedform_storage::cancellation::{self, ASK_EVERY, Grace, interrupted};
 use bedform_storage::{Answer, Bell, StorageError};
 
 /// Answers in a row that may be cut off.
@@ -47,7 +47,7 @@ pub(crate) fn wait<F: Future>(
     future: F,
 ) -> Result<F::Output> {
     let stopped = || interrupted(operation, &path);
-    if !waiting::may_begin() {
+    if !cancellation::may_begin() {
         return Err(stopped());
     }
     listen(Grace::of(Duration::ZERO), future)?.ok_or_else(stopped)
@@ -63,7 +63,7 @@ pub(super) fn write<F: Future>(
     path: impl Display,
     future: F,
 ) -> Result<Option<F::Output>> {
-    if !waiting::may_begin() {
+    if !cancellation::may_begin() {
         return Err(interrupted(operation, path));
     }
     listen(Grace::default(), future)
@@ -75,7 +75,7 @@ pub(super) fn write<F: Future>(
 /// # Errors
 /// If the system has no threads left.
 pub(super) fn give_back<F: Future>(future: F) -> Result<Option<F::Output>> {
-    waiting::within(GIVE_BACK, || listen(Grace::of(GRACE_TO_GIVE_BACK), future))
+    cancellation::within(GIVE_BACK, || listen(Grace::of(GRACE_TO_GIVE_BACK), future))
 }
 
 /// Waits for `future`, for `grace` at most once the program wants to wait no longer.
@@ -84,7 +84,7 @@ fn listen<F: Future>(mut grace: Grace, future: F) -> Result<Option<F::Output>> {
     let mut future = pin!(future);
     loop {
         // Who is asked may run anything, and so is asked outside.
-        let slice = async { tokio::time::timeout(LISTEN, &mut future).await };
+        let slice = async { tokio::time::timeout(ASK_EVERY, &mut future).await };
         if let Ok(outcome) = runtime.block_on(slice) {
             return Ok(Some(outcome));
         }

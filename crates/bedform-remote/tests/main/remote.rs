@@ -3,7 +3,6 @@
 #![allow(clippy::cast_possible_truncation)]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use bedform_remote::{RemoteOptions, RemoteStorage, calibrate};
@@ -301,7 +300,7 @@ fn a_server_of_files_is_measured_by_a_file_of_it() {
     let measure = |name: &str| {
         let url = format!("http://{}/a%20b/{name}", server.address);
         let storage = RemoteStorage::open(&url, Mode::ReadOnly, &RemoteOptions::default()).unwrap();
-        calibrate(&storage, &options, &AtomicBool::new(false), &mut |_| {})
+        calibrate(&storage, &options, &mut |_| {})
     };
     let profile = measure("large").unwrap();
     profile.check().unwrap();

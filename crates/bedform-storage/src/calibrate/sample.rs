@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSliceMut, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, OFlags};
@@ -12,7 +12,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::random::Random;
 use super::timing::{Measured, PAGE, Piece, Readable, Timer};
-use super::{BLOCK, BYTES_MIN, CalibrateOptions, check_cancel};
+use super::{BLOCK, BYTES_MIN, CalibrateOptions, check_goes_on};
 use crate::{Coldness, ProfileError, StorageError, StorageErrorKind};
 
 const PAGE_BYTES: usize = 4096;
@@ -24,7 +24,7 @@ const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
 
 /// The file that is measured. It has no name.
-pub(super) struct Sample<'a> {
+pub(super) struct Sample {
     place: String,
     buffered: File,
     direct: Option<File>,
@@ -32,15 +32,13 @@ pub(super) struct Sample<'a> {
     past_cache: bool,
     pub(super) coldness: Coldness,
     pub(super) notes: Vec<String>,
-    cancel: &'a AtomicBool,
 }
 
-impl<'a> Sample<'a> {
+impl Sample {
     /// Writes and syncs the file; returns it with the bytes per second that this took.
     pub(super) fn write(
         path: &Path,
         options: &CalibrateOptions,
-        cancel: &'a AtomicBool,
     ) -> Result<(Self, f64), ProfileError> {
         let place = path.display().to_string();
         let failed = |operation, error| StorageError::from_io(operation, &place, error);
@@ -57,7 +55,7 @@ impl<'a> Sample<'a> {
         let started = Instant::now();
         let mut bytes = 0;
         while bytes < options.bytes && (bytes < BYTES_MIN || started.elapsed() < limit) {
-            check_cancel(cancel, &place)?;
+            check_goes_on(&place)?;
             // Pages must differ, or a device that deduplicates would store one block.
             for page in block.chunks_exact_mut(PAGE_BYTES) {
                 page[..8].copy_from_slice(&random.next().to_le_bytes());
@@ -80,7 +78,7 @@ impl<'a> Sample<'a> {
         let bytes = bytes / BLOCK * BLOCK;
         let coldness = Coldness::Unverified;
         let past_cache = false;
-        Ok((Self { place, buffered, direct, bytes, past_cache, coldness, notes, cancel }, rate))
+        Ok((Self { place, buffered, direct, bytes, past_cache, coldness, notes }, rate))
     }
 
     /// Decides how to read so that the device answers, and notes how sure that is.
@@ -106,7 +104,7 @@ impl<'a> Sample<'a> {
             }
             _ => {}
         }
-        Ok(check_cancel(self.cancel, &self.place)?)
+        Ok(check_goes_on(&self.place)?)
     }
 
     /// The share of a few pages that is in the page cache; none if the system cannot say.
@@ -137,11 +135,11 @@ impl<'a> Sample<'a> {
         pieces: &[Piece],
         seconds_max: f64,
     ) -> Result<Measured, StorageError> {
-        let (cancel, half) = (self.cancel, seconds_max / 2.0);
-        let through = Timer { source: self, cancel }.measure(in_flight, pieces, half)?;
+        let half = seconds_max / 2.0;
+        let through = Timer { source: self }.measure(in_flight, pieces, half)?;
         let Some(direct) = &self.direct else { return Ok(through) };
         let past = Past { sample: self, direct };
-        let past = Timer { source: &past, cancel }.measure(in_flight, pieces, half)?;
+        let past = Timer { source: &past }.measure(in_flight, pieces, half)?;
         Ok(if past.bytes_per_second() > through.bytes_per_second() { past } else { through })
     }
 
@@ -151,7 +149,7 @@ impl<'a> Sample<'a> {
     }
 }
 
-impl Readable for Sample<'_> {
+impl Readable for Sample {
     fn place(&self) -> &str {
         &self.place
     }
@@ -182,12 +180,12 @@ impl Readable for Sample<'_> {
 }
 
 /// The same file, past the page cache.
-struct Past<'s, 'a> {
-    sample: &'s Sample<'a>,
-    direct: &'s File,
+struct Past<'a> {
+    sample: &'a Sample,
+    direct: &'a File,
 }
 
-impl Readable for Past<'_, '_> {
+impl Readable for Past<'_> {
     fn place(&self) -> &str {
         self.sample.place()
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::check_cancel;
-use crate::waiting::{self, LISTEN, interrupted};
+use super::check_goes_on;
+use crate::cancellation::{ASK_EVERY, goes_on, stopped_by};
 use crate::{Answer, Bell, Bytes, GapCheck, LargeMemory, StorageError};
 
 const IN_FLIGHT: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
@@ -101,8 +101,6 @@ pub trait Readable: Sync {
 pub struct Timer<'a, R: Readable> {
     /// The place.
     pub source: &'a R,
-    /// Set by who wants to stop.
-    pub cancel: &'a AtomicBool,
 }
 
 impl<R: Readable> Timer<'_, R> {
@@ -144,7 +142,7 @@ impl<R: Readable> Timer<'_, R> {
                 before = now;
                 mine.requests += 1.0;
                 mine.bytes += piece.bytes as f64;
-                let over = now - started > limit || self.cancel.load(Ordering::Relaxed);
+                let over = now - started > limit || !goes_on();
                 if outcome.is_err() || over {
                     break;
                 }
@@ -159,17 +157,19 @@ impl<R: Readable> Timer<'_, R> {
             outcome
         };
         let process_started = seconds_of(ClockId::ProcessCPUTime);
+        let stop = Arc::new(AtomicBool::new(false));
         std::thread::scope(|scope| {
-            if in_flight == 1 {
-                // Where it is heard that the program wants to stop.
-                return read_some();
-            }
-            let readers: Vec<_> = (0..in_flight).map(|_| scope.spawn(read_some)).collect();
+            let (read_some, stop) = (&read_some, &stop);
+            let other = || scope.spawn(move || stopped_by(stop, read_some));
+            let others: Vec<_> = (1..in_flight).map(|_| other()).collect();
+            // Here it is heard that the caller wants to stop.
+            let own = read_some();
+            stop.store(!goes_on(), Ordering::Relaxed);
             let stopped = |_| Err(failed(io::Error::other("a reader stopped")));
-            let outcomes = readers.into_iter().map(|reader| reader.join().unwrap_or_else(stopped));
-            outcomes.collect::<Result<(), StorageError>>()
+            let outcomes = others.into_iter().map(|other| other.join().unwrap_or_else(stopped));
+            outcomes.fold(own, Result::and)
         })?;
-        check_cancel(self.cancel, self.source.place())?;
+        check_goes_on(self.source.place())?;
         let (mut measured, times) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
         if self.source.has_helpers() {
             measured.cpu_seconds = seconds_of(ClockId::ProcessCPUTime) - process_started;
@@ -192,8 +192,8 @@ impl<R: Readable> Timer<'_, R> {
         let mut measured = Measured::default();
         loop {
             let heard = bell.count();
-            let goes_on = started.elapsed() <= limit && !self.cancel.load(Ordering::Relaxed);
-            while goes_on
+            while started.elapsed() <= limit
+                && goes_on()
                 && asked.len() < in_flight
                 && let Some(piece) = pieces.next()
             {
@@ -204,10 +204,8 @@ impl<R: Readable> Timer<'_, R> {
                 break;
             }
             let Some(at) = asked.iter().position(|(.., answer)| answer.is_here()) else {
-                bell.wait(heard, Some(LISTEN));
-                if !waiting::goes_on() {
-                    return Err(interrupted("calibrate", self.source.place()));
-                }
+                bell.wait(heard, Some(ASK_EVERY));
+                check_goes_on(self.source.place())?;
                 continue;
             };
             let (begun, bytes, answer) = asked.swap_remove(at);
@@ -216,7 +214,7 @@ impl<R: Readable> Timer<'_, R> {
             measured.requests += 1.0;
             measured.bytes += bytes as f64;
         }
-        check_cancel(self.cancel, self.source.place())?;
+        check_goes_on(self.source.place())?;
         measured.seconds = started.elapsed().as_secs_f64();
         measured.cpu_seconds = seconds_of(ClockId::ProcessCPUTime) - cpu_started;
         measured.median_seconds = median(times);

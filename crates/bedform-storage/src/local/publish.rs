@@ -7,8 +7,8 @@ use bedform_format::ObjectPath;
 
 use super::names::{LOCK_NAME, is_missing_feature};
 use super::{Result, Shared};
+use crate::cancellation::{Waiting, may_be_cancelled};
 use crate::file_system::{FileSystem, Links, Replace, Status, Wait, uninterrupted};
-use crate::waiting::Waiting;
 use crate::{Condition, Durability, Lock, StorageError, StorageErrorKind, Version};
 
 /// The lock of a directory under which names are given: held while the value lives.
@@ -195,14 +195,20 @@ pub(super) fn lock<F: FileSystem>(
     let fail = |error| StorageError::from_io("lock", path, error);
     let system = &shared.system;
     let mut waiting = Waiting::new(path.as_str());
+    // The system's own wait ends with a signal only, which comes to one thread.
+    let is_polled = may_be_cancelled();
     loop {
         let directory =
             uninterrupted(|| system.open_directory(path.as_str(), Links::Refuse)).map_err(fail)?;
         let file = uninterrupted(|| system.open_lock_file(&directory, LOCK_NAME)).map_err(fail)?;
-        match system.lock(&file, wait) {
-            Err(error) if wait == Wait::Never && error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(None);
-            }
+        match system.lock(&file, if is_polled { Wait::Never } else { wait }) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => match wait {
+                Wait::Never => return Ok(None),
+                Wait::Forever => {
+                    waiting.pause()?;
+                    continue;
+                }
+            },
             // A signal came, which may be a reason to wait no longer.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => match waiting.goes_on() {
                 true => continue,

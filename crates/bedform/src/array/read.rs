@@ -29,18 +29,13 @@ impl Array {
 
     /// Reads `selection` into `buffer`, C order, elements in the machine's byte order.
     ///
-    /// `interrupted` is asked now and then, on the caller's thread, whether to stop.
+    /// A call that is cancelled ([`cancelled_by`](bedform_storage::cancelled_by)) ends with `Interrupted`.
     ///
     /// # Errors
     /// `OutOfBounds` and `InvalidArgument` by the selection or the buffer's size; `Corrupt` if stored
     /// bytes are damaged; those of storage. The contents of `buffer` are then unspecified.
-    pub fn read(
-        &self,
-        selection: &Selection,
-        buffer: &mut [u8],
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<ReadStatistics> {
-        self.read_known(&self.known()?, selection, buffer, interrupted)
+    pub fn read(&self, selection: &Selection, buffer: &mut [u8]) -> Result<ReadStatistics> {
+        self.read_known(&self.known()?, selection, buffer)
     }
 
     /// As [`Array::read`], by what is known of the array already: for a caller that has just asked
@@ -52,9 +47,8 @@ impl Array {
         &self,
         selection: &Selection,
         buffer: &mut [u8],
-        interrupted: &dyn Fn() -> bool,
     ) -> Result<ReadStatistics> {
-        self.read_known(&self.last_known(), selection, buffer, interrupted)
+        self.read_known(&self.last_known(), selection, buffer)
     }
 
     /// Reads the element at `position`, which may count from the end, in the machine's byte order;
@@ -81,7 +75,7 @@ impl Array {
         }
         let mut element = vec![0; known.layout().item_size];
         let selection = Selection::Orthogonal(axes);
-        let statistics = self.read_known(&known, &selection, &mut element, &|| false)?;
+        let statistics = self.read_known(&known, &selection, &mut element)?;
         Ok(Some((element, statistics)))
     }
 
@@ -90,15 +84,12 @@ impl Array {
         known: &Known<'_>,
         selection: &Selection,
         buffer: &mut [u8],
-        interrupted: &dyn Fn() -> bool,
     ) -> Result<ReadStatistics> {
         if known.layout().is_text() {
             return Err(Error::invalid(format!("{} holds text; read it as text", self.name())));
         }
         let geometry = self.geometry(known, selection)?;
-        known.with_plan(&geometry, None, |plan| {
-            execute(&Reading { plan, interrupted }, Target::new(buffer))
-        })
+        known.with_plan(&geometry, None, |plan| execute(&Reading { plan }, Target::new(buffer)))
     }
 
     /// Which chunks a selection touches.
@@ -147,11 +138,7 @@ impl Array {
     ///
     /// # Errors
     /// As [`Array::read`].
-    pub fn read_text(
-        &self,
-        selection: &Selection,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<Vec<String>> {
+    pub fn read_text(&self, selection: &Selection) -> Result<Vec<String>> {
         let known = self.known()?;
         let FillValue::Text(fill) = &known.layout().fill else {
             return Err(Error::invalid(format!("{} does not hold text", self.name())));
@@ -172,7 +159,7 @@ impl Array {
         };
         let mut buffer = vec![0; usize::try_from(geometry.result_bytes()).unwrap_or(usize::MAX)];
         known.with_plan(&geometry, Some(&number), |plan| {
-            execute(&Reading { plan, interrupted }, Target::new(&mut buffer))
+            execute(&Reading { plan }, Target::new(&mut buffer))
         })?;
         let texts = texts.into_inner().unwrap_or_else(PoisonError::into_inner);
         let numbers = buffer.as_chunks::<8>().0.iter().copied();

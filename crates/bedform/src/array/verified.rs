@@ -7,23 +7,16 @@ use std::collections::{BTreeSet, HashSet};
 
 use bedform_format::ObjectPath;
 
-use super::verify::stopped;
+use super::verify::STOPPED;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::array::ArrayHandle;
 use crate::log::check::{Asked, check_log};
 use crate::log::opened::OpenedStore;
+use crate::options::Progress;
+use crate::threads::workers::check_goes_on;
 
 /// Roots that are checked while others settle.
 const ATTEMPTS_MAX: usize = 100;
-
-/// Who watches a check. Both functions are called on the thread that checks.
-#[derive(Clone, Copy)]
-pub struct VerifyWatch<'a> {
-    /// Whether to stop.
-    pub interrupted: &'a dyn Fn() -> bool,
-    /// Told how many steps of how many are done: sections of the log, and arrays.
-    pub progress: &'a dyn Fn(u64, u64),
-}
 
 /// What a check found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -58,29 +51,27 @@ pub(crate) fn verify_arrays(
     store: &OpenedStore,
     arrays: &[&ArrayHandle],
     is_all: bool,
-    watch: &VerifyWatch<'_>,
+    progress: Progress<'_>,
 ) -> Result<Verified> {
     let count = arrays.len() as u64;
     let mut sections = 0;
     let mut step = |done: u64, all: u64| {
         sections = all;
-        if (watch.interrupted)() {
-            return Err(stopped());
-        }
+        check_goes_on(STOPPED)?;
         if all > 0 {
-            (watch.progress)(done, all + count);
+            progress(done, all + count);
         }
         Ok(())
     };
-    let mut found = verify_log(store, arrays, is_all, watch.interrupted, &mut step)?;
+    let mut found = verify_log(store, arrays, is_all, &mut step)?;
     for (done, array) in (0..).zip(arrays) {
-        (watch.progress)(sections + done, sections + count);
+        progress(sections + done, sections + count);
         let mut add = |line| found.problems.push(line);
-        if let Err(error) = array.verify_objects(watch.interrupted, &mut add) {
+        if let Err(error) = array.verify_objects(&mut add) {
             note(error, &mut found.problems)?;
         }
     }
-    (watch.progress)(sections + count, sections + count);
+    progress(sections + count, sections + count);
     // What several arrays need is damaged once.
     let mut said = HashSet::new();
     found.problems.retain(|line| said.insert(line.clone()));
@@ -92,7 +83,6 @@ fn verify_log(
     store: &OpenedStore,
     arrays: &[&ArrayHandle],
     is_all: bool,
-    interrupted: &dyn Fn() -> bool,
     step: &mut dyn FnMut(u64, u64) -> Result<()>,
 ) -> Result<Verified> {
     let mut missing = BTreeSet::new();
@@ -104,7 +94,7 @@ fn verify_log(
         for array in arrays {
             step(0, 0)?;
             // An error is said when its objects are checked.
-            if let Ok(checked) = array.checked(interrupted) {
+            if let Ok(checked) = array.checked() {
                 asked.arrays.push(checked);
                 paths.push(array.path.clone());
             }

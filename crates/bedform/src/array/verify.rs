@@ -6,13 +6,14 @@ use bedform_geometry::linearize;
 use bedform_storage::Object;
 
 use super::Array;
-use super::verified::{VerifyWatch, verify_arrays};
+use super::verified::verify_arrays;
 use crate::codec::Scratch;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::log::array::ArrayHandle;
 use crate::log::check::CheckedArray;
 use crate::log::snapshot::PinnedArray;
 use crate::source::{ChunkLocations, Moment};
+use crate::threads::workers::check_goes_on;
 use crate::write::sink::{Sink, StoredUnit};
 use crate::zarr::state::ArrayState;
 
@@ -27,7 +28,7 @@ impl Array {
     /// # Errors
     /// Those of storage.
     pub fn stored_objects(&self) -> Result<(u64, u64)> {
-        let checked = self.stored()?.checked(&|| false)?;
+        let checked = self.stored()?.checked()?;
         let room = checked.grid.iter().fold(1, |all, count| u64::saturating_mul(all, *count));
         Ok((checked.stored.len() as u64, room))
     }
@@ -41,21 +42,20 @@ impl Array {
     ///
     /// # Errors
     /// `Interrupted`, and those of storage that are not about one object.
-    pub fn verify(&self, interrupted: &dyn Fn() -> bool) -> Result<Vec<String>> {
+    pub fn verify(&self) -> Result<Vec<String>> {
         let handle = self.stored()?;
-        let watch = VerifyWatch { interrupted, progress: &|_, _| () };
-        Ok(verify_arrays(&handle.store, &[handle], false, &watch)?.problems)
+        Ok(verify_arrays(&handle.store, &[handle], false, &|_, _| ())?.problems)
     }
 }
 
 impl ArrayHandle {
     /// What the check of the log needs to know, and which objects are there.
-    pub(crate) fn checked(&self, interrupted: &dyn Fn() -> bool) -> Result<CheckedArray> {
+    pub(crate) fn checked(&self) -> Result<CheckedArray> {
         let state = self.state()?;
         let pinned = self.pinned(&state)?;
         let source = pinned.source;
         let grid = source.object_grid();
-        let existing = source.existing_or_asked(interrupted)?;
+        let existing = source.existing_or_asked()?;
         let inside = |place: &&Vec<u64>| place.iter().zip(&grid).all(|(at, count)| at < count);
         let stored = existing.iter().filter(inside).map(|at| linearize(at, &grid)).collect();
         Ok(CheckedArray {
@@ -72,26 +72,20 @@ impl ArrayHandle {
     ///
     /// # Errors
     /// As [`Array::verify`].
-    pub(crate) fn verify_objects(
-        &self,
-        interrupted: &dyn Fn() -> bool,
-        add: &mut dyn FnMut(String),
-    ) -> Result<()> {
+    pub(crate) fn verify_objects(&self, add: &mut dyn FnMut(String)) -> Result<()> {
         let state = self.state()?;
         let mut pinned = self.pinned(&state)?;
         let mut scratch = Scratch::default();
-        let expected = |pinned: &PinnedArray<'_>| pinned.expected(interrupted);
+        let expected = |pinned: &PinnedArray<'_>| pinned.expected();
         let all = match self.in_newest(&state, &mut pinned, &expected) {
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 add(error.to_string());
-                pinned.source.existing_or_asked(interrupted)?.into_iter().collect()
+                pinned.source.existing_or_asked()?.into_iter().collect()
             }
             all => all?,
         };
         for at in all {
-            if interrupted() {
-                return Err(stopped());
-            }
+            check_goes_on(STOPPED)?;
             let lines = self.verify_object(&state, &mut pinned, &at, &mut scratch);
             lines.into_iter().for_each(&mut *add);
         }
@@ -155,10 +149,8 @@ impl ArrayHandle {
     }
 }
 
-/// The error of a check that somebody has stopped.
-pub(crate) fn stopped() -> Error {
-    Error::new(ErrorKind::Interrupted, "the check was stopped")
-}
+/// What a check that was cancelled says.
+pub(crate) const STOPPED: &str = "the check was stopped";
 
 /// The object at `coordinates` as storage has it, and where its chunks are; nothing if it is not
 /// there and need not be.

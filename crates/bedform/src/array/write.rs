@@ -10,7 +10,7 @@ use super::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::array::ArrayHandle;
 use crate::log::opened::OpenedStore;
-use crate::log::settle::{SettleOptions, SettleWatch};
+use crate::log::settle::SettleOptions;
 use crate::log::shapes::{check_not_grown, commit_shapes};
 use crate::log::snapshot::{PinnedArray, Snapshot};
 use crate::options::Freshness;
@@ -32,13 +32,8 @@ impl Array {
     /// `NoSpace`, `Conflict` (also if a writer has died that may have promised commits: they come first,
     /// see [`Store::recover`](crate::Store::recover)), `Corrupt` if a chunk to merge with is damaged.
     /// Shards written before the error stay written.
-    pub fn write(
-        &self,
-        selection: &Selection,
-        elements: Elements<'_>,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<WriteStatistics> {
-        self.stored()?.write(selection, elements, interrupted)
+    pub fn write(&self, selection: &Selection, elements: Elements<'_>) -> Result<WriteStatistics> {
+        self.stored()?.write(selection, elements)
     }
 
     /// Appends `elements`, an array of `shape`, behind the last element along `axis`. Readers see
@@ -46,15 +41,9 @@ impl Array {
     ///
     /// # Errors
     /// As [`Array::write`]; after an error the array is as before.
-    pub fn append(
-        &self,
-        axis: usize,
-        shape: &[u64],
-        elements: Elements<'_>,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<u64> {
+    pub fn append(&self, axis: usize, shape: &[u64], elements: Elements<'_>) -> Result<u64> {
         let part = Append { array: self, axis, shape, elements };
-        let starts = append(std::slice::from_ref(&part), interrupted)?;
+        let starts = append(std::slice::from_ref(&part))?;
         Ok(starts.first().copied().unwrap_or(0))
     }
 
@@ -69,19 +58,14 @@ impl Array {
 }
 
 impl ArrayHandle {
-    fn write(
-        &self,
-        selection: &Selection,
-        elements: Elements<'_>,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<WriteStatistics> {
+    fn write(&self, selection: &Selection, elements: Elements<'_>) -> Result<WriteStatistics> {
         self.store.check_writable()?;
         let write = |check: Option<&Check>| {
             self.store.in_one_snapshot(|| {
                 let (state, snapshot) = self.state_to_write()?;
                 let pinned = self.pinned_to(&state, snapshot);
                 let way = Way { moment: &pinned.moment, valid: None, check };
-                let written = self.write_to(&pinned, selection, elements, way, interrupted)?;
+                let written = self.write_to(&pinned, selection, elements, way)?;
                 self.check_still_settled(&pinned)?;
                 Ok(written)
             })
@@ -142,7 +126,6 @@ impl ArrayHandle {
         selection: &Selection,
         elements: Elements<'_>,
         way: Way<'_>,
-        interrupted: &dyn Fn() -> bool,
     ) -> Result<WriteStatistics> {
         let source = &pinned.source;
         let state = source.state;
@@ -169,7 +152,7 @@ impl ArrayHandle {
             }
         };
         check_count(&plan, &input, &self.path)?;
-        write_plan(source, &plan, input, way, interrupted)
+        write_plan(source, &plan, input, way)
     }
 
     fn resize(&self, shape: &[u64]) -> Result<()> {
@@ -265,14 +248,14 @@ pub struct Append<'a> {
 ///
 /// # Errors
 /// As [`Array::append`]; after an error the arrays are as before.
-pub fn append(parts: &[Append<'_>], interrupted: &dyn Fn() -> bool) -> Result<Vec<u64>> {
+pub fn append(parts: &[Append<'_>]) -> Result<Vec<u64>> {
     let arrays = parts.iter().map(|part| part.array.stored()).collect::<Result<Vec<_>>>()?;
     let Some((store, _locks)) = lock_all(&arrays)? else { return Ok(Vec::new()) };
     let mut grown = Vec::with_capacity(parts.len());
     let mut starts = Vec::with_capacity(parts.len());
     for (part, array) in parts.iter().zip(&arrays) {
         // Nobody makes the array larger now; what others commit to it, and write directly, is merged.
-        let (start, state) = store.in_one_snapshot(|| write_appended(array, part, interrupted))?;
+        let (start, state) = store.in_one_snapshot(|| write_appended(array, part))?;
         starts.push(start);
         grown.push((&array.path, state));
     }
@@ -341,8 +324,7 @@ type Locked = (Arc<OpenedStore>, Vec<Box<dyn Lock>>);
 /// comes to light when the array grows again.
 fn settle_first(store: &Arc<OpenedStore>) -> Result<()> {
     if store.snapshot()?.view.is_some() {
-        let watch = SettleWatch { interrupted: &|| false, progress: &|_, _| () };
-        store.settle_with(&SettleOptions::default(), &watch)?;
+        store.settle_with(&SettleOptions::default(), &|_, _| ())?;
     }
     Ok(())
 }
@@ -371,11 +353,7 @@ fn lock_all(arrays: &[&ArrayHandle]) -> Result<Option<Locked>> {
 }
 
 /// Writes the elements of an append behind the array's end, where no reader looks yet.
-fn write_appended(
-    array: &ArrayHandle,
-    part: &Append<'_>,
-    interrupted: &dyn Fn() -> bool,
-) -> Result<(u64, ArrayState)> {
+fn write_appended(array: &ArrayHandle, part: &Append<'_>) -> Result<(u64, ArrayState)> {
     let Append { axis, shape, elements, .. } = part;
     let state = array.reload()?;
     let old = &state.metadata.shape;
@@ -403,7 +381,7 @@ fn write_appended(
     let selection = Selection::Orthogonal(ranges);
     let pinned = array.pinned(&grown)?;
     let way = Way { moment: &pinned.moment, valid: Some(old), check: None };
-    array.write_to(&pinned, &selection, *elements, way, interrupted)?;
+    array.write_to(&pinned, &selection, *elements, way)?;
     Ok((start, grown))
 }
 

@@ -9,17 +9,19 @@ use super::journal::{Journal, mark};
 use super::plan::{ArrayPlan, ConvertPlan};
 use super::source::{ConvertSource, SourceArray, Values, selection_of};
 use super::words::{byte_phrase, quoted};
-use super::{ConvertError, ConvertWatch, Outcome};
+use super::{ConvertError, Outcome};
 use crate::array::{Array, Elements};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
+use crate::options::Progress;
 use crate::store::Store;
+use crate::threads::workers::check_goes_on;
 
 /// A conversion that runs.
 pub(super) struct Job<'a> {
     pub(super) source: &'a ConvertSource,
     pub(super) plan: &'a ConvertPlan,
-    pub(super) watch: &'a ConvertWatch<'a>,
+    pub(super) progress: Progress<'a>,
 }
 
 impl Job<'_> {
@@ -46,7 +48,7 @@ impl Job<'_> {
                 if journal.as_ref().is_some_and(|journal| journal.is_done(&mark)) {
                     resumed = resumed.saturating_add(bytes);
                 } else {
-                    source.read(&region, &mut values, self.watch.interrupted)?;
+                    source.read(&region, &mut values)?;
                     self.write(&target, &region, source.is_text(), &values)?;
                     if let Some(journal) = journal.as_mut() {
                         journal.note(&mark, bytes)?;
@@ -80,15 +82,12 @@ impl Job<'_> {
         } else {
             Elements::Bytes(&values.bytes)
         };
-        target.write(&selection_of(region)?, elements, self.watch.interrupted).map(drop)
+        target.write(&selection_of(region)?, elements).map(drop)
     }
 
     fn tell(&self, finished: u64) -> Result<()> {
-        (self.watch.progress)(finished, self.plan.bytes());
-        if (self.watch.interrupted)() {
-            return Err(Error::new(ErrorKind::Interrupted, "the conversion was stopped"));
-        }
-        Ok(())
+        (self.progress)(finished, self.plan.bytes());
+        check_goes_on("the conversion was stopped")
     }
 
     /// Reads both sides once more: every byte of the arrays that `copy_of` gives must be the source's, the
@@ -104,8 +103,8 @@ impl Job<'_> {
             let copy = SourceArray::of_store(copy_of(array)?)?;
             for region in array.regions() {
                 let region = region?;
-                source.read(&region, &mut left, self.watch.interrupted)?;
-                copy.read(&region, &mut right, self.watch.interrupted)?;
+                source.read(&region, &mut left)?;
+                copy.read(&region, &mut right)?;
                 let is_same = match source.is_text() {
                     true => left.texts == right.texts,
                     false => left.bytes == right.bytes,

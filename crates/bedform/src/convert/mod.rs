@@ -55,6 +55,7 @@ use bedform_storage::Profile;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
+use crate::options::Progress;
 use crate::store::Store;
 use crate::zarr::{ArrayLayout, NewArray};
 use copy::Job;
@@ -132,22 +133,6 @@ impl ConvertOptions {
     /// The memory that leaves `bytes` beside the cache of the source.
     fn memory_with_cache(bytes: u64) -> u64 {
         bytes.saturating_mul(CACHE_PART) / (CACHE_PART - 1)
-    }
-}
-
-/// Hears of a conversion, and may stop it.
-#[derive(Clone, Copy)]
-pub struct ConvertWatch<'a> {
-    /// Asked now and then, on the caller's thread, whether to stop.
-    pub interrupted: &'a dyn Fn() -> bool,
-    /// Told after each region of the decoded bytes that are done, and of all; a second time, from zero, of
-    /// those that are compared.
-    pub progress: &'a dyn Fn(u64, u64),
-}
-
-impl fmt::Debug for ConvertWatch<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("ConvertWatch")
     }
 }
 
@@ -257,9 +242,9 @@ pub fn run(
     source: &ConvertSource,
     target: &ConvertTarget,
     options: &ConvertOptions,
-    watch: &ConvertWatch<'_>,
+    progress: Progress<'_>,
 ) -> std::result::Result<Converted, ConvertError> {
-    let job = Job { source, plan, watch };
+    let job = Job { source, plan, progress };
     match &target.place {
         Place::Whole(storage) => drafts::convert(&job, storage, &target.options, options.verify),
         Place::Named { parent, name } => {

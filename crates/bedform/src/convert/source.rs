@@ -239,13 +239,8 @@ pub(super) struct Values {
 
 /// Whatever gives the elements of a region.
 trait Readable: Send + Sync {
-    fn read(
-        &self,
-        region: &Region,
-        buffer: &mut [u8],
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<()>;
-    fn read_texts(&self, region: &Region, interrupted: &dyn Fn() -> bool) -> Result<Vec<String>>;
+    fn read(&self, region: &Region, buffer: &mut [u8]) -> Result<()>;
+    fn read_texts(&self, region: &Region) -> Result<Vec<String>>;
 }
 
 impl SourceArray {
@@ -303,24 +298,19 @@ impl SourceArray {
     ///
     /// # Errors
     /// Those of reading; `InvalidArgument` from a callback that gives another number of texts.
-    pub(super) fn read(
-        &self,
-        region: &Region,
-        values: &mut Values,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<()> {
+    pub(super) fn read(&self, region: &Region, values: &mut Values) -> Result<()> {
         let count = region.len().and_then(|count| usize::try_from(count).ok());
         let too_large = || Error::new(ErrorKind::LimitExceeded, "a region is larger than memory");
         let count = count.ok_or_else(too_large)?;
         let Some(item_size) = self.stored.item_size() else {
-            values.texts = self.reading.read_texts(region, interrupted)?;
+            values.texts = self.reading.read_texts(region)?;
             return check_count(values.texts.len(), count);
         };
         let bytes = count.checked_mul(item_size).ok_or_else(too_large)?;
         values.bytes.clear();
         values.bytes.try_reserve_exact(bytes).map_err(|_| too_large())?;
         values.bytes.resize(bytes, 0);
-        self.reading.read(region, &mut values.bytes, interrupted)?;
+        self.reading.read(region, &mut values.bytes)?;
         if self.is_text() {
             values.texts = values.bytes.chunks_exact(item_size.max(1)).map(text_of).collect();
             return check_count(values.texts.len(), count);
@@ -377,29 +367,24 @@ pub(super) fn selection_of(region: &Region) -> Result<Selection> {
 }
 
 impl Readable for Array {
-    fn read(
-        &self,
-        region: &Region,
-        buffer: &mut [u8],
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<()> {
-        self.read(&selection_of(region)?, buffer, interrupted).map(drop)
+    fn read(&self, region: &Region, buffer: &mut [u8]) -> Result<()> {
+        self.read(&selection_of(region)?, buffer).map(drop)
     }
 
-    fn read_texts(&self, region: &Region, interrupted: &dyn Fn() -> bool) -> Result<Vec<String>> {
-        self.read_text(&selection_of(region)?, interrupted)
+    fn read_texts(&self, region: &Region) -> Result<Vec<String>> {
+        self.read_text(&selection_of(region)?)
     }
 }
 
 impl Readable for RegionReader {
-    fn read(&self, region: &Region, buffer: &mut [u8], _: &dyn Fn() -> bool) -> Result<()> {
+    fn read(&self, region: &Region, buffer: &mut [u8]) -> Result<()> {
         match self {
             Self::Elements(read) => read(region, buffer),
             Self::Texts(_) => Err(Error::invalid("a reader of texts was given for elements")),
         }
     }
 
-    fn read_texts(&self, region: &Region, _: &dyn Fn() -> bool) -> Result<Vec<String>> {
+    fn read_texts(&self, region: &Region) -> Result<Vec<String>> {
         match self {
             Self::Texts(read) => read(region),
             Self::Elements(_) => Err(Error::invalid("a reader of elements was given for texts")),

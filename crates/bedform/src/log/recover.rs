@@ -9,6 +9,7 @@ mod bring;
 mod scan;
 
 use crate::log::opened::OpenedStore;
+use crate::threads::workers::check_goes_on;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -143,7 +144,6 @@ impl OpenedStore {
         self: &Arc<Self>,
         burst: Option<&Burst>,
         leftover: Leftover,
-        interrupted: &dyn Fn() -> bool,
     ) -> Result<Recovered> {
         self.check_writable()?;
         let log = self.log_place()?;
@@ -164,13 +164,13 @@ impl OpenedStore {
             places.iter().try_for_each(|(_, place)| check_is_ours(&log, place))?;
             for (name, place) in places {
                 brought.insert(name.clone());
-                match drain(self, &log, &name, &place, interrupted)? {
+                match drain(self, &log, &name, &place)? {
                     Some(bytes) => recovered.drained_bytes += bytes,
                     None => recovered.live += 1,
                 }
             }
         }
-        let mut orphans = self.orphans(&log, &mut recovered, interrupted)?;
+        let mut orphans = self.orphans(&log, &mut recovered)?;
         for orphan in &mut orphans {
             let tier = log.tier_of(&orphan.name)?.filter(|tier| !tier.is_empty());
             orphan.tier = tier.filter(|_| !brought.contains(&orphan.name));
@@ -213,18 +213,11 @@ impl OpenedStore {
     }
 
     /// The segments whose writers are gone, with what no root knows of them.
-    fn orphans(
-        self: &Arc<Self>,
-        log: &LogPlace,
-        recovered: &mut Recovered,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<Vec<Orphan>> {
+    fn orphans(self: &Arc<Self>, log: &LogPlace, recovered: &mut Recovered) -> Result<Vec<Orphan>> {
         let mut orphans = Vec::new();
         for name in log.segment_names()? {
             let Some(SegmentName { session, .. }) = SegmentName::parse(&name) else { continue };
-            if interrupted() {
-                return Err(Error::new(ErrorKind::Interrupted, "stopped; call it again to go on"));
-            }
+            check_goes_on("stopped; call it again to go on")?;
             let directory = LogPlace::segment_directory(&name)?;
             let lock = match log.storage.try_lock_of_dead(&directory) {
                 Ok(Some(lock)) => lock,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bedform_format::log::{CommitId, Lane, Section, SectionBuilder, SegmentHeader, SegmentName};
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Durability, Grace, GrowingObject, LISTEN, Lock, stopped_by};
+use bedform_storage::{ASK_EVERY, Durability, Grace, GrowingObject, Lock, stopped_by};
 
 use self::file::{File, Order};
 pub(super) use self::file::{Finished, Place};
@@ -404,7 +404,7 @@ impl Segment {
             if done.ended {
                 return Err(done.failure.take().unwrap_or_else(ended));
             }
-            let waited = self.progress.changed.wait_timeout(done, LISTEN);
+            let waited = self.progress.changed.wait_timeout(done, ASK_EVERY);
             let (now, is_late) = waited.unwrap_or_else(PoisonError::into_inner);
             done = now;
             if self.listens && is_late.timed_out() {

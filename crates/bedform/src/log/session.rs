@@ -104,7 +104,7 @@ impl Decomposition {
 /// session.write(&path, &Selection::all(&[8]), Elements::Bytes(&[7; 8]))?;
 /// assert_eq!(session.commit()?, 1);
 /// let mut bytes = [0; 8];
-/// array.read(&Selection::all(&[8]), &mut bytes, &|| false)?;
+/// array.read(&Selection::all(&[8]), &mut bytes)?;
 /// assert_eq!(bytes, [7; 8]);
 /// # Ok::<(), bedform::Error>(())
 /// ```

@@ -152,8 +152,8 @@ impl<'a> PinnedArray<'a> {
     ///
     /// # Errors
     /// `Interrupted`; `Corrupt` for a damaged list of settled shards; those of storage.
-    pub(crate) fn expected(&self, interrupted: &dyn Fn() -> bool) -> Result<BTreeSet<Vec<u64>>> {
-        let existing = self.source.existing_or_asked(interrupted)?;
+    pub(crate) fn expected(&self) -> Result<BTreeSet<Vec<u64>>> {
+        let existing = self.source.existing_or_asked()?;
         let mut all: BTreeSet<Vec<u64>> = existing.into_iter().collect();
         all.extend(self.moment.settled_objects()?);
         Ok(all)

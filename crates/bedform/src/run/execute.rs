@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
-use bedform_storage::{Bell, LISTEN, Object, ReadBlock, stopped_by};
+use bedform_storage::{ASK_EVERY, Bell, Object, ReadBlock, stopped_by};
 
 use super::buffers::{Buffers, Kept};
 use super::chunks::ChunkCache;
@@ -34,6 +34,7 @@ use crate::plan::tuning::{Tuning, UNIT_BYTES_MAX};
 use crate::source::{Payloads, PendingCell};
 use crate::threads::extra::ExtraThread;
 use crate::threads::permits::CpuPermits;
+use crate::threads::workers::check_goes_on;
 
 /// What a read did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,9 +57,10 @@ pub(crate) type MakeElements<'a> = dyn Fn(&[u8], &mut Vec<u8>) -> Result<()> + S
 /// Everything that a read needs to know.
 pub(crate) struct Reading<'a> {
     pub(crate) plan: ReadPlan<'a>,
-    /// True once the caller wants to stop; asked on the caller's thread.
-    pub(crate) interrupted: &'a dyn Fn() -> bool,
 }
+
+/// What a read that was cancelled says.
+const STOPPED: &str = "the read was stopped";
 
 /// Reads below this many decoded bytes stay on the caller's thread, but for those that a log has in many
 /// places, each of which is a wait.
@@ -87,7 +89,7 @@ pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadS
     };
     let run = Run::new(reading, target);
     if run.tuning.threads_waiting <= 1 {
-        run.work(None, true, reading.interrupted);
+        run.work(None, true);
     } else {
         std::thread::scope(|scope| {
             // What is small takes as long as what is large where a server has to answer.
@@ -97,8 +99,8 @@ pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadS
                     run.start_thread(scope);
                 }
             }
-            run.work(Some(scope), true, reading.interrupted);
-            run.wait_for_others(reading.interrupted);
+            run.work(Some(scope), true);
+            run.wait_for_others();
         });
     }
     run.finish()
@@ -242,7 +244,7 @@ impl<'a> Run<'a> {
         let started = extra.is_some_and(|extra| {
             let work = move || {
                 let _leave = (Leave(self), extra);
-                stopped_by(&self.cut, || self.work(Some(scope), false, &|| false));
+                stopped_by(&self.cut, || self.work(Some(scope), false));
             };
             Builder::new().name("bedform-read".to_owned()).spawn_scoped(scope, work).is_ok()
         });
@@ -282,12 +284,7 @@ impl<'a> Run<'a> {
     }
 
     /// Works until nothing is left.
-    fn work<'scope, 'env>(
-        &'scope self,
-        scope: Option<&'scope Scope<'scope, 'env>>,
-        caller: bool,
-        interrupted: &dyn Fn() -> bool,
-    ) {
+    fn work<'scope, 'env>(&'scope self, scope: Option<&'scope Scope<'scope, 'env>>, caller: bool) {
         let (mut kept, mut fetching) = (None, Buffers::default());
         let more = || {
             if let Some(scope) = scope {
@@ -296,8 +293,8 @@ impl<'a> Run<'a> {
         };
         let helpers: Helpers<'_> = &more;
         loop {
-            if caller && interrupted() {
-                self.fail(Error::new(ErrorKind::Interrupted, "the read was stopped"));
+            if caller && let Err(error) = check_goes_on(STOPPED) {
+                self.fail(error);
             }
             let outcome = match self.next(caller) {
                 Work::Done => return,
@@ -344,7 +341,7 @@ impl<'a> Run<'a> {
                     None => {}
                 }
             }
-            self.bell.wait(heard, caller.then_some(LISTEN));
+            self.bell.wait(heard, caller.then_some(ASK_EVERY));
             if caller {
                 return Work::Nothing;
             }
@@ -366,15 +363,15 @@ impl<'a> Run<'a> {
     }
 
     /// Hears, while the other threads end what they have begun, whether they are to end at once.
-    fn wait_for_others(&self, interrupted: &dyn Fn() -> bool) {
+    fn wait_for_others(&self) {
         loop {
             let heard = self.bell.count();
             if self.threads.load(Ordering::Acquire) <= 1 {
                 return;
             }
-            self.bell.wait(heard, Some(LISTEN));
-            if interrupted() {
-                self.fail(Error::new(ErrorKind::Interrupted, "the read was stopped"));
+            self.bell.wait(heard, Some(ASK_EVERY));
+            if let Err(error) = check_goes_on(STOPPED) {
+                self.fail(error);
             }
         }
     }

@@ -163,8 +163,7 @@ proptest! {
         let plan = ReadPlan::new(&pieces, &tuning);
         prop_assert_eq!(plan.result_bytes(), expected.len() as u64);
         let mut found = vec![0; expected.len()];
-        let interrupted = || false;
-        let reading = Reading { plan, interrupted: &interrupted };
+        let reading = Reading { plan };
         let done = execute(&reading, Target::new(&mut found)).unwrap();
         prop_assert_eq!(found, expected);
         // What a plan is resolved to is what it costs, and both parts of a chunk are requests.

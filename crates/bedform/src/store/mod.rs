@@ -28,7 +28,7 @@ use crate::zarr::nodes::NodeKind;
 use crate::zarr::publish::set_attributes;
 
 pub use crate::opening::storage_of;
-pub use verify::{AbsentObjects, Verified, VerifyWatch};
+pub use verify::{AbsentObjects, Verified};
 
 /// A store: arrays and groups in one place. Cheap to clone; safe to share between threads.
 #[derive(Debug, Clone)]

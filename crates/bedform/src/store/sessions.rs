@@ -6,8 +6,9 @@ use crate::error::Result;
 use crate::log::recover::{Leftover, Recovered};
 use crate::log::session::{Burst, Session, SessionOptions};
 use crate::log::settle::{
-    CollectOptions, CollectStatistics, LogSummary, SettleOptions, SettleStatistics, SettleWatch,
+    CollectOptions, CollectStatistics, LogSummary, SettleOptions, SettleStatistics,
 };
+use crate::options::Progress;
 
 impl Store {
     /// Starts a session of `members`, all of which make this call.
@@ -28,9 +29,8 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::settle_with`].
-    pub fn settle(&self, interrupted: &dyn Fn() -> bool) -> Result<SettleStatistics> {
-        let watch = SettleWatch { interrupted, progress: &|_, _| () };
-        self.settle_with(&SettleOptions::default(), &watch)
+    pub fn settle(&self) -> Result<SettleStatistics> {
+        self.settle_with(&SettleOptions::default(), &|_, _| ())
     }
 
     /// Turns all commits so far into shards. Readers and writers go on meanwhile; what is committed
@@ -42,9 +42,9 @@ impl Store {
     pub fn settle_with(
         &self,
         options: &SettleOptions,
-        watch: &SettleWatch<'_>,
+        progress: Progress<'_>,
     ) -> Result<SettleStatistics> {
-        self.opened.settle_with(options, watch)
+        self.opened.settle_with(options, progress)
     }
 
     /// As [`Store::settle_with`] everything, by all members: each settles a share of the objects, and
@@ -56,9 +56,9 @@ impl Store {
         &self,
         members: &dyn Communicator,
         options: &SettleOptions,
-        watch: &SettleWatch<'_>,
+        progress: Progress<'_>,
     ) -> Result<SettleStatistics> {
-        self.opened.settle_together(members, options, watch)
+        self.opened.settle_together(members, options, progress)
     }
 
     /// What is committed and not settled, and whether there is more.
@@ -86,12 +86,7 @@ impl Store {
     /// because an array was deleted, or made larger by others, or the promise was made to the store of
     /// which this is a copy; or where what was left over cannot be committed any more, because others
     /// have appended where it was appended, or an array was deleted; those of storage.
-    pub fn recover(
-        &self,
-        burst: Option<&Burst>,
-        leftover: Leftover,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<Recovered> {
-        self.opened.recover(burst, leftover, interrupted)
+    pub fn recover(&self, burst: Option<&Burst>, leftover: Leftover) -> Result<Recovered> {
+        self.opened.recover(burst, leftover)
     }
 }

@@ -6,9 +6,10 @@ use super::Store;
 use crate::array::verified::{note, verify_arrays};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::array::ArrayHandle;
+use crate::options::Progress;
 use crate::zarr::nodes::NodeKind;
 
-pub use crate::array::verified::{AbsentObjects, Verified, VerifyWatch};
+pub use crate::array::verified::{AbsentObjects, Verified};
 
 impl Store {
     /// Reads everything that is stored of `arrays`, or of all, and says what is damaged: every
@@ -26,20 +27,18 @@ impl Store {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use bedform::store::VerifyWatch;
     /// use bedform::{OpenOptions, Store};
     /// use bedform_storage::MemoryStorage;
     /// let mut options = OpenOptions::default();
     /// options.writable = true;
     /// let store = Store::create(Arc::new(MemoryStorage::new()), &serde_json::Map::new(), options)?;
-    /// let watch = VerifyWatch { interrupted: &|| false, progress: &|_, _| () };
-    /// assert!(store.verify(None, &watch)?.problems.is_empty());
+    ///     /// assert!(store.verify(None, &|_, _| ())?.problems.is_empty());
     /// # Ok::<(), bedform::Error>(())
     /// ```
     pub fn verify(
         &self,
         arrays: Option<&[ObjectPath]>,
-        watch: &VerifyWatch<'_>,
+        progress: Progress<'_>,
     ) -> Result<Verified> {
         let mut problems = Vec::new();
         let mut opened = Vec::new();
@@ -51,7 +50,7 @@ impl Store {
         }
         let mut found = {
             let opened: Vec<&ArrayHandle> = opened.iter().collect();
-            verify_arrays(&self.opened, &opened, arrays.is_none(), watch)?
+            verify_arrays(&self.opened, &opened, arrays.is_none(), progress)?
         };
         found.problems.splice(0..0, problems);
         Ok(found)

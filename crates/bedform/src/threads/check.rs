@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use bedform_storage::{Grace, LISTEN, stopped_by};
+use bedform_storage::{ASK_EVERY, Grace, stopped_by};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::workers::stopped;
@@ -31,7 +31,7 @@ impl Check {
     pub(crate) fn wait(&self) -> Result<()> {
         let (mut state, mut grace) = (self.lock(), Grace::default());
         while *state == State::Running {
-            let waited = self.ended.wait_timeout(state, LISTEN);
+            let waited = self.ended.wait_timeout(state, ASK_EVERY);
             let (now, is_late) = waited.unwrap_or_else(PoisonError::into_inner);
             state = now;
             if is_late.timed_out() && *state == State::Running {

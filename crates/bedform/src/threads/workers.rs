@@ -1,7 +1,7 @@
 //! Threads that do one work, for a caller who hears meanwhile what the program wants.
 //!
-//! Only the thread that was called is asked whether work is to go on ([`bedform_storage::goes_on`]). So it
-//! asks while it waits for the others, and where it is to stop, their waits for a server end, too.
+//! Only the thread that was called asks whether its call is to go on ([`bedform_storage::goes_on`]). So it
+//! asks while it waits for the others, and where it is to stop, they hear of it by one atomic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{Builder, Thread};
 use std::time::Instant;
 
-use bedform_storage::{Grace, LISTEN, goes_on, stopped_by};
+use bedform_storage::{ASK_EVERY, Grace, goes_on, stopped_by};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -35,8 +35,8 @@ pub(crate) fn with_workers<T>(
         let outcome = own();
         let mut asked = Instant::now();
         while left.load(Ordering::Acquire) > 0 {
-            std::thread::park_timeout(LISTEN);
-            if asked.elapsed() < LISTEN {
+            std::thread::park_timeout(ASK_EVERY);
+            if asked.elapsed() < ASK_EVERY {
                 continue;
             }
             asked = Instant::now();
@@ -75,13 +75,21 @@ impl Drop for Working<'_> {
 pub(crate) fn answer<T>(answers: &Receiver<T>) -> Result<Option<T>> {
     let mut grace = Grace::default();
     loop {
-        match answers.recv_timeout(LISTEN) {
+        match answers.recv_timeout(ASK_EVERY) {
             Ok(answer) => return Ok(Some(answer)),
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
             Err(RecvTimeoutError::Timeout) if grace.is_over() => return Err(stopped()),
             Err(RecvTimeoutError::Timeout) => {}
         }
     }
+}
+
+/// Fails with `message` once the call that this thread works for is to end.
+///
+/// # Errors
+/// `Interrupted`.
+pub(crate) fn check_goes_on(message: &str) -> Result<()> {
+    if goes_on() { Ok(()) } else { Err(Error::new(ErrorKind::Interrupted, message)) }
 }
 
 /// The error of work that the program wants no longer.
@@ -118,7 +126,7 @@ mod tests {
         let (send, answers) = channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(2 * LISTEN);
+                std::thread::sleep(2 * ASK_EVERY);
                 send.send(7).unwrap();
             });
             assert_eq!(answer(&answers).unwrap(), Some(7));

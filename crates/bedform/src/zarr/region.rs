@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 use super::hierarchy::Hierarchy;
 use super::object::ObjectWrite;
 use super::source::ZarrSource;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::plan::geometry::Geometry;
 use crate::source::Moment;
 use crate::threads::check::Check;
 use crate::threads::permits::CpuPermits;
+use crate::threads::workers::check_goes_on;
 use crate::threads::workers::with_workers;
 use crate::write::elements::Input;
 use crate::write::sink::WriteResources;
@@ -44,7 +45,6 @@ pub(crate) fn write_plan(
     plan: &Geometry,
     input: Input<'_>,
     Way { moment, valid, check }: Way<'_>,
-    interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
     let cells = if plan.result_bytes() == 0 { 0 } else { plan.cell_count() };
     let write = |cell, resources| ObjectWrite {
@@ -57,7 +57,7 @@ pub(crate) fn write_plan(
         resources,
         check,
     };
-    write_objects(source, cells, write, interrupted)
+    write_objects(source, cells, write)
 }
 
 /// Makes `count` changes of objects, several at a time; `write` is called with the number of a change
@@ -69,12 +69,11 @@ pub(crate) fn write_objects<'a>(
     source: &ZarrSource<'_>,
     count: u64,
     write: impl Fn(u64, WriteResources) -> ObjectWrite<'a> + Sync,
-    interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
     let act = |number, resources| write(number, resources).run();
     let state = source.state;
     let at_once = at_once_of(source.hierarchy, state.layout.object_bytes());
-    each_object(source.hierarchy, count, at_once, act, interrupted)
+    each_object(source.hierarchy, count, at_once, act)
 }
 
 /// As [`at_once`], for objects of up to so many bytes. Where a server answers, each is in memory until it
@@ -122,7 +121,6 @@ pub(crate) fn each_object(
     count: u64,
     at_once: usize,
     act: impl Fn(u64, WriteResources) -> Result<u64> + Sync,
-    interrupted: &dyn Fn() -> bool,
 ) -> Result<WriteStatistics> {
     if count == 0 {
         return Ok(WriteStatistics::default());
@@ -140,10 +138,10 @@ pub(crate) fn each_object(
         let mut failure = failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         failure.get_or_insert(error);
     };
-    let work = |interrupted: &dyn Fn() -> bool| {
+    let work = || {
         while !stopped.load(Ordering::Relaxed) {
-            if interrupted() {
-                return fail(Error::new(ErrorKind::Interrupted, "the write was stopped"));
+            if let Err(error) = check_goes_on("the write was stopped") {
+                return fail(error);
             }
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= count {
@@ -159,7 +157,7 @@ pub(crate) fn each_object(
             }
         }
     };
-    with_workers("bedform-write", outer - 1, || work(&|| false), || work(interrupted));
+    with_workers("bedform-write", outer - 1, work, work);
     match failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
         Some(error) => Err(error),
         None => Ok(WriteStatistics { objects: objects.into_inner(), bytes: bytes.into_inner() }),

@@ -16,6 +16,7 @@ use crate::options::Freshness;
 use crate::plan::opening::{Need, ShardSize, WHOLE_BYTES_MAX, whole_bytes_max, whole_is_sooner};
 use crate::source::{ChunkLocations, OpenCell, PendingCell, Source};
 use crate::threads::ordered::map_in_threads;
+use crate::threads::workers::check_goes_on;
 
 /// Bytes that take no time beside that of a request.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -127,13 +128,10 @@ impl ZarrSource<'_> {
 
     /// As [`ZarrSource::existing`]; where nobody may list, those inside the array's shape, each of which is
     /// asked for by its name.
-    pub(crate) fn existing_or_asked(
-        &self,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<Vec<Vec<u64>>> {
+    pub(crate) fn existing_or_asked(&self) -> Result<Vec<Vec<u64>>> {
         match self.existing() {
             Err(denied) if self.hierarchy.storage.is_remote() && denied.is_of_list() => {
-                match self.asked(interrupted) {
+                match self.asked() {
                     // Who may not list is told of what is not there that access to it is denied.
                     Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                         Err(denied.at(self.hierarchy.name_of(self.path)))
@@ -146,14 +144,12 @@ impl ZarrSource<'_> {
     }
 
     /// The coordinates of the objects inside the array's shape that are there, one request for each.
-    fn asked(&self, interrupted: &dyn Fn() -> bool) -> Result<Vec<Vec<u64>>> {
+    fn asked(&self) -> Result<Vec<Vec<u64>>> {
         let grid = self.object_grid();
         let count = grid.iter().fold(1, |all, length| u64::saturating_mul(all, *length));
         let mut found = Vec::new();
         for start in (0..count).step_by(ASKED_TOGETHER) {
-            if interrupted() {
-                return Err(Error::new(ErrorKind::Interrupted, "the check was stopped"));
-            }
+            check_goes_on("the check was stopped")?;
             let end = count.min(start + ASKED_TOGETHER as u64);
             let places: Vec<_> = (start..end).map(|at| delinearize(at, &grid)).collect();
             let is_there =

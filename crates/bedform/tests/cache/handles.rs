@@ -82,7 +82,7 @@ fn changes_of_metadata_orphan_nothing() {
     assert_eq!(decoded(&array, &expected), 0, "attributes");
     let more = content(CHUNKS * CHUNK, 9);
     let elements = Elements::Bytes(&more);
-    store.array(&path()).unwrap().append(0, &[CHUNKS * CHUNK], elements, &|| false).unwrap();
+    store.array(&path()).unwrap().append(0, &[CHUNKS * CHUNK], elements).unwrap();
     expected.extend(more);
     let_grow_old();
     assert_eq!(decoded(&array, &expected), CHUNKS, "an append");

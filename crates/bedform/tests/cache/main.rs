@@ -121,7 +121,7 @@ mod support {
 
     pub(crate) fn write(array: &Array, start: u64, bytes: &[u8]) {
         let selection = part(start, bytes.len() as u64);
-        array.write(&selection, Elements::Bytes(bytes), &|| false).unwrap();
+        array.write(&selection, Elements::Bytes(bytes)).unwrap();
     }
 
     /// Commits `bytes` at `start` and leaves them in the log.
@@ -140,7 +140,7 @@ mod support {
 
     pub(crate) fn read(array: &Array, start: u64, length: u64) -> (Vec<u8>, ReadStatistics) {
         let mut buffer = vec![0; usize::try_from(length).unwrap()];
-        let statistics = array.read(&part(start, length), &mut buffer, &|| false).unwrap();
+        let statistics = array.read(&part(start, length), &mut buffer).unwrap();
         (buffer, statistics)
     }
 

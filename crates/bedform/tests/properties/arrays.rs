@@ -64,13 +64,13 @@ pub(crate) fn model_of(new: &NewArray) -> Model {
 
 pub(crate) fn read(array: &Array, data_type: DataType, selection: &Selection) -> Vec<Element> {
     let Some(size) = data_type.item_size() else {
-        let texts = array.read_text(selection, &|| false).unwrap();
+        let texts = array.read_text(selection).unwrap();
         return texts.into_iter().map(String::into_bytes).collect();
     };
     // Not zeros: what a read forgets must show.
     let bytes = usize::try_from(array.result_bytes(selection).unwrap()).unwrap();
     let mut buffer = vec![0xa5; bytes];
-    array.read(selection, &mut buffer, &|| false).unwrap();
+    array.read(selection, &mut buffer).unwrap();
     buffer.chunks(size).map(<[u8]>::to_vec).collect()
 }
 
@@ -129,7 +129,7 @@ impl Twins {
                     numbers.elements(self.data_type, count)
                 };
                 with(self.data_type, &elements, |elements| {
-                    self.array.write(&selection, elements, &|| false).unwrap()
+                    self.array.write(&selection, elements).unwrap()
                 });
                 self.model.write(&selection, &elements);
                 self.check(&Selection::all(&self.model.shape));
@@ -157,7 +157,7 @@ impl Twins {
                 self.check(&Selection::all(&self.model.shape));
             }
             Step::Settle => {
-                self.store.settle(&|| false).unwrap();
+                self.store.settle().unwrap();
                 self.check(&Selection::all(&self.model.shape));
             }
             Step::Append => {
@@ -197,7 +197,7 @@ impl Twins {
         part[axis] = numbers.below(6);
         let elements = numbers.elements(self.data_type, part.iter().product());
         let start = with(self.data_type, &elements, |elements| {
-            self.array.append(axis, &part, elements, &|| false).unwrap()
+            self.array.append(axis, &part, elements).unwrap()
         });
         assert_eq!(start, old);
         let mut grown = self.model.shape.clone();
@@ -217,7 +217,7 @@ impl Twins {
     }
 
     fn finish(&self) {
-        assert_eq!(self.array.verify(&|| false).unwrap(), Vec::<String>::new());
+        assert_eq!(self.array.verify().unwrap(), Vec::<String>::new());
         let mut options = options(0);
         options.writable = false;
         let store = Store::open(self.storage.clone(), options).unwrap();

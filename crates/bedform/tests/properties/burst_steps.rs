@@ -205,7 +205,7 @@ fn the_log_is_begun_while_the_first_commit_is_written_and_goes_with_a_session_wi
     let all = Selection::all(&[64]);
     assert_ne!(read(&array, DataType::UInt8, &all).concat(), [1; 64]);
     drop(session);
-    store.settle(&|| false).unwrap();
+    store.settle().unwrap();
     store.collect_log(&CollectOptions::default()).unwrap();
     assert!(log.list(&ObjectPath::root()).unwrap().is_empty());
 }

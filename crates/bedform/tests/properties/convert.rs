@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bedform::convert::{
-    ArrayLayoutChoice, ConvertError, ConvertOptions, ConvertSource, ConvertTarget, ConvertWatch,
-    Converted, RegionReader, plan, run,
+    ArrayLayoutChoice, ConvertError, ConvertOptions, ConvertSource, ConvertTarget, Converted,
+    RegionReader, plan, run,
 };
 use bedform::foreign::source_version;
 use bedform::{ErrorKind, ForeignFile, NewArray, NodeKind, OpenOptions, Store};
@@ -15,7 +16,7 @@ use bedform_format::chunk_map::{
 };
 use bedform_format::{DataType, Endian, ObjectPath};
 use bedform_geometry::{Order, Region, Selection};
-use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
+use bedform_storage::{Condition, Durability, MemoryStorage, Storage, stopped_by};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Map, json};
@@ -51,7 +52,7 @@ fn source_of(arrays: &[NewArray], seed: u64) -> Store {
         let array = store.create_array(&path(name), new).unwrap();
         let all = Selection::all(&new.shape);
         let elements = numbers.elements(new.data_type, all.len().unwrap());
-        with(new.data_type, &elements, |elements| array.write(&all, elements, &|| false).unwrap());
+        with(new.data_type, &elements, |elements| array.write(&all, elements).unwrap());
     }
     store
 }
@@ -64,14 +65,13 @@ fn convert(
     regions_max: u64,
 ) -> Result<Converted, ConvertError> {
     let plan = plan(source, target, options)?;
-    let (regions, stopped) = (Cell::new(0), Cell::new(false));
+    let (regions, stopped) = (Cell::new(0), Arc::new(AtomicBool::new(false)));
     let progress = |done, total| {
         assert!(done <= total);
         regions.set(regions.get() + 1);
-        stopped.set(regions.get() > regions_max);
+        stopped.store(regions.get() > regions_max, Ordering::Relaxed);
     };
-    let watch = ConvertWatch { interrupted: &|| stopped.get(), progress: &progress };
-    run(&plan, source, target, options, &watch)
+    stopped_by(&stopped, || run(&plan, source, target, options, &progress))
 }
 
 fn check_same(source: &Store, copy: &Store) {
@@ -89,7 +89,7 @@ fn check_same(source: &Store, copy: &Store) {
         assert_eq!(was.attributes, is.attributes);
         let all = Selection::all(&was.shape);
         assert_eq!(read(&one, was.data_type, &all), read(&other, is.data_type, &all), "{name}");
-        assert!(other.verify(&|| false).unwrap().is_empty());
+        assert!(other.verify().unwrap().is_empty());
     }
 }
 
@@ -254,7 +254,7 @@ fn a_file_is_converted_by_its_chunk_map_and_by_callbacks() {
     assert_eq!(metadata.dimension_names.unwrap(), [Some("y".to_owned()), Some("x".to_owned())]);
     assert_eq!(metadata.attributes["units"], json!("K"));
     assert_eq!(metadata.attributes["_FillValue"], json!(256));
-    let words = copy.array(&path("words")).unwrap().read_text(&Selection::all(&[3]), &|| false);
+    let words = copy.array(&path("words")).unwrap().read_text(&Selection::all(&[3]));
     assert_eq!(words.unwrap(), ["ein", "zwei", ""]);
     let bytes = copy.array(&path("bytes")).unwrap();
     assert_eq!(read(&bytes, DataType::UInt8, &Selection::all(&[3])).concat(), [7, 8, 9]);

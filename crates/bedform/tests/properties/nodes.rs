@@ -114,9 +114,9 @@ proptest! {
         prop_assert_eq!(&read(&watching, new.data_type, &all), &model.elements);
         let array = open(&storage, false).array(&path()).unwrap();
         prop_assert_eq!(&read(&array, new.data_type, &all), &model.elements);
-        let found = open(&storage, true).recover(None, Leftover::Keep, &|| false).unwrap();
+        let found = open(&storage, true).recover(None, Leftover::Keep).unwrap();
         prop_assert_eq!(found.found, vec![]);
-        open(&storage, true).settle(&|| false).unwrap();
+        open(&storage, true).settle().unwrap();
         prop_assert_eq!(&read(&array, new.data_type, &all), &model.elements);
         let log = storage.beside(".bedform-log").unwrap();
         prop_assert!(log.list(&ObjectPath::root()).unwrap().is_empty());
@@ -268,7 +268,7 @@ fn what_takes_a_large_description_is_read_as_what_takes_a_small_one() {
         read(&array, DataType::UInt8, &Selection::all(&[101 * COUNT])).concat()
     };
     assert!(found(&storage) == expected);
-    open(&storage, true).settle(&|| false).unwrap();
+    open(&storage, true).settle().unwrap();
     assert!(found(&storage) == expected);
 }
 
@@ -312,8 +312,8 @@ fn what_one_member_cannot_write_is_an_error_of_all_and_the_rest_can_be_recovered
         }
         assert_eq!(contents(&storage), [1; 64]);
         let store = open(&storage, true);
-        store.settle(&|| false).unwrap();
-        let done = store.recover(None, Leftover::Commit, &|| false).unwrap();
+        store.settle().unwrap();
+        let done = store.recover(None, Leftover::Commit).unwrap();
         let bytes: u64 = done.found.iter().map(|found| found.bytes).sum();
         // A leader that cannot write takes what its node had with it.
         let lost = if failing % 2 == 0 { 32 } else { 16 };
@@ -326,7 +326,7 @@ fn what_one_member_cannot_write_is_an_error_of_all_and_the_rest_can_be_recovered
             })
             .collect();
         assert_eq!(contents(&storage), expected, "{failing}");
-        store.settle(&|| false).unwrap();
+        store.settle().unwrap();
         assert_eq!(contents(&storage), expected);
         let log = storage.beside(".bedform-log").unwrap();
         assert!(log.list(&ObjectPath::root()).unwrap().is_empty());
@@ -351,7 +351,7 @@ fn what_members_flushed_is_found_lane_by_lane_and_counts_in_the_order_of_writing
     });
     let store = open(&storage, true);
     assert_eq!(contents(&storage), [0; 64]);
-    let done = store.recover(None, Leftover::Commit, &|| false).unwrap();
+    let done = store.recover(None, Leftover::Commit).unwrap();
     let ranks: Vec<_> = done.found.iter().map(|found| (found.rank, found.writes)).collect();
     assert_eq!(ranks, [(0, 3), (1, 3), (2, 3)]);
     let mut expected = vec![0; 64];
@@ -401,7 +401,7 @@ fn nodes_without_any_write_cost_nothing_to_commit_and_leave_nothing() {
     assert_eq!(of_segments(&recording.events(), Operation::SyncGrowing).len(), 2);
     assert_eq!(contents(&storage), [7; 64]);
     let store: Store = open(&storage, true);
-    store.settle(&|| false).unwrap();
+    store.settle().unwrap();
     let log = storage.beside(".bedform-log").unwrap();
     assert!(log.list(&ObjectPath::root()).unwrap().is_empty());
 }
@@ -428,12 +428,12 @@ fn large_writes_go_through_many_stripes_of_every_lane() {
     for rank in 0..3 {
         let row = Selection::from(Region::new(vec![rank, 0], vec![1, length]).unwrap());
         let mut found = vec![0; usize::try_from(length).unwrap()];
-        array.read(&row, &mut found, &|| false).unwrap();
+        array.read(&row, &mut found).unwrap();
         assert!(found == bytes_of(rank), "{rank}");
     }
-    open(&storage, true).settle(&|| false).unwrap();
+    open(&storage, true).settle().unwrap();
     let mut found = vec![0; usize::try_from(3 * length).unwrap()];
-    array.read(&Selection::all(&[3, length]), &mut found, &|| false).unwrap();
+    array.read(&Selection::all(&[3, length]), &mut found).unwrap();
     let (rows, all) = (found.chunks(usize::try_from(length).unwrap()), 0..3);
     assert!(rows.zip(all).all(|(row, rank)| row == bytes_of(rank)));
 }

@@ -72,7 +72,7 @@ fn part(start: &[u64], shape: &[u64]) -> Selection {
 
 fn statistics(array: &Array, selection: &Selection) -> ReadStatistics {
     let bytes = usize::try_from(array.result_bytes(selection).unwrap()).unwrap();
-    array.read(selection, &mut vec![0; bytes], &|| false).unwrap()
+    array.read(selection, &mut vec![0; bytes]).unwrap()
 }
 
 proptest! {
@@ -105,7 +105,7 @@ proptest! {
                 model.write(&selection, &elements);
                 let array = open(&storage, 0).array(&path()).unwrap();
                 with(new.data_type, &elements, |elements| {
-                    array.write(&selection, elements, &|| false).unwrap()
+                    array.write(&selection, elements).unwrap()
                 });
             }
         }
@@ -180,7 +180,7 @@ fn hundreds_of_small_boxes_of_several_members_count_in_their_order() {
             let selection = selection(&shape, numbers);
             assert_eq!(read(&array, DataType::UInt8, &selection), model.read(&selection));
         }
-        open(&storage, 0).settle(&|| false).unwrap();
+        open(&storage, 0).settle().unwrap();
         assert_eq!(read(&array, DataType::UInt8, &Selection::all(&shape)), model.elements);
     }
 }
@@ -218,7 +218,7 @@ fn what_something_newer_hides_is_not_read_and_nothing_is_read_twice() {
     let storage = create(&layout(&[edge, edge], &[64, 64], &[256, 128]));
     let all = Selection::all(&[edge, edge]);
     let array = |cache| open(&storage, cache).array(&path()).unwrap();
-    array(0).write(&all, Elements::Bytes(&vec![1; count]), &|| false).unwrap();
+    array(0).write(&all, Elements::Bytes(&vec![1; count])).unwrap();
     for value in 2..6 {
         commit(&storage, &[(path(), all.clone(), vec![value; count])]);
     }
@@ -297,7 +297,7 @@ fn a_changed_bit_or_a_cut_segment_is_an_error_for_those_who_need_it_and_never_da
         for start in (0..300_000).step_by(20_000) {
             let array = open(&storage, 0).array(&path()).unwrap();
             let mut buffer = vec![0; 20_000];
-            let outcome = array.read(&part(&[start], &[20_000]), &mut buffer, &|| false);
+            let outcome = array.read(&part(&[start], &[20_000]), &mut buffer);
             let start = usize::try_from(start).unwrap();
             match outcome {
                 Ok(_) => assert_eq!(buffer, bytes[start..start + 20_000]),
@@ -331,9 +331,9 @@ fn what_lies_behind_the_end_when_a_commit_makes_an_array_larger_is_the_fill_valu
             vec![value; usize::try_from(shape.iter().product::<u64>()).unwrap()]
         };
         let cut_off = store.grown(&path(), &larger).unwrap();
-        cut_off.write(&all(&larger), Elements::Bytes(&bytes(&larger, 9)), &|| false).unwrap();
+        cut_off.write(&all(&larger), Elements::Bytes(&bytes(&larger, 9))).unwrap();
         let array = store.array(&path()).unwrap();
-        array.write(&all(&shape), Elements::Bytes(&bytes(&shape, 1)), &|| false).unwrap();
+        array.write(&all(&shape), Elements::Bytes(&bytes(&shape, 1))).unwrap();
         let mut model = Model::new(&shape, &vec![0]);
         model.write(&all(&shape), &vec![vec![1]; bytes(&shape, 1).len()]);
 
@@ -361,7 +361,7 @@ fn what_lies_behind_the_end_when_a_commit_makes_an_array_larger_is_the_fill_valu
         let last: Vec<u64> = larger.iter().map(|size| size - 1).collect();
         let one = part(&last, &vec![1; rank]);
         let array = open(&storage, 0).array(&path()).unwrap();
-        array.write(&one, Elements::Bytes(&[5]), &|| false).unwrap();
+        array.write(&one, Elements::Bytes(&[5])).unwrap();
         model.write(&one, &[vec![5]]);
         assert_eq!(found(&all(&larger)), model.elements, "after a direct write");
     }

@@ -36,7 +36,7 @@ fn contents(store: &Store, name: &str) -> Vec<u8> {
     let array = store.array(&path(name)).unwrap();
     let length = array.shape().unwrap()[0];
     let mut out = vec![0; usize::try_from(length).unwrap()];
-    array.read(&span(0, length), &mut out, &|| false).unwrap();
+    array.read(&span(0, length), &mut out).unwrap();
     out
 }
 
@@ -47,7 +47,7 @@ fn drafts_are_written_by_others_and_appear_together_with_their_group() {
         first.draft_array(&path(name), &bytes_of(4)).unwrap();
         assert_eq!(second.array(&path(name)).unwrap_err().kind(), ErrorKind::NotFound);
         let draft = second.open_draft(&path(name)).unwrap();
-        draft.write(&span(0, 4), Elements::Bytes(&[1, 2, 3, 4]), &|| false).unwrap();
+        draft.write(&span(0, 4), Elements::Bytes(&[1, 2, 3, 4])).unwrap();
     }
     assert!(second.nodes().unwrap().is_empty());
     let attributes = |text: &str| Map::from_iter([("title".to_owned(), Value::from(text))]);
@@ -71,7 +71,7 @@ fn the_blocks_of_a_draft_look_once_for_promises_of_dead_writers() {
     let written = |array: &Array, blocks: u64| {
         recording.clear();
         for start in 0..blocks {
-            array.write(&span(4 * start, 4), Elements::Bytes(&[7; 4]), &|| false).unwrap();
+            array.write(&span(4 * start, 4), Elements::Bytes(&[7; 4])).unwrap();
         }
         let of_log = |event: &&Event| event.operation == Operation::List && !event.place.is_empty();
         recording.events().iter().filter(of_log).count()
@@ -86,12 +86,12 @@ fn the_blocks_of_a_draft_look_once_for_promises_of_dead_writers() {
 fn an_append_in_pieces_is_seen_when_it_is_complete() {
     let (first, second) = two();
     let array = first.create_array(&path("a"), &bytes_of(3)).unwrap();
-    array.write(&span(0, 3), Elements::Bytes(&[1, 2, 3]), &|| false).unwrap();
+    array.write(&span(0, 3), Elements::Bytes(&[1, 2, 3])).unwrap();
     let parts = [Growth { array: &array, axis: 0, length: 4 }];
     append_with(&parts, &mut |shapes| {
         for (start, value) in [(3, 4), (5, 6), (4, 5), (6, 7)] {
             let grown = second.grown(&path("a"), &shapes[0])?;
-            grown.write(&span(start, 1), Elements::Bytes(&[value]), &|| false)?;
+            grown.write(&span(start, 1), Elements::Bytes(&[value]))?;
             assert_eq!(contents(&second, "a"), [1, 2, 3]);
         }
         second.set_attributes(&path("a"), Map::from_iter([("n".to_owned(), json!(1))]))
@@ -105,13 +105,13 @@ fn an_append_in_pieces_is_seen_when_it_is_complete() {
 fn what_a_failed_append_in_pieces_wrote_never_comes_to_light() {
     let (first, _) = two();
     let array = first.create_array(&path("a"), &bytes_of(1)).unwrap();
-    array.write(&span(0, 1), Elements::Bytes(&[1]), &|| false).unwrap();
+    array.write(&span(0, 1), Elements::Bytes(&[1])).unwrap();
     let grow = |written: u8, fails: bool| {
         let parts = [Growth { array: &array, axis: 0, length: 5 }];
         append_with(&parts, &mut |shapes| {
             let grown = first.grown(&path("a"), &shapes[0])?;
             for start in 0..u64::from(written) {
-                grown.write(&span(start + 1, 1), Elements::Bytes(&[9]), &|| false)?;
+                grown.write(&span(start + 1, 1), Elements::Bytes(&[9]))?;
             }
             if fails { Err(Error::new(ErrorKind::Io, "the disk is gone")) } else { Ok(()) }
         })

@@ -158,9 +158,7 @@ fn created_in(
             continue;
         }
         let elements = numbers.elements(new.data_type, selection.len().unwrap());
-        with(new.data_type, &elements, |elements| {
-            array.write(&selection, elements, &|| false).unwrap()
-        });
+        with(new.data_type, &elements, |elements| array.write(&selection, elements).unwrap());
         model.write(&selection, &elements);
     }
     (storage, model)
@@ -217,7 +215,7 @@ proptest! {
         let selection = selection(&new.shape, &mut Numbers(seed));
         let facts = array.explain(&selection).unwrap();
         let mut buffer = vec![0; usize::try_from(array.result_bytes(&selection).unwrap()).unwrap()];
-        let done = array.read(&selection, &mut buffer, &|| false).unwrap();
+        let done = array.read(&selection, &mut buffer).unwrap();
         let said = [facts.objects, facts.requests, facts.bytes, facts.chunks, facts.result_bytes];
         let did = [done.objects, done.requests, done.bytes, done.chunks, buffer.len() as u64];
         prop_assert_eq!(said, did);
@@ -239,11 +237,11 @@ fn no_request_is_larger_than_two_mebibytes_however_much_is_read() {
         let all = Selection::all(&new.shape);
         let elements = vec![1; 64 * 256 * 256 * 4];
         let array = store.array(&path()).unwrap();
-        array.write(&all, bedform::Elements::Bytes(&elements), &|| false).unwrap();
+        array.write(&all, bedform::Elements::Bytes(&elements)).unwrap();
         let array = reader(&storage, 16 << 10);
         storage.clear();
         let mut buffer = vec![0; elements.len()];
-        array.read(&all, &mut buffer, &|| false).unwrap();
+        array.read(&all, &mut buffer).unwrap();
         assert_eq!(buffer, elements);
         let events = storage.events();
         assert!(events.iter().filter(is_read).all(|event| event.bytes <= 2 << 20));
@@ -267,7 +265,7 @@ fn requests_are_told_to_the_storage_before_they_are_waited_for() {
         let elements = vec![1; 1024 * 1024 * 4];
         let array = store.array(&path()).unwrap();
         let all = Selection::all(&new.shape);
-        array.write(&all, bedform::Elements::Bytes(&elements), &|| false).unwrap();
+        array.write(&all, bedform::Elements::Bytes(&elements)).unwrap();
         let array = reader(&storage, 0);
         storage.clear();
         // One element of every second chunk along both axes: no two requests are one.
@@ -303,7 +301,7 @@ fn boxes_of_a_union_that_share_bytes_share_a_request() {
     };
     let elements: Vec<u8> = (0..32).collect();
     let array = store.array(&path()).unwrap();
-    array.write(&Selection::all(&[8]), bedform::Elements::Bytes(&elements), &|| false).unwrap();
+    array.write(&Selection::all(&[8]), bedform::Elements::Bytes(&elements)).unwrap();
     let region = |start, length| bedform_geometry::Region::new(vec![start], vec![length]).unwrap();
     let union = Selection::Union(vec![region(2, 4), region(1, 3), region(0, 7)]);
     let array = reader(&storage, 0);

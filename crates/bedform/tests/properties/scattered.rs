@@ -142,7 +142,7 @@ fn a_box_in_many_places_of_the_log_is_the_same_from_the_disk_the_page_cache_and_
         for temperature in ["cold", "read once", "read twice"] {
             let mut bytes = vec![0; expected.len()];
             let array = store.array();
-            let done = array.read(&part(start, shape), &mut bytes, &|| false).unwrap();
+            let done = array.read(&part(start, shape), &mut bytes).unwrap();
             assert!(bytes == expected, "{temperature}: {start:?} {shape:?}");
             counts.push((done.requests, done.bytes, done.chunks));
         }
@@ -166,7 +166,7 @@ fn a_damaged_block_among_many_is_an_error_that_names_its_place_cold_and_warm() {
     }
     store.forget();
     for temperature in ["cold", "read once"] {
-        let error = store.array().read(&selection, &mut bytes, &|| false).unwrap_err();
+        let error = store.array().read(&selection, &mut bytes).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{temperature}");
         let text = error.to_string();
         assert!(text.contains("/segments/") && text.contains("checksum"), "{text}");

@@ -125,7 +125,7 @@ impl Twins {
                 self.session = self.store.session(Box::new(Alone), options).unwrap();
                 self.is_known = true;
             }
-            Step::Settle => drop(self.store.settle(&|| false).unwrap()),
+            Step::Settle => drop(self.store.settle().unwrap()),
             Step::LeftBehind => self.leave_behind(),
         }
         self.check();
@@ -201,8 +201,8 @@ impl Twins {
             let kept = Selection::all(&self.committed.shape);
             let count = usize::try_from(grown.result_bytes(&kept)?).unwrap();
             // The axis is the first, so that what is there already comes first.
-            grown.read(&kept, &mut old[..count], &|| false)?;
-            grown.write(&all, Elements::Bytes(&old), &|| false)?;
+            grown.read(&kept, &mut old[..count])?;
+            grown.write(&all, Elements::Bytes(&old))?;
             Err(bedform::Error::new(ErrorKind::Io, "somebody pulled the plug"))
         });
         assert!(outcome.is_err());
@@ -281,9 +281,9 @@ proptest! {
         twins.take(Step::Drain, &mut Numbers(0));
         twins.take(Step::Settle, &mut Numbers(0));
         let array = twins.store.array(&path()).unwrap();
-        prop_assert_eq!(array.verify(&|| false).unwrap(), Vec::<String>::new());
+        prop_assert_eq!(array.verify().unwrap(), Vec::<String>::new());
         drop(twins.session);
-        twins.store.settle(&|| false).unwrap();
+        twins.store.settle().unwrap();
         let root = ObjectPath::root();
         prop_assert!(storage.beside(".bedform-log").unwrap().list(&root).unwrap().is_empty());
         for store in fast.list(&root).unwrap() {
@@ -346,7 +346,7 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
             }
             // Who does not know the tier is told of it, if the log could be, and takes nothing away.
             let refused = store.session(Box::new(Alone), SessionOptions::default()).err();
-            let blind = store.recover(None, Leftover::Commit, &|| false).unwrap();
+            let blind = store.recover(None, Leftover::Commit).unwrap();
             assert_eq!(blind.completed, 0);
             let expected = (!blind.tiers.is_empty()).then_some(ErrorKind::Conflict);
             assert_eq!(refused.map(|error| error.kind()), expected);
@@ -354,8 +354,8 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
                 let [tier] = &blind.tiers[..] else { panic!("{blind:?}") };
                 assert!(tier.starts_with("memory on node "), "{tier}");
             }
-            store.settle(&|| false).unwrap();
-            let found = store.recover(Some(&burst), Leftover::Keep, &|| false).unwrap();
+            store.settle().unwrap();
+            let found = store.recover(Some(&burst), Leftover::Keep).unwrap();
             drop(store.session(Box::new(Alone), options(Some(&node))).unwrap());
             assert!(found.completed >= promised && found.drained_bytes > 0, "{found:?}");
             // A segment that cannot even begin, durably, is heard of before anything is promised, or it is
@@ -364,10 +364,10 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
             let kept = u8::try_from(found.completed).unwrap();
             let rows = if kept == 0 { 64 } else { 64 + usize::from(kept) };
             assert_eq!(contents(&store), vec![kept; rows]);
-            let again = store.recover(Some(&burst), Leftover::Discard, &|| false).unwrap();
+            let again = store.recover(Some(&burst), Leftover::Discard).unwrap();
             assert_eq!((again.completed, again.drained_bytes), (0, 0));
             assert!(again.tiers.is_empty(), "{again:?}");
-            store.settle(&|| false).unwrap();
+            store.settle().unwrap();
             assert_eq!(contents(&store), vec![kept; rows]);
         }
     }
@@ -395,19 +395,19 @@ fn what_a_writer_leaves_that_fails_stays_until_somebody_decides() {
         other.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[4; 64])).unwrap();
         other.commit().unwrap();
         drop(other);
-        store.settle(&|| false).unwrap();
+        store.settle().unwrap();
         assert_eq!(contents(&store), [4; 64]);
-        let found = store.recover(None, Leftover::Keep, &|| false).unwrap();
+        let found = store.recover(None, Leftover::Keep).unwrap();
         let [one] = &found.found[..] else { panic!("{found:?}") };
         assert_eq!((one.rank, one.writes, one.bytes), (0, 1, 64));
         assert_eq!(one.arrays, [path().to_string()]);
-        let done = store.recover(None, leftover, &|| false).unwrap();
+        let done = store.recover(None, leftover).unwrap();
         let expected = if leftover == Leftover::Commit { (1, 2) } else { (0, 4) };
         assert_eq!(done.committed, expected.0);
         assert_eq!(contents(&store), [expected.1; 64]);
-        let nothing = store.recover(None, Leftover::Keep, &|| false).unwrap();
+        let nothing = store.recover(None, Leftover::Keep).unwrap();
         assert_eq!(nothing.found, []);
-        store.settle(&|| false).unwrap();
+        store.settle().unwrap();
         assert_eq!(contents(&store), [expected.1; 64]);
         let log = storage.beside(".bedform-log").unwrap();
         assert!(log.list(&ObjectPath::root()).unwrap().is_empty());
@@ -438,7 +438,7 @@ fn what_a_writer_has_appended_and_left_is_committed_only_where_nobody_has_append
     let (storage, store, _) = with_faults();
     leave_rows(&storage, &store);
     assert_eq!(contents(&store), [0; 64]);
-    assert_eq!(store.recover(None, Leftover::Commit, &|| false).unwrap().committed, 1);
+    assert_eq!(store.recover(None, Leftover::Commit).unwrap().committed, 1);
     assert_eq!(contents(&store), [&[0; 64][..], &[2; 3], &[3; 2]].concat());
 
     let (storage, store, _) = with_faults();
@@ -454,15 +454,15 @@ fn what_a_writer_has_appended_and_left_is_committed_only_where_nobody_has_append
     drop(other);
     let expected = [&[1; 65][..], &[9; 3]].concat();
     for _ in 0..2 {
-        let error = store.recover(None, Leftover::Commit, &|| false).unwrap_err();
+        let error = store.recover(None, Leftover::Commit).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
         assert!(error.to_string().contains("can only be discarded"), "{error}");
         assert_eq!(contents(&store), expected);
     }
-    let recover = |leftover| store.recover(None, leftover, &|| false).unwrap();
+    let recover = |leftover| store.recover(None, leftover).unwrap();
     assert_eq!(recover(Leftover::Keep).found.len(), 1);
     assert_eq!(recover(Leftover::Discard).committed, 0);
-    store.settle(&|| false).unwrap();
+    store.settle().unwrap();
     assert_eq!(contents(&store), expected);
     assert_eq!(recover(Leftover::Keep), Recovered::default());
 }
@@ -474,7 +474,7 @@ fn what_a_session_that_ends_in_good_order_did_not_commit_is_gone() {
     session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
     session.flush().unwrap();
     drop(session);
-    let found = store.recover(None, Leftover::Keep, &|| false).unwrap();
+    let found = store.recover(None, Leftover::Keep).unwrap();
     assert_eq!(found, Recovered::default());
     assert_eq!(contents(&store), [0; 64]);
 }
@@ -486,7 +486,7 @@ fn a_writer_that_lives_is_not_recovered() {
     let mut session = store.session(Box::new(Alone), options(Some(&node))).unwrap();
     session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
     session.flush().unwrap();
-    let found = store.recover(Some(&burst), Leftover::Commit, &|| false).unwrap();
+    let found = store.recover(Some(&burst), Leftover::Commit).unwrap();
     assert!(found.live > 0 && found.found.is_empty(), "{found:?}");
     session.commit().unwrap();
     session.drain().unwrap();
@@ -508,15 +508,15 @@ fn a_promise_to_append_where_others_have_is_a_conflict_until_it_is_given_up() {
     assert_eq!(promising.drain().unwrap_err().kind(), ErrorKind::Conflict);
     drop(promising);
     for _ in 0..2 {
-        let error = store.recover(Some(&burst), Leftover::Keep, &|| false).unwrap_err();
+        let error = store.recover(Some(&burst), Leftover::Keep).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
         assert!(error.to_string().contains("--discard"), "{error}");
         assert_eq!(contents(&store), expected);
     }
-    let done = store.recover(Some(&burst), Leftover::Discard, &|| false).unwrap();
+    let done = store.recover(Some(&burst), Leftover::Discard).unwrap();
     assert_eq!((done.completed, done.given_up), (0, 1));
     drop(store.session(Box::new(Alone), SessionOptions::default()).unwrap());
-    store.settle(&|| false).unwrap();
+    store.settle().unwrap();
     assert_eq!(contents(&store), expected);
 }
 
@@ -530,14 +530,14 @@ fn a_tier_that_returns_after_its_promises_were_given_up_and_forgotten_brings_not
     session.commit().unwrap();
     drop(session);
     // The node with the tier is away.
-    assert_eq!(store.recover(None, Leftover::Discard, &|| false).unwrap().tiers.len(), 1);
+    assert_eq!(store.recover(None, Leftover::Discard).unwrap().tiers.len(), 1);
     let mut other = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
     other.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[9; 64])).unwrap();
     other.commit().unwrap();
     drop(other);
-    store.settle(&|| false).unwrap();
-    store.settle(&|| false).unwrap();
-    let done = store.recover(Some(&burst), Leftover::Keep, &|| false).unwrap();
+    store.settle().unwrap();
+    store.settle().unwrap();
+    let done = store.recover(Some(&burst), Leftover::Keep).unwrap();
     assert_eq!(done, Recovered::default());
     assert_eq!(contents(&store), [9; 64]);
     drop(store.session(Box::new(Alone), options(Some(&node))).unwrap());
@@ -603,7 +603,7 @@ fn of_two_sessions_that_append_at_once_the_second_is_told_and_nothing_is_lost() 
     let mut second = session();
     assert_eq!(second.append(&path(), 0, &[1], Elements::Bytes(&[2])).unwrap(), 66);
     second.commit().unwrap();
-    store.array(&path()).unwrap().append(0, &[1], Elements::Bytes(&[3]), &|| false).unwrap();
+    store.array(&path()).unwrap().append(0, &[1], Elements::Bytes(&[3])).unwrap();
     assert_eq!(first.append(&path(), 0, &[1], Elements::Bytes(&[4])).unwrap(), 68);
     first.commit().unwrap();
     let array = store.array(&path()).unwrap();
@@ -660,7 +660,7 @@ fn what_a_failed_append_left_behind_is_never_seen_in_a_session_that_grows() {
         session.write_boxes(&path(), Boxes::one(&[4], &[1]).unwrap(), &[7]).unwrap();
         session.commit().unwrap();
         assert_eq!(contents(&twins.store), [0, 0, 0, 0, 7, 0], "{chunk} {shard}: committed");
-        twins.store.settle(&|| false).unwrap();
+        twins.store.settle().unwrap();
         assert_eq!(contents(&twins.store), [0, 0, 0, 0, 7, 0], "{chunk} {shard}: settled");
     }
 }

@@ -1,15 +1,16 @@
 //! Sessions of several members: each commit shows all of them or none, overlaps in the order of ranks.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::{Arc, Barrier};
 
 use bedform::comm::{Communicator as _, ThreadMember, threads};
 use bedform::log::session::{AtEnd, Reach, SessionOptions};
-use bedform::log::settle::{SettleOptions, SettleWatch};
+use bedform::log::settle::SettleOptions;
 use bedform::{Elements, ErrorKind, NewArray, OpenOptions, Store};
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::Selection;
-use bedform_storage::{MemoryStorage, Storage};
+use bedform_storage::{CancelSource, MemoryStorage, Storage, cancelled_by};
 use proptest::prelude::*;
 
 use super::arrays::{model_of, path, read, with};
@@ -94,7 +95,7 @@ proptest! {
         let all = Selection::all(&new.shape);
         let array = open(&storage, false).array(&path()).unwrap();
         prop_assert_eq!(&read(&array, new.data_type, &all), &model.elements);
-        open(&storage, true).settle(&|| false).unwrap();
+        open(&storage, true).settle().unwrap();
         prop_assert_eq!(&read(&array, new.data_type, &all), &model.elements);
         prop_assert!(storage.beside(".bedform-log").unwrap().list(&root()).unwrap().is_empty());
     }
@@ -170,7 +171,7 @@ fn a_commit_to_an_array_that_was_made_smaller_or_deleted_is_a_conflict() {
             let error = session.commit().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
             drop(session);
-            store.settle(&|| false).unwrap();
+            store.settle().unwrap();
             if delete {
                 other.create_array(&path(), &bytes_array()).unwrap();
             } else {
@@ -179,11 +180,7 @@ fn a_commit_to_an_array_that_was_made_smaller_or_deleted_is_a_conflict() {
             let found = read(&store.array(&path()).unwrap(), DataType::UInt8, &all).concat();
             let kept = if commits && !delete { 20 } else { 0 };
             assert_eq!(found, [vec![7; kept], vec![0; 64 - kept]].concat());
-            store
-                .array(&path())
-                .unwrap()
-                .write(&all, Elements::Bytes(&[0; 64]), &|| false)
-                .unwrap();
+            store.array(&path()).unwrap().write(&all, Elements::Bytes(&[0; 64])).unwrap();
         }
     }
 }
@@ -198,31 +195,33 @@ fn a_whole_shard_begun_before_the_first_commit_and_ended_after_it_was_settled_is
         create(&storage, &bytes_array());
         let other = ObjectPath::parse("other").unwrap();
         open(&storage, true).create_array(&other, &bytes_array()).unwrap();
-        let has_begun = Cell::new(false);
-        let commit_and_settle = || {
-            if has_begun.replace(true) {
+        let has_begun = Rc::new(Cell::new(false));
+        let (place, begun) = (storage.clone(), has_begun.clone());
+        let commit_and_settle = CancelSource::each_time(move || {
+            if begun.replace(true) {
                 return false;
             }
-            let store = open(&storage, true);
+            let all = Selection::all(&[64]);
+            let store = open(&place, true);
             let member = threads(1).pop().unwrap();
             let mut session = store.session(Box::new(member), SessionOptions::default()).unwrap();
-            for path in [&path(), &other] {
+            for path in [&path(), &ObjectPath::parse("other").unwrap()] {
                 session.write(path, &all, Elements::Bytes(&[7; 64])).unwrap();
             }
             session.commit().unwrap();
             drop(session);
             let mut options = SettleOptions::default();
             options.arrays = (!settles_all).then(|| vec![path()]);
-            let watch = SettleWatch { interrupted: &|| false, progress: &|_, _| () };
-            store.settle_with(&options, &watch).unwrap();
+            store.settle_with(&options, &|_, _| ()).unwrap();
             false
-        };
+        });
         let array = open(&storage, true).array(&path()).unwrap();
-        array.write(&all, Elements::Bytes(&[9; 64]), &commit_and_settle).unwrap();
+        cancelled_by(&commit_and_settle, || array.write(&all, Elements::Bytes(&[9; 64]))).unwrap();
+        assert!(has_begun.get());
         for _ in 0..2 {
             let found = open(&storage, false).array(&path()).unwrap();
             assert_eq!(read(&found, DataType::UInt8, &all).concat(), [9; 64]);
-            open(&storage, true).settle(&|| false).unwrap();
+            open(&storage, true).settle().unwrap();
         }
     }
 }
@@ -257,7 +256,7 @@ fn readers_see_whole_commits_while_others_commit_and_settle() {
             let store = open(&storage, true);
             start.wait();
             for _ in 0..15 {
-                store.settle(&|| false).unwrap();
+                store.settle().unwrap();
             }
         });
         let array = open(&storage, false).array(&path()).unwrap();
@@ -267,7 +266,7 @@ fn readers_see_whole_commits_while_others_commit_and_settle() {
             assert!(found.iter().all(|value| *value == found[0]), "{found:?}");
         }
     });
-    open(&storage, true).settle(&|| false).unwrap();
+    open(&storage, true).settle().unwrap();
     let array = open(&storage, false).array(&path()).unwrap();
     let found = read(&array, DataType::UInt8, &all).concat();
     assert!(found[0] >= 39 && found.iter().all(|value| *value == found[0]), "{found:?}");

@@ -7,16 +7,14 @@ use std::time::{Duration, SystemTime};
 
 use bedform::comm::{Alone, Communicator as _, threads};
 use bedform::log::session::SessionOptions;
-use bedform::log::settle::{
-    CollectOptions, LogSummary, SettleOptions, SettleStatistics, SettleWatch,
-};
+use bedform::log::settle::{CollectOptions, LogSummary, SettleOptions, SettleStatistics};
 use bedform::{ArrayLayout, Elements, ErrorKind, NewArray, OpenOptions, Result, Store};
 use bedform_format::metadata::FillValue;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisRange, AxisSelection, Order, Selection};
 use bedform_storage::{
-    Condition, Durability, Failing, Fault, Hint, LocalStorage, MemoryStorage, Mode, Operation,
-    Storage, StorageErrorKind,
+    CancelSource, Condition, Durability, Failing, Fault, Hint, LocalStorage, MemoryStorage, Mode,
+    Operation, Storage, StorageErrorKind, cancelled_by,
 };
 use proptest::prelude::*;
 
@@ -41,7 +39,7 @@ fn create(storage: &Arc<dyn Storage>) -> Store {
 }
 
 fn settle(store: &Store, options: &SettleOptions) -> Result<SettleStatistics> {
-    store.settle_with(options, &SettleWatch { interrupted: &|| false, progress: &|_, _| () })
+    store.settle_with(options, &|_, _| ())
 }
 
 fn options(memory_bytes: u64, part: (u64, u64)) -> SettleOptions {
@@ -105,7 +103,7 @@ fn all_of(store: &Store, name: &str) -> Vec<u8> {
     let array = store.array(&named(name)).unwrap();
     let all = Selection::all(&array.shape().unwrap());
     let mut bytes = vec![0; usize::try_from(array.result_bytes(&all).unwrap()).unwrap()];
-    array.read(&all, &mut bytes, &|| false).unwrap();
+    array.read(&all, &mut bytes).unwrap();
     bytes
 }
 
@@ -288,12 +286,11 @@ fn what_was_stopped_stays_readable_and_goes_on() {
         loop {
             let looks = Cell::new(0);
             // Stops a little later each time.
-            let interrupted = || {
+            let source = CancelSource::each_time(move || {
                 looks.set(looks.get() + 1);
                 looks.get() > 4 * (1 + stops)
-            };
-            let watch = SettleWatch { interrupted: &interrupted, progress: &|_, _| () };
-            let outcome = store.settle_with(&options(64, (0, 1)), &watch);
+            });
+            let outcome = cancelled_by(&source, || settle(&store, &options(64, (0, 1))));
             assert_eq!(all_of(&open(&storage, cores), "t"), [7; 64]);
             match outcome {
                 Err(error) => {
@@ -475,8 +472,7 @@ fn settled_under_commits() -> (Arc<dyn Storage>, Store, Vec<u8>) {
                 commit(&store, &[("t", region(&[8], &[4]), &[value + 10; 4])]);
             }
         };
-        let watch = SettleWatch { interrupted: &|| false, progress: &progress };
-        let done = store.settle_with(&SettleOptions::default(), &watch).unwrap();
+        let done = store.settle_with(&SettleOptions::default(), &progress).unwrap();
         assert_eq!(store.log_summary().unwrap().commits, 1, "{done:?}");
     }
     (storage, store, old)
@@ -491,9 +487,8 @@ fn while_there_is_a_log_a_shard_that_is_lost_or_older_is_damage_and_not_data() {
     let damaged = |what: &str| {
         let array = open(&storage, None).array(&named("t")).unwrap();
         let mut bytes = [0; 4];
-        let outcome = array.read(&region(&[2], &[4]), &mut bytes, &|| false).map(drop);
-        let outcomes =
-            [outcome, array.write(&region(&[2], &[1]), Elements::Bytes(&[9]), &|| false).map(drop)];
+        let outcome = array.read(&region(&[2], &[4]), &mut bytes).map(drop);
+        let outcomes = [outcome, array.write(&region(&[2], &[1]), Elements::Bytes(&[9])).map(drop)];
         for outcome in outcomes {
             let error = outcome.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
@@ -501,7 +496,7 @@ fn while_there_is_a_log_a_shard_that_is_lost_or_older_is_damage_and_not_data() {
             assert!(error.to_string().contains("t/c/0"), "{error}");
         }
         // Others are not touched by it.
-        array.read(&region(&[4], &[4]), &mut bytes, &|| false).unwrap();
+        array.read(&region(&[4], &[4]), &mut bytes).unwrap();
         assert_eq!(bytes, [3; 4]);
     };
     put(&storage, "t/c/0", &old);
@@ -509,7 +504,7 @@ fn while_there_is_a_log_a_shard_that_is_lost_or_older_is_damage_and_not_data() {
     storage.delete(&named("t/c/0"), Durability::Process, Condition::None).unwrap();
     damaged("it is lost");
     assert!(
-        open(&storage, None).array(&named("t")).unwrap().verify(&|| false).unwrap()[0]
+        open(&storage, None).array(&named("t")).unwrap().verify().unwrap()[0]
             .contains("it is lost")
     );
     put(&storage, "t/c/0", &whole);
@@ -517,7 +512,7 @@ fn while_there_is_a_log_a_shard_that_is_lost_or_older_is_damage_and_not_data() {
     // Written anew, all of it.
     storage.delete(&named("t/c/0"), Durability::Process, Condition::None).unwrap();
     let array = store.array(&named("t")).unwrap();
-    array.write(&region(&[0], &[4]), Elements::Bytes(&[7; 4]), &|| false).unwrap();
+    array.write(&region(&[0], &[4]), Elements::Bytes(&[7; 4])).unwrap();
     settle(&store, &SettleOptions::default()).unwrap();
     assert_eq!(all_of(&store, "t"), [[7; 4], [3; 4], [13; 4]].concat());
     assert!(log_is_gone(&storage));
@@ -536,7 +531,7 @@ fn a_list_of_settled_shards_that_is_damaged_or_another_is_said_and_old_ones_go()
         bytes[bit / 8] ^= 1 << (bit % 8);
         put(&log, &name, &bytes);
         let array = open(&storage, None).array(&named("t")).unwrap();
-        let error = array.read(&region(&[0], &[1]), &mut [0], &|| false).unwrap_err();
+        let error = array.read(&region(&[0], &[1]), &mut [0]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     }
     put(&log, &name, &whole);
@@ -555,9 +550,10 @@ fn members_settle_together_and_an_error_of_one_is_that_of_all() {
             let storage = &storage;
             let run = move |member: bedform::comm::ThreadMember| {
                 let store = open(storage, None);
-                let stops = || fails && member.rank() == 1;
-                let watch = SettleWatch { interrupted: &stops, progress: &|_, _| () };
-                store.settle_together(&member, &options(64, (0, 1)), &watch)
+                let stops = fails && member.rank() == 1;
+                let source = CancelSource::each_time(move || stops);
+                let options = options(64, (0, 1));
+                cancelled_by(&source, || store.settle_together(&member, &options, &|_, _| ()))
             };
             let all: Vec<_> =
                 threads(3).into_iter().map(|member| scope.spawn(move || run(member))).collect();

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use bedform::comm::threads;
 use bedform::log::session::SessionOptions;
 use bedform::log::settle::CollectOptions;
-use bedform::store::{Verified, VerifyWatch};
+use bedform::store::Verified;
 use bedform::{Elements, ErrorKind, OpenOptions, Store};
 use bedform_format::ObjectPath;
 use bedform_format::log::STRIPE_BYTES;
 use bedform_geometry::{Region, Selection};
-use bedform_storage::{Condition, Durability, Hint, MemoryStorage, Storage};
+use bedform_storage::{
+    CancelSource, Condition, Durability, Hint, MemoryStorage, Storage, cancelled_by,
+};
 
 use super::model::Numbers;
 use super::overlay::layout;
@@ -69,15 +71,14 @@ fn store() -> Arc<dyn Storage> {
     let first = vec![7; 150 * 150];
     let shard = part([0, 0], [150, 150]);
     let array = store.array(&path("t")).unwrap();
-    array.write(&shard, Elements::Bytes(&first), &|| false).unwrap();
+    array.write(&shard, Elements::Bytes(&first)).unwrap();
     commit(&storage, &[("t", [100, 20], [200, 150]), ("u", [0, 0], SHAPE)], 1);
     commit(&storage, &[("t", [90, 0], [10, 40])], 2);
     storage
 }
 
 fn verify(storage: &Arc<dyn Storage>, arrays: Option<&[ObjectPath]>) -> Verified {
-    let watch = VerifyWatch { interrupted: &|| false, progress: &|_, _| () };
-    open(storage).verify(arrays, &watch).unwrap()
+    open(storage).verify(arrays, &|_, _| ()).unwrap()
 }
 
 /// All elements of both arrays.
@@ -86,7 +87,7 @@ fn read(storage: &Arc<dyn Storage>) -> bedform::Result<Vec<u8>> {
     let mut bytes = vec![0; 2 * (SHAPE[0] * SHAPE[1]) as usize];
     let (t, u) = bytes.split_at_mut((SHAPE[0] * SHAPE[1]) as usize);
     for (name, elements) in [("t", t), ("u", u)] {
-        store.array(&path(name))?.read(&Selection::all(&SHAPE), elements, &|| false)?;
+        store.array(&path(name))?.read(&Selection::all(&SHAPE), elements)?;
     }
     Ok(bytes)
 }
@@ -125,7 +126,7 @@ fn of_a_whole_store_nothing_is_said_but_where_the_data_of_absent_objects_are() {
         absent.map(|one| (one.array.as_str(), one.objects, one.of, one.in_log)).collect();
     // Of `t` one is there; rows 100 to 300 and columns 20 to 170 touch three others.
     assert_eq!(absent, [("t", OBJECTS - 1, OBJECTS, 3), ("u", OBJECTS, OBJECTS, OBJECTS)]);
-    open(&storage).settle(&|| false).unwrap();
+    open(&storage).settle().unwrap();
     let found = verify(&storage, None);
     assert_eq!(found.problems, Vec::<String>::new());
     assert_eq!(found.absent.iter().map(|one| one.in_log).collect::<Vec<_>>(), [0]);
@@ -213,8 +214,7 @@ fn several_damages_are_all_said_each_once_with_the_arrays_that_it_has_data_of() 
     let error = open(&storage).collect_log(&CollectOptions::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains(first.as_str()), "{error}");
-    let watch = VerifyWatch { interrupted: &|| false, progress: &|_, _| () };
-    let error = open(&storage).verify(Some(&[path("v")]), &watch).unwrap_err();
+    let error = open(&storage).verify(Some(&[path("v")]), &|_, _| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 
@@ -226,11 +226,10 @@ fn what_is_settled_during_a_check_is_not_taken_for_lost() {
         let progress = |_, _| {
             steps.set(steps.get() + 1);
             if steps.get() == late + 1 {
-                open(&storage).settle(&|| false).unwrap();
+                open(&storage).settle().unwrap();
             }
         };
-        let watch = VerifyWatch { interrupted: &|| false, progress: &progress };
-        let found = open(&storage).verify(None, &watch).unwrap();
+        let found = open(&storage).verify(None, &progress).unwrap();
         assert_eq!(found.problems, Vec::<String>::new(), "settled at step {late}");
         assert!(steps.get() > late);
     }
@@ -241,9 +240,9 @@ fn a_check_stops_where_it_is_told_to() {
     let storage = store();
     for after in 0..8 {
         let asked = Cell::new(0);
-        let interrupted = || asked.replace(asked.get() + 1) == after;
-        let watch = VerifyWatch { interrupted: &interrupted, progress: &|_, _| () };
-        let error = open(&storage).verify(None, &watch).unwrap_err();
+        let source = CancelSource::each_time(move || asked.replace(asked.get() + 1) >= after);
+        let check = || open(&storage).verify(None, &|_, _| ());
+        let error = cancelled_by(&source, check).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Interrupted);
     }
 }

@@ -105,10 +105,10 @@ fn read_some(root: &Path) -> bedform::Result<()> {
             .iter()
             .map(|length| AxisRange::contiguous(0, (*length).min(2)).map(AxisSelection::Range));
         let selection = Selection::Orthogonal(ranges.collect::<std::result::Result<_, _>>()?);
-        match array.read_text(&selection, &|| false) {
+        match array.read_text(&selection) {
             Err(error) if error.kind() == ErrorKind::InvalidArgument => {
                 let mut buffer = vec![0; array.result_bytes(&selection)?.min(1 << 20) as usize];
-                array.read(&selection, &mut buffer, &|| false)?;
+                array.read(&selection, &mut buffer)?;
             }
             outcome => drop(outcome?),
         }

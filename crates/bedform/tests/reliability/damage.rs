@@ -41,7 +41,7 @@ fn write_golden(directory: &Path) {
         }),
     );
     let elements = bytes(&noise(60 * 80));
-    raw.write(&whole(&[60, 80]), Elements::Bytes(&elements), &|| false).unwrap();
+    raw.write(&whole(&[60, 80]), Elements::Bytes(&elements)).unwrap();
     let zstd = create(
         "g/zstd",
         json!({
@@ -51,7 +51,7 @@ fn write_golden(directory: &Path) {
     );
     let elements: Vec<u8> =
         noise(600).iter().flat_map(|value| (*value as f32 / 3.0).to_ne_bytes()).collect();
-    zstd.write(&whole(&[30, 20]), Elements::Bytes(&elements), &|| false).unwrap();
+    zstd.write(&whole(&[30, 20]), Elements::Bytes(&elements)).unwrap();
     let blosc = create(
         "g/blosc",
         json!({
@@ -63,7 +63,7 @@ fn write_golden(directory: &Path) {
     // The first chunk is never written.
     let elements: Vec<u8> = (50..300_i64).flat_map(|value| (value * value).to_ne_bytes()).collect();
     let rest = crate::model::region(&[50], &[250]);
-    blosc.write(&rest, Elements::Bytes(&elements), &|| false).unwrap();
+    blosc.write(&rest, Elements::Bytes(&elements)).unwrap();
     let text = create(
         "text",
         json!({
@@ -72,7 +72,7 @@ fn write_golden(directory: &Path) {
     );
     let texts: Vec<String> = (0..40).map(|number| format!("station {number:03}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    text.write(&whole(&[40]), Elements::Text(&texts), &|| false).unwrap();
+    text.write(&whole(&[40]), Elements::Text(&texts)).unwrap();
 }
 
 #[test]
@@ -100,10 +100,10 @@ fn read_all(files: Files, arrays: &[&str]) -> bedform::Result<Content> {
         description["order"] = Value::Null;
         let shape = array.shape()?;
         let elements = if *name == "text" {
-            array.read_text(&whole(&shape), &|| false)?.join("\n").into_bytes()
+            array.read_text(&whole(&shape))?.join("\n").into_bytes()
         } else {
             let mut buffer = vec![0; array.result_bytes(&whole(&shape))? as usize];
-            array.read(&whole(&shape), &mut buffer, &|| false)?;
+            array.read(&whole(&shape), &mut buffer)?;
             buffer
         };
         found.push((description, elements));

@@ -217,7 +217,7 @@ impl Machine {
         look("read")?;
         let opened = Store::open(storage(&copy), options(true));
         let settled = opened.and_then(|store| {
-            let settled = store.settle(&|| false);
+            let settled = store.settle();
             store.collect_log(&CollectOptions::default())?;
             settled
         });

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bedform::comm::Alone;
 use bedform::convert::{
-    ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, ConvertWatch, plan, run,
+    ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, plan, run,
 };
 use bedform::log::recover::Leftover;
 use bedform::log::session::{Burst, Reach, Session, SessionOptions};
-use bedform::log::settle::{CollectOptions, SettleOptions, SettleWatch};
+use bedform::log::settle::{CollectOptions, SettleOptions};
 use bedform::{Append, Array, Elements, ErrorKind, NewArray, NodeKind, OpenOptions, Store, append};
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_storage::Storage;
@@ -155,7 +155,7 @@ pub(crate) fn whole(shape: &[u64]) -> Selection {
 
 pub(crate) fn read(array: &Array, selection: &Selection) -> bedform::Result<Vec<i32>> {
     let mut buffer = vec![0; array.result_bytes(selection)? as usize];
-    array.read(selection, &mut buffer, &|| false)?;
+    array.read(selection, &mut buffer)?;
     let (items, _) = buffer.as_chunks::<4>();
     Ok(items.iter().map(|item| i32::from_ne_bytes(*item)).collect())
 }
@@ -235,7 +235,7 @@ pub(crate) fn burst(store: &Store) -> bedform::Result<Burst> {
 
 /// What was promised comes from the burst tier; what was not goes.
 pub(crate) fn recover(store: &Store) -> bedform::Result<()> {
-    store.recover(Some(&burst(store)?), Leftover::Discard, &|| false).map(drop)
+    store.recover(Some(&burst(store)?), Leftover::Discard).map(drop)
 }
 
 /// Calls `meanwhile` once it is under way.
@@ -247,8 +247,8 @@ fn settle(
 ) -> bedform::Result<()> {
     let mut options = SettleOptions::default();
     (options.memory_bytes, options.grace) = (memory_bytes, grace);
-    let watch = SettleWatch { interrupted: &|| false, progress: &|_, _| meanwhile() };
-    store.settle_with(&options, &watch).map(drop)
+    let progress = |_, _| meanwhile();
+    store.settle_with(&options, &progress).map(drop)
 }
 
 /// The arrays of the store itself.
@@ -269,8 +269,7 @@ fn convert(store: &Store) -> bedform::Result<()> {
         order: bedform_geometry::Order::RowMajor,
     });
     let plan = plan(&source, &target, &wanted)?;
-    let watch = ConvertWatch { interrupted: &|| false, progress: &|_, _| () };
-    run(&plan, &source, &target, &wanted, &watch)?;
+    run(&plan, &source, &target, &wanted, &|_, _| ())?;
     Ok(())
 }
 
@@ -297,7 +296,7 @@ impl Operation {
                 for (name, like) in arrays {
                     let array = store.draft_array(&path(name), &new_array(like))?;
                     let new = bytes(&values(*seed, product(&like.shape)));
-                    array.write(&whole(&like.shape), Elements::Bytes(&new), &|| false)?;
+                    array.write(&whole(&like.shape), Elements::Bytes(&new))?;
                     paths.push(path(name));
                 }
                 store.commit_drafts(&paths)
@@ -305,7 +304,7 @@ impl Operation {
             Self::Write { name, start, shape, seed } => {
                 let new = bytes(&values(*seed, product(shape)));
                 let array = store.array(&path(name))?;
-                array.write(&region(start, shape), Elements::Bytes(&new), &|| false).map(drop)
+                array.write(&region(start, shape), Elements::Bytes(&new)).map(drop)
             }
             Self::SessionArrays { .. }
             | Self::Session { .. }
@@ -349,7 +348,7 @@ impl Operation {
                         elements: Elements::Bytes(new),
                     })
                     .collect();
-                append(&parts, &|| false).map(drop)
+                append(&parts).map(drop)
             }
             Self::Resize { name, shape } => store.array(&path(name))?.resize(shape),
             Self::Delete { name } => store.delete(&path(name)),

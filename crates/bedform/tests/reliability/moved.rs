@@ -141,7 +141,7 @@ fn attempts(store: &Path) -> Vec<(&'static str, bedform::Result<()>)> {
                 let (array, _) = all_of_t(store)?;
                 let new = bytes(&values(90, 4));
                 let part = crate::model::region(&[2, 2], &[2, 2]);
-                array.write(&part, Elements::Bytes(&new), &|| false).map(drop)
+                array.write(&part, Elements::Bytes(&new)).map(drop)
             }),
         ),
         (
@@ -153,12 +153,12 @@ fn attempts(store: &Path) -> Vec<(&'static str, bedform::Result<()>)> {
             with(&|store| {
                 let (array, shape) = all_of_t(store)?;
                 let new = bytes(&values(92, shape[1]));
-                array.append(0, &[1, shape[1]], Elements::Bytes(&new), &|| false).map(drop)
+                array.append(0, &[1, shape[1]], Elements::Bytes(&new)).map(drop)
             }),
         ),
-        ("settle", with(&|store| store.settle(&|| false).map(drop))),
+        ("settle", with(&|store| store.settle().map(drop))),
         ("gc", with(&|store| store.collect_log(&CollectOptions::default()).map(drop))),
-        ("recover", with(&|store| store.recover(None, Leftover::Discard, &|| false).map(drop))),
+        ("recover", with(&|store| store.recover(None, Leftover::Discard).map(drop))),
     ]
 }
 
@@ -451,7 +451,7 @@ fn a_store_and_a_log_of_two_times_are_one_of_both_or_an_error() {
                 refused += 1;
                 continue;
             }
-            let _ = open(&store).and_then(|store| store.settle(&|| false));
+            let _ = open(&store).and_then(|store| store.settle());
             check("settled");
         }
     }
@@ -721,7 +721,7 @@ fn an_array_that_came_from_another_store_is_read_and_takes_direct_writes() {
         expected.write(&[1, 1], &[2, 2], &values(97, 4));
         let new = bytes(&values(97, 4));
         let part = crate::model::region(&[1, 1], &[2, 2]);
-        array.write(&part, Elements::Bytes(&new), &|| false).unwrap();
+        array.write(&part, Elements::Bytes(&new)).unwrap();
         assert_eq!(read(&array, &whole(&[10, 7])).unwrap(), expected.values);
     }
 }
@@ -777,7 +777,7 @@ fn with_promise(name: &str) -> (Place, Burst) {
 }
 
 fn recovered(store: &Path, tier: &Burst) -> bedform::Result<u64> {
-    let done = open(store)?.recover(Some(tier), Leftover::Keep, &|| false)?;
+    let done = open(store)?.recover(Some(tier), Leftover::Keep)?;
     Ok(done.completed)
 }
 

@@ -83,7 +83,7 @@ fn commit_all(system: &SimulatedFileSystem) -> (u8, bool) {
 fn read(store: &Store) -> Vec<u8> {
     let mut bytes = vec![0; MEMBERS as usize * SHARE];
     let array = store.array(&path("t")).unwrap();
-    array.read(&Selection::all(&[MEMBERS.into(), SHARE as u64]), &mut bytes, &|| false).unwrap();
+    array.read(&Selection::all(&[MEMBERS.into(), SHARE as u64]), &mut bytes).unwrap();
     bytes
 }
 
@@ -93,7 +93,7 @@ fn look(image: &SimulatedFileSystem, acknowledged: u8, leftover: Leftover, story
     assert!(found.iter().all(|value| *value == found[0]), "{story}: {found:?}");
     let is_right = (acknowledged..=acknowledged + 1).contains(&found[0]);
     assert!(is_right, "{story}: found {}, acknowledged {acknowledged}", found[0]);
-    let recovered = store.recover(None, leftover, &|| false).unwrap();
+    let recovered = store.recover(None, leftover).unwrap();
     let after = read(&store);
     if leftover == Leftover::Discard || recovered.found.is_empty() {
         assert_eq!(after, found, "{story}");
@@ -101,7 +101,7 @@ fn look(image: &SimulatedFileSystem, acknowledged: u8, leftover: Leftover, story
     // What is recovered is what its writer wrote: of this commit, or of none.
     let is_known = |value: &u8| [found[0], found[0] + 1, 0xee].contains(value);
     assert!(after.iter().all(is_known), "{story}: {found:?} became {after:?}");
-    store.settle(&|| false).unwrap();
+    store.settle().unwrap();
     assert_eq!(read(&store), after, "{story}");
     let log = store.storage().beside(".bedform-log").unwrap();
     // Of a session that began and wrote nothing an empty directory may be left.
@@ -151,7 +151,7 @@ fn members_on_nodes_leave_plain_zarr_when_they_settle() {
     let shared: Arc<dyn bedform_storage::Storage> = storage(&system);
     let log = shared.beside(".bedform-log").unwrap();
     assert_eq!(log.list(&path("segments")).unwrap().len(), 2, "one for each node");
-    store.settle(&|| false).unwrap();
+    store.settle().unwrap();
     let hidden = system.tree().into_keys().find(|name| name.contains(".bedform"));
     assert_eq!(hidden, None);
 }

@@ -131,7 +131,7 @@ fn settle_meanwhile(store: &Store) {
     for _ in 0..4 {
         let rows = read(&array, &region(&[0, 0], &[BLOCK, SIDE])).unwrap();
         assert!(rows.iter().all(|value| *value == rows[0]), "half a commit: {rows:?}");
-        store.settle(&|| false).unwrap();
+        store.settle().unwrap();
         store.collect_log(&CollectOptions::default()).unwrap();
     }
 }
@@ -144,7 +144,7 @@ fn run(race: Race, store: &Store, root: &Path, writer: u64, writers: u64) {
         for (start, shape, value) in blocks(writer, writers) {
             let elements = bytes(&vec![value; (shape[0] * shape[1]) as usize]);
             let selection = region(&start, &shape);
-            array.write(&selection, Elements::Bytes(&elements), &|| false).unwrap();
+            array.write(&selection, Elements::Bytes(&elements)).unwrap();
         }
     };
     let append_rows = || {
@@ -153,7 +153,7 @@ fn run(race: Race, store: &Store, root: &Path, writer: u64, writers: u64) {
             let rows = 1 + row % 2;
             let value = (writer * 1000 + row + 1) as i32;
             let elements = bytes(&vec![value; (rows * SIDE) as usize]);
-            array.append(0, &[rows, SIDE], Elements::Bytes(&elements), &|| false).unwrap();
+            array.append(0, &[rows, SIDE], Elements::Bytes(&elements)).unwrap();
         }
     };
     match race {
@@ -166,7 +166,7 @@ fn run(race: Race, store: &Store, root: &Path, writer: u64, writers: u64) {
                 for (start, shape, value) in own_blocks(writer, writers) {
                     let elements = bytes(&vec![value; (shape[0] * shape[1]) as usize]);
                     let selection = region(&start, &shape);
-                    array.write(&selection, Elements::Bytes(&elements), &|| false).unwrap();
+                    array.write(&selection, Elements::Bytes(&elements)).unwrap();
                 }
             }
         },
@@ -192,7 +192,7 @@ fn create(store: &Store, writer: u64) {
     let elements = bytes(&[writer as i32; 36]);
     let outcome = (|| {
         let array = store.draft_array(&path("new"), &new)?;
-        array.write(&whole(&[6, 6]), Elements::Bytes(&elements), &|| false)?;
+        array.write(&whole(&[6, 6]), Elements::Bytes(&elements))?;
         store.commit_drafts(&[path("new")])
     })();
     match outcome {

@@ -1,13 +1,16 @@
 //! Faults that were found here once, each by itself.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bedform::comm::Alone;
 use bedform::log::session::SessionOptions;
-use bedform::log::settle::{SettleOptions, SettleWatch};
+use bedform::log::settle::SettleOptions;
 use bedform::{Elements, ErrorKind, Freshness, Store};
-use bedform_storage::{CallKind, Failure, MemoryStorage, SimulatedFileSystem, Storage};
+use bedform_storage::{
+    CallKind, CancelSource, Failure, MemoryStorage, SimulatedFileSystem, Storage, cancelled_by,
+};
 use serde_json::{Map, json};
 
 use crate::model::{
@@ -32,11 +35,13 @@ fn attributes_that_are_set_during_an_append_are_kept() {
     let (store, other) = two_handles();
     let array = store.create_array(&path("t"), &new_array(&like())).unwrap();
     let attributes = Map::from_iter([("units".to_owned(), json!("K"))]);
-    let meanwhile = || {
-        other.set_attributes(&path("t"), attributes.clone()).unwrap();
+    let (own, set) = (other.clone(), attributes.clone());
+    let meanwhile = CancelSource::each_time(move || {
+        own.set_attributes(&path("t"), set.clone()).unwrap();
         false
-    };
-    array.append(0, &[1, 4], Elements::Bytes(&bytes(&[1; 4])), &meanwhile).unwrap();
+    });
+    let one = bytes(&[1; 4]);
+    cancelled_by(&meanwhile, || array.append(0, &[1, 4], Elements::Bytes(&one))).unwrap();
     assert_eq!(array.attributes().unwrap(), attributes);
     assert_eq!(other.array(&path("t")).unwrap().shape().unwrap(), [5, 4]);
 }
@@ -45,17 +50,19 @@ fn attributes_that_are_set_during_an_append_are_kept() {
 fn an_array_is_deleted_after_the_append_that_is_under_way() {
     let (store, other) = two_handles();
     let array = store.create_array(&path("t"), &new_array(&like())).unwrap();
-    std::thread::scope(|scope| {
-        let deletion = std::cell::OnceCell::new();
-        let meanwhile = || {
-            deletion.get_or_init(|| scope.spawn(|| other.delete(&path("t"))));
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            assert!(store.array(&path("t")).is_ok(), "deleted under the append");
-            false
-        };
-        array.append(0, &[1, 4], Elements::Bytes(&bytes(&[1; 4])), &meanwhile).unwrap();
-        deletion.into_inner().unwrap().join().unwrap().unwrap();
+    let deletion = Rc::new(OnceCell::new());
+    let (own, deleting, is_begun) = (store.clone(), other.clone(), deletion.clone());
+    let meanwhile = CancelSource::each_time(move || {
+        let deleting = deleting.clone();
+        is_begun.get_or_init(|| std::thread::spawn(move || deleting.delete(&path("t"))));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(own.array(&path("t")).is_ok(), "deleted under the append");
+        false
     });
+    let one = bytes(&[1; 4]);
+    cancelled_by(&meanwhile, || array.append(0, &[1, 4], Elements::Bytes(&one))).unwrap();
+    drop(meanwhile);
+    Rc::into_inner(deletion).unwrap().into_inner().unwrap().join().unwrap().unwrap();
     assert!(store.nodes().unwrap().is_empty());
     let again = other.create_array(&path("t"), &new_array(&like())).unwrap();
     assert_eq!(read(&again, &whole(&[4, 4])).unwrap(), [FILL; 16]);
@@ -69,7 +76,7 @@ fn a_live_draft_is_not_taken_for_what_a_crash_left() {
         let refused = handle.draft_array(&path("t"), &new_array(&like()));
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
     }
-    draft.write(&whole(&[4, 4]), Elements::Bytes(&bytes(&[3; 16])), &|| false).unwrap();
+    draft.write(&whole(&[4, 4]), Elements::Bytes(&bytes(&[3; 16]))).unwrap();
     assert_eq!(draft.resize(&[5, 5]).unwrap_err().kind(), ErrorKind::InvalidArgument);
     store.commit_drafts(&[path("t")]).unwrap();
     let array = other.array(&path("t")).unwrap();
@@ -85,7 +92,7 @@ fn the_handle_of_a_draft_sees_what_others_append_after_its_commit() {
     let draft = store.draft_array(&path("t"), &new_array(&like())).unwrap();
     store.commit_drafts(&[path("t")]).unwrap();
     let array = other.array(&path("t")).unwrap();
-    array.append(0, &[2, 4], Elements::Bytes(&bytes(&[1; 8])), &|| false).unwrap();
+    array.append(0, &[2, 4], Elements::Bytes(&bytes(&[1; 8]))).unwrap();
     assert_eq!(draft.shape().unwrap(), [6, 4]);
 }
 
@@ -167,10 +174,10 @@ fn texts_that_could_not_be_read_back_are_not_written() {
     let new = bedform::NewArray::from_json(&description, &bedform_format::Limits::default());
     let array = store.create_array(&path("t"), &new.unwrap()).unwrap();
     let long = "x".repeat(40 << 20);
-    let write = |texts: &[&str]| array.write(&whole(&[2]), Elements::Text(texts), &|| false);
+    let write = |texts: &[&str]| array.write(&whole(&[2]), Elements::Text(texts));
     assert!(write(&[&long, "short"]).is_ok());
     assert!(write(&[&long, &long]).is_err());
-    assert_eq!(array.read_text(&whole(&[2]), &|| false).unwrap()[1], "short");
+    assert_eq!(array.read_text(&whole(&[2])).unwrap()[1], "short");
 }
 
 #[test]
@@ -257,11 +264,11 @@ fn rows_that_a_session_appended_survive_two_who_settle_at_once() {
         let told = Cell::new(0);
         let meanwhile = |_, _| {
             if told.replace(told.get() + 1) == when {
-                other.settle(&|| false).unwrap();
+                other.settle().unwrap();
             }
         };
-        let watch = SettleWatch { interrupted: &|| false, progress: &meanwhile };
-        store.settle_with(&SettleOptions::default(), &watch).unwrap();
+        let progress = meanwhile;
+        store.settle_with(&SettleOptions::default(), &progress).unwrap();
         let array = other.array(&path("t")).unwrap();
         assert_eq!(read(&array, &region(&[3, 0], &[1, 4])).unwrap(), [7; 4], "{when}");
         looks += 1;
@@ -278,19 +285,21 @@ fn an_append_goes_on_when_others_commit_and_write_to_its_shard_meanwhile() {
     let (store, other) = two_handles();
     let like = form(&[3, 4], &[2, 2], &[4, 4], "");
     let array = store.create_array(&path("t"), &new_array(&like)).unwrap();
-    let is_first = Cell::new(true);
-    let meanwhile = || {
-        if is_first.replace(false) {
+    let is_first = Rc::new(Cell::new(true));
+    let (own, first) = (other.clone(), is_first.clone());
+    let meanwhile = CancelSource::each_time(move || {
+        if first.replace(false) {
             let boxes = vec![("t".to_owned(), vec![0, 0], vec![1, 4])];
-            Operation::Session { boxes, seed: 1 }.run(&other, &StoreModel::new()).unwrap();
+            Operation::Session { boxes, seed: 1 }.run(&own, &StoreModel::new()).unwrap();
             let row = bytes(&[8; 4]);
-            let written = other.array(&path("t")).unwrap();
+            let written = own.array(&path("t")).unwrap();
             let row = Elements::Bytes(&row);
-            written.write(&region(&[1, 0], &[1, 4]), row, &|| false).unwrap();
+            written.write(&region(&[1, 0], &[1, 4]), row).unwrap();
         }
         false
-    };
-    array.append(0, &[1, 4], Elements::Bytes(&bytes(&[9; 4])), &meanwhile).unwrap();
+    });
+    let nine = bytes(&[9; 4]);
+    cancelled_by(&meanwhile, || array.append(0, &[1, 4], Elements::Bytes(&nine))).unwrap();
     assert!(!is_first.get());
     let found = read(&other.array(&path("t")).unwrap(), &whole(&[4, 4])).unwrap();
     assert_eq!(found[..4], values(1, 4));
@@ -307,11 +316,11 @@ fn a_writer_that_looks_for_no_changes_keeps_what_lies_behind_the_end_that_it_kno
     let late = Store::open(store.storage().clone(), seldom).unwrap();
     let array = late.array(&path("t")).unwrap();
     append_row(&store, 7);
-    store.settle(&|| false).unwrap();
+    store.settle().unwrap();
     let boxes = vec![("t".to_owned(), vec![3, 0], vec![1, 4])];
     Operation::Session { boxes, seed: 1 }.run(&store, &StoreModel::new()).unwrap();
     let row = bytes(&[8; 4]);
-    array.write(&region(&[2, 0], &[1, 4]), Elements::Bytes(&row), &|| false).unwrap();
+    array.write(&region(&[2, 0], &[1, 4]), Elements::Bytes(&row)).unwrap();
     let found = read(&store.array(&path("t")).unwrap(), &whole(&[4, 4])).unwrap();
     assert_eq!(found[8..], [&[8; 4], &values(1, 4)[..]].concat());
 }

@@ -188,11 +188,11 @@ impl Role {
             Part::Write { row } => self.write(row),
             Part::Read => self.read(),
             Part::Settle => (0..self.rounds).try_for_each(|_| {
-                self.store.settle(&|| false).map_err(said)?;
+                self.store.settle().map_err(said)?;
                 self.store.collect_log(&CollectOptions::default()).map(drop).map_err(said)
             }),
             Part::Recover => {
-                let found = self.store.recover(None, Leftover::Keep, &|| false).map_err(said)?;
+                let found = self.store.recover(None, Leftover::Keep).map_err(said)?;
                 if found.found.is_empty() && found.completed == 0 {
                     return Ok(());
                 }
@@ -268,7 +268,7 @@ impl Role {
         let (rows, elements) = self.rows(round);
         let array = self.store.array(&path("t")).map_err(said)?;
         let elements = Elements::Bytes(&elements);
-        array.append(0, &[rows, WIDTH], elements, &|| false).map_err(said)?;
+        array.append(0, &[rows, WIDTH], elements).map_err(said)?;
         self.history.known.lock().unwrap().rows += rows;
         Ok(())
     }
@@ -279,7 +279,7 @@ impl Role {
             let value = self.value(round);
             let elements = bytes(&[value; WIDTH as usize]);
             let selection = region(&[COMMON + row, 0], &[1, WIDTH]);
-            array.write(&selection, Elements::Bytes(&elements), &|| false).map_err(said)?;
+            array.write(&selection, Elements::Bytes(&elements)).map_err(said)?;
             self.history.known.lock().unwrap().own[row as usize] = value;
         }
         Ok(())
@@ -434,7 +434,7 @@ fn judge_all(storage: &Arc<Gated>, history: &History) -> Outcome {
     let end = look(&open()?, history)?;
     judge_rows(&end.rows[(COMMON + OWN) as usize..], &known)?;
     let store = open()?;
-    store.settle(&|| false).map_err(said)?;
+    store.settle().map_err(said)?;
     store.collect_log(&CollectOptions::default()).map_err(said)?;
     let settled = look(&open()?, history)?;
     let rows = end.rows.clone();

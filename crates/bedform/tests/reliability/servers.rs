@@ -10,11 +10,10 @@ use std::time::Duration;
 use bedform::comm::Alone;
 use bedform::log::session::SessionOptions;
 use bedform::log::settle::CollectOptions;
-use bedform::store::VerifyWatch;
 use bedform::{Elements, ErrorKind, Result, Store};
 use bedform_remote::conformance::{FaultyServer, Likelihood};
 use bedform_remote::{RemoteOptions, RemoteStorage};
-use bedform_storage::{Condition, Durability, Mode, Profile, Storage};
+use bedform_storage::{CancelSource, Condition, Durability, Mode, Profile, Storage, cancelled_by};
 use serde_json::Map;
 
 use crate::model::{FILL, bytes, form, new_array, options, read, region, whole};
@@ -76,7 +75,7 @@ fn heard<T>(outcome: &Result<T>, story: &str) -> Heard {
 fn append(store: &Store, value: i32) -> Result<()> {
     let elements = bytes(&[value; WIDTH as usize]);
     let array = store.array(&path("t"))?;
-    array.append(0, &[1, WIDTH], Elements::Bytes(&elements), &|| false).map(drop)
+    array.append(0, &[1, WIDTH], Elements::Bytes(&elements)).map(drop)
 }
 
 fn append_in_session(store: &Store, value: i32) -> Result<()> {
@@ -90,11 +89,11 @@ fn append_in_session(store: &Store, value: i32) -> Result<()> {
 fn write_cell(store: &Store, writer: u64, value: i32) -> Result<()> {
     let array = store.array(&path("u"))?;
     let (start, elements) = ([writer], bytes(&[value]));
-    array.write(&region(&start, &[1]), Elements::Bytes(&elements), &|| false).map(drop)
+    array.write(&region(&start, &[1]), Elements::Bytes(&elements)).map(drop)
 }
 
 fn settle(store: &Store) -> Result<()> {
-    store.settle(&|| false)?;
+    store.settle()?;
     store.collect_log(&CollectOptions::default()).map(drop)
 }
 
@@ -212,8 +211,7 @@ fn run(seed: u64) -> u64 {
         let cell = cells[writer];
         assert!(may_be.contains(&cell), "{story}: cell {writer} is {cell}, not of {may_be:?}");
     }
-    let watch = VerifyWatch { interrupted: &|| false, progress: &|_, _| () };
-    let problems = store.verify(None, &watch).unwrap().problems;
+    let problems = store.verify(None, &|_, _| ()).unwrap().problems;
     assert_eq!(problems, Vec::<String>::new(), "{story}");
     server.faults()
 }
@@ -297,7 +295,7 @@ fn hundred_shards(server: &FaultyServer, in_flight: u32) -> (Store, Vec<i32>) {
     let store = Store::create(place(server), &Map::new(), options(true)).unwrap();
     let array = new_array(&form(&[400], &[4], &[4], ""));
     let array = store.create_array(&path("v"), &array).unwrap();
-    array.write(&whole(&[400]), Elements::Bytes(&bytes(&values)), &|| false).unwrap();
+    array.write(&whole(&[400]), Elements::Bytes(&bytes(&values))).unwrap();
     let mut options = options(false);
     options.profile = Some(Profile { requests_in_flight: in_flight, ..Profile::default_remote() });
     (Store::open(place(server), options).unwrap(), values)
@@ -334,11 +332,13 @@ fn a_read_that_is_stopped_waits_for_no_answer_and_leaves_no_request() {
     let (store, values) = hundred_shards(&server, 9);
     let array = store.array(&path("v")).unwrap();
     server.set_silent(Some("/c/"));
-    let is_stopped = AtomicBool::new(false);
+    let is_stopped = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut buffer = vec![0; 1600];
-            array.read(&whole(&[400]), &mut buffer, &|| is_stopped.load(Ordering::Relaxed))
+            let flag = is_stopped.clone();
+            let source = CancelSource::new(move || flag.load(Ordering::Relaxed));
+            cancelled_by(&source, || array.read(&whole(&[400]), &mut buffer))
         });
         expect_waiting(&server, 9);
         is_stopped.store(true, Ordering::Relaxed);

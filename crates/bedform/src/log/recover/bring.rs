@@ -2,6 +2,7 @@
 
 use crate::log::opened::OpenedStore;
 use crate::options::OpenOptions;
+use crate::threads::workers::check_goes_on;
 use std::path::Path;
 
 use bedform_format::ObjectPath;
@@ -48,7 +49,6 @@ pub(super) fn drain(
     log: &LogPlace,
     name: &str,
     place: &BurstPlace,
-    interrupted: &dyn Fn() -> bool,
 ) -> Result<Option<u64>> {
     let _lock = match place.storage.try_lock(&place.directory) {
         Ok(Some(lock)) => lock,
@@ -73,9 +73,7 @@ pub(super) fn drain(
     let mut buffer = vec![0; COPY_BYTES];
     let (mut at, mut brought) = (0, 0);
     while let Some((object, offset, bytes, is_part)) = run_at(at, committed, &drained, &parts) {
-        if interrupted() {
-            return Err(Error::new(ErrorKind::Interrupted, "stopped; call it again to go on"));
-        }
+        check_goes_on("stopped; call it again to go on")?;
         let length = usize::try_from(bytes).unwrap_or(usize::MAX).min(COPY_BYTES);
         object.read(offset, &mut buffer[..length])?;
         writer.append(&buffer[..length])?;

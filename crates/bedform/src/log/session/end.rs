@@ -7,7 +7,7 @@ use bedform_storage::within;
 use super::{Health, Reach, Session};
 use crate::comm::{Communicator, Group, agree, decide};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::settle::{SettleOptions, SettleWatch};
+use crate::log::settle::SettleOptions;
 
 /// How long a session that failed may take to let go of what it has.
 const LET_GO: Duration = Duration::from_secs(1);
@@ -41,13 +41,13 @@ impl Session {
     /// # Errors
     /// As [`Session::commit`] and [`Store::settle`](crate::Store::settle), on all members; those of settling
     /// say that the commits stand. The session has ended all the same.
-    pub fn close(mut self, interrupted: &dyn Fn() -> bool) -> Result<()> {
+    pub fn close(mut self) -> Result<()> {
         let at_end = self.options.at_end;
         let committed =
             self.commit().and_then(|_| self.keep_promises()).and_then(|()| match at_end {
-                AtEnd::Settle => self
-                    .settle_together(interrupted)
-                    .map_err(|error| error.followed_by(self.what_stands())),
+                AtEnd::Settle => {
+                    self.settle_together().map_err(|error| error.followed_by(self.what_stands()))
+                }
                 AtEnd::Leave => Ok(()),
             });
         self.leave();
@@ -134,13 +134,12 @@ impl Session {
     }
 
     /// Settles, a share by each member.
-    fn settle_together(&mut self, interrupted: &dyn Fn() -> bool) -> Result<()> {
+    fn settle_together(&mut self) -> Result<()> {
         // Nobody holds a segment any more when the log is removed.
         self.end_stream();
         agree(&*self.members, Ok(()))?;
-        let watch = SettleWatch { interrupted, progress: &|_, _| () };
         let options = SettleOptions::default();
-        self.store.settle_together(&*self.members, &options, &watch).map(drop)
+        self.store.settle_together(&*self.members, &options, &|_, _| ()).map(drop)
     }
 }
 

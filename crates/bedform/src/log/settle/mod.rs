@@ -32,6 +32,7 @@ mod write;
 use crate::log::opened::OpenedStore;
 use crate::log::shapes::publish_grown;
 use crate::log::snapshot::Snapshot;
+use crate::options::Progress;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,15 +74,6 @@ impl Default for SettleOptions {
     fn default() -> Self {
         Self { memory_bytes: 512 << 20, arrays: None, part: (0, 1), grace: Duration::ZERO }
     }
-}
-
-/// Who watches while commits become shards. Both functions are called on the thread that settles.
-#[derive(Clone, Copy)]
-pub struct SettleWatch<'a> {
-    /// Whether to stop.
-    pub interrupted: &'a dyn Fn() -> bool,
-    /// Told how many bytes of how many are done.
-    pub progress: &'a dyn Fn(u64, u64),
 }
 
 /// What settling did.
@@ -132,7 +124,7 @@ impl OpenedStore {
     pub(crate) fn settle_with(
         self: &Arc<Self>,
         options: &SettleOptions,
-        watch: &SettleWatch<'_>,
+        progress: Progress<'_>,
     ) -> Result<SettleStatistics> {
         self.check_writable()?;
         let (number, of) = options.part;
@@ -141,7 +133,7 @@ impl OpenedStore {
         }
         let counts = Counts::default();
         // Who settles at the same time may be ahead of us.
-        let commits = self.in_one_snapshot(|| self.settle_once(options, watch, &counts))?;
+        let commits = self.in_one_snapshot(|| self.settle_once(options, progress, &counts))?;
         Ok(SettleStatistics { commits, ..counts.statistics() })
     }
 
@@ -154,13 +146,13 @@ impl OpenedStore {
         self: &Arc<Self>,
         members: &dyn Communicator,
         options: &SettleOptions,
-        watch: &SettleWatch<'_>,
+        progress: Progress<'_>,
     ) -> Result<SettleStatistics> {
         let part = (u64::from(members.rank()), u64::from(members.size()));
         let share = SettleOptions { part, ..options.clone() };
-        let mine = agree(members, self.settle_with(&share, watch))?;
+        let mine = agree(members, self.settle_with(&share, progress))?;
         let told = decide(members, Ok(mine.encode()), |parts| {
-            let mut all = self.settle_with(options, watch)?;
+            let mut all = self.settle_with(options, progress)?;
             parts.iter().for_each(|part| all.add(part));
             Ok(all.encode())
         })?;
@@ -173,7 +165,7 @@ impl OpenedStore {
     fn settle_once(
         self: &Arc<Self>,
         options: &SettleOptions,
-        watch: &SettleWatch<'_>,
+        progress: Progress<'_>,
         counts: &Counts,
     ) -> Result<u64> {
         let SettleOptions { memory_bytes, arrays, part, grace } = options;
@@ -196,7 +188,7 @@ impl OpenedStore {
             part: *part,
             memory_bytes: *memory_bytes,
             total_bytes: objects().fold(0, |all, object| all.saturating_add(object.bytes)),
-            watch,
+            progress,
             counts,
             spare: Spare::default(),
         };

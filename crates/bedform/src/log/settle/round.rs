@@ -7,15 +7,15 @@
 //! in the same order every time.
 
 use crate::log::opened::OpenedStore;
+use crate::options::Progress;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use bedform_storage::{ReadBlock, stopped_by};
+use bedform_storage::{ReadBlock, goes_on, stopped_by};
 
-use super::SettleWatch;
 use super::ahead::{Spare, read_ahead};
 use super::lay::{Building, BuildingObject, Reach};
 use super::plan::{ArrayPlan, ObjectPlan, last_commit};
@@ -27,6 +27,7 @@ use crate::log::snapshot::PinnedArray;
 use crate::log::view::View;
 use crate::threads::budget::{BudgetRound, MemoryBudget};
 use crate::threads::ordered::map_in_threads;
+use crate::threads::workers::check_goes_on;
 use crate::write::sink::Sink;
 
 /// What a request past the page cache gives.
@@ -34,7 +35,7 @@ const WINDOW_BYTES_MAX: u64 = 2 << 20;
 /// What a request to a server gives: beside the wait for it more is for nothing.
 const WINDOW_BYTES_MAX_OF_SERVER: u64 = 8 << 20;
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
-/// How often who waits looks whether it was interrupted.
+/// How often who waits for the other thread looks: it waits for work, not for a user.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Settling under way.
@@ -48,7 +49,7 @@ pub(super) struct Rounds<'a> {
     pub(super) part: (u64, u64),
     pub(super) memory_bytes: u64,
     pub(super) total_bytes: u64,
-    pub(super) watch: &'a SettleWatch<'a>,
+    pub(super) progress: Progress<'a>,
     pub(super) counts: &'a Counts,
     /// Memory of windows, for one round after the other.
     pub(super) spare: Spare,
@@ -99,31 +100,26 @@ impl<'a> Rounds<'a> {
             while let Some(next) = self.next(&mut position)? {
                 let wait = BudgetRound::new(&rooms, &check);
                 let built = self.build(next, &mut |round| self.fill_here(round, &wait))?;
-                self.writer().write(built, self.watch.interrupted)?;
+                self.writer().write(built)?;
             }
             return Ok(());
         }
-        // What the writer has begun it ends, unless the program wants it to wait for nothing any more.
-        let (stopped, cut) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
+        let cut = Arc::new(AtomicBool::new(false));
         let (send, receive) = sync_channel(0);
         std::thread::scope(|scope| {
-            let (stopped, cut, writes) = (&stopped, &cut, self.writer());
+            let (cut, writes) = (&cut, self.writer());
             let writer = std::thread::Builder::new()
                 .name("bedform-settle".to_owned())
-                .spawn_scoped(scope, move || {
-                    stopped_by(cut, || write_all(&writes, &receive, stopped))
-                })
+                .spawn_scoped(scope, move || stopped_by(cut, || write_all(&writes, &receive)))
                 .map_err(|error| {
                     Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
                 })?;
             let outcome = self.build_all(&rooms, &send, &|| writer.is_finished());
-            let was_stopped = |error: &Error| error.kind() == ErrorKind::Interrupted;
-            cut.store(outcome.as_ref().is_err_and(was_stopped), Ordering::Relaxed);
-            stopped.store(outcome.is_err(), Ordering::Relaxed);
+            // The writer begins no other object, and waits for no server longer than it must.
+            cut.store(outcome.is_err(), Ordering::Relaxed);
             drop(send);
             while !writer.is_finished() {
-                if (self.watch.interrupted)() {
-                    stopped.store(true, Ordering::Relaxed);
+                if !goes_on() {
                     cut.store(true, Ordering::Relaxed);
                 }
                 self.tell();
@@ -187,19 +183,13 @@ impl<'a> Rounds<'a> {
     }
 
     fn tell(&self) {
-        (self.watch.progress)(self.counts.done.load(Ordering::Relaxed), self.total_bytes);
+        (self.progress)(self.counts.done.load(Ordering::Relaxed), self.total_bytes);
     }
 
     /// Tells how far it is, and fails if it is to stop.
     fn check(&self) -> Result<()> {
         self.tell();
-        if (self.watch.interrupted)() {
-            return Err(Error::new(
-                ErrorKind::Interrupted,
-                "settling was stopped; what is settled stays, call it again to go on",
-            ));
-        }
-        Ok(())
+        check_goes_on("settling was stopped; what is settled stays, call it again to go on")
     }
 
     /// The chunks of one round may take this, of two in memory at a time; a quarter is for what is read
@@ -449,13 +439,9 @@ fn reaches(round: &[Building<'_>]) -> Vec<Reach> {
     round.iter().map(|building| building.reach.clone()).collect()
 }
 
-fn write_all(
-    writer: &Writer<'_>,
-    rounds: &Receiver<Vec<Building<'_>>>,
-    stopped: &AtomicBool,
-) -> Result<()> {
+fn write_all(writer: &Writer<'_>, rounds: &Receiver<Vec<Building<'_>>>) -> Result<()> {
     while let Ok(round) = rounds.recv() {
-        writer.write(round, &|| stopped.load(Ordering::Relaxed))?;
+        writer.write(round)?;
     }
     Ok(())
 }

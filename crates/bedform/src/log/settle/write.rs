@@ -80,11 +80,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// The first error of any object; `Conflict` if another program has written one.
-    pub(super) fn write(
-        &self,
-        round: Vec<Building<'_>>,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<()> {
+    pub(super) fn write(&self, round: Vec<Building<'_>>) -> Result<()> {
         let mut objects = Vec::new();
         for building in round {
             for mut object in building.objects {
@@ -117,7 +113,7 @@ impl Writer<'_> {
         };
         let threads = if large == 1 { 1 } else { large.max(SMALL_AT_ONCE) };
         let threads = usize::try_from(threads).unwrap_or(1);
-        each_object(store, objects.len() as u64, threads, act, interrupted).map(drop)
+        each_object(store, objects.len() as u64, threads, act).map(drop)
     }
 
     /// Writes an object that is larger than a round: chunk by chunk, each with what lies over it.

@@ -1,0 +1,401 @@
+//! Cancellation: what ends a call before its time.
+//!
+//! A door names, for each call, a [`CancelSource`] that knows whether the user still wants it (Ctrl-C, a C
+//! callback, a request whose client has gone). The source is asked on the caller's thread alone, at most every
+//! [`ASK_EVERY`], wherever the call works or waits ([`goes_on`]); other threads that work for the call read
+//! one atomic, which the caller's thread sets ([`stopped_by`]). Scopes nest, and each may end what is inside.
+//!
+//! A call that is ended gives `Interrupted`; what is on its way to a server then still has a while
+//! ([`Grace`]).
+
+use std::cell::{Cell, RefCell};
+use std::fmt::{self, Debug, Display};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use crate::{StorageError, StorageErrorKind};
+
+/// How often a source is asked at most, and how long a wait lasts before it is.
+pub const ASK_EVERY: Duration = Duration::from_millis(50);
+
+/// How long a write that is on its way is waited for once the call is to end: else nobody knows what has
+/// become of it.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The first pause of who looks whether a lock is free.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// From when on a wait for a lock needs a word.
+const LONG: Duration = Duration::from_secs(2);
+
+/// Told, on the thread that waits, that the lock of `name` has been waited for long.
+pub type TellOfLock = fn(name: &str);
+
+static TELL_OF_LOCK: OnceLock<TellOfLock> = OnceLock::new();
+
+thread_local! {
+    /// What ends the calls of this thread, the innermost last.
+    static STOPS: RefCell<Vec<Stop>> = const { RefCell::new(Vec::new()) };
+    /// A call of this thread was ended, and its caller has perhaps not heard yet.
+    static WAS_STOPPED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Knows whether a call is to stop.
+#[derive(Clone)]
+pub struct CancelSource {
+    is_over: Rc<dyn Fn() -> bool>,
+    every: Duration,
+}
+
+impl CancelSource {
+    /// One that is asked every [`ASK_EVERY`], first when the call has lasted so long. Once it has given true,
+    /// it is asked each time until it gives false.
+    pub fn new(is_over: impl Fn() -> bool + 'static) -> Self {
+        Self { is_over: Rc::new(is_over), every: ASK_EVERY }
+    }
+
+    /// One that is asked wherever a call may end: for tests, which end it at each such place.
+    pub fn each_time(is_over: impl Fn() -> bool + 'static) -> Self {
+        Self { is_over: Rc::new(is_over), every: Duration::ZERO }
+    }
+}
+
+impl Debug for CancelSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelSource").field("every", &self.every).finish_non_exhaustive()
+    }
+}
+
+/// What ends a call.
+#[derive(Debug)]
+enum Stop {
+    Flag(Arc<AtomicBool>),
+    At(Instant),
+    Asked { source: CancelSource, last: Cell<Option<Instant>>, is_asked: Cell<bool> },
+}
+
+/// What is known of one of them.
+enum Known {
+    Over,
+    GoesOn,
+    /// This is to be asked.
+    Ask(Rc<dyn Fn() -> bool>),
+}
+
+impl Stop {
+    fn known(&self) -> Known {
+        let is_over = match self {
+            Self::Flag(flag) => flag.load(Ordering::Relaxed),
+            Self::At(time) => Instant::now() >= *time,
+            // Whoever is asked may make calls of its own, which do not ask it again.
+            Self::Asked { is_asked, .. } if is_asked.get() => false,
+            Self::Asked { source, last, is_asked } => {
+                let now = Instant::now();
+                // Most calls end soon, and look at no clock but once.
+                let since = last.get().unwrap_or_else(|| {
+                    last.set(Some(now));
+                    now
+                });
+                if !WAS_STOPPED.get() && now.duration_since(since) < source.every {
+                    return Known::GoesOn;
+                }
+                last.set(Some(now));
+                is_asked.set(true);
+                return Known::Ask(source.is_over.clone());
+            }
+        };
+        if is_over { Known::Over } else { Known::GoesOn }
+    }
+
+    fn answered(&self) {
+        if let Self::Asked { is_asked, .. } = self {
+            is_asked.set(false);
+        }
+    }
+}
+
+/// Has `tell` told of long waits for locks in this process, from now on. The first call counts.
+///
+/// ```
+/// bedform_storage::tell_of_locks(|name| {
+///     eprintln!("waiting for the lock of {name}, which another writer holds");
+/// });
+/// ```
+pub fn tell_of_locks(tell: TellOfLock) {
+    let _ = TELL_OF_LOCK.set(tell);
+}
+
+/// Does `act`, a call that ends with `Interrupted` once `source` says that it is to.
+///
+/// ```
+/// use bedform_storage::{CancelSource, cancelled_by, goes_on};
+///
+/// let source = CancelSource::each_time(|| true);
+/// assert!(!cancelled_by(&source, goes_on));
+/// assert!(goes_on());
+/// ```
+pub fn cancelled_by<T>(source: &CancelSource, act: impl FnOnce() -> T) -> T {
+    WAS_STOPPED.set(false);
+    let (last, is_asked) = (Cell::new(None), Cell::new(false));
+    ended_by(Stop::Asked { source: source.clone(), last, is_asked }, act)
+}
+
+/// Does `act`, which ends with `Interrupted` once `stop` is true: for threads that work for another, whose
+/// caller is asked.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use bedform_storage::{goes_on, stopped_by};
+///
+/// let stop = Arc::new(AtomicBool::new(false));
+/// stopped_by(&stop, || {
+///     assert!(goes_on());
+///     stop.store(true, Ordering::Relaxed);
+///     assert!(!goes_on());
+/// });
+/// assert!(goes_on());
+/// ```
+pub fn stopped_by<T>(stop: &Arc<AtomicBool>, act: impl FnOnce() -> T) -> T {
+    ended_by(Stop::Flag(stop.clone()), act)
+}
+
+/// Does `act`, which ends with `Interrupted` when `time` has passed: what is worth only so much. A write that
+/// is on its way then still has a while for its answer.
+pub fn within<T>(time: Duration, act: impl FnOnce() -> T) -> T {
+    // What no clock reaches never ends.
+    match Instant::now().checked_add(time) {
+        Some(end) => ended_by(Stop::At(end), act),
+        None => act(),
+    }
+}
+
+fn ended_by<T>(stop: Stop, act: impl FnOnce() -> T) -> T {
+    /// Takes it away again, also if `act` panics.
+    struct Added;
+    impl Drop for Added {
+        fn drop(&mut self) {
+            STOPS.with_borrow_mut(|stops| drop(stops.pop()));
+        }
+    }
+    STOPS.with_borrow_mut(|stops| stops.push(stop));
+    let _added = Added;
+    act()
+}
+
+/// Has the sources of this thread asked the next time that a call may end, however soon: something has
+/// happened that one of them knows of.
+pub fn ask_soon() {
+    WAS_STOPPED.set(true);
+}
+
+/// True if something may end the call that this thread is in.
+pub fn may_be_cancelled() -> bool {
+    STOPS.with_borrow(|stops| !stops.is_empty())
+}
+
+/// True if the call that this thread is in is to go on.
+pub fn goes_on() -> bool {
+    let is_over = is_over();
+    WAS_STOPPED.set(is_over);
+    !is_over
+}
+
+/// As [`goes_on`], for those who begin to wait: a source is asked only if it has ended the last wait.
+pub fn may_begin() -> bool {
+    let is_told = STOPS.with_borrow(|stops| {
+        stops.iter().any(|stop| match stop {
+            Stop::Asked { .. } => false,
+            told => matches!(told.known(), Known::Over),
+        })
+    });
+    !is_told && (!WAS_STOPPED.get() || goes_on())
+}
+
+fn is_over() -> bool {
+    for at in 0.. {
+        match STOPS.with_borrow(|stops| stops.get(at).map(Stop::known)) {
+            None => return false,
+            Some(Known::Over) => return true,
+            Some(Known::GoesOn) => {}
+            Some(Known::Ask(source)) => {
+                let is_over = source();
+                STOPS.with_borrow(|stops| stops.get(at).map(Stop::answered));
+                if is_over {
+                    return true;
+                }
+            }
+        }
+    }
+    false
+}
+
+/// How long something is waited for: until the call is to end, and a while longer.
+///
+/// ```
+/// use bedform_storage::{ASK_EVERY, Grace};
+///
+/// let mut grace = Grace::default();
+/// // Waits for so long each time, until there is what it waits for.
+/// std::thread::sleep(ASK_EVERY);
+/// assert!(!grace.is_over());
+/// ```
+#[derive(Debug)]
+pub struct Grace {
+    time: Duration,
+    stopped: Option<Instant>,
+}
+
+impl Default for Grace {
+    /// What a write has.
+    fn default() -> Self {
+        Self::of(GRACE)
+    }
+}
+
+impl Grace {
+    /// So much longer.
+    pub fn of(time: Duration) -> Self {
+        Self { time, stopped: None }
+    }
+
+    /// True if nothing is to be waited for any more.
+    pub fn is_over(&mut self) -> bool {
+        if self.stopped.is_none() && goes_on() {
+            return false;
+        }
+        self.stopped.get_or_insert_with(Instant::now).elapsed() >= self.time
+    }
+}
+
+/// The error of `operation` on `path`, which was waited for until the call was to end.
+pub fn interrupted(operation: &'static str, path: impl Display) -> StorageError {
+    StorageError::new(StorageErrorKind::Interrupted, operation, path)
+}
+
+/// A wait for the lock of `name`.
+#[derive(Debug)]
+pub struct Waiting<'a> {
+    name: &'a str,
+    begun: Instant,
+    was_long: bool,
+    pause: Duration,
+    /// The call that waits is to end.
+    pub is_over: bool,
+}
+
+impl<'a> Waiting<'a> {
+    /// One that begins now.
+    pub fn new(name: &'a str) -> Self {
+        Self { name, begun: Instant::now(), was_long: false, pause: PAUSE, is_over: false }
+    }
+
+    /// True if the call is to wait on. Called on the thread that waits.
+    pub fn goes_on(&mut self) -> bool {
+        if !self.was_long && self.begun.elapsed() >= LONG {
+            self.was_long = true;
+            if let Some(tell) = TELL_OF_LOCK.get() {
+                tell(self.name);
+            }
+        }
+        self.is_over |= !goes_on();
+        !self.is_over
+    }
+
+    /// Waits a little, longer each time.
+    ///
+    /// # Errors
+    /// `Interrupted` if the call is to end.
+    pub fn pause(&mut self) -> Result<(), StorageError> {
+        if !self.goes_on() {
+            return Err(self.interrupted());
+        }
+        std::thread::sleep(self.pause);
+        self.pause = (self.pause * 2).min(ASK_EVERY);
+        Ok(())
+    }
+
+    /// The error of a wait that is over.
+    pub fn interrupted(&self) -> StorageError {
+        interrupted("lock", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_goes_on_where_nobody_ends_it() {
+        let mut waiting = Waiting::new("a");
+        assert!(waiting.goes_on() && !waiting.is_over && may_begin());
+    }
+
+    #[test]
+    fn a_source_is_asked_as_often_as_it_says_and_until_it_wants_the_call_again() {
+        let asked = Rc::new(Cell::new(0));
+        let counting = |every| {
+            let asked = asked.clone();
+            asked.set(0);
+            let is_over = move || {
+                asked.set(asked.get() + 1);
+                asked.get() == 3
+            };
+            CancelSource { is_over: Rc::new(is_over), every }
+        };
+        cancelled_by(&counting(Duration::from_secs(3600)), || assert!(goes_on() && goes_on()));
+        assert_eq!(asked.get(), 0);
+        cancelled_by(&counting(Duration::ZERO), || {
+            assert!(may_begin() && goes_on() && goes_on() && !goes_on());
+            assert_eq!(asked.get(), 3);
+            assert!(may_begin());
+            assert_eq!(asked.get(), 4);
+        });
+        cancelled_by(&counting(Duration::from_millis(2)), || {
+            while goes_on() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(goes_on());
+        });
+        assert_eq!(asked.get(), 4);
+    }
+
+    #[test]
+    fn a_source_may_make_calls_of_its_own_which_do_not_ask_it() {
+        let inner = || cancelled_by(&CancelSource::each_time(|| true), goes_on) || !goes_on();
+        let outer = CancelSource::each_time(inner);
+        cancelled_by(&outer, || assert!(goes_on() && goes_on()));
+    }
+
+    #[test]
+    fn a_thread_that_is_told_to_stop_waits_no_longer_and_others_do() {
+        let [outer, inner] = [false, false].map(|stop| Arc::new(AtomicBool::new(stop)));
+        stopped_by(&outer, || {
+            stopped_by(&inner, || {
+                outer.store(true, Ordering::Relaxed);
+                assert!(!may_begin() && !goes_on() && !Waiting::new("a").goes_on());
+                let other = std::thread::spawn(|| may_begin() && goes_on());
+                assert!(other.join().unwrap());
+            });
+            outer.store(false, Ordering::Relaxed);
+            inner.store(true, Ordering::Relaxed);
+            assert!(may_begin() && goes_on());
+        });
+    }
+
+    #[test]
+    fn what_has_a_time_waits_no_longer_than_that() {
+        within(Duration::MAX, || assert!(may_begin()));
+        within(Duration::from_millis(5), || {
+            within(Duration::from_secs(3600), || {
+                while goes_on() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                assert!(!may_begin());
+            });
+        });
+        assert!(may_begin());
+    }
+}
