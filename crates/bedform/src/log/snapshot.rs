@@ -8,7 +8,6 @@ use bedform_format::ObjectPath;
 use super::view::View;
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::{Cover, Moment, StoredLayout};
-use crate::write::sink::Sink;
 use crate::zarr::hierarchy::Hierarchy;
 use crate::zarr::sink::ShardSink;
 use crate::zarr::source::ZarrSource;
@@ -134,18 +133,6 @@ impl<'a> PinnedArray<'a> {
     /// Where the commits of the snapshot are settled into.
     pub(crate) fn sink(&self) -> ShardSink<'_> {
         ShardSink { source: &self.source, moment: &self.moment }
-    }
-
-    /// True if commits of the snapshot have something for the object at `coordinates` that it does not
-    /// contain.
-    ///
-    /// # Errors
-    /// As [`Moment::cover`]; `Corrupt` by the object's tail.
-    pub(crate) fn is_pending(&self, coordinates: &[u64]) -> Result<bool> {
-        let sink = self.sink();
-        let contained = sink.open_unit(coordinates)?.map_or(0, |stored| stored.contained);
-        let name = || sink.unit_name(coordinates);
-        Ok(self.moment.cover(coordinates, contained, &name)?.is_some())
     }
 
     /// The coordinates of the objects that are there, and of those that must be.

@@ -81,6 +81,12 @@ pub(crate) trait Sink: Sync {
         resources: WriteResources,
     ) -> Result<u64>;
 
+    /// True if something lies over the unit at `coordinates` that it does not contain.
+    ///
+    /// # Errors
+    /// As [`Sink::open_unit`]; those of what lies over it.
+    fn is_covered(&self, coordinates: &[u64]) -> Result<bool>;
+
     /// Publishes a unit chunk by chunk, each merged with what lies over it; gives its bytes.
     ///
     /// # Errors

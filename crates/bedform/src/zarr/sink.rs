@@ -55,6 +55,12 @@ impl Sink for ShardSink<'_> {
         self.change(coordinates, valid, resources, |change| change.run_built(built))
     }
 
+    fn is_covered(&self, coordinates: &[u64]) -> Result<bool> {
+        let contained = self.open_unit(coordinates)?.map_or(0, |stored| stored.contained);
+        let name = || self.unit_name(coordinates);
+        Ok(self.moment.cover(coordinates, contained, &name)?.is_some())
+    }
+
     fn publish_covered(&self, coordinates: &[u64], resources: WriteResources) -> Result<u64> {
         self.change(coordinates, None, resources, |change| change.run())
     }

@@ -13,7 +13,6 @@ use super::plan::ArrayPlan;
 use super::walk::Walk;
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::snapshot::PinnedArray;
 use crate::threads::budget::BudgetRound;
 use crate::write::elements::{ChunkElements, Input, is_outside};
 use crate::write::sink::{BuiltChunk, Sink, StoredUnit};
@@ -21,7 +20,7 @@ use crate::write::sink::{BuiltChunk, Sink, StoredUnit};
 /// The chunks of one array's objects that a round builds.
 pub(super) struct Building<'a> {
     pub(super) plan: &'a ArrayPlan,
-    pub(super) array: &'a PinnedArray<'a>,
+    pub(super) sink: &'a dyn Sink,
     pub(super) objects: Vec<BuildingObject>,
     places: HashMap<u64, usize>,
     /// The chunk that was laid over last, taken out of its object: the next box is likely to lie
@@ -92,7 +91,7 @@ pub(super) struct Written<'b> {
 impl<'a> Building<'a> {
     pub(super) fn new(
         plan: &'a ArrayPlan,
-        array: &'a PinnedArray<'a>,
+        sink: &'a dyn Sink,
         objects: Vec<BuildingObject>,
     ) -> Self {
         let places = objects.iter().enumerate().map(|(at, object)| (object.number, at)).collect();
@@ -107,7 +106,7 @@ impl<'a> Building<'a> {
         }
         Self {
             plan,
-            array,
+            sink,
             reach: Reach::new(plan, &objects),
             objects,
             places,
@@ -306,7 +305,7 @@ impl<'a> Building<'a> {
         let object = &self.objects[object];
         let room = wait.room(layout.codec.decoded_bytes() as u64)?;
         let mut chunk = ChunkElements::default();
-        let name = || self.array.sink().unit_name(&object.coordinates);
+        let name = || self.sink.unit_name(&object.coordinates);
         let at = delinearize(position, &layout.per_object);
         let coordinates: Vec<u64> = (0..at.len())
             .map(|axis| object.coordinates[axis] * layout.per_object[axis] + at[axis])

@@ -26,12 +26,14 @@ mod round;
 mod shards;
 mod split;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod walk;
 mod write;
 
 use crate::log::opened::OpenedStore;
 use crate::log::shapes::publish_grown;
-use crate::log::snapshot::Snapshot;
+use crate::log::snapshot::{PinnedArray, Snapshot};
 use crate::options::Progress;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +45,7 @@ use self::round::Rounds;
 use self::write::Counts;
 use crate::comm::{Communicator, agree, decide};
 use crate::error::{Error, Result};
+use crate::write::sink::Sink;
 
 pub use self::collect::{CollectOptions, CollectStatistics, LogSummary};
 
@@ -179,12 +182,14 @@ impl OpenedStore {
         };
         let plans = plan::plan(self, &view, arrays.as_deref())?;
         let pinned: Vec<_> = plans.iter().map(|plan| plan.pinned(self, &view)).collect();
+        let shards: Vec<_> = pinned.iter().map(PinnedArray::sink).collect();
+        let sinks: Vec<_> = shards.iter().map(|sink| sink as &dyn Sink).collect();
         let objects = || plans.iter().flat_map(|plan| &plan.objects);
         let rounds = Rounds {
             store: self,
             view: &view,
             plans: &plans,
-            arrays: &pinned,
+            sinks: &sinks,
             part: *part,
             memory_bytes: *memory_bytes,
             total_bytes: objects().fold(0, |all, object| all.saturating_add(object.bytes)),

@@ -23,7 +23,6 @@ use super::read::{Window, plan_windows};
 use super::stream::Layer;
 use super::write::{Counts, Writer};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::snapshot::PinnedArray;
 use crate::log::view::View;
 use crate::threads::budget::{BudgetRound, MemoryBudget};
 use crate::threads::ordered::map_in_threads;
@@ -43,8 +42,8 @@ pub(super) struct Rounds<'a> {
     pub(super) store: &'a Arc<OpenedStore>,
     pub(super) view: &'a View,
     pub(super) plans: &'a [ArrayPlan],
-    /// Of each plan.
-    pub(super) arrays: &'a [PinnedArray<'a>],
+    /// What each plan is settled into.
+    pub(super) sinks: &'a [&'a dyn Sink],
     /// Which share of the objects is to be settled, and of how many.
     pub(super) part: (u64, u64),
     pub(super) memory_bytes: u64,
@@ -60,7 +59,7 @@ pub(super) struct Rounds<'a> {
 struct Opening<'a> {
     view: &'a View,
     plans: &'a [ArrayPlan],
-    arrays: &'a [PinnedArray<'a>],
+    sinks: &'a [&'a dyn Sink],
     counts: &'a Counts,
 }
 
@@ -174,8 +173,8 @@ impl<'a> Rounds<'a> {
     }
 
     fn opening(&self) -> Opening<'a> {
-        let Self { view, plans, arrays, counts, .. } = *self;
-        Opening { view, plans, arrays, counts }
+        let Self { view, plans, sinks, counts, .. } = *self;
+        Opening { view, plans, sinks, counts }
     }
 
     fn writer(&self) -> Writer<'a> {
@@ -306,7 +305,7 @@ impl<'a> Rounds<'a> {
             }
         }
         let building = |(at, objects): (usize, Vec<BuildingObject>)| {
-            Building::new(&self.plans[at], &self.arrays[at], objects)
+            Building::new(&self.plans[at], self.sinks[at], objects)
         };
         Next::Round(parts.into_iter().map(building).collect())
     }
@@ -359,7 +358,7 @@ impl<'a> Rounds<'a> {
             }
             Next::Large(object) => {
                 let valid = self.plans[object.plan].valid(object.contained);
-                self.writer().write_large(&self.arrays[object.plan], &object, valid)?;
+                self.writer().write_large(self.sinks[object.plan], &object, valid)?;
                 Ok(Vec::new())
             }
         }
@@ -405,7 +404,7 @@ impl Opening<'_> {
     fn open(self, at: usize, object: ObjectPlan) -> Result<Option<BuildingObject>> {
         let ObjectPlan { number, bytes } = object;
         let coordinates = self.plans[at].coordinates(number);
-        let sink = &self.arrays[at].sink();
+        let sink = self.sinks[at];
         let stored = sink.open_unit(&coordinates)?;
         let contained = stored.as_ref().map_or(0, |stored| stored.contained);
         if contained > self.view.root.number {

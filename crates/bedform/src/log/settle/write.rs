@@ -8,7 +8,6 @@ use std::sync::{Mutex, PoisonError};
 use super::SettleStatistics;
 use super::lay::{Building, BuildingObject};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::snapshot::PinnedArray;
 use crate::threads::budget::{BudgetRound, MemoryBudget};
 use crate::write::sink::{BuiltUnit, Sink};
 use crate::zarr::object::whole_machine;
@@ -91,7 +90,7 @@ impl Writer<'_> {
                     continue;
                 }
                 let chunks = std::mem::take(&mut object.chunks).into();
-                objects.push((building.array, object, valid, BuiltUnit { stored, chunks }));
+                objects.push((building.sink, object, valid, BuiltUnit { stored, chunks }));
             }
         }
         let store = &self.store;
@@ -103,12 +102,12 @@ impl Writer<'_> {
         let (rooms, go_on) = (MemoryBudget::new(large * SMALL_AT_ONCE), || Ok(()));
         let act = |number: u64, resources| {
             let at = usize::try_from(number).unwrap_or(usize::MAX);
-            let (array, object, valid, built) = &objects[at];
+            let (sink, object, valid, built) = &objects[at];
             let places = if object.bytes <= SMALL_BYTES { 1 } else { SMALL_AT_ONCE };
             let _room = BudgetRound::new(&rooms, &go_on).room(places)?;
             let coordinates = &object.coordinates;
-            let written = array.sink().publish_built(coordinates, *valid, built, resources)?;
-            self.wrote(array, object, written)?;
+            let written = sink.publish_built(coordinates, *valid, built, resources)?;
+            self.wrote(*sink, object, written)?;
             Ok(written)
         };
         let threads = if large == 1 { 1 } else { large.max(SMALL_AT_ONCE) };
@@ -122,23 +121,23 @@ impl Writer<'_> {
     /// As [`Writer::write`].
     pub(super) fn write_large(
         &self,
-        array: &PinnedArray<'_>,
+        sink: &dyn Sink,
         object: &BuildingObject,
         valid: Option<&[u64]>,
     ) -> Result<()> {
-        if valid.is_some() || array.is_pending(&object.coordinates)? {
+        if valid.is_some() || sink.is_covered(&object.coordinates)? {
             let resources = whole_machine(self.store);
             // Others may have settled it since `valid` was found; what lies over it counts.
-            let written = array.sink().publish_covered(&object.coordinates, resources)?;
-            return self.wrote(array, object, written);
+            let written = sink.publish_covered(&object.coordinates, resources)?;
+            return self.wrote(sink, object, written);
         }
         Counts::add(&self.counts.done, object.bytes);
         Ok(())
     }
 
     /// Counts an object that was written, if its stamp says so when it is read back.
-    fn wrote(&self, array: &PinnedArray<'_>, object: &BuildingObject, written: u64) -> Result<()> {
-        self.check_settled(array, &object.coordinates)?;
+    fn wrote(&self, sink: &dyn Sink, object: &BuildingObject, written: u64) -> Result<()> {
+        self.check_settled(sink, &object.coordinates)?;
         self.counts.settled(object.plan, object.number, self.root);
         Counts::add(&self.counts.objects, 1);
         Counts::add(&self.counts.bytes, written);
@@ -147,8 +146,7 @@ impl Writer<'_> {
     }
 
     /// Fails unless the stamp of an object says that it contains the commits of the view.
-    fn check_settled(&self, array: &PinnedArray<'_>, coordinates: &[u64]) -> Result<()> {
-        let sink = array.sink();
+    fn check_settled(&self, sink: &dyn Sink, coordinates: &[u64]) -> Result<()> {
         if sink.open_unit(coordinates)?.is_some_and(|stored| stored.contained >= self.root) {
             return Ok(());
         }

@@ -1,0 +1,287 @@
+//! The seam of settling, on a naive sink: units that are files of their own beside the store, and a journal
+//! that says what each contains.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use bedform_format::metadata::FillValue;
+use bedform_format::shard::Extent;
+use bedform_format::{DataType, ObjectPath};
+use bedform_geometry::{AxisRange, AxisSelection, Order, Selection};
+use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
+use proptest::prelude::*;
+
+use super::ahead::Spare;
+use super::plan::{ArrayPlan, plan};
+use super::round::Rounds;
+use super::write::Counts;
+use crate::codec::Scratch;
+use crate::comm::Alone;
+use crate::error::Result;
+use crate::log::session::SessionOptions;
+use crate::log::snapshot::PinnedArray;
+use crate::options::OpenOptions;
+use crate::source::{ChunkLocations, LocateChunk, Location, Moment, StoredLayout};
+use crate::store::Store;
+use crate::write::elements::{ChunkElements, Input};
+use crate::write::sink::{BuiltUnit, Sink, StoredUnit, WriteResources};
+use crate::zarr::new_array::{ArrayLayout, NewArray};
+
+const LENGTH: u64 = 37;
+const CHUNK: u64 = 4;
+const UNIT: u64 = 8;
+const FILL: u8 = 9;
+
+/// A unit is an object; where its chunks lie, and what it contains, is in the journal.
+struct Files<'a> {
+    storage: &'a MemoryStorage,
+    journal: Mutex<HashMap<u64, (u64, Arc<Table>)>>,
+    pinned: &'a PinnedArray<'a>,
+    layout: &'a StoredLayout,
+    /// The commit that is settled.
+    commit: u64,
+    published: Mutex<Vec<&'static str>>,
+}
+
+#[derive(Debug)]
+struct Table(Vec<Option<Location>>);
+
+impl LocateChunk for Table {
+    fn locate(&self, position: u64) -> Option<Location> {
+        self.0[usize::try_from(position).unwrap()].clone()
+    }
+}
+
+fn unit(coordinates: &[u64]) -> ObjectPath {
+    ObjectPath::parse(&format!("unit-{}", coordinates[0])).unwrap()
+}
+
+impl Files<'_> {
+    /// Publishes a unit of the chunks that `make` gives for positions, or of those that are stored.
+    fn publish(
+        &self,
+        coordinates: &[u64],
+        stored: Option<&StoredUnit>,
+        mut make: impl FnMut(u64) -> Result<Option<Vec<u8>>>,
+    ) -> Result<u64> {
+        let (mut bytes, mut table) = (Vec::new(), Vec::new());
+        for position in 0..UNIT / CHUNK {
+            let kept = stored.and_then(|stored| stored.locations.locate(position).unwrap());
+            let encoded = match (make(position)?, kept) {
+                (Some(made), _) => Some(made),
+                (None, Some(place)) => Some(read(stored.unwrap(), &place)?),
+                (None, None) => None,
+            };
+            table.push(encoded.map(|encoded| {
+                let extent = Extent { offset: bytes.len() as u64, length: encoded.len() as u64 };
+                bytes.extend(encoded);
+                Location::of(extent)
+            }));
+        }
+        self.storage.put(&unit(coordinates), &bytes, Durability::Process, Condition::None)?;
+        let entry = (self.commit, Arc::new(Table(table)));
+        self.journal.lock().unwrap().insert(coordinates[0], entry);
+        Ok(bytes.len() as u64)
+    }
+
+    fn encoded(&self, mut elements: ChunkElements) -> Result<Vec<u8>> {
+        let (mut scratch, mut encoded) = (Scratch::default(), Vec::new());
+        elements.encode(self.layout, &Input::Bytes(&[]), &mut scratch, &mut encoded)?;
+        Ok(encoded)
+    }
+
+    /// All elements, as the units have them.
+    fn elements(&self) -> Vec<u8> {
+        let mut all = Vec::new();
+        for number in 0..LENGTH.div_ceil(UNIT) {
+            let stored = self.open_unit(&[number]).unwrap();
+            for position in 0..UNIT / CHUNK {
+                let place =
+                    stored.as_ref().and_then(|unit| unit.locations.locate(position).unwrap());
+                let mut chunk = ChunkElements::default();
+                match place {
+                    None => chunk.clear(self.layout),
+                    Some(place) => {
+                        let encoded = read(stored.as_ref().unwrap(), &place).unwrap();
+                        let scratch = &mut Scratch::default();
+                        chunk.load(self.layout, &encoded, scratch, &Input::Bytes(&[])).unwrap();
+                    }
+                }
+                all.extend_from_slice(chunk.bytes_mut());
+            }
+        }
+        all.truncate(usize::try_from(LENGTH).unwrap());
+        all
+    }
+}
+
+fn read(stored: &StoredUnit, place: &Location) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(place.extent.length).unwrap()];
+    stored.object.read(place.extent.offset, &mut bytes)?;
+    Ok(bytes)
+}
+
+impl Sink for Files<'_> {
+    fn unit_name(&self, coordinates: &[u64]) -> String {
+        unit(coordinates).to_string()
+    }
+
+    fn open_unit(&self, coordinates: &[u64]) -> Result<Option<StoredUnit>> {
+        let found = self.journal.lock().unwrap().get(&coordinates[0]).cloned();
+        let Some((contained, table)) = found else { return Ok(None) };
+        let object = Arc::from(self.storage.open(&unit(coordinates))?);
+        let locations = ChunkLocations::Table(table);
+        Ok(Some(StoredUnit { object, locations, contained, is_ours: true }))
+    }
+
+    fn publish_built(
+        &self,
+        coordinates: &[u64],
+        _: Option<&[u64]>,
+        built: &BuiltUnit,
+        _: WriteResources,
+    ) -> Result<u64> {
+        self.published.lock().unwrap().push("built");
+        self.publish(coordinates, built.stored.as_ref(), |position| {
+            let chunk = built.chunks.lock().unwrap().remove(&position);
+            chunk.map(|chunk| self.encoded(chunk.elements)).transpose()
+        })
+    }
+
+    fn is_covered(&self, coordinates: &[u64]) -> Result<bool> {
+        let contained = self.open_unit(coordinates)?.map_or(0, |stored| stored.contained);
+        let name = || self.unit_name(coordinates);
+        Ok(self.pinned.moment.cover(coordinates, contained, &name)?.is_some())
+    }
+
+    fn publish_covered(&self, coordinates: &[u64], _: WriteResources) -> Result<u64> {
+        self.published.lock().unwrap().push("covered");
+        let stored = self.open_unit(coordinates)?;
+        let contained = stored.as_ref().map_or(0, |stored| stored.contained);
+        let name = || self.unit_name(coordinates);
+        let Some(cover) = self.pinned.moment.cover(coordinates, contained, &name)? else {
+            return Ok(0);
+        };
+        self.publish(coordinates, stored.as_ref(), |position| {
+            let chunk = coordinates[0] * (UNIT / CHUNK) + position;
+            if chunk >= LENGTH.div_ceil(CHUNK) {
+                return Ok(None);
+            }
+            let mut elements = ChunkElements::default();
+            match stored.as_ref().and_then(|unit| unit.locations.locate(position).unwrap()) {
+                None => elements.clear(self.layout),
+                Some(place) => {
+                    let encoded = read(stored.as_ref().unwrap(), &place)?;
+                    let scratch = &mut Scratch::default();
+                    elements.load(self.layout, &encoded, scratch, &Input::Bytes(&[]))?;
+                }
+            }
+            elements.lay(&[chunk], &*cover)?;
+            self.encoded(elements).map(Some)
+        })
+    }
+}
+
+fn array() -> NewArray {
+    NewArray {
+        shape: vec![LENGTH],
+        data_type: DataType::UInt8,
+        layout: ArrayLayout {
+            chunk_shape: vec![CHUNK],
+            shard_shape: vec![UNIT],
+            order: Order::RowMajor,
+            serializer: None,
+            codecs: vec![],
+            transpose: None,
+            checksum: true,
+        },
+        fill_value: FillValue::Bytes(vec![FILL]),
+        dimension_names: None,
+        attributes: serde_json::Map::new(),
+    }
+}
+
+/// Commits values to a range.
+fn commit(store: &Store, start: u64, values: &[u8]) {
+    let range = AxisRange::new(start, 1, values.len() as u64).unwrap();
+    let selection = Selection::Orthogonal(vec![AxisSelection::Range(range)]);
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    let path = ObjectPath::parse("v").unwrap();
+    session.write(&path, &selection, crate::Elements::Bytes(values)).unwrap();
+    session.commit().unwrap();
+}
+
+/// Settles into `files`, with so much memory.
+fn settle_into(store: &Store, files: &Files<'_>, plans: &[ArrayPlan], memory_bytes: u64) {
+    let view = store.opened.snapshot().unwrap().view.unwrap();
+    let counts = Counts::default();
+    let objects = || plans.iter().flat_map(|plan| &plan.objects);
+    let rounds = Rounds {
+        store: &store.opened,
+        view: &view,
+        plans,
+        sinks: &[files as &dyn Sink],
+        part: (0, 1),
+        memory_bytes,
+        total_bytes: objects().map(|object| object.bytes).sum(),
+        progress: &|_, _| (),
+        counts: &counts,
+        spare: Spare::default(),
+    };
+    rounds.run().unwrap();
+    drop(rounds);
+    let settled = counts.take_settled();
+    assert!(settled.iter().all(|(_, _, commit)| *commit == files.commit));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn commits_settle_into_any_sink(
+        writes in proptest::collection::vec((0..LENGTH, 1_u64..20, 0_u8..9), 1..6),
+        later in (0..LENGTH, 1_u64..20, 10_u8..20),
+        memory_bytes in prop_oneof![Just(8_u64), Just(64), Just(1 << 20)],
+        threads in 1_usize..3,
+    ) {
+        let (place, storage) = (Arc::new(MemoryStorage::new()), MemoryStorage::new());
+        let options =
+            OpenOptions { writable: true, threads: Some(threads), ..OpenOptions::default() };
+        let store = Store::create(place, &serde_json::Map::new(), options).unwrap();
+        store.create_array(&ObjectPath::parse("v").unwrap(), &array()).unwrap();
+        let mut expected = vec![FILL; usize::try_from(LENGTH).unwrap()];
+        let mut journal = HashMap::new();
+        for batch in [&writes[..], &[later]] {
+            for (start, length, value) in batch {
+                let end = (start + length).min(LENGTH);
+                let values = vec![*value; usize::try_from(end - start).unwrap()];
+                commit(&store, *start, &values);
+                let range = usize::try_from(*start).unwrap()..usize::try_from(end).unwrap();
+                expected[range].copy_from_slice(&values);
+            }
+            store.opened.look_again().unwrap();
+            let view = store.opened.snapshot().unwrap().view.unwrap();
+            let plans = plan(&store.opened, &view, None).unwrap();
+            let pinned = plans[0].pinned(&store.opened, &view);
+            let files = Files {
+                storage: &storage,
+                journal: Mutex::new(std::mem::take(&mut journal)),
+                pinned: &pinned,
+                layout: &plans[0].state.layout,
+                commit: view.root.number,
+                published: Mutex::default(),
+            };
+            settle_into(&store, &files, &plans, memory_bytes);
+            prop_assert_eq!(files.elements(), &expected[..]);
+            // A whole unit is more than a round of so little memory.
+            let is_whole = |(start, length, _): &(u64, u64, u8)| {
+                let end = (start + length).min(LENGTH);
+                start.next_multiple_of(UNIT) + UNIT <= end
+            };
+            let has_covered = files.published.lock().unwrap().contains(&"covered");
+            prop_assert!(has_covered || memory_bytes > 8 || !batch.iter().any(is_whole));
+            prop_assert!(!has_covered || memory_bytes == 8);
+            journal = files.journal.into_inner().unwrap();
+        }
+    }
+}
