@@ -261,13 +261,17 @@ proptest! {
         cache in proptest::sample::select(&CACHES[..]),
     ) {
         let directory = Directory::new();
-        let storage = LocalStorage::open(&directory.0, Mode::Create).unwrap();
+        let storage = LocalStorage::open(&directory.store, Mode::Create).unwrap();
         run(Arc::new(storage), &new, &steps, cache);
     }
 }
 
-/// A directory that goes with the value.
-struct Directory(std::path::PathBuf);
+/// A directory for a store and its log, which goes with the value.
+struct Directory {
+    all: std::path::PathBuf,
+    /// Where the store is.
+    store: std::path::PathBuf,
+}
 
 impl Directory {
     fn new() -> Self {
@@ -275,12 +279,14 @@ impl Directory {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("bedform-properties-{}-{number}", std::process::id());
-        Self(std::env::temp_dir().join(name))
+        let all = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&all).unwrap();
+        Self { store: all.join("store"), all }
     }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(&self.all);
     }
 }
