@@ -116,6 +116,35 @@ class BasicReads:
         """
         return np.asarray(self._get(_selection.basic(selection, self.shape), out, scalar=False))
 
+    def prefetch(self, selection: Any = ...) -> dict[str, int]:
+        """Decode the chunks of a basic selection into the cache, where later reads find them.
+
+        No more is decoded than the store's cache may keep (``cache=`` of :func:`bedform.open`).
+        Elements that are stored as they are, without codec or checksum, are left out: the page
+        cache of the system keeps files.
+
+        Returns
+        -------
+        dict
+            ``chunks`` decoded, parts of a log among them; ``present`` that the cache had; how many
+            were ``left_out``; and the ``objects``, ``requests`` and ``bytes`` that it took.
+
+        Examples
+        --------
+        >>> import bedform as bf, numpy as np, tempfile
+        >>> t = bf.create(tempfile.mkdtemp() + "/s.zarr").create_array("t", (8, 8), "f4")
+        >>> t[...] = 1
+        >>> t.prefetch(np.s_[:4])["left_out"]
+        0
+        """
+        counts, present, left_out = self._prefetch(_selection.basic(selection, self.shape))
+        names = ("objects", "requests", "bytes", "chunks")
+        done = dict(zip(names, counts, strict=False))
+        return done | {"present": present, "left_out": left_out}
+
+    def _prefetch(self, selected: _selection.Selected) -> tuple[tuple[int, ...], int, int]:
+        raise NotImplementedError
+
     def _get(
         self, selected: _selection.Selected, out: AnyArray | None = None, *, scalar: bool = True
     ) -> Any:
@@ -281,6 +310,9 @@ class Array(BasicReads):
     def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
         self._enter_process()
         self._fill_by(self._read, selected, buffer)
+
+    def _prefetch(self, selected: _selection.Selected) -> tuple[tuple[int, ...], int, int]:
+        return self._store._call(self._inner.prefetch)(selected.engine)
 
     def _get_text(
         self, selected: _selection.Selected, out: AnyArray | None, *, scalar: bool

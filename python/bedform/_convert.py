@@ -223,11 +223,19 @@ def _readers(opened: Any, exclude: Sequence[str]) -> list[tuple[str, bool, Calla
     return [
         (name, array.dtype.hasobject, _reader(array))
         for name, array in arrays.items()
-        if array._inner is None and array.not_storable is None
+        if array._native is not None and array.not_storable is None
     ]
 
 
 def _reader(array: Any) -> Callable[[list[int], list[int]], Any]:
+    if array._inner is not None:
+        by_region = array._region_reader()
+
+        def read_elements(start: list[int], shape: list[int]) -> Any:
+            array._warn()
+            return by_region(start, shape)
+
+        return read_elements
     dtype = array.dtype.newbyteorder("=")
     elements = Elements(array.path, dtype)
 

@@ -1,8 +1,9 @@
 """Foreign files, read-only: what a NetCDF-4 or HDF5 file says of itself, once.
 
 `chunk_map` asks h5py where the bytes of every variable lie; the engine keeps the answer and reads
-the bytes itself. `read_native` is for the variables that only HDF5 can read. NetCDF classic files
-need neither: their header is read in Rust.
+the bytes itself. `read_native` is for the variables that only HDF5 can read, `read_region` is
+what the engine calls for those whose elements it has a type for. NetCDF classic files need none of
+these: their header is read in Rust.
 
 Files and links that are named inside a file are refused unless they are allowed for this call.
 """
@@ -39,9 +40,16 @@ from bedform._foreign_storage import (
 from bedform._foreign_walk import Refusal, members, open_path, refuse_outside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["ChunkMapParts", "ForeignFileError", "chunk_map", "file_kind", "read_native"]
+__all__ = [
+    "ChunkMapParts",
+    "ForeignFileError",
+    "chunk_map",
+    "file_kind",
+    "read_native",
+    "read_region",
+]
 
 _GROUPS_MAX: Final = 100_000
 _DEPTH_MAX: Final = 64
@@ -392,3 +400,32 @@ def read_native(
         grown = np.full(shape, "" if is_text else dataset.fillvalue, dataset.dtype)
         grown[tuple(slice(0, size) for size in dataset.shape)] = source[...]
         return np.asarray(grown[selection])
+
+
+def read_region(
+    path: str | Path,
+    variable: str,
+    start: Sequence[int],
+    lengths: Sequence[int],
+    *,
+    shape: tuple[int, ...],
+    allow_external: bool = False,
+) -> npt.NDArray[Any]:
+    """Elements of a region through HDF5, of fixed size; else as `read_native`.
+
+    Of a region that the dataset ends within, only what is there is read.
+    """
+    with _as_one_line(path), h5py.File(path, "r") as file:
+        dataset = open_path(file, variable, allow_external=allow_external)
+        region = tuple(slice(at, at + count) for at, count in zip(start, lengths, strict=True))
+        if shape == dataset.shape:
+            return np.asarray(dataset[region])
+        values = np.full(lengths, dataset.fillvalue, dataset.dtype)
+        there = tuple(
+            slice(part.start, max(part.start, min(part.stop, size)))
+            for part, size in zip(region, dataset.shape, strict=True)
+        )
+        inside = tuple(slice(0, part.stop - part.start) for part in there)
+        if values[inside].size:
+            values[inside] = dataset[there]
+        return values

@@ -2,8 +2,8 @@
 
 The library of the format is asked once where the bytes of every variable lie; the answer, a chunk
 map, is kept in the user's cache directory and used again for as long as the file is the same. The
-bytes are fetched and decoded by the engine. What only the library can read goes through it, and
-that is said once per variable.
+bytes are fetched and decoded by the engine. What only the library can read goes through it, called
+by the engine for elements that it has a type for, and that is said once per variable.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bedform._errors import (
     UnsupportedError,
     engine_call,
 )
-from bedform._foreign import file_kind, read_native
+from bedform._foreign import file_kind, read_native, read_region
 from bedform._foreign_child import isolated_chunk_map
 from bedform._foreign_names import ForeignFileError
 
@@ -259,7 +259,7 @@ class ForeignStore:
             warnings.warn(
                 f"{self._shown}: {path!r} is read through its native library: {reason}",
                 NativeReadWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def __repr__(self) -> str:
@@ -310,18 +310,42 @@ class ForeignArray(BasicReads):
         self._dtype = _foreign_encoding.variable_dtype(described, store.style)
         storage = described["storage"]
         self._native = storage["native"]["reason"] if "native" in storage else None
-        self._opened: _internal.Array | None = None
-        if self._native is None:
-            self._opened = engine_call(store._inner.array)(self.path)
+        self._opened = self._open()
         self._process = _fork.current
         super().__init__()
+
+    def _open(self) -> _internal.Array | None:
+        """The engine's handle: over the bytes of the file, or what the library makes of them."""
+        store, data_type = self._store, self._described["data_type"]
+        if self._native is None:
+            return engine_call(store._inner.array)(self.path)
+        if data_type is None or self._dtype.hasobject:
+            return None
+        # What lies in other files changes without this one.
+        is_kept = not store._allow_external
+        return engine_call(store._inner.array)(self.path, self._region_reader(), is_kept)
+
+    def _region_reader(self) -> Callable[[list[int], list[int]], Any]:
+        """What gives the elements of a region through the library, for the engine to call."""
+        store = self._store
+        path, where, allow_external = self.path, store._path, store._allow_external
+        shape, dtype = self.shape, self._dtype.newbyteorder("=")
+
+        def read(start: list[int], lengths: list[int]) -> Any:
+            # A function without the array, which would hold itself by the engine's handle.
+            values = _translated(
+                read_region, where, path, start, lengths, shape=shape, allow_external=allow_external
+            )
+            return np.ascontiguousarray(values, dtype=dtype).reshape(-1).view(np.uint8)
+
+        return read
 
     @property
     def _inner(self) -> _internal.Array | None:
         """The engine's handle, if it reads the variable; in a child process one of its own."""
         if self._process is not _fork.current and self._opened is not None:
             _fork.leave_behind(self._opened)
-            self._opened = engine_call(self._store._inner.array)(self.path)
+            self._opened = self._open()
         self._process = _fork.current
         return self._opened
 
@@ -426,9 +450,22 @@ class ForeignArray(BasicReads):
             # The engine gives the machine's order; the variable's type says the file's.
             buffer.byteswap(inplace=True)
 
+    def _warn(self) -> None:
+        if self._native is not None:
+            self._store._warn_native(self.path, self._native)
+
+    def _prefetch(self, selected: _selection.Selected) -> tuple[tuple[int, ...], int, int]:
+        if self._inner is None:
+            raise UnsupportedError(
+                f"{self._store._shown}: {self.path!r} is read by the library of its format, and "
+                "nothing of it is kept"
+            )
+        return engine_call(self._inner.prefetch)(selected.engine)
+
     def _get(
         self, selected: _selection.Selected, out: AnyArray | None = None, *, scalar: bool = True
     ) -> Any:
+        self._warn()
         if self._inner is None:
             return self._get_native(selected, out, scalar=scalar)
         return super()._get(selected, out, scalar=scalar)
@@ -436,7 +473,6 @@ class ForeignArray(BasicReads):
     def _get_native(
         self, selected: _selection.Selected, out: AnyArray | None, *, scalar: bool
     ) -> Any:
-        self._store._warn_native(self.path, str(self._native))
         slices = _slices(selected)
         whole = self._read_native(slices)
         if slices is not None:
@@ -456,18 +492,14 @@ class ForeignArray(BasicReads):
                 len(range(*part.indices(size)))
                 for part, size in zip(slices, self.shape, strict=True)
             )
-        try:
-            values = np.asarray(
-                read_native(
-                    self._store._path,
-                    self.path,
-                    ... if slices is None else slices,
-                    shape=self.shape,
-                    allow_external=self._store._allow_external,
-                )
-            )
-        except ForeignFileError as error:
-            raise BY_KIND.get(error.kind, BedformError)(str(error)) from None
+        values = _translated(
+            read_native,
+            self._store._path,
+            self.path,
+            ... if slices is None else slices,
+            shape=self.shape,
+            allow_external=self._store._allow_external,
+        )
         if values.shape != wanted:
             # Elements that are arrays themselves: NumPy gives them as more axes.
             raise UnsupportedError(
@@ -484,11 +516,12 @@ class ForeignArray(BasicReads):
             return Explanation({"array": self.path, "native": self._native})
         selected = _selection.basic(selection, self.shape)
         plan: dict[str, Any] = json.loads(engine_call(self._inner.explain)(selected.engine))
-        return Explanation(plan | self._measured(selected))
+        native = {} if self._native is None else {"native": self._native}
+        return Explanation(plan | native | self._measured(selected))
 
     def workload(self, selection: Any = ..., *, clients: int = 1) -> dict[str, Any]:
         """The requests of a read that ``clients`` share, as :func:`bedform.simulate` takes them."""
-        if self._inner is None:
+        if self._inner is None or self._native is not None:
             raise UnsupportedError(
                 f"{self._store._shown}: {self.path!r} is read by the library of its format: its "
                 "requests are not known"
@@ -510,6 +543,14 @@ class ForeignArray(BasicReads):
 
     def __repr__(self) -> str:
         return f"<bedform.ForeignArray {self.path!r} {self.shape} {self.dtype}>"
+
+
+def _translated(read: Callable[..., Any], *arguments: Any, **options: Any) -> AnyArray:
+    """What a read through the library gives; its errors as those of this package."""
+    try:
+        return np.asarray(read(*arguments, **options))
+    except ForeignFileError as error:
+        raise BY_KIND.get(error.kind, BedformError)(str(error)) from None
 
 
 def _slices(selected: _selection.Selected) -> tuple[slice, ...] | None:

@@ -127,6 +127,19 @@ impl Array {
             .map_err(raise)
     }
 
+    /// Decodes the chunks of `selection` into the cache; gives what `read` gives, and how many chunks were
+    /// there already and how many were left out.
+    fn prefetch(
+        &self,
+        py: Python<'_>,
+        selection: &Bound<'_, PyTuple>,
+    ) -> PyResult<(ReadCounts, u64, u64)> {
+        let selection = parse(selection)?;
+        detached(py, || self.inner.prefetch(&selection))
+            .map(|done| (counts(done.read), done.present, done.left_out))
+            .map_err(raise)
+    }
+
     /// The bytes of the element at `key`, with what `read` gives; `None` if `key` is not one plain
     /// integer inside the array for every axis.
     fn element<'py>(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bedform::convert::{
     self, ConvertError, ConvertOptions, ConvertPlan, ConvertSource, ConvertTarget, Converted,
-    RegionReader,
+    ReadElements, RegionReader,
 };
 use bedform::{Error, ErrorKind};
 use bedform_geometry::Region;
@@ -48,7 +48,7 @@ fn source_of(name: &str, opened: &Bound<'_, PyAny>) -> PyResult<ConvertSource> {
     Ok(ConvertSource::file(name, file.get().inner.clone()))
 }
 
-/// What a function gives for a region; what it raises is kept, and ends the conversion.
+/// What a function gives for a region; what it raises is kept, and ends the work.
 fn called<T>(
     read: &Py<PyAny>,
     region: &Region,
@@ -60,17 +60,14 @@ fn called<T>(
     });
     outcome.map_err(|error| {
         signals::keep(error);
-        Error::new(ErrorKind::Interrupted, "a function that reads the source has failed")
+        Error::new(ErrorKind::Interrupted, "a function that reads elements has failed")
     })
 }
 
-fn reader_of(is_text: bool, read: Py<PyAny>) -> RegionReader {
-    if is_text {
-        return RegionReader::Texts(Arc::new(move |region| {
-            called(&read, region, |given| given.extract())
-        }));
-    }
-    RegionReader::Elements(Arc::new(move |region, buffer| {
+/// A function that gives the elements of a region as a buffer, as the engine calls it: on the thread that
+/// reads, which keeps what the function raises.
+pub(crate) fn elements_by(read: Py<PyAny>) -> Arc<ReadElements> {
+    Arc::new(move |region, buffer| {
         called(&read, region, |given| {
             let elements = Bytes::of(&given, false)?;
             let elements = elements.get();
@@ -80,7 +77,16 @@ fn reader_of(is_text: bool, read: Py<PyAny>) -> RegionReader {
             buffer.copy_from_slice(elements);
             Ok(())
         })
-    }))
+    })
+}
+
+fn reader_of(is_text: bool, read: Py<PyAny>) -> RegionReader {
+    if is_text {
+        return RegionReader::Texts(Arc::new(move |region| {
+            called(&read, region, |given| given.extract())
+        }));
+    }
+    RegionReader::Elements(elements_by(read))
 }
 
 /// The error of a conversion; its own two have kinds that nothing else has.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bedform::foreign::Callback;
 use bedform::store::storage_of;
 use bedform::{Error, ErrorKind, OpenOptions};
 use bedform_format::chunk_map::{ChunkMap, ChunkTable};
@@ -14,6 +15,7 @@ use pyo3::types::PyBytes;
 
 use crate::arguments::options;
 use crate::array::Array;
+use crate::convert::elements_by;
 use crate::error::raise;
 use crate::signals::detached;
 
@@ -101,11 +103,26 @@ impl ForeignFile {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// The variable at `path` of the file.
-    fn array(&self, py: Python<'_>, path: &str) -> PyResult<Array> {
-        detached(py, || bedform::Array::of_file(&self.inner, path))
-            .map(|inner| Array { inner })
-            .map_err(raise)
+    /// The variable at `path` of the file; through `read`, which gives the elements of a region by start and
+    /// shape, where only the library of the format can read it. `is_kept`: whether decoded chunks of
+    /// that may be kept for as long as the file stays the same.
+    #[pyo3(signature = (path, read=None, is_kept=true))]
+    fn array(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        read: Option<Py<PyAny>>,
+        is_kept: bool,
+    ) -> PyResult<Array> {
+        let callback = read.map(|read| {
+            let callback = Callback::new(elements_by(read)).one_at_a_time();
+            if is_kept { callback } else { callback.not_kept() }
+        });
+        let opened = detached(py, || match callback {
+            Some(callback) => bedform::Array::of_file_by(&self.inner, path, callback),
+            None => bedform::Array::of_file(&self.inner, path),
+        });
+        opened.map(|inner| Array { inner }).map_err(raise)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The error of the engine: what a caller can do about it, and where it happened.
 
 use std::fmt;
+use std::io;
 
 use bedform_format::json::JsonError;
 use bedform_format::metadata::MetadataError;
@@ -171,7 +172,14 @@ impl std::error::Error for Error {
 }
 
 impl From<StorageError> for Error {
-    fn from(error: StorageError) -> Self {
+    fn from(mut error: StorageError) -> Self {
+        // What a callback failed with passes through storage as it is.
+        let is_own = |source: &io::Error| source.get_ref().is_some_and(|inner| inner.is::<Self>());
+        if let Some(source) = error.source.take_if(|source| is_own(source))
+            && let Some(Ok(own)) = source.into_inner().map(|inner| inner.downcast::<Self>())
+        {
+            return *own;
+        }
         let kind = match error.kind {
             StorageErrorKind::NotFound => ErrorKind::NotFound,
             StorageErrorKind::Exists => ErrorKind::Exists,

@@ -36,7 +36,10 @@ mod threads;
 mod write;
 mod zarr;
 
-pub use array::{Append, Array, Elements, Growth, append, append_with};
+pub use array::{
+    Append, Array, ChunkElements, Elements, Growth, Prefetched, SelectedRun, VisitedChunk, append,
+    append_with,
+};
 pub use cache::{CacheStatistics, KindStatistics, cache_statistics, set_cache_budget};
 pub use error::{Error, ErrorKind, Result};
 pub use foreign::ForeignFile;

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use super::{Array, Backing};
 use crate::error::Result;
-use crate::foreign::variable::Variable;
+use crate::foreign::facts::ForeignVariable;
 use crate::log::array::ArrayHandle;
 use crate::plan::geometry::Geometry;
 use crate::run::chunks::ChunkCache;
-use crate::run::execute::MakeElements;
 use crate::run::plan::{Piece, ReadPlan};
 use crate::source::{Settled, StoredLayout};
 use crate::zarr::state::ArrayState;
@@ -16,7 +15,7 @@ use crate::zarr::state::ArrayState;
 /// An array as it is known when a read begins.
 pub(super) enum Known<'a> {
     Stored(&'a ArrayHandle, Arc<ArrayState>),
-    Foreign(&'a Variable),
+    Foreign(&'a dyn ForeignVariable),
 }
 
 impl Array {
@@ -27,7 +26,7 @@ impl Array {
     pub(super) fn known(&self) -> Result<Known<'_>> {
         Ok(match &self.backing {
             Backing::Stored(handle) => Known::Stored(handle, handle.state()?),
-            Backing::Foreign(variable) => Known::Foreign(variable),
+            Backing::Foreign(variable) => Known::Foreign(&**variable),
         })
     }
 
@@ -35,7 +34,7 @@ impl Array {
     pub(super) fn last_known(&self) -> Known<'_> {
         match &self.backing {
             Backing::Stored(handle) => Known::Stored(handle, handle.last_state()),
-            Backing::Foreign(variable) => Known::Foreign(variable),
+            Backing::Foreign(variable) => Known::Foreign(&**variable),
         }
     }
 }
@@ -45,8 +44,16 @@ impl Known<'_> {
     pub(super) fn layout(&self) -> &StoredLayout {
         match self {
             Self::Stored(_, state) => &state.layout,
-            Self::Foreign(variable) => &variable.layout,
+            Self::Foreign(variable) => &variable.facts().layout,
         }
+    }
+
+    /// True for a variable of a foreign file whose elements are stored as they are in chunks of more than
+    /// `bytes` bytes, of which a read fetches what it needs.
+    pub(super) fn has_large_raw_chunks(&self, bytes: u64) -> bool {
+        let Self::Foreign(variable) = self else { return false };
+        let codec = &variable.facts().layout.codec;
+        codec.is_raw() && !variable.makes_chunks() && codec.decoded_bytes() as u64 > bytes
     }
 
     /// Calls `act` with the plan that reads what `geometry` touches; again, with the newest moment, as long as the data move on under it.
@@ -56,7 +63,6 @@ impl Known<'_> {
     pub(super) fn with_plan<T>(
         &self,
         geometry: &Geometry,
-        elements: Option<&MakeElements<'_>>,
         mut act: impl FnMut(ReadPlan<'_>) -> Result<T>,
     ) -> Result<T> {
         match self {
@@ -67,21 +73,20 @@ impl Known<'_> {
                     moment: &pinned.moment,
                     layout: &state.layout,
                     geometry,
-                    elements,
                     cache: ChunkCache::new(&handle.store.cache, &state.scope),
                 };
                 act(ReadPlan::new(std::slice::from_ref(&piece), &handle.store.tuning))
             }),
             Self::Foreign(variable) => {
+                let facts = variable.facts();
                 let piece = Piece {
                     source: *variable,
                     moment: &Settled,
-                    layout: &variable.layout,
+                    layout: &facts.layout,
                     geometry,
-                    elements,
-                    cache: ChunkCache::new(&variable.file.cache, &variable.scope),
+                    cache: ChunkCache::new(&facts.cache, &facts.scope),
                 };
-                act(ReadPlan::new(std::slice::from_ref(&piece), &variable.file.tuning))
+                act(ReadPlan::new(std::slice::from_ref(&piece), &facts.tuning))
             }
         }
     }

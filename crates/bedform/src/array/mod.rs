@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `known` | what a read goes by: how the array is stored, its source and its moment |
 //! | `read` | reads of a selection into a buffer, what a read would do, its requests for a simulated machine |
+//! | `visit` | chunks shown to a visitor, chunks decoded into the cache |
 //! | `describe` | what an array is |
 //! | `write` | writes to a selection, appends, changes of shape |
 //! | `verify`, `verified` | what is damaged in its objects; arrays that are checked together |
@@ -17,6 +18,7 @@ mod known;
 mod read;
 pub(crate) mod verified;
 mod verify;
+mod visit;
 mod write;
 
 use std::sync::Arc;
@@ -26,11 +28,14 @@ use bedform_geometry::Order;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::ForeignFile;
-use crate::foreign::variable::Variable;
+use crate::foreign::callback::CalledVariable;
+use crate::foreign::facts::ForeignVariable;
+use crate::foreign::{Callback, CallbackArray, ForeignFile};
 use crate::log::array::ArrayHandle;
+use crate::options::OpenOptions;
 
 pub use crate::write::elements::Elements;
+pub use visit::{ChunkElements, Prefetched, SelectedRun, VisitedChunk};
 pub use write::{Append, Growth, append, append_with};
 
 /// An array of a store, or a variable of a foreign file. Cheap to clone; safe to share between threads.
@@ -44,8 +49,8 @@ pub struct Array {
 enum Backing {
     /// Shards of a store, and its log.
     Stored(ArrayHandle),
-    /// A foreign file.
-    Foreign(Arc<Variable>),
+    /// A foreign file: its bytes, or what a callback makes of them.
+    Foreign(Arc<dyn ForeignVariable>),
 }
 
 impl Array {
@@ -63,6 +68,56 @@ impl Array {
         Ok(Self { backing: Backing::Foreign(variable) })
     }
 
+    /// The variable at `path` of a foreign file, read by a callback: one that only the library of the
+    /// format can read. The file says its shape, type and chunks.
+    ///
+    /// # Errors
+    /// `NotFound`; `Unsupported` for elements without a type of fixed size.
+    pub fn of_file_by(file: &ForeignFile, path: &str, callback: Callback) -> Result<Self> {
+        let variable = Arc::new(CalledVariable::of_file(file, path, callback)?);
+        Ok(Self { backing: Backing::Foreign(variable) })
+    }
+
+    /// An array that a callback reads: whatever a program can give region by region, with the reads,
+    /// plans and cache of all arrays. The callback is called for whole chunks.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use bedform::foreign::{Callback, CallbackArray};
+    /// use bedform::{Array, OpenOptions};
+    /// use bedform_format::DataType;
+    /// use bedform_geometry::{AxisRange, AxisSelection, Selection};
+    ///
+    /// let squares = |region: &bedform_geometry::Region, buffer: &mut [u8]| {
+    ///     for (at, element) in (region.start()[0]..).zip(buffer) {
+    ///         *element = (at * at) as u8;
+    ///     }
+    ///     Ok(())
+    /// };
+    /// let described = CallbackArray::new("squares", &[12], DataType::UInt8).with_chunks(&[4]);
+    /// let callback = Callback::new(Arc::new(squares));
+    /// let array = Array::of_callback(described, callback, &OpenOptions::default())?;
+    ///
+    /// let mut buffer = [0; 3];
+    /// let every_fifth = Selection::Orthogonal(vec![AxisSelection::Range(AxisRange::new(1, 5, 3)?)]);
+    /// array.read(&every_fifth, &mut buffer)?;
+    /// assert_eq!(buffer, [1, 36, 121]);
+    /// assert!(array.explain(&every_fifth)?.read_by_callback);
+    /// # Ok::<(), bedform::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a shape or fill value that does not fit; `Unsupported` for text;
+    /// `LimitExceeded` for chunks larger than the limit.
+    pub fn of_callback(
+        array: CallbackArray,
+        callback: Callback,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let variable = Arc::new(CalledVariable::alone(array, callback, options)?);
+        Ok(Self { backing: Backing::Foreign(variable) })
+    }
+
     /// The handle of an array of a store.
     ///
     /// # Errors
@@ -74,7 +129,7 @@ impl Array {
                 ErrorKind::Unsupported,
                 format!(
                     "{} is in a foreign file, which is only read; convert it with 'bedform convert'",
-                    variable.name()
+                    variable.facts().name
                 ),
             )),
         }
@@ -84,7 +139,7 @@ impl Array {
     pub fn path(&self) -> &str {
         match &self.backing {
             Backing::Stored(handle) => handle.path.as_str(),
-            Backing::Foreign(variable) => variable.path(),
+            Backing::Foreign(variable) => &variable.facts().path,
         }
     }
 
@@ -92,7 +147,7 @@ impl Array {
     pub fn name(&self) -> String {
         match &self.backing {
             Backing::Stored(handle) => handle.name(),
-            Backing::Foreign(variable) => variable.name(),
+            Backing::Foreign(variable) => variable.facts().name.clone(),
         }
     }
 
@@ -103,7 +158,7 @@ impl Array {
     pub fn shape(&self) -> Result<Vec<u64>> {
         match &self.backing {
             Backing::Stored(handle) => Ok(handle.state()?.metadata.shape.clone()),
-            Backing::Foreign(variable) => Ok(variable.shape().to_vec()),
+            Backing::Foreign(variable) => Ok(variable.facts().layout.grid.array_shape().to_vec()),
         }
     }
 
@@ -122,7 +177,7 @@ impl Array {
     pub fn numpy(&self) -> Result<String> {
         match &self.backing {
             Backing::Stored(handle) => Ok(handle.state()?.metadata.data_type.numpy()),
-            Backing::Foreign(variable) => Ok(variable.numpy()),
+            Backing::Foreign(variable) => Ok(variable.facts().data_type.numpy()),
         }
     }
 

@@ -2,17 +2,17 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use bedform_format::metadata::FillValue;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_machine::Workload;
 
 use super::Array;
 use super::known::Known;
-use crate::codec::text;
-use crate::error::{Error, ErrorKind, Result};
+use super::visit::ChunkElements;
+use crate::error::{Error, Result};
 use crate::plan::copy::Target;
 use crate::plan::geometry::Geometry;
 use crate::plan::price::Price;
+use crate::run::deliver::Deliver;
 use crate::run::execute::{Reading, execute};
 use crate::run::explain::explain;
 use crate::run::workload::read_workload;
@@ -79,7 +79,7 @@ impl Array {
         Ok(Some((element, statistics)))
     }
 
-    fn read_known(
+    pub(super) fn read_known(
         &self,
         known: &Known<'_>,
         selection: &Selection,
@@ -89,11 +89,13 @@ impl Array {
             return Err(Error::invalid(format!("{} holds text; read it as text", self.name())));
         }
         let geometry = self.geometry(known, selection)?;
-        known.with_plan(&geometry, None, |plan| execute(&Reading { plan }, Target::new(buffer)))
+        known.with_plan(&geometry, |plan| {
+            execute(&Reading { plan }, Deliver::Buffer(Target::new(buffer)))
+        })
     }
 
     /// Which chunks a selection touches.
-    fn geometry(&self, known: &Known<'_>, selection: &Selection) -> Result<Geometry> {
+    pub(super) fn geometry(&self, known: &Known<'_>, selection: &Selection) -> Result<Geometry> {
         known.layout().geometry(selection).map_err(|error| error.at(self.path()))
     }
 
@@ -106,7 +108,7 @@ impl Array {
     pub fn explain(&self, selection: &Selection) -> Result<Explanation> {
         let known = self.known()?;
         let geometry = self.geometry(&known, selection)?;
-        known.with_plan(&geometry, None, |plan| explain(self.name(), plan))
+        known.with_plan(&geometry, |plan| explain(self.name(), plan))
     }
 
     /// The price of a read of `selection` by its geometry alone, without I/O.
@@ -117,7 +119,7 @@ impl Array {
     pub fn estimate(&self, selection: &Selection) -> Result<Price> {
         let known = self.known()?;
         let geometry = self.geometry(&known, selection)?;
-        known.with_plan(&geometry, None, |plan| Ok(plan.estimate()))
+        known.with_plan(&geometry, |plan| Ok(plan.estimate()))
     }
 
     /// The requests of a read of `selection` that `clients` share, as
@@ -131,7 +133,7 @@ impl Array {
     pub fn workload(&self, selection: &Selection, clients: u32) -> Result<Workload> {
         let known = self.known()?;
         let geometry = self.geometry(&known, selection)?;
-        known.with_plan(&geometry, None, |plan| read_workload(plan, clients))
+        known.with_plan(&geometry, |plan| read_workload(plan, clients))
     }
 
     /// Reads `selection` of an array of text.
@@ -140,34 +142,23 @@ impl Array {
     /// As [`Array::read`].
     pub fn read_text(&self, selection: &Selection) -> Result<Vec<String>> {
         let known = self.known()?;
-        let FillValue::Text(fill) = &known.layout().fill else {
+        if !known.layout().is_text() {
             return Err(Error::invalid(format!("{} does not hold text", self.name())));
-        };
+        }
         let geometry = self.geometry(&known, selection)?;
-        // Texts get numbers, and the numbers are scattered like any other element. 0 is the fill.
-        let texts = Mutex::new(vec![fill.clone()]);
-        let count = usize::try_from(known.layout().grid.chunk_len()).unwrap_or(usize::MAX);
-        let number = |decoded: &[u8], numbers: &mut Vec<u8>| -> Result<()> {
-            let split = text::split(decoded, count)
-                .map_err(|error| Error::new(ErrorKind::Corrupt, error.to_string()))?;
+        let count = geometry.result_bytes() / known.layout().item_size.max(1) as u64;
+        let texts = vec![String::new(); usize::try_from(count).unwrap_or(usize::MAX)];
+        let texts = Mutex::new(texts);
+        self.visit_again(&known, &geometry, &|chunk| {
+            let ChunkElements::Texts(found) = chunk.elements() else { return Ok(()) };
             let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
-            let first = texts.len() as u64;
-            texts.extend(split.iter().map(|text| (*text).to_owned()));
-            numbers.clear();
-            numbers.extend((first..texts.len() as u64).flat_map(u64::to_le_bytes));
-            Ok(())
-        };
-        let mut buffer = vec![0; usize::try_from(geometry.result_bytes()).unwrap_or(usize::MAX)];
-        known.with_plan(&geometry, Some(&number), |plan| {
-            execute(&Reading { plan }, Target::new(&mut buffer))
-        })?;
-        let texts = texts.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let numbers = buffer.as_chunks::<8>().0.iter().copied();
-        Ok(numbers
-            .map(|number| {
-                let at = usize::try_from(u64::from_le_bytes(number)).unwrap_or(0);
-                texts.get(at).cloned().unwrap_or_default()
+            chunk.for_each_run(|run| {
+                let from = found.iter().skip(run.element);
+                let to = texts.iter_mut().skip(run.result).take(run.count);
+                to.zip(from).for_each(|(to, from)| (*from).clone_into(to));
+                Ok(())
             })
-            .collect())
+        })?;
+        Ok(texts.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }

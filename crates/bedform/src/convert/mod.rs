@@ -54,6 +54,7 @@ use bedform_geometry::Order;
 use bedform_storage::Profile;
 
 use crate::error::{Error, ErrorKind, Result};
+pub use crate::foreign::ReadElements;
 use crate::options::OpenOptions;
 use crate::options::Progress;
 use crate::store::Store;
@@ -61,7 +62,7 @@ use crate::zarr::{ArrayLayout, NewArray};
 use copy::Job;
 pub use plan::{ArrayPlan, ConvertPlan};
 use source::SourceArray;
-pub use source::{ConvertSource, ReadElements, ReadTexts, RegionReader};
+pub use source::{ConvertSource, ReadTexts, RegionReader};
 pub use target::ConvertTarget;
 use target::Place;
 use work::WorkDirectory;

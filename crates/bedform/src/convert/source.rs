@@ -15,12 +15,10 @@ use super::attributes::{self, Style};
 use super::state::state_of;
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::ForeignFile;
+use crate::foreign::{Callback, ForeignFile, ReadElements};
 use crate::store::Store;
 use crate::zarr::nodes::NodeKind;
 
-/// Fills a buffer with the elements of a region: C order, the machine's byte order.
-pub type ReadElements = dyn Fn(&Region, &mut [u8]) -> Result<()> + Send + Sync;
 /// Gives the texts of a region in C order.
 pub type ReadTexts = dyn Fn(&Region) -> Result<Vec<String>> + Send + Sync;
 
@@ -207,7 +205,11 @@ impl ConvertSource {
             Place::Store(store) => SourceArray::of_store(store.array(&ObjectPath::parse(path)?)?),
             Place::File(file) => {
                 let reading: Box<dyn Readable> = match self.readers.get(path) {
-                    Some(reader) => Box::new(reader.clone()),
+                    Some(RegionReader::Texts(read)) => Box::new(TextReader(read.clone())),
+                    Some(RegionReader::Elements(read)) => {
+                        let callback = Callback::new(read.clone()).one_at_a_time();
+                        Box::new(Array::of_file_by(file, path, callback)?)
+                    }
                     None => Box::new(Array::of_file(file, path)?),
                 };
                 SourceArray::of_file(file, path, reading)
@@ -376,18 +378,15 @@ impl Readable for Array {
     }
 }
 
-impl Readable for RegionReader {
-    fn read(&self, region: &Region, buffer: &mut [u8]) -> Result<()> {
-        match self {
-            Self::Elements(read) => read(region, buffer),
-            Self::Texts(_) => Err(Error::invalid("a reader of texts was given for elements")),
-        }
+/// A callback that reads texts, which no chunk of the engine can hold.
+struct TextReader(Arc<ReadTexts>);
+
+impl Readable for TextReader {
+    fn read(&self, _: &Region, _: &mut [u8]) -> Result<()> {
+        Err(Error::invalid("a reader of texts was given for elements"))
     }
 
     fn read_texts(&self, region: &Region) -> Result<Vec<String>> {
-        match self {
-            Self::Texts(read) => read(region),
-            Self::Elements(_) => Err(Error::invalid("a reader of elements was given for texts")),
-        }
+        (self.0)(region)
     }
 }

@@ -8,8 +8,12 @@
 //! | module | holds |
 //! |---|---|
 //! | `variable` | a variable of a file: how it is stored, as a source |
+//! | `callback` | variables that a callback reads: what only a foreign library can decode |
+//! | `facts` | what is known of a variable, whoever reads it |
 //! | `inline` | variables whose bytes lie in the chunk map itself |
 
+pub(crate) mod callback;
+pub(crate) mod facts;
 mod inline;
 pub(crate) mod variable;
 
@@ -27,6 +31,7 @@ use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
 
 pub use bedform_format::chunk_map::SourceVersion;
+pub use callback::{Callback, CallbackArray, ReadElements};
 
 /// The first look at a classic header.
 const HEADER_BYTES: u64 = 64 << 10;

@@ -11,8 +11,8 @@ use bedform_storage::Object;
 use serde_json::{Value, json};
 
 use super::ForeignFile;
+use super::facts::{ForeignVariable, VariableFacts};
 use super::inline::Inline;
-use crate::cache::Scope;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::opening::Need;
@@ -23,11 +23,9 @@ use crate::source::{
 /// A variable of a foreign file. Cheap to clone; safe to share between threads.
 #[derive(Debug, Clone)]
 pub(crate) struct Variable {
-    pub(crate) file: ForeignFile,
+    file: ForeignFile,
     position: usize,
-    pub(crate) layout: StoredLayout,
-    /// What its chunks have in common in the cache.
-    pub(crate) scope: Arc<Scope>,
+    facts: VariableFacts,
 }
 
 impl Variable {
@@ -69,36 +67,29 @@ impl Variable {
         };
         let path = format!("{}:{}", file.path, array.path);
         let scope = file.cache.scope(&path, decoding(array, &chunk_shape));
-        Ok(Self { layout, scope, position, file })
+        let facts = VariableFacts {
+            name: format!("{}/{}", file.name(), array.path),
+            path: array.path.clone(),
+            data_type,
+            layout,
+            scope,
+            cache: file.cache.clone(),
+            tuning: file.tuning.clone(),
+        };
+        Ok(Self { facts, position, file })
     }
 
     fn array(&self) -> &MapArray {
         &self.file.map.arrays[self.position]
     }
+}
 
-    /// The variable as a user knows it.
-    pub(crate) fn name(&self) -> String {
-        format!("{}/{}", self.file.name(), self.array().path)
+impl ForeignVariable for Variable {
+    fn facts(&self) -> &VariableFacts {
+        &self.facts
     }
 
-    /// The variable's path in the file.
-    pub(crate) fn path(&self) -> &str {
-        &self.array().path
-    }
-
-    /// Elements along each axis.
-    pub(crate) fn shape(&self) -> &[u64] {
-        &self.array().shape
-    }
-
-    /// The NumPy type of the elements in memory.
-    pub(crate) fn numpy(&self) -> String {
-        self.array().data_type.map_or_else(|| "O".to_owned(), |data_type| data_type.numpy())
-    }
-
-    /// What the variable is; the keys are those of [`Array::describe`](crate::Array::describe) that
-    /// a foreign variable has.
-    pub(crate) fn describe(&self) -> Value {
+    fn describe(&self) -> Value {
         let array = self.array();
         let (kind, chunks) = match &array.storage {
             ForeignStorage::Contiguous { .. } => ("contiguous", None),
@@ -112,9 +103,9 @@ impl Variable {
             "path": array.path,
             "shape": array.shape,
             "dtype": array.data_type.map(|data_type| data_type.to_string()),
-            "numpy": self.numpy(),
+            "numpy": self.facts.data_type.numpy(),
             "storage": kind,
-            "chunks": chunks.unwrap_or(&self.layout.grid.chunk_shape().to_vec()),
+            "chunks": chunks.unwrap_or(&self.facts.layout.grid.chunk_shape().to_vec()),
             "shards": null,
             "order": null,
             "dims": array.dimension_names,
@@ -160,7 +151,7 @@ impl Source for Variable {
     }
 
     fn object_name(&self, _: &[u64]) -> String {
-        self.name()
+        self.facts.name.clone()
     }
 }
 

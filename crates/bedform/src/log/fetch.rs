@@ -141,6 +141,10 @@ impl Payload for LogFetch {
         self.blocks.iter().map(|fetched| fetched.block.bytes).sum()
     }
 
+    fn keeps(&self) -> bool {
+        self.cache.is_some()
+    }
+
     fn has_parts(&self) -> bool {
         self.blocks.iter().all(|fetched| !fetched.joins_next)
     }
@@ -197,13 +201,14 @@ impl Payload for LogFetch {
 
 impl FetchedBlock {
     fn move_all(&self, bytes: &[u8], to: &Destination<'_>) -> Result<()> {
+        let Some(target) = to.target else { return Ok(()) };
         for one in &self.moves {
             // SAFETY: no element of a target is in two copies: what lies over a chunk is taken from one
             // box alone, and the parts of a plan go to different elements.
             unsafe {
                 match one {
-                    Move::Run(run) => run.run(bytes, to.target, to.swap)?,
-                    Move::Copy(copy) => copy.run(bytes, to.target, to.item, to.swap)?,
+                    Move::Run(run) => run.run(bytes, target, to.swap)?,
+                    Move::Copy(copy) => copy.run(bytes, target, to.item, to.swap)?,
                 }
             }
         }

@@ -345,7 +345,7 @@ impl Cover for Overlay {
         let mut copies = self.copies();
         self.take_part(coordinates, &part, &mut Mask::new(part.shape()), &mut copies)?;
         let Form { item_size: item, swap_size: swap, .. } = self.form;
-        copies.run(&Destination { target: Target::new(elements), item, swap })
+        copies.run(&Destination { target: Some(Target::new(elements)), item, swap })
     }
 }
 

@@ -110,6 +110,11 @@ impl Run {
         Self { source, target, bytes }
     }
 
+    /// Its place in the source and in the target, and its bytes.
+    pub(crate) fn parts(&self) -> (usize, usize, usize) {
+        (self.source, self.target, self.bytes)
+    }
+
     /// Copies. `swap` is the size of the numbers whose bytes to reverse, 1 for none.
     ///
     /// # Safety
@@ -256,6 +261,30 @@ impl Copy {
         }
     }
 
+    /// Calls `act` with each run of elements that follow each other in the source and in the target.
+    ///
+    /// # Errors
+    /// Those of `act`.
+    pub(crate) fn for_each_run(
+        &self,
+        item: usize,
+        act: &mut dyn FnMut(Run) -> Result<()>,
+    ) -> Result<()> {
+        let place = |offset: i64| usize::try_from(offset).unwrap_or(usize::MAX);
+        let step = i64::try_from(item).unwrap_or(i64::MAX);
+        let (outer, count) = match self.axes.split_last() {
+            Some((Axis::Even { source_step, target_step, count }, outer))
+                if (*source_step, *target_step) == (step, step) =>
+            {
+                (outer, usize::try_from(*count).unwrap_or(usize::MAX))
+            }
+            _ => (self.axes.as_slice(), 1),
+        };
+        let bytes = count.saturating_mul(item);
+        let mut run = |source, target| act(Run::new(place(source), place(target), bytes));
+        for_each_place(outer, self.source_start, self.target_start, &mut run)
+    }
+
     /// Copies. `swap` is the size of the numbers whose bytes to reverse, 1 for none.
     ///
     /// # Safety
@@ -312,6 +341,55 @@ impl Copy {
             Err(leaves_buffers(&bounds, source, target))
         }
     }
+}
+
+/// Calls `act` with the offsets in source and target of each position of `axes`.
+fn for_each_place(
+    axes: &[Axis],
+    source: i64,
+    target: i64,
+    act: &mut dyn FnMut(i64, i64) -> Result<()>,
+) -> Result<()> {
+    let Some((first, rest)) = axes.split_first() else { return act(source, target) };
+    match first {
+        Axis::Even { source_step, target_step, count } => {
+            let (mut source, mut target) = (source, target);
+            for _ in 0..*count {
+                for_each_place(rest, source, target, act)?;
+                source = source.saturating_add(*source_step);
+                target = target.saturating_add(*target_step);
+            }
+        }
+        Axis::Table { offsets, .. } => {
+            for (from, to) in offsets {
+                for_each_place(rest, source + from, target + to, act)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Copies a box of `shape` elements of `item` bytes between two buffers, in which elements lie as their
+/// strides say, in bytes; `swap` is the size of the numbers whose bytes to reverse, 1 for none.
+///
+/// # Errors
+/// If the box leaves one of the buffers: nothing was copied.
+pub(crate) fn copy_box(
+    shape: &[u64],
+    (source, source_strides): (&[u8], &[i64]),
+    (target, target_strides): (&mut [u8], &[i64]),
+    (item, swap): (usize, usize),
+) -> Result<()> {
+    let axes = shape.iter().zip(source_strides.iter().zip(target_strides));
+    let axes = axes.map(|(count, (source_step, target_step))| Axis::Even {
+        source_step: *source_step,
+        target_step: *target_step,
+        count: *count,
+    });
+    let mut copy = Copy { source_start: 0, target_start: 0, axes: axes.collect() };
+    copy.tidy();
+    // SAFETY: the target is borrowed for this call alone.
+    unsafe { copy.run(source, Target::new(target), item, swap) }
 }
 
 fn leaves_buffers(what: &dyn std::fmt::Debug, source: usize, target: usize) -> Error {

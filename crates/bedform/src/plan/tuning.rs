@@ -129,10 +129,41 @@ impl Default for Tuning {
     }
 }
 
+/// The shape of blocks of about `bytes_max` bytes that an array of `shape` is cut into: whole chunks of
+/// `chunk_shape`, as many as fit along the fastest axis first. One chunk where that is larger.
+pub(crate) fn block_shape(
+    shape: &[u64],
+    chunk_shape: &[u64],
+    item_size: u64,
+    bytes_max: u64,
+) -> Vec<u64> {
+    let mut block: Vec<u64> = chunk_shape.iter().map(|length| (*length).max(1)).collect();
+    let bytes = block.iter().fold(item_size.max(1), |bytes, length| bytes.saturating_mul(*length));
+    let mut room = bytes_max / bytes;
+    for (length, whole) in block.iter_mut().zip(shape).rev() {
+        // An axis that is not covered leaves no room for the slower ones.
+        let chunks = whole.div_ceil(*length).clamp(1, room.max(1));
+        *length = length.saturating_mul(chunks);
+        room /= chunks;
+    }
+    block
+}
+
 #[cfg(test)]
 mod tests {
     use crate::plan::tuning::*;
     use bedform_format::Limits;
+
+    #[test]
+    fn blocks_are_whole_chunks_and_whole_rows_as_far_as_they_fit() {
+        let block = |shape: &[u64], chunk: &[u64], bytes| block_shape(shape, chunk, 4, bytes);
+        assert_eq!(block(&[100, 10, 10], &[1, 1, 1], 1000), [2, 10, 10]);
+        assert_eq!(block(&[100, 10, 1000], &[1, 1, 1], 1000), [1, 1, 250]);
+        assert_eq!(block(&[100, 10], &[3, 4], 200), [3, 12]);
+        assert_eq!(block(&[100, 10], &[30, 4], 200), [30, 4]);
+        assert_eq!(block(&[0, 10], &[1, 1], 200), [1, 10]);
+        assert_eq!(block(&[], &[], 200), [0_u64; 0]);
+    }
 
     #[test]
     fn no_read_holds_more_objects_open_than_the_limit() {

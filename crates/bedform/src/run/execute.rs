@@ -1,4 +1,4 @@
-//! Runs a plan: opens objects, fetches units, decodes chunks and copies them into the result.
+//! Runs a plan: opens objects, fetches units, decodes chunks and delivers them.
 //!
 //! There is one kind of thread, and it does all of these in turn for one unit at a time, so that a
 //! chunk is decoded while it is still in the core's cache and no queue of fetched bytes can grow. The
@@ -23,15 +23,15 @@ use bedform_storage::{ASK_EVERY, Bell, Object, ReadBlock, stopped_by};
 
 use super::buffers::{Buffers, Kept};
 use super::chunks::ChunkCache;
+use super::deliver::Deliver;
 use super::plan::{Piece, PlannedCell, ReadPlan};
 use super::queue::{AskLimits, Queue, QueuedUnit, Work};
 use super::resolve::{Opening, Resolving, Wanted, payload_units, resolve};
 use crate::cache::ObjectKey;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::copy::Target;
 use crate::plan::tuning::{Tuning, UNIT_BYTES_MAX};
-use crate::source::{Payloads, PendingCell};
+use crate::source::{Cover, Payloads, PendingCell};
 use crate::threads::extra::ExtraThread;
 use crate::threads::permits::CpuPermits;
 use crate::threads::workers::check_goes_on;
@@ -51,8 +51,16 @@ pub struct ReadStatistics {
     pub waits: u64,
 }
 
-/// Makes the elements of a decoded chunk.
-pub(crate) type MakeElements<'a> = dyn Fn(&[u8], &mut Vec<u8>) -> Result<()> + Sync + 'a;
+impl std::ops::AddAssign for ReadStatistics {
+    fn add_assign(&mut self, other: Self) {
+        let Self { objects, requests, bytes, chunks, waits } = other;
+        self.objects += objects;
+        self.requests += requests;
+        self.bytes += bytes;
+        self.chunks += chunks;
+        self.waits += waits;
+    }
+}
 
 /// Everything that a read needs to know.
 pub(crate) struct Reading<'a> {
@@ -66,12 +74,14 @@ const STOPPED: &str = "the read was stopped";
 /// places, each of which is a wait.
 const ALONE_BYTES: u64 = 256 << 10;
 
-/// Fills `target` with what the plan selects.
+/// Delivers what the plan selects.
 ///
 /// # Errors
-/// The first error of any thread; what `target` holds is then unspecified.
-pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadStatistics> {
-    if target.len() as u64 != reading.plan.result_bytes() {
+/// The first error of any thread, visitors included; what a buffer holds is then unspecified.
+pub(crate) fn execute(reading: &Reading<'_>, deliver: Deliver<'_>) -> Result<ReadStatistics> {
+    if let Deliver::Buffer(target) = deliver
+        && target.len() as u64 != reading.plan.result_bytes()
+    {
         return Err(Error::invalid(format!(
             "the buffer has {} bytes, the selection needs {}",
             target.len(),
@@ -87,7 +97,7 @@ pub(crate) fn execute(reading: &Reading<'_>, target: Target<'_>) -> Result<ReadS
     } else {
         decoded
     };
-    let run = Run::new(reading, target);
+    let run = Run::new(reading, deliver);
     if run.tuning.threads_waiting <= 1 {
         run.work(None, true);
     } else {
@@ -125,7 +135,7 @@ pub(crate) struct Run<'a> {
     chunk_bytes: u64,
     scratch_bytes: u64,
     is_raw: bool,
-    pub(crate) target: Target<'a>,
+    pub(crate) deliver: Deliver<'a>,
     /// True if opening an object is a wait.
     is_remote: bool,
     /// Leave to decode, where a server is waited for by more threads than there are cores.
@@ -174,16 +184,16 @@ const COPIES_MAX: usize = 1 << 17;
 pub(crate) type Helpers<'h> = &'h dyn Fn();
 
 impl<'a> Run<'a> {
-    fn new(reading: &Reading<'a>, target: Target<'a>) -> Self {
+    fn new(reading: &Reading<'a>, deliver: Deliver<'a>) -> Self {
         let plan = reading.plan;
         // A read that would push most others out is not kept, nor is what the page cache has as well.
         let decoded = decoded_bytes(&plan);
-        let is_made = plan.pieces().iter().any(|piece| piece.elements.is_some());
         let has_room =
             |piece: &Piece<'_>| piece.cache.is_none_or(|cache| decoded <= cache.limit() / 2);
-        let is_small = plan.pieces().iter().all(has_room);
+        let is_small = || plan.pieces().iter().all(has_room);
+        let is_admitted = matches!(deliver, Deliver::Cache(_));
         Self {
-            keeps_chunks: is_small && !plan.is_raw() && !is_made,
+            keeps_chunks: !plan.is_raw() && (is_admitted || is_small()),
             plan,
             chunk_bytes: plan.most(|codec| codec.decoded_bytes() as u64),
             scratch_bytes: plan.most(ChunkCodec::scratch_bytes),
@@ -192,7 +202,7 @@ impl<'a> Run<'a> {
             turns: plan.is_remote().then(|| CpuPermits::new(plan.tuning().threads)),
             spare: Mutex::default(),
             tuning: plan.tuning(),
-            target,
+            deliver,
             cells: plan.cell_count(),
             queue: Mutex::default(),
             covered: Mutex::default(),
@@ -422,7 +432,7 @@ impl<'a> Run<'a> {
         self.add_payloads(payloads, 1)?;
         let Some(resolved) = resolved else {
             for task in tasks {
-                self.fill_chunk(cell, &Wanted::all(task))?;
+                self.deliver_missing(cell, &Wanted::all(task), None)?;
             }
             return Ok(());
         };
@@ -461,10 +471,11 @@ impl<'a> Run<'a> {
         };
         let mut units = Vec::new();
         for (object, unit) in payload_units(payloads)? {
-            let kept = unit.payload.as_ref().map(|one| one.take_kept(&self.destination()));
-            if !kept.transpose()?.unwrap_or(false) {
-                units.push(QueuedUnit::new(object, 0, unit));
+            let Some(payload) = &unit.payload else { continue };
+            if payload.take_kept(&self.destination())? || !self.admits_payload(&**payload) {
+                continue;
             }
+            units.push(QueuedUnit::new(object, 0, unit));
         }
         if units.iter().any(|queued| queued.unit.is_scattered()) {
             self.with_threads.store(true, Ordering::Relaxed);
@@ -539,13 +550,25 @@ impl Resolving for CellOfRun<'_, '_, '_> {
         }
     }
 
-    fn is_at_hand(&self, cell: PlannedCell<'_>, object: &dyn Object, of: &Wanted) -> Result<bool> {
+    fn takes_whole(&self) -> bool {
+        self.run.deliver.takes_whole()
+    }
+
+    fn is_at_hand(
+        &self,
+        cell: PlannedCell<'_>,
+        object: &dyn Object,
+        of: &Wanted,
+        cover: Option<&dyn Cover>,
+    ) -> Result<bool> {
         let Some(cache) = self.run.cache_of(cell) else { return Ok(false) };
         let coordinates = self.coordinates.get_or_init(|| ObjectKey::at(&cell.coordinates()));
-        match cache.get(coordinates, object.version(), of.task.position) {
-            Some(elements) => self.run.copy_chunk(cell, of, &elements).map(|()| true),
-            None => Ok(false),
-        }
+        let kept = cache.get(coordinates, object.version(), of.task.position);
+        self.run.deliver_kept(cell, of, kept.as_deref(), cover)
+    }
+
+    fn admits(&self, cell: PlannedCell<'_>) -> bool {
+        self.run.admits(cell)
     }
 }
 

@@ -45,6 +45,8 @@ pub struct Explanation {
     pub decoded_bytes: u64,
     /// Bytes of decoded blocks of a log among them.
     pub log_bytes: u64,
+    /// True if a callback reads the chunks: each of the requests is a call.
+    pub read_by_callback: bool,
     /// The profile that the price is by.
     pub profile: String,
     /// Seconds of a cold read by that profile; see [`Price`].
@@ -77,6 +79,7 @@ pub(crate) fn explain(name: String, plan: ReadPlan<'_>) -> Result<Explanation> {
             false => cost.decoded_bytes + cost.log_bytes,
         },
         log_bytes: cost.log_bytes,
+        read_by_callback: plan.calls_back(),
         profile: tuning.profile.name.clone(),
         predicted_cold_seconds: price.seconds,
         planning_seconds: began.elapsed().as_secs_f64(),

@@ -6,12 +6,14 @@
 //! | `resolve`, `raw` | one opened cell becomes units and their cost: extents to fetch, merged |
 //! | `explain`, `workload` | a plan as facts and a price; as requests of a simulated machine |
 //! | `execute`, `queue` | threads, and what they have still to do; what a server is asked for |
-//! | `unit` | a unit: fetched, decoded and copied |
+//! | `unit` | a unit: fetched, decoded and delivered |
+//! | `deliver` | where decoded chunks go: a buffer, a visitor, the cache alone |
 //! | `chunks` | decoded chunks that are kept |
 //! | `buffers` | memory that threads use again |
 
 mod buffers;
 pub(crate) mod chunks;
+pub(crate) mod deliver;
 pub(crate) mod execute;
 pub(crate) mod explain;
 pub(crate) mod plan;

@@ -6,7 +6,6 @@
 //! result, no element of it twice.
 
 use super::chunks::ChunkCache;
-use super::execute::MakeElements;
 use crate::codec::ChunkCodec;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::opening::Need;
@@ -21,10 +20,16 @@ pub(crate) struct Piece<'a> {
     pub(crate) layout: &'a StoredLayout,
     /// Which chunks are touched, and where their elements go in the result.
     pub(crate) geometry: &'a Geometry,
-    /// Makes the elements of a decoded chunk, where they are not the decoded bytes themselves.
-    pub(crate) elements: Option<&'a MakeElements<'a>>,
     /// Where its decoded chunks are kept, if at all.
     pub(crate) cache: Option<ChunkCache<'a>>,
+}
+
+impl Piece<'_> {
+    /// True if chunks are stored as their elements and nothing else, so that parts of them can be read
+    /// alone.
+    pub(crate) fn is_raw(&self) -> bool {
+        self.layout.codec.is_raw() && !self.source.makes_chunks()
+    }
 }
 
 /// A read, planned.
@@ -83,7 +88,12 @@ impl<'a> ReadPlan<'a> {
 
     /// True if every chunk is stored as its elements and nothing else.
     pub(crate) fn is_raw(&self) -> bool {
-        self.pieces.iter().all(|piece| piece.layout.codec.is_raw())
+        self.pieces.iter().all(Piece::is_raw)
+    }
+
+    /// True if a callback makes the chunks of a piece.
+    pub(crate) fn calls_back(&self) -> bool {
+        self.pieces.iter().any(|piece| piece.source.makes_chunks())
     }
 
     /// True if opening an object is a wait for a server.

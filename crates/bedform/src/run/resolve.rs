@@ -41,6 +41,8 @@ pub(crate) struct Unit {
     pub(crate) missing: Vec<Wanted>,
     /// What a cover has in them.
     pub(crate) payload: Option<Box<dyn Payload>>,
+    /// What lies over the chunks, where they are delivered whole.
+    pub(crate) cover: Option<Arc<dyn Cover>>,
 }
 
 /// A chunk that the read needs, and what it needs of it.
@@ -179,13 +181,30 @@ pub(crate) trait Resolving {
         Ok(())
     }
 
-    /// True if the chunk need not be fetched.
+    /// True if chunks are delivered whole: the cover takes nothing and is laid over them.
+    fn takes_whole(&self) -> bool {
+        false
+    }
+
+    /// True if the chunk need not be fetched. `cover` lies over it where it is delivered whole.
     ///
     /// # Errors
     /// Its own, which end the resolving.
-    fn is_at_hand(&self, cell: PlannedCell<'_>, object: &dyn Object, of: &Wanted) -> Result<bool> {
-        let _ = (cell, object, of);
+    fn is_at_hand(
+        &self,
+        cell: PlannedCell<'_>,
+        object: &dyn Object,
+        of: &Wanted,
+        cover: Option<&dyn Cover>,
+    ) -> Result<bool> {
+        let _ = (cell, object, of, cover);
         Ok(false)
+    }
+
+    /// True if a stored chunk of the cell is to be fetched at all.
+    fn admits(&self, cell: PlannedCell<'_>) -> bool {
+        let _ = cell;
+        true
     }
 }
 
@@ -226,10 +245,14 @@ pub(crate) fn resolve(
     let Some(opened) = opened.or_else(|| cover.as_ref().map(|_| OpenCell::absent())) else {
         return Ok(None);
     };
-    let mut wanted = uncovered(cell, tasks, cover.as_deref(), payloads, resolving)?;
+    let (over, whole) = match resolving.takes_whole() {
+        true => (None, cover),
+        false => (cover, None),
+    };
+    let mut wanted = uncovered(cell, tasks, over.as_deref(), payloads, resolving)?;
     let mut outcome = Ok(());
     wanted.stored.retain(|one| {
-        let is_at_hand = || resolving.is_at_hand(cell, &*opened.object, one);
+        let is_at_hand = || resolving.is_at_hand(cell, &*opened.object, one, whole.as_deref());
         outcome.is_ok()
             && is_at_hand().map_or_else(
                 |error| {
@@ -240,8 +263,11 @@ pub(crate) fn resolve(
             )
     });
     outcome?;
-    let units = units(cell, wanted, &opened.locations, plan.merging())
+    let mut units = units(cell, wanted, &opened.locations, plan.merging(), resolving)
         .map_err(|error| error.at(source.object_name(&coordinates)))?;
+    if whole.is_some() {
+        units.iter_mut().for_each(|unit| unit.cover.clone_from(&whole));
+    }
     Ok(Some(ResolvedCell { opened, units }))
 }
 
@@ -318,11 +344,19 @@ fn units(
     wanted: WantedChunks,
     locations: &ChunkLocations,
     merging: Merging<'_>,
+    resolving: &dyn Resolving,
 ) -> Result<Vec<Unit>> {
     let mut units = Vec::new();
     let codec = cell.codec();
     let gap_max = merging.gap_bytes;
     let (mut found, mut missing) = locate_all(wanted.stored, locations)?;
+    found.retain(|_| resolving.admits(cell));
+    let is_whole = resolving.takes_whole();
+    if is_whole && codec.is_raw() {
+        // What a format pads its chunks with is no part of them.
+        let decoded = codec.decoded_bytes() as u64;
+        found.iter_mut().for_each(|(at, _)| at.extent.length = at.extent.length.min(decoded));
+    }
     let needed = found.iter().map(|(at, _)| at.bytes()).fold(0, u64::saturating_add);
     let bytes_max = merging.request_bytes(needed);
     missing.extend(wanted.fill);
@@ -330,7 +364,7 @@ fn units(
         units.push(Unit { missing, ..Unit::default() });
     }
     found.sort_by_key(|(at, _)| at.extent);
-    if codec.is_raw() {
+    if cell.piece.is_raw() && !is_whole {
         let (whole, parts): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|(at, wanted)| wanted.free.is_none() && at.rest.is_empty());
         merge_chunks(parts, codec, (gap_max, bytes_max), &mut units)?;

@@ -1,7 +1,8 @@
 //! The seams of a read, on naive implementations: a source whose chunks lie in two parts each, and a
 //! plan of two sources with codecs of their own.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use bedform_format::metadata::FillValue;
 use bedform_format::shard::Extent;
@@ -10,12 +11,14 @@ use bedform_geometry::{AxisRange, AxisSelection, ChunkGrid, Selection};
 use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
 use proptest::prelude::*;
 
+use super::deliver::{Admission, DecodedChunk, Deliver, TakeChunk};
 use super::execute::{Reading, execute};
 use super::explain::priced;
 use super::plan::{Piece, ReadPlan};
 use crate::codec::{ChunkCodec, Scratch};
 use crate::error::Result;
 use crate::plan::copy::Target;
+use crate::plan::geometry::Geometry;
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
 use crate::source::{
@@ -115,6 +118,26 @@ impl Source for Halves {
     }
 }
 
+/// The chunks that a visitor has seen: of which piece, and their elements if they were written.
+type Seen = BTreeMap<(usize, u64), Option<Vec<u8>>>;
+
+/// A visitor that keeps what it sees.
+struct Naive<'g> {
+    /// The geometry of the first piece.
+    first: &'g Geometry,
+    seen: Mutex<Seen>,
+}
+
+impl TakeChunk for Naive<'_> {
+    fn take(&self, chunk: DecodedChunk<'_>) -> Result<()> {
+        let is_second = !std::ptr::eq(chunk.cell.piece.geometry, self.first);
+        let key = (usize::from(is_second), chunk.task.position);
+        let known = self.seen.lock().unwrap().insert(key, chunk.elements.map(<[u8]>::to_vec));
+        assert!(known.is_none(), "chunk {key:?} comes twice");
+        Ok(())
+    }
+}
+
 fn codecs() -> impl Strategy<Value = Vec<BytesCodec>> {
     prop_oneof![
         Just(vec![]),
@@ -155,7 +178,6 @@ proptest! {
             moment: &Settled,
             layout: &sources[at].layout,
             geometry: &geometries[at],
-            elements: None,
             cache: None,
         });
         let mut tuning = Tuning::default();
@@ -164,8 +186,30 @@ proptest! {
         prop_assert_eq!(plan.result_bytes(), expected.len() as u64);
         let mut found = vec![0; expected.len()];
         let reading = Reading { plan };
-        let done = execute(&reading, Target::new(&mut found)).unwrap();
+        let done = execute(&reading, Deliver::Buffer(Target::new(&mut found))).unwrap();
         prop_assert_eq!(found, expected);
+        // A visitor sees each chunk once, its elements as a naive reader has them.
+        let taker = Naive { first: &geometries[0], seen: Mutex::default() };
+        execute(&reading, Deliver::Visitor(&taker)).unwrap();
+        let seen = taker.seen.into_inner().unwrap();
+        prop_assert_eq!(seen.len() as u64, plan.chunk_count());
+        let written = seen.values().flatten().count() as u64;
+        let halves = [(&first, lengths.0), (&second, lengths.1)];
+        for ((piece, at), elements) in seen {
+            let (all, length) = halves[piece];
+            let start = usize::try_from(at).unwrap() * length;
+            let end = (start + length).min(all.len());
+            let expected = &Halves::expected(all, length)[start..end];
+            prop_assert_eq!(elements.map(|own| own[..end - start].to_vec()), match at % 3 {
+                2 => None,
+                _ => Some(expected.to_vec()),
+            });
+        }
+        // Without a cache nothing is fetched for it.
+        let admission = Admission::new(1 << 20);
+        let kept = execute(&reading, Deliver::Cache(&admission)).unwrap();
+        prop_assert_eq!((kept.requests, kept.chunks, admission.present()), (0, 0, 0));
+        prop_assert_eq!(admission.left_out(), written);
         // What a plan is resolved to is what it costs, and both parts of a chunk are requests.
         let (cost, price) = priced(plan).unwrap();
         prop_assert_eq!((cost.requests, cost.bytes), (done.requests, done.bytes));

@@ -1,4 +1,4 @@
-//! One unit: fetched, checked, decoded and copied to where its elements belong.
+//! One unit: fetched, checked, decoded and delivered.
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -8,6 +8,7 @@ use bedform_format::checksum::Crc32c;
 use bedform_storage::{Answer, Bytes, Object, ReadBlock};
 
 use super::buffers::{Buffers, Kept, grow};
+use super::deliver::Deliver;
 use super::execute::{Helpers, Run};
 use super::plan::PlannedCell;
 use super::queue::QueuedUnit;
@@ -15,14 +16,14 @@ use super::resolve::{FetchedChunk, SCATTERED_BYTES_MIN, Unit, Wanted};
 use crate::cache::ObjectKey;
 use crate::codec::{CodecError, Scratch};
 use crate::error::{Error, Result};
-use crate::plan::copy::{Axis, Copy};
+use crate::plan::copy::{Axis, Copy, Target};
 use crate::source::{Destination, Payload};
 
 /// Pieces in which large chunks are read and checked: several fit a core's own cache.
 const PIECE_BYTES: usize = 256 << 10;
 
 impl Run<'_> {
-    /// Fetches a unit, decodes its chunks and copies them to their places.
+    /// Fetches a unit, decodes its chunks and delivers them.
     pub(crate) fn run_unit(
         &self,
         queued: QueuedUnit,
@@ -33,7 +34,7 @@ impl Run<'_> {
         let (object, unit) = (&*object, &unit);
         let Some(cell) = self.plan.cell(cell) else { return Ok(()) };
         for wanted in &unit.missing {
-            self.fill_chunk(cell, wanted)?;
+            self.deliver_missing(cell, wanted, unit.cover.as_deref())?;
         }
         let is_asked = !answers.is_empty();
         if let [chunk] = unit.chunks.as_slice()
@@ -78,7 +79,7 @@ impl Run<'_> {
         }
     }
 
-    /// Decodes the chunks of a unit that was fetched, and copies them to their places.
+    /// Decodes the chunks of a unit that was fetched, and delivers them.
     fn decode_unit(
         &self,
         object: &dyn Object,
@@ -98,8 +99,8 @@ impl Run<'_> {
         for chunk in &unit.chunks {
             let encoded = &bytes[chunk.start..chunk.start + chunk.length];
             let place = || self.place_of(cell, chunk);
-            let needed = match (cell.piece.elements, cache) {
-                (None, None) => self.needed_bytes(cell, &chunk.wanted)?.end,
+            let needed = match (self.deliver, cache) {
+                (Deliver::Buffer(_), None) => self.needed_bytes(cell, &chunk.wanted)?.end,
                 _ => cell.codec().decoded_bytes(),
             };
             let decoded = cell
@@ -109,14 +110,8 @@ impl Run<'_> {
             if let Some((cache, coordinates)) = cache.zip(coordinates.as_ref()) {
                 cache.put(coordinates, object.version(), chunk.wanted.task.position, decoded);
             }
-            let made = match cell.piece.elements {
-                None => decoded,
-                Some(make) => {
-                    make(decoded, &mut *elements).map_err(|error| error.at(place()))?;
-                    elements.as_slice()
-                }
-            };
-            self.copy_chunk(cell, &chunk.wanted, made)?;
+            let cover = unit.cover.as_deref();
+            self.deliver_chunk(cell, &chunk.wanted, decoded, cover, elements)?;
         }
         Ok(())
     }
@@ -159,7 +154,7 @@ impl Run<'_> {
     /// True for a large chunk of elements with nothing but a checksum behind them, none of which is
     /// to be kept: only the part that is needed has to be held in memory.
     fn can_stream(&self, cell: PlannedCell<'_>, chunk: &FetchedChunk) -> bool {
-        cell.piece.elements.is_none()
+        self.deliver.target().is_some()
             && self.cache_of(cell).is_none()
             && chunk.skip == 0
             && chunk.length >= 2 * PIECE_BYTES
@@ -235,7 +230,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    pub(crate) fn copy_chunk(
+    pub(super) fn copy_chunk(
         &self,
         cell: PlannedCell<'_>,
         wanted: &Wanted,
@@ -254,7 +249,7 @@ impl Run<'_> {
 
     /// Where elements of a log go: they are in the machine's byte order.
     pub(crate) fn destination(&self) -> Destination<'_> {
-        Destination { target: self.target, item: self.plan.item_size(), swap: 1 }
+        Destination { target: self.deliver.target(), item: self.plan.item_size(), swap: 1 }
     }
 
     /// The bytes of a unit, one extent behind the other: in the object, as they came when it was opened,
@@ -376,12 +371,18 @@ impl Run<'_> {
     }
 
     fn copy(&self, cell: PlannedCell<'_>, copy: &Copy, source: &[u8]) -> Result<()> {
+        let Some(target) = self.deliver.target() else { return Ok(()) };
         // SAFETY: no element of the result is in two copies of a plan.
-        unsafe { copy.run(source, self.target, self.plan.item_size(), cell.codec().swap_size()) }
+        unsafe { copy.run(source, target, self.plan.item_size(), cell.codec().swap_size()) }
     }
 
     /// Fills the place of a chunk that was never written.
-    pub(crate) fn fill_chunk(&self, cell: PlannedCell<'_>, wanted: &Wanted) -> Result<()> {
+    pub(super) fn fill_chunk(
+        &self,
+        cell: PlannedCell<'_>,
+        wanted: &Wanted,
+        target: Target<'_>,
+    ) -> Result<()> {
         let still = vec![0; cell.codec().strides().len()];
         wanted.for_each_copy(cell.piece.geometry, cell.number, &still, |mut copy| {
             if let [Axis::Table { offsets, .. }] = copy.axes.as_mut_slice() {
@@ -391,7 +392,7 @@ impl Run<'_> {
             // SAFETY: as in `copy`. The fill value is in the machine's byte order already.
             unsafe {
                 let fill = cell.piece.layout.fill_element();
-                copy.run(fill, self.target, self.plan.item_size(), 1)
+                copy.run(fill, target, self.plan.item_size(), 1)
             }
         })
     }

@@ -24,11 +24,15 @@ struct FileRequests {
 ///
 /// # Errors
 /// As [`explain`](super::explain::explain); `LimitExceeded` for more requests or clients than are
-/// simulated.
+/// simulated; `Unsupported` for an array that a callback reads.
 pub(crate) fn read_workload(plan: ReadPlan<'_>, clients: u32) -> Result<Workload> {
     if clients == 0 || clients > CLIENTS_MAX {
         let text = format!("{clients} clients: simulated are between 1 and {CLIENTS_MAX}");
         return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    if plan.calls_back() {
+        let text = "a callback reads the array: the requests that it makes are not known";
+        return Err(Error::new(ErrorKind::Unsupported, text));
     }
     let mut fetches: Vec<FileRequests> = Vec::new();
     let mut segments: Vec<(*const (), usize)> = Vec::new();

@@ -44,6 +44,12 @@ pub(crate) trait Source: Sync {
     /// The object's name, for messages.
     fn object_name(&self, coordinates: &[u64]) -> String;
 
+    /// True if reading an object makes its bytes, by a callback: all of them each time, so that a part of
+    /// an object costs as much as the whole, and what was read is worth keeping.
+    fn makes_chunks(&self) -> bool {
+        false
+    }
+
     /// True if opening an object is a wait for a server.
     fn is_remote(&self) -> bool {
         false

@@ -122,7 +122,8 @@ pub(crate) struct Rest {
 
 /// Where elements go.
 pub(crate) struct Destination<'a> {
-    pub(crate) target: Target<'a>,
+    /// Nothing where what is decoded is kept and goes nowhere.
+    pub(crate) target: Option<Target<'a>>,
     /// Bytes of an element.
     pub(crate) item: usize,
     /// Bytes of the numbers to reverse; 1 for none.
@@ -191,6 +192,9 @@ pub(crate) trait Payload: Send + Sync + Debug {
 
     /// Bytes of the blocks when they are decoded.
     fn decoded_bytes(&self) -> u64;
+
+    /// True if the decoded blocks are kept in the cache.
+    fn keeps(&self) -> bool;
 
     /// True if what one extent holds can be checked and copied while others are on their way.
     fn has_parts(&self) -> bool;

@@ -114,3 +114,29 @@ fn a_hundred_stores_and_their_logs_stay_under_one_budget_while_the_process_forks
     assert!(statistics.bytes > CAP / 2, "{statistics:?}");
     assert!(hits.into_inner() > THREADS * READS / 10);
 }
+
+#[test]
+fn prefetching_keeps_no_more_than_the_cap_and_says_what_it_left_out() {
+    let _alone = alone();
+    let directory = Directory::new();
+    let elements = create(&directory.join("a.zarr"), 4, 1);
+    let_grow_old();
+    let chunks = 4 * CHUNKS;
+    // Room for six chunks and the indexes; entries take some bytes beside their values.
+    let cap = 6 * (CHUNK + 1024);
+    let array = open(&directory.join("a.zarr"), options(cap, Freshness::Read));
+    let before = cache_statistics().bytes;
+    let all = part(0, elements.len() as u64);
+    let done = array.prefetch(&all).unwrap();
+    assert_eq!((done.read.chunks, done.present, done.left_out), (6, 0, chunks - 6));
+    assert!(cache_statistics().bytes.saturating_sub(before) <= cap);
+    let bypass = open(&directory.join("a.zarr"), options(0, Freshness::Read));
+    let done = bypass.prefetch(&all).unwrap();
+    assert_eq!((done.read.chunks, done.present, done.left_out), (0, 0, chunks));
+    // With room for all a read decodes nothing.
+    let array = open(&directory.join("a.zarr"), options(1 << 20, Freshness::Read));
+    let done = array.prefetch(&all).unwrap();
+    assert_eq!((done.read.chunks + done.present, done.left_out), (chunks, 0));
+    assert_eq!(decoded(&array, &elements), 0);
+    assert_eq!(array.prefetch(&all).unwrap().present, chunks);
+}

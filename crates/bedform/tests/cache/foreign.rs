@@ -2,11 +2,13 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use bedform::foreign::source_version;
-use bedform::{Array, ForeignFile, Freshness};
+use bedform::foreign::{Callback, source_version};
+use bedform::{Array, ErrorKind, ForeignFile, Freshness};
 use bedform_format::chunk_map::{ChunkMap, ChunkTable, Encoding, ForeignArray, ForeignStorage};
 use bedform_format::{BytesCodec, DataType, Endian, ObjectPath};
+use bedform_geometry::Region;
 use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
 
 use super::support::*;
@@ -69,4 +71,43 @@ fn a_second_handle_on_a_file_decodes_no_chunk_again() {
         assert_eq!(decoded(&open(&storage, &name, &map, 1 << 20), &elements), 0);
         assert_eq!(decoded(&open(&storage, &name, &map, 0), &elements), CHUNKS_OF_FILE);
     }
+}
+
+#[test]
+fn a_callback_is_called_once_for_a_version_of_its_file_and_again_for_the_next() {
+    let _alone = alone();
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let name = ObjectPath::parse("f.nc").unwrap();
+    let calls = Arc::new(AtomicU64::new(0));
+    let open = |seed, is_kept: bool| {
+        let mut map = file(&storage, &name, &content(CHUNKS_OF_FILE * CHUNK, seed));
+        let reason = "its filter is not known".to_owned();
+        map.arrays[0].storage = ForeignStorage::Native { reason };
+        let options = options(64 << 20, Freshness::Read);
+        let opened = ForeignFile::new(storage.clone(), name.clone(), map, &options).unwrap();
+        let calls = calls.clone();
+        let callback = Callback::new(Arc::new(move |region: &Region, buffer: &mut [u8]| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            let all = content(CHUNKS_OF_FILE * CHUNK, seed);
+            let start = usize::try_from(region.start()[0]).unwrap();
+            buffer.copy_from_slice(&all[start..start + buffer.len()]);
+            Ok(())
+        }));
+        let callback = if is_kept { callback } else { callback.not_kept() };
+        move || Array::of_file_by(&opened, "v", callback.clone()).unwrap()
+    };
+    let read_all = |array: &Array, seed| {
+        decoded(array, &content(CHUNKS_OF_FILE * CHUNK, seed));
+        calls.swap(0, Ordering::Relaxed)
+    };
+    let first = open(1, true);
+    assert_eq!(read_all(&first(), 1), 1);
+    assert_eq!(read_all(&first(), 1), 0, "another handle of the file finds what was kept");
+    let second = open(2, true);
+    assert_eq!(read_all(&second(), 2), 1);
+    let mut buffer = vec![0; 8];
+    let stale = first().read(&part(0, 8), &mut buffer).unwrap_err();
+    assert_eq!(stale.kind(), ErrorKind::Conflict);
+    let third = open(3, false);
+    assert_eq!((read_all(&third(), 3), read_all(&third(), 3)), (1, 1));
 }

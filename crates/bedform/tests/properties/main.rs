@@ -5,7 +5,11 @@ mod arrays;
 #[cfg(test)]
 mod burst_steps;
 #[cfg(test)]
+mod callback;
+#[cfg(test)]
 mod convert;
+#[cfg(test)]
+mod deliver;
 #[cfg(test)]
 mod model;
 #[cfg(test)]

@@ -20,14 +20,14 @@ use super::strategies::{new_array, selection};
 const TYPES: [DataType; 4] =
     [DataType::UInt8, DataType::Int16, DataType::Float64, DataType::Complex128];
 
-fn open(storage: &Arc<dyn Storage>, cache_bytes: u64) -> Store {
+pub(super) fn open(storage: &Arc<dyn Storage>, cache_bytes: u64) -> Store {
     let mut options = OpenOptions::default();
     options.writable = true;
     options.cache_bytes = cache_bytes;
     Store::open(storage.clone(), options).unwrap()
 }
 
-fn create(new: &NewArray) -> Arc<dyn Storage> {
+pub(super) fn create(new: &NewArray) -> Arc<dyn Storage> {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let mut options = OpenOptions::default();
     options.writable = true;
@@ -37,7 +37,7 @@ fn create(new: &NewArray) -> Arc<dyn Storage> {
 }
 
 /// Commits writes of bytes, as a session of its own.
-fn commit(storage: &Arc<dyn Storage>, writes: &[(ObjectPath, Selection, Vec<u8>)]) {
+pub(super) fn commit(storage: &Arc<dyn Storage>, writes: &[(ObjectPath, Selection, Vec<u8>)]) {
     let store = open(storage, 0);
     let member = threads(1).pop().unwrap();
     let mut session = store.session(Box::new(member), SessionOptions::default()).unwrap();

@@ -1,0 +1,351 @@
+//! Chunks shown to a visitor, and chunks decoded into the cache: reads that fill no buffer.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bedform_format::metadata::FillValue;
+use bedform_geometry::{AxisRange, AxisSelection, ChunkGrid, Region, Selection, strides};
+
+use super::Array;
+use super::known::Known;
+use crate::codec::text;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::copy::copy_box;
+use crate::plan::geometry::{ChunkTask, Geometry};
+use crate::plan::tuning::block_shape;
+use crate::run::ReadStatistics;
+use crate::run::deliver::{Admission, DecodedChunk, Deliver, TakeChunk};
+use crate::run::execute::{Reading, execute};
+
+/// Larger chunks of a foreign file that are stored as their elements are visited in blocks: a contiguous
+/// variable is one chunk, of any size.
+const WHOLE_BYTES_MAX: u64 = 16 << 20;
+/// Bytes of such a block.
+const BLOCK_BYTES: u64 = 4 << 20;
+
+/// A chunk of an array that a visitor sees; see [`Array::visit`].
+#[derive(Debug)]
+pub struct VisitedChunk<'a> {
+    geometry: &'a Geometry,
+    cell: u64,
+    task: ChunkTask,
+    region: Region,
+    item_size: usize,
+    elements: ChunkElements<'a>,
+}
+
+/// The elements of a visited chunk's region in C order.
+#[derive(Debug, Clone, Copy)]
+pub enum ChunkElements<'a> {
+    /// Elements of fixed size, in the machine's byte order.
+    Bytes(&'a [u8]),
+    /// Texts.
+    Texts(&'a [&'a str]),
+}
+
+/// Elements of a visited chunk that follow each other in the chunk and in the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SelectedRun {
+    /// Place of the first one among the chunk's elements.
+    pub element: usize,
+    /// Place of the first one in the result of a read of the selection.
+    pub result: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl<'a> VisitedChunk<'a> {
+    /// The elements of the array that the chunk has.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// The elements of the chunk's region, selected or not.
+    pub fn elements(&self) -> ChunkElements<'a> {
+        self.elements
+    }
+
+    /// The elements of the chunk's region as bytes, selected or not; nothing for text.
+    pub fn bytes(&self) -> &'a [u8] {
+        match self.elements {
+            ChunkElements::Bytes(bytes) => bytes,
+            ChunkElements::Texts(_) => &[],
+        }
+    }
+
+    /// True if the selection takes every element of the chunk's region, each once.
+    pub fn is_selected_whole(&self) -> bool {
+        self.geometry.covers_chunk(self.cell, self.task)
+    }
+
+    /// Calls `act` with the elements that the selection takes, run by run. An element that is selected
+    /// twice is in two runs.
+    ///
+    /// # Errors
+    /// Those of `act`.
+    pub fn for_each_run(&self, mut act: impl FnMut(SelectedRun) -> Result<()>) -> Result<()> {
+        let item = self.item_size.max(1);
+        let steps = byte_strides(self.region.shape(), item);
+        self.geometry.for_each_copy(self.cell, self.task, &steps, |mut copy| {
+            copy.tidy();
+            copy.for_each_run(item, &mut |run| {
+                let (element, result, bytes) = run.parts();
+                act(SelectedRun {
+                    element: element / item,
+                    result: result / item,
+                    count: bytes / item,
+                })
+            })
+        })
+    }
+}
+
+/// What [`Array::prefetch`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Prefetched {
+    /// What was fetched; its `chunks` were decoded for the cache, blocks of a log among them.
+    pub read: ReadStatistics,
+    /// Chunks of the selection that were in the cache already.
+    pub present: u64,
+    /// Chunks of the selection, and blocks of a log, that were not fetched: the handle's cache has no room
+    /// for them, or their elements are stored as they are, which no cache keeps.
+    pub left_out: u64,
+}
+
+/// A function that is shown chunks.
+type Visitor<'v> = dyn Fn(&VisitedChunk<'_>) -> Result<()> + Sync + 'v;
+
+impl Array {
+    /// Shows every chunk that `selection` touches to `visitor`, each once: its elements, its region of the
+    /// array, and which of them are selected. Chunks that were never written come as fill values, and
+    /// everything that lies over a chunk in a log is applied.
+    ///
+    /// The visitor is called **from several threads at once**, in no order; an error of it ends the visit
+    /// and is its error. A variable of a foreign file without chunks comes in blocks of a few MiB, unless
+    /// it is small.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use std::sync::Arc;
+    /// use bedform::{ArrayLayout, Elements, NewArray, OpenOptions, Store};
+    /// use bedform_format::metadata::FillValue;
+    /// use bedform_format::{DataType, ObjectPath};
+    /// use bedform_geometry::{Order, Selection};
+    /// use bedform_storage::MemoryStorage;
+    ///
+    /// let mut options = OpenOptions::default();
+    /// options.writable = true;
+    /// let store = Store::create(Arc::new(MemoryStorage::new()), &Default::default(), options)?;
+    /// let new = NewArray {
+    ///     shape: vec![8],
+    ///     data_type: DataType::UInt8,
+    ///     layout: ArrayLayout {
+    ///         chunk_shape: vec![4],
+    ///         shard_shape: vec![8],
+    ///         order: Order::RowMajor,
+    ///         serializer: None,
+    ///         codecs: vec![],
+    ///         transpose: None,
+    ///         checksum: true,
+    ///     },
+    ///     fill_value: FillValue::zero(DataType::UInt8),
+    ///     dimension_names: None,
+    ///     attributes: Default::default(),
+    /// };
+    /// let array = store.create_array(&ObjectPath::parse("t")?, &new)?;
+    /// let all = Selection::all(&[8]);
+    /// array.write(&all, Elements::Bytes(&[1, 2, 3, 4, 5, 6, 7, 8]))?;
+    ///
+    /// let sum = AtomicU64::new(0);
+    /// array.visit(&all, &|chunk| {
+    ///     let of_chunk = chunk.bytes().iter().map(|&element| u64::from(element)).sum();
+    ///     sum.fetch_add(of_chunk, Ordering::Relaxed);
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(sum.into_inner(), 36);
+    ///
+    /// let done = array.prefetch(&all)?;
+    /// assert_eq!(done.present + done.read.chunks, 2);
+    /// # Ok::<(), bedform::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Array::read`], and those of `visitor`. `SnapshotMoved` if the store was settled after the first
+    /// chunk had been shown: visit again.
+    pub fn visit(&self, selection: &Selection, visitor: &Visitor<'_>) -> Result<ReadStatistics> {
+        let known = self.known()?;
+        let geometry = self.geometry(&known, selection)?;
+        if known.has_large_raw_chunks(WHOLE_BYTES_MAX) {
+            return self.visit_blocks(&known, selection, visitor);
+        }
+        let taker = Shown { visitor, has_begun: AtomicBool::new(false) };
+        known.with_plan(&geometry, |plan| {
+            let outcome = execute(&Reading { plan }, Deliver::Visitor(&taker));
+            match outcome {
+                // Chunks come once: what was begun is not planned anew.
+                Err(error) if taker.has_begun.load(Ordering::Relaxed) => Ok(Err(error)),
+                outcome => outcome.map(Ok),
+            }
+        })?
+    }
+
+    /// As [`Array::visit`], in blocks that are read one after the other.
+    fn visit_blocks(
+        &self,
+        known: &Known<'_>,
+        selection: &Selection,
+        visitor: &Visitor<'_>,
+    ) -> Result<ReadStatistics> {
+        let layout = known.layout();
+        let item = layout.item_size;
+        let shape = layout.grid.array_shape();
+        let blocks = block_shape(shape, &vec![1; shape.len()], item as u64, BLOCK_BYTES);
+        let grid = ChunkGrid::new(shape.to_vec(), blocks)?;
+        let geometry = Geometry::new(&grid, &vec![1; shape.len()], selection, item)?;
+        let (mut statistics, mut buffer) = (ReadStatistics::default(), Vec::new());
+        for cell in 0..geometry.cell_count() {
+            for task in geometry.tasks(cell) {
+                let region = grid.chunk_region_clipped(&geometry.chunk_coordinates(cell, task));
+                let selection = whole_region(&region)?;
+                buffer.resize(usize::try_from(self.result_bytes(&selection)?).unwrap_or(0), 0);
+                statistics += self.read_known(known, &selection, &mut buffer)?;
+                let elements = ChunkElements::Bytes(&buffer);
+                let geometry = &geometry;
+                visitor(&VisitedChunk { geometry, cell, task, region, item_size: item, elements })?;
+            }
+        }
+        Ok(statistics)
+    }
+
+    /// Decodes the chunks of `selection` into the cache of the process, where later reads find them, and
+    /// says how much that was. What lies over them in a log is kept likewise. No more is fetched than this
+    /// handle's cache may keep ([`cache_bytes`](crate::OpenOptions::cache_bytes)); nothing without one.
+    ///
+    /// A read whose chunks take more than half of the cache does not use it: prefetch pays for reads of
+    /// parts. See [`Array::visit`] for an example.
+    ///
+    /// # Errors
+    /// As [`Array::read`].
+    pub fn prefetch(&self, selection: &Selection) -> Result<Prefetched> {
+        let known = self.known()?;
+        let geometry = self.geometry(&known, selection)?;
+        known.with_plan(&geometry, |plan| {
+            let caches = plan.pieces().iter().map(|piece| piece.cache);
+            let limit = caches.map(|cache| cache.map_or(0, |cache| cache.limit())).min();
+            let admission = Admission::new(limit.unwrap_or(0));
+            let read = execute(&Reading { plan }, Deliver::Cache(&admission))?;
+            let (present, left_out) = (admission.present(), admission.left_out());
+            Ok(Prefetched { read, present, left_out })
+        })
+    }
+
+    /// As [`Array::visit`], for a visitor that may see a chunk again.
+    pub(super) fn visit_again(
+        &self,
+        known: &Known<'_>,
+        geometry: &Geometry,
+        visitor: &Visitor<'_>,
+    ) -> Result<ReadStatistics> {
+        let taker = Shown { visitor, has_begun: AtomicBool::new(false) };
+        known.with_plan(geometry, |plan| execute(&Reading { plan }, Deliver::Visitor(&taker)))
+    }
+}
+
+/// A region as a selection.
+fn whole_region(region: &Region) -> Result<Selection> {
+    let ranges = region.start().iter().zip(region.shape());
+    let ranges = ranges
+        .map(|(start, length)| Ok(AxisSelection::Range(AxisRange::contiguous(*start, *length)?)));
+    Ok(Selection::Orthogonal(ranges.collect::<Result<_>>()?))
+}
+
+/// Gives the chunks of a read the form in which a visitor sees them.
+struct Shown<'v> {
+    visitor: &'v Visitor<'v>,
+    /// True once the visitor has been called.
+    has_begun: AtomicBool,
+}
+
+impl TakeChunk for Shown<'_> {
+    fn take(&self, chunk: DecodedChunk<'_>) -> Result<()> {
+        let (cell, task) = (chunk.cell, chunk.task);
+        let layout = cell.piece.layout;
+        let geometry = cell.piece.geometry;
+        let coordinates = geometry.chunk_coordinates(cell.number, task);
+        let region = layout.grid.chunk_region_clipped(&coordinates);
+        let show = |elements: ChunkElements<'_>| {
+            self.has_begun.store(true, Ordering::Relaxed);
+            let (region, item_size) = (region.clone(), layout.item_size);
+            let cell = cell.number;
+            (self.visitor)(&VisitedChunk { geometry, cell, task, region, item_size, elements })
+        };
+        if let FillValue::Text(fill) = &layout.fill {
+            let texts = texts_of(&chunk, &region, fill).map_err(|error| {
+                error.at(format!("{}, chunk {coordinates:?}", cell.object_name()))
+            })?;
+            return show(ChunkElements::Texts(&texts));
+        }
+        let mut room = Vec::new();
+        show(ChunkElements::Bytes(bytes_of(&chunk, &region, &mut room)?))
+    }
+}
+
+/// The elements of `region` in C order, as a visitor gets them: as they are in the chunk, if they lie so, else in
+/// `room`.
+fn bytes_of<'c>(
+    chunk: &DecodedChunk<'c>,
+    region: &Region,
+    room: &'c mut Vec<u8>,
+) -> Result<&'c [u8]> {
+    let (layout, codec) = (chunk.cell.piece.layout, chunk.cell.codec());
+    let item = layout.item_size;
+    let bytes = byte_count(region, item)?;
+    let Some(elements) = chunk.elements else {
+        room.extend(layout.fill_element().iter().copied().cycle().take(bytes));
+        return Ok(room);
+    };
+    let (stored, wanted) = (codec.strides(), byte_strides(region.shape(), item));
+    let mut axes = region.shape().iter().zip(stored.iter().zip(&wanted));
+    let lies_so = axes.all(|(length, (stored, wanted))| *length <= 1 || stored == wanted);
+    if lies_so
+        && codec.swap_size() == 1
+        && let Some(front) = elements.get(..bytes)
+    {
+        return Ok(front);
+    }
+    room.resize(bytes, 0);
+    copy_box(region.shape(), (elements, stored), (room, &wanted), (item, codec.swap_size()))?;
+    Ok(room)
+}
+
+/// The texts of `region` in C order.
+fn texts_of<'c>(chunk: &DecodedChunk<'c>, region: &Region, fill: &'c str) -> Result<Vec<&'c str>> {
+    let (layout, codec) = (chunk.cell.piece.layout, chunk.cell.codec());
+    let item = layout.item_size;
+    let bytes = byte_count(region, item)?;
+    let Some(elements) = chunk.elements else { return Ok(vec![fill; bytes / item.max(1)]) };
+    let count = usize::try_from(layout.grid.chunk_len()).unwrap_or(usize::MAX);
+    let texts = text::split(elements, count)
+        .map_err(|error| Error::new(ErrorKind::Corrupt, error.to_string()))?;
+    let wanted = byte_strides(region.shape(), item);
+    let numbers: Vec<u8> = (0..texts.len() as u64).flat_map(u64::to_le_bytes).collect();
+    let mut dense = vec![0; bytes];
+    copy_box(region.shape(), (&numbers, codec.strides()), (&mut dense, &wanted), (item, 1))?;
+    let numbers = dense.as_chunks::<8>().0.iter();
+    let places = numbers.map(|number| usize::try_from(u64::from_le_bytes(*number)).ok());
+    Ok(places.map(|at| at.and_then(|at| texts.get(at).copied()).unwrap_or_default()).collect())
+}
+
+/// Bytes of the elements of a region.
+fn byte_count(region: &Region, item: usize) -> Result<usize> {
+    let count = region.len().and_then(|count| usize::try_from(count).ok());
+    count
+        .and_then(|count| count.checked_mul(item))
+        .ok_or_else(|| Error::new(ErrorKind::LimitExceeded, "a chunk is larger than memory"))
+}
+
+/// Bytes from an element to the next along each axis of a box in C order.
+fn byte_strides(shape: &[u64], item: usize) -> Vec<i64> {
+    let step = |count: u64| i64::try_from(count.saturating_mul(item as u64)).unwrap_or(i64::MAX);
+    strides(shape).into_iter().map(step).collect()
+}

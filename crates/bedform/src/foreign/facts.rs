@@ -1,0 +1,37 @@
+//! What is known of a variable of a foreign file, whoever reads it.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bedform_format::DataType;
+use serde_json::Value;
+
+use crate::cache::{CacheHandle, Scope};
+use crate::plan::tuning::Tuning;
+use crate::source::{Source, StoredLayout};
+
+/// What reads of a variable go by.
+#[derive(Debug, Clone)]
+pub(crate) struct VariableFacts {
+    /// The variable as a user knows it.
+    pub(crate) name: String,
+    /// Its path in the file.
+    pub(crate) path: String,
+    pub(crate) data_type: DataType,
+    pub(crate) layout: StoredLayout,
+    /// What its chunks have in common in the cache.
+    pub(crate) scope: Arc<Scope>,
+    /// Where its decoded chunks are kept.
+    pub(crate) cache: Arc<CacheHandle>,
+    pub(crate) tuning: Tuning,
+}
+
+/// A variable of a foreign file: a source, and what is known of it.
+pub(crate) trait ForeignVariable: Source + Send + Debug {
+    /// What reads go by.
+    fn facts(&self) -> &VariableFacts;
+
+    /// What the variable is; the keys are those of [`Array::describe`](crate::Array::describe) that a
+    /// foreign variable has.
+    fn describe(&self) -> Value;
+}
