@@ -120,8 +120,8 @@ class BasicReads:
         """Decode the chunks of a basic selection into the cache, where later reads find them.
 
         No more is decoded than the store's cache may keep (``cache=`` of :func:`bedform.open`).
-        Elements that are stored as they are, without codec or checksum, are left out: the page
-        cache of the system keeps files.
+        Texts are left out, and elements that are stored as they are, without codec or checksum:
+        the page cache of the system keeps files.
 
         Returns
         -------

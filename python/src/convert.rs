@@ -3,18 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bedform::Error;
 use bedform::convert::{
     self, ConvertError, ConvertOptions, ConvertPlan, ConvertSource, ConvertTarget, Converted,
-    ReadElements, RegionReader,
+    RegionReader,
 };
-use bedform::{Error, ErrorKind};
-use bedform_geometry::Region;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
 use crate::arguments::options as opening_options;
-use crate::array::Bytes;
+use crate::callback::{called, elements_by};
 use crate::error::{EngineError, ended, raise};
 use crate::foreign::ForeignFile;
 use crate::signals::{self, detached};
@@ -46,38 +45,6 @@ fn source_of(name: &str, opened: &Bound<'_, PyAny>) -> PyResult<ConvertSource> {
         .cast::<ForeignFile>()
         .map_err(|_| PyTypeError::new_err("the source must be a store or a foreign file"))?;
     Ok(ConvertSource::file(name, file.get().inner.clone()))
-}
-
-/// What a function gives for a region; what it raises is kept, and ends the work.
-fn called<T>(
-    read: &Py<PyAny>,
-    region: &Region,
-    take: impl FnOnce(Bound<'_, PyAny>) -> PyResult<T>,
-) -> bedform::Result<T> {
-    let outcome = Python::attach(|py| {
-        let given = read.bind(py).call1((region.start().to_vec(), region.shape().to_vec()))?;
-        take(given)
-    });
-    outcome.map_err(|error| {
-        signals::keep(error);
-        Error::new(ErrorKind::Interrupted, "a function that reads elements has failed")
-    })
-}
-
-/// A function that gives the elements of a region as a buffer, as the engine calls it: on the thread that
-/// reads, which keeps what the function raises.
-pub(crate) fn elements_by(read: Py<PyAny>) -> Arc<ReadElements> {
-    Arc::new(move |region, buffer| {
-        called(&read, region, |given| {
-            let elements = Bytes::of(&given, false)?;
-            let elements = elements.get();
-            if elements.len() != buffer.len() {
-                return Err(raise(Error::invalid("the elements of a region have another size")));
-            }
-            buffer.copy_from_slice(elements);
-            Ok(())
-        })
-    })
 }
 
 fn reader_of(is_text: bool, read: Py<PyAny>) -> RegionReader {

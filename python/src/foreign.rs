@@ -15,7 +15,7 @@ use pyo3::types::PyBytes;
 
 use crate::arguments::options;
 use crate::array::Array;
-use crate::convert::elements_by;
+use crate::callback::elements_by;
 use crate::error::raise;
 use crate::signals::detached;
 

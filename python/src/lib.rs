@@ -7,6 +7,7 @@
 mod advise;
 mod arguments;
 mod array;
+mod callback;
 mod comm;
 mod convert;
 mod error;

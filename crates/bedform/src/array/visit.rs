@@ -108,7 +108,7 @@ pub struct Prefetched {
     /// Chunks of the selection that were in the cache already.
     pub present: u64,
     /// Chunks of the selection, and blocks of a log, that were not fetched: the handle's cache has no room
-    /// for them, or their elements are stored as they are, which no cache keeps.
+    /// for them, or their elements are texts or stored as they are, which no cache keeps.
     pub left_out: u64,
 }
 

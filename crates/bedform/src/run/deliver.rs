@@ -13,6 +13,7 @@
 //! 3. **The cache alone** ([`Admission`]): chunks are decoded and kept, blocks of a log likewise, and
 //!    nothing is delivered. No more is fetched than the cache of the handle may keep; what is kept
 //!    already counts. Elements that are stored as they are stay where they are: the page cache has them.
+//!    Texts are not kept: nothing says how much memory they take.
 //!
 //! A read that is planned anew, because the data moved on under it, begins again: a visitor may then see
 //! a chunk of the first attempt and of the second.

@@ -190,10 +190,11 @@ impl<'a> Run<'a> {
         let decoded = decoded_bytes(&plan);
         let has_room =
             |piece: &Piece<'_>| piece.cache.is_none_or(|cache| decoded <= cache.limit() / 2);
+        let is_text = plan.pieces().iter().any(|piece| piece.layout.is_text());
         let is_small = || plan.pieces().iter().all(has_room);
         let is_admitted = matches!(deliver, Deliver::Cache(_));
         Self {
-            keeps_chunks: !plan.is_raw() && (is_admitted || is_small()),
+            keeps_chunks: !plan.is_raw() && !is_text && (is_admitted || is_small()),
             plan,
             chunk_bytes: plan.most(|codec| codec.decoded_bytes() as u64),
             scratch_bytes: plan.most(ChunkCodec::scratch_bytes),

@@ -2,12 +2,15 @@
 //! again.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use bedform::{Array, ChunkElements, Error, ErrorKind, NewArray};
-use bedform_format::DataType;
+use bedform::foreign::source_version;
+use bedform::{Array, ChunkElements, Error, ErrorKind, ForeignFile, NewArray, OpenOptions};
+use bedform_format::chunk_map::{ChunkMap, Encoding, ForeignArray, ForeignStorage};
+use bedform_format::{DataType, Endian, ObjectPath};
 use bedform_geometry::{ChunkGrid, Region, Selection};
+use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
 use proptest::prelude::*;
 
 use super::arrays::{model_of, path, read, with};
@@ -151,4 +154,63 @@ fn an_error_of_a_visitor_ends_the_visit_and_is_its_error() {
         (ErrorKind::SnapshotMoved, "seen enough")
     );
     assert_eq!(calls.into_inner(), 1, "the read stays on one thread and is not made anew");
+}
+
+/// A contiguous variable of big-endian numbers in a file of its own.
+fn contiguous(shape: &[u64]) -> Array {
+    let count = shape.iter().product::<u64>();
+    let bytes: Vec<u8> =
+        (0..count).flat_map(|at| at.wrapping_mul(40_503).to_le_bytes()[..2].to_vec()).collect();
+    let (storage, name) = (Arc::new(MemoryStorage::new()), ObjectPath::parse("f.nc").unwrap());
+    storage.put(&name, &bytes, Durability::Process, Condition::None).unwrap();
+    let variable = ForeignArray {
+        path: "v".to_owned(),
+        shape: shape.to_vec(),
+        unlimited: vec![false; shape.len()],
+        data_type: Some(DataType::UInt16),
+        endian: Endian::Big,
+        fill_value: None,
+        dimension_names: None,
+        attributes: Vec::new(),
+        encoding: Encoding::default(),
+        storage: ForeignStorage::Contiguous { offset: 0, length: bytes.len() as u64 },
+    };
+    let map = ChunkMap {
+        source: source_version(&storage.stat(&name).unwrap()),
+        groups: Vec::new(),
+        arrays: vec![variable],
+        format: "netcdf4".to_owned(),
+    };
+    let file = ForeignFile::new(storage, name, map, &OpenOptions::default()).unwrap();
+    Array::of_file(&file, "v").unwrap()
+}
+
+/// A contiguous variable is one chunk, of any size: a large one comes in blocks.
+#[test]
+fn a_variable_without_chunks_is_visited_whole_if_it_is_small_and_in_blocks_if_it_is_large() {
+    for (shape, blocks) in [([3, 5, 10], 1), ([1100, 1000, 10], 4)] {
+        let array = contiguous(&shape);
+        let start = vec![shape[0] / 2 - 1, 1, 2];
+        let lengths = vec![shape[0] - start[0], shape[1] - 2, 5];
+        let selection = Selection::from(Region::new(start, lengths).unwrap());
+        let bytes = usize::try_from(array.result_bytes(&selection).unwrap()).unwrap();
+        let (mut expected, found) = (vec![0; bytes], Mutex::new((0, vec![0; bytes])));
+        array.read(&selection, &mut expected).unwrap();
+        let visitor = |chunk: &bedform::VisitedChunk<'_>| {
+            assert!(chunk.bytes().len() <= 4 << 20);
+            let mut found = found.lock().unwrap();
+            found.0 += 1;
+            chunk.for_each_run(|run| {
+                let (from, to, bytes) = (2 * run.element, 2 * run.result, 2 * run.count);
+                found.1[to..to + bytes].copy_from_slice(&chunk.bytes()[from..from + bytes]);
+                Ok(())
+            })
+        };
+        array.visit(&selection, &visitor).unwrap();
+        let (visited, found) = found.into_inner().unwrap();
+        assert_eq!(visited, blocks);
+        assert!(found == expected);
+        let done = array.prefetch(&selection).unwrap();
+        assert_eq!((done.read.requests, done.left_out), (0, 1));
+    }
 }
