@@ -42,6 +42,7 @@ pub use array::{Append, Array, Elements, Growth, append, append_with};
 pub use cache::{CacheStatistics, KindStatistics, cache_statistics, set_cache_budget};
 pub use error::{Error, ErrorKind, Result};
 pub use foreign::ForeignFile;
+pub use opening::{PlaceKind, detect};
 pub use options::{Freshness, OpenOptions};
 pub use plan::price::Price;
 pub use run::{Explanation, ReadStatistics};

@@ -9,8 +9,12 @@
 //! |---|---|
 //! | `variable` | a variable of a file: how it is stored, as a source |
 //! | `inline` | variables whose bytes lie in the chunk map itself |
+//! | `attributes` | attributes and dimension names as JSON |
+//! | `opening` | files by their paths, and the chunk maps that are kept of them |
 
+pub(crate) mod attributes;
 mod inline;
+mod opening;
 pub(crate) mod variable;
 
 use std::sync::Arc;
@@ -26,6 +30,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
 
+pub use crate::sidecar::source_version;
 pub use bedform_format::chunk_map::SourceVersion;
 
 /// The first look at a classic header.
@@ -86,6 +91,11 @@ impl ForeignFile {
         &self.map
     }
 
+    /// The directory that holds the file.
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
+
     /// The file as a user knows it.
     pub fn name(&self) -> String {
         format!("{}/{}", self.storage.name(), self.path)
@@ -111,16 +121,6 @@ impl ForeignFile {
             ErrorKind::Conflict,
             format!("{} has changed since it was opened; open it again", self.name()),
         ))
-    }
-}
-
-/// A chunk map's word for a version of storage.
-pub fn source_version(version: &Version) -> SourceVersion {
-    SourceVersion {
-        size: version.size,
-        modified_ns: version.modified_ns,
-        changed_ns: version.changed_ns,
-        identity: version.identity,
     }
 }
 

@@ -3,14 +3,16 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use bedform_format::DataType;
 use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray as MapArray, ForeignStorage};
 use bedform_format::metadata::FillValue;
 use bedform_format::shard::Extent;
 use bedform_geometry::ChunkGrid;
 use bedform_storage::Object;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::ForeignFile;
+use super::attributes::{self, Style};
 use super::inline::Inline;
 use crate::cache::Scope;
 use crate::codec::ChunkCodec;
@@ -25,6 +27,7 @@ use crate::source::{
 pub(crate) struct Variable {
     pub(crate) file: ForeignFile,
     position: usize,
+    data_type: DataType,
     pub(crate) layout: StoredLayout,
     /// What its chunks have in common in the cache.
     pub(crate) scope: Arc<Scope>,
@@ -69,7 +72,7 @@ impl Variable {
         };
         let path = format!("{}:{}", file.path, array.path);
         let scope = file.cache.scope(&path, decoding(array, &chunk_shape));
-        Ok(Self { layout, scope, position, file })
+        Ok(Self { layout, scope, position, data_type, file })
     }
 
     fn array(&self) -> &MapArray {
@@ -91,13 +94,23 @@ impl Variable {
         &self.array().shape
     }
 
-    /// The NumPy type of the elements in memory.
-    pub(crate) fn numpy(&self) -> String {
-        self.array().data_type.map_or_else(|| "O".to_owned(), |data_type| data_type.numpy())
+    /// The type of the elements.
+    pub(crate) fn data_type(&self) -> DataType {
+        self.data_type
+    }
+
+    /// The attributes, as xarray shows those of such files.
+    pub(crate) fn attributes(&self) -> Map<String, Value> {
+        attributes::variable_attributes(self.array(), Style::of(&self.file.map))
+    }
+
+    /// A name for each axis, as xarray shows those of such files.
+    pub(crate) fn dimension_names(&self) -> Vec<String> {
+        attributes::dimension_names(&self.file.map, self.array(), Style::of(&self.file.map))
     }
 
     /// What the variable is; the keys are those of [`Array::describe`](crate::Array::describe) that
-    /// a foreign variable has.
+    /// a foreign variable has, and `storage` and `encoding`.
     pub(crate) fn describe(&self) -> Value {
         let array = self.array();
         let (kind, chunks) = match &array.storage {
@@ -111,13 +124,16 @@ impl Variable {
         json!({
             "path": array.path,
             "shape": array.shape,
-            "dtype": array.data_type.map(|data_type| data_type.to_string()),
-            "numpy": self.numpy(),
+            "dtype": self.data_type.to_string(),
+            "numpy": self.data_type.numpy(),
             "storage": kind,
+            "encoding": array.encoding,
             "chunks": chunks.unwrap_or(&self.layout.grid.chunk_shape().to_vec()),
             "shards": null,
             "order": null,
-            "dims": array.dimension_names,
+            "fill_value": self.layout.fill.to_json(self.data_type),
+            "dims": self.dimension_names(),
+            "attributes": self.attributes(),
         })
     }
 }
