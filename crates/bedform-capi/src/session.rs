@@ -16,6 +16,7 @@ use crate::arguments::{
 };
 use crate::handles::handle;
 use crate::status::{Status, call, misuse};
+use crate::stopping::stops;
 use crate::store::{StoreHandle, members_of};
 
 handle!(
@@ -393,7 +394,7 @@ pub unsafe extern "C" fn bf_session_drain(session: SessionHandle, number: *mut u
 pub extern "C" fn bf_session_end(session: SessionHandle) -> Status {
     call(|| {
         let open = take(session)?;
-        open.session.close(&|| false)
+        open.session.close(&stops)
     })
 }
 

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::arguments::{give, give_text, object, path, text};
 use crate::handles::handle;
 use crate::status::{Status, call, misuse};
+use crate::stopping::stops;
 
 handle!(
     /// `bf_store`.
@@ -196,11 +197,7 @@ pub unsafe extern "C" fn bf_attributes(
 ) -> Status {
     // SAFETY: the contract of the call.
     call(|| unsafe {
-        let (store, path) = (store.get()?, path(name)?);
-        let attributes = match store.kind(&path)? {
-            Some(NodeKind::Array) => store.array(&path)?.attributes()?,
-            _ => store.group_attributes(&path)?,
-        };
+        let attributes = store.get()?.attributes(&path(name)?)?;
         give_text(&Value::Object(attributes).to_string(), buffer, capacity, needed)
     })
 }
@@ -222,7 +219,7 @@ pub unsafe extern "C" fn bf_set_attributes(
 /// `bf_settle`.
 #[unsafe(no_mangle)]
 pub extern "C" fn bf_settle(store: StoreHandle) -> Status {
-    call(|| store.get()?.settle(&|| false).map(drop))
+    call(|| store.get()?.settle(&stops).map(drop))
 }
 
 /// `bf_settle_together`.
@@ -243,7 +240,7 @@ pub unsafe extern "C" fn bf_settle_together(
             // The others are waiting in this call.
             (Err(error), _) => return agree(&*members, Err(error)),
         };
-        let watch = SettleWatch { interrupted: &|| false, progress: &|_, _| () };
+        let watch = SettleWatch { interrupted: &stops, progress: &|_, _| () };
         store.settle_together(&*members, &options, &watch).map(drop)
     })
 }
