@@ -27,7 +27,8 @@ module bedform
     bf_close_array, bf_array_shape, bf_attributes, bf_set_attributes, bf_resize, bf_settle, bf_comm_free, &
     bf_session_begin, bf_session_commit, bf_session_end, bf_session_abort, bf_session_resize, &
     bf_decomposition_declare, bf_decomposition_free, bf_read, bf_write, bf_append, bf_session_write, &
-    bf_session_write_decomposed, bf_session_append, bf_define_begin, bf_define_end, bf_session_define_end
+    bf_session_write_decomposed, bf_session_append, bf_define_begin, bf_define_end, bf_session_define_end, &
+    bf_list, bf_array_explain, bf_convert
 
   ! One procedure for each kind of data; bedform_data.inc has them.
   interface bf_read
@@ -159,6 +160,32 @@ contains
     call settle_status(code, status)
   end subroutine
 
+  ! Everything below the root, as JSON.
+  subroutine bf_list(store, nodes, status)
+    type(bf_store), intent(in) :: store
+    character(:), allocatable, intent(out) :: nodes
+    integer, intent(out), optional :: status
+    character(kind=c_char), allocatable, target :: buffer(:)
+    integer(c_int64_t) :: needed
+    integer(c_int) :: code
+    needed = 0
+    code = c_list(store, c_null_ptr, 0_c_int64_t, needed)
+    if (code == BF_OK) then
+      allocate (buffer(needed))
+      code = c_list(store, c_loc(buffer), size(buffer, kind=int64), needed)
+      if (code == BF_OK) nodes = text_at(c_loc(buffer))
+    end if
+    call settle_status(code, status)
+  end subroutine
+
+  ! Converts a store or foreign file; `options` name axes and lengths as C does, in the order of the store.
+  subroutine bf_convert(source, target, options, status)
+    character(*), intent(in) :: source, target
+    character(*), intent(in), optional :: options
+    integer, intent(out), optional :: status
+    call settle_status(c_convert(c_text(source), c_text(target), c_text(options), c_null_ptr), status)
+  end subroutine
+
   subroutine bf_set_attributes(store, path, attributes, status)
     type(bf_store), intent(in) :: store
     character(*), intent(in) :: path, attributes
@@ -252,6 +279,27 @@ contains
       shape = facts%shape(facts%rank:1:-1)
     else
       allocate (shape(0))
+    end if
+    call settle_status(code, status)
+  end subroutine
+
+  ! What a read of the box of `shape` at `start` would do, as JSON.
+  subroutine bf_array_explain(array, start, shape, explanation, status)
+    type(bf_array), intent(in) :: array
+    integer(bf_index), intent(in) :: start(:), shape(:)
+    character(:), allocatable, intent(out) :: explanation
+    integer, intent(out), optional :: status
+    character(kind=c_char), allocatable, target :: buffer(:)
+    integer(c_int64_t) :: needed, box(max(size(start), size(shape)), 2)
+    integer(c_int) :: code
+    box = c_box(start, shape)
+    needed = 0
+    code = c_array_explain(array, size(box, 1), box(:, 1), box(:, 2), c_null_ptr, c_null_ptr, 0_c_int64_t, needed)
+    if (code == BF_OK) then
+      allocate (buffer(needed))
+      code = c_array_explain(array, size(box, 1), box(:, 1), box(:, 2), c_null_ptr, c_loc(buffer), &
+        size(buffer, kind=int64), needed)
+      if (code == BF_OK) explanation = text_at(c_loc(buffer))
     end if
     call settle_status(code, status)
   end subroutine

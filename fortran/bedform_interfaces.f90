@@ -103,6 +103,28 @@ module bedform_interfaces
       type(facts_type), intent(out) :: facts
       integer(c_int64_t), value :: bytes
     end function
+    integer(c_int) function c_array_explain(array, rank, start, shape, stride, buffer, capacity, needed) &
+        bind(C, name="bf_array_explain")
+      import
+      type(bf_array), value :: array
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), intent(in) :: start(*), shape(*)
+      type(c_ptr), value :: stride, buffer
+      integer(c_int64_t), value :: capacity
+      integer(c_int64_t), intent(out) :: needed
+    end function
+    integer(c_int) function c_convert(source, target, options, watch) bind(C, name="bf_convert")
+      import
+      character(kind=c_char), intent(in) :: source(*), target(*), options(*)
+      type(c_ptr), value :: watch
+    end function
+    integer(c_int) function c_list(store, buffer, capacity, needed) bind(C, name="bf_list")
+      import
+      type(bf_store), value :: store
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: capacity
+      integer(c_int64_t), intent(out) :: needed
+    end function
     integer(c_int) function c_read(array, rank, start, shape, stride, buffer, bytes) bind(C, name="bf_read")
       import
       type(bf_array), value :: array

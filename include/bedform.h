@@ -52,15 +52,14 @@ const char *bf_status_name(bf_status status);
 /* What the last call of this thread that failed says of it. Valid until this thread's next call. */
 const char *bf_last_error(void);
 
-/* Asked, while a call of this thread works or waits and every 50 ms at most, whether to end it: anything but 0
- * does, and the call gives BF_INTERRUPTED. It may not call MPI. */
-typedef int (*bf_cancel_function)(void *context);
-
-/* From now on `function` may end the calls of this thread; NULL takes it away again. Never fails. */
-bf_status bf_set_cancel(bf_cancel_function function, void *context);
-
 /* The version of the library: "0.1.0". */
 const char *bf_version(void);
+
+/* Lets the calls of this thread be stopped. While a call works or waits it asks `stop`, every 50 ms at most, on
+ * the thread that made the call; anything but 0 ends it with BF_INTERRUPTED. `stop` returns normally (no longjmp)
+ * and calls nothing of this library. NULL: calls are not stopped. */
+typedef int (*bf_stop)(void *context);
+bf_status bf_set_stop(bf_stop stop, void *context);
 
 /* ---- Handles ------------------------------------------------------------------------------------- */
 
@@ -76,7 +75,12 @@ typedef struct bf_decomposition { uint64_t id; } bf_decomposition;
 bf_status bf_create(const char *path, const char *attributes, const char *options, bf_store *store);
 
 /* Opens the store in the directory `path`; mode "r" to read, "r+" to write as well. Options: those of
- * bf_create, freshness ("read", "open", "never": when to look for changes of others), gap_bytes. */
+ * bf_create, freshness ("read", "open", "never": when to look for changes of others), gap_bytes.
+ *
+ * A NetCDF classic, NetCDF-4 or HDF5 file is opened in mode "r": its variables are arrays, its groups groups.
+ * The last two need a chunk map, which says where their chunks lie. `bedform info PATH` makes it once for each
+ * state of the file, and keeps it for the same user; without one the call is BF_UNSUPPORTED. So is
+ * bf_open_array of a variable that only the library of the format reads. Calls that write are BF_READ_ONLY. */
 bf_status bf_open(const char *path, const char *mode, const char *options, bf_store *store);
 
 /* Closes the handle. Arrays and sessions of the store that are open stay so. */
@@ -151,6 +155,12 @@ bf_status bf_array_dimension_name(bf_array array, uint32_t axis, char *buffer, u
 /* All there is to say of the array, as JSON: codecs, order, fill value, attributes, ... */
 bf_status bf_array_describe(bf_array array, char *buffer, uint64_t capacity, uint64_t *needed);
 
+/* What bf_read of the same elements would do, as JSON: objects, requests, bytes, chunks, seconds by the
+ * profile. Opens objects and reads their indexes, and no elements. A call that asks for the length gets enough
+ * for the next one, whose numbers may have more digits. */
+bf_status bf_array_explain(bf_array array, uint32_t rank, const uint64_t *start, const uint64_t *shape,
+                           const int64_t *stride, char *buffer, uint64_t capacity, uint64_t *needed);
+
 /* Reads `shape` elements from `start` on; with a stride (may be NULL) only every n-th along each axis. */
 bf_status bf_read(bf_array array, uint32_t rank, const uint64_t *start, const uint64_t *shape,
                   const int64_t *stride, void *buffer, uint64_t bytes);
@@ -176,6 +186,31 @@ bf_status bf_resize(bf_array array, uint32_t rank, const uint64_t *shape);
  * (may be NULL) gets where they begin. */
 bf_status bf_append(bf_array array, uint32_t axis, uint32_t rank, const uint64_t *shape, const void *data,
                     uint64_t bytes, uint64_t *start);
+
+/* ---- Conversion ---------------------------------------------------------------------------------- */
+
+typedef struct bf_convert_watch {
+  void *context;                                                 /* handed to the functions */
+  void (*progress)(void *context, uint64_t done, uint64_t total); /* decoded bytes; may be NULL */
+  void (*warning)(void *context, const char *line);               /* about the copy; may be NULL */
+} bf_convert_watch;
+
+/* Converts a store or a foreign file (as bf_open reads it) into a store laid out for reads. The target, a
+ * directory that does not exist or the URL of a place without a store, appears when it is complete. A
+ * conversion to a directory that was stopped goes on where it stopped when the same call is made again.
+ * Options:
+ *   reads        {"lat,lon": 0.7, "time": 0.3}: the axes that typical reads span, with weights
+ *   layout       {"chunks": [..], "shards": [..], "order": ".."} of every array of its rank; else what costs
+ *                least
+ *   memory_bytes the limit for values, encoded shards and kept chunks; 512 MiB without it
+ *   exclude      a list of arrays to leave out
+ *   verify       true reads both sides again and compares every byte before the target appears
+ *   restart      true throws away what an unfinished conversion to this target left
+ *   profile      the document of a profile of the target's storage
+ * `watch` (may be NULL) hears of it, on the calling thread. BF_CONFLICT: another conversion to the target is
+ * running. BF_CORRUPT: with "verify", the copy differs. */
+bf_status bf_convert(const char *source, const char *target, const char *options,
+                     const bf_convert_watch *watch);
 
 /* ---- Processes that write together --------------------------------------------------------------- */
 

@@ -20,6 +20,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from bedform import _internal
 from bedform._foreign_attributes import describe_attributes
 from bedform._foreign_dimensions import (
     Group,
@@ -66,25 +67,6 @@ _H5PY_ERRORS: Final = (
     IndexError,
     MemoryError,
 )
-_HDF5_MAGIC: Final = b"\x89HDF\r\n\x1a\n"
-#: HDF5 looks for its signature at these places; what is before it belongs to the user.
-_HDF5_PLACES: Final = (0, *(512 << step for step in range(12)))
-#: How files begin that people take for NetCDF or HDF5.
-_OTHERS: Final = (
-    (b"GRIB", "a GRIB file: convert it to NetCDF first, for example with cfgrib and xarray"),
-    (b"PK\x03\x04", "a zip archive: unpack it first"),
-    (b"\x1f\x8b", "a gzip file: unpack it first"),
-    (b"BZh", "a bzip2 file: unpack it first"),
-    (b"\x28\xb5\x2f\xfd", "a Zstandard file: unpack it first"),
-    (b"\x0e\x03\x13\x01", "an HDF4 file: convert it with h4toh5 first"),
-    (b"II*\0", "a TIFF file"),
-    (b"MM\0*", "a TIFF file"),
-    (b"\x93NUMPY", "a NumPy file: use numpy.load"),
-    (b"SIMPLE  =", "a FITS file: use astropy"),
-    (b"PAR1", "a Parquet file"),
-    (b"<", "a page or XML document: a download that failed, perhaps"),
-    (b"{", "a JSON document"),
-)
 
 
 @dataclass(frozen=True)
@@ -107,25 +89,19 @@ def file_kind(path: str | Path) -> Literal["hdf5", "netcdf-classic"]:
         It is neither, or cannot be read; the message says what it looks like.
     """
     try:
-        with Path(path).open("rb") as file:
-            start = file.read(512)
-            if start[:3] == b"CDF" and start[3:4] in {b"\x01", b"\x02", b"\x05"}:
-                return "netcdf-classic"
-            for place in _HDF5_PLACES:
-                file.seek(place)
-                if file.read(8) == _HDF5_MAGIC:
-                    return "hdf5"
-    except OSError as error:
-        message = f"{path}: {error.strerror or error}"
-        kinds = {FileNotFoundError: "NotFound", PermissionError: "PermissionDenied"}
-        raise ForeignFileError(message, kinds.get(type(error), "Io")) from error
-    if not start:
-        looks = "empty"
-    else:
-        known = (text for magic, text in _OTHERS if start.startswith(magic))
-        looks = next(known, f"of an unknown kind (it starts with {start[:8].hex(' ')})")
-    message = f"{path}: not a NetCDF or HDF5 file; it is {looks}"
-    raise ForeignFileError(message, "Unsupported")
+        kind, looks = _internal.place_kind(path)
+    except _internal.EngineError as error:
+        engine_kind, message = error.args
+        raise ForeignFileError(message, engine_kind) from None
+    if kind == "hdf5":
+        return "hdf5"
+    if kind.startswith("netcdf-classic-"):
+        return "netcdf-classic"
+    if kind == "missing":
+        raise ForeignFileError(f"{path}: No such file or directory", "NotFound")
+    if looks is None:
+        raise ForeignFileError(f"{path}: Is a directory", "Io")
+    raise ForeignFileError(f"{path}: not a NetCDF or HDF5 file; it is {looks}", "Unsupported")
 
 
 def chunk_map(

@@ -1,21 +1,17 @@
 """Foreign files as stores: NetCDF classic, NetCDF-4, HDF5, read-only.
 
-The library of the format is asked once where the bytes of every variable lie; the answer, a chunk
-map, is kept in the user's cache directory and used again for as long as the file is the same. The
-bytes are fetched and decoded by the engine. What only the library can read goes through it, called
-by the engine for elements that it has a type for, and that is said once per variable.
+The library of the format is asked once where the bytes of every variable lie. The engine keeps the
+answer, a chunk map, in the file's sidecar and uses it again for as long as the file is the same; it
+fetches and decodes the bytes. What only the library can read goes through it, called by the engine
+for elements that it has a type for, and that is said once per variable.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
 import os
-import tempfile
 import warnings
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +25,7 @@ from bedform._errors import (
     UnsupportedError,
     engine_call,
 )
-from bedform._foreign import file_kind, read_native, read_region
+from bedform._foreign import read_native, read_region
 from bedform._foreign_child import isolated_chunk_map
 from bedform._foreign_names import ForeignFileError
 
@@ -38,10 +34,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from bedform._elements import AnyArray
-
-#: Chunk maps kept, and the bytes that one may have to be kept.
-_MAPS_MAX: Final = 512
-_MAP_BYTES_MAX: Final = 256 << 20
 
 
 class NativeReadWarning(UserWarning):
@@ -54,60 +46,19 @@ def open_foreign(where: str, options: dict[str, Any], *, allow_external: bool) -
     return ForeignStore(os.path.realpath(where), where, options, allow_external)
 
 
-def _cache_directory() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    return Path(base) / "bedform" / "chunk-maps"
-
-
-class _KeptMaps:
-    """Chunk maps in the user's cache directory. Losing one loses nothing but time."""
-
-    def __init__(self, path: str, *, allow_external: bool) -> None:
-        key = hashlib.sha256(f"{path}\0{allow_external}".encode()).hexdigest()[:32]
-        self._file = _cache_directory() / f"{key}.map"
-
-    def load(self) -> bytes | None:
-        try:
-            if self._file.stat().st_uid != os.getuid():
-                return None
-            return self._file.read_bytes()
-        except OSError:
-            return None
-
-    def save(self, data: bytes) -> None:
-        if len(data) > _MAP_BYTES_MAX:
-            return
-        with contextlib.suppress(OSError):
-            directory = self._file.parent
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with tempfile.NamedTemporaryFile(dir=directory, delete=False) as temporary:
-                temporary.write(data)
-            Path(temporary.name).replace(self._file)
-            kept = sorted(directory.glob("*.map"), key=lambda file: file.stat().st_mtime)
-            for old in kept[:-_MAPS_MAX]:
-                old.unlink()
-
-
 def _open_file(path: str, opening: str, *, allow_external: bool) -> _internal.ForeignFile:
+    opened = engine_call(_internal.ForeignFile.find)(path, allow_external, opening)
+    if opened is not None:
+        return opened
     try:
-        if file_kind(path) == "netcdf-classic":
-            return engine_call(_internal.ForeignFile.open_classic)(path, opening)
-        kept = _KeptMaps(path, allow_external=allow_external)
-        data = kept.load()
-        if data is not None:
-            # A map that is damaged or of another file is made again.
-            with contextlib.suppress(BedformError):
-                return engine_call(_internal.ForeignFile.from_map)(path, data, opening)
         parts = isolated_chunk_map(path, allow_external=allow_external)
     except ForeignFileError as error:
         raise BY_KIND.get(error.kind, BedformError)(str(error)) from None
     # Columns that came over a pipe may lie anywhere; copies are aligned.
     tables = [(a.copy(), b.copy(), c.copy(), d.copy()) for a, b, c, d in parts.tables]
-    opened = engine_call(_internal.ForeignFile.from_description)(
-        path, parts.description, tables, opening
+    return engine_call(_internal.ForeignFile.from_description)(
+        path, parts.description, tables, allow_external, opening
     )
-    kept.save(engine_call(opened.encode)())
-    return opened
 
 
 class ForeignStore:

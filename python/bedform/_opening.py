@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bedform import _internal, _json
@@ -156,7 +155,8 @@ def open(  # noqa: A001 - the name users expect
         )
     _refuse_storage_options(where, storage_options)
     _check_local(where)
-    if not Path(where).exists():
+    kind, _ = engine_call(_internal.place_kind, where)(where)
+    if kind == "missing":
         raise NotFoundError(f"{where}: no such file or store; check the path")
     options = {
         "writable": mode == "r+",
@@ -167,7 +167,7 @@ def open(  # noqa: A001 - the name users expect
         "profile": _profile(profile, where),
         "direct_reads": direct_reads,
     }
-    if not Path(where).is_dir():
+    if kind not in {"zarr-v3", "zarr-v2", "directory"}:
         return _open_foreign(where, options, allow_external=allow_external)
     return _reopen(where, options)
 

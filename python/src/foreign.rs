@@ -1,14 +1,11 @@
 //! Foreign files.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use bedform::foreign::Callback;
-use bedform::store::storage_of;
-use bedform::{Error, ErrorKind, OpenOptions};
+use bedform::{Error, ErrorKind, OpenOptions, PlaceKind, detect};
+use bedform_format::Limits;
 use bedform_format::chunk_map::{ChunkMap, ChunkTable};
-use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Mode, Storage};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -23,14 +20,6 @@ use crate::signals::detached;
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct ForeignFile {
     pub(crate) inner: bedform::ForeignFile,
-}
-
-/// The directory of a file as storage, and the file in it.
-fn place(path: &Path, options: &OpenOptions) -> bedform::Result<(Arc<dyn Storage>, ObjectPath)> {
-    let unusable = || Error::invalid(format!("{}: not the path of a file", path.display()));
-    let parent = path.parent().ok_or_else(unusable)?;
-    let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(unusable)?;
-    Ok((storage_of(parent, Mode::ReadOnly, options)?, ObjectPath::parse(name)?))
 }
 
 fn map_error(path: &Path, error: &impl std::fmt::Display) -> PyErr {
@@ -53,47 +42,38 @@ fn table(columns: &Columns<'_>) -> PyResult<ChunkTable> {
 
 #[pymethods]
 impl ForeignFile {
-    /// Opens a NetCDF classic file.
+    /// Opens a file by its own header, or by the chunk map that is kept of it; nothing without one.
     #[staticmethod]
-    fn open_classic(py: Python<'_>, path: PathBuf, opening: &str) -> PyResult<Self> {
+    fn find(
+        py: Python<'_>,
+        path: PathBuf,
+        allow_external: bool,
+        opening: &str,
+    ) -> PyResult<Option<Self>> {
         let options = options(opening)?;
-        detached(py, || {
-            let (storage, name) = place(&path, &options)?;
-            bedform::ForeignFile::open_classic(storage, name, &options)
-        })
-        .map(|inner| Self { inner })
-        .map_err(raise)
+        detached(py, || bedform::ForeignFile::find(&path, allow_external, &options))
+            .map(|found| found.map(|inner| Self { inner }))
+            .map_err(raise)
     }
 
-    /// Opens a file with the description and chunk tables that its library gave.
+    /// Opens a file with the description and chunk tables that its library gave, and keeps them.
     #[staticmethod]
     fn from_description(
         py: Python<'_>,
         path: PathBuf,
         description: &[u8],
         tables: Vec<Columns<'_>>,
+        allow_external: bool,
         opening: &str,
     ) -> PyResult<Self> {
+        let options = options(opening)?;
         let tables = tables.iter().map(table).collect::<PyResult<Vec<_>>>()?;
-        let map =
-            detached(py, || ChunkMap::from_description(description, tables, &Limits::default()))
-                .map_err(|error| map_error(&path, &error))?;
-        Self::with_map(py, &path, map, opening)
-    }
-
-    /// Opens a file with a chunk map that was kept.
-    #[staticmethod]
-    fn from_map(py: Python<'_>, path: PathBuf, map: &[u8], opening: &str) -> PyResult<Self> {
-        let map = detached(py, || ChunkMap::decode(map, &Limits::default()))
+        let map = py
+            .detach(|| ChunkMap::from_description(description, tables, &Limits::default()))
             .map_err(|error| map_error(&path, &error))?;
-        Self::with_map(py, &path, map, opening)
-    }
-
-    /// The chunk map, to keep.
-    fn encode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = detached(py, || self.inner.map().encode())
-            .map_err(|error| raise(Error::invalid(error.to_string())))?;
-        Ok(PyBytes::new(py, &bytes))
+        detached(py, || bedform::ForeignFile::open_with_map(&path, map, allow_external, &options))
+            .map(|inner| Self { inner })
+            .map_err(raise)
     }
 
     /// The description of everything in the file, as JSON.
@@ -126,14 +106,13 @@ impl ForeignFile {
     }
 }
 
-impl ForeignFile {
-    fn with_map(py: Python<'_>, path: &Path, map: ChunkMap, opening: &str) -> PyResult<Self> {
-        let options = options(opening)?;
-        detached(py, || {
-            let (storage, name) = place(path, &options)?;
-            bedform::ForeignFile::new(storage, name, map, &options)
-        })
-        .map(|inner| Self { inner })
-        .map_err(raise)
-    }
+/// What a path or URL names: the name of its kind, and of a file of another kind what it looks like.
+#[pyfunction]
+pub(crate) fn place_kind(py: Python<'_>, path: PathBuf) -> PyResult<(String, Option<String>)> {
+    let kind = detached(py, || detect(&path, &OpenOptions::default())).map_err(raise)?;
+    let name = kind.name();
+    Ok(match kind {
+        PlaceKind::OtherFile(looks) => (name, Some(looks)),
+        _ => (name, None),
+    })
 }

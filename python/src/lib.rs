@@ -34,7 +34,7 @@ mod _internal {
     #[pymodule_export]
     use crate::error::{EngineError, error_kinds};
     #[pymodule_export]
-    use crate::foreign::ForeignFile;
+    use crate::foreign::{ForeignFile, place_kind};
     #[pymodule_export]
     use crate::session::Session;
     #[pymodule_export]

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 thread_local! {
     /// What was raised while this thread worked for Python. Signals are dealt with on the main thread alone.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
-    static SIGNALS: CancelSource = CancelSource::new(|| is_raised(|_| Ok(())));
+    static SIGNALS: CancelSource = CancelSource::patient(|| is_raised(|_| Ok(())));
 }
 
 /// Does `act` without the interpreter; a signal whose handler raises something ends it.

@@ -178,17 +178,17 @@ fn facts_of(array: ArrayHandle) -> Result<ArrayFacts> {
     let missing = || Error::invalid("the array cannot be described");
     let chunks = lengths("chunks").ok_or_else(missing)?;
     let rank = described["shape"].as_array().map_or(0, Vec::len);
-    let metadata = array.get()?.metadata()?;
+    let data_type = array.get()?.data_type()?;
     let mut facts = ArrayFacts {
         rank: u32::try_from(rank).unwrap_or(0),
         reserved: 0,
-        item_bytes: metadata.data_type.item_size().unwrap_or(0) as u64,
+        item_bytes: data_type.item_size().unwrap_or(0) as u64,
         shape: lengths("shape").ok_or_else(missing)?,
         chunks,
         shards: lengths("shards").unwrap_or(chunks),
         dtype: [0; DTYPE_BYTES],
     };
-    let name = metadata.data_type.to_string();
+    let name = data_type.to_string();
     for (to, from) in facts.dtype[..DTYPE_BYTES - 1].iter_mut().zip(name.bytes()) {
         *to = from;
     }
@@ -206,14 +206,11 @@ pub unsafe extern "C" fn bf_array_dimension_name(
 ) -> Status {
     // SAFETY: the contract of the call.
     call(|| unsafe {
-        let metadata = array.get()?.metadata()?;
-        if axis as usize >= metadata.shape.len() {
-            let rank = metadata.shape.len();
-            return Err(misuse(format!("axis {axis} of an array of {rank} axes")));
-        }
-        let names = metadata.dimension_names.unwrap_or_default();
-        let name = names.get(axis as usize).cloned().flatten().unwrap_or_default();
-        give_text(&name, buffer, capacity, needed)
+        let names = array.get()?.dimension_names()?;
+        let name = names
+            .get(axis as usize)
+            .ok_or_else(|| misuse(format!("axis {axis} of an array of {} axes", names.len())))?;
+        give_text(name.as_deref().unwrap_or_default(), buffer, capacity, needed)
     })
 }
 
@@ -227,6 +224,34 @@ pub unsafe extern "C" fn bf_array_describe(
 ) -> Status {
     // SAFETY: the contract of the call.
     call(|| unsafe { give_text(&array.get()?.describe()?.to_string(), buffer, capacity, needed) })
+}
+
+/// Bytes that an explanation may have more the second time: some of its numbers are measured, and some depend
+/// on what is cached.
+const EXPLANATION_ROOM: u64 = 256;
+
+/// `bf_array_explain`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_array_explain(
+    array: ArrayHandle,
+    rank: u32,
+    start: *const u64,
+    shape: *const u64,
+    stride: *const i64,
+    buffer: *mut c_char,
+    capacity: u64,
+    needed: *mut u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let explanation = array.get()?.explain(&region(rank, start, shape, stride)?)?;
+        let text = serde_json::to_string(&explanation);
+        let text = text.map_err(|error| Error::invalid(error.to_string()))?;
+        if buffer.is_null() && capacity == 0 {
+            return give("the length", needed, text.len() as u64 + EXPLANATION_ROOM);
+        }
+        give_text(&text, buffer, capacity, needed)
+    })
 }
 
 /// Reads `selection` into the caller's buffer.

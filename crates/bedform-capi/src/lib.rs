@@ -9,7 +9,8 @@
 //! | [`status`] | statuses, and the text of the last error |
 //! | `handles` | the table behind all handles |
 //! | `arguments` | what comes from C, checked |
-//! | [`store`], [`mod@array`], [`session`], [`define`] | the calls, and what their handles stand for |
+//! | [`stopping`] | the callback that stops calls |
+//! | [`store`], [`mod@array`], [`session`], [`define`], [`convert`] | the calls, and what their handles stand for |
 
 // The contract of every call is the text of `bedform.h`, which C programmers read: pointers are null or
 // valid for what the call says it reads and writes.
@@ -17,10 +18,12 @@
 
 mod arguments;
 pub mod array;
+pub mod convert;
 pub mod define;
 mod handles;
 pub mod session;
 pub mod status;
+pub mod stopping;
 pub mod store;
 
 pub use array::ArrayHandle;

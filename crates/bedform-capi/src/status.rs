@@ -1,11 +1,12 @@
 //! Statuses, and the text of the last error.
 
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bedform::{Error, ErrorKind, Result};
-use bedform_storage::{CancelSource, cancelled_by};
+
+use crate::stopping::stopped;
 
 /// `bf_status`: 0, or what a caller can do about an error. The numbers never change.
 pub type Status = i32;
@@ -61,13 +62,8 @@ fn name(status: Status) -> &'static CStr {
     }
 }
 
-/// `bf_cancel_function`: gives anything but 0 to end the call that is under way.
-pub type CancelFunction = unsafe extern "C" fn(context: *mut c_void) -> c_int;
-
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
-    /// What may end the calls of this thread.
-    static CANCEL: RefCell<Option<CancelSource>> = const { RefCell::new(None) };
 }
 
 fn keep(text: &str) {
@@ -76,15 +72,10 @@ fn keep(text: &str) {
     let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = text);
 }
 
-/// Does what a call is for, until the thread's [`CancelFunction`] ends it; its outcome as a status. The text of
+/// Does what a call is for, until the callback of the thread ends it; its outcome as a status. The text of
 /// an error is kept for this thread.
 pub(crate) fn call(act: impl FnOnce() -> Result<()>) -> Status {
-    let source = CANCEL.try_with(|cancel| cancel.borrow().clone()).ok().flatten();
-    let act = || match &source {
-        Some(source) => cancelled_by(source, act),
-        None => act(),
-    };
-    match catch_unwind(AssertUnwindSafe(act)) {
+    match catch_unwind(AssertUnwindSafe(|| stopped(act))) {
         Ok(Ok(())) => OK,
         Ok(Err(error)) => {
             keep(&error.to_string());
@@ -103,23 +94,6 @@ pub(crate) fn call(act: impl FnOnce() -> Result<()>) -> Status {
 /// An error of a handle or pointer.
 pub(crate) fn misuse(text: impl Into<String>) -> Error {
     Error::invalid(text)
-}
-
-/// `bf_set_cancel`.
-///
-/// # Safety
-/// `function` may be called with `context` from calls of this thread until another one is set.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bf_set_cancel(
-    function: Option<CancelFunction>,
-    context: *mut c_void,
-) -> Status {
-    // SAFETY: the caller promises it.
-    let asks = |function: CancelFunction| move || unsafe { function(context) } != 0;
-    let source = function.map(|function| CancelSource::new(asks(function)));
-    // A thread that is ending makes no calls.
-    let _ = CANCEL.try_with(|cancel| *cancel.borrow_mut() = source);
-    OK
 }
 
 /// `bf_last_error`.

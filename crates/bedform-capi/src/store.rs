@@ -196,11 +196,7 @@ pub unsafe extern "C" fn bf_attributes(
 ) -> Status {
     // SAFETY: the contract of the call.
     call(|| unsafe {
-        let (store, path) = (store.get()?, path(name)?);
-        let attributes = match store.kind(&path)? {
-            Some(NodeKind::Array) => store.array(&path)?.attributes()?,
-            _ => store.group_attributes(&path)?,
-        };
+        let attributes = store.get()?.attributes(&path(name)?)?;
         give_text(&Value::Object(attributes).to_string(), buffer, capacity, needed)
     })
 }

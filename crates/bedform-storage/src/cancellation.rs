@@ -47,18 +47,25 @@ thread_local! {
 pub struct CancelSource {
     is_over: Rc<dyn Fn() -> bool>,
     every: Duration,
+    is_patient: bool,
 }
 
 impl CancelSource {
-    /// One that is asked every [`ASK_EVERY`], first when the call has lasted so long. Once it has given true,
-    /// it is asked each time until it gives false.
+    /// One that is asked at once, and then every [`ASK_EVERY`]. Once it has given true, it is asked each time
+    /// until it gives false.
     pub fn new(is_over: impl Fn() -> bool + 'static) -> Self {
-        Self { is_over: Rc::new(is_over), every: ASK_EVERY }
+        Self { is_over: Rc::new(is_over), every: ASK_EVERY, is_patient: false }
+    }
+
+    /// As [`CancelSource::new`], but asked first when a call has lasted [`ASK_EVERY`]: where asking costs more
+    /// than a short call.
+    pub fn patient(is_over: impl Fn() -> bool + 'static) -> Self {
+        Self { is_patient: true, ..Self::new(is_over) }
     }
 
     /// One that is asked wherever a call may end: for tests, which end it at each such place.
     pub fn each_time(is_over: impl Fn() -> bool + 'static) -> Self {
-        Self { is_over: Rc::new(is_over), every: Duration::ZERO }
+        Self { every: Duration::ZERO, ..Self::new(is_over) }
     }
 }
 
@@ -93,12 +100,12 @@ impl Stop {
             Self::Asked { is_asked, .. } if is_asked.get() => false,
             Self::Asked { source, last, is_asked } => {
                 let now = Instant::now();
-                // Most calls end soon, and look at no clock but once.
-                let since = last.get().unwrap_or_else(|| {
-                    last.set(Some(now));
-                    now
-                });
-                if !WAS_STOPPED.get() && now.duration_since(since) < source.every {
+                let is_soon = match last.get() {
+                    Some(last) => now.duration_since(last) < source.every,
+                    None => source.is_patient,
+                };
+                if is_soon && !WAS_STOPPED.get() {
+                    last.set(last.get().or(Some(now)));
                     return Known::GoesOn;
                 }
                 last.set(Some(now));
@@ -343,11 +350,12 @@ mod tests {
                 asked.set(asked.get() + 1);
                 asked.get() == 3
             };
-            CancelSource { is_over: Rc::new(is_over), every }
+            CancelSource { every, ..CancelSource::patient(is_over) }
         };
         cancelled_by(&counting(Duration::from_secs(3600)), || assert!(goes_on() && goes_on()));
         assert_eq!(asked.get(), 0);
-        cancelled_by(&counting(Duration::ZERO), || {
+        let each_time = CancelSource { is_patient: false, ..counting(Duration::ZERO) };
+        cancelled_by(&each_time, || {
             assert!(may_begin() && goes_on() && goes_on() && !goes_on());
             assert_eq!(asked.get(), 3);
             assert!(may_begin());

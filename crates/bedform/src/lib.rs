@@ -10,6 +10,7 @@
 //! | [`layout`] | which layout fits which reads, as numbers |
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
 //! | [`convert`] | any store or file into a store whose layouts fit the reads |
+//! | [`sidecar`] | helper files of a source: their place, freshness and budget |
 //! | [`config`] | `bedform.toml` and variables of the environment |
 //! | [`size`] | sizes in options |
 //! | [`error`] | what a caller can do about a failure |
@@ -29,6 +30,7 @@ mod options;
 pub mod placement;
 mod plan;
 mod run;
+pub mod sidecar;
 pub mod size;
 mod source;
 pub mod store;
@@ -43,6 +45,7 @@ pub use array::{
 pub use cache::{CacheStatistics, KindStatistics, cache_statistics, set_cache_budget};
 pub use error::{Error, ErrorKind, Result};
 pub use foreign::ForeignFile;
+pub use opening::{PlaceKind, detect};
 pub use options::{Freshness, OpenOptions, Progress};
 pub use plan::price::Price;
 pub use run::{Explanation, ReadStatistics};

@@ -1,4 +1,6 @@
-//! Opens the storage that a path or a URL names.
+//! Opens the storage that a path or a URL names, and says what lies there.
+
+mod detect;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +12,9 @@ use crate::config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
 use crate::placement::ShardTargets;
+
+pub(crate) use detect::{NO_FILE, file_of, is_file, kind_of_file};
+pub use detect::{PlaceKind, detect};
 
 /// The directory `path` as storage, as slow as `BEDFORM_THROTTLE` says if it is set, with shards on the targets
 /// of `BEDFORM_LUSTRE_TARGETS`.

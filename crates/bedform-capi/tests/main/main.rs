@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "pointers to what lives on the stack")]
 
+mod foreign;
 mod misuse;
 mod support;
 mod use_of_it;

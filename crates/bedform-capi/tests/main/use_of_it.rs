@@ -10,6 +10,7 @@ use bedform_capi::array::*;
 use bedform_capi::define::*;
 use bedform_capi::session::*;
 use bedform_capi::status::*;
+use bedform_capi::stopping::bf_set_stop;
 use bedform_capi::store::*;
 use bedform_capi::{ArrayHandle, DecompositionHandle, SessionHandle, StoreHandle};
 use bedform_format::ObjectPath;
@@ -428,10 +429,10 @@ fn a_wait_for_a_lock_ends_when_the_function_of_the_thread_says_so_and_not_before
     let asked = AtomicU32::new(0);
     let context = (&raw const asked).cast_mut().cast();
     let write = || unsafe { bf_set_attributes(place.store, c"".as_ptr(), c"{\"a\": 1}".as_ptr()) };
-    assert_eq!(unsafe { bf_set_cancel(Some(count), context) }, OK);
+    assert_eq!(unsafe { bf_set_stop(Some(count), context) }, OK);
     assert_eq!(write(), INTERRUPTED, "{}", last_error());
     drop(held);
     assert_eq!(write(), OK, "{}", last_error());
-    assert_eq!(unsafe { bf_set_cancel(None, null_mut()) }, OK);
+    assert_eq!(unsafe { bf_set_stop(None, null_mut()) }, OK);
     assert_eq!((write(), asked.into_inner()), (OK, 3));
 }

@@ -11,8 +11,8 @@ impl Array {
     /// What the array is: `shape`, `dtype` (Zarr's name), `numpy` (NumPy's), `chunks`, `shards`
     /// (null without), `order` (null without), `codecs` (of a chunk, as Zarr metadata have them),
     /// `fill_value`, `dims`, `attributes`, `zarr_format`, `bedform` (whether Bedform made it) and
-    /// `checked` (whether a changed bit in a chunk is always noticed). A variable of a foreign file has the
-    /// first keys of these, and `storage`.
+    /// `checked` (whether a changed bit in a chunk is always noticed). A variable of a foreign file has
+    /// those of these that are not about Zarr, and `storage` and `encoding`.
     ///
     /// # Errors
     /// Of looking up the array again.

@@ -23,6 +23,7 @@ mod write;
 
 use std::sync::Arc;
 
+use bedform_format::DataType;
 use bedform_format::metadata::ArrayMetadata;
 use bedform_geometry::Order;
 use serde_json::{Map, Value};
@@ -33,6 +34,7 @@ use crate::foreign::facts::ForeignVariable;
 use crate::foreign::{Callback, CallbackArray, ForeignFile};
 use crate::log::array::ArrayHandle;
 use crate::options::OpenOptions;
+use crate::zarr::state::ArrayState;
 
 pub use crate::write::elements::Elements;
 pub use visit::{ChunkElements, Prefetched, SelectedRun, VisitedChunk};
@@ -121,16 +123,30 @@ impl Array {
     /// The handle of an array of a store.
     ///
     /// # Errors
-    /// `Unsupported` for a variable of a foreign file.
+    /// `ReadOnly` for a variable of a foreign file.
     pub(crate) fn stored(&self) -> Result<&ArrayHandle> {
         match &self.backing {
             Backing::Stored(handle) => Ok(handle),
             Backing::Foreign(variable) => Err(Error::new(
-                ErrorKind::Unsupported,
+                ErrorKind::ReadOnly,
                 format!(
-                    "{} is in a foreign file, which is only read; convert it with 'bedform convert'",
+                    "{}: foreign files are never written; convert it with 'bedform convert'",
                     variable.facts().name
                 ),
+            )),
+        }
+    }
+
+    /// What the document of an array of a store says.
+    ///
+    /// # Errors
+    /// Of looking up the array again; `Unsupported` for a variable of a foreign file.
+    fn documented(&self) -> Result<Arc<ArrayState>> {
+        match &self.backing {
+            Backing::Stored(handle) => handle.state(),
+            Backing::Foreign(variable) => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{} is in a foreign file, and has no Zarr document", variable.facts().name),
             )),
         }
     }
@@ -175,9 +191,32 @@ impl Array {
     /// # Errors
     /// Of looking up the array again.
     pub fn numpy(&self) -> Result<String> {
+        Ok(self.data_type()?.numpy())
+    }
+
+    /// The type of the elements.
+    ///
+    /// # Errors
+    /// Of looking up the array again.
+    pub fn data_type(&self) -> Result<DataType> {
         match &self.backing {
-            Backing::Stored(handle) => Ok(handle.state()?.metadata.data_type.numpy()),
-            Backing::Foreign(variable) => Ok(variable.facts().data_type.numpy()),
+            Backing::Stored(handle) => Ok(handle.state()?.metadata.data_type),
+            Backing::Foreign(variable) => Ok(variable.facts().data_type),
+        }
+    }
+
+    /// The name of each axis, if it has one.
+    ///
+    /// # Errors
+    /// Of looking up the array again.
+    pub fn dimension_names(&self) -> Result<Vec<Option<String>>> {
+        match &self.backing {
+            Backing::Stored(handle) => {
+                let metadata = &handle.state()?.metadata;
+                let unnamed = || vec![None; metadata.shape.len()];
+                Ok(metadata.dimension_names.clone().unwrap_or_else(unnamed))
+            }
+            Backing::Foreign(variable) => Ok(variable.dimension_names()),
         }
     }
 
@@ -186,7 +225,7 @@ impl Array {
     /// # Errors
     /// Of looking up the array again; `Unsupported` for a variable of a foreign file.
     pub fn metadata(&self) -> Result<ArrayMetadata> {
-        Ok(self.stored()?.state()?.metadata.clone())
+        Ok(self.documented()?.metadata.clone())
     }
 
     /// The order of the chunks in the shards that Bedform writes to this array.
@@ -194,7 +233,7 @@ impl Array {
     /// # Errors
     /// Of looking up the array again; `Unsupported` for a variable of a foreign file.
     pub fn order(&self) -> Result<Order> {
-        Ok(self.stored()?.state()?.order)
+        Ok(self.documented()?.order)
     }
 
     /// The document that describes the array: of Zarr v3 as the last commit left it, of v2 `.zarray`.
@@ -202,14 +241,17 @@ impl Array {
     /// # Errors
     /// Of looking up the array again; `Unsupported` for a variable of a foreign file.
     pub fn document(&self) -> Result<Value> {
-        Ok(self.stored()?.state()?.document.clone())
+        Ok(self.documented()?.document.clone())
     }
 
     /// The user's attributes.
     ///
     /// # Errors
-    /// Of looking up the array again; `Unsupported` for a variable of a foreign file.
+    /// Of looking up the array again.
     pub fn attributes(&self) -> Result<Map<String, Value>> {
-        Ok(self.stored()?.state()?.metadata.attributes.clone())
+        match &self.backing {
+            Backing::Stored(handle) => Ok(handle.state()?.metadata.attributes.clone()),
+            Backing::Foreign(variable) => Ok(variable.attributes()),
+        }
     }
 }

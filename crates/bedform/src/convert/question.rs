@@ -6,11 +6,12 @@ use serde_json::{Map, Value};
 
 use super::{ArrayLayoutChoice, ConvertOptions};
 use crate::error::{Error, Result};
+use crate::size;
 
 impl ConvertOptions {
-    /// Reads options: `layout` (`{chunks, shards, order}`), `reads` (a list of `[names, weight]`), `profile`
-    /// (a document of `calibrate`), `memory_bytes`, `exclude`, `verify`, `restart`, each optional; null
-    /// stands for the default.
+    /// Reads options: `layout` (`{chunks, shards, order}`), `reads` (a list of `[names, weight]`, or
+    /// `{"lat,lon": weight}`), `profile` (a document of `calibrate`), `memory_bytes`, `exclude`, `verify`,
+    /// `restart`, each optional; null stands for the default.
     ///
     /// # Errors
     /// `InvalidArgument` names the key at fault.
@@ -34,7 +35,7 @@ impl ConvertOptions {
                     let profile = profile.map_err(|error| Error::invalid(error.to_string()))?;
                     options.profile = Some(profile);
                 }
-                "memory_bytes" => options.memory_bytes = value.as_u64().ok_or_else(bad)?,
+                "memory_bytes" => options.memory_bytes = size::from_json(key, value)?,
                 "exclude" => options.exclude = texts_of(value).ok_or_else(bad)?,
                 "verify" => options.verify = value.as_bool().ok_or_else(bad)?,
                 "restart" => options.restart = value.as_bool().ok_or_else(bad)?,
@@ -74,5 +75,14 @@ fn reads_of(value: &Value) -> Option<Vec<(Vec<String>, f64)>> {
         let [names, weight] = read.as_array()?.as_slice() else { return None };
         Some((texts_of(names)?, weight.as_f64()?))
     };
-    value.as_array()?.iter().map(read).collect()
+    match value {
+        Value::Object(reads) => {
+            let read = |(axes, weight): (&String, &Value)| {
+                let names = axes.split(',').map(|name| name.trim().to_owned());
+                Some((names.collect(), weight.as_f64()?))
+            };
+            reads.iter().map(read).collect()
+        }
+        _ => value.as_array()?.iter().map(read).collect(),
+    }
 }

@@ -11,10 +11,11 @@ use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisRange, AxisSelection, Region, Selection};
 use serde_json::{Map, Value};
 
-use super::attributes::{self, Style};
+use super::attributes;
 use super::state::state_of;
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::attributes::{Style, dimension_names, group_attributes};
 use crate::foreign::{Callback, ForeignFile, ReadElements};
 use crate::store::Store;
 use crate::zarr::nodes::NodeKind;
@@ -67,9 +68,12 @@ pub struct ConvertSource {
 }
 
 impl ConvertSource {
-    /// A store. `name` is its path or URL as the user gave it: messages have it, and a conversion goes on
+    /// A store, or a foreign file that was opened as one. `name` is its path or URL as the user gave it: messages have it, and a conversion goes on
     /// only with a source of the same name.
     pub fn store(name: impl Into<String>, store: Store) -> Self {
+        if let Some(file) = store.file() {
+            return Self::file(name, file.clone());
+        }
         Self { name: name.into(), place: Place::Store(store), readers: BTreeMap::new() }
     }
 
@@ -179,7 +183,7 @@ impl ConvertSource {
             Place::File(file) => {
                 let style = Style::of(file.map());
                 for group in &file.map().groups {
-                    let found = attributes::group_attributes(&group.attributes, style);
+                    let found = group_attributes(&group.attributes, style);
                     groups.insert(ObjectPath::parse(&group.path)?, found);
                 }
             }
@@ -276,7 +280,7 @@ impl SourceArray {
         Ok(Self {
             shape: array.shape.clone(),
             stored,
-            dimension_names: attributes::dimension_names(map, array, style),
+            dimension_names: dimension_names(map, array, style),
             chunks: chunks_of(array),
             fill_value: storable_fill(fill_of(array, stored), stored),
             attributes: attributes::variable_attributes(array, style),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
+use bedform_format::checksum::Fingerprint;
 use bedform_storage::{Storage, Version};
 
 use crate::error::Result;
@@ -32,30 +33,22 @@ pub(super) fn state_of(storage: &Arc<dyn Storage>) -> Result<String> {
     if let Ok(log) = storage.beside(LOG_SUFFIX) {
         digest.add_tree(&*log, &root.join(ROOTS)?)?;
     }
-    Ok(format!("{:032x}", digest.0))
+    Ok(format!("{:032x}", digest.0.finish()))
 }
 
 /// A number that stands for `bytes`.
 pub(super) fn fingerprint(bytes: &[u8]) -> u128 {
     let mut digest = Digest::default();
     digest.add(bytes);
-    digest.0
+    digest.0.finish()
 }
 
-/// FNV-1a of 128 bits: against changes by chance, not by an enemy.
-struct Digest(u128);
-
-impl Default for Digest {
-    fn default() -> Self {
-        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
-    }
-}
+#[derive(Default)]
+struct Digest(Fingerprint);
 
 impl Digest {
     fn add(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
-        }
+        self.0.update(bytes);
     }
 
     fn add_version(&mut self, path: &ObjectPath, version: &Version) {

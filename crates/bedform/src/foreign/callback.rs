@@ -21,14 +21,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bedform_format::chunk_map::ForeignStorage;
+use bedform_format::chunk_map::{ChunkMap, ForeignStorage};
 use bedform_format::metadata::FillValue;
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, Serializer};
 use bedform_geometry::{ChunkGrid, Region, strides};
 use bedform_storage::{Object, StorageError, StorageErrorKind, Version};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::ForeignFile;
+use super::attributes::{self, Style};
 use super::facts::{ForeignVariable, VariableFacts};
 use crate::cache::CacheHandle;
 use crate::codec::ChunkCodec;
@@ -122,7 +123,8 @@ impl CallbackArray {
 pub(crate) struct CalledVariable {
     facts: VariableFacts,
     called: Arc<Called>,
-    dimension_names: Option<Vec<String>>,
+    /// Its place in the chunk map, in a file.
+    described: Option<(Arc<ChunkMap>, usize)>,
 }
 
 /// A callback, and the file that it reads.
@@ -161,9 +163,11 @@ impl CalledVariable {
     /// # Errors
     /// `NotFound`; `Unsupported` for elements without a fixed size; as [`CalledVariable::alone`].
     pub(crate) fn of_file(file: &ForeignFile, path: &str, callback: Callback) -> Result<Self> {
-        let array = file.map.array(path).ok_or_else(|| {
+        let position = file.map.arrays.iter().position(|array| array.path == path);
+        let position = position.ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("no variable {path:?} in {}", file.name()))
         })?;
+        let array = &file.map.arrays[position];
         let data_type = array.data_type.ok_or_else(|| {
             let text = format!("{path:?} of {} has elements without a type", file.name());
             Error::new(ErrorKind::Unsupported, text)
@@ -185,7 +189,7 @@ impl CalledVariable {
         };
         let place = (cache, file.tuning.clone());
         let mut variable = Self::new(described, callback, place, Some((file, path)), u64::MAX)?;
-        variable.dimension_names.clone_from(&array.dimension_names);
+        variable.described = Some((file.map.clone(), position));
         Ok(variable)
     }
 
@@ -250,7 +254,7 @@ impl CalledVariable {
             item_size,
         };
         let facts = VariableFacts { name, path, data_type, layout, scope, cache, tuning };
-        Ok(Self { facts, called: Arc::new(called), dimension_names: None })
+        Ok(Self { facts, called: Arc::new(called), described: None })
     }
 }
 
@@ -266,7 +270,21 @@ impl ForeignVariable for CalledVariable {
         &self.facts
     }
 
+    fn attributes(&self) -> Map<String, Value> {
+        let Some((map, position)) = &self.described else { return Map::new() };
+        attributes::variable_attributes(&map.arrays[*position], Style::of(map))
+    }
+
+    fn dimension_names(&self) -> Vec<Option<String>> {
+        let Some((map, position)) = &self.described else {
+            return vec![None; self.facts.layout.grid.rank()];
+        };
+        let names = attributes::dimension_names(map, &map.arrays[*position], Style::of(map));
+        names.into_iter().map(Some).collect()
+    }
+
     fn describe(&self) -> Value {
+        let encoding = self.described.as_ref().map(|(map, at)| &map.arrays[*at].encoding);
         let grid = &self.facts.layout.grid;
         json!({
             "path": self.facts.path,
@@ -274,10 +292,13 @@ impl ForeignVariable for CalledVariable {
             "dtype": self.facts.data_type.to_string(),
             "numpy": self.facts.data_type.numpy(),
             "storage": "native",
+            "encoding": encoding,
             "chunks": grid.chunk_shape(),
             "shards": null,
             "order": null,
-            "dims": self.dimension_names,
+            "fill_value": self.facts.layout.fill.to_json(self.facts.data_type),
+            "dims": self.dimension_names(),
+            "attributes": self.attributes(),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bedform_format::DataType;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::cache::{CacheHandle, Scope};
 use crate::plan::tuning::Tuning;
@@ -31,7 +31,13 @@ pub(crate) trait ForeignVariable: Source + Send + Debug {
     /// What reads go by.
     fn facts(&self) -> &VariableFacts;
 
+    /// The attributes, as xarray shows those of such files.
+    fn attributes(&self) -> Map<String, Value>;
+
+    /// A name for each axis, as xarray shows those of such files; nothing for axes without.
+    fn dimension_names(&self) -> Vec<Option<String>>;
+
     /// What the variable is; the keys are those of [`Array::describe`](crate::Array::describe) that a
-    /// foreign variable has.
+    /// foreign variable has, `storage` and `encoding`.
     fn describe(&self) -> Value;
 }

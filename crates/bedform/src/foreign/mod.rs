@@ -11,10 +11,14 @@
 //! | `callback` | variables that a callback reads: what only a foreign library can decode |
 //! | `facts` | what is known of a variable, whoever reads it |
 //! | `inline` | variables whose bytes lie in the chunk map itself |
+//! | `attributes` | attributes and dimension names as JSON |
+//! | `opening` | files by their paths, and the chunk maps that are kept of them |
 
+pub(crate) mod attributes;
 pub(crate) mod callback;
 pub(crate) mod facts;
 mod inline;
+mod opening;
 pub(crate) mod variable;
 
 use std::sync::Arc;
@@ -30,6 +34,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
 
+pub use crate::sidecar::source_version;
 pub use bedform_format::chunk_map::SourceVersion;
 pub use callback::{Callback, CallbackArray, ReadElements};
 
@@ -91,6 +96,11 @@ impl ForeignFile {
         &self.map
     }
 
+    /// The directory that holds the file.
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
+
     /// The file as a user knows it.
     pub fn name(&self) -> String {
         format!("{}/{}", self.storage.name(), self.path)
@@ -116,16 +126,6 @@ impl ForeignFile {
             ErrorKind::Conflict,
             format!("{} has changed since it was opened; open it again", self.name()),
         ))
-    }
-}
-
-/// A chunk map's word for a version of storage.
-pub fn source_version(version: &Version) -> SourceVersion {
-    SourceVersion {
-        size: version.size,
-        modified_ns: version.modified_ns,
-        changed_ns: version.changed_ns,
-        identity: version.identity,
     }
 }
 

@@ -8,9 +8,10 @@ use bedform_format::metadata::FillValue;
 use bedform_format::shard::Extent;
 use bedform_geometry::ChunkGrid;
 use bedform_storage::Object;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::ForeignFile;
+use super::attributes::{self, Style};
 use super::facts::{ForeignVariable, VariableFacts};
 use super::inline::Inline;
 use crate::codec::ChunkCodec;
@@ -89,6 +90,16 @@ impl ForeignVariable for Variable {
         &self.facts
     }
 
+    fn attributes(&self) -> Map<String, Value> {
+        attributes::variable_attributes(self.array(), Style::of(&self.file.map))
+    }
+
+    fn dimension_names(&self) -> Vec<Option<String>> {
+        let style = Style::of(&self.file.map);
+        let names = attributes::dimension_names(&self.file.map, self.array(), style);
+        names.into_iter().map(Some).collect()
+    }
+
     fn describe(&self) -> Value {
         let array = self.array();
         let (kind, chunks) = match &array.storage {
@@ -102,13 +113,16 @@ impl ForeignVariable for Variable {
         json!({
             "path": array.path,
             "shape": array.shape,
-            "dtype": array.data_type.map(|data_type| data_type.to_string()),
+            "dtype": self.facts.data_type.to_string(),
             "numpy": self.facts.data_type.numpy(),
             "storage": kind,
+            "encoding": array.encoding,
             "chunks": chunks.unwrap_or(&self.facts.layout.grid.chunk_shape().to_vec()),
             "shards": null,
             "order": null,
-            "dims": array.dimension_names,
+            "fill_value": self.facts.layout.fill.to_json(self.facts.data_type),
+            "dims": self.dimension_names(),
+            "attributes": self.attributes(),
         })
     }
 }

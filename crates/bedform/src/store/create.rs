@@ -9,7 +9,7 @@ use bedform_storage::{Condition, Storage, within};
 use serde_json::Map;
 use serde_json::Value;
 
-use super::Store;
+use super::{Backing, Store};
 use crate::array::Array;
 use crate::cache::take_budget_of_environment;
 use crate::error::{Error, ErrorKind, Result};
@@ -65,7 +65,7 @@ impl Store {
             bedform_storage::StorageErrorKind::Exists => exists(&opened, &root),
             _ => error.into(),
         })?;
-        Ok(Self { opened })
+        Ok(Self { backing: Backing::Zarr(opened) })
     }
 
     /// Creates a group with its missing parents. Atomic, durable on return.
@@ -73,7 +73,7 @@ impl Store {
     /// # Errors
     /// `Exists`, `ReadOnly`, those of storage.
     pub fn create_group(&self, path: &ObjectPath, attributes: &Map<String, Value>) -> Result<()> {
-        let opened = &*self.opened;
+        let opened = &**self.zarr()?;
         opened.check_writable()?;
         check_new(opened, path, attributes)?;
         let _lock = opened.lock(&ObjectPath::root())?;
@@ -90,9 +90,10 @@ impl Store {
     pub fn create_array(&self, path: &ObjectPath, new: &NewArray) -> Result<Array> {
         // One hold of the store's lock from the first look at the name to the commit: no draft is needed,
         // which would keep the name between two of them.
-        let document = create_one(&self.opened, path, new)?;
-        let metadata = parse_array(&document, &self.opened.options.limits)
-            .map_err(|error| Error::metadata(self.opened.name_of(path), error))?;
+        let opened = self.zarr()?;
+        let document = create_one(opened, path, new)?;
+        let metadata = parse_array(&document, &opened.options.limits)
+            .map_err(|error| Error::metadata(opened.name_of(path), error))?;
         let array = self.draft_of(path, metadata, document, None)?;
         // The array exists, whether or not it can be read back now.
         let _ = array.reload();
@@ -107,7 +108,7 @@ impl Store {
         document: Value,
         lock: Option<Arc<DraftLock>>,
     ) -> Result<ArrayHandle> {
-        ArrayHandle::draft(self.opened.clone(), path.clone(), metadata, document, lock)
+        ArrayHandle::draft(self.zarr()?.clone(), path.clone(), metadata, document, lock)
     }
 
     /// Creates an array that no reader sees before [`Store::commit_drafts`] names it, so that
@@ -117,7 +118,7 @@ impl Store {
     /// # Errors
     /// As [`Store::create_array`]; `Conflict` if somebody else is about to create it.
     pub fn draft_array(&self, path: &ObjectPath, new: &NewArray) -> Result<Array> {
-        let opened = &*self.opened;
+        let opened = &**self.zarr()?;
         opened.check_writable()?;
         check_new(opened, path, &new.attributes)?;
         let _lock = opened.lock(&ObjectPath::root())?;
@@ -154,7 +155,7 @@ impl Store {
         paths: &[ObjectPath],
         groups: &[(ObjectPath, Map<String, Value>)],
     ) -> Result<()> {
-        let opened = &*self.opened;
+        let opened = &**self.zarr()?;
         opened.check_writable()?;
         for (path, attributes) in groups {
             check_new(opened, path, attributes)?;
@@ -204,7 +205,7 @@ impl Store {
     }
 
     fn discard_all(&self, paths: &[ObjectPath]) -> Result<()> {
-        let opened = &*self.opened;
+        let opened = &**self.zarr()?;
         opened.check_writable()?;
         let _lock = opened.lock(&ObjectPath::root())?;
         for path in paths {
@@ -228,7 +229,7 @@ impl Store {
     /// # Errors
     /// `NotFound` if there is no such draft; `Corrupt` by its document.
     pub fn open_draft(&self, path: &ObjectPath) -> Result<Array> {
-        let opened = &*self.opened;
+        let opened = &**self.zarr()?;
         let Some(own) = read(opened, path, "zarr.json")?.filter(|own| own.sealed) else {
             return Err(Error::new(
                 ErrorKind::NotFound,
@@ -248,7 +249,7 @@ impl Store {
     /// # Errors
     /// `NotFound`, `ReadOnly`, those of storage.
     pub fn delete(&self, path: &ObjectPath) -> Result<()> {
-        let opened = &*self.opened;
+        let opened = &**self.zarr()?;
         opened.check_writable()?;
         if path.is_root() {
             return Err(Error::invalid("the root group of a store cannot be deleted"));
@@ -278,7 +279,7 @@ impl Store {
     /// # Errors
     /// As [`Store::create_array`]; `InvalidArgument` if a path is given twice.
     pub fn create_arrays(&self, arrays: &[(ObjectPath, NewArray)]) -> Result<()> {
-        let opened = &*self.opened;
+        let opened = &**self.zarr()?;
         opened.check_writable()?;
         let _lock = opened.lock(&ObjectPath::root())?;
         let new = NewArrays::new(opened, arrays)?;

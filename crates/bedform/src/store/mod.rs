@@ -1,13 +1,18 @@
 //! Stores: what the doors see of a place that holds groups and arrays.
 //!
+//! The one type [`Store`] is a Zarr hierarchy with its log, or a foreign file. What only a hierarchy can do,
+//! everything that writes, is an error of kind `ReadOnly` of a file.
+//!
 //! | module | holds |
 //! |---|---|
-//! | `opening` | stores in directories and at URLs |
+//! | `opening` | stores in directories, at URLs, and in foreign files |
+//! | `file` | the groups and variables of a foreign file |
 //! | `create` | new stores, groups and arrays, deletion |
 //! | `sessions` | sessions, settling, recovery: what the log does for a store |
 //! | `verify` | what is damaged, in the log and in the objects |
 
 mod create;
+mod file;
 mod opening;
 mod sessions;
 mod verify;
@@ -20,12 +25,15 @@ use bedform_storage::Storage;
 use serde_json::{Map, Value};
 
 use crate::array::Array;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::ForeignFile;
 use crate::log::array::ArrayHandle;
 use crate::log::opened::OpenedStore;
 use crate::options::OpenOptions;
 use crate::zarr::nodes::NodeKind;
 use crate::zarr::publish::set_attributes;
+
+use file::FileStore;
 
 pub use crate::opening::storage_of;
 pub use verify::{AbsentObjects, Verified};
@@ -33,12 +41,45 @@ pub use verify::{AbsentObjects, Verified};
 /// A store: arrays and groups in one place. Cheap to clone; safe to share between threads.
 #[derive(Debug, Clone)]
 pub struct Store {
-    pub(crate) opened: Arc<OpenedStore>,
+    backing: Backing,
+}
+
+/// What the groups and arrays of a store lie in.
+#[derive(Debug, Clone)]
+enum Backing {
+    /// A Zarr hierarchy, and its log.
+    Zarr(Arc<OpenedStore>),
+    /// A foreign file.
+    File(Arc<FileStore>),
 }
 
 impl Store {
     fn of(opened: OpenedStore) -> Self {
-        Self { opened: Arc::new(opened) }
+        Self { backing: Backing::Zarr(Arc::new(opened)) }
+    }
+
+    /// A foreign file as a store, which `options` opened.
+    pub fn of_file(file: ForeignFile, options: OpenOptions) -> Self {
+        Self { backing: Backing::File(Arc::new(FileStore { file, options })) }
+    }
+
+    /// The foreign file that this is, if it is one.
+    pub fn file(&self) -> Option<&ForeignFile> {
+        match &self.backing {
+            Backing::Zarr(_) => None,
+            Backing::File(store) => Some(&store.file),
+        }
+    }
+
+    /// The hierarchy, for what a foreign file cannot do.
+    ///
+    /// # Errors
+    /// `ReadOnly` for a foreign file.
+    pub(crate) fn zarr(&self) -> Result<&Arc<OpenedStore>> {
+        match &self.backing {
+            Backing::Zarr(opened) => Ok(opened),
+            Backing::File(store) => Err(never_written(&store.file.name())),
+        }
     }
 
     /// Opens the store in `storage`: a Zarr v3 or v2 group, or a single array.
@@ -49,22 +90,45 @@ impl Store {
         OpenedStore::open_in(storage, options, None).map(Self::of)
     }
 
-    /// The place that holds the store.
+    /// The place that holds the store; of a foreign file, its directory.
     pub fn storage(&self) -> &Arc<dyn Storage> {
-        &self.opened.storage
+        match &self.backing {
+            Backing::Zarr(opened) => &opened.storage,
+            Backing::File(store) => store.file.storage(),
+        }
     }
 
     /// How the store was opened.
     pub fn options(&self) -> &OpenOptions {
-        &self.opened.options
+        match &self.backing {
+            Backing::Zarr(opened) => &opened.options,
+            Backing::File(store) => &store.options,
+        }
     }
 
     /// 2 or 3.
     ///
     /// # Errors
-    /// Of reading the store's documents.
+    /// Of reading the store's documents; `Unsupported` for a foreign file.
     pub fn zarr_format(&self) -> Result<u8> {
-        self.opened.documents.zarr_format(&self.opened)
+        match &self.backing {
+            Backing::Zarr(opened) => opened.documents.zarr_format(opened),
+            Backing::File(store) => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{} is a {} file, and no Zarr store", store.file.name(), store.format()),
+            )),
+        }
+    }
+
+    /// What the store is: `zarr-v3`, `zarr-v2`, `netcdf-classic-1` (`-2`, `-5`), `netcdf4` or `hdf5`.
+    ///
+    /// # Errors
+    /// Of reading the store's documents.
+    pub fn format(&self) -> Result<String> {
+        match &self.backing {
+            Backing::Zarr(_) => Ok(format!("zarr-v{}", self.zarr_format()?)),
+            Backing::File(store) => Ok(store.format().to_owned()),
+        }
     }
 
     /// What lies at `path`, if anything.
@@ -72,15 +136,24 @@ impl Store {
     /// # Errors
     /// Of reading the documents there.
     pub fn kind(&self, path: &ObjectPath) -> Result<Option<NodeKind>> {
-        self.opened.documents.kind(&self.opened, path)
+        match &self.backing {
+            Backing::Zarr(opened) => opened.documents.kind(opened, path),
+            Backing::File(store) => Ok(store.kind(path)),
+        }
     }
 
     /// Opens the array at `path`.
     ///
     /// # Errors
-    /// `NotFound`; `Corrupt` or `Unsupported` by its metadata.
+    /// `NotFound`; `Corrupt` or `Unsupported` by its metadata; `Unsupported` for a variable of a foreign file
+    /// that only the library of its format reads.
     pub fn array(&self, path: &ObjectPath) -> Result<Array> {
-        ArrayHandle::open(self.opened.clone(), path.clone()).map(Array::stored_in)
+        match &self.backing {
+            Backing::Zarr(opened) => {
+                ArrayHandle::open(opened.clone(), path.clone()).map(Array::stored_in)
+            }
+            Backing::File(store) => Array::of_file(&store.file, path.as_str()),
+        }
     }
 
     /// The array at `path` as it will be when [`append_with`](crate::append_with) has given it
@@ -92,12 +165,16 @@ impl Store {
         self.array(path)?.stored()?.grown(shape).map(Array::stored_in)
     }
 
-    /// Every array and group of the store by path, the root group not included.
+    /// Every array and group of the store by path, the root group not included. Of a foreign file, its
+    /// variables and groups.
     ///
     /// # Errors
     /// Of reading the documents.
     pub fn nodes(&self) -> Result<BTreeMap<ObjectPath, NodeKind>> {
-        self.opened.documents.nodes(&self.opened)
+        match &self.backing {
+            Backing::Zarr(opened) => opened.documents.nodes(opened),
+            Backing::File(store) => store.nodes(),
+        }
     }
 
     /// The attributes of the group at `path`.
@@ -105,7 +182,23 @@ impl Store {
     /// # Errors
     /// `NotFound` if there is no group.
     pub fn group_attributes(&self, path: &ObjectPath) -> Result<Map<String, Value>> {
-        self.opened.documents.group_attributes(&self.opened, path)
+        match &self.backing {
+            Backing::Zarr(opened) => opened.documents.group_attributes(opened, path),
+            Backing::File(store) => store.group_attributes(path),
+        }
+    }
+
+    /// The attributes of the array or group at `path`. Of a foreign file they have the values that xarray shows
+    /// of such files, and variables that only the library of their format reads have theirs, too.
+    ///
+    /// # Errors
+    /// `NotFound`; of reading the documents.
+    pub fn attributes(&self, path: &ObjectPath) -> Result<Map<String, Value>> {
+        match (&self.backing, self.kind(path)?) {
+            (Backing::Zarr(_), Some(NodeKind::Array)) => self.array(path)?.attributes(),
+            (Backing::File(store), Some(NodeKind::Array)) => store.variable_attributes(path),
+            _ => self.group_attributes(path),
+        }
     }
 
     /// Replaces the attributes of the array or group at `path`. Atomic, durable on return.
@@ -113,6 +206,14 @@ impl Store {
     /// # Errors
     /// `NotFound`, `ReadOnly`, `LimitExceeded`, and those of storage.
     pub fn set_attributes(&self, path: &ObjectPath, attributes: Map<String, Value>) -> Result<()> {
-        set_attributes(&self.opened, path, attributes)
+        set_attributes(self.zarr()?, path, attributes)
     }
+}
+
+/// The error of whatever would change the foreign file `name`.
+fn never_written(name: &str) -> Error {
+    Error::new(
+        ErrorKind::ReadOnly,
+        format!("{name}: foreign files are never written; convert it with 'bedform convert'"),
+    )
 }

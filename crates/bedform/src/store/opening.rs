@@ -1,4 +1,4 @@
-//! Stores in directories and at URLs.
+//! Stores in directories, at URLs, and in foreign files.
 
 use std::path::Path;
 
@@ -6,22 +6,42 @@ use bedform_storage::Mode;
 use serde_json::{Map, Value};
 
 use super::Store;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::ForeignFile;
 use crate::log::opened::OpenedStore;
-use crate::opening::{add_kept_profile, check_local, remote_of, storage_of, url_of};
+use crate::opening::{add_kept_profile, check_local, is_file, remote_of, storage_of, url_of};
 use crate::options::OpenOptions;
 
 impl Store {
     /// Opens the store at `path`, a directory, or the URL of one in an object store: see
     /// [`RemoteStorage::open`](bedform_remote::RemoteStorage::open). It comes with the profile that is kept for its storage unless the options
     /// have one. A group or an array of a store can be opened by its own path, to be read
-    /// while everything is settled.
+    /// while everything is settled. A file is opened as [`ForeignFile::open`] does: its variables are the
+    /// arrays of the store.
     ///
     /// # Errors
     /// As [`Store::open`]; `Unsupported` for what is no path of this machine; `InvalidArgument` for a
-    /// part of a store that is to be written to, or that has commits which are not settled.
+    /// part of a store that is to be written to, or that has commits which are not settled. Of a file those of
+    /// [`ForeignFile::open`], and `ReadOnly` if it is to be written to.
     pub fn open_path(path: &Path, options: OpenOptions) -> Result<Self> {
+        if is_file(path) {
+            return Self::open_file(path, options);
+        }
         OpenedStore::open_path(path, options).map(Self::of)
+    }
+
+    fn open_file(path: &Path, mut options: OpenOptions) -> Result<Self> {
+        if options.writable {
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                format!(
+                    "{}: foreign files are never written; open it with mode \"r\"",
+                    path.display()
+                ),
+            ));
+        }
+        add_kept_profile(&mut options, path);
+        Ok(Self::of_file(ForeignFile::open(path, &options)?, options))
     }
 
     /// Creates an empty store in the directory `path`, which is missing or empty; missing parents are

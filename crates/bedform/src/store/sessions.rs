@@ -22,7 +22,7 @@ impl Store {
         members: Box<dyn Communicator>,
         options: SessionOptions,
     ) -> Result<Session> {
-        self.opened.session(members, options)
+        self.zarr()?.session(members, options)
     }
 
     /// Turns all commits so far into shards: [`Store::settle_with`] the defaults.
@@ -44,7 +44,7 @@ impl Store {
         options: &SettleOptions,
         progress: Progress<'_>,
     ) -> Result<SettleStatistics> {
-        self.opened.settle_with(options, progress)
+        self.zarr()?.settle_with(options, progress)
     }
 
     /// As [`Store::settle_with`] everything, by all members: each settles a share of the objects, and
@@ -58,7 +58,7 @@ impl Store {
         options: &SettleOptions,
         progress: Progress<'_>,
     ) -> Result<SettleStatistics> {
-        self.opened.settle_together(members, options, progress)
+        self.zarr()?.settle_together(members, options, progress)
     }
 
     /// What is committed and not settled, and whether there is more.
@@ -66,7 +66,7 @@ impl Store {
     /// # Errors
     /// `Corrupt` for a damaged or missing log; those of storage.
     pub fn log_summary(&self) -> Result<LogSummary> {
-        self.opened.log_summary()
+        self.zarr()?.log_summary()
     }
 
     /// Removes what nobody needs any more from the log: segments that no commit refers to and whose
@@ -75,7 +75,7 @@ impl Store {
     /// # Errors
     /// `ReadOnly`; `Corrupt` for a damaged root; those of storage. Going on is always possible.
     pub fn collect_log(&self, options: &CollectOptions) -> Result<CollectStatistics> {
-        self.opened.collect_log(options)
+        self.zarr()?.collect_log(options)
     }
 
     /// Finds what writers that died left behind, and brings about what they had promised. Writers that
@@ -87,6 +87,6 @@ impl Store {
     /// which this is a copy; or where what was left over cannot be committed any more, because others
     /// have appended where it was appended, or an array was deleted; those of storage.
     pub fn recover(&self, burst: Option<&Burst>, leftover: Leftover) -> Result<Recovered> {
-        self.opened.recover(burst, leftover)
+        self.zarr()?.recover(burst, leftover)
     }
 }

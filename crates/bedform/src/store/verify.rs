@@ -2,7 +2,7 @@
 
 use bedform_format::ObjectPath;
 
-use super::Store;
+use super::{Backing, Store};
 use crate::array::verified::{note, verify_arrays};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::array::ArrayHandle;
@@ -17,6 +17,8 @@ impl Store {
     /// objects have taken over, until settling drops them from the root: a read that began before
     /// goes by them. Roots that are no longer the newest, and what writers left without a commit,
     /// are not looked at.
+    ///
+    /// Of a foreign file every variable is read that the engine can read; its format may have no checksums.
     ///
     /// Memory is bounded by a chunk or a request of 2 MiB, the descriptions that readers keep of a
     /// log (128 MiB), and the numbers of objects. Others may write and settle meanwhile.
@@ -40,17 +42,22 @@ impl Store {
         arrays: Option<&[ObjectPath]>,
         progress: Progress<'_>,
     ) -> Result<Verified> {
+        let paths = self.paths_of(arrays)?;
+        let store = match &self.backing {
+            Backing::Zarr(store) => store,
+            Backing::File(file) => return file.verify(&paths, progress),
+        };
         let mut problems = Vec::new();
         let mut opened = Vec::new();
-        for path in self.paths_of(arrays)? {
-            match ArrayHandle::open(self.opened.clone(), path) {
+        for path in paths {
+            match ArrayHandle::open(store.clone(), path) {
                 Ok(array) => opened.push(array),
                 Err(error) => note(error, &mut problems)?,
             }
         }
         let mut found = {
             let opened: Vec<&ArrayHandle> = opened.iter().collect();
-            verify_arrays(&self.opened, &opened, arrays.is_none(), progress)?
+            verify_arrays(store, &opened, arrays.is_none(), progress)?
         };
         found.problems.splice(0..0, problems);
         Ok(found)

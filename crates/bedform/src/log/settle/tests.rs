@@ -213,11 +213,11 @@ fn commit(store: &Store, start: u64, values: &[u8]) {
 
 /// Settles into `files`, with so much memory.
 fn settle_into(store: &Store, files: &Files<'_>, plans: &[ArrayPlan], memory_bytes: u64) {
-    let view = store.opened.snapshot().unwrap().view.unwrap();
+    let view = store.zarr().unwrap().snapshot().unwrap().view.unwrap();
     let counts = Counts::default();
     let objects = || plans.iter().flat_map(|plan| &plan.objects);
     let rounds = Rounds {
-        store: &store.opened,
+        store: store.zarr().unwrap(),
         view: &view,
         plans,
         sinks: &[files as &dyn Sink],
@@ -259,10 +259,10 @@ proptest! {
                 let range = usize::try_from(*start).unwrap()..usize::try_from(end).unwrap();
                 expected[range].copy_from_slice(&values);
             }
-            store.opened.look_again().unwrap();
-            let view = store.opened.snapshot().unwrap().view.unwrap();
-            let plans = plan(&store.opened, &view, None).unwrap();
-            let pinned = plans[0].pinned(&store.opened, &view);
+            store.zarr().unwrap().look_again().unwrap();
+            let view = store.zarr().unwrap().snapshot().unwrap().view.unwrap();
+            let plans = plan(store.zarr().unwrap(), &view, None).unwrap();
+            let pinned = plans[0].pinned(store.zarr().unwrap(), &view);
             let files = Files {
                 storage: &storage,
                 journal: Mutex::new(std::mem::take(&mut journal)),

@@ -1,0 +1,39 @@
+//! Whether a call is to stop: what the callback of the calling thread says.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+
+use bedform_storage::{CancelSource, cancelled_by};
+
+use crate::status::{OK, Status};
+
+/// `bf_stop`: anything but 0 stops the call that asks.
+pub type Stop = Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>;
+
+thread_local! {
+    static STOP: RefCell<Option<CancelSource>> = const { RefCell::new(None) };
+}
+
+/// `bf_set_stop`.
+///
+/// # Safety
+/// `stop` may be called with `context` from calls of this thread until another one is set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_set_stop(stop: Stop, context: *mut c_void) -> Status {
+    let source = stop.map(|stop| {
+        // SAFETY: the caller promises it.
+        CancelSource::new(move || unsafe { stop(context) } != 0)
+    });
+    // A thread that is ending makes no calls.
+    let _ = STOP.try_with(|known| *known.borrow_mut() = source);
+    OK
+}
+
+/// Does `act`, which ends once the callback of this thread says that it is to.
+pub(crate) fn stopped<T>(act: impl FnOnce() -> T) -> T {
+    let source = STOP.try_with(|known| known.borrow().clone()).ok().flatten();
+    match source {
+        Some(source) => cancelled_by(&source, act),
+        None => act(),
+    }
+}

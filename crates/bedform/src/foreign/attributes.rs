@@ -1,0 +1,240 @@
+//! Attributes and dimension names of foreign files, as JSON.
+//!
+//! The names and values are those that xarray's engines `netcdf4` (for files that are NetCDF) and
+//! `h5netcdf` (for other HDF5 files) show, so that a dataset is the same through every door, and before and
+//! after a conversion.
+
+use bedform_format::chunk_map::{
+    Attribute, AttributeValues, ChunkMap, ForeignArray as MapArray, ForeignDimension,
+};
+use bedform_format::json::NON_FINITE;
+use bedform_format::{DataType, Endian};
+use serde_json::{Map, Number, Value, json};
+
+/// Whose words attributes are given in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    Netcdf4,
+    H5netcdf,
+}
+
+impl Style {
+    pub(crate) fn of(map: &ChunkMap) -> Self {
+        if map.format == "hdf5" { Self::H5netcdf } else { Self::Netcdf4 }
+    }
+
+    /// True for numbers that NetCDF does not have, whose attributes its library does not show.
+    fn hides(self, data_type: DataType) -> bool {
+        use DataType as T;
+        self == Self::Netcdf4
+            && matches!(data_type, T::Bool | T::Float16 | T::Complex64 | T::Complex128)
+    }
+}
+
+/// The attributes of a group.
+pub(crate) fn group_attributes(stored: &[(String, Attribute)], style: Style) -> Map<String, Value> {
+    let shown = stored.iter().filter_map(|(name, attribute)| {
+        let value = match attribute {
+            Attribute::Text(text) => json!(text),
+            Attribute::Texts(texts) => json!(texts),
+            Attribute::Values(values) if style.hides(values.data_type) => return None,
+            Attribute::Values(values) => of_values(values),
+        };
+        Some((name.clone(), value))
+    });
+    shown.collect()
+}
+
+/// The attributes of a variable.
+pub(crate) fn variable_attributes(array: &MapArray, style: Style) -> Map<String, Value> {
+    let mut attributes = group_attributes(&array.attributes, style);
+    if style == Style::Netcdf4 {
+        attributes.shift_remove("least_significant_digit");
+    }
+    attributes
+}
+
+/// Numbers or characters: one value, or nested lists of the attribute's shape.
+fn of_values(values: &AttributeValues) -> Value {
+    let size = values.data_type.item_size().unwrap_or(1).max(1);
+    let mut elements =
+        values.data.chunks_exact(size).map(|raw| element(raw, values.data_type, values.endian));
+    match &values.shape {
+        None => elements.next().unwrap_or(Value::Null),
+        Some(shape) => nested(shape, &mut elements),
+    }
+}
+
+fn nested(shape: &[u64], elements: &mut dyn Iterator<Item = Value>) -> Value {
+    match shape {
+        [] => elements.next().unwrap_or(Value::Null),
+        // The map was checked: as many elements are there.
+        [length, inner @ ..] => (0..*length).map(|_| nested(inner, elements)).collect(),
+    }
+}
+
+fn element(raw: &[u8], data_type: DataType, endian: Endian) -> Value {
+    use DataType as T;
+    let mut raw = raw.to_vec();
+    if endian == Endian::Big {
+        raw.chunks_mut(data_type.swap_size().max(1)).for_each(<[u8]>::reverse);
+    }
+    let mut wide = [0; 8];
+    let length = raw.len().min(8);
+    wide[..length].copy_from_slice(&raw[..length]);
+    let unsigned = u64::from_le_bytes(wide);
+    let signed = || {
+        let unused = 64 - 8 * u32::try_from(length).unwrap_or(8);
+        // Shifted up and back: the sign fills what is above.
+        unsigned.wrapping_shl(unused).cast_signed().wrapping_shr(unused)
+    };
+    match data_type {
+        T::Bool => json!(unsigned != 0),
+        T::Int8 | T::Int16 | T::Int32 | T::Int64 => json!(signed()),
+        T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64 => json!(unsigned),
+        T::Float16 | T::Float32 | T::Float64 => float(&raw),
+        T::Complex64 | T::Complex128 => {
+            let (real, imaginary) = raw.split_at(raw.len() / 2);
+            json!([float(real), float(imaginary)])
+        }
+        _ => json!(String::from_utf8_lossy(&raw).replace('\0', "")),
+    }
+}
+
+/// A little-endian floating-point number; those that JSON lacks as the engine marks them.
+fn float(raw: &[u8]) -> Value {
+    let number = match *raw {
+        [a, b] => half(u16::from_le_bytes([a, b])),
+        [a, b, c, d] => f64::from(f32::from_le_bytes([a, b, c, d])),
+        [a, b, c, d, e, f, g, h] => f64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        _ => f64::NAN,
+    };
+    let word = match Number::from_f64(number) {
+        Some(number) => return Value::Number(number),
+        None if number.is_nan() => "NaN",
+        None if number > 0.0 => "Infinity",
+        None => "-Infinity",
+    };
+    json!(format!("{NON_FINITE}{word}"))
+}
+
+/// The value of an IEEE half-precision number.
+fn half(bits: u16) -> f64 {
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023) / 1024.0);
+    sign * match exponent {
+        0 => fraction * 2_f64.powi(-14),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1.0 + fraction) * 2_f64.powi(exponent - 15),
+    }
+}
+
+/// A name for each axis of a variable.
+pub(crate) fn dimension_names(map: &ChunkMap, array: &MapArray, style: Style) -> Vec<String> {
+    if style == Style::H5netcdf && array.encoding.unlabeled {
+        return made_up_names(map, array);
+    }
+    let given = array.dimension_names.as_deref().unwrap_or_default();
+    let name = |axis: usize| given.get(axis).cloned().unwrap_or_else(|| format!("dim_{axis}"));
+    (0..array.shape.len()).map(name).collect()
+}
+
+/// The names that h5netcdf makes up for axes that a file does not name: it counts the groups on the way
+/// to the variable's, and gives an axis the next unused name of its length.
+fn made_up_names(map: &ChunkMap, array: &MapArray) -> Vec<String> {
+    let group = parent(&array.path);
+    let mut way = vec![""];
+    way.extend(group.match_indices('/').map(|(at, _)| &group[..at]));
+    if !group.is_empty() {
+        way.push(group);
+    }
+    let (mut names, mut counter) = (Vec::new(), 0);
+    for place in way {
+        names = phony_dimensions(map, place, &mut counter);
+    }
+    let mut taken = vec![false; names.len()];
+    let named = array.shape.iter().enumerate().map(|(axis, length)| {
+        let free = |at: &usize| !taken[*at] && names[*at].1 == *length;
+        let found = (0..names.len()).find(free);
+        found.map_or_else(
+            || format!("dim_{axis}"),
+            |at| {
+                taken[at] = true;
+                names[at].0.clone()
+            },
+        )
+    });
+    named.collect()
+}
+
+/// The dimensions of a group, with those that h5netcdf makes up.
+fn phony_dimensions(map: &ChunkMap, group: &str, counter: &mut u64) -> Vec<(String, u64)> {
+    let named: Vec<&ForeignDimension> = map
+        .group(group)
+        .map(|group| group.dimensions.iter().filter(|dimension| !dimension.phony).collect())
+        .unwrap_or_default();
+    // How many axes of each length one variable has at most, in the order in which they are met.
+    let mut needed: Vec<(u64, usize)> = Vec::new();
+    let unlabeled = |array: &&MapArray| parent(&array.path) == group && array.encoding.unlabeled;
+    for array in map.arrays.iter().filter(unlabeled) {
+        for length in &array.shape {
+            let count = array.shape.iter().filter(|other| *other == length).count();
+            match needed.iter_mut().find(|(known, _)| known == length) {
+                Some((_, most)) => *most = (*most).max(count),
+                None => needed.push((*length, count)),
+            }
+        }
+    }
+    let mut names: Vec<(String, u64)> =
+        named.iter().map(|dimension| (dimension.name.clone(), dimension.size)).collect();
+    for (length, count) in needed {
+        let fixed =
+            |dimension: &&&ForeignDimension| !dimension.unlimited && dimension.size == length;
+        for _ in named.iter().filter(fixed).count()..count {
+            names.push((format!("phony_dim_{counter}"), length));
+            *counter += 1;
+        }
+    }
+    names
+}
+
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(
+        data_type: DataType,
+        endian: Endian,
+        shape: Option<Vec<u64>>,
+        data: &[u8],
+    ) -> Attribute {
+        Attribute::Values(AttributeValues { data_type, endian, shape, data: data.to_vec() })
+    }
+
+    #[test]
+    fn numbers_of_any_type_and_order_become_numbers() {
+        use DataType as T;
+        for (data_type, endian, data, expected) in [
+            (T::Int8, Endian::Little, &[0xff][..], json!(-1)),
+            (T::Int16, Endian::Big, &[0xff, 0xfe][..], json!(-2)),
+            (T::UInt32, Endian::Big, &[0, 0, 1, 0][..], json!(256)),
+            (T::Float32, Endian::Little, &1.5_f32.to_le_bytes()[..], json!(1.5)),
+            (T::Float64, Endian::Big, &f64::NAN.to_be_bytes()[..], json!("\u{e000}NaN")),
+            (T::Float16, Endian::Little, &[0, 0xc0][..], json!(-2.0)),
+            (T::FixedBytes(1), Endian::Little, &b"m"[..], json!("m")),
+        ] {
+            let stored = [("a".to_owned(), values(data_type, endian, None, data))];
+            assert_eq!(group_attributes(&stored, Style::H5netcdf)["a"], expected, "{data_type}");
+        }
+        let stored =
+            [("a".to_owned(), values(T::UInt8, Endian::Little, Some(vec![2, 2]), &[1, 2, 3, 4]))];
+        assert_eq!(group_attributes(&stored, Style::Netcdf4)["a"], json!([[1, 2], [3, 4]]));
+        let stored = [("a".to_owned(), values(T::Bool, Endian::Little, None, &[1]))];
+        assert!(group_attributes(&stored, Style::Netcdf4).is_empty());
+    }
+}

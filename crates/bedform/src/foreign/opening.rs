@@ -1,0 +1,108 @@
+//! Foreign files by their paths, and the chunk maps that are kept of them.
+//!
+//! The header of a classic file has the places of its variables. Of an HDF5 file its library says them once; the
+//! [chunk map](ChunkMap) is then a helper file in the [sidecar](crate::sidecar) of the file, and any process of
+//! the same user opens the file without the library.
+
+use std::path::Path;
+
+use bedform_format::Limits;
+use bedform_format::chunk_map::{ChunkMap, SourceVersion};
+use bedform_storage::StorageErrorKind;
+
+use super::ForeignFile;
+use crate::error::{Error, ErrorKind, Result};
+use crate::opening::{NO_FILE, PlaceKind, file_of, kind_of_file};
+use crate::options::OpenOptions;
+use crate::sidecar::{Helper, Sidecar, source_version};
+
+impl Helper for ChunkMap {
+    const BYTES_MAX: u64 = 256 << 20;
+
+    fn encode(&self) -> Option<Vec<u8>> {
+        Self::encode(self).ok()
+    }
+
+    fn decode(bytes: &[u8], limits: &Limits) -> Option<Self> {
+        Self::decode(bytes, limits).ok()
+    }
+
+    fn source(&self) -> &SourceVersion {
+        &self.source
+    }
+}
+
+/// The name of a chunk map in its sidecar: two may be there, for what a file may name is another for each.
+fn name_of_map(allow_external: bool) -> &'static str {
+    if allow_external { "chunk-map-external" } else { "chunk-map" }
+}
+
+impl ForeignFile {
+    /// Opens the file at `path`: a NetCDF classic file by its header, an HDF5 file by the chunk map that is
+    /// kept of it. Nothing if no chunk map of the file as it is now is kept: then whoever has the library of
+    /// HDF5 makes one, for [`ForeignFile::open_with_map`]. `allow_external` says whether the map may be one
+    /// that was made with other files that the file names.
+    ///
+    /// # Errors
+    /// `NotFound`; `Unsupported` for a file of another kind, with what it looks like; `Corrupt` by a header;
+    /// those of storage.
+    pub fn find(path: &Path, allow_external: bool, options: &OpenOptions) -> Result<Option<Self>> {
+        let (storage, name) = file_of(path, options)?;
+        let other = |looks: &str| {
+            let shown = path.display();
+            let text = format!("{shown}: not a NetCDF or HDF5 file; it is {looks}");
+            Error::new(ErrorKind::Unsupported, text)
+        };
+        let object = storage.open(&name).map_err(|error| match error.kind {
+            StorageErrorKind::NotAnObject => other(NO_FILE),
+            _ => error.into(),
+        })?;
+        match kind_of_file(&*object)? {
+            PlaceKind::NetcdfClassic(_) => Self::open_classic(storage, name, options).map(Some),
+            PlaceKind::Hdf5 => {
+                let Some(sidecar) = Sidecar::of_path(path)? else { return Ok(None) };
+                let source = source_version(object.version());
+                let kept = sidecar.load(name_of_map(allow_external), &source, &options.limits);
+                kept.map(|map| Self::new(storage, name, map, options)).transpose()
+            }
+            PlaceKind::OtherFile(looks) => Err(other(&looks)),
+            _ => Err(other(NO_FILE)),
+        }
+    }
+
+    /// Opens the file at `path` as [`ForeignFile::find`] does, without other files that it names.
+    ///
+    /// # Errors
+    /// As [`ForeignFile::find`]; `Unsupported` if no chunk map is kept, with what to do.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
+        let unknown = || {
+            let shown = path.display();
+            Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "{shown}: its chunk map is not known: run 'bedform info {shown}' once as this user, which \
+                     makes it, and again whenever the file has changed"
+                ),
+            )
+        };
+        Self::find(path, false, options)?.ok_or_else(unknown)
+    }
+
+    /// Opens the file at `path` by `map`, which its library has just said, and keeps the map for later opens.
+    ///
+    /// # Errors
+    /// `Conflict` if the file has changed since the map was made; those of storage.
+    pub fn open_with_map(
+        path: &Path,
+        map: ChunkMap,
+        allow_external: bool,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let (storage, name) = file_of(path, options)?;
+        let file = Self::new(storage, name, map, options)?;
+        if let Some(sidecar) = Sidecar::of_path(path)? {
+            sidecar.save(name_of_map(allow_external), file.map());
+        }
+        Ok(file)
+    }
+}

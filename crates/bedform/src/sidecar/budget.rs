@@ -1,0 +1,85 @@
+//! What all sidecars of one directory take, and which of them go first.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bedform_format::ObjectPath;
+use bedform_storage::{Condition, Durability, Storage};
+
+use super::place::is_key;
+
+/// Of an empty object: its time is that of the last use.
+const USED: &str = "used";
+/// A use within so much of the last noted one is not noted.
+const NOTE_AFTER: Duration = Duration::from_secs(3600);
+/// What a sidecar counts for at least: bounds their number.
+const SIDECAR_BYTES_MIN: u64 = 64 << 10;
+/// Directories within directories, and objects of one sidecar, that are counted.
+const DEPTH_MAX: usize = 8;
+const OBJECTS_MAX: usize = 1 << 16;
+
+/// Notes that the sidecar in `directory` was used.
+pub(super) fn note_use(storage: &dyn Storage, directory: &ObjectPath) {
+    let Ok(path) = directory.join(USED) else { return };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let noted = storage.modified_ns(&path).ok().and_then(|time| u64::try_from(time).ok());
+    let is_recent = noted.is_some_and(|noted| {
+        let noted = Duration::from_nanos(noted);
+        noted <= now && now - noted < NOTE_AFTER
+    });
+    if !is_recent {
+        let _ = storage.put(&path, b"", Durability::Process, Condition::None);
+    }
+}
+
+/// Removes sidecars, those first that were used least recently, until the rest takes at most `bytes`; that
+/// in `newest` last.
+pub(super) fn keep_within(storage: &dyn Storage, bytes: u64, newest: &ObjectPath) {
+    let mut sidecars = sidecars(storage);
+    sidecars.sort_by_key(|sidecar| (sidecar.path == *newest, sidecar.used_ns));
+    let mut sum: u128 = sidecars.iter().map(|sidecar| u128::from(sidecar.bytes)).sum();
+    for sidecar in sidecars {
+        if sum <= u128::from(bytes) {
+            return;
+        }
+        // A reader or writer that is using it loses no more than time.
+        let _ = storage.delete_tree(&sidecar.path, Durability::Process);
+        sum -= u128::from(sidecar.bytes);
+    }
+}
+
+/// A sidecar among others: what it takes, and when it was used.
+struct KeptSidecar {
+    path: ObjectPath,
+    bytes: u64,
+    used_ns: i64,
+}
+
+fn sidecars(storage: &dyn Storage) -> Vec<KeptSidecar> {
+    let entries = storage.list(&ObjectPath::root()).unwrap_or_default().into_iter();
+    // What else lies there is none of ours, and stays.
+    let names = entries.filter(|entry| entry.is_directory && is_key(&entry.name));
+    names.filter_map(|entry| measured(storage, ObjectPath::parse(&entry.name).ok()?)).collect()
+}
+
+/// The sidecar in `path`; nothing for a directory that has no note of its use.
+fn measured(storage: &dyn Storage, path: ObjectPath) -> Option<KeptSidecar> {
+    let used_ns = storage.modified_ns(&path.join(USED).ok()?).ok()?;
+    let (mut bytes, mut objects) = (0_u64, 0);
+    let mut directories = vec![(path.clone(), 0)];
+    while let Some((directory, depth)) = directories.pop() {
+        for entry in storage.list(&directory).unwrap_or_default() {
+            let Ok(inner) = directory.join(&entry.name) else { continue };
+            objects += 1;
+            if objects > OBJECTS_MAX {
+                // Whatever it is, it is not small.
+                return Some(KeptSidecar { path, bytes: u64::MAX, used_ns });
+            }
+            if entry.is_directory && depth < DEPTH_MAX {
+                directories.push((inner, depth + 1));
+            } else if let Ok(version) = storage.stat(&inner) {
+                bytes = bytes.saturating_add(version.size);
+            }
+        }
+    }
+    Some(KeptSidecar { path, bytes: bytes.max(SIDECAR_BYTES_MIN), used_ns })
+}

@@ -1,0 +1,135 @@
+//! Which directory holds the sidecar of a source, and whose files lie in it.
+
+use std::fmt::Debug;
+use std::fs::{DirBuilder, symlink_metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use bedform_format::checksum::Fingerprint;
+use bedform_storage::{LocalStorage, Mode, Storage, Version};
+
+use super::Sidecar;
+use crate::error::{Error, Result};
+use crate::size;
+
+const PLACE_VARIABLE: &str = "BEDFORM_SIDECAR";
+const BYTES_VARIABLE: &str = "BEDFORM_SIDECAR_BYTES";
+const BYTES: u64 = 1 << 30;
+/// Behind the name of a source.
+const SUFFIX: &str = ".bedform";
+
+/// What holds sidecars: a place, and the word on whose files lie there.
+pub(super) trait Holder: Send + Sync + Debug {
+    /// The place, if it is there.
+    fn to_read(&self) -> Option<Arc<dyn Storage>>;
+
+    /// The place, made if it is missing; nothing where it cannot be written.
+    fn to_write(&self) -> Option<Arc<dyn Storage>>;
+
+    /// True if the object at `path`, which was opened as `version`, may be believed.
+    fn is_own(&self, path: &ObjectPath, version: &Version) -> bool;
+}
+
+/// A storage whose objects are all trusted.
+#[derive(Debug)]
+pub(super) struct TrustedStorage(pub(super) Arc<dyn Storage>);
+
+impl Holder for TrustedStorage {
+    fn to_read(&self) -> Option<Arc<dyn Storage>> {
+        Some(self.0.clone())
+    }
+
+    fn to_write(&self) -> Option<Arc<dyn Storage>> {
+        Some(self.0.clone())
+    }
+
+    fn is_own(&self, _: &ObjectPath, _: &Version) -> bool {
+        true
+    }
+}
+
+/// A directory of this machine, of whose files those of one user count.
+#[derive(Debug)]
+pub(super) struct OwnDirectory {
+    pub(super) path: PathBuf,
+    pub(super) user: u32,
+    /// Whether it is made if it is missing.
+    pub(super) makes: bool,
+}
+
+impl Holder for OwnDirectory {
+    fn to_read(&self) -> Option<Arc<dyn Storage>> {
+        Some(Arc::new(LocalStorage::open(&self.path, Mode::ReadOnly).ok()?.through_page_cache()))
+    }
+
+    fn to_write(&self) -> Option<Arc<dyn Storage>> {
+        if self.makes {
+            // A helper file may hold what its source does, which perhaps nobody else may read.
+            DirBuilder::new().recursive(true).mode(0o700).create(&self.path).ok()?;
+        }
+        Some(Arc::new(LocalStorage::open(&self.path, Mode::ReadWrite).ok()?))
+    }
+
+    fn is_own(&self, path: &ObjectPath, version: &Version) -> bool {
+        // The name may stand for another file by now: what was opened has to be the one that is asked about.
+        symlink_metadata(self.path.join(path.as_str())).is_ok_and(|found| {
+            found.is_file()
+                && found.uid() == self.user
+                && (found.dev(), found.ino()) == version.identity
+        })
+    }
+}
+
+pub(super) fn of_path(path: &Path) -> Result<Option<Sidecar>> {
+    let budget_bytes = Some(budget_of_environment()?);
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let user = rustix::process::geteuid().as_raw();
+    if let Some(base) = variable(PLACE_VARIABLE) {
+        return Ok(keyed(base, user, &path, budget_bytes));
+    }
+    let mut beside = path.clone().into_os_string();
+    beside.push(SUFFIX);
+    if symlink_metadata(&beside).is_ok_and(|found| found.is_dir() && found.uid() == user) {
+        let holder = OwnDirectory { path: beside.into(), user, makes: false };
+        let directory = ObjectPath::root();
+        return Ok(Some(Sidecar { holder: Arc::new(holder), directory, budget_bytes: None }));
+    }
+    // The XDG rules: a relative path there is to be ignored.
+    let cache = variable("XDG_CACHE_HOME").filter(|place| place.is_absolute());
+    let cache = cache.or_else(|| variable("HOME").map(|home| home.join(".cache")));
+    Ok(cache.and_then(|cache| keyed(cache.join("bedform/sidecars"), user, &path, budget_bytes)))
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+fn budget_of_environment() -> Result<u64> {
+    match variable(BYTES_VARIABLE) {
+        None => Ok(BYTES),
+        Some(text) => size::from_text(&text.to_string_lossy())
+            .map_err(|error| Error::invalid(format!("{BYTES_VARIABLE}: {error}"))),
+    }
+}
+
+/// The sidecar of `source` among those of many sources.
+fn keyed(base: PathBuf, user: u32, source: &Path, budget_bytes: Option<u64>) -> Option<Sidecar> {
+    let directory = ObjectPath::parse(&key_of(source)).ok()?;
+    let holder = OwnDirectory { path: base, user, makes: true };
+    Some(Sidecar { holder: Arc::new(holder), directory, budget_bytes })
+}
+
+/// The name of a source's sidecar among those of many.
+pub(super) fn key_of(source: &Path) -> String {
+    let mut fingerprint = Fingerprint::new();
+    fingerprint.update(source.as_os_str().as_bytes());
+    format!("{:032x}", fingerprint.finish())
+}
+
+/// True for a name that [`key_of`] gives.
+pub(super) fn is_key(name: &str) -> bool {
+    name.len() == 32 && name.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+}

@@ -1,0 +1,143 @@
+"""Where the chunk maps of foreign files are kept, and when they are made anew."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import h5py
+import numpy as np
+import pytest
+
+import bedform as bf
+from bedform import _foreign_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: More bytes in a map than the 64 KiB that a sidecar counts for at least.
+MANY = 4000
+
+
+class Maps:
+    """Counts the chunk maps that are made."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made = 0
+        real = _foreign_store.isolated_chunk_map
+
+        def counted(*arguments: object, **options: object) -> object:
+            self.made += 1
+            return real(*arguments, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(_foreign_store, "isolated_chunk_map", counted)
+
+
+@pytest.fixture
+def maps(monkeypatch: pytest.MonkeyPatch) -> Maps:
+    return Maps(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "bedform" / "sidecars"
+
+
+def write(path: Path, *, chunks: int = 10) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("t", data=np.arange(chunks), chunks=(1,))
+    return path
+
+
+def visible(directory: Path) -> set[str]:
+    return {entry.name for entry in directory.iterdir() if not entry.name.startswith(".")}
+
+
+def test_a_chunk_map_is_made_once_for_each_state_of_a_file(tmp_path: Path, maps: Maps) -> None:
+    path = write(tmp_path / "data" / "file.h5")
+    for _ in range(2):
+        assert bf.open(path)["t"][3] == 3
+    assert maps.made == 1
+    bf.open(path, allow_external=True)
+    bf.open(path, allow_external=True)
+    assert maps.made == 2
+    write(path, chunks=20)
+    assert bf.open(path)["t"][13] == 13
+    assert maps.made == 3
+    assert visible(path.parent) == {"file.h5"}
+
+
+def test_a_damaged_or_lost_map_is_made_again(tmp_path: Path, maps: Maps, kept: Path) -> None:
+    path = write(tmp_path / "data" / "file.h5")
+    bf.open(path)
+    (file,) = kept.glob("*/chunk-map")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    assert bf.open(path)["t"][3] == 3
+    file.unlink()
+    assert bf.open(path)["t"][3] == 3
+    assert maps.made == 3
+    bf.open(path)
+    assert maps.made == 3
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_a_map_of_another_user_is_ignored(tmp_path: Path, maps: Maps, kept: Path) -> None:
+    path = write(tmp_path / "data" / "file.h5")
+    bf.open(path)
+    (file,) = kept.glob("*/chunk-map")
+    os.chown(file, 12345, 12345)
+    bf.open(path)
+    assert maps.made == 2
+    assert file.stat().st_uid == 0
+
+
+def test_a_directory_that_was_made_beside_the_file_is_its_sidecar(
+    tmp_path: Path, maps: Maps, kept: Path
+) -> None:
+    path = write(tmp_path / "data" / "file.h5")
+    beside = path.with_name("file.h5.bedform")
+    beside.mkdir()
+    bf.open(path)
+    bf.open(path)
+    assert maps.made == 1
+    assert visible(beside) == {"chunk-map"}
+    assert not kept.exists()
+
+
+def test_a_variable_says_where_sidecars_lie_and_another_what_they_take(
+    tmp_path: Path, maps: Maps, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "elsewhere"
+    monkeypatch.setenv("BEDFORM_SIDECAR", str(place))
+    monkeypatch.setenv("BEDFORM_SIDECAR_BYTES", "256 KiB")
+    place.mkdir()
+    (place / "notes").write_text("of the user")
+    for number in range(4):
+        bf.open(write(tmp_path / "data" / f"{number}.h5", chunks=MANY))
+    assert not kept.exists()
+    sizes = [file.stat().st_size for file in place.glob("*/chunk-map")]
+    assert 0 < sum(sizes) <= 256 << 10
+    assert len(sizes) < 4
+    assert "notes" in visible(place)
+    bf.open(tmp_path / "data" / "3.h5")
+    assert maps.made == 4, "the last one is still there"
+    monkeypatch.setenv("BEDFORM_SIDECAR_BYTES", "much")
+    with pytest.raises(bf.InvalidArgumentError, match="BEDFORM_SIDECAR_BYTES"):
+        bf.open(tmp_path / "data" / "3.h5")
+
+
+def test_where_nothing_can_be_kept_files_are_read_all_the_same(
+    tmp_path: Path, maps: Maps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "data" / "file.h5")
+    monkeypatch.setenv("BEDFORM_SIDECAR", str(path))
+    assert bf.open(path)["t"][3] == 3
+    monkeypatch.setenv("BEDFORM_SIDECAR", str(tmp_path / "none"))
+    monkeypatch.setenv("BEDFORM_SIDECAR_BYTES", "0")
+    assert bf.open(path)["t"][3] == 3
+    assert maps.made == 2
+    assert not (tmp_path / "none").exists()
