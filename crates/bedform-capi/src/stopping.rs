@@ -5,8 +5,6 @@ use std::ffi::{c_int, c_void};
 
 use bedform_storage::{CancelSource, cancelled_by};
 
-use crate::status::{OK, Status};
-
 /// `bf_stop`: anything but 0 stops the call that asks.
 pub type Stop = Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>;
 
@@ -14,19 +12,19 @@ thread_local! {
     static STOP: RefCell<Option<CancelSource>> = const { RefCell::new(None) };
 }
 
-/// `bf_set_stop`.
+/// `bf_set_stop`. Always 0, `BF_OK`.
 ///
 /// # Safety
 /// `stop` may be called with `context` from calls of this thread until another one is set.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bf_set_stop(stop: Stop, context: *mut c_void) -> Status {
+pub unsafe extern "C" fn bf_set_stop(stop: Stop, context: *mut c_void) -> c_int {
     let source = stop.map(|stop| {
         // SAFETY: the caller promises it.
         CancelSource::new(move || unsafe { stop(context) } != 0)
     });
     // A thread that is ending makes no calls.
     let _ = STOP.try_with(|known| *known.borrow_mut() = source);
-    OK
+    0
 }
 
 /// Does `act`, which ends once the callback of this thread says that it is to.
