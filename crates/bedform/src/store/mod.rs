@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `opening` | stores in directories and at URLs |
 //! | `create` | new stores, groups and arrays, deletion |
+//! | `staged` | stores and groups that are built under a hidden name and published as a whole |
 //! | `sessions` | sessions, settling, recovery: what the log does for a store |
 //! | `verify` | what is damaged, in the log and in the objects |
 
 mod create;
 mod opening;
 mod sessions;
+mod staged;
 mod verify;
 
 use std::collections::BTreeMap;
@@ -28,6 +30,7 @@ use crate::zarr::nodes::NodeKind;
 use crate::zarr::publish::set_attributes;
 
 pub use crate::opening::storage_of;
+pub use staged::{StagedGroup, StagedStore};
 pub use verify::{AbsentObjects, Verified, VerifyWatch};
 
 /// A store: arrays and groups in one place. Cheap to clone; safe to share between threads.

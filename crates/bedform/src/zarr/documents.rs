@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use super::hierarchy::Hierarchy;
 use super::nodes::NodeKind;
 use super::publish::check_attributes;
+use super::replacing::resolve;
 use super::rewritten::lost_state;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Freshness;
@@ -146,8 +147,10 @@ impl Documents {
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(state) = kept {
             let path = ObjectPath::root().join(ZARR_JSON)?;
-            let current = hierarchy.options.freshness != Freshness::Read
-                || hierarchy.storage.is_current(&path, &state.version)?;
+            // With a note of a replacement the directory says what counts.
+            let current = state.group.replacing.is_none()
+                && (hierarchy.options.freshness != Freshness::Read
+                    || hierarchy.storage.is_current(&path, &state.version)?);
             if current {
                 return Ok(Some(state));
             }
@@ -163,7 +166,7 @@ impl Documents {
     }
 
     /// Lets go of what is known of a node whose document was published.
-    fn note_published(&self, path: &ObjectPath) {
+    pub(super) fn note_published(&self, path: &ObjectPath) {
         let is_change = if path.is_root() {
             *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
             self.are_ahead.swap(false, Ordering::AcqRel)
@@ -181,7 +184,9 @@ impl Documents {
         let path = ObjectPath::root().join(ZARR_JSON)?;
         let Some(object) = hierarchy.storage.find(&path)? else { return Ok(None) };
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(kept) = kept.filter(|kept| kept.version == *object.version()) {
+        if let Some(kept) =
+            kept.filter(|kept| kept.version == *object.version() && kept.group.replacing.is_none())
+        {
             return Ok(Some(kept));
         }
         let Stored { version, mut document, .. } = read_opened(hierarchy, &path, &*object)?;
@@ -196,6 +201,7 @@ impl Documents {
             // What it says of arrays is that program's; their own documents count.
             (group.store, group.log, group.consolidated) = (Some(store), log, None);
         }
+        resolve(hierarchy, &mut group)?;
         let state = Arc::new(GroupState { version, document, group, _object: object });
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
         Ok(Some(state))
