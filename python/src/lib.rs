@@ -11,6 +11,7 @@ mod comm;
 mod convert;
 mod error;
 mod foreign;
+mod publication;
 mod selection;
 mod session;
 mod signals;
@@ -34,6 +35,8 @@ mod _internal {
     use crate::error::{EngineError, error_kinds};
     #[pymodule_export]
     use crate::foreign::ForeignFile;
+    #[pymodule_export]
+    use crate::publication::{StagedFile, StagedGroup, StagedStore};
     #[pymodule_export]
     use crate::session::Session;
     #[pymodule_export]

@@ -267,6 +267,11 @@ impl StagedGroup {
         self.staged.tree()
     }
 
+    /// How the store was opened.
+    pub fn options(&self) -> &OpenOptions {
+        self.store.options()
+    }
+
     /// Creates an array of the new group; see [`Store::draft_array`].
     ///
     /// # Errors

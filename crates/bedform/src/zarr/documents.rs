@@ -23,6 +23,9 @@ use crate::threads::ordered::map_in_threads;
 /// The name of Zarr v3 documents.
 pub(crate) const ZARR_JSON: &str = "zarr.json";
 
+/// Times that an array may be replaced while its documents are read.
+const RACES_MAX: u32 = 16;
+
 /// The documents of an opened store. The root's is kept, because it is looked at in every read.
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
@@ -248,6 +251,16 @@ impl Documents {
 
     /// The array at `path` as its last commit left it.
     pub(crate) fn array(&self, hierarchy: &Hierarchy, path: &ObjectPath) -> Result<ArrayDocument> {
+        self.array_within(hierarchy, path, RACES_MAX)
+    }
+
+    /// As [`Documents::array`]; another one may take its place so many times meanwhile.
+    fn array_within(
+        &self,
+        hierarchy: &Hierarchy,
+        path: &ObjectPath,
+        races: u32,
+    ) -> Result<ArrayDocument> {
         let missing = || {
             Error::new(
                 ErrorKind::NotFound,
@@ -274,6 +287,15 @@ impl Documents {
             match committed(&root.group, path, &own) {
                 Ok(Some(consolidated)) => document = consolidated.clone(),
                 Ok(None) => {}
+                // Another array may have taken its place since its document was read.
+                Err(())
+                    if races > 0
+                        && !hierarchy
+                            .storage
+                            .is_current(&path.join(ZARR_JSON)?, &own.version)? =>
+                {
+                    return self.array_within(hierarchy, path, races - 1);
+                }
                 Err(()) => return Err(missing()),
             }
         }

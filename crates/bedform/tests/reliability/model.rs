@@ -27,8 +27,8 @@ const CONVERTED: &str = ".converted";
 const COPY: &str = "copy";
 const COPIED: &str = "copy of ";
 /// Where new stores go, beside the store, and how their arrays are called in a model of the store.
-const DATASETS: &str = ".datasets";
-const DATASET: &str = "data";
+pub(crate) const DATASETS: &str = ".datasets";
+pub(crate) const DATASET: &str = "data";
 const OF_DATASET: &str = "data set: ";
 /// A group that is replaced as a whole.
 pub(crate) const REPLACED: &str = "r";
