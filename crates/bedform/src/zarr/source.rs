@@ -273,7 +273,7 @@ impl ZarrSource<'_> {
         }
         let name = self.hierarchy.name_of(self.path);
         let text = format!("{name} was replaced by another writer; open it again");
-        Err(Error::new(ErrorKind::SnapshotMoved, text))
+        Err(Error::new(ErrorKind::Conflict, text))
     }
 
     /// Reads the index of a shard and checks the stamp before it; gives the bytes read, too.
