@@ -29,17 +29,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import _internal
 from ._errors import (
     BedformError,
-    ExistsError,
     InvalidArgumentError,
     IoError,
     NoSpaceError,
     PermissionDeniedError,
     UnsupportedError,
+    engine_call,
 )
 from ._integers import byte_count
-from ._publish import Staging, no_directory, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -109,18 +109,13 @@ def export(
         raise InvalidArgumentError(
             f"{str(path)!r}: the suffix says which format: .nc for NetCDF-4, .h5 for HDF5"
         )
-    if path.is_symlink() or path.exists():
-        raise ExistsError(f"{str(path)!r} exists: choose another name or remove it")
-    if not path.absolute().parent.is_dir():
-        raise no_directory(path.absolute().parent)
-    chosen = _chosen(store, arrays)
     limit = byte_count(memory, "memory")
     form = _NetCDF if SUFFIXES[path.suffix.lower()] else _HDF5
-    staging = Staging.beside(path)
-    staged = staging.path
+    staged = engine_call(_internal.StagedFile)(path)
     try:
+        chosen = _chosen(store, arrays)
         total = sum(_byte_count(array) for array in chosen.values())
-        with _file(staged, path) as (file, destination):
+        with _file(staged.path, path) as (file, destination):
 
             def report(done: int, whole: int) -> None:
                 destination.check()
@@ -128,10 +123,9 @@ def export(
                     progress(done, whole)
 
             form(store, file, chosen).write(limit, report, total)
-        _publish(staged, path)
+        engine_call(staged.publish)()
     finally:
-        staged.unlink(missing_ok=True)
-        staging.release()
+        staged.discard()
     return Export(str(path), tuple(chosen), total)
 
 
@@ -189,7 +183,7 @@ class _Destination(io.FileIO):
 
 
 @contextlib.contextmanager
-def _file(path: Path, target: Path) -> Iterator[tuple[Any, _Destination]]:
+def _file(path: os.PathLike[str], target: Path) -> Iterator[tuple[Any, _Destination]]:
     """A new file; durable when the context ends without an error."""
     import h5py
 
@@ -224,20 +218,6 @@ def _cannot_write(target: Path, error: OSError | RuntimeError) -> Exception:
         f"cannot write {str(target)!r}: {os.strerror(number)}; nothing is left of it, "
         "choose another place"
     )
-
-
-def _publish(staged: Path, target: Path) -> None:
-    """Give a finished file its name, unless there is another by now."""
-    try:
-        os.link(staged, target)
-    except FileExistsError:
-        raise ExistsError(f"{str(target)!r} exists by now: choose another name") from None
-    except OSError:
-        # No links here: what appeared meanwhile would be replaced.
-        if target.exists():
-            raise ExistsError(f"{str(target)!r} exists by now: choose another name") from None
-        staged.rename(target)
-    sync_directory(target.parent)
 
 
 class _HDF5:

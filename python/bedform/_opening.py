@@ -75,6 +75,22 @@ def create(
     return Store(inner, where, {**options, "writable": True})
 
 
+def _stage(
+    target: Path, *, replaces: bool, durability: Durability
+) -> tuple[_internal.StagedStore, Store]:
+    """An empty store that the engine builds for ``target`` under a hidden name."""
+    _check_durability(durability, ("disk", "process"))
+    options = {
+        "freshness": "read",
+        "durability": durability,
+        "cache_bytes": byte_count(CACHE, "cache"),
+    }
+    create = engine_call(_internal.StagedStore, str(target))
+    staged = create(target, replaces, json.dumps(options))
+    store = Store(staged.store(), os.fspath(staged.path), {**options, "writable": True})
+    return staged, store
+
+
 def open(  # noqa: A001 - the name users expect
     path: str | os.PathLike[str],
     mode: Literal["r", "r+"] = "r",

@@ -2,8 +2,9 @@
 
 How
 ---
-- A new store is built in a hidden directory beside its place and then renamed to it; a store that
-  it replaces changes places with it in one step. Readers see the old one or the new one, whole.
+- The engine builds a new store in a hidden directory beside its place and publishes it as a whole.
+  A store or group that it replaces changes places with it in one step. A reader, also after a
+  crash, finds the old one or the new one, whole.
 - In a store that exists, new arrays are drafts, which no reader sees until one commit names them.
 - An append writes behind the end of the arrays, where no reader looks, and commits all new shapes
   at once.
@@ -14,15 +15,15 @@ How
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
-import shutil
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from bedform import _json
+from bedform import _internal, _json
 from bedform._advise import checked_reads, layout_for
 from bedform._array import Array
 from bedform._chunked_values import Target, align, box, fitted, is_chunked, store_chunks, values_of
@@ -44,11 +45,11 @@ from bedform._errors import (
     NotFoundError,
     UnsupportedError,
     WrongTypeError,
+    engine_call,
 )
 from bedform._layout import Regular
-from bedform._opening import _check_local, _refuse_storage_options, create
+from bedform._opening import _check_local, _refuse_storage_options, _stage, create
 from bedform._opening import open as open_store
-from bedform._publish import Staging, publish_directory, sync_directory
 from bedform._remote import is_url
 from bedform._store import Durability, Group, Store
 from bedform._zarr_encoding import codecs_from, layout_from
@@ -224,12 +225,12 @@ def write_dataset(
                 f"{where}: no group in an object store is replaced as a whole; delete "
                 f"{inner!r} before, or choose mode='a'"
             )
-        work.staging = Staging(target)
+        work.staging = store._call(_internal.StagedGroup)(store._inner, inner)
     try:
         return work.run(dataset)
     finally:
         if work.staging:
-            work.staging.release()
+            work.staging.discard()
 
 
 def _open_at_url(
@@ -286,28 +287,20 @@ def _write_new(
     options: _Options,
     durability: Durability,
 ) -> Any:
-    """Build a store beside its place; give it its name when it is whole."""
+    """Let the engine build a store beside its place, and publish it when it is whole."""
     if mode == "r+" or options.append_dim is not None:
         raise NotFoundError(f"{target}: no such store; leave out mode, append_dim and region")
-    replace = _is_store(target)
-    if not replace and target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ExistsError(f"{target} exists and is no store; choose another name")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staging = Staging.beside(target)
-    staged = staging.path
+    staging, store = _stage(target, replaces=mode == "w", durability=durability)
     try:
-        store = create(staged, durability=durability)
         work = _Work(Group(store, inner), "w-", wishes, options)
         work.run(dataset, delay=False)
-        publish_directory(staging, target, replace=replace)
-    except BaseException as error:
-        shutil.rmtree(staged, ignore_errors=True)
-        if isinstance(error, BedformError):
-            # Nobody knows the hidden directory, and it is gone.
-            error.args = (str(error).replace(str(staged), str(target)),)
+        engine_call(staging.publish)()
+    except BedformError as error:
+        # Nobody knows the hidden directory, which is about to go.
+        error.args = (str(error).replace(store.store_path, str(target)),)
         raise
     finally:
-        staging.release()
+        staging.discard()
     if options.compute:
         return None
     return work.delayed(open_store(target, "r+", durability=durability))
@@ -336,8 +329,8 @@ class _Work:
     mode: Mode
     wishes: _Wishes
     options: _Options
-    #: Where the drafts of a group are that is to replace another.
-    staging: Staging | None = None
+    #: A group that is to replace another.
+    staging: _internal.StagedGroup | None = None
     drafts: list[str] = field(default_factory=list)
     #: What only a computation gives: values, path of the array, start of the region.
     pending: list[tuple[Any, str, list[int]]] = field(default_factory=list)
@@ -444,8 +437,7 @@ class _Work:
             reads = there or None
         if layout == "auto" and is_chunked(variable._data):
             layout = fitted(self._advised(variable, reads), variable._data)
-        group = Group(self.store, self.staging.path.name) if self.staging else self.group
-        description = group._describe(
+        description = self.group._describe(
             variable.shape,
             variable.dtype,
             [str(dim) for dim in variable.dims],
@@ -459,8 +451,12 @@ class _Work:
         )
         if "transpose" in codecs:
             description["transpose"] = codecs["transpose"]
-        self.drafts.append(group._join(encoded.name))
-        return group._create(encoded.name, description, draft=True)
+        if self.staging:
+            text = json.dumps(description, allow_nan=False)
+            draft = self.store._call(self.staging.draft_array)(encoded.name, text)
+            return Array(self.store, draft)
+        self.drafts.append(self.group._join(encoded.name))
+        return self.group._create(encoded.name, description, draft=True)
 
     def _advised(self, variable: Variable, reads: Reads | None) -> Regular:
         dims = [str(dim) for dim in variable.dims]
@@ -560,42 +556,22 @@ class _Work:
     # Commit ---------------------------------------------------------------------------------------
 
     def _commit(self, attributes: dict[str, Any]) -> None:
-        drafts = self.drafts
         if self.staging:
-            drafts = [self.group._join(path.rsplit("/", 1)[-1]) for path in drafts]
-            self._replace_group(self.staging)
+            self.store._call(self.staging.publish)(_json.dump_attributes(attributes))
+            return
         groups: list[tuple[str, str]] = []
         if self.mode != "r+":
             kind = "group" if not self.group.path else self.store._inner.kind(self.group.path)
             if kind != "group" or self.group.attributes != attributes:
                 groups = [(self.group.path, _json.dump_attributes(attributes))]
-        if drafts or groups:
-            self.store._call(self.store._inner.commit_drafts)(drafts, groups)
-
-    def _replace_group(self, staging: Staging) -> None:
-        """Put the finished drafts in the place of the group.
-
-        Only a crash between these steps leaves neither: the new arrays are then complete, in the
-        hidden directory.
-        """
-        root = Path(self.store.store_path)
-        staging.release()
-        del self.store[self.group.path]
-        staged, place = staging.path, root / self.group.path
-        if staged.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if place.exists():
-                place.rmdir()
-            staged.rename(place)
-            sync_directory(place.parent)
+        if self.drafts or groups:
+            self.store._call(self.store._inner.commit_drafts)(self.drafts, groups)
 
     def _clean(self) -> None:
         """Remove what nobody can see."""
         # What cannot be removed goes when its name is used again.
         with contextlib.suppress(BedformError):
             self.store._call(self.store._inner.discard_drafts)(self.drafts)
-        if self.staging:
-            shutil.rmtree(self.staging.path, ignore_errors=True)
 
 
 def _item_bytes(variable: Variable) -> int:

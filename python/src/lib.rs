@@ -12,6 +12,7 @@ mod comm;
 mod convert;
 mod error;
 mod foreign;
+mod publication;
 mod selection;
 mod session;
 mod signals;
@@ -35,6 +36,8 @@ mod _internal {
     use crate::error::{EngineError, error_kinds};
     #[pymodule_export]
     use crate::foreign::{ForeignFile, place_kind};
+    #[pymodule_export]
+    use crate::publication::{StagedFile, StagedGroup, StagedStore};
     #[pymodule_export]
     use crate::session::Session;
     #[pymodule_export]

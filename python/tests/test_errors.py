@@ -30,7 +30,6 @@ BUILTINS = {
     # Conversion, which moves into the engine.
     "_convert.py": {"ValueError", "BlockingIOError", "FileExistsError"},
     "_convert_url.py": {"ValueError", "FileExistsError"},
-    "_publish.py": {"FileExistsError"},
 }
 
 

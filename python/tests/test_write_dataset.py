@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from test_xarray import everything
 
 import bedform as bf
+from bedform import _internal
 from bedform._chunked_values import align
-from bedform._publish import Staging
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,7 +153,7 @@ def test_groups_are_written_beside_each_other(tmp_path: Path) -> None:
     write(chunked(series(5, 1, k="w"), x=1), path, group="c", mode="w")
     xr.testing.assert_identical(opened(path, group="a/b"), series(0, 2))
     xr.testing.assert_identical(opened(path, group="c"), series(5, 1, k="w"))
-    assert not [entry for entry in path.iterdir() if "bedform-new" in entry.name]
+    assert not [entry for entry in path.iterdir() if entry.name.startswith(".bedform")]
 
 
 KILLED = """
@@ -179,23 +179,66 @@ def test_who_writes_next_removes_what_a_killed_process_was_writing(
     def left() -> list[str]:
         places = (path, tmp_path)
         names = [entry.name for place in places for entry in place.iterdir()]
-        return sorted(name for name in names if "bedform-new" in name)
+        return sorted(name for name in names if name.startswith(".bedform"))
 
     killed = [sys.executable, "-c", KILLED, str(path), group]
     assert subprocess.run(killed, check=False).returncode == -signal.SIGKILL
-    first = left()
-    assert len(first) == 2
-    # One that is being written stays, and so does what takes the place of something now.
-    place, name = (path, "") if group else (tmp_path, ".s.zarr")
-    live, published = Staging(place, name), Staging(place, name)
-    for staging in (live, published):
-        staging.path.mkdir()
-        (staging.path / "zarr.json").touch()
-    published.release()
+    assert len(left()) == 1
+    xr.testing.assert_identical(opened(path, group=group or None), series(0, 2))
     write(series(1, 3), path, mode="w", group=group or None)
-    assert left() == sorted([live.path.name, f"{live.path.name}.lock", published.path.name])
-    xr.testing.assert_identical(opened(path, group=group or None), series(1, 3))
-    live.release()
+    assert left() == []
+    # One that is being written stays.
+    live: Any = (
+        _internal.StagedGroup(bf.open(path, "r+")._inner, group)
+        if group
+        else _internal.StagedStore(path, True, "{}")
+    )
+    kept = left()
+    write(series(2, 3), path, mode="w", group=group or None)
+    assert left() == kept != []
+    xr.testing.assert_identical(opened(path, group=group or None), series(2, 3))
+    live.discard()
+    assert left() == []
+
+
+def test_a_group_that_is_replaced_takes_its_commits_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+    write(series(0, 2), path)
+    write(series(0, 2), path, group="g")
+    store = bf.open(path, "r+")
+    with store.session(settle="later") as session:
+        session.write("g/t", np.full((1, 3), 9, "f4"), start=(0, 0))
+        session.write("t", np.full((1, 3), 9, "f4"), start=(0, 0))
+    write(series(5, 4), path, group="g", mode="w")
+    xr.testing.assert_identical(opened(path, group="g"), series(5, 4))
+    store.settle()
+    xr.testing.assert_identical(opened(path, group="g"), series(5, 4))
+    assert (opened(path)["t"][0] == 9).all()
+    assert bf.open(path).verify() == []
+
+
+def test_a_store_that_is_replaced_takes_its_log_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+    write(series(0, 2), path)
+    with bf.open(path, "r+").session(settle="later") as session:
+        session.write("t", np.full((1, 3), 9, "f4"), start=(0, 0))
+    write(series(5, 4), path, mode="w")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["s.zarr"]
+    with bf.open(path, "r+").session() as session:
+        session.write("t", np.full((1, 3), 8, "f4"), start=(1, 0))
+    assert (opened(path)["t"][1] == 8).all()
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_an_empty_data_set_replaces_all_that_was_there(tmp_path: Path, group: str | None) -> None:
+    path = tmp_path / "s.zarr"
+    write(series(0, 2), path, group=group)
+    for title in ("none", "still none"):
+        write(xr.Dataset(attrs={"title": title}), path, group=group, mode="w")
+        found = opened(path, group=group)
+        assert (len(found), found.attrs) == (0, {"title": title})
+    write(series(1, 2), path, group=group, mode="w")
+    xr.testing.assert_identical(opened(path, group=group), series(1, 2))
 
 
 @pytest.mark.parametrize("dask", [False, True])

@@ -379,6 +379,16 @@ impl<S: Storage> Storage for Failing<S> {
         self.faults.call(Operation::PublishTree, target, publish)
     }
 
+    fn publish_object(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        durability: Durability,
+    ) -> Result<()> {
+        let publish = || self.inner.publish_object(staged, target, durability);
+        self.faults.call(Operation::PublishObject, target, publish)
+    }
+
     fn delete(
         &self,
         path: &ObjectPath,

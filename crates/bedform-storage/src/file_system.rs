@@ -280,15 +280,15 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// Of the system; the file is closed all the same.
     fn close(&self, handle: Self::Handle) -> io::Result<()>;
 
-    /// Renames within a directory, in one step.
+    /// Gives the file `from` in the first directory the name `to` in the second, which may be the same, in one
+    /// step.
     ///
     /// # Errors
     /// Of the system; `EINVAL` or `ENOSYS` where `Replace::Refuse` is not to be had.
     fn rename(
         &self,
-        directory: &Self::Handle,
-        from: &str,
-        to: &str,
+        from: (&Self::Handle, &str),
+        to: (&Self::Handle, &str),
         replace: Replace,
     ) -> io::Result<()>;
 
@@ -310,11 +310,11 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// Of the system; `EINVAL`, `ENOSYS` or `EOPNOTSUPP` where this is not to be had.
     fn exchange(&self, one: (&Self::Handle, &str), other: (&Self::Handle, &str)) -> io::Result<()>;
 
-    /// Gives the file `from` the second name `to`, which must not exist.
+    /// Gives the file `from` in the first directory the second name `to` in the second, which must not exist.
     ///
     /// # Errors
     /// Of the system.
-    fn link(&self, directory: &Self::Handle, from: &str, to: &str) -> io::Result<()>;
+    fn link(&self, from: (&Self::Handle, &str), to: (&Self::Handle, &str)) -> io::Result<()>;
 
     /// Removes the name of a file or link.
     ///

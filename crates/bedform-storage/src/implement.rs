@@ -234,6 +234,17 @@ macro_rules! lacks {
             ::std::result::Result::Err($crate::implement::unsupported("publish", target, reason))
         }
     };
+    (@ publish_object) => {
+        fn publish_object(
+            &self,
+            _: &$crate::ObjectPath,
+            target: &$crate::ObjectPath,
+            _: $crate::Durability,
+        ) -> ::std::result::Result<(), $crate::StorageError> {
+            let reason = "nothing can be renamed, so nothing that is staged is published";
+            ::std::result::Result::Err($crate::implement::unsupported("publish", target, reason))
+        }
+    };
     (@ can_sync_all) => {
         fn can_sync_all(&self) -> bool {
             false

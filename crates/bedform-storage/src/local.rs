@@ -333,6 +333,17 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         tree::publish_tree(&self.shared, staged, target, how, durability)
     }
 
+    fn publish_object(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        durability: Durability,
+    ) -> Result<()> {
+        check_name("publish", target)?;
+        self.shared.check_writable("publish", target)?;
+        publish::publish_object(&self.shared, staged, target, durability)
+    }
+
     fn delete(
         &self,
         path: &ObjectPath,

@@ -472,6 +472,15 @@ impl Storage for MemoryStorage {
         tree::publish_tree(self, staged, target, how)
     }
 
+    fn publish_object(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        _durability: Durability,
+    ) -> Result<()> {
+        tree::publish_object(self, staged, target)
+    }
+
     fn delete(
         &self,
         path: &ObjectPath,

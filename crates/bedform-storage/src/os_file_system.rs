@@ -498,16 +498,15 @@ impl FileSystem for OsFileSystem {
 
     fn rename(
         &self,
-        directory: &OwnedFd,
-        from: &str,
-        to: &str,
+        from: (&OwnedFd, &str),
+        to: (&OwnedFd, &str),
         replace: Replace,
     ) -> io::Result<()> {
         let flags = match replace {
             Replace::Allow => RenameFlags::empty(),
             Replace::Refuse => RenameFlags::NOREPLACE,
         };
-        Ok(rustix::fs::renameat_with(directory, from, directory, to, flags)?)
+        Ok(rustix::fs::renameat_with(from.0, from.1, to.0, to.1, flags)?)
     }
 
     fn rename_directory(&self, from: (&OwnedFd, &str), to: (&OwnedFd, &str)) -> io::Result<()> {
@@ -519,8 +518,8 @@ impl FileSystem for OsFileSystem {
         Ok(rustix::fs::renameat_with(one.0, one.1, other.0, other.1, flags)?)
     }
 
-    fn link(&self, directory: &OwnedFd, from: &str, to: &str) -> io::Result<()> {
-        Ok(rustix::fs::linkat(directory, from, directory, to, AtFlags::empty())?)
+    fn link(&self, from: (&OwnedFd, &str), to: (&OwnedFd, &str)) -> io::Result<()> {
+        Ok(rustix::fs::linkat(from.0, from.1, to.0, to.1, AtFlags::empty())?)
     }
 
     fn unlink(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {

@@ -36,6 +36,7 @@ pub enum Operation {
     SyncGrowing,
     Stage,
     PublishTree,
+    PublishObject,
     Delete,
     DeleteTree,
     List,
@@ -46,7 +47,7 @@ pub enum Operation {
 
 impl Operation {
     /// All operations.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Open,
         Self::Stat,
         Self::Read,
@@ -61,6 +62,7 @@ impl Operation {
         Self::SyncGrowing,
         Self::Stage,
         Self::PublishTree,
+        Self::PublishObject,
         Self::Delete,
         Self::DeleteTree,
         Self::List,
@@ -77,7 +79,7 @@ impl Operation {
             Self::Read | Self::ReadResident | Self::ReadAhead => "read",
             Self::Create | Self::Grow | Self::Stage => "create",
             Self::Append | Self::AppendGrowing => "write",
-            Self::Publish | Self::PublishTree => "publish",
+            Self::Publish | Self::PublishTree | Self::PublishObject => "publish",
             Self::Delete | Self::DeleteTree => "delete",
             Self::List => "list",
             Self::Sync | Self::SyncGrowing => "sync",
@@ -364,6 +366,17 @@ impl<S: Storage> Storage for Recording<S> {
     ) -> Result<()> {
         self.inner.publish_tree(staged, target, how, durability)?;
         self.event(Operation::PublishTree, target, Some(durability));
+        Ok(())
+    }
+
+    fn publish_object(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        durability: Durability,
+    ) -> Result<()> {
+        self.inner.publish_object(staged, target, durability)?;
+        self.event(Operation::PublishObject, target, Some(durability));
         Ok(())
     }
 

@@ -112,6 +112,15 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).publish_tree(staged, target, how, durability)
     }
 
+    fn publish_object(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        durability: Durability,
+    ) -> Result<()> {
+        (**self).publish_object(staged, target, durability)
+    }
+
     fn delete(
         &self,
         path: &ObjectPath,

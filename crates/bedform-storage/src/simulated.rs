@@ -524,16 +524,16 @@ impl FileSystem for SimulatedFileSystem {
 
     fn rename(
         &self,
-        directory: &SimulatedHandle,
-        from: &str,
-        to: &str,
+        from: (&SimulatedHandle, &str),
+        to: (&SimulatedHandle, &str),
         replace: Replace,
     ) -> io::Result<()> {
+        let (from, to) = ((from.0.inode, from.1), (to.0.inode, to.1));
         self.call(CallKind::Rename, |world, _| {
             if replace == Replace::Refuse && world.faults.lacks.contains(&CallKind::Rename) {
                 return refuse(Errno::INVAL);
             }
-            world.state.rename(directory.inode, from, to, replace)
+            world.state.rename(from, to, replace)
         })
     }
 
@@ -555,13 +555,13 @@ impl FileSystem for SimulatedFileSystem {
         self.call(CallKind::Exchange, |world, _| world.state.exchange(one, other))
     }
 
-    fn link(&self, directory: &SimulatedHandle, from: &str, to: &str) -> io::Result<()> {
+    fn link(&self, from: (&SimulatedHandle, &str), to: (&SimulatedHandle, &str)) -> io::Result<()> {
         self.call(CallKind::Link, |world, _| {
-            let number = world.state.child(directory.inode, from)?;
-            if world.state.child(directory.inode, to).is_ok() {
+            let number = world.state.child(from.0.inode, from.1)?;
+            if world.state.child(to.0.inode, to.1).is_ok() {
                 return refuse(Errno::EXIST);
             }
-            world.state.change_names(directory.inode, vec![(to.to_owned(), Some(number))])
+            world.state.change_names(to.0.inode, vec![(to.1.to_owned(), Some(number))])
         })
     }
 

@@ -260,6 +260,21 @@ pub trait Storage: Send + Sync + Debug {
         durability: Durability,
     ) -> Result<()>;
 
+    /// Gives the finished object `staged`, whoever wrote it, the name `target`, which nothing has, in one step:
+    /// after a crash too it has the one name or the other. At [`Durability::Disk`] its bytes and the new name
+    /// are durable once the call returned. Nobody writes to it any more. An error leaves both names as they
+    /// were; only one of kind `Poisoned` means that either state may be found after a crash.
+    ///
+    /// # Errors
+    /// `Exists`; `NotFound` without `staged`; `NotAnObject` if that is a directory. `Unsupported` where the
+    /// place renames nothing, as object stores; `Poisoned`, `PermissionDenied`, `ReadOnly`, `NoSpace`, `Io`.
+    fn publish_object(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        durability: Durability,
+    ) -> Result<()>;
+
     /// Deletes an object. Atomic; durable when the call returns at [`Durability::Disk`]. A missing
     /// object is no error: deleting twice is deleting. `condition` must not be `Absent`.
     ///

@@ -346,12 +346,11 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
 
     fn rename(
         &self,
-        directory: &F::Handle,
-        from: &str,
-        to: &str,
+        from: (&F::Handle, &str),
+        to: (&F::Handle, &str),
         replace: Replace,
     ) -> io::Result<()> {
-        self.pace.request(0, || self.inner.rename(directory, from, to, replace))
+        self.pace.request(0, || self.inner.rename(from, to, replace))
     }
 
     fn rename_directory(&self, from: (&F::Handle, &str), to: (&F::Handle, &str)) -> io::Result<()> {
@@ -362,8 +361,8 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         self.pace.request(0, || self.inner.exchange(one, other))
     }
 
-    fn link(&self, directory: &F::Handle, from: &str, to: &str) -> io::Result<()> {
-        self.pace.request(0, || self.inner.link(directory, from, to))
+    fn link(&self, from: (&F::Handle, &str), to: (&F::Handle, &str)) -> io::Result<()> {
+        self.pace.request(0, || self.inner.link(from, to))
     }
 
     fn unlink(&self, directory: &F::Handle, name: &str) -> io::Result<()> {

@@ -8,6 +8,7 @@
 //! | [`comm`] | how the processes of a session talk to each other |
 //! | [`codec`] | chunks to bytes and back |
 //! | [`layout`] | which layout fits which reads, as numbers |
+//! | [`publication`] | trees and files that are built under a hidden name and published as a whole |
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
 //! | [`convert`] | any store or file into a store whose layouts fit the reads |
 //! | [`sidecar`] | helper files of a source: their place, freshness and budget |
@@ -29,6 +30,7 @@ mod opening;
 mod options;
 pub mod placement;
 mod plan;
+pub mod publication;
 mod run;
 pub mod sidecar;
 pub mod size;

@@ -26,7 +26,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from .._publish import file_above
 from .._text import parse_bytes
 
 if TYPE_CHECKING:
@@ -169,12 +168,18 @@ def _check_there(path: str) -> None:
         raise FileNotFoundError(errno.ENOENT, _advise_path(path), path)
 
 
+def _file_above(path: str) -> Path | None:
+    """What stands where ``path`` needs a directory and is none."""
+    above = reversed(Path(path).absolute().parents)
+    return next((part for part in above if part.exists() and not part.is_dir()), None)
+
+
 def _advise_path(path: str) -> str:
     parent = Path(path).absolute().parent
     log = Path(f"{Path(path)}.bedform-log")
     if log.is_dir():
         return f"the store is gone, and its log is here, {str(log)!r}: put the store back beside it"
-    if (file := file_above(path)) is not None:
+    if (file := _file_above(path)) is not None:
         return f"no such file or store, and {str(file)!r} is a file: check the path"
     if not parent.is_dir():
         return f"no such file or store, and no directory {str(parent)!r}: check the path"

@@ -20,7 +20,9 @@ pub use fill::FillValue;
 pub use v2::{parse_array_v2, parse_consolidated_v2};
 pub(crate) use v3::identity_field;
 pub use v3::parse_hex;
-pub use v3::{GroupDocument, LogState, parse_array, parse_codecs, parse_data_type, parse_group};
+pub use v3::{
+    GroupDocument, LogState, Replacing, parse_array, parse_codecs, parse_data_type, parse_group,
+};
 pub(crate) use writer::check_seal_in_form;
 pub use writer::{
     check_seal, hex, own_value, seal, write_array, write_codecs, write_consolidated,

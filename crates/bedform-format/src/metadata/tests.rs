@@ -176,3 +176,20 @@ fn keys_name_their_coordinates_both_ways() {
         assert_eq!(keys.parse("zarr.json", 1), None);
     }
 }
+
+#[test]
+fn a_group_that_is_being_replaced_is_in_its_stores_document() {
+    let replacing = json!({"group": "g", "metadata": {"": {"node_type": "group"}}});
+    let document = |replacing: Value| {
+        let mut document = write_group(&[7; 16], &serde_json::Map::new(), Some(Default::default()));
+        document["consolidated_metadata"]["replacing"] = replacing;
+        document
+    };
+    let group = parse_group(&mut document(replacing.clone())).unwrap();
+    let found = group.replacing.unwrap();
+    assert_eq!((found.group.as_str(), found.metadata.len()), ("g", 1));
+    assert_eq!(found.to_value(), replacing);
+    for damaged in [json!(1), json!({"group": "g"}), json!({"group": 1, "metadata": {}})] {
+        assert!(parse_group(&mut document(damaged)).is_err());
+    }
+}

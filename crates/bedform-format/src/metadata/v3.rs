@@ -23,6 +23,8 @@ pub struct GroupDocument {
     pub store: Option<[u8; 16]>,
     /// What the store says of its log.
     pub log: LogState,
+    /// The group that is about to take another one's place, or has.
+    pub replacing: Option<Replacing>,
     /// 2 or 3.
     pub zarr_format: u8,
 }
@@ -72,13 +74,14 @@ pub fn parse_group(document: &mut Value) -> Result<GroupDocument> {
     let taken = take_consolidated(document);
     let fields = Fields::new("", document)?;
     check_node(&fields, "group", GROUP_KEYS)?;
-    let (mut store, mut log) = (None, LogState::default());
+    let (mut store, mut log, mut replacing) = (None, LogState::default(), None);
     let consolidated = match fields.get("consolidated_metadata") {
         None | Some(Value::Null) => None,
         Some(value) => {
             let inner = Fields::new("consolidated_metadata", value)?;
             store = identity_field(&inner, "store")?;
             log = log_state(&inner)?;
+            replacing = inner.get("replacing").map(Replacing::parse).transpose()?;
             if inner.text("kind")? != "inline" {
                 return Err(unsupported("consolidated_metadata.kind", "a kind but 'inline'"));
             }
@@ -94,13 +97,41 @@ pub fn parse_group(document: &mut Value) -> Result<GroupDocument> {
         }
     };
     let attributes = attributes(&fields)?;
-    Ok(GroupDocument { attributes, consolidated, store, log, zarr_format: 3 })
+    Ok(GroupDocument { attributes, consolidated, store, log, replacing, zarr_format: 3 })
 }
 
 /// The consolidated documents of a group's `document`, which is left with none. They may be large.
 fn take_consolidated(document: &mut Value) -> Option<Map<String, Value>> {
     let documents = document.get_mut("consolidated_metadata")?.get_mut("metadata")?;
     Some(std::mem::take(documents.as_object_mut()?))
+}
+
+/// A group that takes the place of another one, whose documents the consolidated metadata still have. The step
+/// in which the directories change places decides which of the two counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replacing {
+    /// The path of the group.
+    pub group: String,
+    /// The new documents, by their paths below the group; that of the group itself has an empty one.
+    pub metadata: Map<String, Value>,
+}
+
+impl Replacing {
+    const FIELD: &str = "consolidated_metadata.replacing";
+
+    fn parse(value: &Value) -> Result<Self> {
+        let fields = Fields::new(Self::FIELD, value)?;
+        let Value::Object(metadata) = fields.need("metadata")? else {
+            let found = shown(fields.need("metadata")?);
+            return Err(invalid(Self::FIELD, format!("expected an object, found {found}")));
+        };
+        Ok(Self { group: fields.text("group")?.to_owned(), metadata: metadata.clone() })
+    }
+
+    /// As it stands in the consolidated metadata of a store's root.
+    pub fn to_value(&self) -> Value {
+        serde_json::json!({"group": self.group, "metadata": self.metadata})
+    }
 }
 
 /// What a store says of its log.

@@ -240,5 +240,5 @@ impl Storage for RemoteStorage {
         Ok(0)
     }
 
-    lacks!(workspace, publish_tree, can_sync_all, sync_all);
+    lacks!(workspace, publish_tree, publish_object, can_sync_all, sync_all);
 }

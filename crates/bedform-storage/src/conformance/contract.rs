@@ -66,6 +66,7 @@ pub const CASES: &[Case] = &[
     local("trees: a workspace is taken up again, by one at a time", tree::resumed),
     local("trees: workspaces have nothing in common", tree::apart),
     local("trees: of many publishers one wins", tree::race),
+    local("a finished object gets a name that nothing has", tree::object),
     case("a sweep leaves living writers alone", sweep),
     case("identity: that of the place and of nothing else", identity),
     case("growing: what was synced is seen", growing::seen),

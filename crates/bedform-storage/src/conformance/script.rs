@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bedform_format::ObjectPath;
 
 use super::{get, path, put, put_at};
+use crate::file_system::{Links, uninterrupted};
 use crate::{
     CallKind, Condition, Durability, FileSystem, GrowingObject, LocalStorage, Mode,
     SimulatedFileSystem, Staging, Storage, StorageError, StorageErrorKind, TreePublication,
@@ -255,6 +256,25 @@ pub(super) const SCRIPTS: &[Script] = &[
         tree: &["t/a", "t/b/c"],
     },
     Script {
+        name: "publish an object that a library has written",
+        prepare: nothing,
+        act: |storage, _| publish_object(storage),
+        order: None,
+        grows: false,
+        tree: &["x/a"],
+    },
+    Script {
+        name: "publish such an object where renaming replaces",
+        prepare: |storage| {
+            storage.system().remove_feature(CallKind::Rename);
+            Ok(())
+        },
+        act: |storage, _| publish_object(storage),
+        order: None,
+        grows: false,
+        tree: &["x/a"],
+    },
+    Script {
         name: "exchange a tree",
         prepare: |storage| {
             put(storage, "g/t/a", OLD, Condition::Absent)?;
@@ -266,6 +286,30 @@ pub(super) const SCRIPTS: &[Script] = &[
         tree: &["g/t/a", "g/t/b/c", "g/t/d"],
     },
 ];
+
+/// Publishes an object of a workspace that a library has written, which syncs nothing.
+fn publish_object(storage: &Local) -> Result<(), StorageError> {
+    let workspace = storage.workspace(&path(""), WorkspaceName::Unique)?;
+    let workspace = workspace.expect("a name of its own");
+    let fail = |error| StorageError::from_io("write", workspace.path(), error);
+    let write = || {
+        let (system, place) = (storage.system(), workspace.path().as_str());
+        let directory = uninterrupted(|| system.open_directory(place, Links::Refuse))?;
+        let file = uninterrupted(|| system.create_file(&directory, "file"))?;
+        let (bytes, mut done) = (large(), 0);
+        while done < bytes.len() {
+            done += uninterrupted(|| system.write_at(&file, done as u64, &bytes[done..]))?;
+        }
+        match system.close(file) {
+            // It is closed all the same.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
+            outcome => outcome,
+        }
+    };
+    write().map_err(fail)?;
+    let staged = workspace.path().join("file").unwrap();
+    storage.publish_object(&staged, &path("x/a"), Durability::Disk)
+}
 
 /// Writes a tree.
 fn stage(storage: &Local, staged: &ObjectPath) -> Result<(), StorageError> {

@@ -39,7 +39,32 @@ pub(super) fn said(storage: &dyn Storage) {
     for how in [TreePublication::Absent, TreePublication::Exchange] {
         assert_eq!(publish(storage, "staged", "target", how), refused);
     }
+    let published = storage.publish_object(&path("staged/a"), &path("target"), Durability::Disk);
+    assert_eq!(kind_of(published), refused);
     assert_eq!(get(storage, "staged/a").unwrap(), b"x");
+}
+
+pub(super) fn object(storage: &dyn Storage) {
+    let publish = |staged: &str, target: &str| {
+        kind_of(storage.publish_object(&path(staged), &path(target), Durability::Disk))
+    };
+    let workspace = unique(storage, "");
+    let staged = workspace.path().join("file").unwrap();
+    put(storage, staged.as_str(), b"new", Condition::None).unwrap();
+    put(storage, "full/b", b"old", Condition::None).unwrap();
+    put(storage, "object", b"old", Condition::None).unwrap();
+    let exists = Some(StorageErrorKind::Exists);
+    assert_eq!(publish(staged.as_str(), "full"), exists);
+    assert_eq!(publish(staged.as_str(), "object"), exists);
+    assert_eq!(publish("missing", "target"), Some(StorageErrorKind::NotFound));
+    assert_eq!(publish("full", "target"), Some(StorageErrorKind::NotAnObject));
+    assert_eq!(get(storage, "object").unwrap(), b"old");
+    assert_eq!(get(storage, staged.as_str()).unwrap(), b"new");
+    assert_eq!(publish(staged.as_str(), "deep/target"), None);
+    assert_eq!(get(storage, "deep/target").unwrap(), b"new");
+    assert_eq!(names(storage, workspace.path().as_str()), Vec::<String>::new());
+    drop(workspace);
+    assert_eq!(names(storage, ""), ["deep", "full", "object"]);
 }
 
 pub(super) fn within(storage: &dyn Storage) {

@@ -8,7 +8,7 @@ use bedform_format::ObjectPath;
 use super::names::{LOCK_NAME, is_missing_feature};
 use super::{Result, Shared};
 use crate::cancellation::{Waiting, may_be_cancelled};
-use crate::file_system::{FileSystem, Links, Replace, Status, Wait, uninterrupted};
+use crate::file_system::{FileKind, FileSystem, Links, Replace, Status, Wait, uninterrupted};
 use crate::{Condition, Durability, Lock, StorageError, StorageErrorKind, Version};
 
 /// The lock of a directory under which names are given: held while the value lives.
@@ -65,22 +65,91 @@ pub(super) fn check_condition<F: FileSystem>(
     Ok(())
 }
 
-/// Gives the file `temporary` the name of `path`, in one step.
-pub(super) fn give_name<F: FileSystem>(
+/// Gives the file `from` in the first directory the name `to` in the second, in one step.
+fn give_name<F: FileSystem>(
     system: &F,
-    directory: &F::Handle,
-    temporary: &str,
-    name: &str,
+    from: (&F::Handle, &str),
+    to: (&F::Handle, &str),
     replace: Replace,
 ) -> io::Result<()> {
-    match uninterrupted(|| system.rename(directory, temporary, name, replace)) {
+    match uninterrupted(|| system.rename(from, to, replace)) {
         Err(error) if replace == Replace::Refuse && is_missing_feature(&error) => {
-            uninterrupted(|| system.link(directory, temporary, name))?;
+            uninterrupted(|| system.link(from, to))?;
             // What stays if this fails is a second, hidden name that a sweep removes.
-            let _ = uninterrupted(|| system.unlink(directory, temporary));
+            let _ = uninterrupted(|| system.unlink(from.0, from.1));
             Ok(())
         }
         outcome => outcome,
+    }
+}
+
+/// See [`Storage::publish_object`](crate::Storage::publish_object).
+pub(super) fn publish_object<F: FileSystem>(
+    shared: &Shared<F>,
+    staged: &ObjectPath,
+    target: &ObjectPath,
+    durability: Durability,
+) -> Result<()> {
+    let system = &shared.system;
+    let fail = |error| StorageError::from_io("publish", target, error);
+    let missing = || StorageError::new(StorageErrorKind::NotFound, "publish", staged);
+    if staged.is_root() {
+        return Err(StorageError::new(StorageErrorKind::NotAnObject, "publish", staged));
+    }
+    let from = shared.find_directory("publish", &staged.parent(), Links::Refuse)?;
+    let from = from.ok_or_else(missing)?;
+    let status = current(system, &from, staged.name()).map_err(fail)?.ok_or_else(missing)?;
+    if status.kind != FileKind::File {
+        return Err(StorageError::new(StorageErrorKind::NotAnObject, "publish", staged));
+    }
+    let to = shared.make_directories(&target.parent())?;
+    if durability == Durability::Disk {
+        shared.make_path_durable(&target.parent(), &to)?;
+        let file = uninterrupted(|| system.open_child(&from, staged.name())).map_err(fail)?;
+        system.sync_file(&file).map_err(|error| shared.poison(staged, error))?;
+    }
+    {
+        let _lock = naming_lock(system, &to).map_err(fail)?;
+        let names = ((&from, staged.name()), (&to, target.name()));
+        give_name_once(shared, names.0, names.1, &status, target)?;
+    }
+    if durability == Durability::Disk {
+        for directory in [&to, &from] {
+            let outcome = system.sync_directory(directory);
+            outcome.map_err(|error| shared.poison(target, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives a file, of which `file` is known, a name that nothing has. The caller holds the naming lock.
+fn give_name_once<F: FileSystem>(
+    shared: &Shared<F>,
+    from: (&F::Handle, &str),
+    to: (&F::Handle, &str),
+    file: &Status,
+    target: &ObjectPath,
+) -> Result<()> {
+    let system = &shared.system;
+    let mut outcome = give_name(system, from, to, Replace::Refuse);
+    let has_no_links = |error: &io::Error| {
+        is_missing_feature(error) || error.kind() == io::ErrorKind::PermissionDenied
+    };
+    if outcome.as_ref().is_err_and(has_no_links) && matches!(current(system, to.0, to.1), Ok(None))
+    {
+        // Neither form that refuses: who does not take the naming lock could be replaced.
+        outcome = give_name(system, from, to, Replace::Allow);
+    }
+    let Err(error) = outcome else { return Ok(()) };
+    // A network file system may say that a call failed which a server has carried out.
+    match current(system, to.0, to.1) {
+        Ok(Some(now)) if now.version.identity == file.version.identity => {
+            // Gone after a rename, but not after a link.
+            let _ = uninterrupted(|| system.unlink(from.0, from.1));
+            Ok(())
+        }
+        Ok(_) => Err(StorageError::from_io("publish", target, error)),
+        Err(_) => Err(shared.poison(target, error)),
     }
 }
 
@@ -99,7 +168,8 @@ pub(super) fn name_object<F: FileSystem>(
         Condition::Absent => Replace::Refuse,
         _ => Replace::Allow,
     };
-    let outcome = give_name(&shared.system, directory, temporary, path.name(), replace);
+    let (from, to) = ((directory, temporary), (directory, path.name()));
+    let outcome = give_name(&shared.system, from, to, replace);
     let status = current(&shared.system, directory, path.name());
     match (outcome, status) {
         (Ok(()), Ok(Some(status))) => Ok(status.version),

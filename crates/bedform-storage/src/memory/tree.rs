@@ -114,3 +114,28 @@ pub(super) fn publish_tree(
     state.exchange(&from, &to);
     Ok(())
 }
+
+/// See [`Storage::publish_object`].
+pub(super) fn publish_object(
+    storage: &MemoryStorage,
+    staged: &ObjectPath,
+    target: &ObjectPath,
+) -> Result<()> {
+    let error = |kind, path| Err(StorageError::new(kind, "publish", path));
+    let mut state = storage.shared.state();
+    let [from, to] = [storage.key(staged), storage.key(target)];
+    if staged.is_root() || target.is_root() || state.directories.contains(&from) {
+        return error(StorageErrorKind::NotAnObject, staged);
+    }
+    if state.objects.contains_key(&to) || state.directories.contains(&to) {
+        return error(StorageErrorKind::Exists, target);
+    }
+    if !state.objects.contains_key(&from) {
+        return error(StorageErrorKind::NotFound, staged);
+    }
+    storage.make_directories(&mut state, &target.parent())?;
+    if let Some(content) = state.objects.remove(&from) {
+        state.objects.insert(to, content);
+    }
+    Ok(())
+}

@@ -274,19 +274,19 @@ impl State {
 
     pub(super) fn rename(
         &mut self,
-        directory: u64,
-        from: &str,
-        to: &str,
+        (from, name): (u64, &str),
+        (to, new): (u64, &str),
         replace: Replace,
     ) -> io::Result<()> {
-        let number = self.child(directory, from)?;
-        if let Ok(existing) = self.child(directory, to) {
+        let number = self.child(from, name)?;
+        if let Ok(existing) = self.child(to, new) {
             if replace == Replace::Refuse {
                 return refuse(Errno::EXIST);
             }
             self.file(existing)?;
         }
-        self.change_names(directory, vec![(from.to_owned(), None), (to.to_owned(), Some(number))])
+        let (gone, gained) = ((name.to_owned(), None), (new.to_owned(), Some(number)));
+        self.change_both((from, vec![gone]), (to, vec![gained]))
     }
 
     pub(super) fn rename_directory(

@@ -59,8 +59,8 @@ fn a_longer_size_may_survive_without_the_bytes() {
 fn changes_of_names_survive_each_by_itself() {
     let system = with_file(1);
     let root = system.open_directory("", Links::Refuse).unwrap();
-    system.link(&root, "a", "b").unwrap();
-    system.rename(&root, "a", "c", Replace::Allow).unwrap();
+    system.link((&root, "a"), (&root, "b")).unwrap();
+    system.rename((&root, "a"), (&root, "c"), Replace::Allow).unwrap();
     system.make_directory(&root, "d").unwrap();
     let images = system.exhaustive_crash_images(12).unwrap();
     let names: BTreeSet<Vec<String>> =

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_remote::RemoteStorage;
-use bedform_storage::{Mode, Profile, Storage, StorageErrorKind};
+use bedform_storage::{Mode, Profile, Storage};
 
 use super::source::ConvertSource;
 use super::words::quoted;
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::storage_of;
 use crate::options::OpenOptions;
+use crate::publication::{has_name, split_target};
 use crate::store::Store;
 
 #[derive(Debug, Clone)]
@@ -46,13 +47,8 @@ impl ConvertTarget {
         if name.contains("://") {
             return Self::at_url(name, options);
         }
-        let unusable = || Error::invalid(format!("target {} is no name of a store", quoted(&name)));
-        let absolute = std::path::absolute(path).map_err(|_| unusable())?;
-        let (parent, last) = absolute.parent().zip(absolute.file_name()).ok_or_else(unusable)?;
-        let last = ObjectPath::parse(last.to_str().ok_or_else(unusable)?)?;
-        let above = parent.canonicalize().map_err(|_| no_directory(parent))?;
-        let storage = storage_of(&above, Mode::ReadWrite, &options)
-            .map_err(|error| if above.is_dir() { error } else { no_directory(parent) })?;
+        let (above, last) = split_target(path)?;
+        let storage = storage_of(&above, Mode::ReadWrite, &options)?;
         let profile = Profile::for_path(&above).ok().flatten();
         Ok(Self {
             path: Some(above.join(last.as_str())),
@@ -165,32 +161,4 @@ impl ConvertTarget {
             format!("target {} exists: choose another name or remove it", quoted(&self.name));
         Err(Error::new(ErrorKind::Exists, text))
     }
-}
-
-/// True if anything has the name `name` in a place, a link that leads nowhere included.
-pub(super) fn has_name(storage: &dyn Storage, name: &ObjectPath) -> Result<bool> {
-    match storage.stat(name) {
-        Ok(_) => return Ok(true),
-        Err(error) if error.kind == StorageErrorKind::NotAnObject => return Ok(true),
-        Err(error) if error.is_not_found() => {}
-        Err(error) => return Err(error.into()),
-    }
-    match storage.list(&ObjectPath::root()) {
-        Ok(entries) => Ok(entries.iter().any(|entry| entry.name == name.as_str())),
-        // Publication fails all the same if there is one.
-        Err(error) if error.kind == StorageErrorKind::PermissionDenied => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The error for a target in `parent`, which is no directory.
-fn no_directory(parent: &Path) -> Error {
-    let file = parent.ancestors().find(|part| part.exists()).filter(|part| !part.is_dir());
-    if let Some(file) = file {
-        let file = quoted(&file.to_string_lossy());
-        return Error::invalid(format!("{file} is a file, not a directory: choose another target"));
-    }
-    let parent = quoted(&parent.to_string_lossy());
-    let text = format!("directory {parent} does not exist: create it first");
-    Error::new(ErrorKind::NotFound, text)
 }

@@ -1,9 +1,6 @@
 //! Values in messages, as the user typed them.
 
-/// A name or path in quotes.
-pub(super) fn quoted(text: &str) -> String {
-    if text.contains('\'') { format!("\"{text}\"") } else { format!("'{text}'") }
-}
+pub(super) use crate::publication::quoted;
 
 /// A word for a shell: in quotes where it needs them.
 pub(super) fn shell_quoted(text: &str) -> String {

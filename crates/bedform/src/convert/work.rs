@@ -15,32 +15,26 @@
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_storage::{
-    Condition, Durability, Storage, StorageErrorKind, StorageExt, TreePublication, Workspace,
-    WorkspaceName,
-};
+use bedform_storage::{Condition, Durability, Storage, StorageExt, TreePublication};
 use serde_json::{Value, json};
 
 use super::journal::Journal;
 use super::plan::ConvertPlan;
 use super::source::ConvertSource;
-use super::target::has_name;
 use super::words::quoted;
 use super::{ConvertError, Outcome};
 use crate::error::{Error, ErrorKind, Result};
+use crate::publication::{StagedTree, has_name};
 
 /// Of `plan.json`: another version is another plan.
 const PLAN_VERSION: u64 = 4;
 const PLAN: &str = "plan.json";
-const STORE: &str = "store";
 /// A plan that is larger is none of ours.
 const PLAN_BYTES_MAX: u64 = 256 << 20;
 
 /// The work directory of a conversion, held by this one alone.
 pub(super) struct WorkDirectory {
-    parent: Arc<dyn Storage>,
-    workspace: Box<dyn Workspace>,
-    target: ObjectPath,
+    staged: StagedTree,
     /// The target as the user named it.
     shown: String,
 }
@@ -52,21 +46,21 @@ impl WorkDirectory {
     /// `Busy` if another conversion to this target is running; those of storage.
     pub(super) fn take(parent: &Arc<dyn Storage>, name: &ObjectPath, shown: &str) -> Outcome<Self> {
         let hidden = format!(".{name}.bedform-partial");
-        let taken = parent.workspace(&ObjectPath::root(), WorkspaceName::Resumable(&hidden));
-        let Some(workspace) = taken.map_err(Error::from)? else {
+        let Some(staged) = StagedTree::resume(parent, name, &hidden)? else {
             let shown = quoted(shown);
             return Err(ConvertError::Busy(format!(
                 "another conversion to {shown} is running: wait for it or stop it"
             )));
         };
-        // What a crash has left of an object that was being written.
-        parent.sweep(workspace.path()).map_err(Error::from)?;
-        let (parent, target, shown) = (parent.clone(), name.clone(), shown.to_owned());
-        Ok(Self { parent, workspace, target, shown })
+        Ok(Self { staged, shown: shown.to_owned() })
     }
 
     fn at(&self, name: &str) -> Result<ObjectPath> {
-        Ok(self.workspace.path().join(name)?)
+        Ok(self.staged.directory().join(name)?)
+    }
+
+    fn parent(&self) -> &dyn Storage {
+        &**self.staged.parent()
     }
 
     /// Takes up what lies there if it is of this plan and of the source as it is; else begins anew. Gives
@@ -98,7 +92,7 @@ impl WorkDirectory {
             return Err(Error::invalid(format!(
                 "an unfinished conversion lies in {}, of another source or with other options: repeat \
                  it as it was, or start over with restart=True (--restart)",
-                quoted(&format!("{}/{}", self.parent.name(), self.workspace.path()))
+                quoted(&format!("{}/{}", self.parent().name(), self.staged.directory()))
             )));
         }
         self.begin_anew(&described)?;
@@ -114,7 +108,7 @@ impl WorkDirectory {
     /// The plan that lies there; null for one that cannot be read.
     fn earlier_plan(&self) -> Result<Option<Value>> {
         let path = self.at(PLAN)?;
-        let Some(object) = self.parent.find(&path)? else { return Ok(None) };
+        let Some(object) = self.parent().find(&path)? else { return Ok(None) };
         let size = object.version().size;
         if size > PLAN_BYTES_MAX {
             return Ok(Some(Value::Null));
@@ -125,11 +119,11 @@ impl WorkDirectory {
     }
 
     fn begin_anew(&self, described: &Value) -> Result<()> {
-        let storage = &*self.parent;
+        let storage = self.parent();
         let plan = self.at(PLAN)?;
         storage.delete(&plan, Durability::Disk, Condition::None)?;
-        storage.delete_tree(&self.at(STORE)?, Durability::Disk)?;
-        Journal::remove(storage, self.workspace.path())?;
+        storage.delete_tree(&self.staged.tree()?, Durability::Disk)?;
+        Journal::remove(storage, self.staged.directory())?;
         let text = format!("{described:#}\n");
         storage.put(&plan, text.as_bytes(), Durability::Disk, Condition::None)?;
         Ok(())
@@ -140,7 +134,7 @@ impl WorkDirectory {
     /// # Errors
     /// Those of storage.
     pub(super) fn store(&self) -> Result<Arc<dyn Storage>> {
-        Ok(self.parent.within(&self.at(STORE)?)?)
+        self.staged.storage()
     }
 
     /// The finished regions.
@@ -148,7 +142,7 @@ impl WorkDirectory {
     /// # Errors
     /// Those of storage.
     pub(super) fn journal(&self) -> Result<Journal> {
-        Journal::open(&*self.parent, self.workspace.path())
+        Journal::open(self.parent(), self.staged.directory())
     }
 
     /// Gives the finished store its name, durably, and removes the work directory. Gives what is to be said
@@ -165,17 +159,15 @@ impl WorkDirectory {
             );
             Error::new(ErrorKind::Exists, text)
         };
-        if has_name(&*self.parent, &self.target)? {
+        if has_name(self.parent(), self.staged.target())? {
             return Err(appeared());
         }
-        let (absent, durability) = (TreePublication::Absent, Durability::Disk);
-        let published =
-            self.parent.publish_tree(&self.at(STORE)?, &self.target, absent, durability);
-        published.map_err(|error| match error.kind {
-            StorageErrorKind::Exists => appeared(),
-            _ => error.into(),
+        let published = self.staged.publish(TreePublication::Absent, Durability::Disk);
+        published.map_err(|error| match error.kind() {
+            ErrorKind::Exists => appeared(),
+            _ => error,
         })?;
-        let removed = self.workspace.remove();
+        let removed = self.staged.remove();
         Ok(removed.err().map(|error| format!("the work directory stays: {error}: remove it")))
     }
 }

@@ -11,7 +11,7 @@ use bedform_storage::{Condition, Durability, Lock, Storage, StorageErrorKind, St
 use crate::error::{Error, ErrorKind, Result};
 
 /// What follows the store's name in that of its log.
-pub(super) const SUFFIX: &str = ".bedform-log";
+pub(crate) const SUFFIX: &str = ".bedform-log";
 const ROOTS: &str = "roots";
 const SEGMENTS: &str = "segments";
 /// The name of a segment in its directory.

@@ -179,7 +179,7 @@ impl Store {
         let of_root = groups.iter().find(|(path, _)| path.is_root());
         let added = added.into_iter().map(|path| (path, None)).collect();
         let attributes = of_root.map(|(_, attributes)| attributes);
-        commit_all(opened, added, &[], RootChange { attributes, log: None })?;
+        commit_all(opened, added, &[], RootChange { attributes, ..RootChange::default() })?;
         for draft in paths.iter().filter_map(|path| opened.drafts().remove(path)) {
             if let Some(lock) = draft.lock.upgrade() {
                 lock.release();

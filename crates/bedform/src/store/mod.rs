@@ -8,6 +8,7 @@
 //! | `opening` | stores in directories, at URLs, and in foreign files |
 //! | `file` | the groups and variables of a foreign file |
 //! | `create` | new stores, groups and arrays, deletion |
+//! | `staged` | stores and groups that are built under a hidden name and published as a whole |
 //! | `sessions` | sessions, settling, recovery: what the log does for a store |
 //! | `verify` | what is damaged, in the log and in the objects |
 
@@ -15,6 +16,7 @@ mod create;
 mod file;
 mod opening;
 mod sessions;
+mod staged;
 mod verify;
 
 use std::collections::BTreeMap;
@@ -36,6 +38,7 @@ use crate::zarr::publish::set_attributes;
 use file::FileStore;
 
 pub use crate::opening::storage_of;
+pub use staged::{StagedGroup, StagedStore};
 pub use verify::{AbsentObjects, Verified};
 
 /// A store: arrays and groups in one place. Cheap to clone; safe to share between threads.

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use super::hierarchy::Hierarchy;
 use super::nodes::NodeKind;
 use super::publish::check_attributes;
+use super::replacing::resolve;
 use super::rewritten::lost_state;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Freshness;
@@ -21,6 +22,9 @@ use crate::threads::ordered::map_in_threads;
 
 /// The name of Zarr v3 documents.
 pub(crate) const ZARR_JSON: &str = "zarr.json";
+
+/// Times that an array may be replaced while its documents are read.
+const RACES_MAX: u32 = 16;
 
 /// The documents of an opened store. The root's is kept, because it is looked at in every read.
 #[derive(Debug, Default)]
@@ -146,8 +150,10 @@ impl Documents {
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(state) = kept {
             let path = ObjectPath::root().join(ZARR_JSON)?;
-            let current = hierarchy.options.freshness != Freshness::Read
-                || hierarchy.storage.is_current(&path, &state.version)?;
+            // With a note of a replacement the directory says what counts.
+            let current = state.group.replacing.is_none()
+                && (hierarchy.options.freshness != Freshness::Read
+                    || hierarchy.storage.is_current(&path, &state.version)?);
             if current {
                 return Ok(Some(state));
             }
@@ -163,7 +169,7 @@ impl Documents {
     }
 
     /// Lets go of what is known of a node whose document was published.
-    fn note_published(&self, path: &ObjectPath) {
+    pub(super) fn note_published(&self, path: &ObjectPath) {
         let is_change = if path.is_root() {
             *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
             self.are_ahead.swap(false, Ordering::AcqRel)
@@ -181,7 +187,9 @@ impl Documents {
         let path = ObjectPath::root().join(ZARR_JSON)?;
         let Some(object) = hierarchy.storage.find(&path)? else { return Ok(None) };
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(kept) = kept.filter(|kept| kept.version == *object.version()) {
+        if let Some(kept) =
+            kept.filter(|kept| kept.version == *object.version() && kept.group.replacing.is_none())
+        {
             return Ok(Some(kept));
         }
         let Stored { version, mut document, .. } = read_opened(hierarchy, &path, &*object)?;
@@ -196,6 +204,7 @@ impl Documents {
             // What it says of arrays is that program's; their own documents count.
             (group.store, group.log, group.consolidated) = (Some(store), log, None);
         }
+        resolve(hierarchy, &mut group)?;
         let state = Arc::new(GroupState { version, document, group, _object: object });
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
         Ok(Some(state))
@@ -242,6 +251,16 @@ impl Documents {
 
     /// The array at `path` as its last commit left it.
     pub(crate) fn array(&self, hierarchy: &Hierarchy, path: &ObjectPath) -> Result<ArrayDocument> {
+        self.array_within(hierarchy, path, RACES_MAX)
+    }
+
+    /// As [`Documents::array`]; another one may take its place so many times meanwhile.
+    fn array_within(
+        &self,
+        hierarchy: &Hierarchy,
+        path: &ObjectPath,
+        races: u32,
+    ) -> Result<ArrayDocument> {
         let missing = || {
             Error::new(
                 ErrorKind::NotFound,
@@ -268,6 +287,15 @@ impl Documents {
             match committed(&root.group, path, &own) {
                 Ok(Some(consolidated)) => document = consolidated.clone(),
                 Ok(None) => {}
+                // Another array may have taken its place since its document was read.
+                Err(())
+                    if races > 0
+                        && !hierarchy
+                            .storage
+                            .is_current(&path.join(ZARR_JSON)?, &own.version)? =>
+                {
+                    return self.array_within(hierarchy, path, races - 1);
+                }
                 Err(()) => return Err(missing()),
             }
         }

@@ -10,6 +10,7 @@
 //! | `documents` | metadata documents: reading, trust, publication |
 //! | `nodes` | which arrays and groups there are |
 //! | `publish` | the order of publication; what is checked before a name is taken |
+//! | `replacing` | a group that takes another one's place in one step |
 //! | `new_array`, `description`, `together` | new arrays, also from JSON, and many at once |
 //! | `outer` | groups and arrays that are opened by their own paths |
 //! | `rewritten` | stores whose document another program has rewritten |
@@ -27,6 +28,7 @@ pub(crate) mod object;
 pub(crate) mod outer;
 pub(crate) mod publish;
 pub(crate) mod region;
+pub(crate) mod replacing;
 mod rewritten;
 pub(crate) mod sink;
 pub(crate) mod source;

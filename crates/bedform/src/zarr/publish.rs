@@ -16,7 +16,7 @@
 use std::collections::BTreeSet;
 
 use bedform_format::ObjectPath;
-use bedform_format::metadata::{LogState, hex, write_consolidated, write_group};
+use bedform_format::metadata::{LogState, Replacing, hex, write_consolidated, write_group};
 use bedform_storage::Lock;
 use serde_json::{Map, Value, json};
 
@@ -24,6 +24,7 @@ use super::documents::{GroupState, ZARR_JSON, node_type, publish, read};
 use super::hierarchy::Hierarchy;
 use super::nodes::NodeKind;
 use crate::error::{Error, ErrorKind, Result};
+use crate::publication::put_back;
 
 /// A random 128-bit key.
 pub(crate) fn random_key() -> Result<[u8; 16]> {
@@ -173,11 +174,31 @@ pub(crate) fn set_log_state(hierarchy: &Hierarchy, log: LogState) -> Result<()> 
     publish_root(hierarchy, &root, &key, consolidated(hierarchy, &root)?, change)
 }
 
+/// Notes in the store's document that a group is about to take another one's place, if `is_needed` says so of
+/// the documents that are there; says whether it did. The caller holds the store's lock.
+pub(super) fn note_replacing(
+    hierarchy: &Hierarchy,
+    replacing: &Replacing,
+    is_needed: impl FnOnce(&Map<String, Value>) -> bool,
+) -> Result<bool> {
+    let key = store_key(hierarchy)?;
+    let root = hierarchy.documents.read_root(hierarchy)?.ok_or_else(|| not_a_group(hierarchy))?;
+    let documents = consolidated(hierarchy, &root)?;
+    if !is_needed(&documents) {
+        return Ok(false);
+    }
+    let change = RootChange { replacing: Some(replacing), ..RootChange::default() };
+    publish_root(hierarchy, &root, &key, documents, change)?;
+    Ok(true)
+}
+
 /// What is to become different in the root's document, beside what it says of arrays and groups.
 #[derive(Default)]
 pub(crate) struct RootChange<'a> {
     pub(crate) attributes: Option<&'a Map<String, Value>>,
     pub(crate) log: Option<LogState>,
+    /// A group that is about to take another one's place.
+    pub(crate) replacing: Option<&'a Replacing>,
 }
 
 /// The documents of everything below the root; put together for a store of another tool.
@@ -201,13 +222,20 @@ fn publish_root(
     documents: Map<String, Value>,
     change: RootChange<'_>,
 ) -> Result<()> {
+    if let Some(replacing) = &root.group.replacing {
+        // A crash may have cut off a replacement in two steps.
+        put_back(&*hierarchy.storage, &ObjectPath::parse(&replacing.group)?)?;
+    }
     let mut sorted: Vec<(String, Value)> = documents.into_iter().collect();
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
     let mut document = Map::new();
     document.insert("zarr_format".to_owned(), json!(3));
     document.insert("node_type".to_owned(), json!("group"));
     let log = change.log.unwrap_or(root.group.log);
-    let consolidated = write_consolidated(key, log, Map::from_iter(sorted));
+    let mut consolidated = write_consolidated(key, log, Map::from_iter(sorted));
+    if let Some(replacing) = change.replacing {
+        consolidated["replacing"] = replacing.to_value();
+    }
     document.insert("consolidated_metadata".to_owned(), consolidated);
     if let Some(attributes) = change.attributes {
         document.insert("attributes".to_owned(), Value::Object(attributes.clone()));

@@ -261,6 +261,17 @@ impl ZarrSource<'_> {
         Ok((index, Some(bytes)))
     }
 
+    /// Fails if another array has taken the place of this one since its documents were read.
+    fn check_not_replaced(&self) -> Result<()> {
+        let Some(source) = &self.state.source else { return Ok(()) };
+        if self.hierarchy.documents.is_current(self.hierarchy, source)? {
+            return Ok(());
+        }
+        let name = self.hierarchy.name_of(self.path);
+        let text = format!("{name} was replaced by another writer; open it again");
+        Err(Error::new(ErrorKind::Conflict, text))
+    }
+
     /// Reads the index of a shard and checks the stamp before it; gives the bytes read, too.
     pub(crate) fn read_index(
         &self,
@@ -294,7 +305,10 @@ impl ZarrSource<'_> {
             let index_start = size - index_bytes;
             match Stamp::decode(index.before()) {
                 Ok(stamp) => {
-                    stamp.check(identity, coordinates).map_err(damaged)?;
+                    if let Err(error) = stamp.check(identity, coordinates) {
+                        self.check_not_replaced()?;
+                        return Err(damaged(error));
+                    }
                     let end = stamp.data_bytes.saturating_add(stamp_bytes);
                     self.check_gap(coordinates, index_start.saturating_sub(end))?;
                 }

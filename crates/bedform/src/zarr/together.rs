@@ -146,7 +146,7 @@ impl NewArrays {
     /// Of storage; none of the arrays is visible then.
     pub(crate) fn commit(&self, hierarchy: &Hierarchy, log: Option<LogState>) -> Result<()> {
         let added = self.arrays.iter().cloned().map(|(path, document)| (path, Some(document)));
-        commit_all(hierarchy, added.collect(), &[], RootChange { attributes: None, log })
+        commit_all(hierarchy, added.collect(), &[], RootChange { log, ..RootChange::default() })
     }
 
     /// Removes what was written of arrays that nobody wants any more, but not what somebody else has

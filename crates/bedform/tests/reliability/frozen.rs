@@ -196,5 +196,5 @@ impl Storage for Frozen {
         refuse("sweep", path)
     }
 
-    lacks!(ask_end, workspace, publish_tree, can_sync_all, sync_all);
+    lacks!(ask_end, workspace, publish_tree, publish_object, can_sync_all, sync_all);
 }

@@ -30,6 +30,7 @@ mod model;
 mod moved;
 mod nodes;
 mod paths;
+mod publication;
 mod races;
 mod regressions;
 mod roles;

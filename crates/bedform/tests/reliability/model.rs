@@ -12,9 +12,10 @@ use bedform::convert::{
 use bedform::log::recover::Leftover;
 use bedform::log::session::{Burst, Reach, Session, SessionOptions};
 use bedform::log::settle::{CollectOptions, SettleOptions};
+use bedform::store::StagedStore;
 use bedform::{Append, Array, Elements, ErrorKind, NewArray, NodeKind, OpenOptions, Store, append};
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
-use bedform_storage::Storage;
+use bedform_storage::{FileSystem, SimulatedFileSystem, Storage};
 use serde_json::{Map, Value, json};
 
 use crate::support::path;
@@ -25,6 +26,12 @@ pub(crate) const FILL: i32 = -9;
 const CONVERTED: &str = ".converted";
 const COPY: &str = "copy";
 const COPIED: &str = "copy of ";
+/// Where new stores go, beside the store, and how their arrays are called in a model of the store.
+pub(crate) const DATASETS: &str = ".datasets";
+pub(crate) const DATASET: &str = "data";
+const OF_DATASET: &str = "data set: ";
+/// A group that is replaced as a whole.
+pub(crate) const REPLACED: &str = "r";
 /// The layout of converted arrays.
 const COPY_CHUNK: [u64; 2] = [2, 3];
 const COPY_SHARD: [u64; 2] = [6, 6];
@@ -117,6 +124,17 @@ pub(crate) enum Operation {
     },
     /// A copy in another layout, in a directory beside the store, which appears when it is complete.
     Convert,
+    /// A store in a directory beside this one, which appears with all its arrays, in the place of one that is
+    /// there.
+    NewStore {
+        arrays: Vec<(&'static str, ArrayModel)>,
+        seed: u64,
+    },
+    /// Arrays that take the place of all those of a group.
+    ReplaceGroup {
+        arrays: Vec<(&'static str, ArrayModel)>,
+        seed: u64,
+    },
 }
 
 /// An empty array of this form.
@@ -253,7 +271,8 @@ fn settle(
 
 /// The arrays of the store itself.
 fn originals(model: &StoreModel) -> impl Iterator<Item = (&String, &ArrayModel)> {
-    model.iter().filter(|(name, _)| !name.starts_with(COPIED))
+    let is_elsewhere = |name: &str| name.starts_with(COPIED) || name.starts_with(OF_DATASET);
+    model.iter().filter(move |(name, _)| !is_elsewhere(name))
 }
 
 /// Converts the store; what an earlier conversion has left is taken up.
@@ -271,6 +290,39 @@ fn convert(store: &Store) -> bedform::Result<()> {
     let plan = plan(&source, &target, &wanted)?;
     run(&plan, &source, &target, &wanted, &|_, _| ())?;
     Ok(())
+}
+
+/// Builds a store and publishes it.
+fn new_store(
+    store: &Store,
+    arrays: &[(&'static str, ArrayModel)],
+    seed: u64,
+) -> bedform::Result<()> {
+    let place = store.storage().beside(DATASETS)?;
+    let staged = StagedStore::create_in(&place, &path(DATASET), true, &Map::new(), options(true))?;
+    let drafts = Operation::Drafts { arrays: arrays.to_vec(), seed };
+    drafts.run(staged.store(), &StoreModel::new())?;
+    staged.publish()
+}
+
+fn replace_group(
+    store: &Store,
+    arrays: &[(&'static str, ArrayModel)],
+    seed: u64,
+) -> bedform::Result<()> {
+    let mut staged = store.stage_group(&path(REPLACED))?;
+    for (name, like) in arrays {
+        let array = staged.draft_array(name, &new_array(like))?;
+        let new = bytes(&values(seed, product(&like.shape)));
+        array.write(&whole(&like.shape), Elements::Bytes(&new))?;
+    }
+    staged.publish(&Map::from_iter([("seed".to_owned(), json!(seed))]))
+}
+
+/// The files of new stores beside the store, hidden ones too.
+pub(crate) fn dataset_files(system: &SimulatedFileSystem) -> Vec<String> {
+    let files = system.beside(DATASETS).unwrap().tree().into_keys();
+    files.map(|name| format!("{DATASETS}/{name}")).collect()
 }
 
 /// True if a conversion has left something to go on with beside the store in `storage`.
@@ -357,6 +409,8 @@ impl Operation {
                 store.set_attributes(&path(name), attributes)
             }
             Self::Convert => convert(store),
+            Self::NewStore { arrays, seed } => new_store(store, arrays, *seed),
+            Self::ReplaceGroup { arrays, seed } => replace_group(store, arrays, *seed),
         }
     }
 
@@ -414,7 +468,17 @@ impl Operation {
     /// Does it to a model.
     pub(crate) fn apply(&self, model: &StoreModel) -> StoreModel {
         let mut model = model.clone();
+        let mut replace = |before: &str, arrays: &[(&str, ArrayModel)], seed: u64| {
+            model.retain(|name, _| !name.starts_with(before));
+            for (name, like) in arrays {
+                let mut array = like.clone();
+                array.values = values(seed, product(&like.shape));
+                model.insert(format!("{before}{name}"), array);
+            }
+        };
         match self {
+            Self::NewStore { arrays, seed } => replace(OF_DATASET, arrays, *seed),
+            Self::ReplaceGroup { arrays, seed } => replace(&format!("{REPLACED}/"), arrays, *seed),
             Self::Create { name, like } => {
                 model.insert((*name).to_owned(), like.clone());
             }
@@ -504,23 +568,38 @@ pub(crate) fn observe(
         Err(error) => return Err(format!("the store cannot be opened: {error}")),
     };
     let mut found = observe_store(&store, like)?;
-    found.extend(observe_copy(&*storage, like)?);
+    if found.keys().any(|name| name.starts_with(&format!("{REPLACED}/"))) {
+        check_undamaged(&store)?;
+    }
+    found.extend(observe_beside(&*storage, like, (CONVERTED, COPY, COPIED))?);
+    found.extend(observe_beside(&*storage, like, (DATASETS, DATASET, OF_DATASET))?);
     Ok(Some(found))
 }
 
-/// The arrays of what the store was converted into, if anything has its name.
-fn observe_copy(storage: &dyn Storage, like: &StoreModel) -> Result<StoreModel, String> {
+/// Reads everything that is stored and says what is damaged.
+fn check_undamaged(store: &Store) -> Result<(), String> {
+    let problems = store.verify(None, &|_, _| ()).map_err(|error| error.to_string())?.problems;
+    if problems.is_empty() { Ok(()) } else { Err(format!("damaged: {problems:?}")) }
+}
+
+/// The arrays of a store in a directory beside this one, if anything has its name.
+fn observe_beside(
+    storage: &dyn Storage,
+    like: &StoreModel,
+    (place, name, prefix): (&str, &str, &str),
+) -> Result<StoreModel, String> {
     let fail = |error: bedform_storage::StorageError| format!("beside the store: {error}");
-    let place = storage.beside(CONVERTED).map_err(fail)?;
+    let place = storage.beside(place).map_err(fail)?;
     let listed = place.list(&path("")).map_err(fail)?;
-    if !listed.iter().any(|entry| entry.name == COPY) {
+    if !listed.iter().any(|entry| entry.name == name) {
         return Ok(StoreModel::new());
     }
-    let copy = Store::open(place.within(&path(COPY)).map_err(fail)?, options(false))
-        .map_err(|error| format!("the copy cannot be opened: {error}"))?;
-    let found = observe_store(&copy, &StoreModel::new())?;
+    let other = Store::open(place.within(&path(name)).map_err(fail)?, options(false))
+        .map_err(|error| format!("{name} cannot be opened: {error}"))?;
+    check_undamaged(&other)?;
+    let found = observe_store(&other, &StoreModel::new())?;
     let named = found.into_iter().map(|(name, mut array)| {
-        let name = format!("{COPIED}{name}");
+        let name = format!("{prefix}{name}");
         array.codec = like.get(&name).map_or("", |array| array.codec);
         (name, array)
     });

@@ -199,14 +199,13 @@ impl FileSystem for Watched {
 
     fn rename(
         &self,
-        directory: &OwnedFd,
-        from: &str,
-        to: &str,
+        from: (&OwnedFd, &str),
+        to: (&OwnedFd, &str),
         replace: Replace,
     ) -> io::Result<()> {
-        self.change(directory, from, "rename");
-        self.change(directory, to, "rename");
-        self.inner.rename(directory, from, to, replace)
+        self.change(from.0, from.1, "rename");
+        self.change(to.0, to.1, "rename");
+        self.inner.rename(from, to, replace)
     }
 
     fn rename_directory(&self, from: (&OwnedFd, &str), to: (&OwnedFd, &str)) -> io::Result<()> {
@@ -221,9 +220,9 @@ impl FileSystem for Watched {
         self.inner.exchange(one, other)
     }
 
-    fn link(&self, directory: &OwnedFd, from: &str, to: &str) -> io::Result<()> {
-        self.change(directory, to, "link");
-        self.inner.link(directory, from, to)
+    fn link(&self, from: (&OwnedFd, &str), to: (&OwnedFd, &str)) -> io::Result<()> {
+        self.change(to.0, to.1, "link");
+        self.inner.link(from, to)
     }
 
     fn unlink(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! Twenty-four workloads of the engine whose every call is cut off or made to fail.
+//! Twenty-seven workloads of the engine whose every call is cut off or made to fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use bedform_storage::{LocalStorage, Mode, SimulatedFileSystem, Staging};
 use serde_json::Map;
 
 use crate::model::{
-    Operation, StoreModel, continuation, form, has_unfinished_conversion, judge, observe, options,
-    recover,
+    Operation, REPLACED, StoreModel, continuation, dataset_files, form, has_unfinished_conversion,
+    judge, observe, options, recover,
 };
 
 pub(crate) type Local = LocalStorage<SimulatedFileSystem>;
@@ -214,6 +214,27 @@ pub(crate) fn workloads() -> Vec<Workload> {
             }]),
             vec![Operation::Convert],
         ),
+        workload(
+            "a data set as a new store",
+            Some(vec![]),
+            vec![Operation::NewStore { arrays: vec![("t", small()), ("g/u", line())], seed: 43 }],
+        ),
+        workload(
+            "a data set in the place of a store",
+            Some(vec![Operation::NewStore { arrays: vec![("t", small())], seed: 44 }]),
+            vec![Operation::NewStore { arrays: vec![("t", line()), ("v", small())], seed: 45 }],
+        ),
+        workload(
+            "a data set in the place of a group",
+            Some(vec![
+                Operation::Drafts { arrays: vec![("t", line()), ("r/t", small())], seed: 46 },
+                commit(&[("r/t", &[1, 1], &[6, 4]), ("t", &[0], &[3])], 47),
+            ]),
+            vec![
+                Operation::ReplaceGroup { arrays: vec![("t", line()), ("v", line())], seed: 48 },
+                settle(1 << 20, 0),
+            ],
+        ),
         Workload {
             name: "recover what was promised",
             prepare: Some(vec![two()]),
@@ -358,6 +379,12 @@ pub(crate) fn next_operations(
     let mut operations = continuation(model);
     if has_unfinished_conversion(&*storage(system)) {
         operations.insert(0, Operation::Convert);
+    }
+    if !dataset_files(system).is_empty() {
+        operations.push(Operation::NewStore { arrays: vec![("w", line())], seed: 81 });
+    }
+    if model.keys().any(|name| name.starts_with(REPLACED)) {
+        operations.push(Operation::ReplaceGroup { arrays: vec![("w", line())], seed: 82 });
     }
     operations
 }

@@ -615,6 +615,16 @@ impl Storage for Gated {
         self.inner.publish_tree(staged, target, how, durability)
     }
 
+    fn publish_object(
+        &self,
+        staged: &ObjectPath,
+        target: &ObjectPath,
+        durability: Durability,
+    ) -> Result<()> {
+        self.wait("publish object", target);
+        self.inner.publish_object(staged, target, durability)
+    }
+
     fn delete(
         &self,
         path: &ObjectPath,

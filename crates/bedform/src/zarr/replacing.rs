@@ -1,0 +1,126 @@
+//! A group of a store that takes the place of another one.
+//!
+//! 1. The new group is complete, in a hidden directory.
+//! 2. The store's document gets a note (`replacing`) with the documents of the new group, beside those of the old
+//!    one.
+//! 3. The two directories change places, in one step. From now on the new group counts.
+//! 4. The store's document names the new group only.
+//!
+//! Whoever reads a document with a note looks at the directory: an array that is there under its own key says
+//! that step 3 has happened. So a reader, or a writer after a crash, finds the old group or the new one, whole.
+//! The next change of the store's document drops the note.
+//!
+//! Commits of the log over the old arrays end with these, as when they are deleted: they name arrays by their keys.
+
+use bedform_format::ObjectPath;
+use bedform_format::metadata::{GroupDocument, Replacing, write_group};
+use bedform_storage::TreePublication;
+use serde_json::{Map, Value};
+
+use super::documents::{ZARR_JSON, node_type, publish, read};
+use super::hierarchy::Hierarchy;
+use super::publish::{Added, RootChange, commit, commit_all, note_replacing, store_key};
+use crate::error::Result;
+use crate::publication::StagedTree;
+
+/// The key of an array that Bedform made, as its document has it.
+fn array_key(document: &Value) -> Option<&str> {
+    document.get("bedform")?.get("array")?.as_str()
+}
+
+/// Gives `group` the documents that count: those of the new group once it has taken the place of the old one.
+///
+/// # Errors
+/// Of reading the documents of arrays.
+pub(super) fn resolve(hierarchy: &Hierarchy, group: &mut GroupDocument) -> Result<()> {
+    let Some(replacing) = &group.replacing else { return Ok(()) };
+    let Some(consolidated) = &mut group.consolidated else { return Ok(()) };
+    let path = ObjectPath::parse(&replacing.group)?;
+    if !has_happened(hierarchy, replacing, &path, consolidated)? {
+        return Ok(());
+    }
+    consolidated.retain(|name, _| !is_within(name, &path));
+    for (name, document) in &replacing.metadata {
+        consolidated.insert(below(&path, name)?.as_str().to_owned(), document.clone());
+    }
+    Ok(())
+}
+
+fn is_within(name: &str, group: &ObjectPath) -> bool {
+    ObjectPath::parse(name).is_ok_and(|name| name.is_within(group))
+}
+
+fn below(group: &ObjectPath, name: &str) -> Result<ObjectPath> {
+    Ok(if name.is_empty() { group.clone() } else { group.join(name)? })
+}
+
+/// True once the directories have changed places.
+fn has_happened(
+    hierarchy: &Hierarchy,
+    replacing: &Replacing,
+    group: &ObjectPath,
+    old: &Map<String, Value>,
+) -> Result<bool> {
+    let new = replacing.metadata.iter();
+    let witness = new.filter_map(|(name, document)| Some((name, array_key(document)?))).next();
+    if let Some((name, key)) = witness {
+        let stored = read(hierarchy, &below(group, name)?, ZARR_JSON)?;
+        return Ok(stored.is_some_and(|stored| array_key(&stored.document) == Some(key)));
+    }
+    // A group without arrays: those of the old one are gone.
+    match arrays_within(old, group).next() {
+        Some(name) => Ok(read(hierarchy, &ObjectPath::parse(name)?, ZARR_JSON)?.is_none()
+            && read(hierarchy, group, ZARR_JSON)?.is_some()),
+        None => Ok(false),
+    }
+}
+
+fn arrays_within<'a>(
+    documents: &'a Map<String, Value>,
+    group: &ObjectPath,
+) -> impl Iterator<Item = &'a str> {
+    let arrays = documents.iter().filter(|(_, document)| node_type(document) == Some("array"));
+    arrays.map(|(name, _)| name.as_str()).filter(|name| is_within(name, group))
+}
+
+/// Puts the staged tree, with arrays of these names and documents, in the place of the group that is its target.
+/// The caller holds the locks of the arrays below that and the store's.
+///
+/// # Errors
+/// Those of storage: the old group stays, unless the kind is `Poisoned`.
+pub(crate) fn replace_group(
+    hierarchy: &Hierarchy,
+    staged: &StagedTree,
+    attributes: &Map<String, Value>,
+    arrays: Map<String, Value>,
+) -> Result<()> {
+    let group = staged.target();
+    let document = write_group(&store_key(hierarchy)?, attributes, None);
+    let mut metadata = arrays;
+    metadata.insert(String::new(), document.clone());
+    let has_arrays = metadata.len() > 1;
+    let replacing = Replacing { group: group.as_str().to_owned(), metadata };
+    publish(hierarchy, &staged.tree()?, document.clone())?;
+    if !note_replacing(hierarchy, &replacing, |old| {
+        has_arrays || arrays_within(old, group).next().is_some()
+    })? {
+        // Neither has arrays: they differ in one document.
+        publish(hierarchy, group, document)?;
+        return commit(hierarchy, std::slice::from_ref(group), &[]);
+    }
+    let exchanged = staged.publish(TreePublication::Exchange, hierarchy.options.durability);
+    hierarchy.documents.note_published(group);
+    if let Err(error) = exchanged {
+        // The old group counts with the note, too.
+        let _ = commit(hierarchy, &[], &[]);
+        return Err(error);
+    }
+    let added: Vec<Added> = replacing
+        .metadata
+        .into_iter()
+        .map(|(name, document)| Ok((below(group, &name)?, Some(document))))
+        .collect::<Result<_>>()?;
+    // Replaced it is: the note says so until the next change of the store's document.
+    let _ = commit_all(hierarchy, added, std::slice::from_ref(group), RootChange::default());
+    Ok(())
+}

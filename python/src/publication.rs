@@ -1,0 +1,161 @@
+//! Stores, groups and files that are built under a hidden name and published as a whole.
+//!
+//! A value is published once; what is dropped or discarded before leaves nothing.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use bedform::publication::StagedFile as EngineFile;
+use bedform::store::{StagedGroup as EngineGroup, StagedStore as EngineStore};
+use bedform::{Error, NewArray};
+use pyo3::prelude::*;
+use serde_json::{Map, Value};
+
+use crate::arguments::{json_of, options, path_of};
+use crate::array::Array;
+use crate::error::raise;
+use crate::signals::detached;
+use crate::store::Store;
+
+/// What is staged, until it is published or discarded.
+struct Staged<T>(Mutex<Option<T>>);
+
+impl<T: Send> Staged<T> {
+    fn new(staged: T) -> Self {
+        Self(Mutex::new(Some(staged)))
+    }
+
+    fn take(&self) -> Option<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn publish(
+        &self,
+        py: Python<'_>,
+        publish: impl FnOnce(T) -> bedform::Result<()> + Send,
+    ) -> PyResult<()> {
+        let staged = self.take().ok_or_else(ended)?;
+        detached(py, || publish(staged)).map_err(raise)
+    }
+
+    fn discard(&self, py: Python<'_>) {
+        let staged = self.take();
+        detached(py, || drop(staged));
+    }
+}
+
+fn ended() -> PyErr {
+    raise(Error::invalid("it was published or discarded before"))
+}
+
+/// A store that is built beside its place.
+#[pyclass(frozen, module = "bedform._internal")]
+pub(crate) struct StagedStore {
+    staged: Staged<EngineStore>,
+    store: Py<Store>,
+    path: PathBuf,
+}
+
+#[pymethods]
+impl StagedStore {
+    /// Begins a store for the directory `target`; a store that is there gives way if it `replaces`.
+    #[new]
+    fn new(py: Python<'_>, target: PathBuf, replaces: bool, opening: &str) -> PyResult<Self> {
+        let options = options(opening)?;
+        let created = detached(py, || EngineStore::create(&target, replaces, &Map::new(), options));
+        let staged = created.map_err(raise)?;
+        let store = Py::new(py, Store { inner: staged.store().clone() })?;
+        Ok(Self { path: staged.path(), staged: Staged::new(staged), store })
+    }
+
+    /// Where the store is until it is published.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// The store.
+    fn store(&self, py: Python<'_>) -> Py<Store> {
+        self.store.clone_ref(py)
+    }
+
+    /// Gives the finished store its name.
+    fn publish(&self, py: Python<'_>) -> PyResult<()> {
+        self.staged.publish(py, EngineStore::publish)
+    }
+
+    /// Removes it, unless it was published.
+    fn discard(&self, py: Python<'_>) {
+        self.staged.discard(py);
+    }
+}
+
+/// A group that is built in its store, and takes the place of one that is there.
+#[pyclass(frozen, module = "bedform._internal")]
+pub(crate) struct StagedGroup(Staged<EngineGroup>);
+
+#[pymethods]
+impl StagedGroup {
+    #[new]
+    fn new(py: Python<'_>, store: &Store, path: &str) -> PyResult<Self> {
+        let path = path_of(path)?;
+        let staged = detached(py, || store.inner.stage_group(&path)).map_err(raise)?;
+        Ok(Self(Staged::new(staged)))
+    }
+
+    /// Creates an array of the new group from its description in JSON.
+    fn draft_array(&self, py: Python<'_>, name: &str, description: &str) -> PyResult<Array> {
+        let description = Value::Object(json_of(description)?);
+        let draft = || {
+            let mut staged = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let staged = staged.as_mut()?;
+            let new = NewArray::from_json_with(&description, staged.options());
+            Some(new.and_then(|new| staged.draft_array(name, &new)))
+        };
+        let array = detached(py, draft).ok_or_else(ended)?;
+        array.map(|inner| Array { inner }).map_err(raise)
+    }
+
+    /// Puts the group in its place, with these attributes.
+    fn publish(&self, py: Python<'_>, attributes: &str) -> PyResult<()> {
+        let attributes = json_of(attributes)?;
+        self.0.publish(py, |staged| staged.publish(&attributes))
+    }
+
+    /// Removes it, unless it was published.
+    fn discard(&self, py: Python<'_>) {
+        self.0.discard(py);
+    }
+}
+
+/// A file that a library writes under a hidden name.
+#[pyclass(frozen, module = "bedform._internal")]
+pub(crate) struct StagedFile {
+    staged: Staged<EngineFile>,
+    path: PathBuf,
+}
+
+#[pymethods]
+impl StagedFile {
+    #[new]
+    fn new(py: Python<'_>, target: PathBuf) -> PyResult<Self> {
+        let staged = detached(py, || EngineFile::create(&target)).map_err(raise)?;
+        Ok(Self { path: staged.path().to_owned(), staged: Staged::new(staged) })
+    }
+
+    /// Where the file is to be written.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// Makes the finished file durable and gives it its name.
+    fn publish(&self, py: Python<'_>) -> PyResult<()> {
+        self.staged.publish(py, EngineFile::publish)
+    }
+
+    /// Removes it, unless it was published.
+    fn discard(&self, py: Python<'_>) {
+        self.staged.discard(py);
+    }
+}
