@@ -1,4 +1,4 @@
-//! Whether a call is to stop: what the callback of the calling thread says.
+//! The callback by which a program stops the calls of a thread.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void check(bf_status status) {
   if (status == BF_OK) return;
@@ -76,6 +77,12 @@ static void progress(void *context, uint64_t done, uint64_t total) {
   told[1] = total;
 }
 
+/* Takes so long that whoever may stop the conversion is asked after it. */
+static void slow(void *context, uint64_t done, uint64_t total) {
+  usleep(100000);
+  progress(context, done, total);
+}
+
 static void warning(void *context, const char *line) { printf("%s%s\n", (const char *)context, line); }
 
 static int stop(void *context) { return ++*(int *)context > 0; }
@@ -91,10 +98,12 @@ int main(int count, char **arguments) {
   }
   if (strcmp(arguments[1], "stop") == 0) {
     int asked = 0;
+    const char *options = "{\"verify\": true}";
+    watch.progress = slow;
     check(bf_set_stop(stop, &asked));
-    puts(bf_status_name(bf_convert(arguments[2], arguments[3], NULL, NULL)));
+    puts(bf_status_name(bf_convert(arguments[2], arguments[3], options, &watch)));
     check(bf_set_stop(NULL, NULL));
-    check(bf_convert(arguments[2], arguments[3], NULL, NULL));
+    check(bf_convert(arguments[2], arguments[3], options, NULL));
     puts(asked > 0 ? "asked" : "not asked");
     return 0;
   }

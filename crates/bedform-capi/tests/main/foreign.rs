@@ -85,7 +85,9 @@ unsafe extern "C" fn always(asked: *mut c_void) -> c_int {
     1
 }
 
+/// Takes so long that whoever may stop the conversion is asked after it.
 unsafe extern "C" fn note_progress(context: *mut c_void, done: u64, total: u64) {
+    std::thread::sleep(std::time::Duration::from_millis(100));
     unsafe { context.cast::<(u64, u64)>().write((done, total)) };
 }
 
@@ -103,7 +105,7 @@ fn a_conversion_tells_what_is_done_and_a_callback_of_its_thread_stops_it() {
     };
     assert_eq!(convert(Some(c"{\"memory\": 1}")), INVALID, "no option of that name");
     assert_eq!(unsafe { bf_set_stop(Some(always), (&raw mut asked).cast()) }, OK);
-    let reads = c"{\"reads\": {\"y,x\": 1.0}}";
+    let reads = c"{\"reads\": {\"y,x\": 1.0}, \"verify\": true}";
     assert_eq!(convert(Some(reads)), INTERRUPTED, "{}", last_error());
     assert!(asked > 0);
     assert_eq!(unsafe { bf_set_stop(None, null_mut()) }, OK);

@@ -1,8 +1,8 @@
 //! Foreign files by their paths, and the chunk maps that are kept of them.
 //!
-//! The header of a classic file has the places of its variables. Of an HDF5 file its library says them once; the
-//! [chunk map](ChunkMap) is then a helper file in the [sidecar](crate::sidecar) of the file, and any process of
-//! the same user opens the file without the library.
+//! The header of a classic file says where its variables lie. For an HDF5 file its library finds that once. The
+//! [chunk map](ChunkMap) is then a helper file in the [sidecar](crate::sidecar) of the file, and every process
+//! of the same user opens the file without the library.
 
 use std::path::Path;
 
@@ -32,7 +32,8 @@ impl Helper for ChunkMap {
     }
 }
 
-/// The name of a chunk map in its sidecar: two may be there, for what a file may name is another for each.
+/// The name of a chunk map in its sidecar. Two may be kept: one made without the files that the source names,
+/// one with them.
 fn name_of_map(allow_external: bool) -> &'static str {
     if allow_external { "chunk-map-external" } else { "chunk-map" }
 }

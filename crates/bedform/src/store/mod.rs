@@ -1,7 +1,7 @@
 //! Stores: what the doors see of a place that holds groups and arrays.
 //!
-//! The one type [`Store`] is a Zarr hierarchy with its log, or a foreign file. What only a hierarchy can do,
-//! everything that writes, is an error of kind `ReadOnly` of a file.
+//! The one type [`Store`] is a Zarr hierarchy with its log, or a foreign file. Of a file, every call that writes
+//! is an error of kind `ReadOnly`.
 //!
 //! | module | holds |
 //! |---|---|
