@@ -152,5 +152,5 @@ fn what_no_array_can_be_is_refused() {
         ErrorKind::Unsupported
     );
     let error = array.write(&Selection::all(&[4]), bedform::Elements::Bytes(&[0; 32]));
-    assert_eq!(error.unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::ReadOnly);
 }
