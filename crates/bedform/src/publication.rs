@@ -14,7 +14,7 @@
 //! that replaces another one changes places with it in one step. Some file systems exchange no names (NFS, older
 //! Lustre). There the old tree is first moved to `.<name>.bedform-replaced/old`, then the new one gets the name.
 //! A crash between the two steps leaves nothing under the name, and the old tree complete in that directory.
-//! The next writer that stages something for the same name moves it back ([`put_back`]).
+//! The next writer that stages something for the same name moves it back (`put_back`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
