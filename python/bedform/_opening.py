@@ -22,6 +22,7 @@ from bedform._store import Durability, Store, _check_durability, _reopen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 Freshness = Literal["read", "open", "never"]
 
