@@ -14,7 +14,7 @@ import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import h5py
 import numpy as np
@@ -80,8 +80,8 @@ class ChunkMapParts:
     tables: list[ChunkTable]
 
 
-def file_kind(path: str | Path) -> Literal["hdf5", "netcdf-classic"]:
-    """What kind of file it is, by its first bytes.
+def file_kind(path: str | Path) -> str:
+    """What kind of file it is, by its first bytes: "hdf5", "netcdf-classic-1", ...
 
     Raises
     ------
@@ -93,14 +93,12 @@ def file_kind(path: str | Path) -> Literal["hdf5", "netcdf-classic"]:
     except _internal.EngineError as error:
         engine_kind, message = error.args
         raise ForeignFileError(message, engine_kind) from None
-    if kind == "hdf5":
-        return "hdf5"
-    if kind.startswith("netcdf-classic-"):
-        return "netcdf-classic"
     if kind == "missing":
         raise ForeignFileError(f"{path}: No such file or directory", "NotFound")
-    if looks is None:
+    if kind in {"directory", "zarr-v2", "zarr-v3"}:
         raise ForeignFileError(f"{path}: Is a directory", "Io")
+    if looks is None:
+        return kind
     raise ForeignFileError(f"{path}: not a NetCDF or HDF5 file; it is {looks}", "Unsupported")
 
 

@@ -337,7 +337,7 @@ def test_missing_files_directories_and_classic_files_are_said_in_one_line(tmp_pa
     path = tmp_path / "classic.nc"
     with netCDF4.Dataset(path, "w", format="NETCDF3_64BIT_DATA"):
         pass
-    assert file_kind(path) == "netcdf-classic"
+    assert file_kind(path) == "netcdf-classic-5"
     with pytest.raises(ForeignFileError, match="classic"):
         chunk_map(path)
 

@@ -46,7 +46,7 @@ impl Default for Crc32c {
 /// use bedform_format::checksum::Fingerprint;
 /// let mut fingerprint = Fingerprint::new();
 /// fingerprint.update(b"/data/era5.nc");
-/// assert_eq!(format!("{:032x}", fingerprint.finish()), "f944a8b953fa7b48081647416d4087c7");
+/// assert_eq!(format!("{:032x}", fingerprint.finish()), "2f7b5b14aafa7b48081647416d4087c7");
 /// ```
 #[derive(Debug, Clone)]
 pub struct Fingerprint(u128);

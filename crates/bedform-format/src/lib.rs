@@ -16,13 +16,15 @@
 //! | [`metadata`] | arrays and groups: Zarr v3 and v2 documents |
 //! | [`chunk_map`] | where the bytes of a foreign file's variables lie |
 //! | [`log`] | segments, sections, directories and roots of the log |
-//! | [`netcdf_classic`] | the header of NetCDF classic files, as a chunk map |
+//! | [`header`] | formats whose files say in a header where their variables lie, as a chunk map |
+//! | [`netcdf_classic`] | the header of NetCDF classic files |
 
 pub mod checksum;
 pub mod chunk_map;
 pub mod codec;
 pub mod dtype;
 mod fields;
+pub mod header;
 pub mod json;
 pub mod limits;
 pub mod log;

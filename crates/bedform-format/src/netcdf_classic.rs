@@ -15,19 +15,8 @@ use crate::chunk_map::{
     Attribute, AttributeValues, ChunkMap, ChunkMapError, Encoding, ForeignArray, ForeignDimension,
     ForeignGroup, ForeignStorage, SourceVersion,
 };
+use crate::header::Header;
 use crate::{DataType, Endian, Limits};
-
-/// What the first bytes of a file gave.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Header {
-    /// All of it.
-    Complete(Box<ChunkMap>),
-    /// The header is longer than the bytes given: try again with this many or more.
-    Incomplete {
-        /// Bytes from the start of the file; more than were given, at most the file's size.
-        bytes_needed: u64,
-    },
-}
 
 /// Why a header was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +58,7 @@ const TAG_ATTRIBUTES: u32 = 0x0c;
 /// Give 64 KiB or the whole file, whichever is less, and as many as it asks for when it asks.
 ///
 /// ```
-/// use bedform_format::{chunk_map::SourceVersion, netcdf_classic::{parse, Header}, Limits};
+/// use bedform_format::{chunk_map::SourceVersion, header::Header, netcdf_classic::parse, Limits};
 /// let empty = b"CDF\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 /// let source = SourceVersion { size: 32, ..SourceVersion::default() };
 /// let Header::Complete(map) = parse(empty, &source, &Limits::default())? else { panic!() };
@@ -101,6 +90,28 @@ pub fn parse(bytes: &[u8], source: &SourceVersion, limits: &Limits) -> Result<He
             Ok(Header::Incomplete { bytes_needed: wanted.min(source.size) })
         }
     }
+}
+
+/// The name of the format of a file that begins with `start`.
+pub fn name_of(start: &[u8]) -> Option<&'static str> {
+    match start {
+        [b'C', b'D', b'F', 1, ..] => Some("netcdf-classic-1"),
+        [b'C', b'D', b'F', 2, ..] => Some("netcdf-classic-2"),
+        [b'C', b'D', b'F', 5, ..] => Some("netcdf-classic-5"),
+        _ => None,
+    }
+}
+
+/// [`parse`], with its error as text.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_header(
+    bytes: &[u8],
+    source: &SourceVersion,
+    limits: &Limits,
+) -> Result<Header, String> {
+    parse(bytes, source, limits).map_err(|error| error.to_string())
 }
 
 /// Why reading stopped before the end of the header.

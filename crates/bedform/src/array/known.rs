@@ -1,6 +1,7 @@
 //! What a read goes by: how an array is stored, where its chunks lie, and as of when.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Array, Backing};
 use crate::error::Result;
@@ -8,6 +9,8 @@ use crate::foreign::facts::ForeignVariable;
 use crate::log::array::ArrayHandle;
 use crate::plan::geometry::Geometry;
 use crate::run::chunks::ChunkCache;
+use crate::run::deliver::Deliver;
+use crate::run::execute::{ReadStatistics, execute};
 use crate::run::plan::{Piece, ReadPlan};
 use crate::source::{Settled, StoredLayout};
 use crate::zarr::state::ArrayState;
@@ -54,6 +57,34 @@ impl Known<'_> {
         let Self::Foreign(variable) = self else { return false };
         let codec = &variable.facts().layout.codec;
         codec.is_raw() && !variable.makes_chunks() && codec.decoded_bytes() as u64 > bytes
+    }
+
+    /// The most bytes of decoded chunks that the array's handle may keep.
+    pub(super) fn cache_limit(&self) -> u64 {
+        let (cache, scope) = match self {
+            Self::Stored(handle, state) => (&handle.store.cache, &state.scope),
+            Self::Foreign(variable) => (&variable.facts().cache, &variable.facts().scope),
+        };
+        ChunkCache::new(cache, scope).map_or(0, |cache| cache.limit())
+    }
+
+    /// Reads what `geometry` touches; `deliver` says where it goes. Every read of an array, through any door,
+    /// comes here. What `once_begun` says has begun is not planned anew when the data move on.
+    ///
+    /// # Errors
+    /// Those of reading; of looking up the moment.
+    pub(super) fn read(
+        &self,
+        geometry: &Geometry,
+        deliver: Deliver<'_>,
+        once_begun: Option<&AtomicBool>,
+    ) -> Result<ReadStatistics> {
+        self.with_plan(geometry, |plan| match execute(plan, deliver) {
+            Err(error) if once_begun.is_some_and(|begun| begun.load(Ordering::Relaxed)) => {
+                Ok(Err(error))
+            }
+            outcome => outcome.map(Ok),
+        })?
     }
 
     /// Calls `act` with the plan that reads what `geometry` touches; again, with the newest moment, as long as the data move on under it.

@@ -13,7 +13,6 @@ use crate::plan::copy::Target;
 use crate::plan::geometry::Geometry;
 use crate::plan::price::Price;
 use crate::run::deliver::Deliver;
-use crate::run::execute::{Reading, execute};
 use crate::run::explain::explain;
 use crate::run::workload::read_workload;
 use crate::run::{Explanation, ReadStatistics};
@@ -89,9 +88,7 @@ impl Array {
             return Err(Error::invalid(format!("{} holds text; read it as text", self.name())));
         }
         let geometry = self.geometry(known, selection)?;
-        known.with_plan(&geometry, |plan| {
-            execute(&Reading { plan }, Deliver::Buffer(Target::new(buffer)))
-        })
+        known.read(&geometry, Deliver::Buffer(Target::new(buffer)), None)
     }
 
     /// Which chunks a selection touches.

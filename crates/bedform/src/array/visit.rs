@@ -14,7 +14,6 @@ use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::tuning::block_shape;
 use crate::run::ReadStatistics;
 use crate::run::deliver::{Admission, DecodedChunk, Deliver, TakeChunk};
-use crate::run::execute::{Reading, execute};
 
 /// Larger chunks of a foreign file that are stored as their elements are visited in blocks: a contiguous
 /// variable is one chunk, of any size.
@@ -179,14 +178,7 @@ impl Array {
             return self.visit_blocks(&known, selection, visitor);
         }
         let taker = Shown { visitor, has_begun: AtomicBool::new(false) };
-        known.with_plan(&geometry, |plan| {
-            let outcome = execute(&Reading { plan }, Deliver::Visitor(&taker));
-            match outcome {
-                // Chunks come once: what was begun is not planned anew.
-                Err(error) if taker.has_begun.load(Ordering::Relaxed) => Ok(Err(error)),
-                outcome => outcome.map(Ok),
-            }
-        })?
+        known.read(&geometry, Deliver::Visitor(&taker), Some(&taker.has_begun))
     }
 
     /// As [`Array::visit`], in blocks that are read one after the other.
@@ -229,14 +221,10 @@ impl Array {
     pub fn prefetch(&self, selection: &Selection) -> Result<Prefetched> {
         let known = self.known()?;
         let geometry = self.geometry(&known, selection)?;
-        known.with_plan(&geometry, |plan| {
-            let caches = plan.pieces().iter().map(|piece| piece.cache);
-            let limit = caches.map(|cache| cache.map_or(0, |cache| cache.limit())).min();
-            let admission = Admission::new(limit.unwrap_or(0));
-            let read = execute(&Reading { plan }, Deliver::Cache(&admission))?;
-            let (present, left_out) = (admission.present(), admission.left_out());
-            Ok(Prefetched { read, present, left_out })
-        })
+        let admission = Admission::new(known.cache_limit());
+        let read = known.read(&geometry, Deliver::Cache(&admission), None)?;
+        let (present, left_out) = (admission.present(), admission.left_out());
+        Ok(Prefetched { read, present, left_out })
     }
 
     /// As [`Array::visit`], for a visitor that may see a chunk again.
@@ -247,7 +235,7 @@ impl Array {
         visitor: &Visitor<'_>,
     ) -> Result<ReadStatistics> {
         let taker = Shown { visitor, has_begun: AtomicBool::new(false) };
-        known.with_plan(geometry, |plan| execute(&Reading { plan }, Deliver::Visitor(&taker)))
+        known.read(geometry, Deliver::Visitor(&taker), None)
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) mod variable;
 use std::sync::Arc;
 
 use bedform_format::chunk_map::ChunkMap;
-use bedform_format::netcdf_classic::{self, Header};
+use bedform_format::header::{Header, format_of};
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Object, Storage, Version};
 
@@ -38,7 +38,7 @@ pub use crate::sidecar::source_version;
 pub use bedform_format::chunk_map::SourceVersion;
 pub use callback::{Callback, CallbackArray, ReadElements};
 
-/// The first look at a classic header.
+/// The first look at a header.
 const HEADER_BYTES: u64 = 64 << 10;
 
 /// A foreign file, opened: its chunk map, and where it is.
@@ -75,18 +75,18 @@ impl ForeignFile {
         Ok(file)
     }
 
-    /// Opens a NetCDF classic file: its header is its chunk map.
+    /// Opens a file whose [header](bedform_format::header) is its chunk map.
     ///
     /// # Errors
-    /// `Corrupt` or `Unsupported` by the header; those of storage.
-    pub fn open_classic(
+    /// `Unsupported` for a file of another kind; `Corrupt` by the header; those of storage.
+    pub fn open_by_header(
         storage: Arc<dyn Storage>,
         path: ObjectPath,
         options: &OpenOptions,
     ) -> Result<Self> {
         let object = storage.open(&path)?;
         let version = object.version().clone();
-        let map = read_classic(&*object, &source_version(&version), &options.limits)
+        let map = read_header(&*object, &source_version(&version), &options.limits)
             .map_err(|error| error.at(format!("{}/{path}", storage.name())))?;
         Self::new(storage, path, map, options)
     }
@@ -129,14 +129,19 @@ impl ForeignFile {
     }
 }
 
-fn read_classic(object: &dyn Object, source: &SourceVersion, limits: &Limits) -> Result<ChunkMap> {
+fn read_header(object: &dyn Object, source: &SourceVersion, limits: &Limits) -> Result<ChunkMap> {
+    let mut start = vec![0; usize::try_from(source.size.min(16)).unwrap_or(0)];
+    object.read(0, &mut start)?;
+    let (format, _) = format_of(&start).ok_or_else(|| {
+        Error::new(ErrorKind::Unsupported, "no format that is known by its header")
+    })?;
     let mut wanted = HEADER_BYTES;
     loop {
         let length = wanted.min(source.size).min(limits.metadata_bytes_max);
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
         object.read(0, &mut bytes)?;
-        let parsed = netcdf_classic::parse(&bytes, source, limits)
-            .map_err(|error| Error::new(ErrorKind::Corrupt, error.to_string()))?;
+        let parsed = (format.parse)(&bytes, source, limits)
+            .map_err(|error| Error::new(ErrorKind::Corrupt, error))?;
         match parsed {
             Header::Complete(map) => return Ok(*map),
             Header::Incomplete { bytes_needed }

@@ -59,7 +59,7 @@ impl ForeignFile {
             _ => error.into(),
         })?;
         match kind_of_file(&*object)? {
-            PlaceKind::NetcdfClassic(_) => Self::open_classic(storage, name, options).map(Some),
+            PlaceKind::WithHeader(_) => Self::open_by_header(storage, name, options).map(Some),
             PlaceKind::Hdf5 => {
                 let Some(sidecar) = Sidecar::of_path(path)? else { return Ok(None) };
                 let source = source_version(object.version());

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
+use bedform_format::header::format_of;
 use bedform_storage::{Mode, Object, Storage, StorageErrorKind};
 
 use super::{remote_of, storage_of, url_of};
@@ -19,8 +20,8 @@ pub enum PlaceKind {
     ZarrV3,
     /// A Zarr v2 store.
     ZarrV2,
-    /// A NetCDF classic file of this version: 1, 2 or 5.
-    NetcdfClassic(u8),
+    /// A file whose header says where its variables lie, by the name of its format: `netcdf-classic-1`.
+    WithHeader(&'static str),
     /// An HDF5 file, perhaps NetCDF-4.
     Hdf5,
     /// A file of another kind, and what it looks like: "a GRIB file: convert it to NetCDF first, ...".
@@ -63,7 +64,7 @@ impl PlaceKind {
         match self {
             Self::ZarrV3 => "zarr-v3".to_owned(),
             Self::ZarrV2 => "zarr-v2".to_owned(),
-            Self::NetcdfClassic(version) => format!("netcdf-classic-{version}"),
+            Self::WithHeader(format) => (*format).to_owned(),
             Self::Hdf5 => "hdf5".to_owned(),
             Self::OtherFile(_) => "file".to_owned(),
             Self::Directory => "directory".to_owned(),
@@ -82,7 +83,7 @@ impl PlaceKind {
 /// use bedform::{OpenOptions, PlaceKind, detect};
 /// # let path = std::env::temp_dir().join(format!("bedform-detect-{}.nc", std::process::id()));
 /// std::fs::write(&path, b"CDF\x05")?;
-/// assert_eq!(detect(&path, &OpenOptions::default())?, PlaceKind::NetcdfClassic(5));
+/// assert_eq!(detect(&path, &OpenOptions::default())?, PlaceKind::WithHeader("netcdf-classic-5"));
 /// # std::fs::remove_file(path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -153,8 +154,8 @@ pub(crate) fn kind_of_file(object: &dyn Object) -> Result<PlaceKind> {
     let size = object.version().size;
     let mut start = vec![0; usize::try_from(size.min(16)).unwrap_or(0)];
     object.read(0, &mut start)?;
-    if let [b'C', b'D', b'F', version @ (1 | 2 | 5), ..] = *start.as_slice() {
-        return Ok(PlaceKind::NetcdfClassic(version));
+    if let Some((_, name)) = format_of(&start) {
+        return Ok(PlaceKind::WithHeader(name));
     }
     for place in std::iter::once(0).chain((0..HDF5_PLACES).map(|step| 512_u64 << step)) {
         let mut signature = [0; HDF5_SIGNATURE.len()];
@@ -206,9 +207,11 @@ mod tests {
 
     #[test]
     fn files_are_told_by_their_first_bytes() {
-        for version in [1, 2, 5] {
+        for (version, name) in
+            [(1, "netcdf-classic-1"), (2, "netcdf-classic-2"), (5, "netcdf-classic-5")]
+        {
             let found = kind_of(&[b'C', b'D', b'F', version]);
-            assert_eq!(found, PlaceKind::NetcdfClassic(version));
+            assert_eq!(found, PlaceKind::WithHeader(name));
         }
         for place in [0, 512, 1024, 2048, 512 << 11] {
             let bytes = [&vec![0; place][..], HDF5_SIGNATURE].concat();

@@ -76,7 +76,8 @@ pub(crate) struct DecodedChunk<'a> {
 /// Which chunks may go into the cache, and how many did not.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    /// Bytes that may still be kept.
+    bytes: u64,
+    /// Bytes of them that may still be kept.
     room: AtomicU64,
     present: AtomicU64,
     left_out: AtomicU64,
@@ -85,7 +86,14 @@ pub(crate) struct Admission {
 impl Admission {
     /// Room for `bytes` bytes, entries of the cache included.
     pub(crate) fn new(bytes: u64) -> Self {
-        Self { room: AtomicU64::new(bytes), ..Self::default() }
+        Self { bytes, room: AtomicU64::new(bytes), ..Self::default() }
+    }
+
+    /// Begins anew: a plan is executed.
+    pub(super) fn begin(&self) {
+        self.room.store(self.bytes, Ordering::Relaxed);
+        self.present.store(0, Ordering::Relaxed);
+        self.left_out.store(0, Ordering::Relaxed);
     }
 
     /// Chunks that were in the cache before.

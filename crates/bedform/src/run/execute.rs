@@ -62,11 +62,6 @@ impl std::ops::AddAssign for ReadStatistics {
     }
 }
 
-/// Everything that a read needs to know.
-pub(crate) struct Reading<'a> {
-    pub(crate) plan: ReadPlan<'a>,
-}
-
 /// What a read that was cancelled says.
 const STOPPED: &str = "the read was stopped";
 
@@ -78,26 +73,26 @@ const ALONE_BYTES: u64 = 256 << 10;
 ///
 /// # Errors
 /// The first error of any thread, visitors included; what a buffer holds is then unspecified.
-pub(crate) fn execute(reading: &Reading<'_>, deliver: Deliver<'_>) -> Result<ReadStatistics> {
+pub(crate) fn execute(plan: ReadPlan<'_>, deliver: Deliver<'_>) -> Result<ReadStatistics> {
+    if let Deliver::Cache(admission) = deliver {
+        admission.begin();
+    }
     if let Deliver::Buffer(target) = deliver
-        && target.len() as u64 != reading.plan.result_bytes()
+        && target.len() as u64 != plan.result_bytes()
     {
         return Err(Error::invalid(format!(
             "the buffer has {} bytes, the selection needs {}",
             target.len(),
-            reading.plan.result_bytes()
+            plan.result_bytes()
         )));
     }
-    if reading.plan.result_bytes() == 0 {
+    if plan.result_bytes() == 0 {
         return Ok(ReadStatistics::default());
     }
-    let decoded = decoded_bytes(&reading.plan);
-    let needed = if reading.plan.is_raw() {
-        decoded.min(reading.plan.result_bytes().saturating_mul(8))
-    } else {
-        decoded
-    };
-    let run = Run::new(reading, deliver);
+    let decoded = decoded_bytes(&plan);
+    let needed =
+        if plan.is_raw() { decoded.min(plan.result_bytes().saturating_mul(8)) } else { decoded };
+    let run = Run::new(plan, deliver);
     if run.tuning.threads_waiting <= 1 {
         run.work(None, true);
     } else {
@@ -184,8 +179,7 @@ const COPIES_MAX: usize = 1 << 17;
 pub(crate) type Helpers<'h> = &'h dyn Fn();
 
 impl<'a> Run<'a> {
-    fn new(reading: &Reading<'a>, deliver: Deliver<'a>) -> Self {
-        let plan = reading.plan;
+    fn new(plan: ReadPlan<'a>, deliver: Deliver<'a>) -> Self {
         // A read that would push most others out is not kept, nor is what the page cache has as well.
         let decoded = decoded_bytes(&plan);
         let has_room =

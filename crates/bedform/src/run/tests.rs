@@ -12,7 +12,7 @@ use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
 use proptest::prelude::*;
 
 use super::deliver::{Admission, DecodedChunk, Deliver, TakeChunk};
-use super::execute::{Reading, execute};
+use super::execute::execute;
 use super::explain::priced;
 use super::plan::{Piece, ReadPlan};
 use crate::codec::{ChunkCodec, Scratch};
@@ -185,12 +185,11 @@ proptest! {
         let plan = ReadPlan::new(&pieces, &tuning);
         prop_assert_eq!(plan.result_bytes(), expected.len() as u64);
         let mut found = vec![0; expected.len()];
-        let reading = Reading { plan };
-        let done = execute(&reading, Deliver::Buffer(Target::new(&mut found))).unwrap();
+        let done = execute(plan, Deliver::Buffer(Target::new(&mut found))).unwrap();
         prop_assert_eq!(found, expected);
         // A visitor sees each chunk once, its elements as a naive reader has them.
         let taker = Naive { first: &geometries[0], seen: Mutex::default() };
-        execute(&reading, Deliver::Visitor(&taker)).unwrap();
+        execute(plan, Deliver::Visitor(&taker)).unwrap();
         let seen = taker.seen.into_inner().unwrap();
         prop_assert_eq!(seen.len() as u64, plan.chunk_count());
         let written = seen.values().flatten().count() as u64;
@@ -207,7 +206,7 @@ proptest! {
         }
         // Without a cache nothing is fetched for it.
         let admission = Admission::new(1 << 20);
-        let kept = execute(&reading, Deliver::Cache(&admission)).unwrap();
+        let kept = execute(plan, Deliver::Cache(&admission)).unwrap();
         prop_assert_eq!((kept.requests, kept.chunks, admission.present()), (0, 0, 0));
         prop_assert_eq!(admission.left_out(), written);
         // What a plan is resolved to is what it costs, and both parts of a chunk are requests.
