@@ -18,8 +18,7 @@ use bedform_format::metadata::{
 };
 use bedform_format::shard::{ShardIndex, Stamp};
 use bedform_format::{
-    BytesCodec, CodecChain, DataType, Endian, Limits, ObjectPath, Serializer, header, json,
-    netcdf_classic,
+    BytesCodec, CodecChain, DataType, Endian, Limits, ObjectPath, Serializer, json, netcdf_classic,
 };
 use bedform_storage::Profile;
 use serde_json::{Map, Value};
@@ -193,7 +192,9 @@ fn codecs(data: &[u8]) {
 fn netcdf_header(data: &[u8]) {
     let limits = Limits::default();
     let source = SourceVersion { size: 1 << 20, ..SourceVersion::default() };
-    if let Ok(header::Header::Complete(map)) = netcdf_classic::parse(data, &source, &limits) {
+    if let Ok(bedform_format::chunk_map::Header::Complete(map)) =
+        netcdf_classic::parse(data, &source, &limits)
+    {
         map.check(&limits).expect("a header gives a map that holds");
     }
 }

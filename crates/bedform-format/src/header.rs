@@ -1,23 +1,11 @@
 //! Formats whose files say in a header where their variables lie.
 //!
-//! A format is a module that parses the header into a [`ChunkMap`], and a line in [`FORMATS`]: the engine then
+//! A format is a module that parses the header into a [`ChunkMap`](crate::chunk_map::ChunkMap), and a line in [`FORMATS`]: the engine then
 //! tells its files by their first bytes and opens them, through every door.
 
 use crate::Limits;
-use crate::chunk_map::{ChunkMap, SourceVersion};
+use crate::chunk_map::{Header, SourceVersion};
 use crate::netcdf_classic;
-
-/// What the first bytes of a file gave.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Header {
-    /// All of it.
-    Complete(Box<ChunkMap>),
-    /// The header is longer than the bytes given: try again with this many or more.
-    Incomplete {
-        /// Bytes from the start of the file; more than were given, at most the file's size.
-        bytes_needed: u64,
-    },
-}
 
 /// Parses the header of a file from its first bytes, or says what is wrong with it.
 pub type ParseHeader = fn(&[u8], &SourceVersion, &Limits) -> Result<Header, String>;

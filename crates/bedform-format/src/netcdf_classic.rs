@@ -13,9 +13,8 @@
 
 use crate::chunk_map::{
     Attribute, AttributeValues, ChunkMap, ChunkMapError, Encoding, ForeignArray, ForeignDimension,
-    ForeignGroup, ForeignStorage, SourceVersion,
+    ForeignGroup, ForeignStorage, Header, SourceVersion,
 };
-use crate::header::Header;
 use crate::{DataType, Endian, Limits};
 
 /// Why a header was refused.
@@ -58,7 +57,7 @@ const TAG_ATTRIBUTES: u32 = 0x0c;
 /// Give 64 KiB or the whole file, whichever is less, and as many as it asks for when it asks.
 ///
 /// ```
-/// use bedform_format::{chunk_map::SourceVersion, header::Header, netcdf_classic::parse, Limits};
+/// use bedform_format::{chunk_map::{Header, SourceVersion}, netcdf_classic::parse, Limits};
 /// let empty = b"CDF\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 /// let source = SourceVersion { size: 32, ..SourceVersion::default() };
 /// let Header::Complete(map) = parse(empty, &source, &Limits::default())? else { panic!() };

@@ -53,6 +53,18 @@ pub struct ChunkMap {
     pub arrays: Vec<ForeignArray>,
 }
 
+/// What the first bytes of a file gave, whose header is its chunk map.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Header {
+    /// All of it.
+    Complete(Box<ChunkMap>),
+    /// The header is longer than the bytes given: try again with this many or more.
+    Incomplete {
+        /// Bytes from the start of the file; more than were given, at most the file's size.
+        bytes_needed: u64,
+    },
+}
+
 /// Which bytes a map was made of: the same fields as a version in the storage crate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -24,7 +24,8 @@ pub(crate) mod variable;
 use std::sync::Arc;
 
 use bedform_format::chunk_map::ChunkMap;
-use bedform_format::header::{Header, format_of};
+use bedform_format::chunk_map::Header;
+use bedform_format::header::format_of;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Object, Storage, Version};
 
