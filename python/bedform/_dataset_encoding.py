@@ -205,6 +205,36 @@ def check_fits(
     return new
 
 
+def check_units(name: str, existing: Variable, encoded: Encoded) -> None:
+    """Fail if times cannot be counted in the unit that the store has.
+
+    xarray then takes a finer unit, with a warning, and the numbers would be read in the old one.
+    """
+    stored = existing.encoding.get("units")
+    taken = encoded.attributes.get("units")
+    if stored is None or taken == stored or _counts_alike(existing.encoding, encoded.attributes):
+        return
+    dtype = existing.encoding.get("dtype", encoded.variable.dtype)
+    raise InvalidArgumentError(
+        f"{name}: its times are no whole numbers of the store's unit, {stored!r} as {dtype}; they "
+        f"would need {taken!r}: round them, or write the data set anew with a finer unit"
+    )
+
+
+def _counts_alike(stored: Mapping[str, Any], taken: Mapping[str, Any]) -> bool:
+    """Whether numbers mean the same times by both."""
+    from xarray import Variable, conventions
+
+    def times(source: Mapping[str, Any]) -> Any:
+        named = {key: source[key] for key in ("units", "calendar") if key in source}
+        return conventions.decode_cf_variable("time", Variable("n", [0, 1], named)).to_numpy()
+
+    try:
+        return bool(np.array_equal(times(stored), times(taken)))
+    except (ValueError, OverflowError, TypeError):
+        return False
+
+
 def check_type(name: str, existing: Variable, new: Variable) -> None:
     """Fail if fixed-size text would be cut, or a kind of values become another."""
     if new.dtype.kind in "biufcMmO" or (new.dtype.kind in "SUT" and existing.dtype.kind in "OT"):

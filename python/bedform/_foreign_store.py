@@ -22,6 +22,7 @@ from bedform._errors import (
     BedformError,
     ConflictError,
     NotFoundError,
+    ReadOnlyError,
     UnsupportedError,
     engine_call,
 )
@@ -156,9 +157,17 @@ class ForeignStore:
         """Every variable, by its path in the file."""
         return {path: self[path] for path in self._arrays}
 
-    def groups(self) -> dict[str, dict[str, Any]]:
-        """The attributes of every group but the root, by path."""
-        return {path: self.group_attributes(path) for path in self._groups if path}
+    def _refuse_change(self, *_: object, **__: object) -> Any:
+        """Foreign files are never written."""
+        raise ReadOnlyError(
+            f"{self._shown}: foreign files are never written; convert it with 'bedform convert'"
+        )
+
+    create_array = create_group = delete = session = append = settle = _refuse_change
+
+    def groups(self) -> dict[str, ForeignGroup]:
+        """Every group but the root, by path."""
+        return {path: ForeignGroup(self, path) for path in self._groups if path}
 
     def __iter__(self) -> Iterator[str]:
         return iter(path for path in self._arrays if "/" not in path)
@@ -233,6 +242,15 @@ class ForeignGroup:
         """The dimensions that the group defines and that can grow."""
         return self._store.unlimited_dimensions(self.path)
 
+    def groups(self) -> dict[str, ForeignGroup]:
+        """Every group below the group, by its path from here."""
+        prefix = f"{self.path}/"
+        return {
+            path.removeprefix(prefix): group
+            for path, group in self._store.groups().items()
+            if path.startswith(prefix)
+        }
+
     def arrays(self) -> dict[str, ForeignArray]:
         """Every variable below the group, by its path from here."""
         prefix = f"{self.path}/"
@@ -264,6 +282,10 @@ class ForeignArray(BasicReads):
         self._opened = self._open()
         self._process = _fork.current
         super().__init__()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Foreign files are never written."""
+        self._store._refuse_change()
 
     def _open(self) -> _internal.Array | None:
         """The engine's handle: over the bytes of the file, or what the library makes of them."""

@@ -32,6 +32,7 @@ from bedform._dataset_encoding import (
     check_fits,
     check_names,
     check_type,
+    check_units,
     encode,
     existing_encodings,
     plain_attributes,
@@ -376,6 +377,7 @@ class _Work:
             variable = variable.copy(deep=False)
             variable.encoding = existing[name].encoding
             encoded = encode(name, variable, demanded=False)
+            check_units(name, existing[name], encoded)
             encoded.variable = check_fits(
                 name,
                 existing[name],

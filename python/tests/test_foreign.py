@@ -456,3 +456,25 @@ def test_classic_files_are_described_in_the_words_of_the_netcdf_library() -> Non
     store = netcdf4_store(path)
     check_description(description, path, store, "", words.style_of(description))
     store.close()
+
+
+def test_whatever_would_change_a_file_says_that_foreign_files_are_never_written(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "f.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("x", 3)
+        file.createVariable("u", "f4", ("x",))[:] = [1, 2, 3]
+    import bedform as bf
+
+    store = bf.open(path)
+    changes = [
+        lambda: store["u"].__setitem__(0, 3.0),
+        lambda: store.create_array("v", shape=(3,), dtype="float32"),
+        lambda: store.session(),
+        lambda: store.settle(),
+        lambda: store.append({}, dim="x"),
+    ]
+    for change in changes:
+        with pytest.raises(bf.ReadOnlyError, match="never written; convert it"):
+            change()

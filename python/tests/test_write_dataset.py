@@ -538,3 +538,29 @@ def test_values_that_zarr_has_no_type_for_are_refused_by_name(tmp_path: Path) ->
         with pytest.raises((bf.BedformError, TypeError, ValueError), match="odd"):
             bf.write_dataset(xr.Dataset({"odd": ("x", values)}), tmp_path / "s.zarr")
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", [{"append_dim": "time"}, {"mode": "a"}, {"mode": "r+"}])
+def test_times_that_the_stores_unit_cannot_count_are_refused(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
+    def dataset(minutes: int) -> xr.Dataset:
+        times = pd.date_range("2001-01-01", periods=4, freq="6h") + pd.Timedelta(minutes=minutes)
+        return xr.Dataset({"t": ("time", np.arange(4.0))}, coords={"time": times})
+
+    # As files say it; xarray itself writes the day as 2001-01-01.
+    encoding = {"time": {"units": "hours since 2001-1-1", "dtype": "int64"}}
+    path = tmp_path / "s.zarr"
+    bf.write_dataset(dataset(0), path, encoding=encoding)
+    with (
+        pytest.warns(UserWarning, match="minutes"),
+        pytest.raises(bf.InvalidArgumentError, match="no whole numbers of the store's unit"),
+    ):
+        bf.write_dataset(dataset(1470), path, **how)
+    assert xr.open_dataset(path, engine="bedform").identical(
+        xr.open_dataset(path, engine="zarr", consolidated=None)
+    )
+    later = dataset(24 * 60)
+    bf.write_dataset(later, path, **how)
+    found = xr.open_dataset(path, engine="bedform")
+    assert (found.time.to_numpy()[-4:] == later.time.to_numpy()).all()

@@ -67,3 +67,17 @@ def test_foreign_data_are_read_lazily_and_in_pieces(tmp_path: Path) -> None:
     assert lazy["v"].chunks == ((5,) * 4, (30,))
     picked = lazy["v"].isel(a=slice(None, None, -3), b=[4, 1, 1]).compute()
     xr.testing.assert_equal(picked, values["v"].isel(a=slice(None, None, -3), b=[4, 1, 1]))
+
+
+def test_the_groups_of_a_file_are_a_tree(tmp_path: Path) -> None:
+    path = tmp_path / "groups.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("x", 3)
+        for group, values in (("forcing", [1, 2, 3]), ("forcing/deep", [4, 5, 6])):
+            file.createGroup(group).createVariable("u", "f4", ("x",))[:] = values
+    for options in ({}, {"group": "forcing"}):
+        expected = xr.open_datatree(path, engine="netcdf4", **options)
+        found = xr.open_datatree(path, engine="bedform", **options)
+        assert set(found.groups) == set(expected.groups)
+        for name in expected.groups:
+            assert found[name].to_dataset().identical(expected[name].to_dataset())
