@@ -155,7 +155,8 @@ class _Destination(io.FileIO):
     length, and crash when the process ends.
     """
 
-    failure: OSError | None = None
+    #: What ended a write: an error of the system, or an exception of a signal's handler.
+    failure: BaseException | None = None
 
     def write(self, data: Any, /) -> int:
         """Write all of it, or note why that cannot be."""
@@ -164,7 +165,8 @@ class _Destination(io.FileIO):
         try:
             while self.failure is None and done < len(view):
                 done += super().write(view[done:])
-        except OSError as error:
+        # HDF5 would print and forget it.
+        except BaseException as error:  # noqa: BLE001
             self.failure = error
         return len(view)
 
@@ -172,7 +174,7 @@ class _Destination(io.FileIO):
         """Give the file a length, or note why that cannot be."""
         try:
             return super().truncate(size) if self.failure is None else size or 0
-        except OSError as error:
+        except BaseException as error:  # noqa: BLE001
             self.failure = error
             return size or 0
 
@@ -198,6 +200,8 @@ def _file(path: os.PathLike[str], target: Path) -> Iterator[tuple[Any, _Destinat
         raise
     except (OSError, RuntimeError) as error:
         failure = destination.failure if destination is not None else None
+        if failure is not None and not isinstance(failure, (OSError, RuntimeError)):
+            raise failure from error
         raise _cannot_write(target, failure or error) from error
     finally:
         if destination is not None:

@@ -64,7 +64,7 @@ impl Bytes {
 pub(crate) type ReadCounts = (u64, u64, u64, u64, u64);
 
 pub(crate) fn counts(statistics: ReadStatistics) -> ReadCounts {
-    let ReadStatistics { objects, requests, bytes, chunks, waits } = statistics;
+    let ReadStatistics { objects, requests, bytes, chunks, waits, absent: _ } = statistics;
     (objects, requests, bytes, chunks, waits)
 }
 

@@ -79,12 +79,19 @@ impl Known<'_> {
         deliver: Deliver<'_>,
         once_begun: Option<&AtomicBool>,
     ) -> Result<ReadStatistics> {
-        self.with_plan(geometry, |plan| match execute(plan, deliver) {
+        let done = self.with_plan(geometry, |plan| match execute(plan, deliver) {
             Err(error) if once_begun.is_some_and(|begun| begun.load(Ordering::Relaxed)) => {
                 Ok(Err(error))
             }
             outcome => outcome.map(Ok),
-        })?
+        })??;
+        // What is not there was never written, or is gone with its array.
+        if let Self::Stored(handle, state) = self
+            && done.absent > 0
+        {
+            handle.check_is_there(state)?;
+        }
+        Ok(done)
     }
 
     /// Calls `act` with the plan that reads what `geometry` touches; again, with the newest moment, as long as the data move on under it.

@@ -15,6 +15,7 @@ use super::shapes::enlarge;
 use super::snapshot::{PinnedArray, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::zarr::hierarchy::DraftLock;
+use crate::zarr::publish::{check_key, own_document};
 use crate::zarr::state::{ArrayState, load};
 
 /// An array of an opened store. Cheap to clone; safe to share between threads.
@@ -145,6 +146,38 @@ impl ArrayHandle {
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(state),
                 outcome => outcome,
             },
+        }
+    }
+
+    /// Fails if the array with `state` is not there any more: deleted, or replaced with its store or group. In
+    /// an object store nothing is asked: each look is a request, and nothing is replaced as a whole there.
+    ///
+    /// # Errors
+    /// `Conflict`; those of storage.
+    pub(crate) fn check_is_there(&self, state: &ArrayState) -> Result<()> {
+        let storage = &self.store.storage;
+        let Some(source) = state.source.as_ref().filter(|_| !storage.is_remote()) else {
+            return Ok(());
+        };
+        let (path, version) = source.own();
+        match storage.stat(path) {
+            Ok(found) if found == *version => return Ok(()),
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            Ok(_) if state.identity().is_none() => return Ok(()),
+            _ => {}
+        }
+        let gone = || {
+            let text =
+                format!("{} was deleted or replaced by another writer; open it again", self.name());
+            Error::new(ErrorKind::Conflict, text)
+        };
+        let document = match own_document(&self.store, &self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(gone()),
+            document => document?,
+        };
+        match state.identity() {
+            Some(identity) => check_key(&self.store, &self.path, &document, &identity.array),
+            None => Err(gone()),
         }
     }
 

@@ -49,16 +49,19 @@ pub struct ReadStatistics {
     pub chunks: u64,
     /// Requests that had to wait for the device.
     pub waits: u64,
+    /// Objects that are not there: their elements are fill values, or those of a log.
+    pub absent: u64,
 }
 
 impl std::ops::AddAssign for ReadStatistics {
     fn add_assign(&mut self, other: Self) {
-        let Self { objects, requests, bytes, chunks, waits } = other;
+        let Self { objects, requests, bytes, chunks, waits, absent } = other;
         self.objects += objects;
         self.requests += requests;
         self.bytes += bytes;
         self.chunks += chunks;
         self.waits += waits;
+        self.absent += absent;
     }
 }
 
@@ -161,6 +164,7 @@ pub(crate) struct Run<'a> {
     pub(crate) bytes: AtomicU64,
     pub(crate) chunks: AtomicU64,
     waits: AtomicU64,
+    absent: AtomicU64,
 }
 
 /// Payloads, which are fetched together for many cells: a block that has something of several is
@@ -215,6 +219,7 @@ impl<'a> Run<'a> {
             bytes: AtomicU64::new(0),
             chunks: AtomicU64::new(0),
             waits: AtomicU64::new(0),
+            absent: AtomicU64::new(0),
         }
     }
 
@@ -233,6 +238,7 @@ impl<'a> Run<'a> {
                 bytes: self.bytes.into_inner(),
                 chunks: self.chunks.into_inner(),
                 waits: self.waits.into_inner(),
+                absent: self.absent.into_inner(),
             }),
         }
     }
@@ -534,6 +540,10 @@ struct CellOfRun<'r, 'a, 'h> {
 }
 
 impl Resolving for CellOfRun<'_, '_, '_> {
+    fn note_absent(&self) {
+        self.run.absent.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn waits(&self) {
         self.run.waits(self.helpers);
     }

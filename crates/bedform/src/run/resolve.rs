@@ -172,6 +172,9 @@ pub(crate) trait Resolving {
     /// Called before a wait for the device.
     fn waits(&self) {}
 
+    /// Called for a cell that is not there.
+    fn note_absent(&self) {}
+
     /// Takes what covers have so far, if it wants to now.
     ///
     /// # Errors
@@ -239,6 +242,9 @@ pub(crate) fn resolve(
     let coordinates = cell.coordinates();
     let source = cell.piece.source;
     let opened = source.open(&coordinates, opening.need, opening.asked, &|| resolving.waits())?;
+    if opened.is_none() {
+        resolving.note_absent();
+    }
     let contained = opened.as_ref().map_or(0, |opened| opened.contained);
     let name = || source.object_name(&coordinates);
     let cover = cell.piece.moment.cover(&coordinates, contained, &name)?;

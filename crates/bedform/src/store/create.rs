@@ -30,7 +30,9 @@ use crate::zarr::publish::{
 use crate::zarr::together::{NewArrays, create_one};
 
 /// How long drafts are worth being removed: who does it has failed, or was stopped.
-const DISCARD: Duration = Duration::from_secs(5);
+const DISCARD: Duration = Duration::from_millis(500);
+/// The same where a server answers.
+const DISCARD_ON_SERVER: Duration = Duration::from_secs(5);
 
 impl Store {
     /// Creates an empty store in `storage`, durable on return.
@@ -195,7 +197,9 @@ impl Store {
     /// `ReadOnly`, those of storage; `Io` if it would take longer. What is left is invisible, and goes when
     /// its name is used again.
     pub fn discard_drafts(&self, paths: &[ObjectPath]) -> Result<()> {
-        within(DISCARD, || self.discard_all(paths)).map_err(|error| match error.kind() {
+        let is_remote = self.storage().is_remote();
+        let time = if is_remote { DISCARD_ON_SERVER } else { DISCARD };
+        within(time, || self.discard_all(paths)).map_err(|error| match error.kind() {
             // Nobody need have stopped it.
             ErrorKind::Interrupted => {
                 Error::new(ErrorKind::Io, "what was begun could not be removed in time")

@@ -23,6 +23,9 @@ use crate::zarr::nodes::NodeKind;
 use crate::zarr::publish::{check_key, check_new, lock_arrays, own_document};
 use crate::zarr::replacing::replace_group;
 
+/// Bytes of a root that is looked into.
+const ROOT_BYTES_MAX: u64 = 64 << 20;
+
 /// The documents of which a store has one.
 const DOCUMENTS: [&str; 3] = ["zarr.json", ".zgroup", ".zarray"];
 
@@ -128,9 +131,12 @@ impl StagedStore {
         drop(store);
         let (parent, target) = (staged.parent().clone(), staged.target().clone());
         if check_place(&*parent, &target, replaces, &shown)? {
+            let old = log_owner(&*parent, &target).ok().flatten();
             staged.publish(TreePublication::Exchange, durability)?;
-            // It is that of the store that was here: the new one has had no session.
-            let _ = remove_log(&*parent, &target, durability);
+            // The new store has its name, whatever becomes of the old log.
+            if old.is_some() {
+                let _ = remove_log(&staged, old.as_deref(), durability);
+            }
         } else {
             staged.publish(TreePublication::Absent, durability)?;
         }
@@ -195,8 +201,29 @@ fn log_of(path: &ObjectPath) -> Result<ObjectPath> {
     Ok(path.parent().join(&format!("{}{}", path.name(), LOG_SUFFIX))?)
 }
 
-fn remove_log(parent: &dyn Storage, store: &ObjectPath, durability: Durability) -> Result<()> {
-    Ok(parent.delete_tree(&log_of(store)?, durability)?)
+/// Removes the log beside the target if it is `owner`'s: others may have begun that of the new store by now. It
+/// loses its name in one step, so that nobody begins another one in what is being removed.
+fn remove_log(staged: &StagedTree, owner: Option<&[u8]>, durability: Durability) -> Result<()> {
+    let (parent, target) = (staged.parent(), staged.target());
+    if log_owner(&**parent, target)?.as_deref() == owner {
+        let aside = staged.directory().join("log")?;
+        parent.publish_tree(&log_of(target)?, &aside, TreePublication::Absent, durability)?;
+    }
+    Ok(())
+}
+
+/// Whose log lies beside `store`: the key in its newest root, or that root where it is damaged; nothing without
+/// roots.
+fn log_owner(parent: &dyn Storage, store: &ObjectPath) -> Result<Option<Vec<u8>>> {
+    let roots = log_of(store)?.join("roots")?;
+    let Some(newest) = parent.list(&roots)?.into_iter().next_back() else { return Ok(None) };
+    let root = parent.open(&roots.join(&newest.name)?)?;
+    let size = usize::try_from(root.version().size.min(ROOT_BYTES_MAX)).unwrap_or(0);
+    let mut bytes = vec![0; size];
+    root.read(0, &mut bytes)?;
+    let document: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let key = document["bedform"]["store"].as_str();
+    Ok(Some(key.map_or_else(|| bytes.clone(), |key| key.as_bytes().to_vec())))
 }
 
 /// A group that is built in a hidden directory of its store, and takes the place of one that is there.

@@ -63,6 +63,13 @@ pub(crate) struct ArrayDocument {
     pub(crate) replaced: Option<[u8; 16]>,
 }
 
+impl ArrayDocument {
+    /// The path of the array's own document, and the version that it was read in.
+    pub(crate) fn own(&self) -> &(ObjectPath, Version) {
+        &self.own
+    }
+}
+
 /// A document as it is stored.
 pub(crate) struct Stored {
     pub(crate) version: Version,

@@ -21,6 +21,8 @@ mod pieces;
 #[cfg(test)]
 mod reads;
 #[cfg(test)]
+mod replaced;
+#[cfg(test)]
 mod scattered;
 #[cfg(test)]
 mod session_steps;
