@@ -23,6 +23,8 @@ import io
 import itertools
 import math
 import os
+import signal
+import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +45,7 @@ from ._integers import byte_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
 
     from ._array import Array
     from ._store import Store
@@ -115,10 +118,11 @@ def export(
     try:
         chosen = _chosen(store, arrays)
         total = sum(_byte_count(array) for array in chosen.values())
-        with _file(staged.path, path) as (file, destination):
+        with _noted_interrupts() as raise_noted, _file(staged.path, path) as (file, destination):
 
             def report(done: int, whole: int) -> None:
                 destination.check()
+                raise_noted()
                 if progress is not None:
                     progress(done, whole)
 
@@ -182,6 +186,30 @@ class _Destination(io.FileIO):
         """Fail if a write did."""
         if self.failure is not None:
             raise self.failure
+
+
+@contextlib.contextmanager
+def _noted_interrupts() -> Iterator[Callable[[], None]]:
+    """Have Ctrl-C noted, and raised by what this gives, or at the end.
+
+    Python raises it as soon as it runs, often in what HDF5 calls, which prints and forgets it.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield lambda: None
+        return
+    noted: list[tuple[int, FrameType | None]] = []
+
+    def raise_noted() -> None:
+        if noted:
+            handler(*noted.pop())
+
+    signal.signal(signal.SIGINT, lambda number, frame: noted.append((number, frame)))
+    try:
+        yield raise_noted
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    raise_noted()
 
 
 @contextlib.contextmanager

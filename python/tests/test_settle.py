@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dask
 import h5py
@@ -437,3 +437,34 @@ def test_verify_reads_the_log_and_tells_how_far_it_is(store: bf.Store) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         store.verify(stop)
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_an_export_that_is_interrupted_where_hdf5_writes_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """HDF5 prints and forgets what is raised in what it calls."""
+    store = bf.create(tmp_path / "s.zarr")
+    values = np.arange(4000.0)
+    store.create_array("t", shape=values.shape, dtype="float64", dims=("x",))[...] = values
+    target = tmp_path / "out.nc"
+    writes: list[int] = []
+    write = _export._Destination.write
+
+    def interrupted(destination: Any, data: Any) -> int:
+        writes.append(len(data))
+        if len(writes) == at + 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return write(destination, data)
+
+    monkeypatch.setattr(_export._Destination, "write", interrupted)
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        _export.export(store, target)
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert len(writes) > at
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s.zarr"]
+    monkeypatch.undo()
+    _export.export(store, target)
+    with h5py.File(target) as file:
+        assert (file["t"][...] == values).all()
