@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bedform_geometry::Selection;
+
 use super::{Array, Backing};
 use crate::error::Result;
 use crate::foreign::facts::ForeignVariable;
@@ -68,18 +70,34 @@ impl Known<'_> {
         ChunkCache::new(cache, scope).map_or(0, |cache| cache.limit())
     }
 
-    /// Reads what `geometry` touches; `deliver` says where it goes. Every read of an array, through any door,
-    /// comes here. What `once_begun` says has begun is not planned anew when the data move on.
+    /// Which chunks of the array `selection` touches.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, `InvalidArgument` if the selection does not fit the array.
+    pub(super) fn geometry(&self, selection: &Selection) -> Result<Geometry> {
+        self.layout().geometry(selection).map_err(|error| error.at(self.path()))
+    }
+
+    /// The array's path in its store or file.
+    fn path(&self) -> &str {
+        match self {
+            Self::Stored(handle, _) => handle.path.as_str(),
+            Self::Foreign(variable) => &variable.facts().path,
+        }
+    }
+
+    /// Reads `selection`; `deliver` says where it goes. Every read of an array, through any door, comes here.
+    /// What `once_begun` says has begun is not planned anew when the data move on.
     ///
     /// # Errors
     /// Those of reading; of looking up the moment.
     pub(super) fn read(
         &self,
-        geometry: &Geometry,
+        selection: &Selection,
         deliver: Deliver<'_>,
         once_begun: Option<&AtomicBool>,
     ) -> Result<ReadStatistics> {
-        let done = self.with_plan(geometry, |plan| match execute(plan, deliver) {
+        let done = self.with_plan(selection, |plan| match execute(plan, deliver) {
             Err(error) if once_begun.is_some_and(|begun| begun.load(Ordering::Relaxed)) => {
                 Ok(Err(error))
             }
@@ -94,15 +112,17 @@ impl Known<'_> {
         Ok(done)
     }
 
-    /// Calls `act` with the plan that reads what `geometry` touches; again, with the newest moment, as long as the data move on under it.
+    /// Calls `act` with the plan that reads `selection`; again, with the newest moment, as long as the data
+    /// move on under it.
     ///
     /// # Errors
-    /// Those of `act`, and of looking up the moment.
+    /// As [`Self::geometry`]; those of `act`, and of looking up the moment.
     pub(super) fn with_plan<T>(
         &self,
-        geometry: &Geometry,
+        selection: &Selection,
         mut act: impl FnMut(ReadPlan<'_>) -> Result<T>,
     ) -> Result<T> {
+        let geometry = &self.geometry(selection)?;
         match self {
             Self::Stored(handle, state) => handle.store.in_one_snapshot(|| {
                 let pinned = handle.pinned(state)?;

@@ -10,7 +10,6 @@ use super::known::Known;
 use super::visit::ChunkElements;
 use crate::error::{Error, Result};
 use crate::plan::copy::Target;
-use crate::plan::geometry::Geometry;
 use crate::plan::price::Price;
 use crate::run::deliver::Deliver;
 use crate::run::explain::explain;
@@ -23,7 +22,7 @@ impl Array {
     /// # Errors
     /// `OutOfBounds`, `InvalidArgument` if the selection does not fit the array.
     pub fn result_bytes(&self, selection: &Selection) -> Result<u64> {
-        Ok(self.geometry(&self.known()?, selection)?.result_bytes())
+        Ok(self.known()?.geometry(selection)?.result_bytes())
     }
 
     /// Reads `selection` into `buffer`, C order, elements in the machine's byte order.
@@ -87,13 +86,7 @@ impl Array {
         if known.layout().is_text() {
             return Err(Error::invalid(format!("{} holds text; read it as text", self.name())));
         }
-        let geometry = self.geometry(known, selection)?;
-        known.read(&geometry, Deliver::Buffer(Target::new(buffer)), None)
-    }
-
-    /// Which chunks a selection touches.
-    pub(super) fn geometry(&self, known: &Known<'_>, selection: &Selection) -> Result<Geometry> {
-        known.layout().geometry(selection).map_err(|error| error.at(self.path()))
+        known.read(selection, Deliver::Buffer(Target::new(buffer)), None)
     }
 
     /// What a read of `selection` would do, without reading chunks: which objects, how many requests and
@@ -103,9 +96,7 @@ impl Array {
     /// # Errors
     /// As a read, but for what only the chunks can show.
     pub fn explain(&self, selection: &Selection) -> Result<Explanation> {
-        let known = self.known()?;
-        let geometry = self.geometry(&known, selection)?;
-        known.with_plan(&geometry, |plan| explain(self.name(), plan))
+        self.known()?.with_plan(selection, |plan| explain(self.name(), plan))
     }
 
     /// The price of a read of `selection` by its geometry alone, without I/O.
@@ -114,9 +105,7 @@ impl Array {
     /// `OutOfBounds`, `InvalidArgument` if the selection does not fit the array; of looking up the array
     /// again.
     pub fn estimate(&self, selection: &Selection) -> Result<Price> {
-        let known = self.known()?;
-        let geometry = self.geometry(&known, selection)?;
-        known.with_plan(&geometry, |plan| Ok(plan.estimate()))
+        self.known()?.with_plan(selection, |plan| Ok(plan.estimate()))
     }
 
     /// The requests of a read of `selection` that `clients` share, as
@@ -128,9 +117,7 @@ impl Array {
     /// # Errors
     /// As [`Array::explain`]; `LimitExceeded` for more requests or clients than are simulated.
     pub fn workload(&self, selection: &Selection, clients: u32) -> Result<Workload> {
-        let known = self.known()?;
-        let geometry = self.geometry(&known, selection)?;
-        known.with_plan(&geometry, |plan| read_workload(plan, clients))
+        self.known()?.with_plan(selection, |plan| read_workload(plan, clients))
     }
 
     /// Reads `selection` of an array of text.
@@ -142,11 +129,11 @@ impl Array {
         if !known.layout().is_text() {
             return Err(Error::invalid(format!("{} does not hold text", self.name())));
         }
-        let geometry = self.geometry(&known, selection)?;
-        let count = geometry.result_bytes() / known.layout().item_size.max(1) as u64;
+        let count =
+            known.geometry(selection)?.result_bytes() / known.layout().item_size.max(1) as u64;
         let texts = vec![String::new(); usize::try_from(count).unwrap_or(usize::MAX)];
         let texts = Mutex::new(texts);
-        self.visit_again(&known, &geometry, &|chunk| {
+        self.visit_again(&known, selection, &|chunk| {
             let ChunkElements::Texts(found) = chunk.elements() else { return Ok(()) };
             let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
             chunk.for_each_run(|run| {

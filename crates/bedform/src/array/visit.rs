@@ -173,12 +173,11 @@ impl Array {
     /// chunk had been shown: visit again.
     pub fn visit(&self, selection: &Selection, visitor: &Visitor<'_>) -> Result<ReadStatistics> {
         let known = self.known()?;
-        let geometry = self.geometry(&known, selection)?;
         if known.has_large_raw_chunks(WHOLE_BYTES_MAX) {
             return self.visit_blocks(&known, selection, visitor);
         }
         let taker = Shown { visitor, has_begun: AtomicBool::new(false) };
-        known.read(&geometry, Deliver::Visitor(&taker), Some(&taker.has_begun))
+        known.read(selection, Deliver::Visitor(&taker), Some(&taker.has_begun))
     }
 
     /// As [`Array::visit`], in blocks that are read one after the other.
@@ -220,9 +219,8 @@ impl Array {
     /// As [`Array::read`].
     pub fn prefetch(&self, selection: &Selection) -> Result<Prefetched> {
         let known = self.known()?;
-        let geometry = self.geometry(&known, selection)?;
         let admission = Admission::new(known.cache_limit());
-        let read = known.read(&geometry, Deliver::Cache(&admission), None)?;
+        let read = known.read(selection, Deliver::Cache(&admission), None)?;
         let (present, left_out) = (admission.present(), admission.left_out());
         Ok(Prefetched { read, present, left_out })
     }
@@ -231,11 +229,11 @@ impl Array {
     pub(super) fn visit_again(
         &self,
         known: &Known<'_>,
-        geometry: &Geometry,
+        selection: &Selection,
         visitor: &Visitor<'_>,
     ) -> Result<ReadStatistics> {
         let taker = Shown { visitor, has_begun: AtomicBool::new(false) };
-        known.read(geometry, Deliver::Visitor(&taker), None)
+        known.read(selection, Deliver::Visitor(&taker), None)
     }
 }
 
