@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from benchmarks.harness import cold, data
 from benchmarks.harness.bedform_engine import is_installed
 from benchmarks.harness.comparison import OURS
+from benchmarks.harness.options import BASELINE, PEERS
 from benchmarks.harness.report import Report, Table, Verdict, milliseconds
 from benchmarks.harness.rounds import Samples, fastest_variant, interleave
 from benchmarks.harness.selections import named_selections
@@ -57,7 +58,8 @@ def entries(options: Options) -> list[Entry]:
         Entry(f"{ADVISED} {advised.describe()}", "tensorstore", best),
     ]
     if is_installed():
-        found.append(Entry(f"{ADVISED} {advised.describe()}", OURS, best))
+        older = [BASELINE] if BASELINE in PEERS else []
+        found += [Entry(f"{ADVISED} {advised.describe()}", one, best) for one in (*older, OURS)]
     return [one for one in found if options.wants(label(one))]
 
 

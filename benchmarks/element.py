@@ -13,7 +13,7 @@ from itertools import product
 
 from benchmarks.harness import cold, data
 from benchmarks.harness.comparison import Comparison
-from benchmarks.harness.options import Options, engines
+from benchmarks.harness.options import BASELINE, PEERS, Options, engines
 from benchmarks.harness.report import Report, Table, Verdict
 from benchmarks.harness.rounds import fastest_variant, interleave
 from benchmarks.harness.statistics import median
@@ -24,6 +24,8 @@ CACHE_BYTES = 256 << 20
 POINTS, QUICK_POINTS = 50, 5
 GAINS = {"zarr-python": 30.0, "tensorstore": 3.0}
 POINT_SEED = 11
+#: Whom the last columns compare with.
+RIVALS = [BASELINE] if BASELINE in PEERS else list(GAINS)
 
 
 def random_points(size: int, edge: int, count: int) -> list[tuple[int, ...]]:
@@ -56,7 +58,7 @@ def run(options: Options) -> Report:
     report = Report(NAME, options.command, options.settings())
     workers = start_workers(engines())
     count = QUICK_POINTS if options.quick else POINTS
-    columns = ["array", *workers, "fastest", "bedform / zarr-python", "bedform / tensorstore"]
+    columns = ["array", *workers, "fastest", *(f"bedform / {name}" for name in RIVALS)]
     tables = {
         0: Table("One element, caches off; microseconds a call", columns),
         CACHE_BYTES: Table(
@@ -91,7 +93,7 @@ def run(options: Options) -> Report:
 def make_row(one: Comparison, names: list[str]) -> list[str]:
     """Return the row of one array, in microseconds."""
     cells = [f"{median(one.samples[name]) * 1e6:.0f}" for name in names]
-    ratios = [one.ratio_cell(name) for name in GAINS]
+    ratios = [one.ratio_cell(name) for name in RIVALS]
     return [one.line, *cells, one.fastest_peer(), *ratios]
 
 

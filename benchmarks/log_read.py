@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.harness import cold, data
 from benchmarks.harness.comparison import OURS, Comparison
+from benchmarks.harness.options import BASELINE, PEERS
 from benchmarks.harness.report import Report, Table, Verdict, bytes_in_words, milliseconds
 from benchmarks.harness.rounds import interleave
 from benchmarks.harness.selections import Selection, named_selections, result_bytes
@@ -36,6 +37,10 @@ STEPS = 10
 GRID = (4, 2, 2)
 LOG, SETTLED = "log", "settled"
 RATIO_MAX = 3.0
+#: Who reads which store. A baseline (`BEDFORM_BASELINE`) reads both as well.
+READERS = {LOG: (LOG, OURS), SETTLED: (SETTLED, OURS)}
+OLDER = {f"{BASELINE} {store}": (store, BASELINE) for store in (LOG, SETTLED) if BASELINE in PEERS}
+READERS |= OLDER
 #: The lines that the promise is about.
 PROMISED = ("plane i", "plane j", "plane k", "centre box", "box of steps")
 QUICK_LINES = ("plane k", "centre box", "series step")
@@ -147,10 +152,11 @@ class Case:
             return []
         self.path = stores(self.edge, self.codec)
         cold.make_warm(self.path)
-        with WorkerProcess(OURS) as over, WorkerProcess(OURS) as settled:
-            workers = {LOG: over, SETTLED: settled}
-            for name, worker in workers.items():
-                worker.call("open", self.path / name)
+        with ExitStack() as stack:
+            workers = {}
+            for name, (store, engine) in READERS.items():
+                workers[name] = stack.enter_context(WorkerProcess(engine))
+                workers[name].call("open", self.path / store)
             return [self.measure(workers, *line) for line in self.lines().items()]
 
     def measure(
@@ -168,7 +174,7 @@ class Case:
             seconds: float = workers[name].call("read", line, expected)
             return seconds
 
-        samples = interleave([LOG, SETTLED], self.options.rounds, read)
+        samples = interleave(list(workers), self.options.rounds, read)
         for worker in workers.values():
             worker.call("forget", line)
         return Comparison(self.prefix + line, samples, dict.fromkeys(workers, "out"))
@@ -195,18 +201,22 @@ def make_table(case: Case, found: list[Comparison]) -> Table:
     """Return the rows of one case."""
     temperature = "cold" if case.is_cold else "warm"
     title = f"Chunks {case.codec}; {temperature}; milliseconds"
-    table = Table(title, ["read", "result", "over the log", "settled", "log / settled"])
+    older = [f"{store} / {name}" for name, (store, _) in OLDER.items()]
+    table = Table(title, ["read", "result", "over the log", "settled", "log / settled", *older])
     selections = case.lines()
     for one in found:
         line = one.line.removeprefix(case.prefix)
-        ratio = one.ratio(LOG, SETTLED)
+        ratios = [
+            one.ratio(LOG, SETTLED),
+            *(one.ratio(store, name) for name, (store, _) in OLDER.items()),
+        ]
         table.rows.append(
             [
                 line,
                 bytes_in_words(result_bytes(selections[line])),
                 milliseconds(median(one.samples[LOG])),
                 milliseconds(median(one.samples[SETTLED])),
-                ratio.describe() if ratio else "-",
+                *(ratio.describe() if ratio else "-" for ratio in ratios),
             ]
         )
     return table

@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.harness import data
 from benchmarks.harness.comparison import OURS, Comparison
+from benchmarks.harness.options import PEERS
 from benchmarks.harness.report import Report, Table, Verdict, bytes_in_words
 from benchmarks.harness.rounds import fastest_variant, interleave
 from benchmarks.harness.s3_server import (
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     Days = np.ndarray[Any, Any]
 
 NAME = "s3-read"
-ENGINES = {"zarr-python": "s3-zarr-python", "tensorstore": "s3-tensorstore", OURS: "s3-bedform"}
+ENGINES = {name: f"s3-{name}" for name in (*PEERS, OURS) if name != "zarrs"}
 DIMS = ("time", "lat", "lon")
 DTYPE, NOISE = np.float32, np.float32(0.1)
 ADVISED_GAIN = 5.0

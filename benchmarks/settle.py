@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.harness import cold, data
 from benchmarks.harness.comparison import OURS, Comparison
+from benchmarks.harness.options import BASELINE, PEERS
 from benchmarks.harness.report import Report, Table, Verdict, bytes_in_words, milliseconds
 from benchmarks.harness.rounds import fastest_variant, interleave
 from benchmarks.harness.statistics import median
@@ -88,12 +89,13 @@ class Settling:
         cold.make_cold(self.place)
         return path
 
-    def settle(self) -> float:
+    def settle(self, engine: str = OURS) -> float:
         """Time settling in a fresh process, and compare what is there then."""
         path = self.write_log()
-        with WorkerProcess(OURS) as worker:
+        with WorkerProcess(engine) as worker:
             done: dict[str, float] = worker.call("settle", path, self.memory)
-        self.found.append(done)
+        if engine == OURS:
+            self.found.append(done)
         self.check(path)
         self.lengths = [file.stat().st_size for file in data.files_under(path)]
         data.remove(self.place)
@@ -137,9 +139,13 @@ class Settling:
         read_best = fastest_variant(read, 1, lambda one: self.bound((one, write[0])))
         best = fastest_variant(write, 1, lambda one: self.bound((read_best, one)))
         runs = {OURS: self.settle, DEVICE: lambda: self.bound((read_best, best))}
+        if BASELINE in PEERS:
+            runs[BASELINE] = lambda: self.settle(BASELINE)
         samples = interleave(list(runs), self.options.rounds, lambda name: runs[name]())
         return Comparison(
-            self.codec, samples, {OURS: "settle", DEVICE: f"{read_best}, then {best}"}
+            self.codec,
+            samples,
+            {OURS: "settle", BASELINE: "settle", DEVICE: f"{read_best}, then {best}"},
         )
 
 
@@ -148,6 +154,7 @@ def run(options: Options) -> Report:
     report = Report(NAME, options.command, options.settings())
     columns = ["codec", "log", "shards", "settle ms", "device ms", "device / settle", "rounds"]
     columns += ["log read", "memory limit", "peak"]
+    columns += [f"settle / {BASELINE}"] if BASELINE in PEERS else []
     layout = data.advised_layout(options.size)
     table = Table(f"A log of 16 writers, settled into {layout.describe()}, cold, synced", columns)
     with WorkerProcess(DEVICE) as device:
@@ -170,6 +177,7 @@ def row(settling: Settling, one: Comparison) -> list[str]:
     """Return the figures of one codec."""
     ratio = one.ratio(DEVICE, OURS)
     last = settling.found[-1]
+    older = [one.ratio_cell(BASELINE)] if BASELINE in PEERS else []
     return [
         settling.codec,
         bytes_in_words(settling.values.nbytes),
@@ -181,6 +189,7 @@ def row(settling: Settling, one: Comparison) -> list[str]:
         bytes_in_words(int(last["read_bytes"])),
         bytes_in_words(settling.memory),
         bytes_in_words(int(median([done["growth"] for done in settling.found]))),
+        *older,
     ]
 
 

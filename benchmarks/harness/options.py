@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,7 +15,11 @@ FULL_SIZE = 512
 QUICK_SIZE = 64
 FULL_ROUNDS = 15
 QUICK_ROUNDS = 3
-PEERS = ("zarr-python", "zarrs", "tensorstore")
+#: Another build of Bedform, in a checkout whose `python` directory the variable names. It takes the
+#: place of all peers: a change is measured against the state before it, round by round.
+BASELINE = "baseline"
+BASELINE_PACKAGE = os.environ.get("BEDFORM_BASELINE")
+PEERS = (BASELINE,) if BASELINE_PACKAGE else ("zarr-python", "zarrs", "tensorstore")
 REFERENCE = "tensorstore-plain"
 Choice = TypeVar("Choice")
 
@@ -61,7 +66,8 @@ class Options:
 
 def engines() -> list[str]:
     """Return the engines that can run here: the peers, and Bedform once it is built."""
-    return [*PEERS, REFERENCE, *(["bedform"] if is_installed() else [])]
+    references = [] if BASELINE_PACKAGE else [REFERENCE]
+    return [*PEERS, *references, *(["bedform"] if is_installed() else [])]
 
 
 def parse(names: list[str], arguments: list[str]) -> tuple[str, Options]:

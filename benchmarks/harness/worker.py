@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
+import sys
 import time
 import traceback
 import zlib
@@ -20,6 +21,7 @@ import numpy as np
 
 from benchmarks.harness import data
 from benchmarks.harness.device import Device, sync_tree, tree_lengths
+from benchmarks.harness.options import BASELINE, BASELINE_PACKAGE
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -33,10 +35,12 @@ ENGINES = {
     "tensorstore": "benchmarks.harness.peers:TensorStore",
     "tensorstore-plain": "benchmarks.harness.peers:PlainTensorStore",
     "bedform": "benchmarks.harness.bedform_engine:Bedform",
+    BASELINE: "benchmarks.harness.bedform_engine:Bedform",
     "device": "benchmarks.harness.device:Device",
     "hdf5": "benchmarks.harness.hdf5_engine:Hdf5",
     "s3-zarr-python": "benchmarks.harness.s3_engines:S3ZarrPython",
     "s3-tensorstore": "benchmarks.harness.s3_engines:S3TensorStore",
+    f"s3-{BASELINE}": "benchmarks.harness.s3_engines:S3Bedform",
     "s3-bedform": "benchmarks.harness.s3_engines:S3Bedform",
     "s3-zarr-python-writer": "benchmarks.harness.s3_writers:S3ZarrPythonWriter",
     "s3-tensorstore-writer": "benchmarks.harness.s3_writers:S3TensorStoreWriter",
@@ -55,6 +59,10 @@ def checksum(values: Values) -> int:
 
 def make_engine(name: str) -> Engine:
     """Return a new engine; its library is imported here and nowhere else."""
+    if BASELINE in name:
+        if BASELINE_PACKAGE is None:
+            raise WorkerError("BEDFORM_BASELINE names no other build")
+        sys.path.insert(0, BASELINE_PACKAGE)
     module, _, attribute = ENGINES[name].partition(":")
     engine: Engine = getattr(importlib.import_module(module), attribute)()
     return engine
