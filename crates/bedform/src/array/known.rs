@@ -9,6 +9,7 @@ use super::{Array, Backing};
 use crate::error::Result;
 use crate::foreign::facts::ForeignVariable;
 use crate::log::array::ArrayHandle;
+use crate::log::snapshot::Snapshot;
 use crate::plan::geometry::Geometry;
 use crate::run::chunks::ChunkCache;
 use crate::run::deliver::Deliver;
@@ -19,7 +20,9 @@ use crate::zarr::state::ArrayState;
 
 /// An array as it is known when a read begins.
 pub(super) enum Known<'a> {
-    Stored(&'a ArrayHandle, Arc<ArrayState>),
+    /// The snapshot is the one that the array was looked up in, if it took one: the first attempt of a read
+    /// goes by it.
+    Stored(&'a ArrayHandle, Arc<ArrayState>, Option<Snapshot>),
     Foreign(&'a dyn ForeignVariable),
 }
 
@@ -30,7 +33,10 @@ impl Array {
     /// Of looking up the array again.
     pub(super) fn known(&self) -> Result<Known<'_>> {
         Ok(match &self.backing {
-            Backing::Stored(handle) => Known::Stored(handle, handle.state()?),
+            Backing::Stored(handle) => {
+                let (state, snapshot) = handle.state_as_of()?;
+                Known::Stored(handle, state, snapshot)
+            }
             Backing::Foreign(variable) => Known::Foreign(&**variable),
         })
     }
@@ -38,7 +44,7 @@ impl Array {
     /// The array as it was when it was last looked up.
     pub(super) fn last_known(&self) -> Known<'_> {
         match &self.backing {
-            Backing::Stored(handle) => Known::Stored(handle, handle.last_state()),
+            Backing::Stored(handle) => Known::Stored(handle, handle.last_state(), None),
             Backing::Foreign(variable) => Known::Foreign(&**variable),
         }
     }
@@ -48,7 +54,7 @@ impl Known<'_> {
     /// How the array is stored.
     pub(super) fn layout(&self) -> &StoredLayout {
         match self {
-            Self::Stored(_, state) => &state.layout,
+            Self::Stored(_, state, _) => &state.layout,
             Self::Foreign(variable) => &variable.facts().layout,
         }
     }
@@ -64,7 +70,7 @@ impl Known<'_> {
     /// The most bytes of decoded chunks that the array's handle may keep.
     pub(super) fn cache_limit(&self) -> u64 {
         let (cache, scope) = match self {
-            Self::Stored(handle, state) => (&handle.store.cache, &state.scope),
+            Self::Stored(handle, state, _) => (&handle.store.cache, &state.scope),
             Self::Foreign(variable) => (&variable.facts().cache, &variable.facts().scope),
         };
         ChunkCache::new(cache, scope).map_or(0, |cache| cache.limit())
@@ -81,7 +87,7 @@ impl Known<'_> {
     /// The array's path in its store or file.
     fn path(&self) -> &str {
         match self {
-            Self::Stored(handle, _) => handle.path.as_str(),
+            Self::Stored(handle, ..) => handle.path.as_str(),
             Self::Foreign(variable) => &variable.facts().path,
         }
     }
@@ -104,7 +110,7 @@ impl Known<'_> {
             outcome => outcome.map(Ok),
         })??;
         // What is not there was never written, or is gone with its array.
-        if let Self::Stored(handle, state) = self
+        if let Self::Stored(handle, state, _) = self
             && done.absent > 0
         {
             handle.check_is_there(state)?;
@@ -124,17 +130,23 @@ impl Known<'_> {
     ) -> Result<T> {
         let geometry = &self.geometry(selection)?;
         match self {
-            Self::Stored(handle, state) => handle.store.in_one_snapshot(|| {
-                let pinned = handle.pinned(state)?;
-                let piece = Piece {
-                    source: &pinned.source,
-                    moment: &pinned.moment,
-                    layout: &state.layout,
-                    geometry,
-                    cache: ChunkCache::new(&handle.store.cache, &state.scope),
-                };
-                act(ReadPlan::new(std::slice::from_ref(&piece), &handle.store.tuning))
-            }),
+            Self::Stored(handle, state, snapshot) => {
+                let mut first = snapshot.clone();
+                handle.store.in_one_snapshot(|| {
+                    let pinned = match first.take() {
+                        Some(snapshot) => handle.pinned_to(state, snapshot),
+                        None => handle.pinned(state)?,
+                    };
+                    let piece = Piece {
+                        source: &pinned.source,
+                        moment: &pinned.moment,
+                        layout: &state.layout,
+                        geometry,
+                        cache: ChunkCache::new(&handle.store.cache, &state.scope),
+                    };
+                    act(ReadPlan::new(std::slice::from_ref(&piece), &handle.store.tuning))
+                })
+            }
             Self::Foreign(variable) => {
                 let facts = variable.facts();
                 let piece = Piece {

@@ -73,14 +73,20 @@ impl ArrayHandle {
     /// writer (or another handle) has changed it.
     /// Commits that are not settled may have made the array larger than its metadata say.
     pub(crate) fn state(&self) -> Result<Arc<ArrayState>> {
+        Ok(self.state_as_of()?.0)
+    }
+
+    /// As [`Array::state`], with the snapshot that it took to find it, if it took one.
+    pub(crate) fn state_as_of(&self) -> Result<(Arc<ArrayState>, Option<Snapshot>)> {
         if !self.store.documents.is_log_pending() {
             let state = self.stored_state()?;
             self.store.check_outer()?;
             if !self.store.documents.is_log_pending() {
-                return Ok(state);
+                return Ok((state, None));
             }
         }
-        Ok(self.state_in_snapshot()?.0)
+        let (state, snapshot) = self.state_in_snapshot()?;
+        Ok((state, Some(snapshot)))
     }
 
     /// As [`Array::state`], with a snapshot: none of its commits has made the array larger than that.

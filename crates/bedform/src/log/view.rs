@@ -21,7 +21,7 @@ use super::overlay::{Held, Overlay};
 use super::place::LogPlace;
 use super::record::{check_header, read_record};
 use super::section::LoadedSection;
-use crate::cache::{CacheHandle, Kind, ObjectKey, Scope};
+use crate::cache::{CacheHandle, Key, Kind, ObjectKey, Scope};
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::StoredLayout;
 
@@ -38,6 +38,8 @@ pub(crate) struct View {
     loaded: Arc<Loaded>,
     /// What all that is in the log has in common in the cache.
     scope: Arc<Scope>,
+    /// The key of the directory of each commit: every shard of a read looks at all of them.
+    keys: Vec<Key>,
 }
 
 /// What views of one store share: all of it is immutable.
@@ -141,6 +143,13 @@ impl LoadedDirectory {
     }
 }
 
+/// What the directory of a commit is known by in the cache. Segments are named once and for all; the number
+/// of a commit is another one's if an older copy of the store was put in its place.
+fn directory_key(commit: &CommitRecord, loaded: &Loaded, scope: &Arc<Scope>) -> Key {
+    let object = ObjectKey::Name(commit.segment.as_str().into());
+    loaded.metadata().key_of_immutable(Kind::Directory, scope, object, commit.offset)
+}
+
 impl View {
     pub(crate) fn new(
         root: Arc<Root>,
@@ -150,7 +159,14 @@ impl View {
     ) -> Self {
         let path = format!("{} {}", place.name(), hex(&place.store));
         let scope = loaded.metadata().scope(&path, 0);
-        Self { root, place, limits: limits.clone(), loaded, scope }
+        let keys =
+            root.commits.iter().map(|commit| directory_key(commit, &loaded, &scope)).collect();
+        Self { root, place, limits: limits.clone(), loaded, scope, keys }
+    }
+
+    /// The commits of the root, in their order, each with the key of its directory.
+    fn commits(&self) -> impl DoubleEndedIterator<Item = (&CommitRecord, &Key)> {
+        self.root.commits.iter().zip(&self.keys)
     }
 
     /// The same root with nothing loaded but what goes to `loaded`.
@@ -179,8 +195,11 @@ impl View {
         }
         let end: Vec<u64> = (0..region.rank()).map(|axis| region.end(axis)).collect();
         let (mut base, mut commits) = (None, Vec::new());
-        for commit in self.root.commits.iter().rev().filter(|commit| commit.number > after) {
-            let directory = self.directory_of(commit)?;
+        for (commit, key_of_directory) in self.commits().rev() {
+            if commit.number <= after {
+                continue;
+            }
+            let directory = self.directory_of(commit, key_of_directory)?;
             let grown = directory.directory.grown.iter().rev().find(|grown| grown.key == *key);
             if let Some(grown) = grown.filter(|grown| grown.base.len() == end.len()) {
                 base = Some(grown.base.clone());
@@ -225,9 +244,9 @@ impl View {
     /// As [`View::overlay`].
     pub(crate) fn segments(&self) -> Result<BTreeSet<String>> {
         let mut names = BTreeSet::new();
-        for commit in &self.root.commits {
+        for (commit, key) in self.commits() {
             names.insert(commit.segment.clone());
-            names.extend(self.directory_of(commit)?.directory.segments.iter().cloned());
+            names.extend(self.directory_of(commit, key)?.directory.segments.iter().cloned());
         }
         Ok(names)
     }
@@ -237,8 +256,8 @@ impl View {
     /// # Errors
     /// As [`View::overlay`].
     pub(crate) fn names(&self, key: &[u8; 16]) -> Result<bool> {
-        for commit in &self.root.commits {
-            let directory = self.directory_of(commit)?;
+        for (commit, key_of_directory) in self.commits() {
+            let directory = self.directory_of(commit, key_of_directory)?;
             let mut grown = directory.directory.grown.iter();
             if directory.by_key.contains_key(key) || grown.any(|array| array.key == *key) {
                 return Ok(true);
@@ -252,16 +271,13 @@ impl View {
     /// # Errors
     /// As [`View::overlay`].
     pub(crate) fn directory(&self, commit: &CommitRecord) -> Result<Arc<Directory>> {
-        Ok(self.directory_of(commit)?.directory.clone())
+        let key = directory_key(commit, &self.loaded, &self.scope);
+        Ok(self.directory_of(commit, &key)?.directory.clone())
     }
 
-    fn directory_of(&self, commit: &CommitRecord) -> Result<Arc<LoadedDirectory>> {
-        // Segments are named once and for all. The number of a commit is another one's if an older copy of
-        // the store was put in its place.
-        let (cache, object) =
-            (self.loaded.metadata(), ObjectKey::Name(commit.segment.as_str().into()));
-        let key = cache.key_of_immutable(Kind::Directory, &self.scope, object, commit.offset);
-        if let Some(directory) = cache.get(&key) {
+    fn directory_of(&self, commit: &CommitRecord, key: &Key) -> Result<Arc<LoadedDirectory>> {
+        let cache = self.loaded.metadata();
+        if let Some(directory) = cache.get(key) {
             return Ok(directory);
         }
         let segment = self.segment(&commit.segment, commit.offset, commit.stored_bytes)?;
@@ -272,7 +288,7 @@ impl View {
             .map_err(|error| Error::corrupt(name(), error))?;
         let directory = Arc::new(LoadedDirectory::new(directory));
         let bytes = directory.memory_bytes();
-        cache.put(key, bytes, || directory.clone());
+        cache.put(key.clone(), bytes, || directory.clone());
         Ok(directory)
     }
 

@@ -49,7 +49,7 @@ pub struct ReadStatistics {
     pub chunks: u64,
     /// Requests that had to wait for the device.
     pub waits: u64,
-    /// Objects that are not there: their elements are fill values, or those of a log.
+    /// Objects that are not there, of which the read got fill values.
     pub absent: u64,
 }
 

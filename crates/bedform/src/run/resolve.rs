@@ -172,7 +172,7 @@ pub(crate) trait Resolving {
     /// Called before a wait for the device.
     fn waits(&self) {}
 
-    /// Called for a cell that is not there.
+    /// Called for a cell that is not there and of which the read gets fill values.
     fn note_absent(&self) {}
 
     /// Takes what covers have so far, if it wants to now.
@@ -242,13 +242,12 @@ pub(crate) fn resolve(
     let coordinates = cell.coordinates();
     let source = cell.piece.source;
     let opened = source.open(&coordinates, opening.need, opening.asked, &|| resolving.waits())?;
-    if opened.is_none() {
-        resolving.note_absent();
-    }
+    let is_absent = opened.is_none();
     let contained = opened.as_ref().map_or(0, |opened| opened.contained);
     let name = || source.object_name(&coordinates);
     let cover = cell.piece.moment.cover(&coordinates, contained, &name)?;
     let Some(opened) = opened.or_else(|| cover.as_ref().map(|_| OpenCell::absent())) else {
+        resolving.note_absent();
         return Ok(None);
     };
     let (over, whole) = match resolving.takes_whole() {
@@ -271,6 +270,9 @@ pub(crate) fn resolve(
     outcome?;
     let mut units = units(cell, wanted, &opened.locations, plan.merging(), resolving)
         .map_err(|error| error.at(source.object_name(&coordinates)))?;
+    if is_absent && units.iter().any(|unit| !unit.missing.is_empty()) {
+        resolving.note_absent();
+    }
     if whole.is_some() {
         units.iter_mut().for_each(|unit| unit.cover.clone_from(&whole));
     }
