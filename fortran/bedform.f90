@@ -28,7 +28,7 @@ module bedform
     bf_session_begin, bf_session_commit, bf_session_end, bf_session_abort, bf_session_resize, &
     bf_decomposition_declare, bf_decomposition_free, bf_read, bf_write, bf_append, bf_session_write, &
     bf_session_write_decomposed, bf_session_append, bf_define_begin, bf_define_end, bf_session_define_end, &
-    bf_list, bf_array_explain, bf_convert
+    bf_list, bf_array_explain, bf_convert, bf_snapshot
 
   ! One procedure for each kind of data; bedform_data.inc has them.
   interface bf_read
@@ -127,6 +127,14 @@ contains
     character(*), intent(in), optional :: options
     integer, intent(out), optional :: status
     call settle_status(c_open(c_text(path), c_text(mode), c_text(options), store), status)
+  end subroutine
+
+  ! The store as of now, read-only: everything of one moment.
+  subroutine bf_snapshot(store, snapshot, status)
+    type(bf_store), intent(in) :: store
+    type(bf_store), intent(out) :: snapshot
+    integer, intent(out), optional :: status
+    call settle_status(c_snapshot(store, snapshot), status)
   end subroutine
 
   subroutine bf_close(store, status)

@@ -56,6 +56,11 @@ module bedform_interfaces
       character(kind=c_char), intent(in) :: path(*), mode(*), options(*)
       type(bf_store), intent(out) :: store
     end function
+    integer(c_int) function c_snapshot(store, snapshot) bind(C, name="bf_snapshot")
+      import
+      type(bf_store), value :: store
+      type(bf_store), intent(out) :: snapshot
+    end function
     integer(c_int) function c_close(store) bind(C, name="bf_close")
       import
       type(bf_store), value :: store

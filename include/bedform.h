@@ -83,6 +83,11 @@ bf_status bf_create(const char *path, const char *attributes, const char *option
  * bf_open_array of a variable that only the library of the format reads. Calls that write are BF_READ_ONLY. */
 bf_status bf_open(const char *path, const char *mode, const char *options, bf_store *store);
 
+/* Opens the store as of now as another one, read-only: every array, group and attribute of one moment, whatever
+ * is committed, settled, written and deleted meanwhile. A read gives what there was, or is BF_SNAPSHOT_MOVED once
+ * that is gone: nothing is kept for a snapshot. bf_close closes it. */
+bf_status bf_snapshot(bf_store store, bf_store *snapshot);
+
 /* Closes the handle. Arrays and sessions of the store that are open stay so. */
 bf_status bf_close(bf_store store);
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -345,11 +346,22 @@ class Group:
 
 
 class Store(Group):
-    """A store, opened; also its root group. A context manager; pickles as path and options."""
+    """A store, opened; also its root group.
 
-    def __init__(self, inner: _internal.Store, path: str, options: dict[str, Any]) -> None:
+    A context manager; pickles as path and options, a snapshot with its moment.
+    """
+
+    def __init__(
+        self,
+        inner: _internal.Store,
+        path: str,
+        options: dict[str, Any],
+        moment: bytes | None = None,
+    ) -> None:
         self._opened, self._process = inner, _fork.current
         self._path_of_store, self._options = path, options
+        # Of a snapshot: what it is opened by elsewhere, compressed.
+        self._moment = moment
         super().__init__(self, "")
 
     @property
@@ -357,13 +369,12 @@ class Store(Group):
         """The engine's handle; in a child process one of its own."""
         if self._process is not _fork.current:
             _fork.leave_behind(self._opened)
-            opening = json.dumps(self._options)
-            self._opened = self._call(_internal.Store.open)(self._path_of_store, opening)
+            self._opened = _open(self._path_of_store, self._options, self._moment)
             self._process = _fork.current
         return self._opened
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_reopen, (self._path_of_store, self._options))
+        return (_reopen, (self._path_of_store, self._options, self._moment))
 
     def __enter__(self) -> Self:
         return self
@@ -378,6 +389,43 @@ class Store(Group):
     def store_path(self) -> str:
         """Where the store is."""
         return self._path_of_store
+
+    @property
+    def is_snapshot(self) -> bool:
+        """True for what :meth:`snapshot` gives."""
+        return self._moment is not None
+
+    def snapshot(self) -> Store:
+        """The store as of now, read-only: every array, group and attribute of one moment.
+
+        Others may commit, settle, create, write and delete meanwhile: a read gives what there was
+        at the moment, or raises :class:`SnapshotMovedError`. Nothing is kept for a snapshot: what
+        was settled, written directly, shrunk or deleted since is no longer there. What a commit
+        adds changes nothing for it.
+
+        Of changes that have no commit (``array[...] = values``, and all of other programs) it knows
+        by the times of files, and takes a few milliseconds for that. On a server, whose times are
+        another machine's and in seconds, they may go unnoticed.
+
+        A snapshot pickles: who loads it, in whatever process, has the same moment.
+
+        Examples
+        --------
+        >>> import bedform as bf, tempfile
+        >>> store = bf.create(tempfile.mkdtemp() + "/s.zarr")
+        >>> a = store.create_array("a", (0,), "int64", ("time",))
+        >>> b = store.create_array("b", (0,), "int64", ("time",))
+        >>> with store.session(settle="later") as session:
+        ...     _ = session.append("a", [1]), session.append("b", [1])
+        ...     _ = session.commit()
+        ...     with store.snapshot() as then:
+        ...         _ = session.append("a", [2]), session.append("b", [2])
+        ...         _ = session.commit()
+        ...         print(then["a"][:], then["b"][:], store["a"][:])
+        [1] [1] [1 2]
+        """
+        inner, moment = self._call(self._inner.snapshot)()
+        return Store(inner, self._path_of_store, self._options, zlib.compress(moment.encode()))
 
     def _call(self, function: Callable[P, T]) -> Callable[P, T]:
         """A call of the engine whose errors name this store."""
@@ -725,9 +773,15 @@ def _about(name: str) -> Iterator[None]:
         raise type(error)(f"array {name!r}: {error}") from None
 
 
-def _reopen(path: str, options: dict[str, Any]) -> Store:
-    inner = engine_call(_internal.Store.open, path)(path, json.dumps(options))
-    return Store(inner, path, options)
+def _open(path: str, options: dict[str, Any], moment: bytes | None) -> _internal.Store:
+    if moment is None:
+        return engine_call(_internal.Store.open, path)(path, json.dumps(options))
+    opening = engine_call(_internal.Store.open_snapshot, path)
+    return opening(path, json.dumps(options), zlib.decompress(moment).decode())
+
+
+def _reopen(path: str, options: dict[str, Any], moment: bytes | None = None) -> Store:
+    return Store(_open(path, options, moment), path, options, moment)
 
 
 def _zarr_name(kind: np.dtype[Any]) -> Any:

@@ -23,7 +23,7 @@ import bedform as bf
 from bedform import _selection
 from bedform._errors import NotFoundError
 from bedform._opening import CACHE
-from bedform._store import Group
+from bedform._store import Group, Store
 from bedform._zarr_encoding import ZarrView
 
 if TYPE_CHECKING:
@@ -270,10 +270,14 @@ class BedformBackendEntrypoint(BackendEntrypoint):
 
 def _group_at(place: Any, path: str | None, **options: Any) -> Group:
     """Open the group at ``path`` of the store at ``place``."""
-    store: Group = bf.open(place, **options)
+    store: Any = bf.open(place, **options)
+    if options["freshness"] is None and isinstance(store, Store):
+        # A data set is of one moment.
+        store = store.snapshot()
     inner = (path or "").strip("/")
     if not inner:
-        return store
+        root: Group = store
+        return root
     found = store[inner]
     if hasattr(found, "dtype"):
         raise NotFoundError(f"{inner} in {store} is an array, not a group")

@@ -39,7 +39,8 @@ fn options_of(text: &str) -> PyResult<ConvertOptions> {
 
 fn source_of(name: &str, opened: &Bound<'_, PyAny>) -> PyResult<ConvertSource> {
     if let Ok(store) = opened.cast::<Store>() {
-        return Ok(ConvertSource::store(name, store.get().inner.clone()));
+        let store = &store.get().inner;
+        return detached(py, || ConvertSource::store(name, store)).map_err(raise);
     }
     let file = opened
         .cast::<ForeignFile>()

@@ -47,6 +47,26 @@ impl Store {
             .map_err(raise)
     }
 
+    /// The store as of now, read-only, and the JSON that `open_snapshot` opens it by elsewhere.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<(Self, String)> {
+        let outcome = detached(py, || {
+            let inner = self.inner.snapshot()?;
+            let moment = inner.moment()?.unwrap_or_default();
+            Ok((inner, moment.to_string()))
+        });
+        outcome.map(|(inner, moment)| (Self { inner }, moment)).map_err(raise)
+    }
+
+    /// Opens the snapshot of the store at `path` that `moment` describes.
+    #[staticmethod]
+    fn open_snapshot(py: Python<'_>, path: PathBuf, opening: &str, moment: &str) -> PyResult<Self> {
+        let options = options(opening)?;
+        let moment = Value::Object(json_of(moment)?);
+        detached(py, || bedform::Store::open_snapshot(&path, options, &moment))
+            .map(|inner| Self { inner })
+            .map_err(raise)
+    }
+
     /// 2 or 3.
     fn zarr_format(&self, py: Python<'_>) -> PyResult<u8> {
         detached(py, || self.inner.zarr_format()).map_err(raise)

@@ -55,7 +55,7 @@ pub unsafe extern "C" fn bf_convert(
         let watch = watch.as_ref().copied().unwrap_or(silent);
         let mut opening = OpenOptions::default();
         opening.cache_bytes = options.source_cache_bytes();
-        let source = ConvertSource::store(name, Store::open_path(Path::new(name), opening)?);
+        let source = ConvertSource::store(name, &Store::open_path(Path::new(name), opening)?)?;
         let target = ConvertTarget::open(Path::new(target), OpenOptions::default())?;
         let plan = convert::plan(&source, &target, &options)?;
         let told = |done, total| watch.tell_progress(done, total);

@@ -122,6 +122,17 @@ pub unsafe extern "C" fn bf_open(
     })
 }
 
+/// `bf_snapshot`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_snapshot(store: StoreHandle, snapshot: *mut StoreHandle) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        give("the snapshot", snapshot, StoreHandle::NULL)?;
+        let held = store.get()?.snapshot()?;
+        give("the snapshot", snapshot, StoreHandle::new(OpenStore::new(held)))
+    })
+}
+
 /// `bf_close`.
 #[unsafe(no_mangle)]
 pub extern "C" fn bf_close(store: StoreHandle) -> Status {

@@ -293,6 +293,10 @@ impl<S: Storage> Storage for Failing<S> {
         self.faults.call(Operation::Stat, path, || self.inner.modified_ns(path))
     }
 
+    fn now(&self) -> Result<i64> {
+        self.inner.now()
+    }
+
     fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
         self.faults.call(Operation::IsCurrent, path, || self.inner.is_current(path, version))
     }

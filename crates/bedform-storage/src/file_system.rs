@@ -134,6 +134,12 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// As [`FileSystem::open_file`].
     fn stat(&self, path: &str) -> io::Result<Status>;
 
+    /// See [`Storage::now`](crate::Storage::now).
+    ///
+    /// # Errors
+    /// Of the system.
+    fn now(&self) -> io::Result<i64>;
+
     /// As [`FileSystem::stat`] in a single call that may look through links out of the root: good
     /// only to compare with what is known.
     ///

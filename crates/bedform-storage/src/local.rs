@@ -243,6 +243,11 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         implement::modified_ns(self, path)
     }
 
+    fn now(&self) -> Result<i64> {
+        let now = self.shared.system.now();
+        now.map_err(|error| StorageError::from_io("date", ObjectPath::root(), error))
+    }
+
     fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
         object::is_current(&self.shared.system, path, version)
     }

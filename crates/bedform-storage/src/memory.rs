@@ -387,6 +387,10 @@ impl Storage for MemoryStorage {
         implement::modified_ns(self, path)
     }
 
+    fn now(&self) -> Result<i64> {
+        Ok(i64::try_from(self.shared.state().published).unwrap_or(i64::MAX))
+    }
+
     fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
         implement::is_current(self, path, version)
     }

@@ -17,12 +17,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::fs::{
     Advice, AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RawMode,
     RenameFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags,
 };
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::Version;
 use crate::file_system::{FileKind, FileSystem, Links, Replace, Residency, Status, Wait};
@@ -32,6 +34,9 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::DI
 /// The pages that the page cache counts in where a machine has no larger ones.
 const PAGE_BYTES: u64 = 4096;
 const ASKED: StatxFlags = StatxFlags::BASIC_STATS;
+
+/// Looks at the clock, half a millisecond apart: more than a tick takes.
+const LOOKS_MAX: u32 = 100;
 
 /// Bytes of others that a sync of a whole device may have to wait for.
 const WAITING_BYTES_MAX: u64 = 64 << 20;
@@ -360,6 +365,20 @@ impl FileSystem for OsFileSystem {
     fn stat(&self, path: &str) -> io::Result<Status> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         self.status(&self.resolve(path, flags, Links::Inside)?)
+    }
+
+    fn now(&self) -> io::Result<i64> {
+        // Files are dated by the clock's last tick, or, since Linux 6.13, by the clock itself.
+        let nanoseconds = |time: Timespec| time.tv_sec * 1_000_000_000 + time.tv_nsec;
+        let now = nanoseconds(clock_gettime(ClockId::Realtime));
+        // A clock that is set back meanwhile is not waited for.
+        for _ in 0..LOOKS_MAX {
+            if nanoseconds(clock_gettime(ClockId::RealtimeCoarse)) > now {
+                break;
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        Ok(now)
     }
 
     fn peek(&self, path: &str) -> io::Result<Status> {

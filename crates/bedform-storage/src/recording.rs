@@ -267,6 +267,10 @@ impl<S: Storage> Storage for Recording<S> {
         Ok(time)
     }
 
+    fn now(&self) -> Result<i64> {
+        self.inner.now()
+    }
+
     fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
         let is_current = self.inner.is_current(path, version)?;
         self.event(Operation::IsCurrent, path, None);

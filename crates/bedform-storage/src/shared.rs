@@ -45,6 +45,10 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).modified_ns(path)
     }
 
+    fn now(&self) -> Result<i64> {
+        (**self).now()
+    }
+
     fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
         (**self).is_current(path, version)
     }

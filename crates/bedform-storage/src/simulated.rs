@@ -370,6 +370,10 @@ impl FileSystem for SimulatedFileSystem {
         })
     }
 
+    fn now(&self) -> io::Result<i64> {
+        Ok(self.machine.world().state.clock)
+    }
+
     fn peek(&self, path: &str) -> io::Result<Status> {
         self.stat(path)
     }

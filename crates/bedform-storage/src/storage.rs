@@ -149,6 +149,16 @@ pub trait Storage: Send + Sync + Debug {
     /// As [`Storage::open`].
     fn modified_ns(&self, path: &ObjectPath) -> Result<i64>;
 
+    /// A time by the clock that dates the objects of this place, in nanoseconds: the [`Version`] of what
+    /// got its name before the call has changed at that time at the latest, that of what gets its name
+    /// after the return has changed later. It waits for that to be so: a few milliseconds for files,
+    /// whose times go by the ticks of the system. Nothing is sure of a place whose clock is another
+    /// machine's, or counts seconds.
+    ///
+    /// # Errors
+    /// `Io` if the clock cannot be read.
+    fn now(&self) -> Result<i64>;
+
     /// True if `path` still stands for `version`. As cheap as the place allows, because readers ask
     /// it before every read.
     ///

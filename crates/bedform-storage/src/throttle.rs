@@ -238,6 +238,10 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         self.inner.stat(path)
     }
 
+    fn now(&self) -> io::Result<i64> {
+        self.inner.now()
+    }
+
     fn peek(&self, path: &str) -> io::Result<Status> {
         self.inner.peek(path)
     }

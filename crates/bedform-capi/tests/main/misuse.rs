@@ -94,6 +94,8 @@ fn stores_that_are_none(
         );
         cases.check(what, made, INVALID, says);
         cases.check(what, bf_list(s, null_mut(), 0, &raw mut needed), INVALID, says);
+        let mut snapshot = StoreHandle::NULL;
+        cases.check(what, bf_snapshot(s, &raw mut snapshot), INVALID, says);
         let asked = bf_attributes(s, name, null_mut(), 0, &raw mut needed);
         cases.check(what, asked, INVALID, says);
         cases.check(what, bf_set_attributes(s, name, c"{}".as_ptr()), INVALID, says);

@@ -377,6 +377,20 @@ fn arrays_that_are_defined_appear_at_once_or_with_the_commit_of_a_session() {
 }
 
 #[test]
+fn a_snapshot_stays_as_it_was_and_is_not_written_to() {
+    let place = Place::new();
+    let (mut then, before) = (StoreHandle::NULL, whole(place.array()));
+    assert_eq!(unsafe { bf_snapshot(place.store, &raw mut then) }, OK, "{}", last_error());
+    let mut array = ArrayHandle::NULL;
+    assert_eq!(unsafe { bf_open_array(then, c"t".as_ptr(), &raw mut array) }, OK);
+    assert_eq!(whole(array), before);
+    let shape = [9_u64, 9];
+    assert_eq!(unsafe { bf_resize(array, 2, shape.as_ptr()) }, READ_ONLY);
+    assert!(last_error().contains("is a snapshot"), "{}", last_error());
+    assert_eq!((bf_close(then), bf_close_array(array)), (OK, OK));
+}
+
+#[test]
 fn handles_live_on_in_other_threads_and_after_their_store_is_closed() {
     let place = Place::new();
     let array = place.array();

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use ::object_store::path::Path;
 use ::object_store::{Error, ObjectStoreExt, PutPayload};
@@ -77,6 +78,11 @@ impl Storage for RemoteStorage {
         let meta = runtime::wait("stat", path, self.shared.client.store()?.head(&name))?;
         let meta = meta.map_err(|error| to_error("stat", path.as_str(), error))?;
         Ok(meta.last_modified.timestamp_nanos_opt().unwrap_or(0))
+    }
+
+    fn now(&self) -> Result<i64> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Ok(i64::try_from(now.as_nanos()).unwrap_or(i64::MAX))
     }
 
     fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {

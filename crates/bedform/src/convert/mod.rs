@@ -211,7 +211,7 @@ impl From<ConvertError> for Error {
 /// let new = NewArray::from_json(&description, &Default::default())?;
 /// store.create_array(&ObjectPath::parse("t")?, &new)?;
 ///
-/// let source = ConvertSource::store("maps.zarr", store);
+/// let source = ConvertSource::store("maps.zarr", &store)?;
 /// let target =
 ///     ConvertTarget::named(Arc::new(MemoryStorage::new()), "series.zarr", OpenOptions::default())?;
 /// let mut options = ConvertOptions::default();

@@ -56,7 +56,7 @@ enum Place {
 /// use bedform_storage::MemoryStorage;
 ///
 /// let store = Store::create(Arc::new(MemoryStorage::new()), &Default::default(), OpenOptions::default())?;
-/// let source = ConvertSource::store("run42.zarr", store);
+/// let source = ConvertSource::store("run42.zarr", &store)?;
 /// assert_eq!(source.name(), "run42.zarr");
 /// # Ok::<(), bedform::Error>(())
 /// ```
@@ -68,13 +68,18 @@ pub struct ConvertSource {
 }
 
 impl ConvertSource {
-    /// A store, or a foreign file that was opened as one. `name` is its path or URL as the user gave it: messages have it, and a conversion goes on
-    /// only with a source of the same name.
-    pub fn store(name: impl Into<String>, store: Store) -> Self {
+    /// A store as of now ([`Store::snapshot`]), or a foreign file that was opened as one. `name` is its path or
+    /// URL as the user gave it: messages have it, and a conversion goes on only with a source of the same
+    /// name.
+    ///
+    /// # Errors
+    /// As [`Store::snapshot`].
+    pub fn store(name: impl Into<String>, store: &Store) -> Result<Self> {
         if let Some(file) = store.file() {
-            return Self::file(name, file.clone());
+            return Ok(Self::file(name, file.clone()));
         }
-        Self { name: name.into(), place: Place::Store(store), readers: BTreeMap::new() }
+        let place = Place::Store(store.snapshot()?);
+        Ok(Self { name: name.into(), place, readers: BTreeMap::new() })
     }
 
     /// A foreign file; `name` as in [`ConvertSource::store`].

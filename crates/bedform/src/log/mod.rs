@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `opened` | an opened store: its hierarchy, and the log over it |
 //! | `snapshot` | snapshots, and what they mean for one array |
+//! | `held` | stores that are held at one moment |
 //! | `array` | a handle on an array: what it is as of a snapshot |
 //! | `shapes` | shapes that commits give to arrays, and their publication |
 //! | `place` | where a store's log is, and its roots |
@@ -39,6 +40,7 @@ pub(crate) mod check;
 mod commit;
 mod drain;
 mod fetch;
+mod held;
 mod lanes;
 mod node;
 pub(crate) mod opened;

@@ -41,10 +41,12 @@ pub(crate) fn not_whole(name: &str, error: &Error) -> Error {
 /// An opened store. It is its [`Hierarchy`], to which it adds what is committed and not settled.
 #[derive(Debug)]
 pub(crate) struct OpenedStore {
-    hierarchy: Hierarchy,
+    pub(super) hierarchy: Hierarchy,
     /// The newest root of the log when it was last looked up, and what views have loaded.
     view: Mutex<Option<Arc<View>>>,
     loaded: Arc<Loaded>,
+    /// What is committed, if the store is held at a moment.
+    pub(super) pinned: Option<Snapshot>,
 }
 
 impl Deref for OpenedStore {
@@ -60,12 +62,12 @@ impl OpenedStore {
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
         options: OpenOptions,
-        outer: Option<Outer>,
+        outer: Option<Arc<Outer>>,
     ) -> Self {
         let mut hierarchy = Hierarchy::new(storage, options, LogPlace::newest_of_any);
         hierarchy.outer = outer;
         let loaded = Arc::new(Loaded::new(hierarchy.cache.clone()));
-        Self { hierarchy, view: Mutex::default(), loaded }
+        Self { hierarchy, view: Mutex::default(), loaded, pinned: None }
     }
 
     /// Opens the store at `path`, a directory or a URL, with the profile that is kept for its storage
@@ -80,7 +82,7 @@ impl OpenedStore {
         }
         check_local(path)?;
         add_kept_profile(&mut options, path);
-        let outer = Outer::of(path, &options, LogPlace::newest_of_any);
+        let outer = Outer::of(path, &options, LogPlace::newest_of_any).map(Arc::new);
         if let Some(outer) = outer.as_ref().filter(|_| options.writable) {
             return Err(outer.refuse_writing());
         }
@@ -101,7 +103,7 @@ impl OpenedStore {
     pub(crate) fn open_in(
         storage: Arc<dyn Storage>,
         options: OpenOptions,
-        outer: Option<Outer>,
+        outer: Option<Arc<Outer>>,
     ) -> Result<Self> {
         take_budget_of_environment()?;
         let store = Self::new(storage, options, outer);
@@ -168,6 +170,9 @@ impl OpenedStore {
     /// # Errors
     /// `Corrupt` if the log is missing or damaged; those of storage.
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
+        if let Some(pinned) = &self.pinned {
+            return Ok(pinned.clone());
+        }
         self.check_outer()?;
         let Some(root) = self.documents.root(self)? else { return Ok(Snapshot::default()) };
         let LogState { pending, settled } = root.group.log;
@@ -239,6 +244,9 @@ impl OpenedStore {
     /// Those of `act`; `Corrupt` if what it needs is gone, or is newer than the log; `SnapshotMoved` if
     /// the data never stop.
     pub(crate) fn in_one_snapshot<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
+        if self.pinned.is_some() {
+            return act().map_err(|error| self.moved_on(error));
+        }
         let (mut last, mut unmoved, mut replaced) = (None, 0, 0);
         for _ in 0..ATTEMPTS_MAX {
             let error = match act() {
@@ -309,7 +317,7 @@ impl OpenedStore {
     }
 
     /// The snapshot of `newest`, and what is known of it.
-    fn pinned(&self, newest: Arc<Root>, place: LogPlace) -> Snapshot {
+    pub(super) fn pinned(&self, newest: Arc<Root>, place: LogPlace) -> Snapshot {
         let mut kept = self.view.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = kept.as_ref().filter(|known| known.root.number == newest.number) {
             return Snapshot::of(known.clone());

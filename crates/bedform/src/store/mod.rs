@@ -10,12 +10,14 @@
 //! | `create` | new stores, groups and arrays, deletion |
 //! | `staged` | stores and groups that are built under a hidden name and published as a whole |
 //! | `sessions` | sessions, settling, recovery: what the log does for a store |
+//! | `snapshot` | stores that are held at one moment |
 //! | `verify` | what is damaged, in the log and in the objects |
 
 mod create;
 mod file;
 mod opening;
 mod sessions;
+mod snapshot;
 mod staged;
 mod verify;
 

@@ -11,6 +11,7 @@ use bedform_format::{Limits, ObjectPath, json};
 use bedform_storage::{Condition, Durability, Object, StorageExt as _, Version};
 use serde_json::{Map, Value};
 
+use super::held::Held;
 use super::hierarchy::Hierarchy;
 use super::nodes::NodeKind;
 use super::publish::check_attributes;
@@ -45,8 +46,59 @@ pub(crate) struct GroupState {
     /// All of it but the consolidated documents, which `group` has.
     pub(crate) document: Value,
     pub(crate) group: GroupDocument,
-    /// As long as it is open nothing else can have its version.
-    _object: Box<dyn Object>,
+    /// As long as it is open nothing else can have its version. Nothing where a snapshot brought the document.
+    object: Option<Box<dyn Object>>,
+}
+
+impl GroupState {
+    /// The bytes of the document.
+    ///
+    /// # Errors
+    /// Of storage; `Conflict` where a server no longer has them.
+    pub(crate) fn bytes(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(self.version.size).unwrap_or(usize::MAX)];
+        if let Some(object) = &self.object {
+            object.read(0, &mut bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    /// The document of the root of `hierarchy`, as a snapshot that was taken elsewhere had it.
+    ///
+    /// # Errors
+    /// `Corrupt` for what is no such document; those of [`Documents::root`].
+    pub(crate) fn from_bytes(hierarchy: &Hierarchy, bytes: &[u8]) -> Result<Self> {
+        let path = ObjectPath::root().join(ZARR_JSON)?;
+        let version = Version { size: bytes.len() as u64, ..Version::default() };
+        let limits = &hierarchy.options.limits;
+        let document = parse(hierarchy, &path, &version, bytes, limits)?.document;
+        let state = Self::of(hierarchy, document, version, None)?;
+        let missing = || Error::corrupt(hierarchy.name_of(&path), "the snapshot has no group");
+        state.ok_or_else(missing)
+    }
+
+    /// What the root's `document` says; nothing if it is no group's.
+    fn of(
+        hierarchy: &Hierarchy,
+        mut document: Value,
+        version: Version,
+        object: Option<Box<dyn Object>>,
+    ) -> Result<Option<Self>> {
+        if node_type(&document) != Some("group") {
+            return Ok(None);
+        }
+        let path = ObjectPath::root().join(ZARR_JSON)?;
+        let mut group = parse_group(&mut document)
+            .map_err(|error| Error::metadata(hierarchy.name_of(&path), error))?;
+        if let (None, false) = (group.store, hierarchy.documents.is_as_stored)
+            && let Some((store, log)) = lost_state(hierarchy, &group)?
+        {
+            // What it says of arrays is that program's; their own documents count.
+            (group.store, group.log, group.consolidated) = (Some(store), log, None);
+        }
+        resolve(hierarchy, &mut group)?;
+        Ok(Some(Self { version, document, group, object }))
+    }
 }
 
 /// An array's document, and which versions of which documents it was made from.
@@ -102,13 +154,24 @@ fn read_opened(hierarchy: &Hierarchy, path: &ObjectPath, object: &dyn Object) ->
     }
     let mut bytes = vec![0; usize::try_from(version.size).unwrap_or(usize::MAX)];
     object.read(0, &mut bytes)?;
+    parse(hierarchy, path, &version, &bytes, limits)
+}
+
+/// Reads the `bytes` of the document at `path`, which were found in `version`.
+fn parse(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    version: &Version,
+    bytes: &[u8],
+    limits: &Limits,
+) -> Result<Stored> {
     let fail = |error| Error::metadata(hierarchy.name_of(path), error);
-    let document = json::parse(&bytes, limits).map_err(|error| fail(error.into()))?;
-    if let Some(attributes) = document.get("attributes").filter(|_| is_large(&version, limits)) {
+    let document = json::parse(bytes, limits).map_err(|error| fail(error.into()))?;
+    if let Some(attributes) = document.get("attributes").filter(|_| is_large(version, limits)) {
         check_attributes(hierarchy, path, attributes)?;
     }
-    let sealed = check_seal(&bytes, &document).map_err(fail)?;
-    Ok(Stored { version, document, sealed })
+    let sealed = check_seal(bytes, &document).map_err(fail)?;
+    Ok(Stored { version: version.clone(), document, sealed })
 }
 
 /// True if attributes over the limit have room in a document.
@@ -154,6 +217,9 @@ impl Documents {
 
     /// The root group's document; `None` if the store's root is no v3 group.
     pub(crate) fn root(&self, hierarchy: &Hierarchy) -> Result<Option<Arc<GroupState>>> {
+        if let Some(held) = &hierarchy.held {
+            return Ok(held.root.clone());
+        }
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(state) = kept {
             let path = ObjectPath::root().join(ZARR_JSON)?;
@@ -191,6 +257,9 @@ impl Documents {
 
     /// As [`Documents::root`], as storage has it now.
     pub(crate) fn read_root(&self, hierarchy: &Hierarchy) -> Result<Option<Arc<GroupState>>> {
+        if let Some(held) = &hierarchy.held {
+            return Ok(held.root.clone());
+        }
         let path = ObjectPath::root().join(ZARR_JSON)?;
         let Some(object) = hierarchy.storage.find(&path)? else { return Ok(None) };
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -199,20 +268,11 @@ impl Documents {
         {
             return Ok(Some(kept));
         }
-        let Stored { version, mut document, .. } = read_opened(hierarchy, &path, &*object)?;
-        if node_type(&document) != Some("group") {
+        let Stored { version, document, .. } = read_opened(hierarchy, &path, &*object)?;
+        let Some(state) = GroupState::of(hierarchy, document, version, Some(object))? else {
             return Ok(None);
-        }
-        let mut group = parse_group(&mut document)
-            .map_err(|error| Error::metadata(hierarchy.name_of(&path), error))?;
-        if let (None, false) = (group.store, self.is_as_stored)
-            && let Some((store, log)) = lost_state(hierarchy, &group)?
-        {
-            // What it says of arrays is that program's; their own documents count.
-            (group.store, group.log, group.consolidated) = (Some(store), log, None);
-        }
-        resolve(hierarchy, &mut group)?;
-        let state = Arc::new(GroupState { version, document, group, _object: object });
+        };
+        let state = Arc::new(state);
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
         Ok(Some(state))
     }
@@ -227,7 +287,13 @@ impl Documents {
         hierarchy: &Hierarchy,
         path: &ObjectPath,
     ) -> Result<Option<NodeKind>> {
+        if let Some(kind) = hierarchy.held.as_ref().and_then(|held| held.kind(path)) {
+            return Ok(Some(kind));
+        }
         if let Some(stored) = read(hierarchy, path, ZARR_JSON)? {
+            if !path.is_root() && is_younger(hierarchy, path, &stored)? {
+                return Ok(None);
+            }
             return match node_type(&stored.document) {
                 Some("group") => Ok(Some(NodeKind::Group)),
                 Some("array") => {
@@ -276,7 +342,13 @@ impl Documents {
         };
         let limits = &hierarchy.options.limits;
         let seen = self.changes.load(Ordering::Acquire);
+        let held = hierarchy.held.as_ref();
         let Some(own) = read(hierarchy, path, ZARR_JSON)? else {
+            let is_gone = held.is_some_and(|held| held.document(path).is_some());
+            let missing = || match is_gone {
+                true => Held::gone(&hierarchy.name_of(path)),
+                false => missing(),
+            };
             return array_v2(hierarchy, path, limits)?.ok_or_else(missing);
         };
         if node_type(&own.document) != Some("array") {
@@ -293,7 +365,10 @@ impl Documents {
         if let Some(root) = &root {
             match committed(&root.group, path, &own) {
                 Ok(Some(consolidated)) => document = consolidated.clone(),
-                Ok(None) => {}
+                Ok(None) => check_not_newer(hierarchy, path, &own.version)?,
+                Err(()) if held.is_some_and(|held| held.document(path).is_some()) => {
+                    return Err(Held::gone(&hierarchy.name_of(path)));
+                }
                 // Another array may have taken its place since its document was read.
                 Err(())
                     if races > 0
@@ -345,6 +420,9 @@ impl Documents {
 
     /// True if nothing that `array` was made from has changed.
     pub(crate) fn is_current(&self, hierarchy: &Hierarchy, array: &ArrayDocument) -> Result<bool> {
+        if hierarchy.held.is_some() {
+            return Ok(true);
+        }
         let looks_always = hierarchy.options.freshness == Freshness::Read;
         let changes = self.changes.load(Ordering::Acquire);
         if !looks_always && array.seen.load(Ordering::Acquire) == changes {
@@ -376,10 +454,21 @@ impl Documents {
                 format!("no group {path:?} in {}", hierarchy.storage.name()),
             )
         };
+        if let Some(held) = &hierarchy.held {
+            if let Some(root) = held.root.as_ref().filter(|_| path.is_root()) {
+                return Ok(root.group.attributes.clone());
+            }
+            if let Some(mut document) = held.document(path).cloned() {
+                let group = parse_group(&mut document)
+                    .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
+                return Ok(group.attributes);
+            }
+        }
         if let Some(mut stored) = read(hierarchy, path, ZARR_JSON)? {
             if node_type(&stored.document) != Some("group") {
                 return Err(missing());
             }
+            check_not_newer(hierarchy, path, &stored.version)?;
             let group = parse_group(&mut stored.document)
                 .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
             return Ok(group.attributes);
@@ -389,6 +478,23 @@ impl Documents {
         }
         attributes_v2(hierarchy, path)
     }
+}
+
+/// Fails if the document at `path`, which was found in `version`, is of another moment than the hierarchy.
+fn check_not_newer(hierarchy: &Hierarchy, path: &ObjectPath, version: &Version) -> Result<()> {
+    let Some(held) = &hierarchy.held else { return Ok(()) };
+    held.check(version, || hierarchy.name_of(path))
+}
+
+/// True for a node of a held store that Bedform made, which the document of the moment does not have: another
+/// program has added it before, which its time says, or it was created since.
+fn is_younger(hierarchy: &Hierarchy, path: &ObjectPath, own: &Stored) -> Result<bool> {
+    let Some(held) = &hierarchy.held else { return Ok(false) };
+    let has_all = held.root.as_ref().is_some_and(|root| root.group.consolidated.is_some());
+    if has_all && own.sealed {
+        return Ok(true);
+    }
+    held.check(&own.version, || hierarchy.name_of(path)).map(|()| false)
 }
 
 /// Whom to believe on the array at `path`: `Ok(Some)` the consolidated document, `Ok(None)` the
@@ -431,6 +537,7 @@ fn array_v2(
 ) -> Result<Option<ArrayDocument>> {
     let seen = hierarchy.documents.changes.load(Ordering::Acquire);
     let Some(own) = read(hierarchy, path, ".zarray")? else { return Ok(None) };
+    check_not_newer(hierarchy, path, &own.version)?;
     let attributes = attributes_v2(hierarchy, path)?;
     let name = path.join(".zarray")?;
     let metadata = parse_array_v2(&own.document, attributes, limits)

@@ -14,6 +14,7 @@ use bedform_storage::{Lock, Profile, Storage};
 use serde_json::Value;
 
 use super::documents::Documents;
+use super::held::Held;
 use super::nodes::NodeKind;
 use super::outer::Outer;
 use crate::cache::{CacheHandle, PlaceId};
@@ -38,8 +39,10 @@ pub(crate) struct Hierarchy {
     drafts: Mutex<HashMap<ObjectPath, Draft>>,
     /// Directories that this handle has swept.
     swept: Mutex<HashSet<ObjectPath>>,
+    /// The moment that the hierarchy is held at, if it is that of a snapshot.
+    pub(crate) held: Option<Held>,
     /// The store of which this is a group or an array, if it was opened by the path of one.
-    pub(crate) outer: Option<Outer>,
+    pub(crate) outer: Option<Arc<Outer>>,
 }
 
 /// An array that is not yet committed: its key, and the lock that lives as long as its handles.
@@ -123,6 +126,7 @@ impl Hierarchy {
             next_array: AtomicU64::new(0),
             drafts: Mutex::default(),
             swept: Mutex::default(),
+            held: None,
             outer: None,
             find_root,
             storage,
@@ -201,7 +205,7 @@ impl Hierarchy {
     /// # Errors
     /// `Unsupported` names the store and the path in it; of reading that store's document.
     pub(crate) fn check_outer(&self) -> Result<()> {
-        self.outer.as_ref().map_or(Ok(()), Outer::check_settled)
+        self.outer.as_ref().map_or(Ok(()), |outer| outer.check_settled())
     }
 
     /// A number that no other opened array of this store has.
@@ -220,9 +224,10 @@ impl Hierarchy {
         if self.options.writable {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorKind::ReadOnly,
-            format!("{} was opened read-only; open it with mode \"r+\"", self.storage.name()),
-        ))
+        let why = match self.held {
+            Some(_) => "is a snapshot, which is never written; write to the store itself",
+            None => "was opened read-only; open it with mode \"r+\"",
+        };
+        Err(Error::new(ErrorKind::ReadOnly, format!("{} {why}", self.storage.name())))
     }
 }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `hierarchy` | what all arrays of an opened store have in common, the log apart |
 //! | `documents` | metadata documents: reading, trust, publication |
+//! | `held` | the moment that a snapshot holds |
 //! | `nodes` | which arrays and groups there are |
 //! | `publish` | the order of publication; what is checked before a name is taken |
 //! | `replacing` | a group that takes another one's place in one step |
@@ -21,6 +22,7 @@
 
 pub(crate) mod description;
 pub(crate) mod documents;
+pub(crate) mod held;
 pub(crate) mod hierarchy;
 pub(crate) mod new_array;
 pub(crate) mod nodes;

@@ -378,6 +378,9 @@ impl Source for ZarrSource<'_> {
             }
         };
         let Some(object) = object else { return Ok(None) };
+        if let Some(held) = &self.hierarchy.held {
+            held.check(object.version(), || self.object_name_of(coordinates))?;
+        }
         let (locations, mut index_bytes, contained) = if self.state.shard().is_some() {
             let (index, bytes) = self.index(coordinates, &*object, waits)?;
             self.state.object_bytes.fetch_max(object.version().size, Ordering::Relaxed);

@@ -103,7 +103,7 @@ proptest! {
         (in_directory, has_layout, seed) in any::<(bool, bool, u64)>(),
     ) {
         let store = source_of(&arrays, seed);
-        let source = ConvertSource::store("source", store.clone());
+        let source = ConvertSource::store("source", &store).unwrap();
         let place = place(!in_directory);
         let target = if in_directory {
             ConvertTarget::named(place.clone(), "copy", options()).unwrap()

@@ -27,6 +27,7 @@ mod kills;
 mod limits;
 mod machine;
 mod model;
+mod moments;
 mod moved;
 mod nodes;
 mod paths;

@@ -14,6 +14,7 @@ use bedform::log::session::{Burst, Reach, Session, SessionOptions};
 use bedform::log::settle::{CollectOptions, SettleOptions};
 use bedform::store::StagedStore;
 use bedform::{Append, Array, Elements, ErrorKind, NewArray, NodeKind, OpenOptions, Store, append};
+use bedform_format::ObjectPath;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_storage::{FileSystem, SimulatedFileSystem, Storage};
 use serde_json::{Map, Value, json};
@@ -277,7 +278,7 @@ fn originals(model: &StoreModel) -> impl Iterator<Item = (&String, &ArrayModel)>
 
 /// Converts the store; what an earlier conversion has left is taken up.
 fn convert(store: &Store) -> bedform::Result<()> {
-    let source = ConvertSource::store("the store", store.clone());
+    let source = ConvertSource::store("the store", store)?;
     let place = store.storage().beside(CONVERTED)?;
     let target = ConvertTarget::named(place, COPY, options(true))?;
     let mut wanted = ConvertOptions::default();
@@ -611,23 +612,31 @@ pub(crate) fn observe_store(store: &Store, like: &StoreModel) -> Result<StoreMod
     let nodes = store.nodes().map_err(|error| format!("cannot list: {error}"))?;
     let arrays = nodes.iter().filter(|(_, kind)| **kind == NodeKind::Array);
     for name in arrays.map(|(name, _)| name) {
-        let array =
-            store.array(name).map_err(|error| format!("{name} cannot be opened: {error}"))?;
-        let fail = |error: bedform::Error| format!("{name} cannot be read: {error}");
-        let metadata = array.metadata().map_err(fail)?;
-        let values = read(&array, &whole(&metadata.shape)).map_err(fail)?;
-        let chunk = metadata.inner_chunk_shape().to_vec();
-        let model = ArrayModel {
-            chunk,
-            shard: metadata.chunk_shape.clone(),
-            codec: like.get(name.as_str()).map_or("", |array| array.codec),
-            values,
-            attributes: metadata.attributes.clone(),
-            shape: metadata.shape,
-        };
-        found.insert(name.to_string(), model);
+        let codec = like.get(name.as_str()).map_or("", |array| array.codec);
+        let array = observe_array(store, name, codec);
+        let array = array.map_err(|error| format!("{name} cannot be read: {error}"))?;
+        found.insert(name.to_string(), array);
     }
     Ok(found)
+}
+
+/// An array as a reader finds it, read whole.
+pub(crate) fn observe_array(
+    store: &Store,
+    name: &ObjectPath,
+    codec: &'static str,
+) -> bedform::Result<ArrayModel> {
+    let array = store.array(name)?;
+    let metadata = array.metadata()?;
+    let values = read(&array, &whole(&metadata.shape))?;
+    Ok(ArrayModel {
+        chunk: metadata.inner_chunk_shape().to_vec(),
+        shard: metadata.chunk_shape.clone(),
+        codec,
+        values,
+        attributes: metadata.attributes.clone(),
+        shape: metadata.shape,
+    })
 }
 
 /// Holds what was found against what was acknowledged (`before`) and what was under way (`operation`).

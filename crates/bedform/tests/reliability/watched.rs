@@ -99,6 +99,10 @@ impl FileSystem for Watched {
         self.inner.stat(path)
     }
 
+    fn now(&self) -> io::Result<i64> {
+        self.inner.now()
+    }
+
     fn peek(&self, path: &str) -> io::Result<Status> {
         self.inner.peek(path)
     }

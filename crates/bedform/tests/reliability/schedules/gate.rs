@@ -539,6 +539,10 @@ impl Storage for Gated {
         implement::modified_ns(self, path)
     }
 
+    fn now(&self) -> Result<i64> {
+        self.inner.now()
+    }
+
     fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
         implement::is_current(self, path, version)
     }

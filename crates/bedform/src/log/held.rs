@@ -1,0 +1,147 @@
+//! Stores that are held at one moment: all arrays, groups and attributes as one commit left them.
+//!
+//! A moment is the document of the store's root together with the newest root of its log, at a time at which
+//! both were what they are. Everything that Bedform changes leads there: commits are roots; created, deleted and
+//! changed arrays are published by the document; a shard says by its stamp which commits it contains. What
+//! carries no number is told by its time: see [`Held`](crate::zarr::held::Held). Nothing is kept for a snapshot:
+//! where what it needs has been replaced, it says so.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bedform_format::metadata::LogState;
+use serde_json::{Value, json};
+
+use super::opened::OpenedStore;
+use super::snapshot::Snapshot;
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::{Freshness, OpenOptions};
+use crate::zarr::documents::GroupState;
+use crate::zarr::held::Held;
+
+/// Times that a moment is looked for while others commit.
+const ATTEMPTS_MAX: usize = 100;
+
+impl OpenedStore {
+    /// The store as of now, for as long as what it needs is there: read-only, whatever others do.
+    ///
+    /// # Errors
+    /// `Conflict` if others never stop committing; those of reading documents and roots.
+    pub(crate) fn hold(&self) -> Result<Self> {
+        if self.held.is_some() {
+            return self.as_held(self.held.clone(), self.snapshot()?);
+        }
+        let mut fresh = self.read_only(Freshness::Read);
+        let since_ns = fresh.storage.now()?;
+        for _ in 0..ATTEMPTS_MAX {
+            let before = fresh.snapshot()?;
+            let root = fresh.documents.root(&fresh)?;
+            let snapshot = fresh.snapshot()?;
+            let after = fresh.documents.root(&fresh)?;
+            // Numbers of commits only grow: one that was the newest twice was so in between.
+            let version =
+                |root: &Option<Arc<GroupState>>| root.as_ref().map(|root| root.version.clone());
+            if before.number == snapshot.number && version(&root) == version(&after) {
+                fresh.hold_at(Held { root, since_ns }, snapshot);
+                return Ok(fresh);
+            }
+        }
+        let text = format!("{} keeps changing; try again", self.storage.name());
+        Err(Error::new(ErrorKind::Conflict, text))
+    }
+
+    /// What [`OpenedStore::open_held`] opens the same moment by, elsewhere; nothing if the store is not held.
+    ///
+    /// # Errors
+    /// As [`GroupState::bytes`].
+    pub(crate) fn held_as_json(&self) -> Result<Option<Value>> {
+        let Some((held, pinned)) = self.held.as_ref().zip(self.pinned.as_ref()) else {
+            return Ok(None);
+        };
+        let document = match &held.root {
+            Some(root) => Value::from(String::from_utf8_lossy(&root.bytes()?).into_owned()),
+            None => Value::Null,
+        };
+        Ok(Some(json!({
+            "commit": pinned.number,
+            "since_ns": held.since_ns,
+            "document": document,
+        })))
+    }
+
+    /// Opens the store at `path` as of the moment that [`OpenedStore::held_as_json`] gave.
+    ///
+    /// # Errors
+    /// Those of opening; `InvalidArgument` for what is no such moment; `SnapshotMoved` if its commits are no
+    /// longer there.
+    pub(crate) fn open_held(path: &Path, options: OpenOptions, moment: &Value) -> Result<Self> {
+        let options = OpenOptions { writable: false, ..options };
+        let mut store = Self::open_path(path, options)?.read_only(Freshness::Read);
+        let bad = || Error::invalid("not a moment of a store, as a snapshot gives it");
+        let number = moment.get("commit").and_then(Value::as_u64).ok_or_else(bad)?;
+        let since_ns = moment.get("since_ns").and_then(Value::as_i64).ok_or_else(bad)?;
+        let root = match moment.get("document") {
+            Some(Value::String(document)) => {
+                Some(Arc::new(GroupState::from_bytes(&store, document.as_bytes())?))
+            }
+            _ => None,
+        };
+        let now = store.documents.root(&store)?.and_then(|root| root.group.store);
+        let then = root.as_ref().and_then(|root| root.group.store);
+        if now != then {
+            return Err(Held::gone(&store.storage.name()));
+        }
+        let log = root.as_ref().map_or_else(LogState::default, |root| root.group.log);
+        let snapshot = match log.pending {
+            false => Snapshot { number, store: then, view: None },
+            true => {
+                let place = store.log_place()?;
+                let newest = place.root(number)?.ok_or_else(|| settled(&store, number))?;
+                store.pinned(Arc::new(newest), place)
+            }
+        };
+        store.hold_at(Held { root, since_ns }, snapshot);
+        Ok(store)
+    }
+
+    /// Another handle on the store, of which nothing is known yet.
+    fn read_only(&self, freshness: Freshness) -> Self {
+        let options = OpenOptions { writable: false, freshness, ..self.options.clone() };
+        Self::new(self.storage.clone(), options, self.outer.clone())
+    }
+
+    fn as_held(&self, held: Option<Held>, snapshot: Snapshot) -> Result<Self> {
+        let mut store = self.read_only(Freshness::Never);
+        if let Some(held) = held {
+            store.hold_at(held, snapshot);
+        }
+        Ok(store)
+    }
+
+    fn hold_at(&mut self, held: Held, snapshot: Snapshot) {
+        self.hierarchy.options.freshness = Freshness::Never;
+        self.hierarchy.held = Some(held);
+        self.pinned = Some(snapshot);
+    }
+
+    /// The error of a held store, of which `error` says that the data have moved on. (Where they have not, and
+    /// the log is damaged, the next snapshot says so.)
+    pub(crate) fn moved_on(&self, error: Error) -> Error {
+        let Some(pinned) = &self.pinned else { return error };
+        if !matches!(error.kind(), ErrorKind::SnapshotMoved | ErrorKind::Conflict) {
+            return error;
+        }
+        let number = pinned.number;
+        let text = format!("{error}; the snapshot is of commit {number}: take a new one");
+        Error::new(ErrorKind::SnapshotMoved, text)
+    }
+}
+
+/// The error of a moment whose commits have been settled since.
+fn settled(store: &OpenedStore, number: u64) -> Error {
+    let name = store.storage.name();
+    let text = format!(
+        "commit {number} of {name} has been settled since the snapshot was taken; take a new one"
+    );
+    Error::new(ErrorKind::SnapshotMoved, text)
+}

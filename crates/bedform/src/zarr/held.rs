@@ -1,0 +1,59 @@
+//! The moment that a hierarchy is held at: a snapshot's documents, and the time after which nothing counts.
+//!
+//! Of a store that Bedform made the consolidated metadata are those of the last commit to its documents: who has
+//! the root's document has all of them. What has no number of a commit (documents of other programs, shards that
+//! were written directly) is known by its time: what storage dates after the moment is of another one.
+
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use bedform_storage::Version;
+use serde_json::Value;
+
+use super::documents::{GroupState, node_type};
+use super::nodes::NodeKind;
+use crate::error::{Error, ErrorKind, Result};
+
+/// A moment, as far as the hierarchy knows it. (Its commits are the log's: see [`crate::log::snapshot`].)
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    /// The document of the store's root; nothing where that is no group of Zarr v3.
+    pub(crate) root: Option<Arc<GroupState>>,
+    /// The moment, by the clock of storage: see [`Storage::now`](bedform_storage::Storage::now).
+    pub(crate) since_ns: i64,
+}
+
+impl Held {
+    /// The document of the node at `path` as of the moment; nothing where the root's does not have it.
+    pub(crate) fn document(&self, path: &ObjectPath) -> Option<&Value> {
+        self.root.as_ref()?.group.consolidated.as_ref()?.get(path.as_str())
+    }
+
+    /// What lay at `path` at the moment, by the root's document.
+    pub(super) fn kind(&self, path: &ObjectPath) -> Option<NodeKind> {
+        match node_type(self.document(path)?) {
+            Some("array") => Some(NodeKind::Array),
+            _ => Some(NodeKind::Group),
+        }
+    }
+
+    /// Fails if the object `name`, found in this version, has changed since the moment.
+    ///
+    /// # Errors
+    /// `SnapshotMoved`.
+    pub(crate) fn check(&self, version: &Version, name: impl FnOnce() -> String) -> Result<()> {
+        let Version { changed_ns, modified_ns, .. } = version;
+        let changed = if *changed_ns == 0 { modified_ns } else { changed_ns };
+        if *changed <= self.since_ns {
+            return Ok(());
+        }
+        let text = format!("{} was written after the snapshot was taken", name());
+        Err(Error::new(ErrorKind::SnapshotMoved, text))
+    }
+
+    /// The error of an array or group that has gone since, or whose place another one has taken.
+    pub(crate) fn gone(name: &str) -> Error {
+        let text = format!("{name} was deleted or replaced after the snapshot was taken");
+        Error::new(ErrorKind::SnapshotMoved, text)
+    }
+}

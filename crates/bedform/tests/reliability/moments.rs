@@ -1,0 +1,298 @@
+//! F20: a snapshot is of one moment, whatever others do meanwhile; or it says that the data have moved on.
+//!
+//! One test does everything that the model knows to one store and holds snapshots of all its states. The other
+//! takes snapshots while other processes commit, settle, create, write directly and delete.
+
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::Arc;
+
+use bedform::comm::Alone;
+use bedform::log::session::SessionOptions;
+use bedform::log::settle::CollectOptions;
+use bedform::{Elements, ErrorKind, Freshness, NodeKind, Store};
+use bedform_storage::{Durability, LocalStorage, Mode, SimulatedFileSystem};
+use serde_json::{Map, json};
+
+use crate::kills::next_operation;
+use crate::model::{
+    ArrayModel, Operation, StoreModel, bytes, form, new_array, observe_array, options, read,
+    region, whole,
+};
+use crate::roles::process;
+use crate::support::{Random, Scratch, count, effort, in_parallel, path, random_seed};
+use crate::workloads::storage;
+
+/// What snapshots found.
+#[derive(Debug, Default, Clone, Copy)]
+struct Counts {
+    snapshots: u64,
+    /// Arrays that were read as they were at the moment.
+    right: u64,
+    /// Arrays of which a snapshot said that they have moved on.
+    moved: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.snapshots += other.snapshots;
+        self.right += other.right;
+        self.moved += other.moved;
+    }
+}
+
+/// A snapshot, what the store held, and whether nothing but commits came since.
+struct Kept {
+    snapshot: Store,
+    model: StoreModel,
+    only_commits: bool,
+}
+
+impl Kept {
+    fn check(&self, counts: &mut Counts) -> Result<(), String> {
+        let within = |name: &&String| !name.contains(": ") && !name.starts_with("copy of ");
+        let names: Vec<&String> = self.model.keys().filter(within).collect();
+        let nodes = self.snapshot.nodes().map_err(|error| error.to_string())?;
+        let listed = nodes.iter().filter(|(_, kind)| **kind == NodeKind::Array);
+        let listed: Vec<String> = listed.map(|(name, _)| name.to_string()).collect();
+        if !listed.iter().eq(names.iter().copied()) {
+            return Err(format!("{listed:?} are listed, {names:?} were there"));
+        }
+        for name in names {
+            let model = &self.model[name];
+            match observe_array(&self.snapshot, &path(name), model.codec) {
+                Ok(found) if found == *model => counts.right += 1,
+                Ok(found) => return Err(format!("{name} is {found:?}, and was {model:?}")),
+                Err(error) if error.kind() != ErrorKind::SnapshotMoved || self.only_commits => {
+                    return Err(format!("{name}: {:?}: {error}", error.kind()));
+                }
+                Err(_) => counts.moved += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True for what changes nothing that is there already.
+fn is_commit(operation: &Operation) -> bool {
+    matches!(operation, Operation::Session { .. } | Operation::Growth { is_promise: false, .. })
+}
+
+fn run_case(seed: u64, steps: u64) -> Counts {
+    let system = SimulatedFileSystem::new();
+    let store = Store::create(storage(&system), &Map::new(), options(true)).unwrap();
+    let (mut random, mut model) = (Random(seed), StoreModel::new());
+    let (mut kept, mut counts, mut story) = (Vec::<Kept>::new(), Counts::default(), Vec::new());
+    for step in 0..steps {
+        if random.below(3) == 0 {
+            let snapshot = store.snapshot().unwrap();
+            counts.snapshots += 1;
+            if kept.len() == 4 {
+                kept.remove(random.below(4) as usize);
+            }
+            kept.push(Kept { snapshot, model: model.clone(), only_commits: true });
+            story.push("snapshot".to_owned());
+        } else {
+            let operation = next_operation(&mut random, &model);
+            story.push(format!("{operation:?}"));
+            operation.run(&store, &model).unwrap_or_else(|error| panic!("{operation:?}: {error}"));
+            model = operation.apply(&model);
+            kept.iter_mut().for_each(|kept| kept.only_commits &= is_commit(&operation));
+        }
+        for one in &kept {
+            if let Err(problem) = one.check(&mut counts) {
+                panic!("{}\ncase {seed}, step {step}: {problem}", story.join("\n"));
+            }
+        }
+    }
+    counts
+}
+
+#[test]
+fn a_snapshot_gives_what_there_was_or_says_that_it_has_moved_on() {
+    let random = random_seed("moments::");
+    let (cases, more) = effort((300, 30), (20, 4));
+    let seeds: Vec<u64> = (0..cases).chain(random..random + more).collect();
+    let mut sum = Counts::default();
+    in_parallel(&seeds, |seed| run_case(*seed, 60)).into_iter().for_each(|counts| sum += counts);
+    println!("{sum:?}");
+    assert!(sum.right > sum.snapshots, "{sum:?}");
+    count("snapshots-of-models", sum.snapshots);
+    count("snapshot-reads-right", sum.right);
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+const ROW: u64 = 6;
+/// A row comes with every so many commits.
+const GROWS_EVERY: i32 = 4;
+/// The array that comes and goes, and its one value.
+const GUEST: (&str, i32) = ("guest", 77);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    /// Commits the next number to every element of all arrays.
+    Commits,
+    Settles,
+    /// Creates, fills directly and deletes an array.
+    Creates,
+}
+
+const WRITERS: [Writer; 3] = [Writer::Commits, Writer::Settles, Writer::Creates];
+
+fn open(root: &Path, mode: Mode, freshness: Freshness) -> bedform::Result<Store> {
+    let mut options = options(mode != Mode::ReadOnly);
+    (options.durability, options.freshness) = (Durability::Process, freshness);
+    let storage = Arc::new(LocalStorage::open(root, mode)?);
+    if mode == Mode::Create {
+        return Store::create(storage, &Map::new(), options);
+    }
+    Store::open(storage, options)
+}
+
+fn rows(commit: i32) -> u64 {
+    (commit / GROWS_EVERY) as u64 + 1
+}
+
+fn stop_file(root: &Path) -> PathBuf {
+    root.with_file_name("stop")
+}
+
+fn commit_number(store: &Store, number: i32) {
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    let shape = [rows(number), ROW];
+    for name in NAMES {
+        session.resize(&path(name), &shape).unwrap();
+        let elements = bytes(&vec![number; (shape[0] * ROW) as usize]);
+        session.write(&path(name), &whole(&shape), Elements::Bytes(&elements)).unwrap();
+    }
+    session.commit().unwrap();
+}
+
+/// A process takes part as one writer, until it is told to stop.
+pub(crate) fn take_part(root: &Path, arguments: &[u64]) {
+    let [writer] = arguments else { panic!("writer") };
+    let store = open(root, Mode::ReadWrite, Freshness::Read).unwrap();
+    let mut number = 1;
+    while !stop_file(root).exists() {
+        match WRITERS[*writer as usize] {
+            Writer::Commits => {
+                commit_number(&store, number);
+                number += 1;
+            }
+            Writer::Settles => {
+                store.settle().unwrap();
+                store.collect_log(&CollectOptions::default()).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            Writer::Creates => {
+                let (name, value) = GUEST;
+                let array = store.create_array(&path(name), &new_array(&guest())).unwrap();
+                let elements = bytes(&[value; 16]);
+                array.write(&whole(&[16]), Elements::Bytes(&elements)).unwrap();
+                store
+                    .set_attributes(&path(""), Map::from_iter([("is".to_owned(), json!(number))]))
+                    .unwrap();
+                store.delete(&path(name)).unwrap();
+                number += 1;
+            }
+        }
+    }
+}
+
+fn guest() -> ArrayModel {
+    form(&[16], &[4], &[8], "")
+}
+
+/// What a snapshot has of every array: the number of the commit; an error of what is of two moments.
+fn commit_of(snapshot: &Store, random: &mut Random) -> bedform::Result<Result<i32, String>> {
+    let mut names = NAMES;
+    names.rotate_left(random.below(3) as usize);
+    let mut all = None;
+    for name in names {
+        let array = snapshot.array(&path(name))?;
+        let shape = array.shape()?;
+        let found = match random.below(2) {
+            0 => read(&array, &whole(&shape))?,
+            _ => (0..shape[0])
+                .map(|row| read(&array, &region(&[row, 0], &[1, ROW])))
+                .collect::<bedform::Result<Vec<_>>>()?
+                .concat(),
+        };
+        let number = found[0];
+        let is_whole = found.iter().all(|value| *value == number) && shape == [rows(number), ROW];
+        if !is_whole || all.is_some_and(|all| all != number) {
+            return Ok(Err(format!("{name} of {shape:?} has {found:?}, and others {all:?}")));
+        }
+        all = Some(number);
+    }
+    if snapshot.nodes()?.contains_key(&path(GUEST.0)) {
+        let found = read(&snapshot.array(&path(GUEST.0))?, &whole(&[16]))?;
+        // What was written directly has no commit: it is there shard by shard.
+        let is_possible = |part: &[i32]| {
+            part.iter()
+                .all(|value| *value == part[0] && [GUEST.1, crate::model::FILL].contains(value))
+        };
+        if !found.chunks(8).all(is_possible) {
+            return Ok(Err(format!("the guest is {found:?}")));
+        }
+    }
+    Ok(Ok(all.unwrap_or_default()))
+}
+
+fn race(seed: u64, snapshots: u64) -> Counts {
+    let scratch = Scratch::new("moments");
+    let root = scratch.0.join("store");
+    let store = open(&root, Mode::Create, Freshness::Read).unwrap();
+    for name in NAMES {
+        store
+            .create_array(&path(name), &new_array(&form(&[1, ROW], &[1, 3], &[2, 3], "")))
+            .unwrap();
+    }
+    commit_number(&store, 0);
+    let start = |writer: usize| process("moments", &root, &[writer as u64]).spawn().unwrap();
+    let children: Vec<Child> = (0..WRITERS.len()).map(start).collect();
+    let mut random = Random(seed);
+    let mut counts = Counts::default();
+    let freshness = [Freshness::Read, Freshness::Open, Freshness::Never];
+    let handles: Vec<Store> =
+        freshness.into_iter().map(|one| open(&root, Mode::ReadOnly, one).unwrap()).collect();
+    let mut problem = None;
+    while counts.snapshots < snapshots && problem.is_none() {
+        let handle = &handles[random.below(3) as usize];
+        let snapshot = handle.snapshot().unwrap();
+        counts.snapshots += 1;
+        let mut first = None;
+        for _ in 0..1 + random.below(3) {
+            match commit_of(&snapshot, &mut random) {
+                Ok(Ok(number)) if first.is_none_or(|first| first == number) => {
+                    first = Some(number);
+                    counts.right += 1;
+                }
+                Ok(Ok(number)) => problem = Some(format!("{number}, and {first:?} before")),
+                Ok(Err(mixed)) => problem = Some(mixed),
+                Err(error) if error.kind() == ErrorKind::SnapshotMoved => counts.moved += 1,
+                Err(error) => problem = Some(format!("{:?}: {error}", error.kind())),
+            }
+        }
+    }
+    std::fs::write(stop_file(&root), "").unwrap();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+    }
+    assert!(problem.is_none(), "seed {seed}, after {counts:?}: {}", problem.unwrap_or_default());
+    counts
+}
+
+#[test]
+fn snapshots_over_processes_are_of_one_moment_or_say_that_they_have_moved_on() {
+    let seed = random_seed("moments::");
+    let mut sum = Counts::default();
+    for round in 0..effort(8, 1) {
+        sum += race(seed + round, effort(250, 40));
+    }
+    println!("{sum:?}");
+    count("snapshots-over-processes", sum.snapshots);
+    count("snapshots-over-processes-right", sum.right);
+}
