@@ -14,7 +14,6 @@ use super::opened::OpenedStore;
 use super::shapes::enlarge;
 use super::snapshot::{PinnedArray, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
-use crate::zarr::held::Held;
 use crate::zarr::hierarchy::DraftLock;
 use crate::zarr::publish::{check_key, own_document};
 use crate::zarr::state::{ArrayState, load};
@@ -163,17 +162,10 @@ impl ArrayHandle {
     /// `Conflict`; those of storage.
     pub(crate) fn check_is_there(&self, state: &ArrayState) -> Result<()> {
         let storage = &self.store.storage;
-        let asks = !storage.is_remote() || self.store.held.is_some();
+        // Of a held store the source has asked.
+        let asks = !storage.is_remote() && self.store.held.is_none();
         let Some(source) = state.source.as_ref().filter(|_| asks) else { return Ok(()) };
         let (path, version) = source.own();
-        if let Some(held) = &self.store.held {
-            return match storage.stat(path) {
-                Ok(found) => held.check(&found, || self.name()),
-                Err(error) if error.is_not_found() => Err(Held::gone(&self.name())),
-                Err(error) => Err(error.into()),
-            }
-            .map_err(|error| self.store.moved_on(error));
-        }
         match storage.stat(path) {
             Ok(found) if found == *version => return Ok(()),
             Err(error) if !error.is_not_found() => return Err(error.into()),

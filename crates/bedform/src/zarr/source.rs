@@ -8,6 +8,8 @@ use bedform_format::shard::{ShardError, ShardIndex, Stamp};
 use bedform_geometry::delinearize;
 use bedform_storage::{Bell, Object, StorageExt as _};
 
+use super::documents::ZARR_JSON;
+use super::held::Held;
 use super::hierarchy::Hierarchy;
 use super::state::ArrayState;
 use crate::cache::{Key, Kind, ObjectKey};
@@ -261,6 +263,23 @@ impl ZarrSource<'_> {
         Ok((index, Some(bytes)))
     }
 
+    /// Fails if an object of a held store, which is not there, may have been there at the moment: with an array
+    /// that shrinks, goes or is replaced its document changes.
+    fn check_was_absent(&self) -> Result<()> {
+        let Some(held) = &self.hierarchy.held else { return Ok(()) };
+        let name = || self.hierarchy.name_of(self.path);
+        // What commits have made larger has no document that says so.
+        let document = match &self.state.source {
+            Some(source) => source.own().0.clone(),
+            None => self.path.join(ZARR_JSON)?,
+        };
+        match self.hierarchy.storage.stat(&document) {
+            Ok(found) => held.check(&found, name),
+            Err(error) if error.is_not_found() => Err(Held::gone(&name())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Fails if another array has taken the place of this one since its documents were read.
     fn check_not_replaced(&self) -> Result<()> {
         let Some(source) = &self.state.source else { return Ok(()) };
@@ -377,7 +396,10 @@ impl Source for ZarrSource<'_> {
                 self.open_for(&self.object_path(coordinates)?, need)?
             }
         };
-        let Some(object) = object else { return Ok(None) };
+        let Some(object) = object else {
+            self.check_was_absent()?;
+            return Ok(None);
+        };
         if let Some(held) = &self.hierarchy.held {
             held.check(object.version(), || self.object_name_of(coordinates))?;
         }
