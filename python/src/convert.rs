@@ -40,7 +40,7 @@ fn options_of(text: &str) -> PyResult<ConvertOptions> {
 fn source_of(name: &str, opened: &Bound<'_, PyAny>) -> PyResult<ConvertSource> {
     if let Ok(store) = opened.cast::<Store>() {
         let store = &store.get().inner;
-        return detached(py, || ConvertSource::store(name, store)).map_err(raise);
+        return detached(opened.py(), || ConvertSource::store(name, store)).map_err(raise);
     }
     let file = opened
         .cast::<ForeignFile>()

@@ -42,6 +42,7 @@ pub const CASES: &[Case] = &[
     local("an opened object keeps its bytes", pinned),
     case("an opened object gives its own bytes or says that they are gone", replaced),
     case("versions tell bytes apart", versions),
+    local("a time tells what was published before from what comes later", time),
     case("a missing object is said to be missing", missing),
     local("a directory is no object", directories),
     case("deleting twice is deleting", delete),
@@ -211,6 +212,16 @@ fn versions(storage: &dyn Storage) {
         assert!(!seen.contains(&version));
         seen.push(version);
         held.push(storage.open(&path("a")).unwrap());
+    }
+}
+
+fn time(storage: &dyn Storage) {
+    for _ in 0..10 {
+        put(storage, "a", b"before", Condition::None).unwrap();
+        let between = storage.now().unwrap();
+        assert!(storage.stat(&path("a")).unwrap().changed_ns <= between);
+        put(storage, "b", b"later", Condition::None).unwrap();
+        assert!(storage.stat(&path("b")).unwrap().changed_ns > between);
     }
 }
 

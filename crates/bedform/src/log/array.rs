@@ -78,10 +78,10 @@ impl ArrayHandle {
 
     /// As [`Array::state`], with the snapshot that it took to find it, if it took one.
     pub(crate) fn state_as_of(&self) -> Result<(Arc<ArrayState>, Option<Snapshot>)> {
-        if !self.store.documents.is_log_pending() {
+        if !self.store.documents.is_log_pending(&self.store) {
             let state = self.stored_state()?;
             self.store.check_outer()?;
-            if !self.store.documents.is_log_pending() {
+            if !self.store.documents.is_log_pending(&self.store) {
                 return Ok((state, None));
             }
         }

@@ -236,7 +236,10 @@ impl Documents {
 
     /// True if the root's document said, when it was last read, that there are commits which are not
     /// settled.
-    pub(crate) fn is_log_pending(&self) -> bool {
+    pub(crate) fn is_log_pending(&self, hierarchy: &Hierarchy) -> bool {
+        if let Some(held) = &hierarchy.held {
+            return held.root.as_ref().is_some_and(|root| root.group.log.pending);
+        }
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         kept.as_ref().is_some_and(|root| root.group.log.pending)
     }

@@ -111,7 +111,7 @@ fn run_case(seed: u64, steps: u64) -> Counts {
 #[test]
 fn a_snapshot_gives_what_there_was_or_says_that_it_has_moved_on() {
     let random = random_seed("moments::");
-    let (cases, more) = effort((300, 30), (20, 4));
+    let (cases, more) = effort((110, 10), (20, 4));
     let seeds: Vec<u64> = (0..cases).chain(random..random + more).collect();
     let mut sum = Counts::default();
     in_parallel(&seeds, |seed| run_case(*seed, 60)).into_iter().for_each(|counts| sum += counts);
