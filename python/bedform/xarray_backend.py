@@ -185,6 +185,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         "use_zarr_fill_value_as_mask",
         "cache",
         "freshness",
+        "snapshot",
         "threads",
         "storage_options",
     )
@@ -214,12 +215,13 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         use_zarr_fill_value_as_mask: bool | None = None,
         cache: int | str = CACHE,
         freshness: Any = None,
+        snapshot: bool = False,
         threads: int | None = None,
         storage_options: Any = None,
     ) -> Dataset:
         """Open one group as a data set. Reads no chunk but those of index coordinates."""
         how = {"freshness": freshness, "threads": threads, "storage_options": storage_options}
-        opened = _group_at(filename_or_obj, group, cache=cache, **how)
+        opened = _group_at(filename_or_obj, group, snapshot, cache=cache, **how)
         return _decoded(
             BedformDataStore(
                 opened,
@@ -243,13 +245,14 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         use_zarr_fill_value_as_mask: bool | None = None,
         cache: int | str = CACHE,
         freshness: Any = None,
+        snapshot: bool = False,
         threads: int | None = None,
         storage_options: Any = None,
         **decoding: Any,
     ) -> dict[str, Dataset]:
         """Open every group as a data set, by its absolute path below ``group``."""
         how = {"freshness": freshness, "threads": threads, "storage_options": storage_options}
-        parent = _group_at(filename_or_obj, group, cache=cache, **how)
+        parent = _group_at(filename_or_obj, group, snapshot, cache=cache, **how)
         groups = {"/": parent, **{f"/{path}": below for path, below in parent.groups().items()}}
         return {
             path: _decoded(
@@ -268,11 +271,10 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         return DataTree.from_dict(dict(groups))
 
 
-def _group_at(place: Any, path: str | None, **options: Any) -> Group:
-    """Open the group at ``path`` of the store at ``place``."""
+def _group_at(place: Any, path: str | None, snapshot: bool, **options: Any) -> Group:
+    """Open the group at ``path`` of the store at ``place``, or of a snapshot of it."""
     store: Any = bf.open(place, **options)
-    if options["freshness"] is None and isinstance(store, Store):
-        # A data set is of one moment.
+    if snapshot and isinstance(store, Store):
         store = store.snapshot()
     inner = (path or "").strip("/")
     if not inner:
