@@ -252,6 +252,10 @@ bf_status bf_settle_together(bf_store store, const bf_comm *comm, const char *op
 
 /* ---- Sessions ------------------------------------------------------------------------------------ */
 
+/* Collective calls are made by all processes of the session, in the same order. Where they differ - another call,
+ * path, axis or array to create - all get BF_INVALID_ARGUMENT with one text that names the ranks and their calls,
+ * and nothing of them is done. If one of them was bf_session_commit, _drain or _end, the session can only end. */
+
 /* Begins a writing session of all processes of `comm`, which make this call together; `comm` NULL: of this
  * process alone. `comm` must live as long as the session. Options: buffer_bytes (that wait in memory to be
  * written), settle ("end": bf_session_end turns the commits into shards; "later": bf_settle does), durability

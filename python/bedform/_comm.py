@@ -10,11 +10,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from bedform._errors import InvalidArgumentError
+from bedform import _internal
+from bedform._errors import BedformError, InvalidArgumentError
 
-__all__ = ["Messages"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Messages", "declining"]
 
 _NEEDED = (
     "Get_rank",
@@ -104,3 +109,16 @@ class Messages:
         finalized = sys.modules[type(self._comm).__module__].Is_finalized
         if not finalized():
             self._comm.Free()
+
+
+@contextmanager
+def declining(members: Messages | None) -> Iterator[None]:
+    """Tell the other processes of an error: they have begun the call that this one cannot begin."""
+    try:
+        yield
+    except BaseException as error:
+        if members is not None:
+            kind = error.kind if isinstance(error, BedformError) else "InvalidArgument"
+            _internal.decline(members, kind, str(error).replace("\n", " "))
+            members.free()
+        raise

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bedform._comm import Messages
 from bedform._errors import InvalidArgumentError, check_name
 from bedform._integers import byte_count
 from bedform._text import parse_seconds
@@ -19,6 +18,7 @@ from bedform._text import parse_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from bedform._comm import Messages
     from bedform._session import Settled
     from bedform._store import Store
 
@@ -71,10 +71,9 @@ def settle(
 
 
 def settle_with_members(
-    store: Store, chosen: Settling, comm: Any, progress: Progress | None
+    store: Store, chosen: Settling, members: Messages, progress: Progress | None
 ) -> Settled:
-    """Settle a share in each process of an mpi4py communicator; the first drops the commits."""
-    members = Messages(comm)
+    """Settle a share in each process; the first drops the commits."""
     try:
         return settle(store, chosen, progress, members)
     finally:

@@ -8,11 +8,13 @@
 //! | `threads` | members that are threads, for tests |
 //! | `messages` | what a door has to provide: messages of known lengths |
 //! | `table` | messages through a table of C functions, which the user's own MPI fills |
-//! | `group` | members that may leave early, and that talk by node |
+//! | `group` | members that may leave early, that notice calls that differ, and that talk by node |
+//! | `call` | what members call together, so that calls that differ are noticed |
 //!
 //! Every call here is collective: all members make it, in the same order. A member that fails by
 //! itself says so at the next [`agree`], so that nobody waits for it.
 
+mod call;
 mod group;
 mod messages;
 mod table;
@@ -22,6 +24,7 @@ use std::fmt::Debug;
 
 use crate::error::{Error, ErrorKind, Result};
 
+pub use call::{Call, ranks_in_words};
 pub use group::{Gathered, Group};
 pub use messages::{Members, Messages, ReceivedMessage, SentMessage};
 pub use table::{CMembers, CMessage};

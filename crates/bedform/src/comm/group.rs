@@ -1,4 +1,4 @@
-//! Members that may leave early, and that talk by node.
+//! Members that may leave early, that notice calls that differ, and that talk by node.
 //!
 //! A member whose program fails between two collective calls makes no more of them, and the others
 //! would wait for ever. So it leaves ([`Communicator::leave`]): it takes part in the next collective call,
@@ -7,6 +7,11 @@
 //!
 //! It rests on one rule: what all members do together begins with a gather at the coordinator and a
 //! broadcast from it, as [`agree`](super::agree) does, and nobody leaves before it is over.
+//!
+//! By the same rule members that make different calls meet in a gather, whatever they call. There each
+//! says a digest of its call ([`Group::enter`]) in front of what it gives. Where digests differ, nothing
+//! of what was given is looked at: the members say in words what they call, and the call fails on all,
+//! with the same text. The group goes on, unless a member had handed over data that are gone now.
 //!
 //! A gather at the coordinator has two steps: the members of a node give their leader, who is the first
 //! of them, what they have, and the leaders give the coordinator what it comes to. A broadcast goes the
@@ -17,14 +22,16 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::call::{ANY, Call, DIGEST_BYTES, common_digest, differences};
 use super::{Alone, COORDINATOR, Communicator, FAILED, FINE, describe, parse_error, split};
 use crate::error::{Error, ErrorKind, Result};
 
 /// In front of a message: the group goes on, this member leaves, or some cannot be reached; from the
-/// coordinator, which one left.
+/// coordinator, which one left. From leaders and the coordinator: members make calls that differ.
 const STAYS: u8 = 0;
 const LEAVES: u8 = 1;
 const LOST: u8 = 2;
+const DIFFERS: u8 = 3;
 
 /// Members of whom some may leave before the others.
 #[derive(Debug)]
@@ -36,6 +43,8 @@ pub struct Group {
     leaders: Option<Box<dyn Communicator>>,
     /// The ranks of the members of this node, or of all, by their ranks there.
     ranks: Vec<u32>,
+    /// The call that this member makes; nothing if it has failed before it could say.
+    call: Mutex<Option<Call>>,
     /// Why it is over.
     over: Mutex<Option<Over>>,
 }
@@ -46,6 +55,8 @@ enum Over {
     Left,
     /// That member left.
     LeftBy(u32),
+    /// The members made calls that differ, and what some handed over is gone.
+    Differed,
     /// The members could not be reached.
     Unreachable,
 }
@@ -67,7 +78,8 @@ impl Group {
             _ => None,
         };
         let ranks = (0..members.size()).collect();
-        Self { members, node: None, leaders, ranks, over: Mutex::new(None) }
+        let (call, over) = (Mutex::default(), Mutex::default());
+        Self { members, node: None, leaders, ranks, call, over }
     }
 
     /// The group of all `members`, who talk by node, if there is a node with several. Collective.
@@ -96,7 +108,23 @@ impl Group {
             COORDINATOR => Some(members.select(&leaders)?),
             _ => None,
         };
-        Ok(Self { members, node: Some(node), leaders, ranks, over: Mutex::new(None) })
+        let (call, over) = (Mutex::default(), Mutex::default());
+        Ok(Self { members, node: Some(node), leaders, ranks, call, over })
+    }
+
+    /// Names the call that this member makes from now on: what all of it gather has to be part of the
+    /// same call on all members, else the call fails on all with `InvalidArgument`.
+    pub fn enter(&self, call: Call) {
+        *self.call() = Some(call);
+    }
+
+    /// True if the group has ended because members made calls that differ.
+    pub fn has_differed(&self) -> bool {
+        matches!(*self.over(), Some(Over::Differed))
+    }
+
+    fn call(&self) -> MutexGuard<'_, Option<Call>> {
+        self.call.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The members of this node, if the group talks by node.
@@ -133,6 +161,10 @@ impl Group {
             None => return Ok(()),
             Some(Over::Left) => "the session was ended".to_owned(),
             Some(Over::LeftBy(rank)) => format!("rank {rank} has ended the session"),
+            Some(Over::Differed) => {
+                "the processes of the session made different calls where they had to make the same"
+                    .to_owned()
+            }
             Some(Over::Unreachable) => "the processes of the session lost each other".to_owned(),
         };
         let text = format!("{what}; what was committed before stands: start a new session");
@@ -147,7 +179,8 @@ impl Group {
         outcome
     }
 
-    /// Brings what the members say to the coordinator, what those of a node say `joined`.
+    /// Brings what the members say to the coordinator, what those of a node say as the message that `join`
+    /// makes of it.
     fn collect(
         &self,
         said: &[u8],
@@ -156,9 +189,9 @@ impl Group {
         let near = self.near().gather(said, COORDINATOR);
         let Some(leaders) = &self.leaders else { return self.reached(near).map(|_| None) };
         let up = match near {
-            Ok(Some(all)) => match all.iter().find(|said| said.first() != Some(&STAYS)) {
-                Some(over) => over.clone(),
-                None => framed(&join(all.into_iter().map(unframed).collect())),
+            Ok(Some(all)) => match over_among(&all) {
+                Some(over) => over,
+                None => join(all.into_iter().map(unframed).collect()),
             },
             Ok(None) | Err(_) => vec![LOST],
         };
@@ -179,6 +212,9 @@ impl Group {
         if told.first() == Some(&STAYS) {
             return Ok(unframed(told));
         }
+        if told.first() == Some(&DIFFERS) {
+            return Err(self.explain()?);
+        }
         let rank = told.get(1..5).and_then(|rank| rank.try_into().ok()).map(u32::from_le_bytes);
         self.end(match (told.first(), rank) {
             (Some(&LEAVES), Some(rank)) => Over::LeftBy(rank),
@@ -188,19 +224,52 @@ impl Group {
         Ok(Vec::new())
     }
 
-    /// As [`Group::collect`] of members that stay; ends the group if one did not.
+    /// The error of all members that make calls that differ, which each of them describes.
+    fn explain(&self) -> Result<Error> {
+        let mine = self.call().as_ref().map_or_else(Vec::new, Call::described);
+        let all = self.collect(&framed(&mine), |said| framed(&join_parts(&self.ranks, &said)))?;
+        let told = match &all {
+            None => Vec::new(),
+            Some(all) => over_among(all).unwrap_or_else(|| {
+                let all: Vec<_> = all.iter().cloned().map(unframed).collect();
+                let said = split_parts(&all, self.size()).unwrap_or_default();
+                let (is_over, text) = differences(&said);
+                framed(&[&[u8::from(is_over)], text.as_bytes()].concat())
+            }),
+        };
+        let told = self.tell(told)?;
+        let (is_over, text) = told.split_first().unwrap_or((&0, &[]));
+        if *is_over != 0 {
+            self.end(Over::Differed);
+        }
+        Ok(Error::invalid(String::from_utf8_lossy(text)))
+    }
+
+    /// As [`Group::collect`] of members that stay and make the same call; ends the group if one does not
+    /// stay.
     fn gather_joined(
         &self,
         bytes: &[u8],
         join: impl FnOnce(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Option<Vec<Vec<u8>>>> {
         self.check()?;
-        let Some(all) = self.collect(&framed(bytes), join)? else { return Ok(None) };
-        if let Some(over) = all.iter().find(|said| said.first() != Some(&STAYS)) {
-            // The others wait for the broadcast that follows.
-            self.tell(if over.is_empty() { vec![LOST] } else { over.clone() })?;
+        let digest = self.call().as_ref().map_or(ANY, Call::digest);
+        let said = said_in(digest, bytes);
+        let joined = |near| match without_digests(near) {
+            Some((digest, near)) => said_in(digest, &join(near)),
+            None => vec![DIFFERS],
+        };
+        let Some(all) = self.collect(&said, joined)? else { return Ok(None) };
+        // The others wait for the broadcast that follows.
+        if let Some(over) = over_among(&all) {
+            self.tell(over)?;
         }
-        Ok(Some(all.into_iter().map(unframed).collect()))
+        let is_alike = all.iter().all(|said| said.first() == Some(&STAYS));
+        let all = is_alike.then(|| without_digests(all.into_iter().map(unframed).collect()));
+        match all.flatten() {
+            Some((_, all)) => Ok(Some(all)),
+            None => self.tell(vec![DIFFERS]).map(|_| None),
+        }
     }
 
     /// As [`decide`](super::decide), in two steps: `act` makes one thing of what the members of a node
@@ -276,6 +345,27 @@ fn outcome_bytes(outcome: &Result<Vec<u8>>) -> Vec<u8> {
 
 fn framed(bytes: &[u8]) -> Vec<u8> {
     [&[STAYS], bytes].concat()
+}
+
+/// What a member that stays says in a call.
+fn said_in(digest: [u8; DIGEST_BYTES], bytes: &[u8]) -> Vec<u8> {
+    [&[STAYS], &digest[..], bytes].concat()
+}
+
+/// The digest of the call in which all of `parts` were said, and those without it; nothing if they were
+/// said in calls that differ.
+fn without_digests(mut parts: Vec<Vec<u8>>) -> Option<([u8; DIGEST_BYTES], Vec<Vec<u8>>)> {
+    let all: Option<Vec<_>> = parts.iter().map(|part| part.first_chunk()).collect();
+    let digest = common_digest(all?.into_iter())?;
+    parts.iter_mut().for_each(|part| drop(part.drain(..DIGEST_BYTES)));
+    Some((digest, parts))
+}
+
+/// The first message that says that a member leaves, or cannot be reached.
+fn over_among(all: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let is_over = |said: &&Vec<u8>| !matches!(said.first(), Some(&(STAYS | DIFFERS)));
+    let over = all.iter().find(is_over)?;
+    Some(if over.is_empty() { vec![LOST] } else { over.clone() })
 }
 
 /// A message without the byte in front.
@@ -366,8 +456,7 @@ impl Communicator for Group {
             // Whoever can still be reached knows then; nothing can be done for the others.
             let said = [&[LEAVES][..], &self.rank().to_le_bytes()].concat();
             if let Ok(all) = self.collect(&said, |_| Vec::new()) {
-                let over =
-                    all.and_then(|all| all.into_iter().find(|said| said.first() != Some(&STAYS)));
+                let over = all.and_then(|all| over_among(&all));
                 let _ = self.tell(over.unwrap_or_default());
             }
         }
@@ -377,7 +466,7 @@ impl Communicator for Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::{agree, threads_on_nodes};
+    use crate::comm::{agree, decide, threads_on_nodes};
 
     /// What each of `size` members returns from `act`, on nodes of one to all of them; in the end, of all
     /// on one.
@@ -481,6 +570,91 @@ mod tests {
                 assert_eq!(kind, ErrorKind::Poisoned);
                 let names = text.starts_with(&format!("rank {leaver} has ended"));
                 assert_eq!(names, rank != leaver, "{text}");
+            }
+        }
+    }
+
+    fn call(text: &'static str) -> Call {
+        Call::of("session", [7; 16], text)
+    }
+
+    #[test]
+    fn calls_that_differ_fail_on_all_with_one_text_and_the_group_goes_on() {
+        let kinds: [fn(&Group) -> Error; 3] = [
+            |group| agree(group, Ok(())).unwrap_err(),
+            |group| decide(group, Ok(vec![1]), |_| panic!("nothing is looked at")).unwrap_err(),
+            |group| {
+                let act = &mut |_| panic!("nothing is looked at");
+                group.decide_by_node(Ok(vec![1]), act).unwrap_err()
+            },
+        ];
+        for (odd, per_node) in (0..5).flat_map(|odd| (1..=5).map(move |per| (odd, per))) {
+            let outcomes = on_nodes(5, per_node, |group| {
+                let is_odd = group.rank() == odd;
+                group.enter(call(if is_odd { "drain()" } else { "commit()" }));
+                // They differ in how they say it, too.
+                let number = if is_odd { 0 } else { group.rank() as usize % 3 };
+                let error = kinds[number](&group);
+                group.enter(call("commit()"));
+                assert!(agree(&group, Ok(())).is_ok() && !group.has_differed());
+                (error.kind(), error.to_string())
+            });
+            assert_eq!(outcomes[0].0, ErrorKind::InvalidArgument);
+            let text = &outcomes[0].1;
+            assert!(text.contains(&format!("rank {odd} calls drain()")), "{text}");
+            assert!(outcomes.iter().all(|outcome| *outcome == outcomes[0]), "{outcomes:?}");
+        }
+    }
+
+    #[test]
+    fn calls_that_differ_where_data_were_handed_over_end_the_group_for_all() {
+        for per_node in 1..=4 {
+            let outcomes = on_nodes(4, per_node, |group| {
+                let is_odd = group.rank() == 3;
+                let commit = || call("commit()").handing_over();
+                group.enter(if is_odd { commit() } else { call("append()") });
+                let outcome = decide(&group, Ok(Vec::new()), |_| Ok(Vec::new()));
+                assert_eq!(outcome.unwrap_err().kind(), ErrorKind::InvalidArgument);
+                assert!(group.has_differed());
+                group.enter(commit());
+                let later = agree(&group, Ok(())).unwrap_err();
+                group.leave();
+                (later.kind(), later.to_string())
+            });
+            assert_eq!(outcomes[0].0, ErrorKind::Poisoned);
+            assert!(outcomes.iter().all(|outcome| *outcome == outcomes[0]), "{outcomes:?}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_fails_before_it_can_name_its_call_says_why_to_all() {
+        for failing in 0..3 {
+            let texts = on_all(3, |group| {
+                let mine = if group.rank() == failing {
+                    Err(Error::new(ErrorKind::ReadOnly, "mine"))
+                } else {
+                    group.enter(call("session()"));
+                    Ok(Vec::new())
+                };
+                decide(&group, mine, |_| Ok(Vec::new())).unwrap_err().to_string()
+            });
+            assert!(texts.iter().all(|text| text.ends_with("mine")), "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_leaves_while_others_make_calls_that_differ_is_named() {
+        for leaver in 0..4 {
+            let texts = on_all(4, |group| {
+                group.enter(call(if group.rank() % 2 == 0 { "commit()" } else { "drain()" }));
+                if group.rank() == leaver {
+                    group.leave();
+                }
+                agree(&group, Ok(())).unwrap_err().to_string()
+            });
+            for (rank, text) in (0_u32..).zip(texts) {
+                let named = text.starts_with(&format!("rank {leaver} has ended"));
+                assert_eq!(named, rank != leaver, "{text}");
             }
         }
     }
