@@ -123,16 +123,25 @@ struct Differing<'a> {
     ranks: Vec<u32>,
 }
 
-/// What is wrong with calls that differ, each [described](Call::described) by its member, by rank; and
-/// whether one of them has handed data over.
-pub(super) fn differences(described: &[Vec<u8>]) -> (bool, String) {
+/// What is wrong with calls that differ.
+pub(super) struct Differences {
+    /// Data were handed over before one of them.
+    pub(super) loses_data: bool,
+    /// All are made on the same session or store.
+    pub(super) is_of_one_group: bool,
+    /// In words.
+    pub(super) text: String,
+}
+
+/// What is wrong with calls that differ, each [described](Call::described) by its member, by rank.
+pub(super) fn differences(described: &[Vec<u8>]) -> Differences {
     let texts: Vec<_> = described.iter().map(|one| String::from_utf8_lossy(one)).collect();
     let mut calls: Vec<Differing<'_>> = Vec::new();
-    let mut hands_over = false;
+    let mut loses_data = false;
     for (rank, text) in (0_u32..).zip(&texts) {
         let parts: Vec<&str> = text.split('\0').collect();
         let &[flag, text, place, identity] = parts.as_slice() else { continue };
-        hands_over |= flag == "1";
+        loses_data |= flag == "1";
         let known = calls.iter_mut().find(|call| call.parts[0] == text && call.parts[2] == identity);
         match known {
             Some(call) => call.ranks.push(rank),
@@ -157,7 +166,8 @@ pub(super) fn differences(described: &[Vec<u8>]) -> (bool, String) {
     if calls.len() > CALLS_MAX {
         said.push_str(", others call others");
     }
-    (hands_over, said)
+    let is_of_one_group = calls.iter().all(|call| call.parts[2] == calls[0].parts[2]);
+    Differences { loses_data, is_of_one_group, text: said }
 }
 
 fn verb(ranks: &[u32]) -> &'static str {
@@ -208,9 +218,9 @@ mod tests {
 
     fn said(calls: &[Call]) -> (bool, String) {
         let described: Vec<_> = calls.iter().map(Call::described).collect();
-        let (hands_over, text) = differences(&described);
+        let Differences { loses_data, text, .. } = differences(&described);
         let (_, text) = text.split_once("order: ").unwrap();
-        (hands_over, text.to_owned())
+        (loses_data, text.to_owned())
     }
 
     #[test]

@@ -11,7 +11,9 @@
 //! By the same rule members that make different calls meet in a gather, whatever they call. There each
 //! says a digest of its call ([`Group::enter`]) in front of what it gives. Where digests differ, nothing
 //! of what was given is looked at: the members say in words what they call, and the call fails on all,
-//! with the same text. The group goes on, unless a member had handed over data that are gone now.
+//! with the same text. The group goes on, unless a member had handed over data that are gone now: that
+//! ends it for all. Only where the members had met from different groups they still take part, since the
+//! others of each group must hear of it.
 //!
 //! A gather at the coordinator has two steps: the members of a node give their leader, who is the first
 //! of them, what they have, and the leaders give the coordinator what it comes to. A broadcast goes the
@@ -20,9 +22,10 @@
 //! the other leaders, says so where it still can: nobody waits for what does not come.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::call::{ANY, Call, DIGEST_BYTES, common_digest, differences};
+use super::call::{ANY, Call, DIGEST_BYTES, Differences, common_digest, differences};
 use super::{Alone, COORDINATOR, Communicator, FAILED, FINE, describe, parse_error, split};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -45,6 +48,8 @@ pub struct Group {
     ranks: Vec<u32>,
     /// The call that this member makes; nothing if it has failed before it could say.
     call: Mutex<Option<Call>>,
+    /// Calls differed of which one had handed over data.
+    has_lost_data: AtomicBool,
     /// Why it is over.
     over: Mutex<Option<Over>>,
 }
@@ -78,8 +83,7 @@ impl Group {
             _ => None,
         };
         let ranks = (0..members.size()).collect();
-        let (call, over) = (Mutex::default(), Mutex::default());
-        Self { members, node: None, leaders, ranks, call, over }
+        Self::of(members, None, leaders, ranks)
     }
 
     /// The group of all `members`, who talk by node, if there is a node with several. Collective.
@@ -108,8 +112,17 @@ impl Group {
             COORDINATOR => Some(members.select(&leaders)?),
             _ => None,
         };
+        Ok(Self::of(members, Some(node), leaders, ranks))
+    }
+
+    fn of(
+        members: Box<dyn Communicator>,
+        node: Option<Box<dyn Communicator>>,
+        leaders: Option<Box<dyn Communicator>>,
+        ranks: Vec<u32>,
+    ) -> Self {
         let (call, over) = (Mutex::default(), Mutex::default());
-        Ok(Self { members, node: Some(node), leaders, ranks, call, over })
+        Self { members, node, leaders, ranks, call, has_lost_data: AtomicBool::new(false), over }
     }
 
     /// Names the call that this member makes from now on: what all of it gather has to be part of the
@@ -118,9 +131,9 @@ impl Group {
         *self.call() = Some(call);
     }
 
-    /// True if the group has ended because members made calls that differ.
-    pub fn has_differed(&self) -> bool {
-        matches!(*self.over(), Some(Over::Differed))
+    /// True if members made calls that differ, before which some had handed over data: those are gone.
+    pub fn has_lost_data(&self) -> bool {
+        self.has_lost_data.load(Ordering::Relaxed)
     }
 
     fn call(&self) -> MutexGuard<'_, Option<Call>> {
@@ -233,13 +246,18 @@ impl Group {
             Some(all) => over_among(all).unwrap_or_else(|| {
                 let all: Vec<_> = all.iter().cloned().map(unframed).collect();
                 let said = split_parts(&all, self.size()).unwrap_or_default();
-                let (is_over, text) = differences(&said);
-                framed(&[&[u8::from(is_over)], text.as_bytes()].concat())
+                let Differences { loses_data, is_of_one_group, text } = differences(&said);
+                let flags = [loses_data, is_of_one_group].map(u8::from);
+                framed(&[&flags, text.as_bytes()].concat())
             }),
         };
         let told = self.tell(told)?;
-        let (is_over, text) = told.split_first().unwrap_or((&0, &[]));
-        if *is_over != 0 {
+        let (flags, text) = told.split_first_chunk().unwrap_or((&[0, 0], &[]));
+        let [loses_data, is_of_one_group] = flags.map(|flag| flag != 0);
+        if loses_data {
+            self.has_lost_data.store(true, Ordering::Relaxed);
+        }
+        if loses_data && is_of_one_group {
             self.end(Over::Differed);
         }
         Ok(Error::invalid(String::from_utf8_lossy(text)))
@@ -584,8 +602,9 @@ mod tests {
             |group| agree(group, Ok(())).unwrap_err(),
             |group| decide(group, Ok(vec![1]), |_| panic!("nothing is looked at")).unwrap_err(),
             |group| {
-                let act = &mut |_| panic!("nothing is looked at");
-                group.decide_by_node(Ok(vec![1]), act).unwrap_err()
+                let outcome =
+                    group.decide_by_node(Ok(vec![1]), &mut |_| panic!("nothing is looked at"));
+                outcome.unwrap_err()
             },
         ];
         for (odd, per_node) in (0..5).flat_map(|odd| (1..=5).map(move |per| (odd, per))) {
@@ -596,7 +615,7 @@ mod tests {
                 let number = if is_odd { 0 } else { group.rank() as usize % 3 };
                 let error = kinds[number](&group);
                 group.enter(call("commit()"));
-                assert!(agree(&group, Ok(())).is_ok() && !group.has_differed());
+                assert!(agree(&group, Ok(())).is_ok() && !group.has_lost_data());
                 (error.kind(), error.to_string())
             });
             assert_eq!(outcomes[0].0, ErrorKind::InvalidArgument);
@@ -615,7 +634,7 @@ mod tests {
                 group.enter(if is_odd { commit() } else { call("append()") });
                 let outcome = decide(&group, Ok(Vec::new()), |_| Ok(Vec::new()));
                 assert_eq!(outcome.unwrap_err().kind(), ErrorKind::InvalidArgument);
-                assert!(group.has_differed());
+                assert!(group.has_lost_data());
                 group.enter(commit());
                 let later = agree(&group, Ok(())).unwrap_err();
                 group.leave();
@@ -624,6 +643,19 @@ mod tests {
             assert_eq!(outcomes[0].0, ErrorKind::Poisoned);
             assert!(outcomes.iter().all(|outcome| *outcome == outcomes[0]), "{outcomes:?}");
         }
+    }
+
+    #[test]
+    fn members_that_meet_from_different_groups_lose_data_and_still_hear_of_each_other() {
+        on_all(3, |group| {
+            let own = Call::of("session", [7 + u8::from(group.rank() == 1); 16], "commit()");
+            group.enter(own.handing_over());
+            let error = agree(&group, Ok(())).unwrap_err();
+            assert!(error.to_string().contains("rank 1 calls commit() of session 08080808"));
+            assert!(group.has_lost_data());
+            group.enter(call("commit()").handing_over());
+            assert!(agree(&group, Ok(())).is_ok());
+        });
     }
 
     #[test]

@@ -423,7 +423,7 @@ impl Session {
         let is_alone = self.members.size() == 1;
         // Who waits for a lock and is stopped has published nothing.
         let is_refused = error.kind() == ErrorKind::Conflict
-            || self.members.has_differed()
+            || self.members.has_lost_data()
             || (is_alone && error.kind() == ErrorKind::Interrupted);
         let is_refused = is_refused && self.options.reach != Reach::Node;
         if self.health == Health::Sound {
@@ -471,8 +471,8 @@ impl Session {
     pub(super) fn check_sound(&self) -> Result<()> {
         self.check_process()?;
         let text = match self.health {
-            Health::Sound => return Ok(()),
-            Health::Refused => {
+            Health::Sound if !self.members.has_lost_data() => return Ok(()),
+            Health::Sound | Health::Refused => {
                 "a commit of this session was refused, and what was written for it is gone; what was \
                  committed before stands: start a new session and write it again"
             }
