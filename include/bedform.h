@@ -242,6 +242,13 @@ typedef struct bf_comm {
   void (*free)(void *context);
 } bf_comm;
 
+/* What a function of a bf_comm is to do about a wait that has lasted so many seconds, for the processes `missing`
+ * (none: they are not known). To be asked about once a second, on the thread that called the function: 0 to wait
+ * on, 1 to give up and return an error; buffers of the messages stay valid then. Says on stderr once who is
+ * missing in which call, after BEDFORM_COLLECTIVE_WARN seconds (60; 0 for never); gives up after
+ * BEDFORM_COLLECTIVE_TIMEOUT seconds (never without it). */
+int bf_comm_waits(double seconds, const int32_t *missing, uint64_t count);
+
 /* Frees what bf_comm_from_mpi gave, after the sessions that use it have ended. Collective. */
 bf_status bf_comm_free(bf_comm *comm);
 

@@ -7,7 +7,18 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::array::Bytes;
-use crate::signals::detached;
+use crate::signals::{detached, warn};
+
+/// What to do about a wait that has lasted so long, for the processes with the ranks `missing`: logs a warning
+/// when that is due; true to give up.
+#[pyfunction]
+pub(crate) fn wait_on(py: Python<'_>, seconds: f64, missing: Vec<u32>) -> PyResult<bool> {
+    let due = bedform::comm::wait_on(seconds, &missing);
+    if let Some(warning) = due.warning {
+        warn(py, "%s", &warning)?;
+    }
+    Ok(due.gives_up)
+}
 
 /// Tells the other processes, which have begun a collective call, that this one cannot begin it, and why:
 /// an error of this kind.

@@ -11,8 +11,11 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from native import mpiexec
+
+import bedform as bf
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,6 +195,76 @@ for (check, case), odd in itertools.product(cases, odd_ranks):
         print(f"{case}, rank {odd}: fine", file=sys.stderr, flush=True)
 print(f"cases {done}") if rank == 0 else None
 """
+
+
+MISSING = """
+import logging, sys, time
+import numpy as np
+import bedform as bf
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+warnings = []
+class Kept(logging.Handler):
+    def emit(self, record): warnings.append(record.getMessage())
+logging.getLogger("bedform").addHandler(Kept())
+store = bf.open(sys.argv[1], mode="r+")
+session = store.session(comm=comm, settle="later")
+session.write("t", np.full((1, 4), 1, "int32"), start=(comm.rank, 0))
+session.commit()
+session.write("t", np.full((1, 4), 2, "int32"), start=(comm.rank, 0))
+missing = int(sys.argv[2])
+start = time.monotonic()
+if comm.rank == missing:
+    time.sleep(float(sys.argv[3]))
+try:
+    session.commit()
+except bf.PoisonedError as error:
+    said = str(error)
+else:
+    said = "committed"
+time.sleep(max(0, float(sys.argv[3]) - (time.monotonic() - start)))
+all_said, all_warnings = comm.gather(said), comm.gather(warnings)
+if comm.rank == 0:
+    for rank, (said, warnings) in enumerate(zip(all_said, all_warnings)):
+        print(rank, said, *warnings, sep="|")
+session.close()
+"""
+
+
+def lines_where_one_is_missing(
+    tmp_path: Path, missing: int, seconds: float, monkeypatch: pytest.MonkeyPatch, timeout: str
+) -> list[list[str]]:
+    place = tmp_path / "s.zarr"
+    bf.create(place).create_array("t", (4, 4), "int32")
+    monkeypatch.setenv("BEDFORM_COLLECTIVE_WARN", "1")
+    monkeypatch.setenv("BEDFORM_COLLECTIVE_TIMEOUT", timeout)
+    said = mpiexec(4, sys.executable, "-c", MISSING, place, str(missing), str(seconds))
+    return [line.split("|") for line in said.splitlines()]
+
+
+def test_a_process_that_comes_late_is_named_and_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = lines_where_one_is_missing(tmp_path, 2, 3.5, monkeypatch, "0")
+    assert [line[1] for line in lines] == ["committed"] * 4
+    warned = "s in commit() for rank 2, which has not made this call"
+    assert len(lines[0]) == 3 and lines[0][2].endswith(warned), lines
+    assert (np.asarray(bf.open(tmp_path / "s.zarr")["t"][...]) == 2).all()
+
+
+def test_a_process_that_does_not_come_fails_the_call_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = lines_where_one_is_missing(tmp_path, 3, 8, monkeypatch, "2")
+    named = "s in commit() for rank 3, which has not made this call; it is not known what became"
+    for line in lines:
+        assert line[1].startswith("rank 0 has waited ") and named in line[1], lines
+    assert len({line[1] for line in lines}) == 1, "all say the same"
+    store = bf.open(tmp_path / "s.zarr", mode="r+")
+    assert (np.asarray(store["t"][...]) == 1).all()
+    store.settle()
+    assert store.verify() == []
 
 
 def checked(place: Path, odd_ranks: str) -> int:

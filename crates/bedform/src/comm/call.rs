@@ -74,6 +74,11 @@ impl Call {
         Self { hands_over: true, ..self }
     }
 
+    /// The call as a user knows it.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// What differs between calls that differ.
     pub(super) fn digest(&self) -> [u8; DIGEST_BYTES] {
         let mut fingerprint = Fingerprint::new();

@@ -23,9 +23,10 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::call::{ANY, Call, DIGEST_BYTES, Differences, common_digest, differences};
+use super::waiting::{Step, given_up, waiting};
 use super::{Alone, COORDINATOR, Communicator, FAILED, FINE, describe, parse_error, split};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -47,14 +48,14 @@ pub struct Group {
     /// The ranks of the members of this node, or of all, by their ranks there.
     ranks: Vec<u32>,
     /// The call that this member makes; nothing if it has failed before it could say.
-    call: Mutex<Option<Call>>,
+    call: Mutex<Option<Arc<Call>>>,
     /// Calls differed of which one had handed over data.
     has_lost_data: AtomicBool,
     /// Why it is over.
     over: Mutex<Option<Over>>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Over {
     /// This member left, by itself or with all others.
     Left,
@@ -62,8 +63,8 @@ enum Over {
     LeftBy(u32),
     /// The members made calls that differ, and what some handed over is gone.
     Differed,
-    /// The members could not be reached.
-    Unreachable,
+    /// The members could not be reached; why, if a wait for them was given up.
+    Unreachable(Option<String>),
 }
 
 /// What [`Group::decide_by_node`] asks its caller to make something of.
@@ -128,7 +129,7 @@ impl Group {
     /// Names the call that this member makes from now on: what all of it gather has to be part of the
     /// same call on all members, else the call fails on all with `InvalidArgument`.
     pub fn enter(&self, call: Call) {
-        *self.call() = Some(call);
+        *self.call() = Some(Arc::new(call));
     }
 
     /// True if members made calls that differ, before which some had handed over data: those are gone.
@@ -136,7 +137,7 @@ impl Group {
         self.has_lost_data.load(Ordering::Relaxed)
     }
 
-    fn call(&self) -> MutexGuard<'_, Option<Call>> {
+    fn call(&self) -> MutexGuard<'_, Option<Arc<Call>>> {
         self.call.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -170,7 +171,7 @@ impl Group {
 
     /// Fails if the group is over.
     fn check(&self) -> Result<()> {
-        let what = match *self.over() {
+        let what = match &*self.over() {
             None => return Ok(()),
             Some(Over::Left) => "the session was ended".to_owned(),
             Some(Over::LeftBy(rank)) => format!("rank {rank} has ended the session"),
@@ -178,7 +179,12 @@ impl Group {
                 "the processes of the session made different calls where they had to make the same"
                     .to_owned()
             }
-            Some(Over::Unreachable) => "the processes of the session lost each other".to_owned(),
+            Some(Over::Unreachable(None)) => {
+                "the processes of the session lost each other".to_owned()
+            }
+            Some(Over::Unreachable(Some(why))) => {
+                format!("{why}; it is not known what became of the call")
+            }
         };
         let text = format!("{what}; what was committed before stands: start a new session");
         Err(Error::new(ErrorKind::Poisoned, text))
@@ -186,10 +192,28 @@ impl Group {
 
     /// Ends the group if the members could not be reached.
     fn reached<T>(&self, outcome: Result<T>) -> Result<T> {
-        if outcome.is_err() {
-            self.end(Over::Unreachable);
+        outcome.or_else(|error| self.unreachable(given_up(), error))
+    }
+
+    /// Ends the group after an error of who carries its messages. Why a wait was given up says more than that.
+    fn unreachable<T>(&self, why: Option<String>, error: Error) -> Result<T> {
+        let is_known = why.is_some();
+        self.end(Over::Unreachable(why));
+        if is_known {
+            self.check()?;
         }
-        outcome
+        Err(error)
+    }
+
+    /// Says that some cannot be reached, to whoever still can.
+    fn lost() -> Vec<u8> {
+        [&[LOST], given_up().unwrap_or_default().as_bytes()].concat()
+    }
+
+    /// Does `act`, a step of the call that this member makes, in which it waits for others.
+    fn waiting<T>(&self, step: Step, act: impl FnOnce() -> T) -> T {
+        let call = self.call().clone();
+        waiting(step, call, self.rank(), act)
     }
 
     /// Brings what the members say to the coordinator, what those of a node say as the message that `join`
@@ -199,19 +223,26 @@ impl Group {
         said: &[u8],
         join: impl FnOnce(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Option<Vec<Vec<u8>>>> {
-        let near = self.near().gather(said, COORDINATOR);
+        let near = self.waiting(Step::Members, || self.near().gather(said, COORDINATOR));
         let Some(leaders) = &self.leaders else { return self.reached(near).map(|_| None) };
         let up = match near {
             Ok(Some(all)) => match over_among(&all) {
                 Some(over) => over,
                 None => join(all.into_iter().map(unframed).collect()),
             },
-            Ok(None) | Err(_) => vec![LOST],
+            Ok(None) | Err(_) => Self::lost(),
         };
-        leaders.gather(&up, COORDINATOR).or_else(|error| {
+        let all = self.waiting(Step::Leaders, || leaders.gather(&up, COORDINATOR));
+        all.or_else(|error| {
+            let why = given_up();
+            let lost = [&[LOST], why.as_deref().unwrap_or_default().as_bytes()].concat();
+            if why.is_some() {
+                // The other leaders can be reached, but for those that do not come.
+                let _ = leaders.broadcast(lost.clone(), COORDINATOR);
+            }
             // The members of the node wait for what comes of it.
-            let _ = self.near().broadcast(vec![LOST], COORDINATOR);
-            self.reached(Err(error))
+            let _ = self.near().broadcast(lost, COORDINATOR);
+            self.unreachable(why, error)
         })
     }
 
@@ -219,19 +250,27 @@ impl Group {
     fn tell(&self, told: Vec<u8>) -> Result<Vec<u8>> {
         let told = match &self.leaders {
             None => Vec::new(),
-            Some(leaders) => leaders.broadcast(told, COORDINATOR).unwrap_or_else(|_| vec![LOST]),
+            Some(leaders) => {
+                let told = self.waiting(Step::Answer, || leaders.broadcast(told, COORDINATOR));
+                told.unwrap_or_else(|_| Self::lost())
+            }
         };
-        let told = self.reached(self.near().broadcast(told, COORDINATOR))?;
+        let told = self.waiting(Step::Answer, || self.near().broadcast(told, COORDINATOR));
+        let told = self.reached(told)?;
         if told.first() == Some(&STAYS) {
             return Ok(unframed(told));
         }
         if told.first() == Some(&DIFFERS) {
             return Err(self.explain()?);
         }
-        let rank = told.get(1..5).and_then(|rank| rank.try_into().ok()).map(u32::from_le_bytes);
-        self.end(match (told.first(), rank) {
-            (Some(&LEAVES), Some(rank)) => Over::LeftBy(rank),
-            _ => Over::Unreachable,
+        self.end(match told.split_first() {
+            Some((&LEAVES, rank)) if rank.len() == 4 => {
+                Over::LeftBy(rank.try_into().map_or(u32::MAX, u32::from_le_bytes))
+            }
+            Some((&LOST, why)) if !why.is_empty() => {
+                Over::Unreachable(Some(String::from_utf8_lossy(why).into_owned()))
+            }
+            _ => Over::Unreachable(None),
         });
         self.check()?;
         Ok(Vec::new())
@@ -239,7 +278,7 @@ impl Group {
 
     /// The error of all members that make calls that differ, which each of them describes.
     fn explain(&self) -> Result<Error> {
-        let mine = self.call().as_ref().map_or_else(Vec::new, Call::described);
+        let mine = self.call().as_ref().map_or_else(Vec::new, |call| call.described());
         let all = self.collect(&framed(&mine), |said| framed(&join_parts(&self.ranks, &said)))?;
         let told = match &all {
             None => Vec::new(),
@@ -271,7 +310,7 @@ impl Group {
         join: impl FnOnce(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Option<Vec<Vec<u8>>>> {
         self.check()?;
-        let digest = self.call().as_ref().map_or(ANY, Call::digest);
+        let digest = self.call().as_ref().map_or(ANY, |call| call.digest());
         let said = said_in(digest, bytes);
         let joined = |near| match without_digests(near) {
             Some((digest, near)) => said_in(digest, &join(near)),
