@@ -417,8 +417,7 @@ pub unsafe extern "C" fn bf_comm_waits(seconds: f64, missing: *const i32, count:
         }
         _ => &[],
     };
-    let missing: Vec<u32> =
-        missing.iter().filter_map(|rank| u32::try_from(*rank).ok()).collect();
+    let missing: Vec<u32> = missing.iter().filter_map(|rank| u32::try_from(*rank).ok()).collect();
     let due = wait_on(seconds, &missing);
     if let Some(warning) = due.warning {
         // Without anywhere to say it the wait goes on all the same.

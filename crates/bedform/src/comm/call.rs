@@ -52,11 +52,7 @@ pub struct Call {
 
 impl Call {
     /// The call that a user knows as `text`, made on the `kind` of thing with this identity.
-    pub fn of(
-        kind: &'static str,
-        identity: [u8; 16],
-        text: impl Into<Cow<'static, str>>,
-    ) -> Self {
+    pub fn of(kind: &'static str, identity: [u8; 16], text: impl Into<Cow<'static, str>>) -> Self {
         Self { text: text.into(), kind, identity, place: None, hands_over: false }
     }
 
@@ -147,13 +143,15 @@ pub(super) fn differences(described: &[Vec<u8>]) -> Differences {
         let parts: Vec<&str> = text.split('\0').collect();
         let &[flag, text, place, identity] = parts.as_slice() else { continue };
         loses_data |= flag == "1";
-        let known = calls.iter_mut().find(|call| call.parts[0] == text && call.parts[2] == identity);
+        let known =
+            calls.iter_mut().find(|call| call.parts[0] == text && call.parts[2] == identity);
         match known {
             Some(call) => call.ranks.push(rank),
             None => calls.push(Differing { parts: [text, place, identity], ranks: vec![rank] }),
         }
     }
-    let mut said = "the processes must make the same collective calls in the same order: ".to_owned();
+    let mut said =
+        "the processes must make the same collective calls in the same order: ".to_owned();
     for (number, call) in calls.iter().take(CALLS_MAX).enumerate() {
         let [text, place, identity] = call.parts;
         let (ranks, verb) = (ranks_in_words(&call.ranks), verb(&call.ranks));
@@ -240,7 +238,10 @@ mod tests {
             for (other_at, other) in all.iter().enumerate() {
                 let (one, other) = (one.digest(), other.digest());
                 assert_eq!(one == other, at == other_at);
-                assert_eq!(common_digest([&one, &ANY, &other].into_iter()).is_some(), at == other_at);
+                assert_eq!(
+                    common_digest([&one, &ANY, &other].into_iter()).is_some(),
+                    at == other_at
+                );
             }
         }
         // The name that a member has for a store is its own affair.
@@ -262,7 +263,8 @@ mod tests {
     #[test]
     fn calls_with_one_text_name_what_they_are_made_on() {
         let [one, other] = [[1; 16], [2; 16]].map(|key| Call::of("session", key, "commit()"));
-        let text = "rank 0 calls commit() of session 01010101, rank 1 calls commit() of session 02020202";
+        let text =
+            "rank 0 calls commit() of session 01010101, rank 1 calls commit() of session 02020202";
         assert_eq!(said(&[one, other]).1, text);
         let [one, other] = [([1; 16], "/a"), ([2; 16], "/b")]
             .map(|(key, place)| Call::of("store", key, "session()").at(place.to_owned()));
@@ -273,7 +275,10 @@ mod tests {
 
     #[test]
     fn what_is_long_is_cut() {
-        assert_eq!(ranks_in_words(&[0, 2, 3, 5, 6, 7, 9, 11]), "ranks 0, 2 and 3, 5 to 7 and others");
+        assert_eq!(
+            ranks_in_words(&[0, 2, 3, 5, 6, 7, 9, 11]),
+            "ranks 0, 2 and 3, 5 to 7 and others"
+        );
         let long = "\u{e4}".repeat(100);
         assert!(shortened(&long).len() <= SHOWN_MAX + 3);
         let many: Vec<_> = (0..9).map(|key| Call::of("session", [key; 16], "commit()")).collect();

@@ -128,7 +128,9 @@ impl Wait {
             ([_], Step::Answer) => "which has not answered: it may wait for others",
             (_, Step::Answer) => "which have not answered: they may wait for others",
             ([_], Step::Leaders) => "which, or another process of its node, has not made this call",
-            (_, Step::Leaders) => "which, or other processes of their nodes, have not made this call",
+            (_, Step::Leaders) => {
+                "which, or other processes of their nodes, have not made this call"
+            }
             ([_], _) => "which has not made this call",
             (_, _) => "which have not made this call",
         };
@@ -170,7 +172,8 @@ mod tests {
         let mut members = wait(Step::Members, 0);
         assert_eq!(members.lasts(59.0, &[3], 60.0, 0.0), LongWait::default());
         let told = members.lasts(60.0, &[1, 3], 60.0, 0.0);
-        let text = "rank 0 has waited 60 s in commit() for ranks 1 and 3, which have not made this call";
+        let text =
+            "rank 0 has waited 60 s in commit() for ranks 1 and 3, which have not made this call";
         assert_eq!(told, LongWait { warning: Some(text.to_owned()), gives_up: false });
         assert_eq!(members.lasts(1e6, &[3], 60.0, 0.0), LongWait::default());
         assert_eq!(wait(Step::Members, 0).lasts(1e6, &[3], 0.0, 0.0), LongWait::default());

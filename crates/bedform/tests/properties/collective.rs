@@ -229,7 +229,8 @@ fn expected(programs: &Programs, lengths: &[u64]) -> Expected {
 /// What comes of calls that members make together.
 fn meet(calls: &[Option<&Step>]) -> Heard {
     let mut differing: Vec<(usize, String)> = Vec::new();
-    let calls: Vec<&Step> = calls.iter().map(|call| call.expect("an end ends it for all")).collect();
+    let calls: Vec<&Step> =
+        calls.iter().map(|call| call.expect("an end ends it for all")).collect();
     for (rank, call) in calls.iter().map(|step| step.call()).enumerate() {
         if differing.iter().all(|(_, known)| *known != call) {
             differing.push((rank, call));
@@ -353,7 +354,8 @@ fn run_all(
     let (said, heard) = channel();
     let members = threads_on_nodes(u32::try_from(programs.len()).unwrap(), per_node);
     for (rank, (member, program)) in members.into_iter().zip(programs.clone()).enumerate() {
-        let writer = Writer { member, storage: storage.clone(), program, lengths: lengths.to_vec() };
+        let writer =
+            Writer { member, storage: storage.clone(), program, lengths: lengths.to_vec() };
         let said = said.clone();
         std::thread::spawn(move || said.send((rank, writer.run())));
     }
@@ -457,8 +459,7 @@ fn members_that_append_to_different_arrays_are_told_so_and_go_on() {
     }
     let mut whole = Plane::new();
     (0..4).for_each(|rank| whole.append(0, 1, mark(rank, 1)));
-    let expected: BTreeMap<_, _> =
-        [("a".to_owned(), whole), ("b".to_owned(), Plane::new())].into();
+    let expected: BTreeMap<_, _> = [("a".to_owned(), whole), ("b".to_owned(), Plane::new())].into();
     assert_eq!(found(&open(&storage, true)), expected);
 }
 

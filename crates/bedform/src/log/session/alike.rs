@@ -62,7 +62,9 @@ impl GivenArrays {
             return missing("no", path);
         }
         for (path, mine) in &self.0 {
-            let Some(first) = first.get(path) else { return Some(format!("no {path:?}\0{path:?}")) };
+            let Some(first) = first.get(path) else {
+                return Some(format!("no {path:?}\0{path:?}"));
+            };
             let differing = mine.iter().find(|(name, value)| first.get(*name) != Some(*value));
             if let Some((name, value)) = differing {
                 let first = first.get(name).unwrap_or(&Value::Null);
@@ -126,8 +128,11 @@ pub(super) fn are_alike(digests: &[Vec<u8>]) -> bool {
 /// What is wrong where members have [said](GivenArrays::difference) this, by rank.
 fn in_words(said: &[Vec<u8>]) -> String {
     let first = said.iter().find(|said| !said.is_empty());
-    let ranks: Vec<u32> =
-        (0_u32..).zip(said).filter(|(_, said)| Some(*said) == first).map(|(rank, _)| rank).collect();
+    let ranks: Vec<u32> = (0_u32..)
+        .zip(said)
+        .filter(|(_, said)| Some(*said) == first)
+        .map(|(rank, _)| rank)
+        .collect();
     let text = String::from_utf8_lossy(first.map_or(&[], Vec::as_slice));
     let (expected, given) = text.split_once('\0').unwrap_or_default();
     let (ranks, verb) = (ranks_in_words(&ranks), if ranks.len() == 1 { "gives" } else { "give" });

@@ -145,7 +145,7 @@ impl Session {
         self.end_stream();
         agree(&*self.members, Ok(()))?;
         let options = SettleOptions::default();
-        self.store.settle_together(&*self.members, &options, &|_, _| ()).map(drop)
+        self.store.settle_together(&self.members, &options, &|_, _| ()).map(drop)
     }
 }
 
