@@ -40,11 +40,11 @@ _SLEEP_MIN, _SLEEP_MAX = 20e-6, 1e-3
 _given_up: list[object] = []
 
 
-def _wait(requests: list[Any], sources: Sequence[int | None] = (), rooms: object = None) -> None:
+def _wait(requests: list[Any], sources: Sequence[int] = (), rooms: object = None) -> None:
     """Wait for requests, first by yielding, then by sleeping a little longer each time.
 
-    ``sources`` are the processes from which the first requests receive, so that a long wait can name
-    them; ``rooms`` is what they receive into.
+    ``sources`` are the processes from which the first requests receive, so that a long wait can
+    name them; ``rooms`` is what they receive into.
     """
     tries, pause = 0, _SLEEP_MIN
     waiting = list(zip_longest(requests, sources))
