@@ -8,11 +8,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use bedform::comm::{Communicator as _, ThreadMember, threads_on_nodes};
+use bedform::comm::{Communicator as _, ThreadMember, threads, threads_on_nodes};
 use bedform::log::recover::Leftover;
 use bedform::log::session::{AtEnd, Session, SessionOptions};
 use bedform::{Elements, ErrorKind, NewArray, OpenOptions, Store};
@@ -461,6 +461,65 @@ fn members_that_append_to_different_arrays_are_told_so_and_go_on() {
     (0..4).for_each(|rank| whole.append(0, 1, mark(rank, 1)));
     let expected: BTreeMap<_, _> = [("a".to_owned(), whole), ("b".to_owned(), Plane::new())].into();
     assert_eq!(found(&open(&storage, true)), expected);
+}
+
+/// What two members get of appending a row to `a`, in one session, after `before` of each has been done.
+fn appended_by_two(
+    storage: &Arc<dyn Storage>,
+    bytes: [usize; 2],
+    before: impl Fn(u32, &mut Session) + Sync,
+) -> Vec<Outcome> {
+    let append = |member: ThreadMember| {
+        let rank = member.rank();
+        let store = open(storage, true);
+        let mut session = store.session(Box::new(member), SessionOptions::default()).unwrap();
+        before(rank, &mut session);
+        let bytes = vec![1; bytes[rank as usize]];
+        let outcome = session.append(&named("a"), 0, &[1, SIDE], Elements::Bytes(&bytes));
+        session.commit().unwrap();
+        outcome.map(drop).map_err(|error| (error.kind(), error.to_string()))
+    };
+    std::thread::scope(|scope| {
+        let append = &append;
+        let all: Vec<_> =
+            threads(2).into_iter().map(|member| scope.spawn(move || append(member))).collect();
+        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn members_that_know_different_arrays_of_one_name_do_not_append() {
+    let storage = two_arrays();
+    let steps = Barrier::new(2);
+    let outcomes = appended_by_two(&storage, [SIDE_LENGTH; 2], |rank, session| {
+        if rank == 0 {
+            // From here on it knows the array.
+            write(session, "b", 0, 1);
+            let _ = session.resize(&named("a"), &[SIDE; 2]);
+        }
+        steps.wait();
+        if rank == 1 {
+            let store = open(&storage, true);
+            store.delete(&named("a")).unwrap();
+            store.create_array(&named("a"), &plane_array(DataType::UInt8)).unwrap();
+        }
+        steps.wait();
+    });
+    let (kind, text) = outcomes[0].clone().unwrap_err();
+    assert!(kind == ErrorKind::InvalidArgument && text.contains("different arrays a"), "{text}");
+    assert_eq!(outcomes[0], outcomes[1]);
+    assert_eq!(found(&open(&storage, true))["a"], Plane::new());
+}
+
+#[test]
+fn elements_that_one_member_lacks_are_an_error_of_all_and_nothing_is_appended() {
+    let storage = two_arrays();
+    let outcomes = appended_by_two(&storage, [SIDE_LENGTH, 3], |_, _| ());
+    for outcome in outcomes {
+        let (kind, text) = outcome.unwrap_err();
+        assert!(kind == ErrorKind::InvalidArgument && text.contains("3 bytes were given for a"));
+    }
+    assert_eq!(found(&open(&storage, true))["a"], Plane::new());
 }
 
 #[test]
