@@ -15,7 +15,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from bedform import _internal
-from bedform._errors import BedformError, InvalidArgumentError
+from bedform._errors import BedformError, InvalidArgumentError, IoError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,7 +65,7 @@ def _wait(requests: list[Any], sources: Sequence[int] = (), rooms: object = None
             missing = {source for _, source in waiting if source is not None}
             if _internal.wait_on(time.monotonic() - start, sorted(missing)):
                 _given_up.append((requests, rooms))
-                raise TimeoutError("waited too long for other processes")
+                raise IoError("waited too long for other processes")
 
 
 def _pieces(data: Any) -> list[memoryview]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bedform._comm import Messages
 from bedform._errors import InvalidArgumentError, check_name
 from bedform._integers import byte_count
 from bedform._text import parse_seconds
@@ -18,7 +19,6 @@ from bedform._text import parse_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bedform._comm import Messages
     from bedform._session import Settled
     from bedform._store import Store
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MEMORY = "512 MiB"
 SHARES_MAX = 1 << 20
+TWO_WAYS = "comm and dask are two ways to share the work: give one"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,16 @@ def seconds_of(time: float | str) -> float:
     if not 0 <= seconds < math.inf:
         raise InvalidArgumentError(f"a time must be a number of seconds from 0 on, not {time!r}")
     return min(seconds, 1e9)
+
+
+def members_of(comm: Any, dask: int | None) -> Messages | None:
+    """The processes that settle together; the others wait for this one from here on."""
+    try:
+        return None if comm is None else Messages(comm)
+    except InvalidArgumentError:
+        if dask is not None:
+            raise InvalidArgumentError(TWO_WAYS) from None
+        raise
 
 
 def settle(

@@ -590,7 +590,7 @@ class Store(Group):
         >>> store.settle(memory="1 GiB")["commits"]
         1
         """
-        members = None if comm is None else Messages(comm)
+        members = _settle.members_of(comm, dask)
         with declining(members):
             chosen = _settle.Settling.of(memory, arrays, grace)
             for name in chosen.arrays or ():
@@ -599,7 +599,7 @@ class Store(Group):
                     known = ", ".join(self.arrays()) or "none"
                     raise NotFoundError(f"no array {name!r} in {self.store_path}: it has {known}")
             if members is not None and dask is not None:
-                raise InvalidArgumentError("comm and dask are two ways to share the work: give one")
+                raise InvalidArgumentError(_settle.TWO_WAYS)
         if members is not None:
             return _settle.settle_with_members(self, chosen, members, progress)
         if dask is not None:
