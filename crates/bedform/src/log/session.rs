@@ -5,7 +5,7 @@
 //! when something fails. `write` has the calls that write, `create` those that make arrays, `end` how a
 //! session ends; `stream` what one member writes, `commit` what all do together.
 //!
-//! A collective call begins with its name ([`Session::enter`]), so that members that call something else
+//! A collective call begins with its name (`Session::enter`), so that members that call something else
 //! are noticed before anything comes of it.
 
 mod alike;
