@@ -247,6 +247,13 @@ typedef struct bf_comm {
   void (*free)(void *context);
 } bf_comm;
 
+/* What a function of a bf_comm is to do about a wait that has lasted so many seconds, for the processes `missing`
+ * (none: they are not known). To be asked about once a second, on the thread that called the function: 0 to wait
+ * on, 1 to give up and return an error; buffers of the messages stay valid then. Says on stderr once who is
+ * missing in which call, after BEDFORM_COLLECTIVE_WARN seconds (60; 0 for never); gives up after
+ * BEDFORM_COLLECTIVE_TIMEOUT seconds (never without it). */
+int bf_comm_waits(double seconds, const int32_t *missing, uint64_t count);
+
 /* Frees what bf_comm_from_mpi gave, after the sessions that use it have ended. Collective. */
 bf_status bf_comm_free(bf_comm *comm);
 
@@ -256,6 +263,10 @@ bf_status bf_comm_free(bf_comm *comm);
 bf_status bf_settle_together(bf_store store, const bf_comm *comm, const char *options);
 
 /* ---- Sessions ------------------------------------------------------------------------------------ */
+
+/* Collective calls are made by all processes of the session, in the same order. Where they differ - another call,
+ * path, axis or array to create - all get BF_INVALID_ARGUMENT with one text that names the ranks and their calls,
+ * and nothing of them is done. If one of them was bf_session_commit, _drain or _end, the session can only end. */
 
 /* Begins a writing session of all processes of `comm`, which make this call together; `comm` NULL: of this
  * process alone. `comm` must live as long as the session. Options: buffer_bytes (that wait in memory to be

@@ -33,9 +33,45 @@
 #define BF_MPI_SLEEP_MIN 20000L
 #define BF_MPI_SLEEP_MAX 1000000L
 
-static inline int bf_mpi_wait(int count, MPI_Request *requests) {
+static inline double bf_mpi_seconds(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* What to do about a wait that has lasted so long: 0 to wait on, or an error. The first requests receive the
+ * pieces of `received`, so that those who have not sent can be named. */
+static inline int bf_mpi_long_wait(double seconds, MPI_Request *requests, const bf_message *received,
+                                   uint64_t received_count) {
+  uint64_t i, done, missing_count = 0;
+  int gives_up;
+  int32_t *missing = NULL;
+  if (received_count > 0) missing = (int32_t *)malloc((size_t)received_count * sizeof(int32_t));
+  for (i = 0; missing != NULL && i < received_count; i++) {
+    int is_missing = 0;
+    for (done = 0; done < received[i].length; done += BF_MPI_PIECE) {
+      int is_there = 0;
+      int code = MPI_Test(requests, &is_there, MPI_STATUS_IGNORE);
+      if (code != MPI_SUCCESS) {
+        free(missing);
+        return code;
+      }
+      is_missing |= !is_there;
+      requests += 1;
+    }
+    if (is_missing) missing[missing_count++] = received[i].peer;
+  }
+  gives_up = bf_comm_waits(seconds, missing, missing_count);
+  free(missing);
+  return gives_up ? MPI_ERR_OTHER : 0;
+}
+
+/* Waits for requests, of which the first receive the pieces of `received`. */
+static inline int bf_mpi_wait(int count, MPI_Request *requests, const bf_message *received,
+                              uint64_t received_count) {
   int tries = 0, first = 0;
   long pause = BF_MPI_SLEEP_MIN;
+  double start = bf_mpi_seconds(), next = start + 1;
   while (first < count) {
     int done = 0;
     int code = MPI_Test(requests + first, &done, MPI_STATUS_IGNORE);
@@ -52,6 +88,11 @@ static inline int bf_mpi_wait(int count, MPI_Request *requests) {
       nanosleep(&time, NULL);
       pause += pause / 2;
       if (pause > BF_MPI_SLEEP_MAX) pause = BF_MPI_SLEEP_MAX;
+      if (bf_mpi_seconds() >= next) {
+        code = bf_mpi_long_wait(bf_mpi_seconds() - start, requests, received, received_count);
+        if (code != 0) return code;
+        next += 1;
+      }
     }
   }
   return 0;
@@ -59,7 +100,7 @@ static inline int bf_mpi_wait(int count, MPI_Request *requests) {
 
 /* What is the matter if a call of MPI gave `code`; else waits for what it began. */
 static inline int bf_mpi_finish(int code, MPI_Request *request) {
-  return code == MPI_SUCCESS ? bf_mpi_wait(1, request) : code;
+  return code == MPI_SUCCESS ? bf_mpi_wait(1, request, NULL, 0) : code;
 }
 
 static inline MPI_Comm bf_mpi_of(void *context) { return *(MPI_Comm *)context; }
@@ -128,7 +169,7 @@ static inline int bf_mpi_exchange(void *context, const bf_message *sent, uint64_
   if (requests == NULL) return MPI_ERR_NO_MEM;
   code = bf_mpi_begin(bf_mpi_of(context), 0, received, received_count, requests);
   if (code == 0) code = bf_mpi_begin(bf_mpi_of(context), 1, sent, sent_count, requests + receives);
-  if (code == 0) code = bf_mpi_wait((int)all, requests);
+  if (code == 0) code = bf_mpi_wait((int)all, requests, received, received_count);
   /* After an error MPI may still use them. */
   if (code == 0) free(requests);
   return code;

@@ -10,11 +10,17 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
+from contextlib import contextmanager
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
 
-from bedform._errors import InvalidArgumentError
+from bedform import _internal
+from bedform._errors import BedformError, InvalidArgumentError, IoError
 
-__all__ = ["Messages"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Messages", "declining"]
 
 _NEEDED = (
     "Get_rank",
@@ -30,21 +36,36 @@ _NEEDED = (
 _PIECE = 1 << 30
 _YIELDS = 64
 _SLEEP_MIN, _SLEEP_MAX = 20e-6, 1e-3
+# MPI may still use what a wait that was given up was for.
+_given_up: list[object] = []
 
 
-def _wait(requests: list[Any]) -> None:
-    """Wait for requests, first by yielding, then by sleeping a little longer each time."""
+def _wait(requests: list[Any], sources: Sequence[int] = (), rooms: object = None) -> None:
+    """Wait for requests, first by yielding, then by sleeping a little longer each time.
+
+    ``sources`` are the processes from which the first requests receive, so that a long wait can
+    name them; ``rooms`` is what they receive into.
+    """
     tries, pause = 0, _SLEEP_MIN
-    while requests:
-        requests = [request for request in requests if not request.Test()]
-        if not requests:
+    waiting = list(zip_longest(requests, sources))
+    start = time.monotonic()
+    due = start + 1
+    while waiting:
+        waiting = [(request, source) for request, source in waiting if not request.Test()]
+        if not waiting:
             return
         if tries < _YIELDS:
             tries += 1
             os.sched_yield()
-        else:
-            time.sleep(pause)
-            pause = min(1.5 * pause, _SLEEP_MAX)
+            continue
+        time.sleep(pause)
+        pause = min(1.5 * pause, _SLEEP_MAX)
+        if time.monotonic() >= due:
+            due += 1
+            missing = {source for _, source in waiting if source is not None}
+            if _internal.wait_on(time.monotonic() - start, sorted(missing)):
+                _given_up.append((requests, rooms))
+                raise IoError("waited too long for other processes")
 
 
 def _pieces(data: Any) -> list[memoryview]:
@@ -76,13 +97,14 @@ class Messages:
         """The bytes of the root; those of the others only say how many."""
         room = bytearray(data)
         for piece in _pieces(room):
-            _wait([self._comm.Ibcast(piece, root)])
+            _wait([self._comm.Ibcast(piece, root)], rooms=room)
         return room
 
     def gather(self, data: bytes, root: int) -> bytearray:
         """The bytes of all at the root; nothing at the others."""
         room = bytearray(len(data) * self.size if self.rank == root else 0)
-        _wait([self._comm.Igather(data, room if self.rank == root else None, root)])
+        request = self._comm.Igather(data, room if self.rank == root else None, root)
+        _wait([request], rooms=(data, room))
         return room
 
     def exchange(
@@ -90,13 +112,14 @@ class Messages:
     ) -> list[bytearray]:
         """Send bytes to some, receive that many from some."""
         rooms = [bytearray(length) for _, length in received]
-        requests = [
-            self._comm.Irecv(piece, source)
+        expected = [
+            (self._comm.Irecv(piece, source), source)
             for (source, _), room in zip(received, rooms, strict=True)
             for piece in _pieces(room)
         ]
+        requests = [request for request, _ in expected]
         requests += [self._comm.Isend(piece, to) for to, data in sent for piece in _pieces(data)]
-        _wait(requests)
+        _wait(requests, [source for _, source in expected], (sent, rooms))
         return rooms
 
     def free(self) -> None:
@@ -104,3 +127,16 @@ class Messages:
         finalized = sys.modules[type(self._comm).__module__].Is_finalized
         if not finalized():
             self._comm.Free()
+
+
+@contextmanager
+def declining(members: Messages | None) -> Iterator[None]:
+    """Tell the other processes of an error: they have begun the call that this one cannot begin."""
+    try:
+        yield
+    except BaseException as error:
+        if members is not None:
+            kind = error.kind if isinstance(error, BedformError) else "InvalidArgument"
+            _internal.decline(members, kind, str(error).replace("\n", " "))
+            members.free()
+        raise

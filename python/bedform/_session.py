@@ -53,7 +53,9 @@ class Session:
     shape and order; a commit makes all of them visible at once, durably. Where writes overlap the
     later one counts. Used as a context manager a session commits what is left, and settles, unless
     it was told to leave that for later; after an exception nothing more is committed. A process
-    that is forked from that of a session cannot use it.
+    that is forked from that of a session cannot use it. Processes that write together make the
+    same collective calls in the same order: calls that differ are an ``InvalidArgumentError`` in
+    all of them, which names what each has called.
     """
 
     def __init__(

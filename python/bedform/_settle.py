@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MEMORY = "512 MiB"
 SHARES_MAX = 1 << 20
+TWO_WAYS = "comm and dask are two ways to share the work: give one"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,16 @@ def seconds_of(time: float | str) -> float:
     return min(seconds, 1e9)
 
 
+def members_of(comm: Any, dask: int | None) -> Messages | None:
+    """The processes that settle together; the others wait for this one from here on."""
+    try:
+        return None if comm is None else Messages(comm)
+    except InvalidArgumentError:
+        if dask is not None:
+            raise InvalidArgumentError(TWO_WAYS) from None
+        raise
+
+
 def settle(
     store: Store,
     chosen: Settling,
@@ -71,10 +82,9 @@ def settle(
 
 
 def settle_with_members(
-    store: Store, chosen: Settling, comm: Any, progress: Progress | None
+    store: Store, chosen: Settling, members: Messages, progress: Progress | None
 ) -> Settled:
-    """Settle a share in each process of an mpi4py communicator; the first drops the commits."""
-    members = Messages(comm)
+    """Settle a share in each process; the first drops the commits."""
     try:
         return settle(store, chosen, progress, members)
     finally:

@@ -15,7 +15,7 @@ import numpy as np
 from bedform import _fork, _internal, _json, _settle
 from bedform._advise import Profile, chosen_profile, numbered_reads
 from bedform._array import Array
-from bedform._comm import Messages
+from bedform._comm import Messages, declining
 from bedform._errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -525,19 +525,21 @@ class Store(Group):
         >>> t[2].tolist()
         [0, 0, 0, 1, 1, 1]
         """
-        if settle not in ("exit", "later"):
-            raise InvalidArgumentError(f"settle must be 'exit' or 'later', not {settle!r}")
-        _check_durability(durability, ("disk", "node"))
+        # The other processes wait from here on.
         members = None if comm is None else Messages(comm)
-        if burst_capacity is not None:
-            burst_capacity = byte_count(burst_capacity, "burst_capacity")
-        options = {
-            "buffer_bytes": byte_count(buffer, "buffer"),
-            "durability": durability,
-            "settle": "end" if settle == "exit" else "later",
-            "burst": _tier(burst),
-            "burst_capacity_bytes": burst_capacity,
-        }
+        with declining(members):
+            if settle not in ("exit", "later"):
+                raise InvalidArgumentError(f"settle must be 'exit' or 'later', not {settle!r}")
+            _check_durability(durability, ("disk", "node"))
+            if burst_capacity is not None:
+                burst_capacity = byte_count(burst_capacity, "burst_capacity")
+            options = {
+                "buffer_bytes": byte_count(buffer, "buffer"),
+                "durability": durability,
+                "settle": "end" if settle == "exit" else "later",
+                "burst": _tier(burst),
+                "burst_capacity_bytes": burst_capacity,
+            }
         inner = self._call(self._inner.session)(json.dumps(options), members)
         return Session(self, inner, members)
 
@@ -636,16 +638,18 @@ class Store(Group):
         >>> store.settle(memory="1 GiB")["commits"]
         1
         """
-        chosen = _settle.Settling.of(memory, arrays, grace)
-        for name in chosen.arrays or ():
-            # Also where nothing is pending: a name with a typing error is settled never.
-            if self._call(self._inner.kind)(name) != "array":
-                known = ", ".join(self.arrays()) or "none"
-                raise NotFoundError(f"no array {name!r} in {self.store_path}: it has {known}")
-        if comm is not None and dask is not None:
-            raise InvalidArgumentError("comm and dask are two ways to share the work: give one")
-        if comm is not None:
-            return _settle.settle_with_members(self, chosen, comm, progress)
+        members = _settle.members_of(comm, dask)
+        with declining(members):
+            chosen = _settle.Settling.of(memory, arrays, grace)
+            for name in chosen.arrays or ():
+                # Also where nothing is pending: a name with a typing error is settled never.
+                if self._call(self._inner.kind)(name) != "array":
+                    known = ", ".join(self.arrays()) or "none"
+                    raise NotFoundError(f"no array {name!r} in {self.store_path}: it has {known}")
+            if members is not None and dask is not None:
+                raise InvalidArgumentError(_settle.TWO_WAYS)
+        if members is not None:
+            return _settle.settle_with_members(self, chosen, members, progress)
         if dask is not None:
             return _settle.settle_with_dask(self, chosen, dask, progress)
         return _settle.settle(self, chosen, progress)

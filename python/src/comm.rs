@@ -1,12 +1,35 @@
 //! The processes of a session, through `bedform._comm.Messages`.
 
-use bedform::comm::{Messages, ReceivedMessage, SentMessage};
+use bedform::comm::{Members, Messages, ReceivedMessage, SentMessage};
 use bedform::{Error, ErrorKind, Result};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::array::Bytes;
+use crate::signals::{detached, warn};
+
+/// What to do about a wait that has lasted so long, for the processes with the ranks `missing`: logs a warning
+/// when that is due; true to give up.
+#[pyfunction]
+pub(crate) fn wait_on(py: Python<'_>, seconds: f64, missing: Vec<u32>) -> PyResult<bool> {
+    let due = bedform::comm::wait_on(seconds, &missing);
+    if let Some(warning) = due.warning {
+        warn(py, "%s", &warning)?;
+    }
+    Ok(due.gives_up)
+}
+
+/// Tells the other processes, which have begun a collective call, that this one cannot begin it, and why:
+/// an error of this kind.
+#[pyfunction]
+pub(crate) fn decline(comm: &Bound<'_, PyAny>, kind: &str, text: String) -> PyResult<()> {
+    let members = Box::new(Members::new(Box::new(PythonMessages::of(comm)?)));
+    let kind = ErrorKind::ALL.into_iter().find(|known| known.name() == kind);
+    let error = Error::new(kind.unwrap_or(ErrorKind::InvalidArgument), text);
+    detached(comm.py(), || drop(bedform::log::session::decline(members, error)));
+    Ok(())
+}
 
 /// Messages that a Python object passes.
 #[derive(Debug)]

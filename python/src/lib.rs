@@ -31,6 +31,8 @@ mod _internal {
     #[pymodule_export]
     use crate::array::Array;
     #[pymodule_export]
+    use crate::comm::{decline, wait_on};
+    #[pymodule_export]
     use crate::convert::{Conversion, source_cache_bytes};
     #[pymodule_export]
     use crate::error::{EngineError, error_kinds};

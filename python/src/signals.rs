@@ -73,9 +73,14 @@ extern "C" fn raise_kept(_: *mut c_void) -> c_int {
 }
 
 fn tell(py: Python<'_>, name: &str) -> PyResult<()> {
-    let logger = py.import("logging")?.call_method1("getLogger", ("bedform",))?;
     let place = name.trim_end_matches('/');
     let place = if place.is_empty() { "the store" } else { place };
     let text = "waiting for the lock of %s, which another writer holds, or held when it died";
-    logger.call_method1("warning", (text, place)).map(drop)
+    warn(py, text, place)
+}
+
+/// Logs a warning, for those who listen to Bedform's.
+pub(crate) fn warn(py: Python<'_>, text: &str, about: &str) -> PyResult<()> {
+    let logger = py.import("logging")?.call_method1("getLogger", ("bedform",))?;
+    logger.call_method1("warning", (text, about)).map(drop)
 }

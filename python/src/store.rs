@@ -266,8 +266,8 @@ impl Store {
             match messages {
                 None => self.inner.settle_with(&options, &tell),
                 Some(messages) => {
-                    let members = Members::new(Box::new(messages));
-                    self.inner.settle_together(&members, &options, &tell)
+                    let members = Box::new(Members::new(Box::new(messages)));
+                    self.inner.settle_together(members, &options, &tell)
                 }
             }
         });

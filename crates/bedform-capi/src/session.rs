@@ -1,10 +1,11 @@
 //! Writing sessions, of one process or of many.
 
 use std::collections::HashMap;
-use std::ffi::{c_char, c_void};
+use std::ffi::{c_char, c_int, c_void};
+use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bedform::comm::CMembers;
+use bedform::comm::{CMembers, wait_on};
 use bedform::log::session::{Decomposition as Declared, Session, SessionOptions, Token, decline};
 use bedform::{Elements, Error, ErrorKind, Result, Store};
 use bedform_format::ObjectPath;
@@ -404,6 +405,25 @@ pub extern "C" fn bf_session_abort(session: SessionHandle) -> Status {
         take(session)?.session.leave();
         Ok(())
     })
+}
+
+/// `bf_comm_waits`: what a function of a communicator is to do about a long wait. Gives 1 to end it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_comm_waits(seconds: f64, missing: *const i32, count: u64) -> c_int {
+    let missing = match usize::try_from(count) {
+        Ok(count) if !missing.is_null() && count > 0 => {
+            // SAFETY: the contract of the call.
+            unsafe { std::slice::from_raw_parts(missing, count) }
+        }
+        _ => &[],
+    };
+    let missing: Vec<u32> = missing.iter().filter_map(|rank| u32::try_from(*rank).ok()).collect();
+    let due = wait_on(seconds, &missing);
+    if let Some(warning) = due.warning {
+        // Without anywhere to say it the wait goes on all the same.
+        let _ = writeln!(std::io::stderr(), "bedform: {warning}");
+    }
+    c_int::from(due.gives_up)
 }
 
 /// `bf_comm_free`.

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bedform::comm::{Alone, CMembers, Communicator, Members, agree};
+use bedform::comm::{Alone, CMembers, Communicator, Members};
+use bedform::log::session::decline;
 use bedform::log::settle::SettleOptions;
 use bedform::{NewArray, NodeKind, OpenOptions, Result, Store, size};
 use bedform_format::ObjectPath;
@@ -244,13 +245,12 @@ pub unsafe extern "C" fn bf_settle_together(
         // SAFETY: as above.
         let members = members_of(comm)?;
         let ready = store.get().and_then(|store| Ok((store, settle_options(options)?)));
-        let (store, options) = match (ready, members.size()) {
-            (Ok(ready), _) => ready,
-            (Err(error), 1) => return Err(error),
+        let (store, options) = match ready {
+            Ok(ready) => ready,
             // The others are waiting in this call.
-            (Err(error), _) => return agree(&*members, Err(error)),
+            Err(error) => return Err(decline(members, error)),
         };
-        store.settle_together(&*members, &options, &|_, _| ()).map(drop)
+        store.settle_together(members, &options, &|_, _| ()).map(drop)
     })
 }
 

@@ -8,24 +8,30 @@
 //! | `threads` | members that are threads, for tests |
 //! | `messages` | what a door has to provide: messages of known lengths |
 //! | `table` | messages through a table of C functions, which the user's own MPI fills |
-//! | `group` | members that may leave early, and that talk by node |
+//! | `group` | members that may leave early, that notice calls that differ, and that talk by node |
+//! | `waiting` | what is said of a long wait for other members, and when it is given up |
+//! | `call` | what members call together, so that calls that differ are noticed |
 //!
 //! Every call here is collective: all members make it, in the same order. A member that fails by
 //! itself says so at the next [`agree`], so that nobody waits for it.
 
+mod call;
 mod group;
 mod messages;
 mod table;
 mod threads;
+mod waiting;
 
 use std::fmt::Debug;
 
 use crate::error::{Error, ErrorKind, Result};
 
+pub use call::{Call, ranks_in_words};
 pub use group::{Gathered, Group};
 pub use messages::{Members, Messages, ReceivedMessage, SentMessage};
 pub use table::{CMembers, CMessage};
 pub use threads::{ThreadMember, threads, threads_on_nodes};
+pub use waiting::{LongWait, wait_on};
 
 /// The member that coordinates.
 pub const COORDINATOR: u32 = 0;

@@ -97,6 +97,32 @@ int main(int count, char **arguments) {
   expect_cell(path, 4);
   MPI_Barrier(MPI_COMM_WORLD);
 
+  /* One process calls something else: all hear what. What is no commit goes on afterwards. */
+  bf_session other;
+  uint64_t row[2] = {1, 8}, column[2] = {4, 1};
+  static const float values[8] = {5, 5, 5, 5, 5, 5, 5, 5};
+  const char *later = "{\"settle\": \"later\"}";
+  EXPECT(bf_session_begin(store, &comm, later, &session), BF_OK, NULL);
+  EXPECT(rank == wrong ? bf_session_append(session, "t", 1, 2, column, values, 16, NULL)
+                       : bf_session_append(session, "t", 0, 2, row, values, 32, NULL),
+         BF_INVALID_ARGUMENT, "rank 3 calls append(\"t\", axis 1)");
+  write_cell(session, 5);
+  EXPECT(bf_session_commit(session, NULL), BF_OK, NULL);
+  expect_cell(path, 5);
+  MPI_Barrier(MPI_COMM_WORLD);
+
+  /* A commit of another session of the same processes: neither can go on, and nobody waits. */
+  EXPECT(bf_session_begin(store, &comm, later, &other), BF_OK, NULL);
+  write_cell(session, 6);
+  EXPECT(bf_session_commit(rank == wrong ? other : session, NULL), BF_INVALID_ARGUMENT,
+         "rank 3 calls commit() of session ");
+  EXPECT(bf_session_commit(session, NULL), BF_POISONED, "was refused");
+  EXPECT(bf_session_commit(other, NULL), BF_POISONED, "was refused");
+  EXPECT(bf_session_end(session), BF_POISONED, NULL);
+  EXPECT(bf_session_abort(other), BF_OK, NULL);
+  expect_cell(path, 5);
+  MPI_Barrier(MPI_COMM_WORLD);
+
   /* All may give up together. */
   EXPECT(bf_session_begin(store, &comm, NULL, &session), BF_OK, NULL);
   EXPECT(bf_session_abort(session), BF_OK, NULL);

@@ -1,4 +1,4 @@
-//! Members that may leave early, and that talk by node.
+//! Members that may leave early, that notice calls that differ, and that talk by node.
 //!
 //! A member whose program fails between two collective calls makes no more of them, and the others
 //! would wait for ever. So it leaves ([`Communicator::leave`]): it takes part in the next collective call,
@@ -8,6 +8,13 @@
 //! It rests on one rule: what all members do together begins with a gather at the coordinator and a
 //! broadcast from it, as [`agree`](super::agree) does, and nobody leaves before it is over.
 //!
+//! By the same rule members that make different calls meet in a gather, whatever they call. There each
+//! says a digest of its call ([`Group::enter`]) in front of what it gives. Where digests differ, nothing
+//! of what was given is looked at: the members say in words what they call, and the call fails on all,
+//! with the same text. The group goes on, unless a member had handed over data that are gone now: that
+//! ends it for all. Only where the members had met from different groups they still take part, since the
+//! others of each group must hear of it.
+//!
 //! A gather at the coordinator has two steps: the members of a node give their leader, who is the first
 //! of them, what they have, and the leaders give the coordinator what it comes to. A broadcast goes the
 //! other way. So the coordinator hears of nodes, not of members, and what the members of a node have in
@@ -15,16 +22,20 @@
 //! the other leaders, says so where it still can: nobody waits for what does not come.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::call::{ANY, Call, DIGEST_BYTES, Differences, common_digest, differences};
+use super::waiting::{Step, given_up, waiting};
 use super::{Alone, COORDINATOR, Communicator, FAILED, FINE, describe, parse_error, split};
 use crate::error::{Error, ErrorKind, Result};
 
 /// In front of a message: the group goes on, this member leaves, or some cannot be reached; from the
-/// coordinator, which one left.
+/// coordinator, which one left. From leaders and the coordinator: members make calls that differ.
 const STAYS: u8 = 0;
 const LEAVES: u8 = 1;
 const LOST: u8 = 2;
+const DIFFERS: u8 = 3;
 
 /// Members of whom some may leave before the others.
 #[derive(Debug)]
@@ -36,18 +47,24 @@ pub struct Group {
     leaders: Option<Box<dyn Communicator>>,
     /// The ranks of the members of this node, or of all, by their ranks there.
     ranks: Vec<u32>,
+    /// The call that this member makes; nothing if it has failed before it could say.
+    call: Mutex<Option<Arc<Call>>>,
+    /// Calls differed of which one had handed over data.
+    has_lost_data: AtomicBool,
     /// Why it is over.
     over: Mutex<Option<Over>>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Over {
     /// This member left, by itself or with all others.
     Left,
     /// That member left.
     LeftBy(u32),
-    /// The members could not be reached.
-    Unreachable,
+    /// The members made calls that differ, and what some handed over is gone.
+    Differed,
+    /// The members could not be reached; why, if a wait for them was given up.
+    Unreachable(Option<String>),
 }
 
 /// What [`Group::decide_by_node`] asks its caller to make something of.
@@ -67,7 +84,7 @@ impl Group {
             _ => None,
         };
         let ranks = (0..members.size()).collect();
-        Self { members, node: None, leaders, ranks, over: Mutex::new(None) }
+        Self::of(members, None, leaders, ranks)
     }
 
     /// The group of all `members`, who talk by node, if there is a node with several. Collective.
@@ -96,7 +113,32 @@ impl Group {
             COORDINATOR => Some(members.select(&leaders)?),
             _ => None,
         };
-        Ok(Self { members, node: Some(node), leaders, ranks, over: Mutex::new(None) })
+        Ok(Self::of(members, Some(node), leaders, ranks))
+    }
+
+    fn of(
+        members: Box<dyn Communicator>,
+        node: Option<Box<dyn Communicator>>,
+        leaders: Option<Box<dyn Communicator>>,
+        ranks: Vec<u32>,
+    ) -> Self {
+        let (call, over) = (Mutex::default(), Mutex::default());
+        Self { members, node, leaders, ranks, call, has_lost_data: AtomicBool::new(false), over }
+    }
+
+    /// Names the call that this member makes from now on: what all of it gather has to be part of the
+    /// same call on all members, else the call fails on all with `InvalidArgument`.
+    pub fn enter(&self, call: Call) {
+        *self.call() = Some(Arc::new(call));
+    }
+
+    /// True if members made calls that differ, before which some had handed over data: those are gone.
+    pub fn has_lost_data(&self) -> bool {
+        self.has_lost_data.load(Ordering::Relaxed)
+    }
+
+    fn call(&self) -> MutexGuard<'_, Option<Arc<Call>>> {
+        self.call.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The members of this node, if the group talks by node.
@@ -129,11 +171,20 @@ impl Group {
 
     /// Fails if the group is over.
     fn check(&self) -> Result<()> {
-        let what = match *self.over() {
+        let what = match &*self.over() {
             None => return Ok(()),
             Some(Over::Left) => "the session was ended".to_owned(),
             Some(Over::LeftBy(rank)) => format!("rank {rank} has ended the session"),
-            Some(Over::Unreachable) => "the processes of the session lost each other".to_owned(),
+            Some(Over::Differed) => {
+                "the processes of the session made different calls where they had to make the same"
+                    .to_owned()
+            }
+            Some(Over::Unreachable(None)) => {
+                "the processes of the session lost each other".to_owned()
+            }
+            Some(Over::Unreachable(Some(why))) => {
+                format!("{why}; it is not known what became of the call")
+            }
         };
         let text = format!("{what}; what was committed before stands: start a new session");
         Err(Error::new(ErrorKind::Poisoned, text))
@@ -141,31 +192,57 @@ impl Group {
 
     /// Ends the group if the members could not be reached.
     fn reached<T>(&self, outcome: Result<T>) -> Result<T> {
-        if outcome.is_err() {
-            self.end(Over::Unreachable);
-        }
-        outcome
+        outcome.or_else(|error| self.unreachable(given_up(), error))
     }
 
-    /// Brings what the members say to the coordinator, what those of a node say `joined`.
+    /// Ends the group after an error of who carries its messages. Why a wait was given up says more than that.
+    fn unreachable<T>(&self, why: Option<String>, error: Error) -> Result<T> {
+        let is_known = why.is_some();
+        self.end(Over::Unreachable(why));
+        if is_known {
+            self.check()?;
+        }
+        Err(error)
+    }
+
+    /// Says that some cannot be reached, to whoever still can.
+    fn lost() -> Vec<u8> {
+        [&[LOST], given_up().unwrap_or_default().as_bytes()].concat()
+    }
+
+    /// Does `act`, a step of the call that this member makes, in which it waits for others.
+    fn waiting<T>(&self, step: Step, act: impl FnOnce() -> T) -> T {
+        let call = self.call().clone();
+        waiting(step, call, self.rank(), act)
+    }
+
+    /// Brings what the members say to the coordinator, what those of a node say as the message that `join`
+    /// makes of it.
     fn collect(
         &self,
         said: &[u8],
         join: impl FnOnce(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Option<Vec<Vec<u8>>>> {
-        let near = self.near().gather(said, COORDINATOR);
+        let near = self.waiting(Step::Members, || self.near().gather(said, COORDINATOR));
         let Some(leaders) = &self.leaders else { return self.reached(near).map(|_| None) };
         let up = match near {
-            Ok(Some(all)) => match all.iter().find(|said| said.first() != Some(&STAYS)) {
-                Some(over) => over.clone(),
-                None => framed(&join(all.into_iter().map(unframed).collect())),
+            Ok(Some(all)) => match over_among(&all) {
+                Some(over) => over,
+                None => join(all.into_iter().map(unframed).collect()),
             },
-            Ok(None) | Err(_) => vec![LOST],
+            Ok(None) | Err(_) => Self::lost(),
         };
-        leaders.gather(&up, COORDINATOR).or_else(|error| {
+        let all = self.waiting(Step::Leaders, || leaders.gather(&up, COORDINATOR));
+        all.or_else(|error| {
+            let why = given_up();
+            let lost = [&[LOST], why.as_deref().unwrap_or_default().as_bytes()].concat();
+            if why.is_some() {
+                // The other leaders can be reached, but for those that do not come.
+                let _ = leaders.broadcast(lost.clone(), COORDINATOR);
+            }
             // The members of the node wait for what comes of it.
-            let _ = self.near().broadcast(vec![LOST], COORDINATOR);
-            self.reached(Err(error))
+            let _ = self.near().broadcast(lost, COORDINATOR);
+            self.unreachable(why, error)
         })
     }
 
@@ -173,34 +250,83 @@ impl Group {
     fn tell(&self, told: Vec<u8>) -> Result<Vec<u8>> {
         let told = match &self.leaders {
             None => Vec::new(),
-            Some(leaders) => leaders.broadcast(told, COORDINATOR).unwrap_or_else(|_| vec![LOST]),
+            Some(leaders) => {
+                let told = self.waiting(Step::Answer, || leaders.broadcast(told, COORDINATOR));
+                told.unwrap_or_else(|_| Self::lost())
+            }
         };
-        let told = self.reached(self.near().broadcast(told, COORDINATOR))?;
+        let told = self.waiting(Step::Answer, || self.near().broadcast(told, COORDINATOR));
+        let told = self.reached(told)?;
         if told.first() == Some(&STAYS) {
             return Ok(unframed(told));
         }
-        let rank = told.get(1..5).and_then(|rank| rank.try_into().ok()).map(u32::from_le_bytes);
-        self.end(match (told.first(), rank) {
-            (Some(&LEAVES), Some(rank)) => Over::LeftBy(rank),
-            _ => Over::Unreachable,
+        if told.first() == Some(&DIFFERS) {
+            return Err(self.explain()?);
+        }
+        self.end(match told.split_first() {
+            Some((&LEAVES, rank)) if rank.len() == 4 => {
+                Over::LeftBy(rank.try_into().map_or(u32::MAX, u32::from_le_bytes))
+            }
+            Some((&LOST, why)) if !why.is_empty() => {
+                Over::Unreachable(Some(String::from_utf8_lossy(why).into_owned()))
+            }
+            _ => Over::Unreachable(None),
         });
         self.check()?;
         Ok(Vec::new())
     }
 
-    /// As [`Group::collect`] of members that stay; ends the group if one did not.
+    /// The error of all members that make calls that differ, which each of them describes.
+    fn explain(&self) -> Result<Error> {
+        let mine = self.call().as_ref().map_or_else(Vec::new, |call| call.described());
+        let all = self.collect(&framed(&mine), |said| framed(&join_parts(&self.ranks, &said)))?;
+        let told = match &all {
+            None => Vec::new(),
+            Some(all) => over_among(all).unwrap_or_else(|| {
+                let all: Vec<_> = all.iter().cloned().map(unframed).collect();
+                let said = split_parts(&all, self.size()).unwrap_or_default();
+                let Differences { loses_data, is_of_one_group, text } = differences(&said);
+                let flags = [loses_data, is_of_one_group].map(u8::from);
+                framed(&[&flags, text.as_bytes()].concat())
+            }),
+        };
+        let told = self.tell(told)?;
+        let (flags, text) = told.split_first_chunk().unwrap_or((&[0, 0], &[]));
+        let [loses_data, is_of_one_group] = flags.map(|flag| flag != 0);
+        if loses_data {
+            self.has_lost_data.store(true, Ordering::Relaxed);
+        }
+        if loses_data && is_of_one_group {
+            self.end(Over::Differed);
+        }
+        Ok(Error::invalid(String::from_utf8_lossy(text)))
+    }
+
+    /// As [`Group::collect`] of members that stay and make the same call; ends the group if one does not
+    /// stay.
     fn gather_joined(
         &self,
         bytes: &[u8],
         join: impl FnOnce(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Option<Vec<Vec<u8>>>> {
         self.check()?;
-        let Some(all) = self.collect(&framed(bytes), join)? else { return Ok(None) };
-        if let Some(over) = all.iter().find(|said| said.first() != Some(&STAYS)) {
-            // The others wait for the broadcast that follows.
-            self.tell(if over.is_empty() { vec![LOST] } else { over.clone() })?;
+        let digest = self.call().as_ref().map_or(ANY, |call| call.digest());
+        let said = said_in(digest, bytes);
+        let joined = |near| match without_digests(near) {
+            Some((digest, near)) => said_in(digest, &join(near)),
+            None => vec![DIFFERS],
+        };
+        let Some(all) = self.collect(&said, joined)? else { return Ok(None) };
+        // The others wait for the broadcast that follows.
+        if let Some(over) = over_among(&all) {
+            self.tell(over)?;
         }
-        Ok(Some(all.into_iter().map(unframed).collect()))
+        let is_alike = all.iter().all(|said| said.first() == Some(&STAYS));
+        let all = is_alike.then(|| without_digests(all.into_iter().map(unframed).collect()));
+        match all.flatten() {
+            Some((_, all)) => Ok(Some(all)),
+            None => self.tell(vec![DIFFERS]).map(|_| None),
+        }
     }
 
     /// As [`decide`](super::decide), in two steps: `act` makes one thing of what the members of a node
@@ -276,6 +402,27 @@ fn outcome_bytes(outcome: &Result<Vec<u8>>) -> Vec<u8> {
 
 fn framed(bytes: &[u8]) -> Vec<u8> {
     [&[STAYS], bytes].concat()
+}
+
+/// What a member that stays says in a call.
+fn said_in(digest: [u8; DIGEST_BYTES], bytes: &[u8]) -> Vec<u8> {
+    [&[STAYS], &digest[..], bytes].concat()
+}
+
+/// The digest of the call in which all of `parts` were said, and those without it; nothing if they were
+/// said in calls that differ.
+fn without_digests(mut parts: Vec<Vec<u8>>) -> Option<([u8; DIGEST_BYTES], Vec<Vec<u8>>)> {
+    let all: Option<Vec<_>> = parts.iter().map(|part| part.first_chunk()).collect();
+    let digest = common_digest(all?.into_iter())?;
+    parts.iter_mut().for_each(|part| drop(part.drain(..DIGEST_BYTES)));
+    Some((digest, parts))
+}
+
+/// The first message that says that a member leaves, or cannot be reached.
+fn over_among(all: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let is_over = |said: &&Vec<u8>| !matches!(said.first(), Some(&(STAYS | DIFFERS)));
+    let over = all.iter().find(is_over)?;
+    Some(if over.is_empty() { vec![LOST] } else { over.clone() })
 }
 
 /// A message without the byte in front.
@@ -366,8 +513,7 @@ impl Communicator for Group {
             // Whoever can still be reached knows then; nothing can be done for the others.
             let said = [&[LEAVES][..], &self.rank().to_le_bytes()].concat();
             if let Ok(all) = self.collect(&said, |_| Vec::new()) {
-                let over =
-                    all.and_then(|all| all.into_iter().find(|said| said.first() != Some(&STAYS)));
+                let over = all.and_then(|all| over_among(&all));
                 let _ = self.tell(over.unwrap_or_default());
             }
         }
@@ -377,7 +523,7 @@ impl Communicator for Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::{agree, threads_on_nodes};
+    use crate::comm::{agree, decide, threads_on_nodes};
 
     /// What each of `size` members returns from `act`, on nodes of one to all of them; in the end, of all
     /// on one.
@@ -481,6 +627,108 @@ mod tests {
                 assert_eq!(kind, ErrorKind::Poisoned);
                 let names = text.starts_with(&format!("rank {leaver} has ended"));
                 assert_eq!(names, rank != leaver, "{text}");
+            }
+        }
+    }
+
+    fn call(text: &'static str) -> Call {
+        Call::of("session", [7; 16], text)
+    }
+
+    #[test]
+    fn calls_that_differ_fail_on_all_with_one_text_and_the_group_goes_on() {
+        let kinds: [fn(&Group) -> Error; 3] = [
+            |group| agree(group, Ok(())).unwrap_err(),
+            |group| decide(group, Ok(vec![1]), |_| panic!("nothing is looked at")).unwrap_err(),
+            |group| {
+                // A leader may make something of its node, where all call the same.
+                let outcome = group.decide_by_node(Ok(vec![1]), &mut |gathered| match gathered {
+                    Gathered::Node(_) => Ok(Vec::new()),
+                    Gathered::All(_) => panic!("nothing is looked at"),
+                });
+                outcome.unwrap_err()
+            },
+        ];
+        for (odd, per_node) in (0..5).flat_map(|odd| (1..=5).map(move |per| (odd, per))) {
+            let outcomes = on_nodes(5, per_node, |group| {
+                let is_odd = group.rank() == odd;
+                group.enter(call(if is_odd { "drain()" } else { "commit()" }));
+                // They differ in how they say it, too.
+                let number = if is_odd { 0 } else { group.rank() as usize % 3 };
+                let error = kinds[number](&group);
+                group.enter(call("commit()"));
+                assert!(agree(&group, Ok(())).is_ok() && !group.has_lost_data());
+                (error.kind(), error.to_string())
+            });
+            assert_eq!(outcomes[0].0, ErrorKind::InvalidArgument);
+            let text = &outcomes[0].1;
+            assert!(text.contains(&format!("rank {odd} calls drain()")), "{text}");
+            assert!(outcomes.iter().all(|outcome| *outcome == outcomes[0]), "{outcomes:?}");
+        }
+    }
+
+    #[test]
+    fn calls_that_differ_where_data_were_handed_over_end_the_group_for_all() {
+        for per_node in 1..=4 {
+            let outcomes = on_nodes(4, per_node, |group| {
+                let is_odd = group.rank() == 3;
+                let commit = || call("commit()").handing_over();
+                group.enter(if is_odd { commit() } else { call("append()") });
+                let outcome = decide(&group, Ok(Vec::new()), |_| Ok(Vec::new()));
+                assert_eq!(outcome.unwrap_err().kind(), ErrorKind::InvalidArgument);
+                assert!(group.has_lost_data());
+                group.enter(commit());
+                let later = agree(&group, Ok(())).unwrap_err();
+                group.leave();
+                (later.kind(), later.to_string())
+            });
+            assert_eq!(outcomes[0].0, ErrorKind::Poisoned);
+            assert!(outcomes.iter().all(|outcome| *outcome == outcomes[0]), "{outcomes:?}");
+        }
+    }
+
+    #[test]
+    fn members_that_meet_from_different_groups_lose_data_and_still_hear_of_each_other() {
+        on_all(3, |group| {
+            let own = Call::of("session", [7 + u8::from(group.rank() == 1); 16], "commit()");
+            group.enter(own.handing_over());
+            let error = agree(&group, Ok(())).unwrap_err();
+            assert!(error.to_string().contains("rank 1 calls commit() of session 08080808"));
+            assert!(group.has_lost_data());
+            group.enter(call("commit()").handing_over());
+            assert!(agree(&group, Ok(())).is_ok());
+        });
+    }
+
+    #[test]
+    fn a_member_that_fails_before_it_can_name_its_call_says_why_to_all() {
+        for failing in 0..3 {
+            let texts = on_all(3, |group| {
+                let mine = if group.rank() == failing {
+                    Err(Error::new(ErrorKind::ReadOnly, "mine"))
+                } else {
+                    group.enter(call("session()"));
+                    Ok(Vec::new())
+                };
+                decide(&group, mine, |_| Ok(Vec::new())).unwrap_err().to_string()
+            });
+            assert!(texts.iter().all(|text| text.ends_with("mine")), "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_leaves_while_others_make_calls_that_differ_is_named() {
+        for leaver in 0..4 {
+            let texts = on_all(4, |group| {
+                group.enter(call(if group.rank() % 2 == 0 { "commit()" } else { "drain()" }));
+                if group.rank() == leaver {
+                    group.leave();
+                }
+                agree(&group, Ok(())).unwrap_err().to_string()
+            });
+            for (rank, text) in (0_u32..).zip(texts) {
+                let named = text.starts_with(&format!("rank {leaver} has ended"));
+                assert_eq!(named, rank != leaver, "{text}");
             }
         }
     }

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::waiting::kept;
 use super::{COORDINATOR, Communicator, number_among};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -16,6 +17,8 @@ const BROADCAST_FRAME: usize = 1024;
 const GATHER_FRAME: usize = 256;
 /// Bytes of a node's name that count.
 const NODE_NAME_MAX: usize = 128;
+/// So many members send each other messages, as those of a node do, rather than make collective calls.
+const ONE_BY_ONE_MAX: u32 = 256;
 /// Bytes of the length in front of a frame.
 const LENGTH_BYTES: usize = 8;
 
@@ -186,7 +189,8 @@ impl Communicator for Members {
     fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>> {
         let rank = number_among(ranks, self.rank(), self.size())?;
         let messages = self.messages.clone();
-        if ranks.iter().copied().eq(0..self.size()) {
+        // Few send each other messages, of which who waits for one knows who has not sent it.
+        if self.size() > ONE_BY_ONE_MAX && ranks.iter().copied().eq(0..self.size()) {
             return Ok(Box::new(Self { messages }));
         }
         Ok(Box::new(Selected { messages, ranks: ranks.to_vec(), rank }))
@@ -197,42 +201,44 @@ impl Communicator for Members {
     }
 
     fn broadcast(&self, mut bytes: Vec<u8>, root: u32) -> Result<Vec<u8>> {
-        let mut frame = [0; BROADCAST_FRAME];
+        let mut frame = vec![0; BROADCAST_FRAME];
         let is_root = self.rank() == root;
         if is_root {
             fill_frame(&mut frame, &bytes);
         }
-        self.messages.broadcast(&mut frame, root)?;
+        let frame = kept(self.messages.broadcast(&mut frame, root), frame)?;
         if !is_root {
             bytes = open_frame(&frame)?;
         }
         match bytes.get_mut(BROADCAST_FRAME - LENGTH_BYTES..) {
-            Some(rest) if !rest.is_empty() => self.messages.broadcast(rest, root)?,
-            _ => {}
+            Some(rest) if !rest.is_empty() => kept(self.messages.broadcast(rest, root), bytes),
+            _ => Ok(bytes),
         }
-        Ok(bytes)
     }
 
     fn gather(&self, bytes: &[u8], root: u32) -> Result<Option<Vec<Vec<u8>>>> {
-        let mut frame = [0; GATHER_FRAME];
+        let mut frame = vec![0; GATHER_FRAME];
         fill_frame(&mut frame, bytes);
         if self.rank() != root {
-            self.messages.gather(&frame, &mut [], root)?;
-            let rest = rest_of(bytes, GATHER_FRAME);
+            kept(self.messages.gather(&frame, &mut [], root), frame)?;
+            let rest = rest_of(bytes, GATHER_FRAME).to_vec();
             if !rest.is_empty() {
-                self.messages.exchange(&[SentMessage { to: root, bytes: rest }], &mut [])?;
+                let sent = SentMessage { to: root, bytes: &rest };
+                kept(self.messages.exchange(&[sent], &mut []), rest)?;
             }
             return Ok(None);
         }
         let mut frames = self.frames(GATHER_FRAME);
-        self.messages.gather(&frame, &mut frames, root)?;
+        let outcome = self.messages.gather(&frame, &mut frames, root);
+        let (_, frames) = kept(outcome, (frame, frames))?;
         let mut parts: Vec<Vec<u8>> =
             frames.chunks_exact(GATHER_FRAME).map(open_frame).collect::<Result<_>>()?;
         let mine = root as usize;
         parts[mine].clear();
         let mut rests = received_rests(&mut parts, GATHER_FRAME);
         if !rests.is_empty() {
-            self.messages.exchange(&[], &mut rests)?;
+            let outcome = self.messages.exchange(&[], &mut rests);
+            parts = kept(outcome, parts)?;
         }
         parts[mine] = bytes.to_vec();
         Ok(Some(parts))
@@ -261,24 +267,26 @@ impl Selected {
             .filter(|(number, _)| is_expected(number))
             .map(|(number, frame)| ReceivedMessage { from: self.ranks[number], bytes: frame })
             .collect();
-        self.exchange(&sent, &mut received)?;
+        let outcome = self.exchange(&sent, &mut received);
+        let (_, arrived) = kept(outcome, (frames, arrived))?;
         let mut parts = vec![Vec::new(); count];
         for number in (0..count).filter(is_expected) {
             parts[number] = open_frame(&arrived[number])?;
         }
-        let rests: Vec<SentMessage<'_>> = (0..count)
+        let rests: Vec<(u32, Vec<u8>)> = (0..count)
             .filter(is_other)
-            .filter_map(|number| {
-                let bytes = rest_of(given[number]?, GATHER_FRAME);
-                (!bytes.is_empty()).then_some(SentMessage { to: self.ranks[number], bytes })
-            })
+            .filter_map(|number| Some((self.ranks[number], rest_of(given[number]?, GATHER_FRAME))))
+            .filter(|(_, rest)| !rest.is_empty())
+            .map(|(to, rest)| (to, rest.to_vec()))
             .collect();
+        let sent: Vec<SentMessage<'_>> =
+            rests.iter().map(|(to, bytes)| SentMessage { to: *to, bytes }).collect();
         let mut expected = received_rests(&mut parts, GATHER_FRAME);
         for message in &mut expected {
             message.from = self.ranks[message.from as usize];
         }
-        self.exchange(&rests, &mut expected)?;
-        Ok(parts)
+        let outcome = self.exchange(&sent, &mut expected);
+        Ok(kept(outcome, (rests, parts))?.1)
     }
 
     fn exchange(&self, sent: &[SentMessage<'_>], to: &mut [ReceivedMessage<'_>]) -> Result<()> {

@@ -80,6 +80,12 @@ impl Session {
     /// has appended to an array that this session appends to, has made one smaller, or deleted it.
     pub fn commit(&mut self) -> Result<u64> {
         self.check_process()?;
+        self.enter_handing_over("commit()");
+        self.commit_entered()
+    }
+
+    /// The commit of the collective call that this member has entered.
+    pub(super) fn commit_entered(&mut self) -> Result<u64> {
         if self.share.is_some() {
             let mine = self.check_sound().and_then(|()| self.hand_over());
             return self.commit_by_node(mine);
@@ -107,6 +113,12 @@ impl Session {
     /// `bedform recover`.
     pub fn drain(&mut self) -> Result<u64> {
         self.check_process()?;
+        self.enter_handing_over("drain()");
+        self.drain_entered()
+    }
+
+    /// The draining of the collective call that this member has entered.
+    pub(super) fn drain_entered(&mut self) -> Result<u64> {
         let mine = self.check_sound().and_then(|()| self.finish_draining());
         let number = self.commit_together(mine)?;
         self.has_promises = false;

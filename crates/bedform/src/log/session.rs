@@ -4,7 +4,11 @@
 //! before [`Session::commit`], and then all of it at once; `docs/log-explained.md` says how, and why that holds
 //! when something fails. `write` has the calls that write, `create` those that make arrays, `end` how a
 //! session ends; `stream` what one member writes, `commit` what all do together.
+//!
+//! A collective call begins with its name (`Session::enter`), so that members that call something else
+//! are noticed before anything comes of it.
 
+mod alike;
 mod create;
 mod end;
 mod options;
@@ -13,6 +17,7 @@ mod write;
 use crate::log::array::ArrayHandle;
 use crate::log::opened::OpenedStore;
 use crate::zarr::publish::random_key;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -32,7 +37,7 @@ use super::segment::{Segment, SegmentOptions, Share};
 use super::shapes::enlarge;
 pub use super::staged::Reach;
 use super::stream::{Declared, Stream, Target, Turn};
-use crate::comm::{COORDINATOR, Communicator, Group, decide};
+use crate::comm::{COORDINATOR, Call, Communicator, Group, decide};
 use crate::error::{Error, ErrorKind, Result};
 
 pub use end::{AtEnd, decline};
@@ -214,8 +219,10 @@ impl OpenedStore {
         });
         let (mine, log) = match log {
             Ok(log) => {
-                let [reach, at_end] = options.in_common();
-                (Ok(vec![u8::from(options.burst.is_some()), reach, at_end]), Some(log))
+                let call = Call::of("store", log.store, "session()");
+                members.enter(call.at(self.storage.name()));
+                let common = options.in_common(self.options.durability);
+                (Ok([&[u8::from(options.burst.is_some())], &common[..]].concat()), Some(log))
             }
             Err(error) => (Err(error), None),
         };
@@ -280,6 +287,17 @@ impl Drop for Session {
 }
 
 impl Session {
+    /// Begins a collective call: all members have to make it, with what `text` says of it.
+    pub(super) fn enter(&self, text: impl Into<Cow<'static, str>>) {
+        self.members.enter(Call::of("session", self.id, text));
+    }
+
+    /// As [`Session::enter`], a call that needs what members hand over before it: where that call differs the
+    /// session can only end.
+    pub(super) fn enter_handing_over(&self, text: &'static str) {
+        self.members.enter(Call::of("session", self.id, text).handing_over());
+    }
+
     /// What is known of the array at `path`; looked up again if what is known from before the last
     /// commit is not `enough`, since others may have made it larger.
     fn known_to_have(
@@ -405,6 +423,7 @@ impl Session {
         let is_alone = self.members.size() == 1;
         // Who waits for a lock and is stopped has published nothing.
         let is_refused = error.kind() == ErrorKind::Conflict
+            || self.members.has_lost_data()
             || (is_alone && error.kind() == ErrorKind::Interrupted);
         let is_refused = is_refused && self.options.reach != Reach::Node;
         if self.health == Health::Sound {
@@ -452,8 +471,8 @@ impl Session {
     pub(super) fn check_sound(&self) -> Result<()> {
         self.check_process()?;
         let text = match self.health {
-            Health::Sound => return Ok(()),
-            Health::Refused => {
+            Health::Sound if !self.members.has_lost_data() => return Ok(()),
+            Health::Sound | Health::Refused => {
                 "a commit of this session was refused, and what was written for it is gone; what was \
                  committed before stands: start a new session and write it again"
             }

@@ -4,7 +4,7 @@ use super::Store;
 use crate::comm::Communicator;
 use crate::error::Result;
 use crate::log::recover::{Leftover, Recovered};
-use crate::log::session::{Burst, Session, SessionOptions};
+use crate::log::session::{Burst, Session, SessionOptions, decline};
 use crate::log::settle::{
     CollectOptions, CollectStatistics, LogSummary, SettleOptions, SettleStatistics,
 };
@@ -22,7 +22,11 @@ impl Store {
         members: Box<dyn Communicator>,
         options: SessionOptions,
     ) -> Result<Session> {
-        self.zarr()?.session(members, options)
+        match self.zarr() {
+            Ok(store) => store.session(members, options),
+            // The others are waiting in this call.
+            Err(error) => Err(decline(members, error)),
+        }
     }
 
     /// Turns all commits so far into shards: [`Store::settle_with`] the defaults.
@@ -51,14 +55,19 @@ impl Store {
     /// the coordinator drops the commits when all have. Collective; gives each member what all did.
     ///
     /// # Errors
-    /// As [`Store::settle_with`]: the first error of any member, on all.
+    /// As [`Store::settle_with`]: the first error of any member, on all; `InvalidArgument` if the members
+    /// name different stores, arrays or times, before anything is settled.
     pub fn settle_together(
         &self,
-        members: &dyn Communicator,
+        members: Box<dyn Communicator>,
         options: &SettleOptions,
         progress: Progress<'_>,
     ) -> Result<SettleStatistics> {
-        self.zarr()?.settle_together(members, options, progress)
+        match self.zarr() {
+            Ok(store) => store.settle_by(members, options, progress),
+            // The others are waiting in this call.
+            Err(error) => Err(decline(members, error)),
+        }
     }
 
     /// What is committed and not settled, and whether there is more.

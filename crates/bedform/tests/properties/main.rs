@@ -7,6 +7,8 @@ mod burst_steps;
 #[cfg(test)]
 mod callback;
 #[cfg(test)]
+mod collective;
+#[cfg(test)]
 mod convert;
 #[cfg(test)]
 mod deliver;

@@ -553,7 +553,9 @@ fn members_settle_together_and_an_error_of_one_is_that_of_all() {
                 let stops = fails && member.rank() == 1;
                 let source = CancelSource::each_time(move || stops);
                 let options = options(64, (0, 1));
-                cancelled_by(&source, || store.settle_together(&member, &options, &|_, _| ()))
+                cancelled_by(&source, || {
+                    store.settle_together(Box::new(member), &options, &|_, _| ())
+                })
             };
             let all: Vec<_> =
                 threads(3).into_iter().map(|member| scope.spawn(move || run(member))).collect();

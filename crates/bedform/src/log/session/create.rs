@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::super::commit::{check_place, first_root};
 use super::super::place::LogPlace;
+use super::alike::{GivenArrays, are_alike};
 use super::{Known, Session, Target, holds_text};
 use crate::comm::decide;
 use crate::error::{Error, ErrorKind, Result};
@@ -109,12 +110,13 @@ impl Session {
     }
 
     /// Creates arrays, which all members can write to at once, and which become visible with the next
-    /// commit, all or none, before what is written to them. Collective; what the coordinator gives
-    /// counts, and the others may give nothing. Faster than [`Store::create_arrays`](crate::Store::create_arrays): their documents
+    /// commit, all or none, before what is written to them. Collective; members give the same arrays, and
+    /// those but the coordinator may give nothing. Faster than [`Store::create_arrays`](crate::Store::create_arrays): their documents
     /// are written while the members write.
     ///
     /// # Errors
-    /// As [`Store::create_arrays`](crate::Store::create_arrays); `Unsupported` for arrays of text. What cannot be written, and
+    /// As [`Store::create_arrays`](crate::Store::create_arrays); `Unsupported` for arrays of text;
+    /// `InvalidArgument` if members give different arrays: nothing is created then. What cannot be written, and
     /// `Conflict` with another writer who creates one of them meanwhile, is an error of the commit.
     pub fn create_arrays(&mut self, arrays: &[(ObjectPath, NewArray)]) -> Result<()> {
         self.create_arrays_given(Ok(arrays))
@@ -130,9 +132,20 @@ impl Session {
         arrays: Result<impl AsRef<[(ObjectPath, NewArray)]>>,
     ) -> Result<()> {
         self.check_process()?;
+        self.enter("create_arrays()");
         let members = self.members.clone();
-        let sound = self.check_sound().map(|()| Vec::new());
-        let told = decide(&*members, sound, |_| self.begin_creation(arrays?.as_ref()))?;
+        let given = GivenArrays::of(&members, arrays.as_ref().map_or(&[], AsRef::as_ref));
+        let sound = self.check_sound().map(|()| given.digest(&members));
+        let told = decide(&*members, sound, |digests| {
+            let arrays = arrays?;
+            match are_alike(&digests) {
+                true => self.begin_creation(arrays.as_ref()),
+                false => Ok(Vec::new()),
+            }
+        })?;
+        if told.is_empty() {
+            return Err(given.explain(&members));
+        }
         self.count_epoch();
         let epoch = self.epoch();
         for one in serde_json::from_slice::<Vec<Value>>(&told).map_err(|_| erred())? {

@@ -21,8 +21,9 @@ pub enum AtEnd {
     Leave,
 }
 
-/// What a member does that cannot begin a session, in place of
-/// [`Store::session`](crate::Store::session): the others learn of its error. Gives it back.
+/// What a member does that cannot begin a session, or settle with others, in place of
+/// [`Store::session`](crate::Store::session) and [`Store::settle_together`](crate::Store::settle_together):
+/// the others learn of its error. Gives it back.
 pub fn decline(members: Box<dyn Communicator>, error: Error) -> Error {
     let members = match Group::by_node(members) {
         Ok(members) => members,
@@ -30,7 +31,7 @@ pub fn decline(members: Box<dyn Communicator>, error: Error) -> Error {
     };
     match decide(&members, Err(error), |_| Ok(Vec::new())) {
         Err(error) => error,
-        Ok(_) => Error::invalid("the session did not begin"),
+        Ok(_) => Error::invalid("the call did not begin"),
     }
 }
 
@@ -42,16 +43,21 @@ impl Session {
     /// As [`Session::commit`] and [`Store::settle`](crate::Store::settle), on all members; those of settling
     /// say that the commits stand. The session has ended all the same.
     pub fn close(mut self) -> Result<()> {
-        let at_end = self.options.at_end;
-        let committed =
-            self.commit().and_then(|_| self.keep_promises()).and_then(|()| match at_end {
-                AtEnd::Settle => {
-                    self.settle_together().map_err(|error| error.followed_by(self.what_stands()))
-                }
-                AtEnd::Leave => Ok(()),
-            });
+        let outcome = self.check_process().and_then(|()| self.end_together());
         self.leave();
-        committed
+        outcome
+    }
+
+    fn end_together(&mut self) -> Result<()> {
+        self.enter_handing_over("end()");
+        self.commit_entered()?;
+        self.keep_promises()?;
+        match self.options.at_end {
+            AtEnd::Settle => {
+                self.settle_together().map_err(|error| error.followed_by(self.what_stands()))
+            }
+            AtEnd::Leave => Ok(()),
+        }
     }
 
     /// Ends the session without another commit: what was not committed is gone. A member may do that by
@@ -89,7 +95,7 @@ impl Session {
     /// Waits until everything that was promised is visible.
     fn keep_promises(&mut self) -> Result<()> {
         match self.options.reach {
-            Reach::Node => self.drain().map(drop),
+            Reach::Node => self.drain_entered().map(drop),
             Reach::Shared => Ok(()),
         }
     }
@@ -139,7 +145,7 @@ impl Session {
         self.end_stream();
         agree(&*self.members, Ok(()))?;
         let options = SettleOptions::default();
-        self.store.settle_together(&*self.members, &options, &|_, _| ()).map(drop)
+        self.store.settle_together(&self.members, &options, &|_, _| ()).map(drop)
     }
 }
 

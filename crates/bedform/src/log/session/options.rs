@@ -1,6 +1,6 @@
 //! How a session writes.
 
-use bedform_storage::Storage;
+use bedform_storage::{Durability, Storage};
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
@@ -33,6 +33,12 @@ const CHOICES: [(&str, &str); 3] = [
     ("durability", "\"disk\" or \"node\""),
     ("settle", "\"end\" or \"later\""),
     ("burst", "a directory, or false for none"),
+];
+/// What all members have to give alike, as [`SessionOptions::in_common`] has it.
+const ALIKE: [(&str, &str); 3] = [
+    CHOICES[0],
+    CHOICES[1],
+    ("durability in which the store was opened", "\"disk\" or \"process\""),
 ];
 
 impl Default for SessionOptions {
@@ -101,9 +107,14 @@ impl SessionOptions {
         Ok(options)
     }
 
-    /// What all members have to give alike, for [`check_alike`].
-    pub(super) fn in_common(&self) -> [u8; 2] {
-        [u8::from(self.reach == Reach::Node), u8::from(self.at_end == AtEnd::Leave)]
+    /// What all members have to give alike, of the session and of the `store` as they opened it, for
+    /// [`check_alike`].
+    pub(super) fn in_common(&self, store: Durability) -> [u8; ALIKE.len()] {
+        [
+            u8::from(self.reach == Reach::Node),
+            u8::from(self.at_end == AtEnd::Leave),
+            u8::from(store == Durability::Process),
+        ]
     }
 }
 
@@ -117,7 +128,7 @@ pub(super) fn check_alike<'a>(members: impl Iterator<Item = &'a [u8]>) -> Result
         let first = *first.get_or_insert(given);
         let differs = first.iter().zip(given).position(|(first, given)| first != given);
         if let Some(option) = differs {
-            let (name, values) = CHOICES[option];
+            let (name, values) = ALIKE[option];
             return Err(Error::invalid(format!(
                 "the processes of a session must give the same {name} ({values}); those with ranks \
                  0 and {rank} do not"

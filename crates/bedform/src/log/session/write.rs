@@ -9,7 +9,7 @@ use crate::comm::{Communicator, decide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::boxes::parts_of;
 use crate::log::segment::{Held, to_error};
-use crate::log::stream::{Data, Declared, Stream, held};
+use crate::log::stream::{Data, Declared, Stream, Target, held};
 use crate::plan::copy;
 use crate::write::elements::Elements;
 
@@ -193,7 +193,8 @@ impl Session {
     /// `Conflict`.
     ///
     /// # Errors
-    /// As [`Session::write`], the first of any member on all.
+    /// As [`Session::write`], the first of any member on all; `InvalidArgument` if the members name different
+    /// arrays or axes, or make another collective call. Nothing is appended then.
     pub fn append(
         &mut self,
         path: &ObjectPath,
@@ -202,9 +203,13 @@ impl Session {
         elements: Elements<'_>,
     ) -> Result<u64> {
         self.check_process()?;
-        let mine = self.appended_lengths(path, axis, shape);
+        self.enter(format!("append({:?}, axis {axis})", path.as_str()));
+        let mine = self.appended(path, axis, shape, elements);
         let members = self.members.clone();
-        let told = decide(&*members, mine, |parts| Ok(place_in_order(&parts)))?;
+        let told = decide(&*members, mine, |parts| {
+            check_one_array(path, &parts)?;
+            Ok(place_in_order(&parts))
+        })?;
         self.epoch += 1;
         let numbers: Vec<u64> =
             told.as_chunks::<8>().0.iter().copied().map(u64::from_le_bytes).collect();
@@ -226,15 +231,17 @@ impl Session {
         Ok(*start)
     }
 
-    /// Where the array ends along `axis`, and how much this member appends.
-    fn appended_lengths(
+    /// Where the array ends along `axis`, how much this member appends, and which array it is.
+    fn appended(
         &mut self,
         path: &ObjectPath,
         axis: usize,
         shape: &[u64],
+        elements: Elements<'_>,
     ) -> Result<Vec<u8>> {
         self.check_sound()?;
-        let old = &self.known_to_have(path, |_| false)?.target.shape;
+        let Target { key, item_size, shape: old, .. } =
+            &self.known_to_have(path, |_| false)?.target;
         let fits = shape.len() == old.len()
             && axis < old.len()
             && (0..old.len()).all(|other| other == axis || shape[other] == old[other]);
@@ -244,7 +251,12 @@ impl Session {
                  axis {axis}"
             )));
         }
-        Ok([old[axis].to_le_bytes(), shape[axis].to_le_bytes()].concat())
+        let count = element_count(shape).unwrap_or(u64::MAX);
+        if count > 0 {
+            let Elements::Bytes(bytes) = elements else { return Err(holds_text(path)) };
+            check_bytes(path, bytes.len(), Some(count), *item_size)?;
+        }
+        Ok([&old[axis].to_le_bytes()[..], &shape[axis].to_le_bytes(), key].concat())
     }
 
     fn begin(&mut self, path: &ObjectPath, boxes: Boxes) -> Result<()> {
@@ -280,6 +292,19 @@ fn add_gathered(
         stream.add(Data::Copied(&gathered))?;
     }
     Ok(())
+}
+
+/// Fails unless all members append to the array with the same key.
+fn check_one_array(path: &ObjectPath, parts: &[Vec<u8>]) -> Result<()> {
+    let key = |part: &Vec<u8>| part.get(16..).map(<[u8]>::to_vec);
+    let first = parts.first().and_then(key);
+    match parts.iter().position(|part| key(part) != first) {
+        None => Ok(()),
+        Some(rank) => Err(Error::invalid(format!(
+            "ranks 0 and {rank} append to different arrays {path}, of which one has replaced the \
+             other: open the store again in all processes, and start a new session"
+        ))),
+    }
 }
 
 /// The end of the array, then where each member's part starts.

@@ -43,7 +43,7 @@ use bedform_format::ObjectPath;
 use self::ahead::Spare;
 use self::round::Rounds;
 use self::write::Counts;
-use crate::comm::{Communicator, agree, decide};
+use crate::comm::{Call, Communicator, Group, agree, decide};
 use crate::error::{Error, Result};
 use crate::write::sink::Sink;
 
@@ -76,6 +76,22 @@ pub struct SettleOptions {
 impl Default for SettleOptions {
     fn default() -> Self {
         Self { memory_bytes: 512 << 20, arrays: None, part: (0, 1), grace: Duration::ZERO }
+    }
+}
+
+impl SettleOptions {
+    /// The call with what all members have to give alike.
+    fn call(&self) -> String {
+        let Self { memory_bytes: _, arrays, part: _, grace } = self;
+        let mut given = Vec::new();
+        if let Some(arrays) = arrays {
+            let arrays: Vec<_> = arrays.iter().map(ObjectPath::as_str).collect();
+            given.push(format!("arrays {arrays:?}"));
+        }
+        if !grace.is_zero() {
+            given.push(format!("grace {grace:?}"));
+        }
+        format!("settle({})", given.join(", "))
     }
 }
 
@@ -140,6 +156,25 @@ impl OpenedStore {
         Ok(SettleStatistics { commits, ..counts.statistics() })
     }
 
+    /// As [`OpenedStore::settle_together`], of members that are not in a session.
+    ///
+    /// # Errors
+    /// As [`OpenedStore::settle_together`]; `InvalidArgument` if the members name different stores, arrays or
+    /// times, before anything is settled.
+    pub(crate) fn settle_by(
+        self: &Arc<Self>,
+        members: Box<dyn Communicator>,
+        options: &SettleOptions,
+        progress: Progress<'_>,
+    ) -> Result<SettleStatistics> {
+        let members = Group::by_node(members)?;
+        // A store without a key has no log, and nothing to settle.
+        let store = self.log_place().map_or([0; 16], |log| log.store);
+        members.enter(Call::of("store", store, options.call()).at(self.storage.name()));
+        decide(&members, self.check_writable().map(|()| Vec::new()), |_| Ok(Vec::new()))?;
+        self.settle_together(&members, options, progress)
+    }
+
     /// As [`Store::settle_with`] everything, by all members: each settles a share of the objects, and
     /// the coordinator drops the commits when all have. Collective; gives each member what all did.
     ///
@@ -147,7 +182,7 @@ impl OpenedStore {
     /// As [`Store::settle_with`]: the first error of any member, on all.
     pub(crate) fn settle_together(
         self: &Arc<Self>,
-        members: &dyn Communicator,
+        members: &Group,
         options: &SettleOptions,
         progress: Progress<'_>,
     ) -> Result<SettleStatistics> {

@@ -1,0 +1,196 @@
+//! How long a member waits for others: what is said of a long wait, and when it is given up.
+//!
+//! Only the functions that carry messages ([`Messages`](super::Messages)) know who has not sent, and only
+//! they can stop waiting. Once a second they ask [`wait_on`] what to do. The [`Group`](super::Group) has
+//! noted for its thread what the wait is for.
+//!
+//! A wait that is given up leaves messages under way, so the buffers of those stay ([`kept`]).
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::call::{Call, ranks_in_words};
+use crate::error::Result;
+
+/// Seconds after which a wait is told of, 0 for never; without it [`WARN_SECONDS`].
+const WARN_VARIABLE: &str = "BEDFORM_COLLECTIVE_WARN";
+const WARN_SECONDS: f64 = 60.0;
+/// Seconds after which a wait is given up; without it, or with 0, never.
+const TIMEOUT_VARIABLE: &str = "BEDFORM_COLLECTIVE_TIMEOUT";
+/// Those of many members that tell of a long wait for an answer: all of them would say the same.
+const TELLERS: u32 = 3;
+
+/// What a member waits for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Step {
+    /// For what is not a call of a group.
+    #[default]
+    Unknown,
+    /// A leader, for members that give it what they have.
+    Members,
+    /// The coordinator, for leaders that give it what their nodes have.
+    Leaders,
+    /// For an answer, from who may wait for others.
+    Answer,
+}
+
+impl Step {
+    /// How many times the chosen time such a wait lasts before it is told of, and before it is given up:
+    /// who waits for an answer leaves it to those who know whom to wait for.
+    fn factors(self) -> (f64, f64) {
+        match self {
+            Self::Unknown | Self::Members => (1.0, 1.0),
+            Self::Leaders => (1.0, 1.25),
+            Self::Answer => (2.0, 1.5),
+        }
+    }
+}
+
+/// What this thread waits for.
+#[derive(Debug, Default)]
+struct Wait {
+    step: Step,
+    call: Option<Arc<Call>>,
+    rank: u32,
+    is_told: bool,
+    /// Why the wait was given up.
+    given_up: Option<String>,
+}
+
+thread_local! {
+    static WAIT: RefCell<Wait> = RefCell::default();
+}
+
+/// What a function that carries messages is to do about a long wait.
+#[derive(Debug, Default, PartialEq)]
+pub struct LongWait {
+    /// A warning for the user.
+    pub warning: Option<String>,
+    /// It returns an error.
+    pub gives_up: bool,
+}
+
+/// Notes what `act` waits for.
+pub(super) fn waiting<T>(
+    step: Step,
+    call: Option<Arc<Call>>,
+    rank: u32,
+    act: impl FnOnce() -> T,
+) -> T {
+    WAIT.set(Wait { step, call, rank, ..Wait::default() });
+    let outcome = act();
+    WAIT.with_borrow_mut(|wait| (wait.step, wait.call) = (Step::Unknown, None));
+    outcome
+}
+
+/// Why the last wait of this thread was given up, if it was; the first to ask is told.
+pub(super) fn given_up() -> Option<String> {
+    WAIT.with_borrow_mut(|wait| wait.given_up.take())
+}
+
+/// What is to be done about a wait that has lasted so many seconds, for the members with the ranks
+/// `missing`, or for some of all if those are not known. To be asked about once a second, by functions
+/// that carry messages, on the thread that called them.
+pub fn wait_on(seconds: f64, missing: &[u32]) -> LongWait {
+    let warn = seconds_of(WARN_VARIABLE).unwrap_or(WARN_SECONDS);
+    let timeout = seconds_of(TIMEOUT_VARIABLE).unwrap_or(0.0);
+    WAIT.with_borrow_mut(|wait| wait.lasts(seconds, missing, warn, timeout))
+}
+
+fn seconds_of(variable: &str) -> Option<f64> {
+    let seconds: f64 = std::env::var(variable).ok()?.trim().parse().ok()?;
+    (seconds.is_finite() && seconds >= 0.0).then_some(seconds)
+}
+
+impl Wait {
+    fn lasts(&mut self, seconds: f64, missing: &[u32], warn: f64, timeout: f64) -> LongWait {
+        let (warn_factor, timeout_factor) = self.step.factors();
+        let mut due = LongWait::default();
+        if timeout > 0.0 && seconds >= timeout * timeout_factor {
+            self.given_up = Some(self.in_words(seconds, missing));
+            due.gives_up = true;
+        }
+        let tells = self.step != Step::Answer || self.rank < TELLERS;
+        if warn > 0.0 && seconds >= warn * warn_factor && tells && !self.is_told {
+            self.is_told = true;
+            due.warning = Some(self.in_words(seconds, missing));
+        }
+        due
+    }
+
+    fn in_words(&self, seconds: f64, missing: &[u32]) -> String {
+        let whom = match missing {
+            [] => "other processes".to_owned(),
+            missing => ranks_in_words(missing),
+        };
+        let and_why = match (missing, self.step) {
+            ([], _) => "which have not made this call",
+            ([_], Step::Answer) => "which has not answered: it may wait for others",
+            (_, Step::Answer) => "which have not answered: they may wait for others",
+            ([_], Step::Leaders) => "which, or another process of its node, has not made this call",
+            (_, Step::Leaders) => {
+                "which, or other processes of their nodes, have not made this call"
+            }
+            ([_], _) => "which has not made this call",
+            (_, _) => "which have not made this call",
+        };
+        let Self { call, rank, .. } = self;
+        match call {
+            Some(call) => {
+                let text = call.text();
+                format!("rank {rank} has waited {seconds:.0} s in {text} for {whom}, {and_why}")
+            }
+            None => {
+                format!("a collective call has waited {seconds:.0} s for {whom}, {and_why}")
+            }
+        }
+    }
+}
+
+/// Buffers of messages that were passed. After an error some may still be under way: then they stay for good.
+pub(super) fn kept<T>(outcome: Result<()>, buffers: T) -> Result<T> {
+    match outcome {
+        Ok(()) => Ok(buffers),
+        Err(error) => {
+            std::mem::forget(buffers);
+            Err(error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(step: Step, rank: u32) -> Wait {
+        let call = Some(Arc::new(Call::of("session", [1; 16], "commit()")));
+        Wait { step, call, rank, ..Wait::default() }
+    }
+
+    #[test]
+    fn a_long_wait_is_told_of_once_and_names_who_is_missing_in_which_call() {
+        let mut members = wait(Step::Members, 0);
+        assert_eq!(members.lasts(59.0, &[3], 60.0, 0.0), LongWait::default());
+        let told = members.lasts(60.0, &[1, 3], 60.0, 0.0);
+        let text =
+            "rank 0 has waited 60 s in commit() for ranks 1 and 3, which have not made this call";
+        assert_eq!(told, LongWait { warning: Some(text.to_owned()), gives_up: false });
+        assert_eq!(members.lasts(1e6, &[3], 60.0, 0.0), LongWait::default());
+        assert_eq!(wait(Step::Members, 0).lasts(1e6, &[3], 0.0, 0.0), LongWait::default());
+    }
+
+    #[test]
+    fn of_those_that_wait_for_an_answer_few_tell_and_late() {
+        assert!(wait(Step::Answer, 1).lasts(119.0, &[0], 60.0, 0.0).warning.is_none());
+        assert!(wait(Step::Answer, 1).lasts(120.0, &[0], 60.0, 0.0).warning.is_some());
+        assert!(wait(Step::Answer, 100).lasts(120.0, &[0], 60.0, 0.0).warning.is_none());
+    }
+
+    #[test]
+    fn who_knows_whom_it_waits_for_gives_up_first() {
+        let gives_up = |step, seconds| wait(step, 0).lasts(seconds, &[3], 0.0, 10.0).gives_up;
+        assert!(!gives_up(Step::Members, 9.0) && gives_up(Step::Members, 10.0));
+        assert!(!gives_up(Step::Leaders, 10.0) && !gives_up(Step::Answer, 13.0));
+        assert!(gives_up(Step::Leaders, 13.0) && gives_up(Step::Answer, 15.0));
+    }
+}
