@@ -38,5 +38,6 @@ mod roles;
 mod schedules;
 mod servers;
 mod support;
+mod tiers;
 mod watched;
 mod workloads;
