@@ -186,7 +186,7 @@ impl<S: ObjectStore + PaginatedListStore> ObjectStore for Paged<S> {
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let list = List::new(self, prefix, false);
         let pages = stream::try_unfold(list, |mut list| async move {
-            Ok(list.next().await?.map(|page| (page, list)))
+            Ok::<_, Error>(list.next().await?.map(|page| (page, list)))
         });
         pages.map_ok(|page| stream::iter(page.objects.into_iter().map(Ok))).try_flatten().boxed()
     }

@@ -550,7 +550,7 @@ fn problems(case: Case, objects: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
                 Place::Document => "t",
                 Place::Shard | Place::Inside => "c/0/0",
                 Place::List => "roots",
-                Place::Write => "a",
+                Place::Write | Place::Machine => "a",
             };
             check(!said.contains('\n'), format!("more than a line: {said}"));
             check(said.contains(name), format!("no name of the object: {said}"));
