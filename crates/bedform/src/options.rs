@@ -152,10 +152,15 @@ mod tests {
 
     #[test]
     fn times_of_servers_are_seconds_and_others_are_named() {
-        let of = |key: &str, value: Value| OpenOptions::from_json(&Map::from_iter([(key.into(), value)]));
+        let of = |key: &str, value: Value| {
+            OpenOptions::from_json(&Map::from_iter([(key.into(), value)]))
+        };
         let options = of("deadline_seconds", json!(90)).unwrap();
         assert_eq!(options.remote.deadline, Duration::from_secs(90));
-        assert_eq!(of("stall_seconds", json!(0.25)).unwrap().remote.stall, Duration::from_millis(250));
+        assert_eq!(
+            of("stall_seconds", json!(0.25)).unwrap().remote.stall,
+            Duration::from_millis(250)
+        );
         let options = of("bytes_per_second_min", json!("64 KiB")).unwrap();
         assert_eq!(options.remote.bytes_per_second_min, 64 << 10);
         for key in ["deadline_seconds", "stall_seconds"] {

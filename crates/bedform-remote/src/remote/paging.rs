@@ -1,8 +1,8 @@
 //! Lists, page by page: a server may go on for ever, and its client would follow.
 //!
-//! A list ends with an error when a page is named by the token of an earlier one, when many pages in a row bring
-//! nothing, when it has too many entries, or when it takes longer than the deadline and a second for each
-//! hundred entries.
+//! A list ends with an error when a page is named by the token of an earlier one, when it has many more pages
+//! than new entries fill, when it has too many entries, or when it takes longer than the deadline and a second
+//! for each five hundred entries.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Debug, Display};
@@ -25,9 +25,10 @@ type Result<T> = std::result::Result<T, Error>;
 
 /// Entries of a list.
 const ENTRIES_MAX: u64 = 4 << 20;
-const ENTRIES_PER_SECOND_MIN: u64 = 100;
-/// Pages in a row that bring nothing: some servers skip what was deleted.
-const EMPTY_PAGES_MAX: u32 = 1000;
+const ENTRIES_PER_SECOND_MIN: u64 = 500;
+/// Pages that may bring nothing, since some servers skip what was deleted; others bring so many on average.
+const EMPTY_PAGES_MAX: u64 = 1000;
+const ENTRIES_PER_PAGE_MIN: u64 = 10;
 
 /// A store whose lists end.
 #[derive(Debug)]
@@ -61,7 +62,6 @@ struct Progress {
     deadline: Duration,
     entries: u64,
     pages: u64,
-    empty_pages: u32,
     /// The first name of the last page that had one.
     first: Option<Path>,
     /// The token of the page of which the number is a power of two: each later one is compared with it, so
@@ -71,15 +71,7 @@ struct Progress {
 
 impl Progress {
     fn new(deadline: Duration) -> Self {
-        Self {
-            begun: Instant::now(),
-            deadline,
-            entries: 0,
-            pages: 0,
-            empty_pages: 0,
-            first: None,
-            landmark: None,
-        }
+        Self { begun: Instant::now(), deadline, entries: 0, pages: 0, first: None, landmark: None }
     }
 
     /// Notes a page, which the one of `token` follows.
@@ -90,9 +82,10 @@ impl Progress {
         let names = page.objects.iter().map(|object| &object.location);
         let first = names.chain(&page.common_prefixes).next();
         let is_new = first.is_some() && first != self.first.as_ref();
-        self.empty_pages = if is_new { 0 } else { self.empty_pages + 1 };
-        self.first = first.cloned().or(self.first.take());
-        self.entries += (page.objects.len() + page.common_prefixes.len()) as u64;
+        if is_new {
+            self.first = first.cloned();
+            self.entries += (page.objects.len() + page.common_prefixes.len()) as u64;
+        }
         self.pages += 1;
         let Some(token) = token else { return Ok(()) };
         if self.landmark.as_deref() == Some(token) {
@@ -101,15 +94,15 @@ impl Progress {
         if self.pages.is_power_of_two() {
             self.landmark = Some(token.to_owned());
         }
-        if self.empty_pages >= EMPTY_PAGES_MAX {
-            return Err(endless(format!("{EMPTY_PAGES_MAX} pages in a row bring nothing")));
+        let Self { entries, pages, .. } = *self;
+        if pages > EMPTY_PAGES_MAX + entries / ENTRIES_PER_PAGE_MIN {
+            return Err(endless(format!("it has only {entries} entries on {pages} pages")));
         }
-        if self.entries > ENTRIES_MAX {
+        if entries > ENTRIES_MAX {
             return Err(endless(format!("it has more than {ENTRIES_MAX} entries")));
         }
         let elapsed = self.begun.elapsed();
-        if elapsed > self.deadline + Duration::from_secs(self.entries / ENTRIES_PER_SECOND_MIN) {
-            let entries = self.entries;
+        if elapsed > self.deadline + Duration::from_secs(entries / ENTRIES_PER_SECOND_MIN) {
             return Err(endless(format!("it has only {entries} entries after {elapsed:.0?}")));
         }
         Ok(())
@@ -240,19 +233,22 @@ mod tests {
                 assert!(noticed <= 4 * (before + length + 1), "{before} {length}: {noticed}");
             }
         }
-        assert_eq!(ends_after((0..5000).map(|at| (page([at.to_string()]), at.to_string()))), None);
+        let full = |at: u64| page((0..10).map(|name| format!("{at} {name}")));
+        assert_eq!(ends_after((0..5000).map(|at| (full(at), at.to_string()))), None);
     }
 
     #[test]
-    fn pages_that_bring_nothing_are_counted_while_they_follow_each_other() {
-        let most = u64::from(EMPTY_PAGES_MAX);
+    fn pages_that_bring_next_to_nothing_have_an_end() {
         let at = |at: u64, names: Vec<String>| (page(names), at.to_string());
-        assert_eq!(ends_after((0..5000).map(|n| at(n, vec![]))), Some(most));
-        let same = (0..5000).map(|n| at(n, vec!["same".to_owned()]));
-        assert_eq!(ends_after(same), Some(most + 1));
+        assert_eq!(ends_after((0..5000).map(|n| at(n, vec![]))), Some(EMPTY_PAGES_MAX + 1));
+        let same = (0..5000).map(|n| at(n, vec!["same".to_owned(); 50]));
+        assert_eq!(ends_after(same), Some(EMPTY_PAGES_MAX + 6));
+        let one = (0..5000).map(|n| at(n, vec![n.to_string()]));
+        assert_eq!(ends_after(one), Some(1112));
+        // Some servers skip what was deleted.
         let some = (0..5000).map(|n| {
-            let names = if n % 500 == 0 { vec![n.to_string()] } else { vec![] };
-            at(n, names)
+            let count = if n % 500 == 0 { 5000 } else { 0 };
+            at(n, (0..count).map(|name| format!("{n} {name}")).collect())
         });
         assert_eq!(ends_after(some), None);
     }

@@ -101,8 +101,11 @@ impl<'a> Probe<'a> {
                 return Ok(Vec::new());
             }
         }
-        match runtime::wait("calibrate", &place.shown, call(place.shared.client.store()?.head(&prefix)))?
-        {
+        match runtime::wait(
+            "calibrate",
+            &place.shown,
+            call(place.shared.client.store()?.head(&prefix)),
+        )? {
             Ok(meta) => Ok(vec![meta]),
             Err(Error::NotFound { .. }) => Ok(Vec::new()),
             // As of what is not there, to who may not list.

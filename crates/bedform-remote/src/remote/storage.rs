@@ -74,7 +74,8 @@ impl Storage for RemoteStorage {
 
     fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
         let name = self.name_of("stat", path)?;
-        let meta = runtime::wait("stat", path, transport::call(self.shared.client.store()?.head(&name)))?;
+        let meta =
+            runtime::wait("stat", path, transport::call(self.shared.client.store()?.head(&name)))?;
         let meta = meta.map_err(|error| to_error("stat", path.as_str(), error))?;
         Ok(meta.last_modified.timestamp_nanos_opt().unwrap_or(0))
     }

@@ -34,7 +34,6 @@ use tokio::time::timeout;
 
 use self::redirect::{Names, Reach, Trail, location_of};
 use self::sent::Sent;
-use super::error::redacted;
 
 /// The time for a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -66,6 +65,8 @@ impl Pace {
 pub(super) enum Failure {
     #[error("the server sends more than {0} bytes, which is all that may come")]
     TooLong(u64),
+    #[error("the server does not end its answer")]
+    Endless,
     #[error("the server did not answer within {0:?}")]
     Silent(Duration),
     #[error("the server is too slow: {bytes} bytes in {time:?}")]
@@ -79,8 +80,11 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// Only the server is named: the rest of a URL may be a secret.
     fn redirected(to: &Url, why: &'static str) -> Self {
-        Self::Redirected { to: redacted(to.as_str()), why }
+        let port = to.port().map(|port| format!(":{port}")).unwrap_or_default();
+        let (scheme, host) = (to.scheme(), to.host_str().unwrap_or_default());
+        Self::Redirected { to: format!("{scheme}://{host}{port}"), why }
     }
 
     /// True if the request may succeed when it is made again.
@@ -217,6 +221,10 @@ impl HttpService for Connection {
         let call = Call::current();
         request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let expected = answer::Expected::of(&request);
+        if expected.is_of_nothing() {
+            // All bytes have come, and then an error instead of the end: the client would resume behind them.
+            return Err(call.failed(Failure::Endless));
+        }
         let response = match self.transport.follows {
             true => self.follow(request, &call).await?,
             false => self.go_to_endpoint(request, &call).await?,

@@ -44,7 +44,7 @@ pub struct RemoteOptions {
     /// The region of the bucket.
     pub region: Option<String>,
     /// How long a request is tried again after errors that may pass; and how long a list takes, beside a
-    /// second for each hundred entries.
+    /// second for each 500 entries.
     pub deadline: Duration,
     /// How long a server is waited for that does not answer; of a body each such time brings its minimum of
     /// bytes.

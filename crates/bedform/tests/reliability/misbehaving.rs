@@ -10,19 +10,19 @@ use std::collections::BTreeMap;
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bedform::{Elements, OpenOptions, Store};
 use bedform_remote::{RemoteOptions, RemoteStorage};
-use bedform_storage::{Condition, Durability, LocalStorage, Mode, Storage as _};
+use bedform_storage::{Condition, Durability, LocalStorage, Mode, Profile, Storage as _};
 use serde_json::Map;
 
 use crate::child::peak_bytes;
 use crate::model::{bytes, form, new_array, read, values, whole};
 use crate::roles::process;
-use crate::server::{Reply, Request};
+use crate::server::{Reply, Request, decoded};
 use crate::support::{Scratch, count, effort, path};
 
 const SHAPE: [u64; 2] = [256, 256];
@@ -213,7 +213,10 @@ fn expected(case: Case) -> &'static [&'static str] {
         EndlessPage(404) | SlowPage(404) | HugePage(404) => &["404", "there is no", "no store"],
         EndlessPage(403) | SlowPage(403) | HugePage(403) => &["no access", "may not", "403"],
         EndlessPage(_) | SlowPage(_) | HugePage(_) => &["status code"],
-        HugeBody | Endless | EndlessTrailer => &["sends more than", "end"],
+        // The body of such an answer is not read.
+        Slow if case.place == Place::Write => &[],
+        HugeBody | Endless => &["sends more than"],
+        EndlessTrailer => &["does not end"],
         Slow => &["too slow"],
         SlowHeader | Silent | EndlessBefore => &["did not answer", "was tried for"],
         Encoded(_) => &["encoded as"],
@@ -235,7 +238,8 @@ impl World {
 
     /// Answers one request, and closes the connection; nothing once the client has.
     fn answer(&self, mut stream: TcpStream) -> Option<()> {
-        let request = Request::read(&mut BufReader::new(stream.try_clone().ok()?))?;
+        let mut request = Request::read(&mut BufReader::new(stream.try_clone().ok()?))?;
+        request.path = decoded(&request.path);
         self.asked.fetch_add(1, Ordering::Relaxed);
         let is_secret = |(name, value): (&String, &String)| {
             value.contains(SECRET) || name == "authorization" || name == "cookie"
@@ -268,7 +272,11 @@ impl World {
 
     fn good(&self, request: &Request) -> Reply {
         if request.method == "PUT" {
-            return Reply::new(200, "ETag: \"2\"\r\nx-goog-generation: 2\r\n".to_owned(), []);
+            let fields = "ETag: \"2\"\r\nx-goog-generation: 2\r\n";
+            return Reply::new(200, fields.to_owned(), []);
+        }
+        if request.path.trim_end_matches('/') == "/bucket" {
+            return Reply::new(200, String::new(), "<ListBucketResult></ListBucketResult>");
         }
         let missing = || Reply::new(404, String::new(), []);
         let Some(bytes) = self.objects.get(&request.path) else { return missing() };
@@ -317,7 +325,7 @@ impl World {
                 if is_head { Some(()) } else { write(&good.body[..length / 2]) }
             }
             Slow => {
-                write(head(status, &format!("Content-Length: {}\r\n", length.max(500))).as_bytes())?;
+                write(head(status, &format!("Content-Length: {length}\r\n")).as_bytes())?;
                 if is_head { Some(()) } else { drip(stream) }
             }
             SlowHeader => drip(stream),
@@ -401,7 +409,8 @@ impl World {
 }
 
 fn fields() -> String {
-    "ETag: \"1\"\r\nx-goog-generation: 1\r\nLast-Modified: Mon, 23 Nov 2026 00:00:00 GMT\r\n".to_owned()
+    "ETag: \"1\"\r\nx-goog-generation: 1\r\nLast-Modified: Mon, 23 Nov 2026 00:00:00 GMT\r\n"
+        .to_owned()
 }
 
 fn redirect(status: u16, to: &str) -> Reply {
@@ -461,7 +470,11 @@ fn truth() -> Vec<i32> {
     values(SEED, SHAPE.iter().product())
 }
 
-fn start(objects: &BTreeMap<String, Vec<u8>>, case: Option<Case>, elsewhere: &str) -> (Arc<World>, String) {
+fn start(
+    objects: &BTreeMap<String, Vec<u8>>,
+    case: Option<Case>,
+    elsewhere: &str,
+) -> (Arc<World>, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let world = Arc::new(World {
@@ -510,6 +523,13 @@ fn act(case: Case, address: &str) -> Result<Vec<i32>, String> {
         _ => {
             let mut options = OpenOptions::default();
             (options.remote, options.cache_bytes) = (remote, 0);
+            // Requests cost nothing, so that a shard is not read whole with the first.
+            let seconds = 1e-6;
+            options.profile = Some(Profile {
+                request_seconds_one: seconds,
+                request_seconds_many: seconds,
+                ..Profile::default_remote()
+            });
             let store = Store::open_path(Path::new(&url), options);
             let elements = store.and_then(|store| read(&store.array(&path("t"))?, &whole(&SHAPE)));
             elements.map_err(|error| error.to_string())
@@ -569,29 +589,30 @@ fn problems(case: Case, objects: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
 pub(crate) fn misbehave(root: &Path, arguments: &[u64]) {
     let objects = make_store(root);
     let step = arguments[0] as usize;
-    let cases: Vec<Case> = cases().into_iter().step_by(step).collect();
+    let mut cases: Vec<Case> = cases().into_iter().step_by(step).collect();
+    if let Ok(wanted) = std::env::var("BEDFORM_CASE") {
+        cases.retain(|case| format!("{case:?}").contains(&wanted));
+    }
     let before = peak_bytes();
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let problems = problems(*case, &objects);
-                    found.lock().unwrap().extend(problems);
+                    for problem in problems(*case, &objects) {
+                        println!("\nPROBLEM {problem}");
+                    }
                 }
             });
         }
     });
-    for problem in found.into_inner().unwrap() {
-        println!("\nPROBLEM {problem}");
-    }
     println!("\nDONE {} {}", cases.len(), peak_bytes() - before);
 }
 
 #[test]
 fn a_server_that_misbehaves_costs_bounded_time_and_memory_and_sees_nothing_of_others() {
     let root = Scratch::new("misbehaving");
-    // A seventh of them, and all in the end, where there is no time.
+    // At the gate all of them; BEDFORM_CASE repeats those whose names have this text, BEDFORM_SHOW shows errors.
     let mut command = process("misbehave", &root.0.join("run"), &[effort(1, 7)]);
     let output = command
         .env("HOME", &root.0)
@@ -607,7 +628,12 @@ fn a_server_that_misbehaves_costs_bounded_time_and_memory_and_sees_nothing_of_ot
     let said = String::from_utf8_lossy(&output.stdout);
     let about = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "the process died ({}): {said}{about}", output.status);
-    print!("{}", said.lines().filter(|line| line.contains("Case {")).fold(String::new(), |all, line| all + line + "\n"));
+    print!(
+        "{}",
+        said.lines()
+            .filter(|line| line.contains("Case {"))
+            .fold(String::new(), |all, line| all + line + "\n")
+    );
     let problems: Vec<&str> = said.lines().filter(|line| line.starts_with("PROBLEM")).collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     let done = said.lines().find_map(|line| line.strip_prefix("DONE ")).unwrap();
@@ -647,7 +673,9 @@ fn credentials_of_a_machine_come_from_its_server_and_from_nowhere_else() {
     let root = Scratch::new("machine");
     let objects = make_store(&root.0.join("run"));
     let mut tried = 0;
-    for fault in [None, Some(Redirect(307)), Some(RedirectTo("http://169.254.169.254/")), Some(Slow)] {
+    for fault in
+        [None, Some(Redirect(307)), Some(RedirectTo("http://169.254.169.254/")), Some(Slow)]
+    {
         let (store, address) = start(&objects, None, "");
         let (other, elsewhere) = start(&credentials(), None, "");
         let case = fault.map(|fault| Case { scheme: "s3", place: Place::Machine, fault });

@@ -42,6 +42,11 @@ impl Expected {
         let bytes_max = if is_object { WHOLE_BYTES_MAX } else { ANSWER_BYTES_MAX };
         Self { bytes_max, is_part: false }
     }
+
+    /// True for a range that has no bytes.
+    pub(super) fn is_of_nothing(self) -> bool {
+        self.is_part && self.bytes_max == 0
+    }
 }
 
 /// Bytes of a range; nothing if it is none of those that we write.

@@ -175,7 +175,8 @@ impl Trail {
         match self.reach {
             None => all.clone(),
             Some(_) => {
-                let kept = HEADERS.iter().filter_map(|name| Some((name.clone(), all.get(name)?.clone())));
+                let kept =
+                    HEADERS.iter().filter_map(|name| Some((name.clone(), all.get(name)?.clone())));
                 kept.collect()
             }
         }
