@@ -138,12 +138,15 @@ impl Call {
         if let Some(failure) = self.refused.get() {
             return Err(failure.clone());
         }
-        if self.left(pace) > Duration::ZERO {
-            return Ok(());
-        }
+        if self.left(pace) > Duration::ZERO { Ok(()) } else { Err(self.over(pace)) }
+    }
+
+    /// What the last request of a call has come to whose deadline has passed.
+    fn over(&self, pace: Pace) -> Failure {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = last.as_ref().map_or("the server fails".to_owned(), ToString::to_string);
-        Err(Failure::Over { deadline: pace.deadline, last })
+        let last =
+            last.as_ref().map_or("the server did not answer".to_owned(), ToString::to_string);
+        Failure::Over { deadline: pace.deadline, last }
     }
 
     fn left(&self, pace: Pace) -> Duration {
@@ -306,7 +309,9 @@ impl Connection {
             }
             let now = sent.as_ref().map_or(0, Sent::bytes);
             if now - before < pace.bytes_min() {
-                return Err(call.failed(Failure::Silent(window)));
+                let is_over = window < time;
+                let failure = if is_over { call.over(pace) } else { Failure::Silent(window) };
+                return Err(call.failed(failure));
             }
             (before, window) = (now, time);
         }
