@@ -111,7 +111,8 @@ struct Call {
     begun: Instant,
     /// What will not pass: the call makes no more requests.
     refused: OnceLock<Failure>,
-    last: Mutex<Option<Failure>>,
+    /// What came of the last request.
+    last: Mutex<Option<String>>,
 }
 
 tokio::task_local! {
@@ -143,9 +144,8 @@ impl Call {
 
     /// What the last request of a call has come to whose deadline has passed.
     fn over(&self, pace: Pace) -> Failure {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let last =
-            last.as_ref().map_or("the server did not answer".to_owned(), ToString::to_string);
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last = last.unwrap_or_else(|| "the server did not answer".to_owned());
         Failure::Over { deadline: pace.deadline, last }
     }
 
@@ -159,8 +159,12 @@ impl Call {
             let _ = self.refused.set(failure.clone());
             return HttpError::new(HttpErrorKind::Unknown, failure);
         }
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure.clone());
+        self.note(failure.to_string());
         HttpError::new(HttpErrorKind::Timeout, failure)
+    }
+
+    fn note(&self, last: String) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
 }
 

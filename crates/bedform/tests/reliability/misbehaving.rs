@@ -212,12 +212,12 @@ fn expected(case: Case) -> &'static [&'static str] {
         // No page makes it another error.
         EndlessPage(404) | SlowPage(404) | HugePage(404) => &["404", "no array"],
         EndlessPage(403) | SlowPage(403) | HugePage(403) => &["no access", "may not", "403"],
-        EndlessPage(_) | SlowPage(_) | HugePage(_) => &["status code"],
+        EndlessPage(_) | SlowPage(_) | HugePage(_) => &["status code", "the server answered"],
         // The body of such an answer is not read.
         Slow if case.place == Place::Write => &[],
         HugeBody | Endless => &["sends more than", "does not end"],
         EndlessTrailer => &["does not end"],
-        Slow => &["too slow"],
+        Slow => &["too slow", "was tried for"],
         SlowHeader | Silent | EndlessBefore => &["did not answer", "was tried for"],
         Encoded(_) => &["encoded as"],
         Redirect(_) | RedirectTo(_) | RedirectRound => &["redirects to"],

@@ -103,6 +103,7 @@ fn encoding_of(headers: &HeaderMap) -> Option<String> {
 /// An answer that says what went wrong, with as much of its page as comes soon.
 async fn error_page(response: HttpResponse, pace: Pace, call: &Call) -> HttpResponse {
     let (parts, mut body) = response.into_parts();
+    call.note(format!("the server answered {}", parts.status));
     let mut page = Vec::new();
     let reading = async {
         while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
