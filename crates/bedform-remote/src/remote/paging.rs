@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
-use super::transport;
+use super::transport::{Failure, call};
 
 type Result<T> = std::result::Result<T, Error>;
 
@@ -110,8 +110,7 @@ impl Progress {
 }
 
 fn endless(why: String) -> Error {
-    let source = format!("the server's list does not end: {why}").into();
-    Error::Generic { store: "list", source }
+    Error::Generic { store: "list", source: Box::new(Failure::EndlessList(why)) }
 }
 
 impl<S: PaginatedListStore> List<S> {
@@ -138,7 +137,7 @@ impl<S: PaginatedListStore> List<S> {
             ..PaginatedListOptions::default()
         };
         let page = self.store.list_paginated(self.prefix.as_deref(), options);
-        let page = transport::call(page).await?;
+        let page = call(page).await?;
         self.token = page.page_token.filter(|token| !token.is_empty());
         self.is_over = self.token.is_none();
         self.progress.note(&page.result, self.token.as_deref())?;

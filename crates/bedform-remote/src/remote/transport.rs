@@ -2,12 +2,13 @@
 //!
 //! Every request, also one for credentials, passes [`Transport`], and every answer is held to this:
 //!
-//! - **Bytes.** An answer has at most the bytes of the range that was requested; where none was, those that its
-//!   kind may have. Of an error page the first 64 KiB are read. Encodings are refused, so that nothing inflates.
-//! - **Time.** An answer begins within `stall`; then, and while a body is sent, each `stall` moves a minimum of
-//!   bytes. A request is not repeated once its [`call`] has lasted for the deadline.
-//! - **Place.** A request to an object store, signed or not, goes to its endpoint alone. One to a server of files
-//!   may be redirected, as `redirect` says.
+//! - **Bytes.** An answer has at most the bytes of the range that was requested; where none was, those that
+//!   its kind may have. Of an error page the first 64 KiB are read. Encodings are refused, so that nothing
+//!   inflates.
+//! - **Time.** An answer begins within `stall`; then, and while a body is sent, each `stall` moves a minimum
+//!   of bytes. A request is not repeated once its [`call`] has lasted for the deadline.
+//! - **Place.** A request to an object store, signed or not, goes to its endpoint alone. One to a server of
+//!   files may be redirected, as `redirect` says.
 //!
 //! Bodies are passed on as they come, without a copy.
 
@@ -67,6 +68,8 @@ pub(super) enum Failure {
     TooLong(u64),
     #[error("the server does not end its answer")]
     Endless,
+    #[error("the server's list does not end: {0}")]
+    EndlessList(String),
     #[error("the server did not answer within {0:?}")]
     Silent(Duration),
     #[error("the server is too slow: {bytes} bytes in {time:?}")]

@@ -2,9 +2,9 @@
 //! redirects, encodings, other bytes under one name of a version: at each kind of place, for reads, lists and
 //! writes.
 //!
-//! Every case ends in bounded time with the right elements, or with an error of one line that names the object
-//! and says what the server did. What is signed is seen by the endpoint alone. All cases run in one process with
-//! credentials in its environment, whose memory is measured.
+//! Every case ends in bounded time with the right elements, or with an error of one line that names the
+//! object and says what the server did. What is signed is seen by the endpoint alone. All cases run in one
+//! process with credentials in its environment, whose memory is measured.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read as _, Write as _};
@@ -615,7 +615,8 @@ pub(crate) fn misbehave(root: &Path, arguments: &[u64]) {
 #[test]
 fn a_server_that_misbehaves_costs_bounded_time_and_memory_and_sees_nothing_of_others() {
     let root = Scratch::new("misbehaving");
-    // At the gate all of them; BEDFORM_CASE repeats those whose names have this text, BEDFORM_SHOW shows errors.
+    // At the gate all of them. BEDFORM_CASE repeats those whose names have this text, BEDFORM_SHOW shows
+    // errors.
     let mut command = process("misbehave", &root.0.join("run"), &[effort(1, 7)]);
     let output = command
         .env("HOME", &root.0)
