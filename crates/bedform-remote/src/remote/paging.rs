@@ -263,7 +263,7 @@ mod tests {
         assert!(is_over(&mut progress, 3));
         let mut progress = Progress::new(Duration::ZERO);
         assert!(!is_over(&mut progress, 60_000));
-        progress.entries = ENTRIES_MAX;
+        progress.entries = ENTRIES_MAX + 1;
         progress.landmark = None;
         assert!(progress.note(&names(1), Some("b")).is_err());
     }
