@@ -139,8 +139,10 @@ def open(  # noqa: A001 - the name users expect
     storage_options
         How an object store is reached: ``anonymous`` (requests are not signed), ``endpoint`` (a
         server that is not the vendor's), ``region``, ``single_writer`` (nobody else writes: for
-        servers that know no conditional writes). Credentials are taken from the environment,
-        where each vendor's tools look for them, and are part of no pickle.
+        servers that know no conditional writes); ``deadline_seconds`` (how long a request is
+        tried), ``stall_seconds`` (how long a silent server is waited for) and
+        ``bytes_per_second_min`` (what a body brings at least). Credentials are taken from the
+        environment, where each vendor's tools look for them, and are part of no pickle.
 
     Returns
     -------

@@ -8,7 +8,15 @@ from typing import Any
 from bedform._errors import InvalidArgumentError
 
 #: What ``storage_options`` may have. No secrets: they would be pickled.
-_STORAGE_OPTIONS = {"anonymous": bool, "endpoint": str, "region": str, "single_writer": bool}
+_STORAGE_OPTIONS: dict[str, tuple[type, ...]] = {
+    "anonymous": (bool,),
+    "endpoint": (str,),
+    "region": (str,),
+    "single_writer": (bool,),
+    "deadline_seconds": (int, float),
+    "stall_seconds": (int, float),
+    "bytes_per_second_min": (int, str),
+}
 
 
 def is_url(path: str) -> bool:
@@ -33,8 +41,11 @@ def storage_options_of(given: Mapping[str, Any] | None) -> dict[str, Any]:
                 f"there is no storage option {name!r}: there are {', '.join(_STORAGE_OPTIONS)}; "
                 "credentials are taken from the environment"
             )
-        if not isinstance(value, expected):
+        # True is an integer, too.
+        is_other = isinstance(value, bool) and bool not in expected
+        if is_other or not isinstance(value, expected):
+            types = " or ".join(kind.__name__ for kind in expected)
             raise InvalidArgumentError(
-                f"the storage option {name!r} must be a {expected.__name__}, not {value!r}"
+                f"the storage option {name!r} must be a {types}, not {value!r}"
             )
     return dict(given or {})

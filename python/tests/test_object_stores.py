@@ -209,6 +209,16 @@ def test_errors_say_what_is_missing(upload: Callable[[Path, str], str], tmp_path
         bf.open(url, storage_options={"key": SECRET})
     with pytest.raises(bf.InvalidArgumentError, match="'anonymous' must be a bool"):
         bf.open(url, storage_options={"anonymous": "yes"})
+    for name in ("deadline_seconds", "stall_seconds", "bytes_per_second_min"):
+        for value in (True, None, [1]):
+            with pytest.raises(bf.InvalidArgumentError, match=f"'{name}' must be a int or "):
+                bf.open(url, storage_options={name: value})
+    with pytest.raises(bf.InvalidArgumentError, match="deadline_seconds must be a number of"):
+        bf.open(url, storage_options={"deadline_seconds": 0})
+    with pytest.raises(bf.InvalidArgumentError, match="bytes_per_second_min"):
+        bf.open(url, storage_options={"bytes_per_second_min": "1K"})
+    patient = {"deadline_seconds": 90, "stall_seconds": 2.5, "bytes_per_second_min": "2 KiB"}
+    bf.open(url, storage_options=patient)
     with pytest.raises(bf.InvalidArgumentError, match="must be a dictionary"):
         bf.open(url, storage_options=["anonymous"])  # type: ignore[arg-type]
     with pytest.raises(bf.InvalidArgumentError, match="no name between two of its slashes"):

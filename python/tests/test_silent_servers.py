@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import socketserver
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -166,3 +168,40 @@ def test_a_signal_ends_one_wait_and_not_the_next(
         bf.open(url)
     proxy.speak()
     assert list(bf.open(url)) == []
+
+
+class SlowBody(socketserver.StreamRequestHandler):
+    """Promise a whole object, and send some of it ten times a second: enough to be waited for."""
+
+    def handle(self) -> None:
+        """Answer until the client goes."""
+        while self.rfile.readline().strip():
+            pass
+        with suppress(OSError):
+            self.wfile.write(
+                b"HTTP/1.1 206 part\r\nContent-Length: 65536\r\n"
+                b"Content-Range: bytes 0-65535/65536\r\n\r\n"
+            )
+            for _ in range(600):
+                self.wfile.write(b" " * 100)
+                time.sleep(0.05)
+
+
+def test_a_signal_ends_the_wait_for_a_body_that_comes_slowly() -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), SlowBody) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/a.zarr"
+        with signal_soon():
+            bf.open(url)
+        # Without a signal it ends by what the options say.
+        with pytest.raises(bf.IoError, match=r"too slow|was tried for"):
+            bf.open(
+                url,
+                storage_options={
+                    "deadline_seconds": 1,
+                    "stall_seconds": 0.3,
+                    "bytes_per_second_min": "1 MiB",
+                },
+            )
+        server.shutdown()

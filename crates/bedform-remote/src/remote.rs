@@ -10,7 +10,7 @@
 //! Every write has a condition (`If-None-Match`, `If-Match`), also where the newest writer wins: what a
 //! writer that was cut off still has on its way finds that it does not hold. `put` has how a lost answer
 //! is told from a conflict, `parts` how large objects are sent, `lease` how locks are kept, `growing` how
-//! objects grow. What is acknowledged is as durable as the server makes it; [`Durability`](bedform_storage::Durability) makes no
+//! objects grow, `transport` and `paging` what servers that misbehave cannot do. What is acknowledged is as durable as the server makes it; [`Durability`](bedform_storage::Durability) makes no
 //! difference.
 
 mod aws;
@@ -21,6 +21,7 @@ mod gcp;
 mod growing;
 mod lease;
 mod object;
+mod paging;
 mod parts;
 mod per_process;
 mod pieces;
@@ -29,6 +30,7 @@ mod put;
 mod remove;
 mod runtime;
 mod storage;
+mod transport;
 mod url;
 mod writer;
 
@@ -383,7 +385,7 @@ impl RemoteStorage {
             let is_there = runtime::wait(
                 "lock",
                 path,
-                runtime::again(|| async {
+                runtime::request(|| async {
                     let mut below = store.list(Some(&directory));
                     Ok(below.try_next().await?.is_some())
                 }),

@@ -1,5 +1,7 @@
 //! How a store or a file is opened: plain values, and their form in JSON, as the doors hand it over.
 
+use std::time::Duration;
+
 use bedform_format::Limits;
 use bedform_remote::RemoteOptions;
 use bedform_storage::{Durability, Profile};
@@ -72,8 +74,9 @@ impl Default for OpenOptions {
 impl OpenOptions {
     /// Reads options: `writable`, `cache_bytes`, `freshness` (`"read"`, `"open"`, `"never"`),
     /// `durability` (`"disk"`, `"process"`), `threads`, `gap_bytes`, `profile` (a document of
-    /// `calibrate`), `direct_reads`, and for object stores `anonymous`, `endpoint`, `region` and
-    /// `single_writer`, each optional; null stands for the default.
+    /// `calibrate`), `direct_reads`, and for object stores `anonymous`, `endpoint`, `region`,
+    /// `single_writer`, `deadline_seconds`, `stall_seconds` and `bytes_per_second_min`, each optional; null
+    /// stands for the default.
     ///
     /// # Errors
     /// `InvalidArgument` names the key at fault.
@@ -96,6 +99,11 @@ impl OpenOptions {
                 }
                 ("single_writer", _) => {
                     options.remote.single_writer = value.as_bool().ok_or_else(bad)?;
+                }
+                ("deadline_seconds", _) => options.remote.deadline = seconds(key, value)?,
+                ("stall_seconds", _) => options.remote.stall = seconds(key, value)?,
+                ("bytes_per_second_min", _) => {
+                    options.remote.bytes_per_second_min = size::from_json(key, value)?;
                 }
                 ("endpoint", Some(text)) => options.remote.endpoint = Some(text.to_owned()),
                 ("region", Some(text)) => options.remote.region = Some(text.to_owned()),
@@ -120,5 +128,46 @@ impl OpenOptions {
             }
         }
         Ok(options)
+    }
+}
+
+/// The longest time that an option may say: a day.
+const SECONDS_MAX: f64 = 86_400.0;
+
+/// The time of the option `key`: a number of seconds above 0.
+fn seconds(key: &str, value: &Value) -> Result<Duration> {
+    let seconds = value.as_f64().filter(|seconds| (0.001..=SECONDS_MAX).contains(seconds));
+    let seconds = seconds.ok_or_else(|| {
+        let range = format!("from 0.001 to {SECONDS_MAX}");
+        Error::invalid(format!("{key} must be a number of seconds {range}, not {value}"))
+    })?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn times_of_servers_are_seconds_and_others_are_named() {
+        let of = |key: &str, value: Value| {
+            OpenOptions::from_json(&Map::from_iter([(key.into(), value)]))
+        };
+        let options = of("deadline_seconds", json!(90)).unwrap();
+        assert_eq!(options.remote.deadline, Duration::from_secs(90));
+        assert_eq!(
+            of("stall_seconds", json!(0.25)).unwrap().remote.stall,
+            Duration::from_millis(250)
+        );
+        let options = of("bytes_per_second_min", json!("64 KiB")).unwrap();
+        assert_eq!(options.remote.bytes_per_second_min, 64 << 10);
+        for key in ["deadline_seconds", "stall_seconds"] {
+            for value in [json!(0), json!(-1), json!(1e9), json!("1"), json!(true), json!([])] {
+                let error = of(key, value.clone()).unwrap_err().to_string();
+                assert!(error.contains(key) && error.contains(&value.to_string()), "{error}");
+            }
+        }
     }
 }

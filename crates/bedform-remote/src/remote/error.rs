@@ -6,6 +6,7 @@ use std::io;
 
 use ::object_store::Error;
 
+use super::transport::{Failure, failure_of};
 use bedform_storage::{StorageError, StorageErrorKind};
 
 /// The most characters of what a server says.
@@ -81,6 +82,8 @@ pub(super) fn is_refusal(error: &Error) -> bool {
         | Error::NotImplemented { .. }
         | Error::InvalidPath { .. } => true,
         Error::AlreadyExists { .. } => denies(&said(error)),
+        // Nothing has come of it: it went to where nobody does it.
+        _ if matches!(failure_of(error), Some(Failure::Redirected { .. })) => true,
         Error::Generic { .. } => {
             says(error, "status code: 4") && !PASSING.iter().any(|text| says(error, text))
         }
@@ -96,7 +99,8 @@ pub(super) fn is_too_many(error: &Error) -> bool {
 /// True if an answer may have been cut off: the client asks again by itself only where none began.
 pub(super) fn may_be_cut(error: &Error) -> bool {
     // What a server says was heard whole.
-    matches!(error, Error::Generic { .. }) && !says(error, "status code") && !is_out_of_range(error)
+    let is_of_server = says(error, "status code") || failure_of(error).is_some();
+    matches!(error, Error::Generic { .. }) && !is_of_server && !is_out_of_range(error)
 }
 
 /// True if the server says of an upload that there is none.
@@ -150,7 +154,7 @@ pub(super) fn is_out_of_range(error: &Error) -> bool {
     let is_said = said.to_lowercase().contains("range") || says(error, "status code: 416");
     // Who knows no parts of objects says "range", too.
     let is_other = matches!(error, Error::NotFound { .. } | Error::NotSupported { .. });
-    !is_other && (is_said || said.contains("416"))
+    !is_other && failure_of(error).is_none() && (is_said || said.contains("416"))
 }
 
 /// What to do about what a server said.

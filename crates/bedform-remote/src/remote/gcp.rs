@@ -7,26 +7,32 @@
 use std::sync::Arc;
 
 use ::object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
 };
 use ::object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use ::object_store::{ClientOptions, Error, StaticCredentialProvider};
 use async_trait::async_trait;
 use reqwest::header::AUTHORIZATION;
 
+use super::transport::Transport;
+
 /// The builder of a client that asks nobody for a token, and sends none.
-pub(super) fn unsigned(builder: GoogleCloudStorageBuilder) -> GoogleCloudStorageBuilder {
+pub(super) fn unsigned(
+    builder: GoogleCloudStorageBuilder,
+    transport: Transport,
+) -> GoogleCloudStorageBuilder {
     let none = StaticCredentialProvider::new(GcpCredential { bearer: String::new() });
-    builder.with_skip_signature(true).with_credentials(Arc::new(none)).with_http_connector(Unsigned)
+    let builder = builder.with_skip_signature(true).with_credentials(Arc::new(none));
+    builder.with_http_connector(Unsigned(transport))
 }
 
 /// Makes clients that send no token.
 #[derive(Debug)]
-struct Unsigned;
+struct Unsigned(Transport);
 
 impl HttpConnector for Unsigned {
     fn connect(&self, options: &ClientOptions) -> Result<HttpClient, Error> {
-        let client = ReqwestConnector::default().connect(options)?;
+        let client = self.0.connect(options)?;
         Ok(HttpClient::new(WithoutToken(client)))
     }
 }

@@ -19,6 +19,7 @@ use super::error::to_error;
 use super::object::{Changed, fill, judge};
 use super::put::{Known, Unwritten, given_up, look, random_name};
 use super::remove::remove_below;
+use super::transport::call;
 use super::{Result, Shared, runtime};
 use bedform_storage::implement::padding;
 use bedform_storage::{
@@ -201,7 +202,7 @@ async fn list(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<
 
 /// As [`list`], and behind those parts others that the list does not show yet.
 async fn find(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<Vec<Part>, Error> {
-    let mut parts = runtime::again(|| list(store, directory)).await?;
+    let mut parts = runtime::request(|| list(store, directory)).await?;
     while parts.len() < PARTS_MAX {
         let offset = parts.last().map_or(0, Part::end);
         let Some(known) = look(store, &part_name(directory, offset), true).await? else { break };
@@ -380,11 +381,15 @@ async fn fetch(
             return Ok(Changed(true));
         };
         let get = GetOptions { range: Some(range.clone().into()), ..GetOptions::default() };
-        let answer = store.get_opts(&part_name(directory, part.offset), get).await?;
-        if answer.range != range {
-            return Ok(Changed(true));
-        }
-        let Changed(has_changed) = fill(answer, own).await?;
+        let name = part_name(directory, part.offset);
+        let Changed(has_changed) = call(async {
+            let answer = store.get_opts(&name, get).await?;
+            if answer.range != range {
+                return Ok(Changed(true));
+            }
+            fill(answer, own).await
+        })
+        .await?;
         if has_changed {
             return Ok(Changed(true));
         }

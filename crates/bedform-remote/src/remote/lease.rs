@@ -244,7 +244,7 @@ async fn holder_of(
     store: &dyn ObjectStore,
     name: &Path,
 ) -> std::result::Result<Option<(String, Known)>, Error> {
-    runtime::again(|| holder_once(store, name)).await
+    runtime::request(|| holder_once(store, name)).await
 }
 
 async fn holder_once(

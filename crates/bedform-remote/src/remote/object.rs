@@ -12,13 +12,14 @@ use futures_util::TryStreamExt as _;
 
 use super::error::{is_out_of_range, lacks_length, strict, to_error};
 use super::put::{Known, look};
+use super::transport::{call, failure_of};
 use super::{Result, Shared, runtime, version_of};
 use bedform_storage::{Answer, Bell, Object, StorageError, StorageErrorKind, Version, lacks};
 
 /// Bytes at the end that come with the first request, where nobody knows better: whole documents.
 pub(super) const TAIL_BYTES: u64 = 64 << 10;
 /// What a server that gives no parts of objects is asked for at most.
-const WHOLE_BYTES_MAX: u64 = 256 << 20;
+pub(super) const WHOLE_BYTES_MAX: u64 = 256 << 20;
 /// Times that an object may be replaced while it is opened.
 const REPLACED_MAX: usize = 16;
 
@@ -46,7 +47,7 @@ impl RemoteObject {
         tail: u64,
     ) -> Result<(Self, Known)> {
         let store = shared.client.store()?.clone();
-        let opened = runtime::again(|| open(&*store, &name, tail.max(1))).await;
+        let opened = runtime::request(|| open(&*store, &name, tail.max(1))).await;
         let opened = opened.map_err(|error| {
             let error = if shared.lists { strict(error) } else { error };
             to_error("open", &shown, error)
@@ -97,12 +98,15 @@ impl RemoteObject {
         buffer: &mut [u8],
     ) -> std::result::Result<Changed, Error> {
         let range = offset..offset + buffer.len() as u64;
-        let answer = store.get_opts(&self.name, self.asking_for(range.clone())).await?;
-        // Servers that know no conditions answer anyway.
-        if version_of(&answer.meta) != self.version || answer.range != range {
-            return Ok(Changed(true));
-        }
-        fill(answer, buffer).await
+        call(async {
+            let answer = store.get_opts(&self.name, self.asking_for(range.clone())).await?;
+            // Servers that know no conditions answer anyway.
+            if version_of(&answer.meta) != self.version || answer.range != range {
+                return Ok(Changed(true));
+            }
+            fill(answer, buffer).await
+        })
+        .await
     }
 
     fn asking_for(&self, range: Range<u64>) -> GetOptions {
@@ -173,6 +177,8 @@ async fn open(
             | Error::PermissionDenied { .. }
             | Error::Unauthenticated { .. }),
         ) => Err(error),
+        // Another request to it would end alike.
+        Err(error) if failure_of(&error).is_some() => Err(error),
         // What nobody was asked for, where no server counts from the end: Azure.
         Err(Error::NotSupported { .. }) => open_by_front(store, name, tail).await,
         // An object of no bytes has no last ones; and not all servers count from the end, or know parts.
@@ -240,7 +246,10 @@ async fn open_by_size(
             Err(error) if is_out_of_range(&error) => {}
             Ok(answer) => return tail_of(answer).await,
             Err(Error::NotSupported { .. }) if meta.size <= WHOLE_BYTES_MAX => {
-                return tail_of(store.get(name).await?).await;
+                let answer = store.get(name).await?;
+                if answer.meta.size == meta.size {
+                    return tail_of(answer).await;
+                }
             }
             Err(error) => return Err(error),
         }

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use ::object_store::aws::AmazonS3;
 use ::object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
-    ReqwestConnector,
 };
 use ::object_store::multipart::{MultipartStore as _, PartId};
 use ::object_store::path::Path;
@@ -28,6 +27,7 @@ use async_trait::async_trait;
 use reqwest::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 
 use super::error::is_of_upload;
+use super::transport::Transport;
 
 /// What takes objects in parts.
 #[async_trait]
@@ -76,11 +76,11 @@ tokio::task_local! {
 
 /// Makes clients that complete uploads on a condition.
 #[derive(Debug)]
-pub(super) struct Conditional;
+pub(super) struct Conditional(pub(super) Transport);
 
 impl HttpConnector for Conditional {
     fn connect(&self, options: &ClientOptions) -> Result<HttpClient, Error> {
-        let client = ReqwestConnector::default().connect(options)?;
+        let client = self.0.connect(options)?;
         Ok(HttpClient::new(Conditions(client)))
     }
 }

@@ -9,6 +9,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use super::error::to_error;
 use super::object::RemoteObject;
+use super::transport::call;
 use super::{RemoteStorage, Result, runtime};
 use bedform_storage::calibrate::{check_goes_on, random_block};
 use bedform_storage::cancellation::interrupted;
@@ -100,8 +101,11 @@ impl<'a> Probe<'a> {
                 return Ok(Vec::new());
             }
         }
-        match runtime::wait("calibrate", &place.shown, place.shared.client.store()?.head(&prefix))?
-        {
+        match runtime::wait(
+            "calibrate",
+            &place.shown,
+            call(place.shared.client.store()?.head(&prefix)),
+        )? {
             Ok(meta) => Ok(vec![meta]),
             Err(Error::NotFound { .. }) => Ok(Vec::new()),
             // As of what is not there, to who may not list.

@@ -20,7 +20,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::error::{is_out_of_range, is_refusal, is_too_many, strict};
 use super::parts::Parts;
-use super::runtime::again;
+use super::runtime::request;
 use super::version_of;
 use bedform_storage::Version;
 
@@ -141,7 +141,7 @@ pub(super) async fn look(
     name: &Path,
     is_strict: bool,
 ) -> Result<Option<Known>, Error> {
-    again(|| look_once(store, name, is_strict)).await
+    request(|| look_once(store, name, is_strict)).await
 }
 
 async fn look_once(
@@ -521,6 +521,11 @@ fn known_of(
 
 /// A name that nobody else has.
 pub(super) fn random_name() -> String {
+    format!("{:016x}", random())
+}
+
+/// A number that nobody can foresee.
+pub(super) fn random() -> u64 {
     let mut bytes = [0; 8];
     let mut filled = 0;
     while filled < bytes.len() {
@@ -529,5 +534,5 @@ pub(super) fn random_name() -> String {
             filled += count;
         }
     }
-    format!("{:016x}", u64::from_le_bytes(bytes))
+    u64::from_le_bytes(bytes)
 }

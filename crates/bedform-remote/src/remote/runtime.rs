@@ -16,6 +16,7 @@ use tokio::task::{AbortHandle, JoinError, JoinHandle};
 use super::Result;
 use super::error::{may_be_cut, to_error};
 use super::per_process::PerProcess;
+use super::transport::call;
 use bedform_storage::cancellation::{self, ASK_EVERY, Grace, interrupted};
 use bedform_storage::{Answer, Bell, StorageError};
 
@@ -149,6 +150,17 @@ impl Drop for AbortOnDrop {
 /// The error of a request whose task has ended without an answer.
 pub(super) fn ended(error: JoinError) -> Error {
     Error::Generic { store: "requests", source: Box::new(error) }
+}
+
+/// As [`again`], as one call: with one deadline for all that is requested.
+///
+/// # Errors
+/// Those of `ask`.
+pub(super) async fn request<T, F>(ask: impl Fn() -> F) -> std::result::Result<T, Error>
+where
+    F: Future<Output = std::result::Result<T, Error>>,
+{
+    call(again(ask)).await
 }
 
 /// What `ask` gives; asked again if its answer was cut off.

@@ -20,7 +20,7 @@ use super::lease::Patience;
 use super::put::look;
 use super::remove::{remove, remove_below};
 use super::writer::RemoteWriter;
-use super::{OWN_PREFIX, RemoteStorage, Result, object, runtime};
+use super::{OWN_PREFIX, RemoteStorage, Result, object, runtime, transport};
 
 /// What was opened; nothing if it is not there.
 fn found(opened: Result<Box<dyn Object>>) -> Result<Option<Box<dyn Object>>> {
@@ -75,7 +75,8 @@ impl Storage for RemoteStorage {
 
     fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
         let name = self.name_of("stat", path)?;
-        let meta = runtime::wait("stat", path, self.shared.client.store()?.head(&name))?;
+        let meta =
+            runtime::wait("stat", path, transport::call(self.shared.client.store()?.head(&name)))?;
         let meta = meta.map_err(|error| to_error("stat", path.as_str(), error))?;
         Ok(meta.last_modified.timestamp_nanos_opt().unwrap_or(0))
     }
@@ -207,7 +208,7 @@ impl Storage for RemoteStorage {
         let name = self.name_of("list", path)?;
         let store = &**self.shared.client.store()?;
         let ask = || store.list_with_delimiter(Some(&name));
-        let listed = runtime::wait("list", path, runtime::again(ask))?;
+        let listed = runtime::wait("list", path, runtime::request(ask))?;
         let listed = match listed {
             Ok(listed) => listed,
             Err(Error::NotFound { .. }) => return Ok(Vec::new()),

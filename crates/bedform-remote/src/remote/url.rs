@@ -9,6 +9,7 @@ use ::object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use ::object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use ::object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use ::object_store::http::HttpBuilder;
+use ::object_store::list::PaginatedListStore;
 use ::object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
 use ::percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use ::url::Url;
@@ -18,7 +19,9 @@ use super::azure;
 use super::client::{Client, Made, Make, Repeats};
 use super::error::redacted;
 use super::gcp;
+use super::paging::Paged;
 use super::parts::{AmazonParts, Conditional};
+use super::transport::{CONNECT_TIMEOUT, Pace, Transport};
 
 /// Why there is no client for a URL, in one line without secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,8 +43,14 @@ pub struct RemoteOptions {
     pub endpoint: Option<String>,
     /// The region of the bucket.
     pub region: Option<String>,
-    /// How long a request is tried again after errors that may pass.
+    /// How long a request is tried again after errors that may pass; and how long a list takes, beside a
+    /// second for each 500 entries.
     pub deadline: Duration,
+    /// How long a server is waited for that does not answer; of a body each such time brings its minimum of
+    /// bytes.
+    pub stall: Duration,
+    /// What bodies bring at least: slower ones are requested anew.
+    pub bytes_per_second_min: u64,
     /// The first pause before a request is tried again; the next ones are longer.
     pub pause: Duration,
     /// Nobody else writes: locks and conditions, which some servers do not know, are done without.
@@ -60,6 +69,8 @@ impl Default for RemoteOptions {
             endpoint: None,
             region: None,
             deadline: Duration::from_secs(60),
+            stall: Duration::from_secs(15),
+            bytes_per_second_min: 1 << 10,
             pause: Duration::from_millis(50),
             single_writer: false,
             lease: Duration::from_secs(30),
@@ -68,10 +79,6 @@ impl Default for RemoteOptions {
     }
 }
 
-/// The time for a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time without a byte after which a request is tried again.
-const SILENCE_MAX: Duration = Duration::from_secs(15);
 const RETRIES_MAX: usize = 12;
 
 /// A place in an object store.
@@ -162,7 +169,9 @@ impl Place {
         let path = percent_decode_str(parsed.path().trim_matches('/')).decode_utf8_lossy();
         let server = parsed.join("/").map_err(|error| failed(&error))?;
         let plain = client_options(parsed.scheme() == "http");
+        let transport = transport(options, true);
         let builder = HttpBuilder::new().with_url(server).with_client_options(plain);
+        let builder = builder.with_http_connector(transport);
         let own = options.clone();
         let client = Client::new(Box::new(move |repeats| {
             built(builder.clone().with_retry(retries(&own, repeats)).build())
@@ -221,7 +230,12 @@ trait Vendor: Clone + Send + Sync + 'static {
     /// True if plain HTTP was allowed, or a server of the vendor speaks nothing else.
     fn allows_plain(&self) -> bool;
     /// The client.
-    fn build(self, retries: RetryConfig, options: ClientOptions) -> ::object_store::Result<Made>;
+    fn build(
+        self,
+        retries: RetryConfig,
+        options: ClientOptions,
+        transport: Transport,
+    ) -> ::object_store::Result<Made>;
 
     /// What makes clients, the server that they ask, and a fingerprint of who asks.
     fn client(
@@ -247,7 +261,9 @@ trait Vendor: Clone + Send + Sync + 'static {
         let own = options.clone();
         let make = move |repeats| {
             let retries = retries(&own, repeats);
-            self.clone().build(retries, client_options(is_plain)).map_err(|error| reason(&error))
+            let options = client_options(is_plain);
+            let made = self.clone().build(retries, options, transport(&own, false));
+            made.map_err(|error| reason(&error))
         };
         Ok((Box::new(make), host, rights))
     }
@@ -338,10 +354,15 @@ impl Vendor for AmazonS3Builder {
         is_true(self.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp)))
     }
 
-    fn build(self, retries: RetryConfig, options: ClientOptions) -> ::object_store::Result<Made> {
+    fn build(
+        self,
+        retries: RetryConfig,
+        options: ClientOptions,
+        transport: Transport,
+    ) -> ::object_store::Result<Made> {
         let builder = self.with_retry(retries).with_client_options(options);
-        let store = Arc::new(builder.with_http_connector(Conditional).build()?);
-        Ok(Made { parts: Some(Arc::new(AmazonParts(store.clone()))), store })
+        let store = Arc::new(builder.with_http_connector(Conditional(transport)).build()?);
+        Ok(Made { parts: Some(Arc::new(AmazonParts(store.clone()))), ..paged(store, transport) })
     }
 }
 
@@ -379,11 +400,19 @@ impl Vendor for GoogleCloudStorageBuilder {
         true
     }
 
-    fn build(self, retries: RetryConfig, options: ClientOptions) -> ::object_store::Result<Made> {
+    fn build(
+        self,
+        retries: RetryConfig,
+        options: ClientOptions,
+        transport: Transport,
+    ) -> ::object_store::Result<Made> {
         let is_signed = !is_true(self.get_config_value(&GoogleConfigKey::SkipSignature));
-        let builder = if is_signed { self } else { gcp::unsigned(self) };
+        let builder = match is_signed {
+            true => self.with_http_connector(transport),
+            false => gcp::unsigned(self, transport),
+        };
         let builder = builder.with_retry(retries).with_client_options(options);
-        Ok(Made::whole(Arc::new(builder.build()?)))
+        Ok(paged(Arc::new(builder.build()?), transport))
     }
 }
 
@@ -445,8 +474,14 @@ impl Vendor for MicrosoftAzureBuilder {
             || value(AzureConfigKey::Client(ClientConfigKey::AllowHttp))
     }
 
-    fn build(self, retries: RetryConfig, options: ClientOptions) -> ::object_store::Result<Made> {
-        Ok(Made::whole(Arc::new(self.with_retry(retries).with_client_options(options).build()?)))
+    fn build(
+        self,
+        retries: RetryConfig,
+        options: ClientOptions,
+        transport: Transport,
+    ) -> ::object_store::Result<Made> {
+        let builder = self.with_retry(retries).with_client_options(options);
+        Ok(paged(Arc::new(builder.with_http_connector(transport).build()?), transport))
     }
 }
 
@@ -454,9 +489,19 @@ fn client_options(allow_http: bool) -> ClientOptions {
     ClientOptions::new()
         .with_allow_http(allow_http)
         .with_connect_timeout(CONNECT_TIMEOUT)
-        .with_read_timeout(SILENCE_MAX)
-        // A large answer of a slow server takes as long as it takes: what matters is that bytes come.
+        // A large answer of a slow server takes as long as it takes: the transport sees that bytes come.
         .with_timeout_disabled()
+}
+
+/// What all requests go through; it `follows` redirects where nothing is signed.
+fn transport(options: &RemoteOptions, follows: bool) -> Transport {
+    let RemoteOptions { deadline, stall, bytes_per_second_min, .. } = *options;
+    Transport { pace: Pace { deadline, stall, bytes_per_second_min }, follows }
+}
+
+/// A client whose lists end.
+fn paged<S: ObjectStore + PaginatedListStore>(store: Arc<S>, transport: Transport) -> Made {
+    Made::whole(Arc::new(Paged { store, deadline: transport.pace.deadline }))
 }
 
 /// A client, or why there is none.

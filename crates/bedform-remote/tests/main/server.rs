@@ -111,7 +111,7 @@ impl Reply {
         Some(Self::new(206, fields, &bytes[start..end]))
     }
 
-    fn send(&self, stream: &mut TcpStream, method: &str) -> Option<()> {
+    pub(crate) fn send(&self, stream: &mut TcpStream, method: &str) -> Option<()> {
         let Self { status, fields, body, cut_off } = self;
         let length = body.len();
         let head = format!(

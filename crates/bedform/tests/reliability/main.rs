@@ -26,6 +26,7 @@ mod hostile;
 mod kills;
 mod limits;
 mod machine;
+mod misbehaving;
 mod model;
 mod moments;
 mod moved;
@@ -36,6 +37,9 @@ mod races;
 mod regressions;
 mod roles;
 mod schedules;
+#[path = "../../../bedform-remote/tests/main/server.rs"]
+#[allow(dead_code)]
+mod server;
 mod servers;
 mod support;
 mod tiers;

@@ -38,6 +38,8 @@ fn a_process_plays_its_role() {
         "open" => crate::child::open_and_read(root),
         "race" => crate::races::take_part(root, &arguments),
         "moments" => crate::moments::take_part(root, &arguments),
+        "read on a machine" => crate::misbehaving::read_on_machine(&arguments),
+        "misbehave" => crate::misbehaving::misbehave(root, &arguments),
         "schedules" => crate::schedules::take_part(root, &arguments),
         other => panic!("no role {other}"),
     }

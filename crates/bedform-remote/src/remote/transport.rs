@@ -1,0 +1,347 @@
+//! The client of HTTP below all vendors' protocols, for servers that misbehave.
+//!
+//! Every request, also one for credentials, passes [`Transport`], and every answer is held to this:
+//!
+//! - **Bytes.** An answer has at most the bytes of the range that was requested; where none was, those that
+//!   its kind may have. Of an error page the first 64 KiB are read. Encodings are refused, so that nothing
+//!   inflates.
+//! - **Time.** An answer begins within `stall`; then, and while a body is sent, each `stall` moves a minimum
+//!   of bytes. A request is not repeated once its [`call`] has lasted for the deadline.
+//! - **Place.** A request to an object store, signed or not, goes to its endpoint alone. One to a server of
+//!   files may be redirected, as `redirect` says.
+//!
+//! Bodies are passed on as they come, without a copy.
+
+mod answer;
+mod redirect;
+mod sent;
+
+use std::error::Error as _;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
+    HttpResponse, HttpService,
+};
+use ::object_store::{ClientConfigKey, ClientOptions, Error};
+use ::url::Url;
+use async_trait::async_trait;
+use reqwest::header::{ACCEPT_ENCODING, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method};
+use tokio::time::timeout;
+
+use self::redirect::{Names, Reach, Trail, location_of};
+use self::sent::Sent;
+
+/// The time for a connection.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const USER_AGENT: &str = concat!("bedform/", env!("CARGO_PKG_VERSION"));
+/// A body that is sent has this many times `stall`: the system buffers some MiB that the server gets only in
+/// time.
+const STALLS_OF_SENT: u32 = 4;
+
+/// How long a server is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pace {
+    /// For how long a request is repeated.
+    pub(super) deadline: Duration,
+    /// The time within which an answer begins, and of which each moves the minimum of bytes.
+    pub(super) stall: Duration,
+    pub(super) bytes_per_second_min: u64,
+}
+
+impl Pace {
+    /// Bytes that each `stall` must move.
+    fn bytes_min(&self) -> u64 {
+        let bytes = u128::from(self.bytes_per_second_min) * self.stall.as_millis() / 1000;
+        u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+/// What a server did that ended a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("the server sends more than {0} bytes, which is all that may come")]
+    TooLong(u64),
+    #[error("the server does not end its answer")]
+    Endless,
+    #[error("the server's list does not end: {0}")]
+    EndlessList(String),
+    #[error("the server did not answer within {0:?}")]
+    Silent(Duration),
+    #[error("the server is too slow: {bytes} bytes in {time:?}")]
+    Slow { bytes: u64, time: Duration },
+    #[error("the request was tried for {deadline:?}: {last}")]
+    Over { deadline: Duration, last: String },
+    #[error("the server sends the object encoded as {0}: let it send objects as they are")]
+    Encoded(String),
+    #[error("the server redirects to {to}: {why}")]
+    Redirected { to: String, why: &'static str },
+}
+
+impl Failure {
+    /// Only the server is named: the rest of a URL may be a secret.
+    fn redirected(to: &Url, why: &'static str) -> Self {
+        let port = to.port().map(|port| format!(":{port}")).unwrap_or_default();
+        let (scheme, host) = (to.scheme(), to.host_str().unwrap_or_default());
+        Self::Redirected { to: format!("{scheme}://{host}{port}"), why }
+    }
+
+    /// True if the request may succeed when it is made again.
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::Silent(_) | Self::Slow { .. })
+    }
+}
+
+/// What a server did that ended a request, if it was not the server that said so.
+pub(super) fn failure_of(error: &Error) -> Option<&Failure> {
+    let mut next = error.source();
+    while let Some(error) = next {
+        if let Some(failure) = error.downcast_ref() {
+            return Some(failure);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// A request with all its repetitions.
+#[derive(Debug)]
+struct Call {
+    begun: Instant,
+    /// What will not pass: the call makes no more requests.
+    refused: OnceLock<Failure>,
+    /// What came of the last request.
+    last: Mutex<Option<String>>,
+}
+
+tokio::task_local! {
+    static CALL: Arc<Call>;
+}
+
+/// Makes the requests of `future` one call, with one deadline for all of them.
+pub(super) async fn call<F: Future>(future: F) -> F::Output {
+    CALL.scope(Arc::new(Call::begin()), future).await
+}
+
+impl Call {
+    fn begin() -> Self {
+        Self { begun: Instant::now(), refused: OnceLock::new(), last: Mutex::default() }
+    }
+
+    /// The call that this request belongs to; else one of its own.
+    fn current() -> Arc<Self> {
+        CALL.try_with(Clone::clone).unwrap_or_else(|_| Arc::new(Self::begin()))
+    }
+
+    /// Fails if no more requests are to be made.
+    fn check(&self, pace: Pace) -> Result<(), Failure> {
+        if let Some(failure) = self.refused.get() {
+            return Err(failure.clone());
+        }
+        if self.left(pace) > Duration::ZERO { Ok(()) } else { Err(self.over(pace)) }
+    }
+
+    /// What the last request of a call has come to whose deadline has passed.
+    fn over(&self, pace: Pace) -> Failure {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last = last.unwrap_or_else(|| "the server did not answer".to_owned());
+        Failure::Over { deadline: pace.deadline, last }
+    }
+
+    fn left(&self, pace: Pace) -> Duration {
+        pace.deadline.saturating_sub(self.begun.elapsed())
+    }
+
+    /// Notes `failure`, and gives it as the client of the crate takes it.
+    fn failed(&self, failure: Failure) -> HttpError {
+        if !failure.may_pass() {
+            let _ = self.refused.set(failure.clone());
+            return HttpError::new(HttpErrorKind::Unknown, failure);
+        }
+        self.note(failure.to_string());
+        HttpError::new(HttpErrorKind::Timeout, failure)
+    }
+
+    fn note(&self, last: String) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+    }
+}
+
+/// Makes the clients of a store.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Transport {
+    pub(super) pace: Pace,
+    /// Redirects are followed: nothing is signed.
+    pub(super) follows: bool,
+}
+
+impl HttpConnector for Transport {
+    fn connect(&self, options: &ClientOptions) -> Result<HttpClient, Error> {
+        let timeout = options.get_config_value(&ClientConfigKey::ConnectTimeout);
+        let timeout = timeout.as_deref().and_then(seconds).unwrap_or(CONNECT_TIMEOUT);
+        let allows_plain = options.get_config_value(&ClientConfigKey::AllowHttp);
+        let allows_plain = allows_plain.is_some_and(|value| value == "true");
+        let failed = |error: reqwest::Error| {
+            let source = Box::new(error);
+            Error::Generic { store: "HTTP client", source }
+        };
+        let origin = client(Names::All, timeout, allows_plain).map_err(failed)?;
+        Ok(HttpClient::new(Connection { transport: *self, origin, elsewhere: Default::default() }))
+    }
+}
+
+/// A time as the options of the crate show it.
+fn seconds(text: &str) -> Option<Duration> {
+    text.strip_suffix('s')?.parse().ok().map(Duration::from_secs)
+}
+
+fn client(names: Names, connect_timeout: Duration, allows_plain: bool) -> reqwest::Result<Client> {
+    Client::builder()
+        .user_agent(USER_AGENT)
+        .redirect(Policy::none())
+        .referer(false)
+        .http1_only()
+        // What inflates has another length than was requested.
+        .no_gzip()
+        .no_deflate()
+        .no_brotli()
+        .no_zstd()
+        .connect_timeout(connect_timeout)
+        .dns_resolver(Arc::new(names))
+        .https_only(!allows_plain)
+        .build()
+}
+
+/// The client of one server, and of those that it redirects to.
+#[derive(Debug)]
+struct Connection {
+    transport: Transport,
+    origin: Client,
+    /// Those that reach public addresses, and beside them those of one kind.
+    elsewhere: [OnceLock<Client>; Reach::COUNT],
+}
+
+#[async_trait]
+impl HttpService for Connection {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let call = Call::current();
+        request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let expected = answer::Expected::of(&request);
+        if expected.is_of_nothing() {
+            // All bytes have come, and then an error instead of the end: the client would resume behind them.
+            return Err(call.failed(Failure::Endless));
+        }
+        let response = match self.transport.follows {
+            true => self.follow(request, &call).await?,
+            false => self.go_to_endpoint(request, &call).await?,
+        };
+        answer::bounded(response, expected, self.transport.pace, &call).await
+    }
+}
+
+impl Connection {
+    async fn go_to_endpoint(
+        &self,
+        request: HttpRequest,
+        call: &Call,
+    ) -> Result<HttpResponse, HttpError> {
+        let url = url_of(&request);
+        let response = self.execute(&self.origin, request, call).await?;
+        match url.ok().and_then(|url| location_of(&response, &url)) {
+            Some(to) => {
+                let why = "requests to an object store go to its endpoint alone";
+                Err(call.failed(Failure::redirected(&to, why)))
+            }
+            None => Ok(response),
+        }
+    }
+
+    async fn follow(&self, request: HttpRequest, call: &Call) -> Result<HttpResponse, HttpError> {
+        let url = url_of(&request)?;
+        let (method, headers) = (request.method().clone(), request.headers().clone());
+        let mut response = self.execute(&self.origin, request, call).await?;
+        let mut trail = Trail::new(url);
+        while let Some(to) = location_of(&response, trail.at()) {
+            if method != Method::GET && method != Method::HEAD {
+                let why = "only what is read is read elsewhere";
+                return Err(call.failed(Failure::redirected(&to, why)));
+            }
+            trail.step(to, &response).await.map_err(|failure| call.failed(failure))?;
+            let mut next = HttpRequest::new(HttpRequestBody::empty());
+            *next.method_mut() = method.clone();
+            *next.uri_mut() = trail.at().as_str().parse().map_err(no_uri)?;
+            *next.headers_mut() = trail.headers(&headers);
+            let client = match trail.reach() {
+                None => &self.origin,
+                Some(reach) => self.elsewhere(reach)?,
+            };
+            let answered = self.execute(client, next, call).await;
+            response = answered.map_err(|error| refused(error, call))?;
+        }
+        Ok(response)
+    }
+
+    /// The client that reaches public addresses and those of `reach`.
+    fn elsewhere(&self, reach: Reach) -> Result<&Client, HttpError> {
+        let made = &self.elsewhere[reach as usize];
+        if let Some(client) = made.get() {
+            return Ok(client);
+        }
+        let client = client(Names::Within(reach), CONNECT_TIMEOUT, true).map_err(no_uri)?;
+        Ok(made.get_or_init(|| client))
+    }
+
+    /// Sends a request, and waits for the answer to begin.
+    async fn execute(
+        &self,
+        client: &Client,
+        request: HttpRequest,
+        call: &Call,
+    ) -> Result<HttpResponse, HttpError> {
+        let pace = self.transport.pace;
+        call.check(pace).map_err(|failure| HttpError::new(HttpErrorKind::Unknown, failure))?;
+        let (parts, body) = request.into_parts();
+        let (body, sent) = Sent::watch(body).await;
+        let mut answering = pin!(client.call(HttpRequest::from_parts(parts, body)));
+        let time = pace.stall * if sent.is_none() { 1 } else { STALLS_OF_SENT };
+        let mut before = 0;
+        let mut window = time.min(call.left(pace));
+        loop {
+            if let Ok(answered) = timeout(window, &mut answering).await {
+                return answered;
+            }
+            let now = sent.as_ref().map_or(0, Sent::bytes);
+            if now - before < pace.bytes_min() {
+                let is_over = window < time;
+                let failure = if is_over { call.over(pace) } else { Failure::Silent(window) };
+                return Err(call.failed(failure));
+            }
+            (before, window) = (now, time);
+        }
+    }
+}
+
+fn url_of(request: &HttpRequest) -> Result<Url, HttpError> {
+    Url::parse(&request.uri().to_string()).map_err(no_uri)
+}
+
+fn no_uri(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, error)
+}
+
+/// The error of a redirected request, which is not made again if it was the address that is refused: those of
+/// connections are.
+fn refused(error: HttpError, call: &Call) -> HttpError {
+    let mut next = error.source();
+    while let Some(source) = next {
+        match source.downcast_ref::<Failure>() {
+            Some(failure) if !failure.may_pass() => return call.failed(failure.clone()),
+            _ => next = source.source(),
+        }
+    }
+    error
+}

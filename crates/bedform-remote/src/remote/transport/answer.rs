@@ -1,0 +1,236 @@
+//! Answers as they may be: no longer, no slower, and as they lie on the server.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ::bytes::Bytes;
+use ::http_body::{Body, Frame, SizeHint};
+use ::object_store::client::{HttpError, HttpRequest, HttpResponse, HttpResponseBody};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, RANGE};
+use reqwest::{Method, StatusCode};
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+use super::{Call, Failure, Pace};
+use crate::remote::object::WHOLE_BYTES_MAX;
+
+/// Bytes of an answer that is no object: a page of a list, or what was done.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// Bytes that are read of an error page.
+const ERROR_PAGE_BYTES_MAX: usize = 64 << 10;
+/// What `Content-Encoding` says where there is none; the last is one of requests, which some servers keep.
+const PLAIN: [&str; 3] = ["", "identity", "aws-chunked"];
+
+/// What an answer may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Expected {
+    bytes_max: u64,
+    /// A part of an object was requested, and is known by its status: a whole object is not read.
+    is_part: bool,
+}
+
+impl Expected {
+    pub(super) fn of(request: &HttpRequest) -> Self {
+        let range = request.headers().get(RANGE).and_then(|range| range.to_str().ok());
+        if let Some(range) = range {
+            return Self { bytes_max: length_of(range).unwrap_or(0), is_part: true };
+        }
+        let query = request.uri().query().unwrap_or_default();
+        let is_object = *request.method() == Method::GET && query.is_empty();
+        let bytes_max = if is_object { WHOLE_BYTES_MAX } else { ANSWER_BYTES_MAX };
+        Self { bytes_max, is_part: false }
+    }
+
+    /// True for a range that has no bytes.
+    pub(super) fn is_of_nothing(self) -> bool {
+        self.is_part && self.bytes_max == 0
+    }
+}
+
+/// Bytes of a range; nothing if it is none of those that we write.
+fn length_of(range: &str) -> Option<u64> {
+    match range.strip_prefix("bytes=")?.split_once('-')? {
+        ("", last) => last.parse().ok(),
+        (first, last) => {
+            let [first, last]: [u64; 2] = [first.parse().ok()?, last.parse().ok()?];
+            last.checked_sub(first)?.checked_add(1)
+        }
+    }
+}
+
+/// `response` with a body that ends with an error where it is not as `expected`.
+///
+/// # Errors
+/// If its header says so already.
+pub(super) async fn bounded(
+    response: HttpResponse,
+    expected: Expected,
+    pace: Pace,
+    call: &Arc<Call>,
+) -> Result<HttpResponse, HttpError> {
+    if !response.status().is_success() {
+        return Ok(error_page(response, pace, call).await);
+    }
+    if let Some(encoding) = encoding_of(response.headers()) {
+        return Err(call.failed(Failure::Encoded(encoding)));
+    }
+    let is_read = !expected.is_part || response.status() == StatusCode::PARTIAL_CONTENT;
+    let length = response.headers().get(CONTENT_LENGTH).and_then(|text| text.to_str().ok());
+    let length: Option<u64> = length.and_then(|text| text.parse().ok());
+    let has_body = !response.body().is_end_stream();
+    if is_read && has_body && length.is_some_and(|length| length > expected.bytes_max) {
+        return Err(call.failed(Failure::TooLong(expected.bytes_max)));
+    }
+    let call = call.clone();
+    let (bytes_max, left) = (expected.bytes_max, expected.bytes_max);
+    Ok(response.map(|body| {
+        HttpResponseBody::new(Bounded { body, bytes_max, left, pace, call, moved: 0, window: None })
+    }))
+}
+
+fn encoding_of(headers: &HeaderMap) -> Option<String> {
+    let encodings = headers.get_all(CONTENT_ENCODING).iter();
+    let mut encodings = encodings.flat_map(|value| value.to_str().unwrap_or("?").split(','));
+    let is_plain = |encoding: &str| PLAIN.iter().any(|plain| encoding.eq_ignore_ascii_case(plain));
+    encodings.find(|encoding| !is_plain(encoding.trim())).map(|encoding| {
+        // A server may say anything.
+        encoding.trim().chars().filter(char::is_ascii_graphic).take(20).collect()
+    })
+}
+
+/// An answer that says what went wrong, with as much of its page as comes soon.
+async fn error_page(response: HttpResponse, pace: Pace, call: &Call) -> HttpResponse {
+    let (parts, mut body) = response.into_parts();
+    call.note(format!("the server answered {}", parts.status));
+    let mut page = Vec::new();
+    let reading = async {
+        while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            let Ok(bytes) = frame.into_data() else { continue };
+            let room = ERROR_PAGE_BYTES_MAX - page.len();
+            page.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            if page.len() == ERROR_PAGE_BYTES_MAX {
+                break;
+            }
+        }
+    };
+    // The status is known whatever becomes of the page.
+    let _ = timeout(pace.stall.min(call.left(pace)), reading).await;
+    let page = String::from_utf8_lossy(&page).into_owned();
+    HttpResponse::from_parts(parts, page.into())
+}
+
+/// A body that is passed on as it comes, while it is short and fast enough.
+#[derive(Debug)]
+struct Bounded {
+    body: HttpResponseBody,
+    bytes_max: u64,
+    left: u64,
+    pace: Pace,
+    call: Arc<Call>,
+    /// Bytes that came in the present window.
+    moved: u64,
+    /// The end of the present window; the first begins when the body is waited for.
+    window: Option<Pin<Box<Sleep>>>,
+}
+
+impl Bounded {
+    fn take(&mut self, frame: &Frame<Bytes>) -> Result<(), HttpError> {
+        let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+        let Some(left) = self.left.checked_sub(bytes) else {
+            return Err(self.call.failed(Failure::TooLong(self.bytes_max)));
+        };
+        self.left = left;
+        self.moved += bytes;
+        Ok(())
+    }
+
+    /// Ready with the failure if too little has come while the body was waited for.
+    fn poll_window(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        let stall = self.pace.stall;
+        let moved = &mut self.moved;
+        let window = self.window.get_or_insert_with(|| {
+            *moved = 0;
+            Box::pin(sleep(stall))
+        });
+        while window.as_mut().poll(cx).is_ready() {
+            if *moved < self.pace.bytes_min() {
+                return Poll::Ready(slowness(*moved, stall));
+            }
+            *moved = 0;
+            window.as_mut().reset(Instant::now() + stall);
+        }
+        Poll::Pending
+    }
+}
+
+fn slowness(bytes: u64, time: Duration) -> Failure {
+    Failure::Slow { bytes, time }
+}
+
+impl Body for Bounded {
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let taken = self.take(&frame);
+                Poll::Ready(Some(taken.map(|()| frame)))
+            }
+            Poll::Ready(ended) => Poll::Ready(ended),
+            Poll::Pending => {
+                self.poll_window(cx).map(|failure| Some(Err(self.call.failed(failure))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_have_their_lengths_and_what_is_none_has_no_bytes() {
+        for (range, length) in [
+            ("bytes=0-0", Some(1)),
+            ("bytes=5-9", Some(5)),
+            ("bytes=-7", Some(7)),
+            ("bytes=9-8", None),
+            ("bytes=9-", None),
+            ("bytes=0-18446744073709551615", None),
+            ("items=0-1", None),
+        ] {
+            assert_eq!(length_of(range), length, "{range}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_encoded_is() {
+        let encoding = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_ENCODING, text.parse().unwrap());
+            encoding_of(&headers)
+        };
+        for plain in ["", "identity", "Identity, aws-chunked"] {
+            assert_eq!(encoding(plain), None, "{plain}");
+        }
+        for encoded in ["gzip", "br", "deflate", "zstd", "x"] {
+            assert_eq!(encoding(encoded).as_deref(), Some(encoded));
+            assert_eq!(encoding(&format!("identity, {encoded}")).as_deref(), Some(encoded));
+        }
+        assert_eq!(encoding_of(&HeaderMap::new()), None);
+    }
+}
