@@ -398,11 +398,11 @@ def test_a_child_process_that_does_not_end_or_crashes_is_an_error(
 ) -> None:
     with pytest.raises(ForeignFileError, match=r"did not come to an end in 0\.001 s"):
         isolated_chunk_map(hdf5, seconds=0.001)
-    crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
-    real = subprocess.run
+    crash = "import os, signal; os.write(1, b'\\x01'); os.kill(os.getpid(), signal.SIGSEGV)"
+    real = subprocess.Popen
     monkeypatch.setattr(
         subprocess,
-        "run",
+        "Popen",
         lambda command, **options: real([command[0], "-c", crash], **options),
     )
     with pytest.raises(ForeignFileError, match="HDF5 crashed on it"):

@@ -5,8 +5,9 @@ use std::io;
 
 use bedform_format::json::JsonError;
 use bedform_format::metadata::MetadataError;
+use bedform_format::shown;
 use bedform_geometry::GeometryError;
-use bedform_storage::{StorageError, StorageErrorKind};
+use bedform_storage::{StorageError, StorageErrorKind, limit_behind};
 
 /// What a caller can do about an [`Error`]. The names are the same in Python and C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -86,7 +87,8 @@ impl ErrorKind {
     }
 }
 
-/// A failed operation. The message is one line: what happened, to which object, what to do.
+/// A failed operation. The message is one line: what happened, to which object, what to do. It is fit to be
+/// shown, whatever it quotes: see [`shown`](bedform_format::shown).
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -100,7 +102,15 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of this kind with this message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self::with(kind, message.into(), None)
+    }
+
+    fn with(
+        kind: ErrorKind,
+        message: String,
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self { kind, message: shown::message(message), source }
     }
 
     /// A wrong argument.
@@ -114,6 +124,12 @@ impl Error {
             ErrorKind::Corrupt,
             format!("{object} is damaged: {problem}; restore it from a copy"),
         )
+    }
+
+    /// The system has given no thread.
+    pub(crate) fn no_thread(error: &io::Error) -> Self {
+        let remedy = limit_behind(error).map_or_else(String::new, |limit| format!("; {limit}"));
+        Self::new(ErrorKind::Io, format!("cannot start a thread: {error}{remedy}"))
     }
 
     /// What the caller can do.
@@ -132,13 +148,13 @@ impl Error {
     /// The same error with `place` in front of its message.
     #[must_use]
     pub fn at(mut self, place: impl fmt::Display) -> Self {
-        self.message = format!("{place}: {}", self.message);
+        self.message = shown::message(format!("{place}: {}", self.message));
         self
     }
 
     /// The same error with `more` behind its message: what has been done all the same.
     pub(crate) fn followed_by(mut self, more: impl fmt::Display) -> Self {
-        self.message = format!("{}; {more}", self.message);
+        self.message = shown::message(format!("{}; {more}", self.message));
         self
     }
 
@@ -146,16 +162,18 @@ impl Error {
     pub fn metadata(object: impl fmt::Display, error: MetadataError) -> Self {
         let kind = match &error {
             MetadataError::Unsupported { .. } => ErrorKind::Unsupported,
-            MetadataError::Json(JsonError::TooLarge { .. } | JsonError::TooDeep { .. }) => {
-                ErrorKind::LimitExceeded
-            }
+            MetadataError::Json(
+                JsonError::TooLarge { .. }
+                | JsonError::TooDeep { .. }
+                | JsonError::TooManyValues { .. },
+            ) => ErrorKind::LimitExceeded,
             _ => ErrorKind::Corrupt,
         };
         let message = match kind {
             ErrorKind::Corrupt => format!("{object} is not valid metadata: {error}"),
             _ => format!("{object}: {error}"),
         };
-        Self { kind, message, source: Some(Box::new(error)) }
+        Self::with(kind, message, Some(Box::new(error)))
     }
 }
 
@@ -192,7 +210,7 @@ impl From<StorageError> for Error {
             StorageErrorKind::Interrupted => ErrorKind::Interrupted,
             _ => ErrorKind::Io,
         };
-        Self { kind, message: error.to_string(), source: Some(Box::new(error)) }
+        Self::with(kind, error.to_string(), Some(Box::new(error)))
     }
 }
 
@@ -202,16 +220,12 @@ impl From<GeometryError> for Error {
             GeometryError::IndexOutOfBounds { .. } => ErrorKind::OutOfBounds,
             _ => ErrorKind::InvalidArgument,
         };
-        Self { kind, message: error.to_string(), source: Some(Box::new(error)) }
+        Self::with(kind, error.to_string(), Some(Box::new(error)))
     }
 }
 
 impl From<bedform_format::PathError> for Error {
     fn from(error: bedform_format::PathError) -> Self {
-        Self {
-            kind: ErrorKind::InvalidArgument,
-            message: error.to_string(),
-            source: Some(Box::new(error)),
-        }
+        Self::with(ErrorKind::InvalidArgument, error.to_string(), Some(Box::new(error)))
     }
 }

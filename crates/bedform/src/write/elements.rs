@@ -90,7 +90,7 @@ impl ChunkElements {
         let decoded = layout
             .codec
             .decode(encoded, 0, scratch)
-            .map_err(|error| Error::corrupt("a stored chunk", error))?;
+            .map_err(|error| error.of("a stored chunk"))?;
         self.elements.clear();
         if let Input::Text(texts, _) = input {
             let count = usize::try_from(layout.grid.chunk_len()).unwrap_or(usize::MAX);

@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bedform_format::json::{JsonError, JsonText};
 use bedform_format::metadata::{
-    ArrayMetadata, GroupDocument, check_seal, hex, parse_array, parse_array_v2, parse_group,
-    parse_hex, seal,
+    ArrayMetadata, GroupDocument, GroupTexts, NodeSummary, check_seal, hex, parse_array,
+    parse_array_v2, parse_document, parse_group, seal,
 };
-use bedform_format::{Limits, ObjectPath, json};
+use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Object, StorageExt as _, Version};
 use serde_json::{Map, Value};
 
@@ -54,6 +55,12 @@ pub(crate) struct GroupState {
 pub(crate) struct ArrayDocument {
     pub(crate) metadata: ArrayMetadata,
     pub(crate) document: Value,
+    pub(crate) origin: ArrayOrigin,
+}
+
+/// The versions of the documents that an array's was made from.
+#[derive(Debug)]
+pub(crate) struct ArrayOrigin {
     own: (ObjectPath, Version),
     root: Option<Version>,
     /// The changes of this handle up to which it was seen to be current.
@@ -63,7 +70,7 @@ pub(crate) struct ArrayDocument {
     pub(crate) replaced: Option<[u8; 16]>,
 }
 
-impl ArrayDocument {
+impl ArrayOrigin {
     /// The path of the array's own document, and the version that it was read in.
     pub(crate) fn own(&self) -> &(ObjectPath, Version) {
         &self.own
@@ -74,6 +81,8 @@ impl ArrayDocument {
 pub(crate) struct Stored {
     pub(crate) version: Version,
     pub(crate) document: Value,
+    /// What a group's says of others.
+    pub(crate) texts: GroupTexts,
     /// Bedform was the last to write it.
     pub(crate) sealed: bool,
 }
@@ -103,12 +112,12 @@ fn read_opened(hierarchy: &Hierarchy, path: &ObjectPath, object: &dyn Object) ->
     let mut bytes = vec![0; usize::try_from(version.size).unwrap_or(usize::MAX)];
     object.read(0, &mut bytes)?;
     let fail = |error| Error::metadata(hierarchy.name_of(path), error);
-    let document = json::parse(&bytes, limits).map_err(|error| fail(error.into()))?;
+    let (document, texts) = parse_document(&bytes, limits).map_err(fail)?;
     if let Some(attributes) = document.get("attributes").filter(|_| is_large(&version, limits)) {
         check_attributes(hierarchy, path, attributes)?;
     }
     let sealed = check_seal(&bytes, &document).map_err(fail)?;
-    Ok(Stored { version, document, sealed })
+    Ok(Stored { version, document, texts, sealed })
 }
 
 /// True if attributes over the limit have room in a document.
@@ -128,7 +137,16 @@ pub(crate) fn publish_at(
     document: Value,
     durability: Durability,
 ) -> Result<Version> {
-    let bytes = seal(document);
+    publish_bytes(hierarchy, path, &seal(document), durability)
+}
+
+/// Publishes the bytes of a document, as [`publish_at`].
+pub(crate) fn publish_bytes(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    bytes: &[u8],
+    durability: Durability,
+) -> Result<Version> {
     if bytes.len() as u64 > hierarchy.options.limits.metadata_bytes_max {
         return Err(Error::new(
             ErrorKind::LimitExceeded,
@@ -141,7 +159,7 @@ pub(crate) fn publish_at(
         ));
     }
     let document = path.join(ZARR_JSON)?;
-    let put = hierarchy.storage.put(&document, &bytes, durability, Condition::None);
+    let put = hierarchy.storage.put(&document, bytes, durability, Condition::None);
     hierarchy.documents.note_published(path);
     Ok(put?)
 }
@@ -199,11 +217,11 @@ impl Documents {
         {
             return Ok(Some(kept));
         }
-        let Stored { version, mut document, .. } = read_opened(hierarchy, &path, &*object)?;
+        let Stored { version, document, texts, .. } = read_opened(hierarchy, &path, &*object)?;
         if node_type(&document) != Some("group") {
             return Ok(None);
         }
-        let mut group = parse_group(&mut document)
+        let mut group = parse_group(&document, texts)
             .map_err(|error| Error::metadata(hierarchy.name_of(&path), error))?;
         if let (None, false) = (group.store, self.is_as_stored)
             && let Some((store, log)) = lost_state(hierarchy, &group)?
@@ -253,7 +271,7 @@ impl Documents {
     /// False for an array of a commit that has not happened (yet).
     fn is_committed(&self, hierarchy: &Hierarchy, path: &ObjectPath, own: &Stored) -> Result<bool> {
         let Some(root) = self.root(hierarchy)? else { return Ok(true) };
-        Ok(committed(&root.group, path, own).is_ok())
+        Ok(committed(hierarchy, &root.group, path, own)?.is_some())
     }
 
     /// The array at `path` as its last commit left it.
@@ -289,24 +307,20 @@ impl Documents {
             false if hierarchy.options.writable => self.read_root(hierarchy)?,
             false => self.root(hierarchy)?,
         };
-        let mut document = own.document.clone();
-        if let Some(root) = &root {
-            match committed(&root.group, path, &own) {
-                Ok(Some(consolidated)) => document = consolidated.clone(),
-                Ok(None) => {}
-                // Another array may have taken its place since its document was read.
-                Err(())
-                    if races > 0
-                        && !hierarchy
-                            .storage
-                            .is_current(&path.join(ZARR_JSON)?, &own.version)? =>
-                {
-                    return self.array_within(hierarchy, path, races - 1);
-                }
-                Err(()) => return Err(missing()),
-            }
-        }
         let name = path.join(ZARR_JSON)?;
+        let committed = match &root {
+            Some(root) => committed(hierarchy, &root.group, path, &own)?,
+            None => Some(Committed::Own),
+        };
+        let document = match committed {
+            Some(Committed::Consolidated(document)) => document,
+            Some(Committed::Own) => own.document,
+            // Another array may have taken its place since its document was read.
+            None if races > 0 && !hierarchy.storage.is_current(&name, &own.version)? => {
+                return self.array_within(hierarchy, path, races - 1);
+            }
+            None => return Err(missing()),
+        };
         // Its own attributes were looked at when they were read; these may be others.
         let is_large = root.as_ref().is_some_and(|root| is_large(&root.version, limits));
         if let Some(attributes) = document.get("attributes").filter(|_| is_large) {
@@ -314,16 +328,18 @@ impl Documents {
         }
         let metadata = parse_array(&document, limits)
             .map_err(|error| Error::metadata(hierarchy.name_of(&name), error))?;
-        let had = root.as_ref().and_then(|root| key_of(&root.group, path));
+        let had = match &root {
+            Some(root) => key_of(hierarchy, &root.group, path)?,
+            None => None,
+        };
         let has = metadata.identity.map(|identity| identity.array);
-        Ok(ArrayDocument {
-            metadata,
-            document,
+        let origin = ArrayOrigin {
             own: (name, own.version),
             root: root.map(|root| root.version.clone()),
             seen: AtomicU64::new(seen),
             replaced: had.filter(|had| Some(*had) != has),
-        })
+        };
+        Ok(ArrayDocument { metadata, document, origin })
     }
 
     /// The identity of the array that the store has at `path`, also where another program has removed
@@ -333,7 +349,10 @@ impl Documents {
         hierarchy: &Hierarchy,
         path: &ObjectPath,
     ) -> Result<Option<[u8; 16]>> {
-        Ok(self.root(hierarchy)?.and_then(|root| key_of(&root.group, path)))
+        match self.root(hierarchy)? {
+            Some(root) => key_of(hierarchy, &root.group, path),
+            None => Ok(None),
+        }
     }
 
     /// True if the store's document names something at `path`, there or not.
@@ -344,7 +363,7 @@ impl Documents {
     }
 
     /// True if nothing that `array` was made from has changed.
-    pub(crate) fn is_current(&self, hierarchy: &Hierarchy, array: &ArrayDocument) -> Result<bool> {
+    pub(crate) fn is_current(&self, hierarchy: &Hierarchy, array: &ArrayOrigin) -> Result<bool> {
         let looks_always = hierarchy.options.freshness == Freshness::Read;
         let changes = self.changes.load(Ordering::Acquire);
         if !looks_always && array.seen.load(Ordering::Acquire) == changes {
@@ -376,11 +395,11 @@ impl Documents {
                 format!("no group {path:?} in {}", hierarchy.storage.name()),
             )
         };
-        if let Some(mut stored) = read(hierarchy, path, ZARR_JSON)? {
+        if let Some(stored) = read(hierarchy, path, ZARR_JSON)? {
             if node_type(&stored.document) != Some("group") {
                 return Err(missing());
             }
-            let group = parse_group(&mut stored.document)
+            let group = parse_group(&stored.document, stored.texts)
                 .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
             return Ok(group.attributes);
         }
@@ -391,33 +410,63 @@ impl Documents {
     }
 }
 
-/// Whom to believe on the array at `path`: `Ok(Some)` the consolidated document, `Ok(None)` the
-/// array's own, `Err` nobody, because its creation was never committed.
-fn committed<'a>(
-    root: &'a GroupDocument,
+/// The document to believe on an array.
+enum Committed {
+    /// Its own.
+    Own,
+    /// The one in the consolidated metadata, which it is.
+    Consolidated(Value),
+}
+
+/// Whom to believe on the array at `path`: nobody, if its creation was never committed.
+fn committed(
+    hierarchy: &Hierarchy,
+    root: &GroupDocument,
     path: &ObjectPath,
     own: &Stored,
-) -> std::result::Result<Option<&'a Value>, ()> {
+) -> Result<Option<Committed>> {
     let (Some(consolidated), Some(store)) = (&root.consolidated, &root.store) else {
-        return Ok(None);
+        return Ok(Some(Committed::Own));
     };
     let key =
         |document: &Value, key: &str| document.get("bedform").and_then(|own| own.get(key)).cloned();
     if !own.sealed || key(&own.document, "store") != Some(Value::String(hex(store))) {
-        return Ok(None);
+        return Ok(Some(Committed::Own));
     }
-    match consolidated.get(path.as_str()) {
-        Some(document) if key(document, "array") == key(&own.document, "array") => {
-            Ok(Some(document))
-        }
-        _ => Err(()),
-    }
+    let Some(text) = consolidated.get(path.as_str()) else { return Ok(None) };
+    let document = parse_text(hierarchy, path, text)?;
+    let is_same = key(&document, "array") == key(&own.document, "array");
+    Ok(is_same.then_some(Committed::Consolidated(document)))
 }
 
 /// The identity of the array that a store's document has at `path`.
-fn key_of(root: &GroupDocument, path: &ObjectPath) -> Option<[u8; 16]> {
-    let document = root.consolidated.as_ref()?.get(path.as_str())?;
-    parse_hex(document.get("bedform")?.get("array")?.as_str()?)
+fn key_of(
+    hierarchy: &Hierarchy,
+    root: &GroupDocument,
+    path: &ObjectPath,
+) -> Result<Option<[u8; 16]>> {
+    let text = root.consolidated.as_ref().and_then(|documents| documents.get(path.as_str()));
+    text.map_or(Ok(None), |text| Ok(summary(hierarchy, path.as_str(), text)?.key))
+}
+
+/// The document of `path` that the consolidated metadata have as `text`.
+fn parse_text(hierarchy: &Hierarchy, path: &ObjectPath, text: &JsonText) -> Result<Value> {
+    let limits = &hierarchy.options.limits;
+    text.parse(limits).map_err(|error| damaged_text(hierarchy, path.as_str(), error))
+}
+
+/// What the consolidated metadata say of the node at `path`, by the text of its document.
+///
+/// # Errors
+/// `Corrupt` names the store's document and the node.
+pub(super) fn summary(hierarchy: &Hierarchy, path: &str, text: &JsonText) -> Result<NodeSummary> {
+    let limits = &hierarchy.options.limits;
+    NodeSummary::of(text, limits).map_err(|error| damaged_text(hierarchy, path, error))
+}
+
+fn damaged_text(hierarchy: &Hierarchy, path: &str, error: JsonError) -> Error {
+    let place = format!("the consolidated document of {path:?} in {}", hierarchy.storage.name());
+    Error::metadata(place, error.into())
 }
 
 pub(crate) fn node_type(document: &Value) -> Option<&str> {
@@ -435,14 +484,13 @@ fn array_v2(
     let name = path.join(".zarray")?;
     let metadata = parse_array_v2(&own.document, attributes, limits)
         .map_err(|error| Error::metadata(hierarchy.name_of(&name), error))?;
-    Ok(Some(ArrayDocument {
-        metadata,
-        document: own.document,
+    let origin = ArrayOrigin {
         own: (name, own.version),
         root: None,
         seen: AtomicU64::new(seen),
         replaced: None,
-    }))
+    };
+    Ok(Some(ArrayDocument { metadata, document: own.document, origin }))
 }
 
 fn attributes_v2(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Map<String, Value>> {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bedform_format::ObjectPath;
 use bedform_format::metadata::parse_consolidated_v2;
 
-use super::documents::{Documents, node_type, read};
+use super::documents::{Documents, read, summary};
 use super::hierarchy::Hierarchy;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -33,8 +33,8 @@ impl Documents {
         if let Some(root) = self.root(hierarchy)?
             && let Some(consolidated) = &root.group.consolidated
         {
-            let nodes = consolidated.iter().map(|(name, document)| {
-                let is_array = node_type(document) == Some("array");
+            let nodes = consolidated.iter().map(|(name, text)| {
+                let is_array = summary(hierarchy, name, text)?.is_array;
                 Ok((ObjectPath::parse(name)?, kind_of(is_array)))
             });
             return nodes.collect();

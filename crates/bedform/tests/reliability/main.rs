@@ -38,4 +38,5 @@ mod schedules;
 mod servers;
 mod support;
 mod watched;
+mod weights;
 mod workloads;
