@@ -39,8 +39,8 @@ from bedform._foreign_storage import (
     describe_storage,
     element_type,
 )
-from bedform._limits import limit_met
 from bedform._foreign_walk import Refusal, members, open_path, refuse_outside
+from bedform._limits import limit_met
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,10 +60,13 @@ _VARIABLES_MAX: Final = 1_000_000
 #: What HDF5 says of filters that it does not have.
 _NO_FILTER: Final = re.compile(
     r"required filter|filter .*is not registered|can't open directory|plugin|"
-    r"filter is not available", re.IGNORECASE
+    r"filter is not available",
+    re.IGNORECASE,
 )
 #: What h5py says of types that it does not have.
-_NO_TYPE: Final = re.compile(r"No NumPy equivalent|No conversion path|Unsupported .*type", re.IGNORECASE)
+_NO_TYPE: Final = re.compile(
+    r"No NumPy equivalent|No conversion path|Unsupported .*type", re.IGNORECASE
+)
 #: What h5py raises on damaged files, besides what it raises on wrong arguments.
 _H5PY_ERRORS: Final = (
     OSError,
@@ -174,8 +177,8 @@ def _refusal(path: str | Path, error: Exception) -> ForeignFileError:
         return ForeignFileError(f"{path}: {error.strerror}", kind)
     if _NO_FILTER.search(text):
         remedy = (
-            "install the filter that it is compressed with, and name its place in HDF5_PLUGIN_PATH: "
-            "the package hdf5plugin has many"
+            "install the filter that it is compressed with, and name its place in "
+            "HDF5_PLUGIN_PATH: the package hdf5plugin has many"
         )
         return ForeignFileError(f"{cannot}; {remedy}", "Unsupported")
     if _NO_TYPE.search(text):

@@ -124,10 +124,8 @@ def _outcome(path: str | Path, child: subprocess.Popen[bytes], limit: float) -> 
         try:
             return child.communicate(timeout=_QUIET_SECONDS)
         except subprocess.TimeoutExpired:
-            said = (
-                f"{path}: HDF5 still looks for where its data lie; it may take {limit:g} s: {remedy}"
-            )
-            warnings.warn(_shown.line(said), SlowOpenWarning, stacklevel=6)
+            said = f"{path}: HDF5 still looks for where its data lie, {limit:g} s at most: {remedy}"
+            warnings.warn(_shown.line(said), SlowOpenWarning, stacklevel=9)
             left -= _QUIET_SECONDS
     try:
         return child.communicate(timeout=left)
@@ -139,9 +137,7 @@ def _outcome(path: str | Path, child: subprocess.Popen[bytes], limit: float) -> 
         raise ForeignFileError(message, "LimitExceeded") from error
 
 
-def _failure(
-    path: str | Path, code: int, *, is_ready: bool, said: list[str]
-) -> ForeignFileError:
+def _failure(path: str | Path, code: int, *, is_ready: bool, said: list[str]) -> ForeignFileError:
     """The error for a child that ended with this code, after these lines."""
     last = said[-1] if said else f"exit status {code}"
     if code == _REFUSED and said:

@@ -14,8 +14,8 @@ __all__ = ["limit_met", "memory_bytes_max", "memory_remedy"]
 _ERRNO: Final = re.compile(r"errno = (\d+)")
 #: What HDF5 and the loader of libraries say of memory that they did not get.
 _NO_MEMORY: Final = re.compile(
-    r"memory allocation failed|(can't|cannot|unable to|could ?n[o']t) allocate|failed to map segment|"
-    r"MemoryError|out of memory",
+    r"memory allocation failed|(can't|cannot|unable to|could ?n[o']t) allocate|"
+    r"failed to map segment|MemoryError|out of memory",
     re.IGNORECASE,
 )
 _PROCESSES: Final = (
@@ -40,7 +40,9 @@ def memory_bytes_max() -> int | None:
 def memory_remedy() -> str:
     """What to do where memory was refused, by the limit that this process has."""
     bound = memory_bytes_max()
-    which = "ulimit -v, or a control group's" if bound is None else f"{format_bytes(bound)}, ulimit -v"
+    which = (
+        "ulimit -v, or a control group's" if bound is None else f"{format_bytes(bound)}, ulimit -v"
+    )
     return f"raise the limit on memory (RLIMIT_AS: {which})"
 
 

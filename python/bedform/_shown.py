@@ -1,4 +1,4 @@
-"""Text from files, servers and callers, as it is shown to people: see `shown` of the format crate."""
+"""Text from files, servers and callers, as people see it: see `shown` of the format crate."""
 
 from __future__ import annotations
 

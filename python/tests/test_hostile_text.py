@@ -1,7 +1,7 @@
-"""H13: characters that a terminal obeys, that turn text or cannot be seen, wherever a file or server has text.
+"""H13: characters that a terminal obeys, that turn text or cannot be seen, wherever text can be.
 
-Whatever a command says of them, to a person or to a program, none leaves it as it is; and no text is so long
-that nothing else is seen. What programs read (``--json``) says the same as what was stored.
+Whatever a command says of them, to a person or to a program, none leaves it as it is; and no text
+is so long that nothing else is seen. What programs read (``--json``) says what was stored.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 LONG = "x" * 10_000_000
 TEXTS = [
-    "\x1b]0;title\x07", "\x1b[2J\x1b[H", "\x07", "a\x08\x08b", "a\rb", "a\nb", "\x7f", "\x9b31m", "\x90",
-    "\x85", "\u202etxt.exe", "\u2066a\u2069", "t\u200bt", "t\u200dt", "t\u2060t", "\u2028", "\ufeffa",
-    "so\u00adft", "\u061c", "\U000e0041\U000e0042", "[red]a[/red]", LONG,
+    "\x1b]0;title\x07", "\x1b[2J\x1b[H", "\x07", "a\x08\x08b", "a\rb", "a\nb", "\x7f", "\x9b31m",
+    "\x90", "\x85", "\u202etxt.exe", "\u2066a\u2069", "t\u200bt", "t\u200dt", "t\u2060t", "\u2028",
+    "\ufeffa", "so\u00adft", "\u061c", "\U000e0041\U000e0042", "[red]a[/red]", LONG,
 ]  # fmt: skip
 #: A line of output for people, and all of it.
 LINE_MAX, OUTPUT_MAX = 3000, 60_000
@@ -108,8 +108,9 @@ def stores(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "fill", document(fill_value=text)
     yield "key", {**document(), text: {"must_understand": True}}
     yield "ignored key", {**document(), text: {"must_understand": False}}
-    yield "separator", document(
-        chunk_key_encoding={"name": "default", "configuration": {"separator": text}}
+    yield (
+        "separator",
+        document(chunk_key_encoding={"name": "default", "configuration": {"separator": text}}),
     )
     yield "kind", document(node_type=text)
     yield "order", document(bedform={"version": 1, "must_understand": False, "order": text})
@@ -221,7 +222,10 @@ def test_the_characters_that_are_escaped_are_those_that_cannot_be_seen() -> None
         character = chr(code)
         if is_hidden(character):
             assert _shown.printable(character) != character, hex(code)
-        elif unicodedata.category(character)[0] in "LNPS" and _shown.printable(character) != character:
+        elif (
+            unicodedata.category(character)[0] in "LNPS"
+            and _shown.printable(character) != character
+        ):
             # Fillers and the blank of braille have no ink.
             assert re.search("FILLER|BLANK", unicodedata.name(character)), hex(code)
 

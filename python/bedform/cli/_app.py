@@ -13,6 +13,7 @@ import typer
 
 from bedform_command import interrupted
 
+from .. import _shown
 from . import (
     advise,
     calibrate,
@@ -26,7 +27,6 @@ from . import (
     simulate,
     verify,
 )
-from .. import _shown
 from ._output import (
     EXIT_ERROR,
     EXIT_INTERRUPTED,
