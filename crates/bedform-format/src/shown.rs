@@ -99,8 +99,20 @@ mod tests {
     use super::*;
 
     const HIDDEN: [char; 14] = [
-        '\0', '\n', '\r', '\t', '\u{7}', '\u{1b}', '\u{7f}', '\u{9b}', '\u{200b}', '\u{202e}', '\u{2028}',
-        '\u{2066}', '\u{feff}', '\u{e0041}',
+        '\0',
+        '\n',
+        '\r',
+        '\t',
+        '\u{7}',
+        '\u{1b}',
+        '\u{7f}',
+        '\u{9b}',
+        '\u{200b}',
+        '\u{202e}',
+        '\u{2028}',
+        '\u{2066}',
+        '\u{feff}',
+        '\u{e0041}',
     ];
 
     #[test]
@@ -108,7 +120,10 @@ mod tests {
         for hidden in HIDDEN {
             let text = format!("a{hidden}b");
             for shown in [printable(&text, 300).into_owned(), message(text.clone())] {
-                assert!(shown.is_ascii() && shown.chars().all(|one| !one.is_control()), "{shown:?}");
+                assert!(
+                    shown.is_ascii() && shown.chars().all(|one| !one.is_control()),
+                    "{shown:?}"
+                );
                 assert!(shown.starts_with("a\\") && shown.ends_with('b'), "{shown:?}");
                 // What was shown once may be shown again.
                 assert_eq!(message(shown.clone()), shown);
@@ -132,7 +147,8 @@ mod tests {
                 assert!(shown == whole || shown.ends_with("..."), "{shown}");
             }
         }
-        for length in [MESSAGE_CHARS_MAX - 1, MESSAGE_CHARS_MAX, MESSAGE_CHARS_MAX + 1, 10_000_000] {
+        for length in [MESSAGE_CHARS_MAX - 1, MESSAGE_CHARS_MAX, MESSAGE_CHARS_MAX + 1, 10_000_000]
+        {
             for one in ["x", "\u{f6}", "\u{1b}"] {
                 let text = format!("what: {}; to do", one.repeat(length));
                 let whole = printable(&text, usize::MAX).into_owned();

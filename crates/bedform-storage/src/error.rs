@@ -150,14 +150,16 @@ impl fmt::Display for StorageError {
 pub fn limit_behind(error: &io::Error) -> Option<&'static str> {
     match Errno::from_io_error(error)? {
         Errno::MFILE => Some("raise the limit on open files (RLIMIT_NOFILE) with ulimit -n"),
-        Errno::NFILE => Some("the system has no more open files to give: close some, or raise fs.file-max"),
-        Errno::NOMEM => {
-            Some("use less memory, or raise the limit on it (RLIMIT_AS with ulimit -v, or a control group's)")
+        Errno::NFILE => {
+            Some("the system has no more open files to give: close some, or raise fs.file-max")
         }
+        Errno::NOMEM => Some(
+            "use less memory, or raise the limit on it (RLIMIT_AS with ulimit -v, or a control group's)",
+        ),
         // Of a thread or process that was to be started.
-        Errno::AGAIN => {
-            Some("raise the limit on processes and threads (RLIMIT_NPROC with ulimit -u, or a control group's)")
-        }
+        Errno::AGAIN => Some(
+            "raise the limit on processes and threads (RLIMIT_NPROC with ulimit -u, or a control group's)",
+        ),
         _ => None,
     }
 }

@@ -131,7 +131,8 @@ fn read_regular(path: &Path) -> std::io::Result<Result<String>> {
     // It may grow while it is read.
     file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > BYTES_MAX {
-        let text = format!("{} bytes are more than a configuration may have, {BYTES_MAX}", found.len());
+        let text =
+            format!("{} bytes are more than a configuration may have, {BYTES_MAX}", found.len());
         return Ok(Err(Error::new(ErrorKind::LimitExceeded, text)));
     }
     Ok(String::from_utf8(bytes).map_err(|_| Error::invalid("it is no text in UTF-8")))

@@ -229,3 +229,55 @@ impl From<bedform_format::PathError> for Error {
         Self::with(ErrorKind::InvalidArgument, error.to_string(), Some(Box::new(error)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bedform_format::{Limits, ObjectPath, json};
+
+    use super::*;
+
+    #[test]
+    fn whatever_an_error_quotes_it_is_fit_to_be_shown() {
+        for quoted in
+            ["\u{1b}]0;t\u{7}", "\u{9b}2J", "\u{202e}", "a\nb", &"\u{200b}".repeat(1_000_000)]
+        {
+            let said = || quoted.to_owned();
+            let server = io::Error::other(said());
+            let metadata = bedform_format::metadata::MetadataError::from(
+                json::parse(said().as_bytes(), &Limits::default()).unwrap_err(),
+            );
+            let errors = [
+                Error::new(ErrorKind::Io, said()),
+                Error::invalid("x").at(quoted),
+                Error::invalid("x").followed_by(quoted),
+                Error::corrupt(quoted, quoted),
+                Error::metadata(quoted, metadata),
+                Error::from(StorageError::from_io("open", quoted, server)),
+                ObjectPath::parse(quoted).map_or_else(Error::from, |_| Error::invalid(said())),
+            ];
+            for error in errors {
+                let shown = error.to_string();
+                assert!(shown.is_ascii() && !shown.contains(char::is_control), "{shown:.300}");
+                assert!(shown.chars().count() <= shown::MESSAGE_CHARS_MAX, "{}", shown.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_of_the_environment_is_named() {
+        for (code, said) in [
+            (rustix::io::Errno::MFILE, "ulimit -n"),
+            (rustix::io::Errno::NOMEM, "ulimit -v"),
+            (rustix::io::Errno::FBIG, "ulimit -f"),
+        ] {
+            let error = StorageError::from_io("write", "c/0", code.into());
+            let error = Error::from(error);
+            assert_eq!(error.kind(), ErrorKind::Io);
+            assert!(error.to_string().contains(said), "{error}");
+        }
+        let error = Error::no_thread(&rustix::io::Errno::AGAIN.into());
+        assert!(error.to_string().contains("ulimit -u"), "{error}");
+        let full = StorageError::from_io("write", "c/0", rustix::io::Errno::NOSPC.into());
+        assert_eq!(Error::from(full).kind(), ErrorKind::NoSpace);
+    }
+}

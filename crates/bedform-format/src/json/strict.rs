@@ -99,7 +99,6 @@ impl Strict<'_> {
     }
 }
 
-
 impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 

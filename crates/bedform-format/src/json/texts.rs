@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
-use serde_json::value::RawValue;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{JsonError, parse, unmarked};
 use crate::Limits;
@@ -123,15 +123,19 @@ mod tests {
     #[test]
     fn texts_have_valid_syntax_and_no_key_twice() {
         let limits = Limits::default();
-        for refused in [r#"{"a": {"b": {"t": [1,]}}}"#, r#"{"a": {"b": {"t": 1, "t": 1}}}"#, r#"{"a": {"b": {"t": 1}"#]
-        {
+        for refused in [
+            r#"{"a": {"b": {"t": [1,]}}}"#,
+            r#"{"a": {"b": {"t": 1, "t": 1}}}"#,
+            r#"{"a": {"b": {"t": 1}"#,
+        ] {
             assert!(parse_keeping(refused.as_bytes(), &limits, PATHS).is_err(), "{refused}");
         }
         let text = br#"{"a": {"b": {"t": {"k": 1, "k": 2}}}}"#;
         let (_, [texts, none]) = parse_keeping(text, &limits, PATHS).unwrap();
         assert!(texts.unwrap()["t"].parse(&limits).is_err());
         assert!(none.is_none());
-        let (document, [texts, _]) = parse_keeping(br#"{"a": {"b": [{}]}}"#, &limits, PATHS).unwrap();
+        let (document, [texts, _]) =
+            parse_keeping(br#"{"a": {"b": [{}]}}"#, &limits, PATHS).unwrap();
         assert_eq!((document, texts), (json!({"a": {"b": [{}]}}), None));
     }
 }

@@ -46,7 +46,11 @@ impl NodeSummary {
             return Ok(Self::of_value(&text.parse(limits)?));
         };
         let key = fields.bedform.and_then(|own| parse_hex(&own.array?));
-        Ok(Self { is_array: fields.node_type.is_some_and(|kind| kind == "array"), key, shape: fields.shape })
+        Ok(Self {
+            is_array: fields.node_type.is_some_and(|kind| kind == "array"),
+            key,
+            shape: fields.shape,
+        })
     }
 
     /// That of a document that was built.

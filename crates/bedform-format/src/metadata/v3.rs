@@ -76,13 +76,19 @@ pub struct GroupTexts {
 }
 
 impl GroupTexts {
-    const PATHS: [&[&str]; 2] =
-        [&["consolidated_metadata", "metadata"], &["consolidated_metadata", "replacing", "metadata"]];
+    const PATHS: [&[&str]; 2] = [
+        &["consolidated_metadata", "metadata"],
+        &["consolidated_metadata", "replacing", "metadata"],
+    ];
 
     /// The places in the document, with what belongs there.
     pub fn kept(&self) -> Vec<Kept<'_>> {
         let texts = [&self.consolidated, &self.replacing];
-        Self::PATHS.into_iter().zip(texts).filter_map(|(path, texts)| Some((path, texts.as_ref()?))).collect()
+        Self::PATHS
+            .into_iter()
+            .zip(texts)
+            .filter_map(|(path, texts)| Some((path, texts.as_ref()?)))
+            .collect()
     }
 }
 
@@ -117,7 +123,11 @@ pub fn parse_group(document: &Value, texts: GroupTexts) -> Result<GroupDocument>
                 return Err(unsupported("consolidated_metadata.kind", "a kind but 'inline'"));
             }
             let found = inner.need("metadata")?;
-            Some(texts.consolidated.ok_or_else(|| no_object("consolidated_metadata.metadata", found))?)
+            Some(
+                texts
+                    .consolidated
+                    .ok_or_else(|| no_object("consolidated_metadata.metadata", found))?,
+            )
         }
     };
     let attributes = attributes(&fields)?;

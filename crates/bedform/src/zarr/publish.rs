@@ -146,9 +146,8 @@ pub(crate) fn check_attributes(
     let limits = &hierarchy.options.limits;
     let written = serde_json::to_vec(attributes).unwrap_or_default();
     let (bytes, limit) = (written.len() as u64, limits.attributes_bytes_max);
-    let refuse = |text| {
-        Error::new(ErrorKind::LimitExceeded, format!("the attributes of {path:?} {text}"))
-    };
+    let refuse =
+        |text| Error::new(ErrorKind::LimitExceeded, format!("the attributes of {path:?} {text}"));
     if bytes > limit {
         return Err(refuse(format!("have {bytes} bytes, over the limit of {limit}")));
     }

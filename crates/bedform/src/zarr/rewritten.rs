@@ -38,9 +38,9 @@ pub(crate) fn lost_state(
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             let others = group.consolidated.iter().flatten();
             let mut others = others.map(|(path, text)| summary(hierarchy, path, text));
-            let is_ours =
-                |one: Result<NodeSummary>| Ok::<_, Error>(one?.key_and_shape().is_some());
-            let has_ours = others.try_fold(false, |any, one| Ok::<_, Error>(any || is_ours(one)?))?;
+            let is_ours = |one: Result<NodeSummary>| Ok::<_, Error>(one?.key_and_shape().is_some());
+            let has_ours =
+                others.try_fold(false, |any, one| Ok::<_, Error>(any || is_ours(one)?))?;
             if is_writable || has_ours {
                 return Err(error);
             }

@@ -146,7 +146,8 @@ pub(crate) fn inner(metadata: &ArrayMetadata) -> Result<(&[u64], &CodecChain)> {
 /// # Errors
 /// `NotFound`; `Corrupt` or `Unsupported` by its metadata.
 pub(crate) fn load(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<ArrayState> {
-    let ArrayDocument { metadata, document, origin } = hierarchy.documents.array(hierarchy, path)?;
+    let ArrayDocument { metadata, document, origin } =
+        hierarchy.documents.array(hierarchy, path)?;
     ArrayState::new(hierarchy, path, metadata, document, Some(origin))
         .map_err(|error| error.at(hierarchy.name_of(path)))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::child::open;
+use crate::child::{Outcome, open};
 use crate::support::{Scratch, count, effort, in_parallel};
 
 /// What opening a store may come to.
@@ -71,7 +71,7 @@ fn dense(bytes: usize) -> Vec<(&'static str, String)> {
         ("bare NaN", list("NaN", bytes)),
         ("keys", object("0", bytes)),
         ("one text", format!("\"{}\"", "x".repeat(bytes))),
-        ("one text of escapes", format!("\"{}\"", "\\u00e9".repeat(bytes / 6))),
+        ("one text of escapes", format!("\"{}\"", "\\u00e9".repeat(bytes / 12))),
     ]
 }
 
@@ -86,7 +86,11 @@ fn attributes(bytes: usize, expected: impl Fn(&str) -> Expected) -> Vec<Case> {
         let story = format!("attributes of {bytes} bytes, {what}");
         let expected = expected(what);
         cases.push(single(story.clone(), array_with("/attributes", &attributes), expected));
-        cases.push(single(format!("{story}, of a group"), group_with("attributes", &attributes), expected));
+        cases.push(single(
+            format!("{story}, of a group"),
+            group_with("attributes", &attributes),
+            expected,
+        ));
         let files = vec![
             (".zgroup".to_owned(), br#"{"zarr_format": 2}"#.to_vec()),
             (".zattrs".to_owned(), attributes.into_bytes()),
@@ -108,19 +112,28 @@ fn fields(bytes: usize) -> Vec<Case> {
     {
         add(pointer, array_with(pointer, &text), Expected::Refused);
     }
-    add("a dimension's name", array_with("/dimension_names", &format!("[{text}]")), Expected::Either);
+    add(
+        "a dimension's name",
+        array_with("/dimension_names", &format!("[{text}]")),
+        Expected::Either,
+    );
     add("a codec's name", array_with("/codecs", &format!("[{text}]")), Expected::Refused);
     add("codecs", array_with("/codecs", &list("\"bytes\"", bytes)), Expected::Refused);
     add("shape", array_with("/shape", &list("1", bytes)), Expected::Refused);
     let keys = object(r#"{"must_understand":false}"#, bytes);
     let document = array().to_string();
-    add("unknown keys", format!("{},{}", &document[..document.len() - 1], &keys[1..]), Expected::Either);
+    add(
+        "unknown keys",
+        format!("{},{}", &document[..document.len() - 1], &keys[1..]),
+        Expected::Either,
+    );
     cases
 }
 
 /// A group's document that has those of many arrays in it, which are nowhere else.
 fn consolidated(arrays: usize, document: &str, expected: Expected) -> Case {
-    let entries: Vec<_> = (0..arrays).map(|number| format!("\"v{number:06}\":{document}")).collect();
+    let entries: Vec<_> =
+        (0..arrays).map(|number| format!("\"v{number:06}\":{document}")).collect();
     let metadata = format!(r#"{{"kind": "inline", "metadata": {{{}}}}}"#, entries.join(","));
     let story = format!("{arrays} consolidated documents of {} bytes", document.len());
     single(story, group_with("consolidated_metadata", &metadata), expected)
@@ -129,7 +142,7 @@ fn consolidated(arrays: usize, document: &str, expected: Expected) -> Case {
 /// A chunk of 2 GiB, of which nothing or little is there.
 fn claims() -> Vec<Case> {
     let codecs = [
-        json!(["bytes"]),
+        json!([{"name": "bytes", "configuration": {"endian": "little"}}]),
         json!(["bytes", {"name": "zstd", "configuration": {"level": 3, "checksum": false}}]),
         json!(["bytes", {"name": "gzip", "configuration": {"level": 5}}]),
         json!(["bytes", {"name": "blosc", "configuration":
@@ -149,7 +162,8 @@ fn claims() -> Vec<Case> {
         document["codecs"] = codecs.clone();
         let metadata = ("zarr.json".to_owned(), document.to_string().into_bytes());
         for there in [None, Some(vec![]), Some(vec![0; 64]), Some(vec![0x28; 1 << 20])] {
-            let story = format!("a chunk of 2 GiB by {codecs}, {:?} bytes", there.as_ref().map(Vec::len));
+            let story =
+                format!("a chunk of 2 GiB by {codecs}, {:?} bytes", there.as_ref().map(Vec::len));
             let expected = if there.is_none() { Expected::Read } else { Expected::Refused };
             let chunk = there.map(|bytes| ("c/0".to_owned(), bytes));
             let files = [Some(metadata.clone()), chunk].into_iter().flatten().collect();
@@ -161,7 +175,12 @@ fn claims() -> Vec<Case> {
 
 fn cases() -> Vec<Case> {
     let large = effort(40_000_000, 18_000_000);
-    let mut cases = attributes(large, |_| Expected::Refused);
+    let mut cases = attributes(large, |what| match what {
+        // Each character has six bytes in the document, and two as an attribute. Half as many bytes as asked for:
+        // a document of an array is read four times until the array is.
+        "one text of escapes" => Expected::Read,
+        _ => Expected::Refused,
+    });
     cases.extend(attributes(15_000_000, |what| match what {
         "one text" | "one text of escapes" => Expected::Read,
         _ => Expected::Either,
@@ -173,7 +192,11 @@ fn cases() -> Vec<Case> {
     cases.push(consolidated(many, &usual, Expected::Refused));
     cases.push(consolidated(many * 10, "{}", Expected::Either));
     cases.push(consolidated(1, &array_with("/attributes", &object("0", large)), Expected::Refused));
-    cases.push(consolidated(200, &array_with("/attributes", &object("0", large / 200)), Expected::Refused));
+    cases.push(consolidated(
+        200,
+        &array_with("/attributes", &object("0", large / 200)),
+        Expected::Refused,
+    ));
     cases.extend(claims());
     cases
 }
@@ -189,7 +212,7 @@ fn check(root: &Path, case: &Case) -> Result<(), String> {
     let outcome = open(root)?;
     std::fs::remove_dir_all(root).unwrap();
     if outcome.time > Duration::from_secs(1) || outcome.peak_bytes > 16 * weight + (64 << 20) {
-        return Err(format!("{weight} bytes take too much: {outcome:.300?}"));
+        return Err(format!("{weight} bytes take too much: {}", short(&outcome)));
     }
     let is_refusal =
         ["Corrupt", "Unsupported", "LimitExceeded", "NotFound"].contains(&&*outcome.kind);
@@ -200,8 +223,12 @@ fn check(root: &Path, case: &Case) -> Result<(), String> {
     };
     match is_right && outcome.message.len() <= 4096 {
         true => Ok(()),
-        false => Err(format!("{outcome:.600?}")),
+        false => Err(short(&outcome)),
     }
+}
+
+fn short(outcome: &Outcome) -> String {
+    format!("{outcome:?}").chars().take(600).collect()
 }
 
 #[test]

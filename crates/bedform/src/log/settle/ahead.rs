@@ -74,7 +74,8 @@ pub(super) fn read_ahead(
             };
             stopped_by(stop, || plan_windows(view, round, window_bytes, &mut send))
         };
-        let planner = start().spawn_scoped(scope, plan).map_err(|error| Error::no_thread(&error))?;
+        let planner =
+            start().spawn_scoped(scope, plan).map_err(|error| Error::no_thread(&error))?;
         for number in 0..ahead {
             let reader = start().spawn_scoped(scope, || {
                 stopped_by(stop, || read_tasks(&tasks, window_bytes, spare));
