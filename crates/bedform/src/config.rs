@@ -202,10 +202,11 @@ mod tests {
             std::os::unix::fs::symlink(target, make(name)).unwrap();
         }
         std::fs::create_dir(make("directory")).unwrap();
-        std::fs::write(make("large"), vec![b' '; BYTES_MAX as usize + 1]).unwrap();
+        let bytes = usize::try_from(BYTES_MAX).unwrap();
+        std::fs::write(make("large"), " ".repeat(bytes + 1)).unwrap();
         File::create(make("sparse")).unwrap().set_len(1 << 40).unwrap();
         std::fs::write(make("binary"), b"\xff").unwrap();
-        std::fs::write(make("full"), vec![b' '; BYTES_MAX as usize]).unwrap();
+        std::fs::write(make("full"), " ".repeat(bytes)).unwrap();
         for name in ["fifo", "zero", "link", "directory", "binary"] {
             let refused = read_regular(&make(name)).unwrap().unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{name}");

@@ -190,6 +190,9 @@ fn a_group_that_is_being_replaced_is_in_its_stores_document() {
         let (document, texts) = parse_document(&bytes, &Limits::default()).unwrap();
         // What was taken belongs where it was.
         assert_eq!(seal_with(document.clone(), &texts.kept()), bytes);
+        let mut whole = document.clone();
+        texts.clone().put_back(&mut whole, &Limits::default()).unwrap();
+        assert_eq!(whole, strict::parse(&bytes, &Limits::default()).unwrap());
         parse_group(&document, texts)
     };
     let group = parse(document(replacing.clone())).unwrap();

@@ -81,6 +81,22 @@ impl GroupTexts {
         &["consolidated_metadata", "replacing", "metadata"],
     ];
 
+    /// Puts what was taken back into its document.
+    ///
+    /// # Errors
+    /// As [`parse_document`].
+    pub fn put_back(self, document: &mut Value, limits: &Limits) -> Result<()> {
+        for (path, texts) in self.kept() {
+            let values = texts.iter().map(|(key, text)| Ok((key.clone(), text.parse(limits)?)));
+            let values: Map<String, Value> = values.collect::<Result<_>>()?;
+            let place = path.iter().try_fold(&mut *document, |value, key| value.get_mut(key));
+            if let Some(place) = place {
+                *place = Value::Object(values);
+            }
+        }
+        Ok(())
+    }
+
     /// The places in the document, with what belongs there.
     pub fn kept(&self) -> Vec<Kept<'_>> {
         let texts = [&self.consolidated, &self.replacing];

@@ -8,7 +8,7 @@ use bedform_format::metadata::{
     ArrayMetadata, GroupDocument, GroupTexts, NodeSummary, check_seal, hex, parse_array,
     parse_array_v2, parse_document, parse_group, seal,
 };
-use bedform_format::{Limits, ObjectPath};
+use bedform_format::{Limits, ObjectPath, json};
 use bedform_storage::{Condition, Durability, Object, StorageExt as _, Version};
 use serde_json::{Map, Value};
 
@@ -97,7 +97,29 @@ pub(crate) fn read(hierarchy: &Hierarchy, path: &ObjectPath, name: &str) -> Resu
 /// Reads the document `object`, which lies at `path`.
 fn read_opened(hierarchy: &Hierarchy, path: &ObjectPath, object: &dyn Object) -> Result<Stored> {
     let limits = &hierarchy.options.limits;
-    let version = object.version().clone();
+    let (version, bytes) = (object.version().clone(), read_bytes(hierarchy, path, object)?);
+    let fail = |error| Error::metadata(hierarchy.name_of(path), error);
+    let (mut document, mut texts) = parse_document(&bytes, limits).map_err(fail)?;
+    if node_type(&document) == Some("array") && texts != GroupTexts::default() {
+        // Nothing of a group: the array's own, if odd.
+        document = json::parse(&bytes, limits).map_err(|error| fail(error.into()))?;
+        texts = GroupTexts::default();
+    }
+    if let Some(attributes) = document.get("attributes").filter(|_| is_large(&version, limits)) {
+        check_attributes(hierarchy, path, attributes)?;
+    }
+    let sealed = check_seal(&bytes, &document).map_err(fail)?;
+    Ok(Stored { version, document, texts, sealed })
+}
+
+/// The bytes of the document `object`, which lies at `path`.
+pub(super) fn read_bytes(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    object: &dyn Object,
+) -> Result<Vec<u8>> {
+    let limits = &hierarchy.options.limits;
+    let version = object.version();
     if version.size > limits.metadata_bytes_max {
         return Err(Error::new(
             ErrorKind::LimitExceeded,
@@ -111,13 +133,7 @@ fn read_opened(hierarchy: &Hierarchy, path: &ObjectPath, object: &dyn Object) ->
     }
     let mut bytes = vec![0; usize::try_from(version.size).unwrap_or(usize::MAX)];
     object.read(0, &mut bytes)?;
-    let fail = |error| Error::metadata(hierarchy.name_of(path), error);
-    let (document, texts) = parse_document(&bytes, limits).map_err(fail)?;
-    if let Some(attributes) = document.get("attributes").filter(|_| is_large(&version, limits)) {
-        check_attributes(hierarchy, path, attributes)?;
-    }
-    let sealed = check_seal(&bytes, &document).map_err(fail)?;
-    Ok(Stored { version, document, texts, sealed })
+    Ok(bytes)
 }
 
 /// True if attributes over the limit have room in a document.

@@ -23,7 +23,7 @@ use bedform_format::metadata::{
 use bedform_storage::Lock;
 use serde_json::{Map, Value, json};
 
-use super::documents::{GroupState, ZARR_JSON, node_type, publish, publish_bytes, read};
+use super::documents::{GroupState, Stored, ZARR_JSON, node_type, publish, publish_bytes, read};
 use super::hierarchy::Hierarchy;
 use super::nodes::NodeKind;
 use crate::error::{Error, ErrorKind, Result};
@@ -348,8 +348,16 @@ pub(crate) fn check_key(
     ))
 }
 
+/// The whole document at `path`, also of a group that has others in it.
 pub(crate) fn own_document(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Value> {
-    read(hierarchy, path, "zarr.json")?.map(|stored| stored.document).ok_or_else(|| {
+    let Stored { mut document, texts, .. } = own_stored(hierarchy, path)?;
+    let put_back = texts.put_back(&mut document, &hierarchy.options.limits);
+    put_back.map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
+    Ok(document)
+}
+
+fn own_stored(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Stored> {
+    read(hierarchy, path, ZARR_JSON)?.ok_or_else(|| {
         Error::new(ErrorKind::NotFound, format!("{}/zarr.json is gone", hierarchy.name_of(path)))
     })
 }
@@ -369,11 +377,12 @@ pub(crate) fn set_attributes(
             format!("no array or group {path:?} in {}", hierarchy.storage.name()),
         ));
     }
-    let mut document = match node_type(&own_document(hierarchy, path)?) {
-        Some("array") => hierarchy.documents.array(hierarchy, path)?.document,
-        _ => own_document(hierarchy, path)?,
-    };
+    let Stored { mut document, texts, .. } = own_stored(hierarchy, path)?;
+    if node_type(&document) == Some("array") {
+        document = hierarchy.documents.array(hierarchy, path)?.document;
+    }
     document["attributes"] = Value::Object(attributes);
-    publish(hierarchy, path, document)?;
+    let bytes = seal_with(document, &texts.kept());
+    publish_bytes(hierarchy, path, &bytes, hierarchy.options.durability)?;
     if path.is_root() { Ok(()) } else { commit(hierarchy, std::slice::from_ref(path), &[]) }
 }

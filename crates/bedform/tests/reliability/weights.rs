@@ -177,7 +177,7 @@ fn cases() -> Vec<Case> {
     let large = effort(40_000_000, 18_000_000);
     let mut cases = attributes(large, |what| match what {
         // Each character has six bytes in the document, and two as an attribute. Half as many bytes as asked for:
-        // a document of an array is read four times until the array is.
+        // opening an array reads its document four times.
         "one text of escapes" => Expected::Read,
         _ => Expected::Refused,
     });
