@@ -131,7 +131,8 @@ def test_no_text_of_a_store_reaches_people_as_it_is(tmp_path: Path) -> None:
             path = tmp_path / f"{number}-{place}.zarr"
             make_store(path, "t", array, {text: text})
             # What programs read is what was stored.
-            if place == "attribute":
+            # So long ones are over the limit of attributes.
+            if place == "attribute" and text != LONG:
                 _, out, _ = said_by(["info", str(path), "t", "--json"])
                 assert json.loads(out)["attributes"] == array["attributes"]
             count += check(["info", str(path)], ([],))
