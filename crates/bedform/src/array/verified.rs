@@ -109,7 +109,7 @@ fn verify_log(
             problems = found.lines;
         }
         if is_all {
-            step(0, 0)?;
+            check_goes_on(STOPPED)?;
             problems.extend(
                 store.log_place().map_or(Ok(Vec::new()), |log| store.damaged_promises(&log))?,
             );
