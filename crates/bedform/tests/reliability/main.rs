@@ -42,6 +42,5 @@ mod schedules;
 mod server;
 mod servers;
 mod support;
-mod tiers;
 mod watched;
 mod workloads;

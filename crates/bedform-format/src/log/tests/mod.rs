@@ -4,7 +4,6 @@
 mod boxes;
 mod columns;
 mod directory;
-mod promises;
 mod records;
 mod root;
 mod section;
