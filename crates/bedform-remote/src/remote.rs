@@ -10,8 +10,8 @@
 //! Every write has a condition (`If-None-Match`, `If-Match`), also where the newest writer wins: what a
 //! writer that was cut off still has on its way finds that it does not hold. `put` has how a lost answer
 //! is told from a conflict, `parts` how large objects are sent, `lease` how locks are kept, `growing` how
-//! objects grow, `transport` and `paging` what servers that misbehave cannot do. What is acknowledged is as durable as the server makes it; [`Durability`](bedform_storage::Durability) makes no
-//! difference.
+//! objects grow, `transport` and `paging` what servers that misbehave cannot do. What is acknowledged is as
+//! durable as the server makes it; [`Durability`](bedform_storage::Durability) makes no difference.
 
 mod aws;
 mod azure;
