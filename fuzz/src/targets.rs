@@ -9,8 +9,8 @@ use bedform_format::codec::{
     BloscCompressor, BloscConfiguration, BloscShuffle, PcodecConfiguration, PcodecDelta, PcodecMode,
 };
 use bedform_format::log::{
-    Boxes, Directory, LogError, RecordHead, Root, Sealed, Section, SegmentHeader, SettledShards,
-    varint,
+    Boxes, Directory, LogError, Promise, PromiseFile, PromisesHeader, RecordHead, Root, Sealed,
+    Section, SegmentHeader, SettledShards, varint,
 };
 use bedform_format::metadata::{
     ChunkKeys, Identity, check_seal, parse_array, parse_array_v2, parse_consolidated_v2,
@@ -297,6 +297,17 @@ fn log_records(data: &[u8], limits: &Limits) {
         if let Ok(header) = SegmentHeader::decode(bytes) {
             assert_eq!(header.encode(), bytes);
         }
+        if let Ok(promise) = Promise::decode(bytes) {
+            assert_eq!(promise.encode(), bytes);
+        }
+        if let Ok(header) = PromisesHeader::decode(bytes) {
+            assert_eq!(header.encode(), bytes);
+        }
+    }
+    if let Ok(file) = PromiseFile::decode(data, limits) {
+        let numbers = file.promises.iter().map(|promise| promise.number);
+        assert!(numbers.is_sorted_by(|one, next| one < next));
+        assert!(file.promises.iter().all(|promise| promise.number >= file.header.first));
     }
     if let Ok((sealed, stored)) = Sealed::open(data, limits) {
         assert_eq!([&sealed.encode_head()[..], stored].concat(), data);

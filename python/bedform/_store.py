@@ -571,9 +571,12 @@ class Store(Group):
         dict
             ``drained_bytes`` from the burst tier, promised commits that were ``completed``,
             segments of ``live`` writers, ``found`` writes by session and rank, commits that were
-            made of them, ``committed``, promised commits that were ``given_up``, and the ``tiers``,
+            made of them, ``committed``, promised commits that were ``given_up``, the ``tiers``,
             with their nodes, through which writers that died may have promised more, and from which
-            it has not come.
+            it has not come, and what is ``damaged`` of what was promised: a line for each session,
+            which names the commit and the place. The commits before that are visible; it and the
+            later ones wait, and no session and no direct write begins, until ``"discard"`` gives
+            them up, or what is damaged is back in its place and this is called again.
         """
         where = _tier(burst)
         found: dict[str, Any] = json.loads(self._call(self._inner.recover)(leftover, where))
@@ -710,15 +713,17 @@ class Store(Group):
         """What the store holds, as plain values.
 
         ``log`` counts ``commits`` that are not settled, the ``segments`` that they lie in, and the
-        ``bytes`` of those; ``segments_open`` are others, whose writers are at work, or have died:
-        :meth:`recover` finds what those have left. It is None where nobody may list them.
+        ``bytes`` of those; ``segments_open`` are segments whose writers are at work, or have died:
+        :meth:`recover` finds what those have left. It is None where nobody may list them. ``tiers``
+        are the burst tiers, with their nodes, through which such writers may have promised commits
+        that are not visible.
         """
         return {
             "path": self._path_of_store,
             "format": f"zarr v{self._call(self._inner.zarr_format)()}",
             "attributes": self.attributes,
             "groups": sorted(self.groups()),
-            "log": dict(self._call(self._inner.log_summary)()),
+            "log": json.loads(self._call(self._inner.log_summary)()),
             "arrays": {name: array.info() for name, array in self.arrays().items()},
         }
 

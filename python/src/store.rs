@@ -301,15 +301,10 @@ impl Store {
         Ok((found.problems, absent.collect()))
     }
 
-    /// What the log has, by name; nothing for what storage does not tell.
-    fn log_summary(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, Option<u64>)>> {
+    /// What the log has, as JSON; null for what storage does not tell.
+    fn log_summary(&self, py: Python<'_>) -> PyResult<String> {
         let found = detached(py, || self.inner.log_summary()).map_err(raise)?;
-        Ok(vec![
-            ("commits", Some(found.commits)),
-            ("segments", Some(found.segments)),
-            ("bytes", Some(found.bytes)),
-            ("segments_open", found.segments_open),
-        ])
+        Ok(found.to_json().to_string())
     }
 
     /// Removes what nobody needs any more from the log, or says what that is; by name.

@@ -16,7 +16,6 @@ import bedform as bf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     Bedform = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -168,6 +167,85 @@ def test_a_tier_that_has_lost_what_was_promised_is_no_tier_without_promises(
     store.session(settle="later").close()
 
 
+def damaged_last_commit(store: bf.Store, path: str, burst: Path) -> dict[Path, bytes]:
+    """Kill a writer of three commits and damage the data of the last one; give the tier as it was.
+
+    The first two may be visible. Of the last one the log may have a copy, which is damaged alike.
+    """
+    killed_writer(path, str(burst), "node")
+    files = {file: file.read_bytes() for file in burst.rglob("*") if file.is_file()}
+    assert {file.name for file in files} >= {"STORE.txt", "promises-000000", "0" * 20}
+    data = np.full(8, 2, "int32").tobytes()
+    log = Path(path + ".bedform-log").rglob("data")
+    holders = [file for file in (*files, *log) if data in file.read_bytes()]
+    assert holders and store["t"].shape[0] <= 2
+    for file in holders:
+        file.write_bytes(file.read_bytes().replace(data, b"\xff" + data[1:]))
+    return files
+
+
+def test_damage_to_what_was_promised_is_reported_until_somebody_decides(
+    store: bf.Store, tmp_path: Path, bedform_command: Bedform
+) -> None:
+    path, burst = str(tmp_path / "run.zarr"), tmp_path / "fast"
+    files = damaged_last_commit(store, path, burst)
+    log = store.info()["log"]
+    assert len(log["tiers"]) == 1 and log["tiers"][0].startswith(f"{burst} on node "), log
+    assert "tiers" in bedform_command("info", path).stdout
+    said = bedform_command("recover", path, "--burst", str(burst))
+    assert said.returncode == 1, said
+    words = " ".join(said.stdout.split())
+    assert "commit of epoch 6 of session" in words and "0" * 20 in words, words
+    assert "--discard" in words, words
+    assert store["t"][:, 0].tolist() == [0, 1]
+    for begin in (store.session, lambda: store["t"].append(np.zeros((1, 8), "int32"))):
+        with pytest.raises(bf.ConflictError, match="bedform recover"):
+            begin()
+    again = store.recover(burst=burst)
+    assert len(again["damaged"]) == 1 and again["completed"] == 0, again
+    assert store.verify() != []
+    assert bedform_command("verify", path).returncode == 1
+    assert store.info()["log"]["tiers"] == ["the log itself"]
+    # What was damaged comes back.
+    for file, content in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    done = store.recover(burst=burst)
+    assert (done["completed"], done["damaged"]) == (1, []), done
+    assert store["t"][:, 0].tolist() == [0, 1, 2]
+    assert store.verify() == []
+    store.session(settle="later").close()
+
+
+def test_damaged_promises_are_given_up_by_discard(
+    store: bf.Store, tmp_path: Path, bedform_command: Bedform
+) -> None:
+    path, burst = str(tmp_path / "run.zarr"), tmp_path / "fast"
+    damaged_last_commit(store, path, burst)
+    done = bedform_command("recover", path, "--burst", str(burst), "--discard", "--json")
+    assert done.returncode == 0, done
+    said = json.loads(done.stdout)
+    assert (said["given_up"], len(said["damaged"])) == (1, 1), said
+    assert store["t"][:, 0].tolist() == [0, 1]
+    with store.session(burst=burst) as session:
+        session.append("t", np.full((1, 8), 7, "int32"))
+    assert store["t"][:, 0].tolist() == [0, 1, 7]
+    assert store.verify() == []
+    assert not [file for file in burst.rglob("*") if file.is_file()]
+
+
+def test_info_counts_what_a_dead_writer_left_in_a_segment_with_commits(
+    store: bf.Store, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "run.zarr")
+    killed_writer(path, "", "disk")
+    assert store.info()["log"]["commits"] == 3
+    assert store.info()["log"]["segments_open"] == 1
+    assert len(store.recover()["found"]) == 1
+    store.recover(leftover="discard")
+    assert store.info()["log"]["segments_open"] == 0
+
+
 def test_what_was_given_up_is_not_asked_for_again(
     store: bf.Store, tmp_path: Path, bedform_command: Bedform
 ) -> None:
@@ -201,7 +279,13 @@ def test_writes_that_no_commit_has_wait_for_a_decision(
     killed_writer(path, "", "disk")
     settled = bedform_command("settle", path).stdout
     assert "1 segment may hold writes that no commit has" in settled, settled
-    assert store.info()["log"] == {"commits": 0, "segments": 0, "bytes": 0, "segments_open": 1}
+    assert store.info()["log"] == {
+        "commits": 0,
+        "segments": 0,
+        "bytes": 0,
+        "segments_open": 1,
+        "tiers": [],
+    }
     assert store["t"][0].tolist() == [0] * 8
     found = store.recover()["found"]
     assert [(one["rank"], one["writes"], one["bytes"], one["arrays"]) for one in found] == [

@@ -460,7 +460,13 @@ def test_who_may_not_list_is_told_what_a_store_holds_and_that_it_is_whole(
         store = bf.open(url, storage_options={"endpoint": server.url})
         info = store.info()
         assert list(info["arrays"]) == ["g/t"]
-        assert info["log"] == {"commits": 0, "segments": 0, "bytes": 0, "segments_open": None}
+        assert info["log"] == {
+            "commits": 0,
+            "segments": 0,
+            "bytes": 0,
+            "segments_open": None,
+            "tiers": [],
+        }
         assert store["g/t"].stored_objects() == (12, 12)
         assert store.verify() == []
         shard = "unlisted/a.zarr/g/t/c/0/1/0"

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from .._errors import InvalidArgumentError
 from .._text import format_bytes
-from ._output import JsonOption, emit, help_of, open_store
+from ._output import EXIT_NO, JsonOption, emit, help_of, open_store
 
 Leftover = Literal["keep", "commit", "discard"]
 
@@ -45,6 +45,9 @@ def recover(
     was promised and cannot be kept. Writers that live are not touched; on a cluster run it on every
     node whose burst tier may hold something.
 
+    Exit code 1 if something that was promised is damaged, and waits for a decision: the commits
+    before it are visible.
+
     Example: [bold]bedform recover run42.zarr[/bold]
     """
     if commit and discard:
@@ -54,6 +57,8 @@ def recover(
         done = opened.recover(leftover=leftover, burst=burst)
     lines = "\n".join(f"{store}: {line}" for line in _lines(done, leftover))
     emit({"path": store, **done}, Text(lines), as_json)
+    if done["damaged"] and not discard:
+        raise typer.Exit(EXIT_NO)
 
 
 def _lines(done: dict[str, Any], leftover: str) -> list[str]:
@@ -71,6 +76,13 @@ def _lines(done: dict[str, Any], leftover: str) -> list[str]:
         else "run this there with --burst; if nothing is there any more, --discard gives it up"
     )
     lines += [f"{what} {tier}: {then}" for tier in done["tiers"]]
+    wait = (
+        "given up"
+        if leftover == "discard"
+        else "nothing else is written before that is decided: bring what is damaged back to its "
+        "place and run this again, or --discard gives it and the later commits of its session up"
+    )
+    lines += [f"{damage}: {wait}" for damage in done["damaged"]]
     if done["given_up"]:
         lines.append(f"{_count(done['given_up'], 'promised commit')} given up")
     for found in done["found"]:

@@ -16,6 +16,7 @@
 //! | [`Boxes`] | a selection of a section |
 //! | [`Directory`] | the sections of a commit, and what they touch |
 //! | [`CommitId`] | what tells commits apart before they have a number |
+//! | [`Promise`], [`PromiseFile`] | the commits that count before a root knows them |
 //! | [`Root`] | the commits that count |
 //! | [`SettledShards`] | which commits shards contain for certain |
 //! | [`varint`] | numbers and columns of numbers |
@@ -25,6 +26,7 @@ mod builder;
 mod commit_id;
 mod directory;
 mod lanes;
+mod promises;
 mod root;
 mod section;
 mod section_wire;
@@ -39,6 +41,7 @@ pub use builder::SectionBuilder;
 pub use commit_id::CommitId;
 pub use directory::{Directory, GrownArray, SectionPlace, Touched};
 pub use lanes::{LANE_BYTES, Lane, Lanes, STRIPE_BYTES, SegmentName};
+pub use promises::{Promise, PromiseFile, PromisesHeader};
 pub use root::{CommitRecord, Root, SettledRecord};
 pub use section::{Block, Entry, Section, SectionArray};
 pub use segment::{

@@ -272,18 +272,24 @@ impl Sealed {
     }
 }
 
-fn exactly<'a, const N: usize>(bytes: &'a [u8], what: &'static str) -> Result<&'a [u8; N]> {
+pub(super) fn exactly<'a, const N: usize>(
+    bytes: &'a [u8],
+    what: &'static str,
+) -> Result<&'a [u8; N]> {
     let head = bytes.first_chunk().ok_or(LogError::CutShort { what })?;
     if bytes.len() > N { Err(LogError::Trailing { what }) } else { Ok(head) }
 }
 
 /// Makes the last four bytes the checksum of the others.
-fn seal_in_place<const N: usize>(bytes: &mut [u8; N]) {
+pub(super) fn seal_in_place<const N: usize>(bytes: &mut [u8; N]) {
     let checksum = crc32c(&bytes[..N - 4]);
     bytes[N - 4..].copy_from_slice(&checksum.to_le_bytes());
 }
 
-fn check_seal_in_place<const N: usize>(bytes: &[u8; N], what: &'static str) -> Result<()> {
+pub(super) fn check_seal_in_place<const N: usize>(
+    bytes: &[u8; N],
+    what: &'static str,
+) -> Result<()> {
     check_checksum(what, word(bytes, N - 4), crc32c(&bytes[..N - 4]))
 }
 
@@ -295,10 +301,10 @@ fn half(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|index| bytes[at + index]))
 }
 
-fn long(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]))
 }

@@ -108,6 +108,12 @@ fn verify_log(
             }
             problems = found.lines;
         }
+        if is_all {
+            check_goes_on(STOPPED)?;
+            problems.extend(
+                store.log_place().map_or(Ok(Vec::new()), |log| store.damaged_promises(&log))?,
+            );
+        }
         let absent = paths.into_iter().zip(&asked.arrays).filter_map(|(array, checked)| {
             let of = checked.grid.iter().fold(1, |all, count| u64::saturating_mul(all, *count));
             let objects = of.saturating_sub(checked.stored.len() as u64);

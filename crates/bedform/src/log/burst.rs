@@ -5,16 +5,19 @@
 //!   STORE.txt                 the name of the store, for people
 //!   00000000000000000000      parts, by the byte of the segment with which they start
 //!   00000000000033554432
+//!   promises-000000           of the writer that promises commits: which ones, see `promises`
 //! ```
 
 use std::path::Path;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
+use bedform_format::log::SegmentHeader;
 use bedform_format::metadata::hex;
 use bedform_storage::{Condition, Durability, LocalStorage, Mode, Storage, StorageExt as _};
 
 use super::place::{LogPlace, lock_of_dead};
+use super::promises::{Promised, Promises};
 use crate::config::{BurstConfiguration, Size};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -37,6 +40,9 @@ const TEXT: (&str, &str) =
     ("This directory holds data of the Bedform log ", " that are not yet there.\n");
 /// What it says at its end if commits are promised as soon as they are here.
 const PROMISES: &str = "Commits of it may have been promised.\n";
+/// What it says before that if it is said beside it which ones. Earlier versions, which know only the line
+/// behind it, still see that there are promises.
+const PROMISES_KEPT: &str = "Which ones stands in the files 'promises-*'; one is always there.\n";
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 const PART_DIGITS: usize = 20;
 
@@ -161,8 +167,17 @@ pub(super) struct BurstPlace {
     pub(super) directory: ObjectPath,
     /// The store as a user knows it.
     store: String,
-    /// True if commits are promised as soon as they are here.
-    promises: bool,
+    promising: Promising,
+}
+
+/// Whether commits are promised as soon as they are in the tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Promising {
+    No,
+    /// By the coordinator, whose directories name what is here.
+    Elsewhere,
+    /// By the writer of this segment.
+    Here(SegmentHeader),
 }
 
 impl BurstPlace {
@@ -172,12 +187,19 @@ impl BurstPlace {
     /// For what is no name.
     pub(super) fn of(burst: &Burst, log: &LogPlace, name: &str) -> Result<Self> {
         let directory = store_directory(log)?.join(name)?;
-        Ok(Self { storage: burst.storage.clone(), directory, store: log.name(), promises: false })
+        let (storage, promising) = (burst.storage.clone(), Promising::No);
+        Ok(Self { storage, directory, store: log.name(), promising })
     }
 
-    /// The same, of a writer that promises commits as soon as they are here.
-    pub(super) fn with_promises(self) -> Self {
-        Self { promises: true, ..self }
+    /// The same, of a writer whose commits are promised as soon as they are here: by itself if it `coordinates`.
+    pub(super) fn with_promises(self, segment: SegmentHeader, coordinates: bool) -> Self {
+        let promising = if coordinates { Promising::Here(segment) } else { Promising::Elsewhere };
+        Self { promising, ..self }
+    }
+
+    /// True if commits are promised as soon as they are here.
+    pub(super) fn has_promising_writer(&self) -> bool {
+        self.promising != Promising::No
     }
 
     /// Fails if the tier holds what a writer of the log promised before it died: it comes before
@@ -189,7 +211,7 @@ impl BurstPlace {
         for (name, place) in Self::all(burst, log)? {
             if log.is_closed(&name)? {
                 place.remove_if_dead()?;
-            } else if place.is_abandoned()? && !place.is_past(log, &name)? {
+            } else if place.is_abandoned(log, &name)? && !place.is_past(log, &name)? {
                 let tier = burst.storage.name();
                 return Err(Error::new(
                     ErrorKind::Conflict,
@@ -214,18 +236,40 @@ impl BurstPlace {
         names.map(|name| Ok((name.clone(), Self::of(burst, log, &name)?))).collect()
     }
 
-    /// Makes the segment's directory, which says whose it is.
+    /// Makes the segment's directory, which says whose it is. Nothing is promised yet: it need not outlive
+    /// a power cut.
     ///
     /// # Errors
     /// Of storage.
-    pub(super) fn name(&self, durability: Durability) -> Result<()> {
+    pub(super) fn name(&self) -> Result<()> {
+        self.say("", Durability::Process)
+    }
+
+    /// Says durably whose the directory is, and that commits may be promised. Before that the first file of
+    /// promises is there, durably, if they are kept here: gives what writes them.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn name_promises(&self) -> Result<Option<Promises>> {
+        let (promises, said) = match self.promising {
+            Promising::No => return Ok(None),
+            Promising::Elsewhere => (None, PROMISES.to_owned()),
+            Promising::Here(segment) => {
+                let promises = Promises::create(&self.storage, &self.directory, segment)?;
+                (Some(promises), [PROMISES_KEPT, PROMISES].concat())
+            }
+        };
+        self.say(&said, Durability::Disk)?;
+        Ok(promises)
+    }
+
+    fn say(&self, promises: &str, durability: Durability) -> Result<()> {
         let (before, behind) = TEXT;
         let text = format!(
             "{before}{}{behind}\
              Do not delete it. If no program writes to that store any more, \
-             'bedform recover' brings them there.\n{}",
+             'bedform recover' brings them there.\n{promises}",
             self.store,
-            if self.promises { PROMISES } else { "" },
         );
         let path = self.directory.join(NAME)?;
         self.storage.put(&path, text.as_bytes(), durability, Condition::None)?;
@@ -263,10 +307,29 @@ impl BurstPlace {
         }
     }
 
-    /// True if commits that were promised may lie here, and nobody brings them on.
-    fn is_abandoned(&self) -> Result<bool> {
+    /// True if commits that were promised may lie here, or only what says which, and nobody brings them on.
+    fn is_abandoned(&self, log: &LogPlace, name: &str) -> Result<bool> {
         let Some(_lock) = lock_of_dead(&*self.storage, &self.directory)? else { return Ok(false) };
-        Ok(self.has_promises()? && !self.parts()?.is_empty())
+        let is_empty = self.parts()?.is_empty() && self.promised(log, name)?.is_none();
+        Ok(!is_empty && self.has_promises()?)
+    }
+
+    /// What the files of promises here say; nothing if they say nothing of any commit.
+    ///
+    /// # Errors
+    /// As [`Promised::read`].
+    pub(super) fn promised(&self, log: &LogPlace, name: &str) -> Result<Option<Promised>> {
+        let segment = (&log.store, name);
+        let found = Promised::read(&*self.storage, &self.directory, segment, &log.limits)?;
+        Ok(found.filter(|found| !found.is_empty()))
+    }
+
+    /// True if a file of promises has to be here.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(super) fn keeps_promises(&self) -> Result<bool> {
+        Ok(self.text()?.is_some_and(|text| text.ends_with(&[PROMISES_KEPT, PROMISES].concat())))
     }
 
     fn has_promises(&self) -> Result<bool> {
@@ -293,7 +356,12 @@ impl BurstPlace {
     /// # Errors
     /// None that a number can give.
     pub(super) fn part(&self, start: u64) -> Result<ObjectPath> {
-        Ok(self.directory.join(&format!("{start:0PART_DIGITS$}"))?)
+        Ok(self.directory.join(&Self::part_name(start))?)
+    }
+
+    /// The name of that part.
+    pub(super) fn part_name(start: u64) -> String {
+        format!("{start:0PART_DIGITS$}")
     }
 
     /// The starts of all parts that are there, in order.

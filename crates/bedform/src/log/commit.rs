@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_format::log::{CommitRecord, Directory, GrownArray, Root, Touched};
+use bedform_format::log::{CommitId, CommitRecord, Directory, GrownArray, Root, Touched};
 use bedform_format::metadata::LogState;
 use bedform_storage::{Lock, Version};
 
@@ -280,7 +280,11 @@ impl Session {
         while self.prepared.front().is_some_and(|next| next.directory.commit.epoch <= drained) {
             // Whatever comes of it, it does not come later.
             let Some(prepared) = self.prepared.pop_front() else { break };
+            let epoch = prepared.directory.commit.epoch;
             number = Some(self.complete(prepared)?);
+            if let Some(drain) = self.stream()?.segment().drain() {
+                drain.set_known(epoch);
+            }
         }
         Ok(number)
     }
@@ -295,16 +299,26 @@ impl Session {
         Ok(())
     }
 
+    /// Appends a directory that promises nothing new.
     fn write_directory(&mut self, directory: &Directory) -> Result<CommitRecord> {
-        let begun = self.begin_directory(directory)?;
+        let begun = self.begin_directory_of(directory, None)?;
         self.directory_record(begun)
     }
 
-    /// Appends a directory in the background.
+    /// Appends the directory of a commit in the background, and promises that, if it is to be.
     fn begin_directory(&mut self, directory: &Directory) -> Result<Placing> {
+        let promised = directory.is_promised.then_some(directory.commit);
+        self.begin_directory_of(directory, promised)
+    }
+
+    fn begin_directory_of(
+        &mut self,
+        directory: &Directory,
+        promised: Option<CommitId>,
+    ) -> Result<Placing> {
         let body = directory.encode(&self.store.options.limits).map_err(to_error)?;
         let reach = self.options.reach;
-        self.stream()?.segment().directory(body, reach)
+        self.stream()?.segment().directory(body, reach, promised)
     }
 
     /// What a root says of a directory, once that is durable.

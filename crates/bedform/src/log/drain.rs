@@ -4,13 +4,14 @@
 //! then, and not before, the part that ends with it is removed.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bedform_storage::{Condition, Durability, GrowingObject};
 
 use super::burst::BurstPlace;
+use super::promises::Promises;
 use super::segment::LogFile;
 use super::staged::Reach;
 use crate::error::{Error, ErrorKind, Result};
@@ -40,6 +41,10 @@ pub(super) struct Drain {
     changed: Condvar,
     /// Bytes appended so far.
     appended: AtomicU64,
+    /// A root knows the promised commits up to this epoch.
+    known: AtomicU32,
+    /// Nothing of the segment is expected from the tier any more, as the log says.
+    is_given_up: AtomicBool,
 }
 
 struct State {
@@ -55,6 +60,8 @@ struct State {
     is_closed: bool,
     failure: Option<Error>,
     has_failed: bool,
+    /// What the writer notes promises with, made when the tier was named.
+    promises: Option<Promises>,
 }
 
 /// What the drain has done.
@@ -86,9 +93,15 @@ impl Drain {
             is_closed: false,
             failure: None,
             has_failed: false,
+            promises: None,
         };
-        let (state, changed) = (Mutex::new(state), Condvar::new());
-        Arc::new(Self { state, changed, appended: AtomicU64::new(0) })
+        Arc::new(Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            appended: AtomicU64::new(0),
+            known: AtomicU32::new(0),
+            is_given_up: AtomicBool::new(false),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -108,6 +121,26 @@ impl Drain {
     /// Bytes that are durable in the log.
     pub(super) fn durable_bytes(&self) -> u64 {
         self.lock().done.durable
+    }
+
+    /// A root knows the promised commits up to this epoch: what says so in the tier may go.
+    pub(super) fn set_known(&self, epoch: u32) {
+        self.known.store(epoch, Ordering::Relaxed);
+    }
+
+    /// The epoch up to which a root knows what was promised.
+    pub(super) fn known(&self) -> u32 {
+        self.known.load(Ordering::Relaxed)
+    }
+
+    /// The log expects nothing from the tier any more: all of it may go from there.
+    pub(super) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// What the writer notes promises with, once.
+    pub(super) fn take_promises(&self) -> Option<Promises> {
+        self.lock().promises.take()
     }
 
     /// Notes that so many bytes have been appended.
@@ -263,9 +296,12 @@ impl Drainer {
     /// tier: what is promised after that is known to be missing where the tier is not at hand.
     pub(super) fn name(&mut self) -> Result<()> {
         if !self.shared.lock().done.is_named {
-            self.place.name(Durability::Disk)?;
+            let promises = self.place.name_promises()?;
             self.target.object()?;
-            self.shared.change(|state| state.done.is_named = true);
+            self.shared.change(|state| {
+                state.promises = promises;
+                state.done.is_named = true;
+            });
         }
         Ok(())
     }
@@ -279,6 +315,10 @@ impl Drainer {
             self.moved.push(run);
         }
         self.settle()?;
+        // What was promised and is not visible yet has its proof here.
+        if self.place.has_promising_writer() && !self.shared.is_given_up.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         // What was appended behind the last sync is nobody's.
         self.place.remove()
     }

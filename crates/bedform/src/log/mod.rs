@@ -20,6 +20,7 @@
 //! | `boxes` | selections as boxes |
 //! | `buffer` | memory in which elements wait until they are appended |
 //! | [`burst`], `staged`, `drain` | the fast tier that takes segments first, and how they are drained |
+//! | `promises` | which commits were promised through the tier, kept outside their segments |
 //! | `segment` | the file, or lane of one, that one writer appends to |
 //! | `record` | records of a segment, read back and checked |
 //! | `lanes` | what lies in a segment, whoever of several writers put it there |
@@ -47,6 +48,7 @@ pub(crate) mod opened;
 mod overlay;
 mod parts;
 pub(crate) mod place;
+mod promises;
 mod record;
 pub mod recover;
 mod section;

@@ -229,6 +229,11 @@ impl OpenedStore {
         Ok(())
     }
 
+    /// Opens the segments of the log anew: others have taken their places.
+    pub(crate) fn forget_segments(&self) {
+        self.loaded.forget_segments();
+    }
+
     /// Looks for a newer root where reads do not: what this process has committed they see, and all that
     /// is committed is settled.
     ///

@@ -6,6 +6,7 @@
 //! until somebody says what is to become of them.
 
 mod bring;
+mod promised;
 mod scan;
 
 use crate::log::opened::OpenedStore;
@@ -16,18 +17,20 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_format::log::{
-    CommitId, CommitRecord, Directory, GrownArray, SectionArray, SectionPlace, SegmentName,
+    CommitId, Directory, GrownArray, SectionArray, SectionPlace, SegmentName,
 };
 use bedform_format::metadata::hex;
 use bedform_storage::Lock;
 use serde_json::{Value, json};
 
-use self::bring::{check_is_ours, drain};
-pub(super) use self::scan::has_leftover;
-use self::scan::{FoundSection, Scan, known_epoch_now, scan};
+use self::bring::{Brought, check_is_ours, drain, remove};
+use self::promised::{Claim, Examiner, Outcome, claims};
+use self::scan::{FoundDirectory, FoundSection, Scan, known_epoch_now, scan};
+pub(super) use self::scan::{has_leftover, has_more};
 use super::burst::{Burst, BurstPlace};
 use super::commit::{Appended, note_appended};
 use super::place::LogPlace;
+use super::promises::Promised;
 use super::session::{Session, SessionOptions};
 use super::shapes::enlarge;
 use crate::comm::Alone;
@@ -73,6 +76,10 @@ pub struct Recovered {
     pub committed: u64,
     /// Promised commits that were given up, with all later ones of their sessions.
     pub given_up: u64,
+    /// What is damaged of what was promised, a line for each session: the commit, and where. The commits before
+    /// it are visible. It and the later ones wait, and nothing else is written before they are given up, or
+    /// what is damaged came back to its place.
+    pub damaged: Vec<String>,
     /// Burst tiers, and their nodes, through which writers that died may have promised more, and of
     /// which that has not come: others than the one that was looked at, or that one, if it has nothing of
     /// such a writer any more.
@@ -98,6 +105,7 @@ impl Recovered {
             "found": found.collect::<Vec<_>>(),
             "committed": self.committed,
             "given_up": self.given_up,
+            "damaged": self.damaged,
             "tiers": self.tiers,
         })
     }
@@ -124,20 +132,30 @@ struct Orphan {
     name: String,
     session: [u8; 16],
     sections: Vec<FoundSection>,
-    directories: Vec<(Directory, CommitRecord)>,
+    directories: Vec<FoundDirectory>,
+    /// The epochs of the commits that directories promise before the first damage, those that a root knows
+    /// included.
+    epochs: Vec<u32>,
+    /// What is wrong with the header.
+    header: Option<String>,
+    /// What files of promises say; nothing where there are none.
+    promised: Option<Promised>,
     /// The burst tier that may have more of it, and was not looked at.
     tier: Option<String>,
     /// Nobody begins to write here, or removes it, meanwhile.
-    _lock: Box<dyn Lock>,
+    _lock: Option<Box<dyn Lock>>,
 }
+
+/// Segments that stay in the burst tier, by their names.
+type Kept = Vec<(String, BurstPlace)>;
 
 impl OpenedStore {
     /// Finds what writers that died left behind, and brings about what they had promised. Writers that
     /// live are not touched. Can be stopped and called again.
     ///
     /// # Errors
-    /// `ReadOnly`; `Conflict` where a promise cannot be kept, unless what is left over is discarded:
-    /// because an array was deleted, or made larger by others, or the promise was made to the store of
+    /// `ReadOnly`; `Conflict` where a promise cannot be kept for another reason than damage, unless what is
+    /// left over is discarded: because an array was deleted, or made larger by others, or the promise was made to the store of
     /// which this is a copy; or where what was left over cannot be committed any more, because others
     /// have appended where it was appended, or an array was deleted; those of storage.
     pub(crate) fn recover(
@@ -158,35 +176,33 @@ impl OpenedStore {
             }
         }
         let mut recovered = Recovered::default();
-        let mut brought = BTreeSet::new();
-        if let Some(burst) = burst {
-            let places = BurstPlace::all(burst, &log)?;
-            places.iter().try_for_each(|(_, place)| check_is_ours(&log, place))?;
-            for (name, place) in places {
-                brought.insert(name.clone());
-                match drain(self, &log, &name, &place)? {
-                    Some(bytes) => recovered.drained_bytes += bytes,
-                    None => recovered.live += 1,
-                }
-            }
-        }
+        let (brought, kept) = self.bring(burst, &log, &mut recovered)?;
+        self.forget_segments();
         let mut orphans = self.orphans(&log, &mut recovered)?;
         for orphan in &mut orphans {
             let tier = log.tier_of(&orphan.name)?.filter(|tier| !tier.is_empty());
-            orphan.tier = tier.filter(|_| !brought.contains(&orphan.name));
+            orphan.tier = tier.filter(|_| !brought.contains_key(&orphan.name));
         }
         let tiers: BTreeSet<_> = orphans.iter().filter_map(|orphan| orphan.tier.clone()).collect();
         recovered.tiers = tiers.into_iter().collect();
         let mut session = self.session(Box::new(Alone), SessionOptions::default())?;
         let gives_up = leftover == Leftover::Discard;
-        complete_promised(&mut session, &log, &mut orphans, gives_up, &mut recovered)?;
+        let undecided = complete_promised(
+            &mut session,
+            &log,
+            &mut orphans,
+            &brought,
+            gives_up,
+            &mut recovered,
+        )?;
         recovered.found = self.describe(&orphans)?;
         // The burst tier may still have what comes before, and another call bring it.
-        let waiting: BTreeSet<[u8; 16]> = orphans
+        let mut waiting: BTreeSet<[u8; 16]> = orphans
             .iter()
             .filter(|orphan| orphan.tier.is_some())
             .map(|orphan| orphan.session)
             .collect();
+        waiting.extend(&undecided);
         if leftover == Leftover::Commit {
             recovered.committed = commit_leftover(&mut session, &orphans, &waiting)?;
         }
@@ -199,10 +215,20 @@ impl OpenedStore {
             };
             if is_decided {
                 log.mark_closed(&orphan.name)?;
+            } else if undecided.contains(&orphan.session) && log.tier_of(&orphan.name)?.is_none() {
+                // Nothing is written before somebody decides.
+                log.note_tier(&orphan.name, "")?;
             }
         }
+        let waits = |name: &str| {
+            let waiting = |orphan: &&Orphan| undecided.contains(&orphan.session);
+            !gives_up && orphans.iter().filter(waiting).any(|orphan| orphan.name == name)
+        };
+        for (name, place) in kept.iter().filter(|(name, _)| !waits(name)) {
+            remove(&log, name, place)?;
+        }
         let brought = |orphan: &Orphan| burst.is_some() && orphan.tier.is_none();
-        for name in log.noted_names()? {
+        for name in log.noted_names()?.into_iter().filter(|name| !waits(name)) {
             let is_brought = orphans.iter().any(|orphan| orphan.name == name && brought(orphan));
             // Nothing more comes from its tier: other sessions may begin.
             if is_brought || log.is_closed(&name)? {
@@ -210,6 +236,93 @@ impl OpenedStore {
             }
         }
         Ok(recovered)
+    }
+
+    /// Brings what the burst tier has. Gives what came, by segments, and those that stay there until somebody
+    /// decides.
+    fn bring(
+        &self,
+        burst: Option<&Burst>,
+        log: &LogPlace,
+        recovered: &mut Recovered,
+    ) -> Result<(BTreeMap<String, Brought>, Kept)> {
+        let (mut brought, mut kept) = (BTreeMap::new(), Vec::new());
+        let Some(burst) = burst else { return Ok((brought, kept)) };
+        let places = BurstPlace::all(burst, log)?;
+        places.iter().try_for_each(|(_, place)| check_is_ours(log, place))?;
+        for (name, place) in places {
+            let came = drain(self, log, &name, &place)?;
+            recovered.live += u64::from(came.is_none());
+            let came = came.unwrap_or_default();
+            recovered.drained_bytes += came.bytes;
+            if !came.is_all {
+                kept.push((name.clone(), place));
+            }
+            brought.insert(name, came);
+        }
+        Ok((brought, kept))
+    }
+
+    /// What is damaged of promised commits that somebody has to decide about, a line for each session.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(crate) fn damaged_promises(&self, log: &LogPlace) -> Result<Vec<String>> {
+        let mut orphans = Vec::new();
+        let names = match log.noted_names() {
+            Err(error) if error.is_of_list() => return Ok(Vec::new()),
+            names => names?,
+        };
+        for name in names {
+            if let Some(SegmentName { session, .. }) = SegmentName::parse(&name)
+                && !log.is_closed(&name)?
+            {
+                let mut orphan = self.orphan(log, name, session, None)?;
+                let tier = log.tier_of(&orphan.name)?.filter(|tier| !tier.is_empty());
+                orphan.tier = tier.filter(|_| orphan.promised.is_none());
+                orphans.push(orphan);
+            }
+        }
+        // Only what was brought from a tier has files of promises here.
+        let brought = orphans.iter().filter(|orphan| orphan.promised.is_some());
+        let brought: BTreeSet<_> = brought.map(|orphan| orphan.session).collect();
+        let mut claims = claims(&mut orphans);
+        claims.retain(|commit, _| brought.contains(&commit.session));
+        // Nothing is given up: what has not come is no damage.
+        let known = |session: &[u8; 16]| known_epoch_now(self, log, session);
+        let all = BTreeMap::new();
+        let limits = &self.options.limits;
+        let examiner = Examiner { log, limits, orphans: &orphans, brought: &all };
+        Ok(examiner.publish(claims, true, &known, &mut |_, _| Ok(()))?.damaged)
+    }
+
+    /// What segment `name` has that no root knows of.
+    fn orphan(
+        &self,
+        log: &LogPlace,
+        name: String,
+        session: [u8; 16],
+        lock: Option<Box<dyn Lock>>,
+    ) -> Result<Orphan> {
+        let limits = &self.options.limits;
+        // Read after the lock was taken: its writer has published whatever it has.
+        let known = known_epoch_now(self, log, &session)?;
+        let found = scan(log, &name, known, limits)?;
+        let Scan { sections, directories, epochs, header, .. } = found;
+        let directory = LogPlace::segment_directory(&name)?;
+        let segment = (&log.store, name.as_str());
+        let promised = Promised::read(&*log.storage, &directory, segment, limits)?;
+        Ok(Orphan {
+            name,
+            session,
+            sections,
+            directories,
+            epochs,
+            header,
+            promised,
+            tier: None,
+            _lock: lock,
+        })
     }
 
     /// The segments whose writers are gone, with what no root knows of them.
@@ -232,10 +345,7 @@ impl OpenedStore {
             if log.is_closed(&name)? {
                 continue;
             }
-            // Read after the lock was taken: its writer has published whatever it has.
-            let known = known_epoch_now(self, log, &session)?;
-            let Scan { sections, directories, .. } = scan(log, &name, known, &self.options.limits)?;
-            orphans.push(Orphan { name, session, sections, directories, tier: None, _lock: lock });
+            orphans.push(self.orphan(log, name, session, Some(lock))?);
         }
         Ok(orphans)
     }
@@ -267,75 +377,31 @@ impl OpenedStore {
 }
 
 /// Publishes the commits that were promised, in order, and counts them. Where one cannot be, it and all
-/// later ones of its session are given up, or nothing more is done.
+/// later ones of its session are given up, or nothing more is done. Gives the sessions that wait for a decision.
 fn complete_promised(
     session: &mut Session,
     log: &LogPlace,
     orphans: &mut [Orphan],
+    brought: &BTreeMap<String, Brought>,
     gives_up: bool,
     recovered: &mut Recovered,
-) -> Result<()> {
-    // Of a commit whose directory was written twice the later one says how its arrays grow.
-    let promised: BTreeMap<CommitId, (Directory, CommitRecord)> = orphans
-        .iter_mut()
-        .flat_map(|orphan| std::mem::take(&mut orphan.directories))
-        .filter(|(directory, _)| directory.is_promised)
-        .map(|(directory, record)| (directory.commit, (directory, record)))
-        .collect();
-    let mut given_up = BTreeSet::new();
-    for (commit, (directory, record)) in promised {
-        let known = known_epoch_now(&session.store, log, &commit.session)?;
-        if known >= commit.epoch {
-            continue;
-        }
-        if given_up.contains(&commit.session) {
-            recovered.given_up += 1;
-            continue;
-        }
-        let complete = check_complete(log, &directory, orphans);
-        match complete.and_then(|()| session.complete_promised_of(directory, record)) {
-            Err(error) if gives_up && error.kind() == ErrorKind::Conflict => {
-                given_up.insert(commit.session);
-                recovered.given_up += 1;
-                continue;
-            }
-            Err(error) if error.kind() == ErrorKind::Conflict => {
-                return Err(Error::new(
-                    ErrorKind::Conflict,
-                    format!("a promise cannot be kept, unless --discard gives it up: {error}"),
-                ));
-            }
-            outcome => outcome?,
-        };
-        recovered.completed += 1;
-        for orphan in orphans.iter_mut().filter(|orphan| orphan.session == commit.session) {
-            orphan.sections.retain(|section| section.commit.epoch > commit.epoch);
-        }
+) -> Result<BTreeSet<[u8; 16]>> {
+    let claims: BTreeMap<CommitId, Claim> = claims(orphans);
+    let store = session.store.clone();
+    let known = |id: &[u8; 16]| known_epoch_now(&store, log, id);
+    let limits = &store.options.limits;
+    let examiner = Examiner { log, limits, orphans, brought };
+    let outcome = examiner.publish(claims, gives_up, &known, &mut |directory, record| {
+        session.complete_promised_of(directory, record).map(drop)
+    })?;
+    let Outcome { completed, completed_count, given_up, damaged, undecided } = outcome;
+    for orphan in orphans {
+        let last = completed.get(&orphan.session).copied().unwrap_or(0);
+        orphan.sections.retain(|section| section.commit.epoch > last);
     }
-    Ok(())
-}
-
-/// Fails unless all sections of a promised commit are in the log: other nodes may have to bring theirs.
-fn check_complete(log: &LogPlace, directory: &Directory, orphans: &[Orphan]) -> Result<()> {
-    for section in &directory.sections {
-        let name = directory.segments.get(section.segment as usize).map_or("", String::as_str);
-        let is_there = orphans
-            .iter()
-            .filter(|orphan| orphan.name == name)
-            .flat_map(|orphan| &orphan.sections)
-            .any(|found| found.place.offset == section.offset);
-        if !is_there {
-            return Err(Error::new(
-                ErrorKind::Conflict,
-                format!(
-                    "segment {name} of {} has not come from its burst tier: run 'bedform recover' on \
-                     the node that has it, then here again",
-                    log.name()
-                ),
-            ));
-        }
-    }
-    Ok(())
+    (recovered.completed, recovered.given_up) = (completed_count, given_up);
+    recovered.damaged = damaged;
+    Ok(undecided)
 }
 
 /// Makes a commit of what each session left but those that are `waiting`. Gives their number.

@@ -197,12 +197,14 @@ impl Segment {
             }
             Some(burst) => {
                 let staging = BurstPlace::of(burst, place, &name)?;
+                let coordinates = options.header.rank == COORDINATOR;
                 let (staging, tier) = match options.reach {
-                    Reach::Node => (staging.with_promises(), Some(burst.note())),
+                    Reach::Node => {
+                        (staging.with_promises(options.header, coordinates), Some(burst.note()))
+                    }
                     Reach::Shared => (staging, None),
                 };
                 let log = place.clone();
-                let coordinates = options.header.rank == COORDINATOR;
                 // The writer does not wait for the slow tier.
                 let create = move || {
                     let tier = tier.as_deref();
@@ -376,13 +378,18 @@ impl Segment {
     }
 
     /// Appends a directory, in the background: [`Segment::placed`] waits until it is durable, as far
-    /// as `reach` says.
+    /// as `reach` says, and the commit is promised, if one is to be.
     ///
     /// # Errors
     /// As [`Segment::append`].
-    pub(super) fn directory(&mut self, body: Vec<u8>, reach: Reach) -> Result<Placing> {
+    pub(super) fn directory(
+        &mut self,
+        body: Vec<u8>,
+        reach: Reach,
+        promised: Option<CommitId>,
+    ) -> Result<Placing> {
         let (reply, answer) = channel();
-        self.send(Order::Directory(body, reach, reply))?;
+        self.send(Order::Directory(body, reach, promised, reply))?;
         Ok(Placing(answer))
     }
 

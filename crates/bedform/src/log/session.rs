@@ -228,18 +228,21 @@ impl OpenedStore {
         };
         let told = decide(&*members, mine, |parts| {
             check_alike(parts.iter().filter_map(|part| part.get(1..)))?;
-            let has_tier = parts.iter().any(|part| part.first() != Some(&0));
+            let has_tier = |part: &Vec<u8>| part.first() != Some(&0);
             // A burst tier takes the segment of each member by itself; and parts of segments that are
             // objects of their own are not written together.
             let is_remote = log.as_ref().is_some_and(|log| log.storage.is_remote());
-            let flags = [has_tier, has_tier || is_remote].map(u8::from);
+            let may_promise = parts.first().is_some_and(has_tier);
+            let flags = [may_promise, parts.iter().any(has_tier) || is_remote].map(u8::from);
             Ok([&random_key()?[..], &flags].concat())
         })?;
-        let (Some((id, &[has_tier, is_apart])), Some(log)) = (told.split_first_chunk(), log) else {
+        let (Some((id, &[may_promise, is_apart])), Some(log)) = (told.split_first_chunk(), log)
+        else {
             return Err(Error::invalid("the members' coordinator erred"));
         };
-        // Where nobody has a tier there is nothing to promise: what is durable is in the log.
-        if has_tier == 0 {
+        // The coordinator promises, through its tier. Without one there is no place that says what was
+        // promised: what is durable is in the log.
+        if may_promise == 0 {
             options.reach = Reach::Shared;
         }
         let mut session = Session {

@@ -13,10 +13,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
+use bedform_format::log::CommitId;
 use bedform_storage::{Durability, GrowingObject, Lock, StorageError, StorageErrorKind};
 
 use super::burst::{Burst, BurstPlace};
 use super::drain::{Create, Done, Drain, Drainer, Run};
+use super::promises::Promises;
+use super::segment::Place;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of a part that are set aside at once: the tier is everybody's.
@@ -62,6 +65,14 @@ impl Sink {
         }
     }
 
+    /// Notes durably that a commit is promised whose directory lies durably at `place`.
+    pub(super) fn promise(&mut self, commit: CommitId, place: &Place) -> Result<()> {
+        match self {
+            Self::Direct(_) => Ok(()),
+            Self::Staged(staged) => staged.promise(commit, place),
+        }
+    }
+
     /// Hands everything appended to the system.
     pub(super) fn flush(&mut self) -> Result<()> {
         match self {
@@ -103,6 +114,8 @@ pub(super) struct Staged {
     part_bytes: u64,
     capacity: u64,
     hands: Hands,
+    /// What notes promises; nothing before the first.
+    promises: Option<Promises>,
     _lock: Box<dyn Lock>,
 }
 
@@ -129,7 +142,7 @@ impl Staged {
         // all that other processes are writing.
         let tier = place.storage.name();
         let in_tier = |error: Error| error.at(format!("the burst tier {tier}"));
-        place.name(Durability::Process).map_err(in_tier)?;
+        place.name().map_err(in_tier)?;
         let lock = place.storage.lock(&place.directory).map_err(|error| in_tier(error.into()))?;
         // What counts only when it is drained need not survive a power cut here.
         let durability = match reach {
@@ -157,6 +170,7 @@ impl Staged {
             part_bytes: burst.part_bytes,
             capacity: burst.capacity_bytes.max(2 * burst.part_bytes),
             hands,
+            promises: None,
             _lock: lock,
         })
     }
@@ -242,6 +256,22 @@ impl Staged {
             Hands::Own(drainer) => drainer.name(),
             _ => self.drain.wait_for_name(),
         }
+    }
+
+    /// Notes that a commit is promised. Its directory is durable, so it may become visible whatever this says:
+    /// what fails is tried once more, in another file, when there is room.
+    fn promise(&mut self, commit: CommitId, place: &Place) -> Result<()> {
+        self.promises = self.promises.take().or_else(|| self.drain.take_promises());
+        let known = self.drain.known();
+        let Some(promises) = &mut self.promises else { return Ok(()) };
+        let Err(error) = promises.add(commit, place, known) else { return Ok(()) };
+        let in_tier = format!("the burst tier {}", self.place.storage.name());
+        if error.kind() == ErrorKind::Poisoned {
+            return Err(error.at(in_tier));
+        }
+        self.wait_until_free(self.start)?;
+        let Some(promises) = &mut self.promises else { return Ok(()) };
+        promises.add(commit, place, known).map_err(|error| error.at(in_tier))
     }
 
     /// Waits until everything is durable in the log.

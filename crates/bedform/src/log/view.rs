@@ -4,7 +4,7 @@
 //! touch what is read, of these the blocks that hold it. All of it is kept within bounds and shared by
 //! the readers of a store.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bedform_format::Limits;
@@ -89,6 +89,11 @@ struct LoadedDirectory {
 }
 
 impl Loaded {
+    /// Segments are opened anew: others have taken their places.
+    pub(crate) fn forget_segments(&self) {
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Nothing yet; `cache` is the store's handle. (`Loaded::default()` shares nothing with anybody.)
     pub(crate) fn new(cache: Arc<CacheHandle>) -> Self {
         Self { cache: Some(cache), ..Self::default() }
@@ -249,6 +254,25 @@ impl View {
             names.extend(self.directory_of(commit, key)?.directory.segments.iter().cloned());
         }
         Ok(names)
+    }
+
+    /// Of all segments that the commits refer to the addresses at which their records end.
+    ///
+    /// # Errors
+    /// As [`View::overlay`].
+    pub(crate) fn record_ends(&self) -> Result<BTreeMap<String, Vec<u64>>> {
+        let mut ends = BTreeMap::<String, Vec<u64>>::new();
+        for (commit, key) in self.commits() {
+            let end = commit.offset.saturating_add(commit.stored_bytes);
+            ends.entry(commit.segment.clone()).or_default().push(end);
+            let loaded = self.directory_of(commit, key)?;
+            for place in &loaded.directory.sections {
+                let name = self.segment_name(&loaded.directory, place)?;
+                let end = place.offset.saturating_add(place.stored_bytes);
+                ends.entry(name.to_owned()).or_default().push(end);
+            }
+        }
+        Ok(ends)
     }
 
     /// True if commits have something of the array with `key`.

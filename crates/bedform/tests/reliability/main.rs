@@ -42,5 +42,6 @@ mod schedules;
 mod server;
 mod servers;
 mod support;
+mod tiers;
 mod watched;
 mod workloads;

@@ -4,6 +4,7 @@
 mod boxes;
 mod columns;
 mod directory;
+mod promises;
 mod records;
 mod root;
 mod section;

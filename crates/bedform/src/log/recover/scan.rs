@@ -3,25 +3,31 @@
 use crate::log::opened::OpenedStore;
 use bedform_format::Limits;
 use bedform_format::log::{
-    CommitId, CommitRecord, Directory, Lane, RecordHead, RecordKind, Root, Section, SectionArray,
-    SectionPlace, SegmentName,
+    CommitId, CommitRecord, Directory, Lane, LogError, RecordHead, RecordKind, Root, Section,
+    SectionArray, SectionPlace, SegmentName,
 };
 use bedform_storage::{Object, SYNC_ALIGNMENT};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::lanes::OpenedSegment;
 use crate::log::place::LogPlace;
-use crate::log::record::{decode_body, read_record, read_sealed};
+use crate::log::record::{check_header, decode_body, read_record, read_sealed};
 
 /// The result of [`scan`].
 #[derive(Default)]
 pub(super) struct Scan {
     pub(super) sections: Vec<FoundSection>,
-    pub(super) directories: Vec<(Directory, CommitRecord)>,
+    pub(super) directories: Vec<FoundDirectory>,
     /// Where the last record of earlier commits ends.
     pub(super) committed: u64,
-    /// True if commits were promised here, kept or not.
+    /// Where the last record ends up to which everything is undamaged; of a segment of one lane.
+    pub(super) sound: u64,
+    /// True if directories here promise commits, kept or not.
     pub(super) has_promises: bool,
+    /// The epochs of those before which no record is damaged.
+    pub(super) epochs: Vec<u32>,
+    /// What is wrong with the segment's header, which readers need.
+    pub(super) header: Option<String>,
 }
 
 /// A section that no root knows of.
@@ -30,6 +36,14 @@ pub(super) struct FoundSection {
     pub(super) place: SectionPlace,
     /// The arrays as they were when it was written.
     pub(super) arrays: Vec<SectionArray>,
+}
+
+/// A directory that no root knows of.
+pub(super) struct FoundDirectory {
+    pub(super) directory: Directory,
+    pub(super) record: CommitRecord,
+    /// True if it is one of the segment's own session, and no record before it is damaged, or another's.
+    pub(super) is_in_place: bool,
 }
 
 /// The last epoch of a session that a root knows to be committed; 0 for none.
@@ -72,6 +86,30 @@ pub(in crate::log) fn has_leftover(
     Ok(!scan.sections.is_empty() || scan.has_promises)
 }
 
+/// True if the segment describes data, or has a directory, behind the records of commits, which end at the
+/// addresses `ends`. Costs a small read for each record there.
+///
+/// # Errors
+/// Of storage.
+pub(in crate::log) fn has_more(log: &LogPlace, name: &str, ends: &[u64]) -> Result<bool> {
+    let segment = match OpenedSegment::open(log, name) {
+        Ok(segment) => segment,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    for lane in segment.lanes.all() {
+        let Some(start) = lane.address(0) else { continue };
+        let end = start.saturating_add(lane.bytes_max());
+        let own = ends.iter().copied().filter(|at| (start..end).contains(at));
+        let mut heads = Heads { segment: &*segment.object, at: own.max().unwrap_or(start) };
+        let is_more = |kind| matches!(kind, RecordKind::Section | RecordKind::Directory);
+        if heads.any(|head| head.is_ok_and(|(_, head)| is_more(head.kind))) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// What the segment has of commits after epoch `known`.
 pub(super) fn scan(log: &LogPlace, name: &str, known: u32, limits: &Limits) -> Result<Scan> {
     let mut scan = Scan::default();
@@ -80,7 +118,11 @@ pub(super) fn scan(log: &LogPlace, name: &str, known: u32, limits: &Limits) -> R
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(scan),
         Err(error) => return Err(error),
     };
-    let mut scanner = Scanner { log, name, segment: &*segment.object, known, limits };
+    let shown = || segment_shown(log, name);
+    let header = damage_of(check_header(&segment, 0, &log.store, name, &shown))?;
+    scan.header = header.err().map(|error| error.to_string());
+    let session = SegmentName::parse(name).map(|name| name.session);
+    let mut scanner = Scanner { log, name, session, segment: &*segment.object, known, limits };
     // Sections that a member cut by itself come before those that its node made of the rest, in the
     // first lane.
     let mut lanes: Vec<Lane> = segment.lanes.all().collect();
@@ -96,6 +138,7 @@ pub(super) fn scan(log: &LogPlace, name: &str, known: u32, limits: &Limits) -> R
 struct Scanner<'a> {
     log: &'a LogPlace,
     name: &'a str,
+    session: Option<[u8; 16]>,
     segment: &'a dyn Object,
     known: u32,
     limits: &'a Limits,
@@ -103,25 +146,48 @@ struct Scanner<'a> {
 
 impl Scanner<'_> {
     fn shown(&self) -> String {
-        format!("{}/segments/{}", self.log.name(), self.name)
+        segment_shown(self.log, self.name)
     }
 
     /// Adds what a lane has to `scan`.
     fn scan(&mut self, lane: Lane, scan: &mut Scan) -> Result<()> {
-        for next in Heads::new(self.segment, lane) {
+        let mut is_sound = scan.header.is_none();
+        // Whether nothing was passed over, and where the last record ends.
+        let (mut is_gapless, mut end) = (true, lane.address(0).unwrap_or(u64::MAX));
+        for (next, number) in Heads::new(self.segment, lane).zip(0..) {
             let (offset, head) = next?;
+            // A part in the place of another has records with other numbers.
+            is_gapless = is_gapless && head.sequence == number && self.is_padding(end, offset)?;
+            is_sound &= is_gapless;
+            end = offset.saturating_add(head.record_bytes());
+            let sections = scan.sections.len();
             let is_known = match head.kind {
                 RecordKind::Section => self.section(offset, head, scan)?,
-                RecordKind::Directory => self.directory(offset, head, scan)?,
+                RecordKind::Directory => self.directory(offset, head, &mut is_gapless, scan)?,
                 RecordKind::Header | RecordKind::Data => Some(false),
             };
             match is_known {
-                Some(true) => scan.committed = offset.saturating_add(head.record_bytes()),
-                Some(false) => {}
+                Some(true) if is_gapless => scan.committed = end,
+                Some(true) => {}
+                Some(false) => {
+                    // A section that was not taken has data that are damaged.
+                    is_sound &= head.kind != RecordKind::Section || scan.sections.len() > sections;
+                    if is_sound && head.kind != RecordKind::Data {
+                        scan.sound = end;
+                    }
+                }
                 None => break,
             }
         }
         Ok(())
+    }
+
+    /// True if there are zeros between the end of a record and the next one.
+    fn is_padding(&self, end: u64, next: u64) -> Result<bool> {
+        let length = usize::try_from(next.saturating_sub(end)).unwrap_or(usize::MAX);
+        let mut between = vec![0; length];
+        self.segment.read(end, &mut between)?;
+        Ok(between.iter().all(|byte| *byte == 0))
     }
 
     /// Adds a section; true if it is known to be committed, nothing if it is damaged.
@@ -130,31 +196,40 @@ impl Scanner<'_> {
         let read = read_record(self.segment, offset, head.kind, self.limits, &shown);
         let Some(body) = undamaged(read)? else { return Ok(None) };
         let Ok(section) = Section::decode(&body, self.limits) else { return Ok(None) };
+        // Only in what came from another segment.
+        if self.session.is_some_and(|session| session != section.commit.session) {
+            return Ok(None);
+        }
         if section.commit.epoch <= self.known {
             return Ok(Some(true));
         }
-        if !is_whole(self.segment, &section)? {
+        if bad_block(self.segment, &section)?.is_some() {
             return Ok(Some(false));
         }
-        let place = SectionPlace {
-            segment: 0,
-            offset,
-            stored_bytes: head.record_bytes(),
-            bytes: body.len() as u64,
-            rank_first: section.entries.iter().map(|entry| entry.rank).min().unwrap_or(0),
-            arrays: section.touched().map_err(|error| Error::corrupt(shown(), error))?,
-        };
+        let place = place_of(&section, offset, head.record_bytes(), body.len() as u64);
+        let place = place.map_err(|error| Error::corrupt(shown(), error))?;
         let Section { commit, arrays, .. } = section;
         scan.sections.push(FoundSection { commit, place, arrays });
         Ok(Some(false))
     }
 
     /// As [`Scanner::section`], of a directory.
-    fn directory(&self, offset: u64, head: RecordHead, scan: &mut Scan) -> Result<Option<bool>> {
+    fn directory(
+        &self,
+        offset: u64,
+        head: RecordHead,
+        is_gapless: &mut bool,
+        scan: &mut Scan,
+    ) -> Result<Option<bool>> {
         let read = read_sealed(self.segment, offset, head.kind, self.limits, &|| self.shown());
         let Some((body, codec)) = undamaged(read)? else { return Ok(None) };
         let Ok(directory) = Directory::decode(&body, self.limits) else { return Ok(None) };
+        // Of other sessions there are some that recovery writes, and those that are out of place.
+        *is_gapless &= self.session == Some(directory.commit.session);
         scan.has_promises |= directory.is_promised;
+        if directory.is_promised && *is_gapless {
+            scan.epochs.push(directory.commit.epoch);
+        }
         if directory.commit.epoch <= self.known {
             return Ok(Some(true));
         }
@@ -166,7 +241,7 @@ impl Scanner<'_> {
             bytes: body.len() as u64,
             codec,
         };
-        scan.directories.push((directory, record));
+        scan.directories.push(FoundDirectory { directory, record, is_in_place: *is_gapless });
         Ok(Some(false))
     }
 }
@@ -215,28 +290,52 @@ impl Iterator for Heads<'_> {
     }
 }
 
-/// What was read; nothing where a writer that died left a piece. Any other error is one: what cannot be
-/// read now may be there all the same, and must not be given up.
+/// A segment as messages name it.
+pub(super) fn segment_shown(log: &LogPlace, name: &str) -> String {
+    format!("{}/segments/{name}", log.name())
+}
+
+/// What a directory says of a section at `offset`.
+pub(super) fn place_of(
+    section: &Section,
+    offset: u64,
+    stored_bytes: u64,
+    bytes: u64,
+) -> std::result::Result<SectionPlace, LogError> {
+    let rank_first = section.entries.iter().map(|entry| entry.rank).min().unwrap_or(0);
+    let arrays = section.touched()?;
+    Ok(SectionPlace { segment: 0, offset, stored_bytes, bytes, rank_first, arrays })
+}
+
+/// What was read; nothing where a writer that died left a piece.
 fn undamaged<T>(read: Result<T>) -> Result<Option<T>> {
+    damage_of(read).map(std::result::Result::ok)
+}
+
+/// What was read, or what is damaged. Any other error is one: what cannot be read now may be there all the
+/// same, and must not be given up.
+pub(super) fn damage_of<T>(read: Result<T>) -> Result<Result<T>> {
     match read {
-        Ok(read) => Ok(Some(read)),
-        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::LimitExceeded) => {
-            Ok(None)
+        Err(error) if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::LimitExceeded) => {
+            Err(error)
         }
-        Err(error) => Err(error),
+        read => Ok(read),
     }
 }
 
-/// True if all data of a section are there and undamaged.
-fn is_whole(segment: &dyn Object, section: &Section) -> Result<bool> {
+/// The address of a block of a section that is not there, or damaged, and what is wrong; nothing if all
+/// are whole.
+pub(super) fn bad_block(segment: &dyn Object, section: &Section) -> Result<Option<(u64, String)>> {
     for block in &section.blocks {
         let mut stored = vec![0; usize::try_from(block.stored_bytes).unwrap_or(usize::MAX)];
-        let read = undamaged(segment.read(block.offset, &mut stored).map_err(Error::from))?;
-        let is_good =
-            read.is_some() && decode_body(stored, block.codec, block.checksum, block.bytes).is_ok();
-        if !is_good {
-            return Ok(false);
+        let read = segment.read(block.offset, &mut stored).map_err(Error::from);
+        let problem = match damage_of(read)? {
+            Ok(()) => decode_body(stored, block.codec, block.checksum, block.bytes).err(),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(problem) = problem {
+            return Ok(Some((block.offset, problem)));
         }
     }
-    Ok(true)
+    Ok(None)
 }

@@ -44,8 +44,8 @@ pub(super) enum Order {
     Finish(Reach, Sender<Result<Finished>>),
     /// Hand everything to the system, and say what there is.
     HandOver(Sender<Result<Finished>>),
-    /// Append a directory, durably, and say where its head is.
-    Directory(Vec<u8>, Reach, Sender<Result<Place>>),
+    /// Append a directory, durably, and say where its head is; with a commit, promise that.
+    Directory(Vec<u8>, Reach, Option<CommitId>, Sender<Result<Place>>),
 }
 
 /// What is durable of a segment.
@@ -69,6 +69,8 @@ pub(in crate::log) struct Place {
     /// Bytes of the body when it is decompressed.
     pub(in crate::log) bytes: u64,
     pub(in crate::log) codec: SealedCodec,
+    /// CRC-32C of the body as it is stored.
+    pub(in crate::log) checksum: u32,
 }
 
 /// A segment's file, or lane of one, or what a burst tier has for it.
@@ -156,10 +158,11 @@ impl File {
                 let outcome = self.object.flush();
                 answer(&reply, outcome.map(|()| self.finished()))
             }
-            Order::Directory(body, reach, reply) => {
+            Order::Directory(body, reach, promised, reply) => {
                 let place = self.append_sealed(RecordKind::Directory, &body);
                 let synced = place.and_then(|place| {
                     self.object.sync(reach)?;
+                    promised.map_or(Ok(()), |commit| self.object.promise(commit, &place))?;
                     Ok(place)
                 });
                 answer(&reply, synced)
@@ -217,13 +220,15 @@ impl File {
         let bytes = body.len() as u64;
         let mut whole = Sealed::new(stored, bytes, codec).encode_head().to_vec();
         whole.extend_from_slice(stored);
+        let checksum = crc32c(&whole);
         let before = self.object.position();
         let offset = self.begin_record(kind, whole.len())?;
         // With its padding, whether it needs any or not: into how many bytes something is compressed depends
         // on keys that were drawn by lot, and in how many calls it is appended must not.
         whole.resize(whole.len().next_multiple_of(PADDED_TO), 0);
         self.object.append(&whole)?;
-        Ok(Place { offset, stored_bytes: self.object.position() - before, bytes, codec })
+        let stored_bytes = self.object.position() - before;
+        Ok(Place { offset, stored_bytes, bytes, codec, checksum })
     }
 
     /// Appends a record; gives the address of its head.

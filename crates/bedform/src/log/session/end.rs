@@ -125,7 +125,10 @@ impl Session {
             let _ = self.log.mark_closed(name);
             if self.options.reach == Reach::Node && self.options.burst.is_some() {
                 // Without that, and after a power cut, somebody has to recover before others begin.
-                let _ = self.log.forget_tier(name);
+                let is_forgotten = self.log.forget_tier(name).is_ok();
+                if let Some(drain) = stream.segment().drain().filter(|_| is_forgotten) {
+                    drain.give_up();
+                }
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::log::opened::OpenedStore;
 use crate::zarr::publish::set_log_state;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -14,17 +14,20 @@ use bedform_format::ObjectPath;
 use bedform_format::log::{Root, SegmentName, SettledShards};
 use bedform_format::metadata::LogState;
 use bedform_storage::{Condition, Durability};
+use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::commit::first_root;
 use crate::log::place::LogPlace;
-use crate::log::recover::has_leftover;
+use crate::log::recover::{has_leftover, has_more};
 use crate::log::view::View;
 
 /// Roots that are tried while commits are faster.
 const ATTEMPTS_MAX: usize = 1000;
 /// The newest roots that always stay.
 const ROOTS_KEPT: usize = 2;
+/// What stands for a burst tier of which everything is in the log.
+const BROUGHT: &str = "the log itself";
 /// How long roots stay on a server after they were replaced, unless the whole log goes: much longer than
 /// a request is under way, and than clocks may differ.
 const REMOTE_ROOTS_AGE: Duration = Duration::from_secs(3600);
@@ -57,7 +60,7 @@ pub struct CollectStatistics {
 }
 
 /// What is in a log: what is committed and not settled, and what may not be committed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogSummary {
     /// Commits that are not settled.
@@ -66,14 +69,31 @@ pub struct LogSummary {
     pub segments: u64,
     /// Bytes of those segments.
     pub bytes: u64,
-    /// Other segments whose writers have not ended them: they are at work, or have died and left
-    /// what [`Store::recover`](crate::Store::recover) finds. Nothing where nobody may list them.
+    /// Segments whose writers have not ended them, others than those that have nothing but the commits: they
+    /// are at work, or have died and left what [`Store::recover`](crate::Store::recover) finds. Nothing where
+    /// nobody may list them.
     pub segments_open: Option<u64>,
+    /// Burst tiers, and their nodes, through which the writers of such segments may have promised commits that
+    /// are not visible.
+    pub tiers: Vec<String>,
 }
 
 impl Default for LogSummary {
     fn default() -> Self {
-        Self { commits: 0, segments: 0, bytes: 0, segments_open: Some(0) }
+        Self { commits: 0, segments: 0, bytes: 0, segments_open: Some(0), tiers: Vec::new() }
+    }
+}
+
+impl LogSummary {
+    /// For doors: an object with these names.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "commits": self.commits,
+            "segments": self.segments,
+            "bytes": self.bytes,
+            "segments_open": self.segments_open,
+            "tiers": self.tiers,
+        })
     }
 }
 
@@ -87,18 +107,22 @@ impl OpenedStore {
             let view = self.snapshot()?.view;
             // Foreign files, and groups of stores, have no log of their own.
             let Ok(place) = self.log_place() else { return Ok(LogSummary::default()) };
-            let needed = view.as_ref().map(|view| view.segments()).transpose()?.unwrap_or_default();
+            let needed = view.as_ref().map(|view| view.record_ends()).transpose()?;
+            let needed = needed.unwrap_or_default();
             let mut found = LogSummary {
                 commits: view.map_or(0, |view| view.root.commits.len() as u64),
                 segments: needed.len() as u64,
                 ..LogSummary::default()
             };
-            for name in &needed {
+            for name in needed.keys() {
                 found.bytes += segment_bytes(&place, name)?;
             }
             found.segments_open = match place.segment_names() {
                 Err(error) if place.storage.is_remote() && error.is_of_list() => None,
-                names => Some(open_segments(&place, &names?, &needed)?),
+                names => {
+                    found.tiers = open_tiers(&place)?;
+                    Some(open_segments(&place, &names?, &needed)?)
+                }
             };
             Ok(found)
         })
@@ -361,13 +385,33 @@ fn remove_segments(
     Ok(done)
 }
 
-/// How many segments that are not `needed` have not been ended.
-fn open_segments(place: &LogPlace, names: &[String], needed: &BTreeSet<String>) -> Result<u64> {
+/// How many segments have not been ended, and have more than the commits whose records end at the addresses
+/// `needed`.
+fn open_segments(
+    place: &LogPlace,
+    names: &[String],
+    needed: &BTreeMap<String, Vec<u64>>,
+) -> Result<u64> {
     let mut open = 0;
-    for name in names.iter().filter(|name| !needed.contains(*name)) {
-        open += u64::from(!place.is_closed(name)?);
+    for name in names {
+        let is_open = !place.is_closed(name)?
+            && needed.get(name).map_or(Ok(true), |ends| has_more(place, name, ends))?;
+        open += u64::from(is_open);
     }
     Ok(open)
+}
+
+/// The burst tiers that are noted of segments which have not been ended.
+fn open_tiers(place: &LogPlace) -> Result<Vec<String>> {
+    let mut tiers = BTreeSet::new();
+    for name in place.noted_names()? {
+        if !place.is_closed(&name)? {
+            let tier = place.tier_of(&name)?;
+            // What is promised was brought from its tier, and waits for a decision.
+            tiers.extend(tier.map(|tier| if tier.is_empty() { BROUGHT.to_owned() } else { tier }));
+        }
+    }
+    Ok(tiers.into_iter().collect())
 }
 
 fn segment_bytes(place: &LogPlace, name: &str) -> Result<u64> {
