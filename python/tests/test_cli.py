@@ -194,6 +194,20 @@ def test_verify_counts_the_shards_that_are_not_there(
     assert shown["absent"] == {"count": {"objects": 1, "of": 1, "in_log": 0}}
 
 
+def test_verify_names_what_stands_in_the_place_of_a_shard(
+    source: Path, tmp_path: Path, bedform_command: Bedform
+) -> None:
+    target = tmp_path / "target.zarr"
+    assert bedform_command("convert", str(source), str(target)).returncode == 0
+    shard = target / "count" / "c" / "0"
+    for put in (shard.mkdir, lambda: shard.symlink_to(tmp_path), lambda: os.mkfifo(shard)):
+        shard.rmdir() if shard.is_dir() and not shard.is_symlink() else shard.unlink()
+        put()
+        done = bedform_command("verify", str(target))
+        assert done.returncode == 1, done.stdout
+        assert "count/c/0" in words(done.stdout)
+
+
 def test_verify_names_what_is_damaged_in_the_log(tmp_path: Path, bedform_command: Bedform) -> None:
     path = tmp_path / "run.zarr"
     store = bf.create(path)

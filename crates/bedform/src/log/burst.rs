@@ -377,6 +377,17 @@ impl BurstPlace {
         Ok(starts)
     }
 
+    /// Removes the parts, of which all that counts is durable in the log; what was promised is still said here.
+    ///
+    /// # Errors
+    /// Of storage. Calling again goes on.
+    pub(super) fn remove_parts(&self) -> Result<()> {
+        for start in self.parts()? {
+            self.storage.delete(&self.part(start)?, Durability::Process, Condition::None)?;
+        }
+        Ok(())
+    }
+
     /// Removes the segment from the tier. Durably: what came back after a power cut might be promised
     /// again when the log has long forgotten it.
     ///

@@ -315,11 +315,11 @@ impl Drainer {
             self.moved.push(run);
         }
         self.settle()?;
-        // What was promised and is not visible yet has its proof here.
+        // What was appended behind the last sync is nobody's: it goes in any case.
         if self.place.has_promising_writer() && !self.shared.is_given_up.load(Ordering::Relaxed) {
-            return Ok(());
+            // What was promised and is not visible yet has its proof here.
+            return self.place.remove_parts();
         }
-        // What was appended behind the last sync is nobody's.
         self.place.remove()
     }
 

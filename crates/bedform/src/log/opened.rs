@@ -19,6 +19,7 @@ use crate::options::{Freshness, OpenOptions};
 use crate::zarr::documents::GroupState;
 use crate::zarr::hierarchy::Hierarchy;
 use crate::zarr::outer::Outer;
+use crate::zarr::rewritten::has_array_of;
 
 /// Snapshots that a read or write tries while others settle.
 const ATTEMPTS_MAX: usize = 100;
@@ -201,24 +202,58 @@ impl OpenedStore {
     /// Fails if the log beside a store that says it has none has commits: an older copy of the store
     /// was put in the place of the one that they belong to.
     fn check_log_is_not_newer(&self) -> Result<()> {
-        let Some(root) = self.documents.root(self)? else { return Ok(()) };
+        let Some(root) = self.documents.root(self)? else { return self.check_is_array() };
         if root.group.store.is_none() || root.group.log.pending {
             return Ok(());
         }
         // Where nothing can lie beside the store, or something else does, there is no log.
         let Ok(place) = self.log_place() else { return Ok(()) };
         let Ok(listed) = place.root_numbers() else { return Ok(()) };
-        if listed.last().is_none_or(|number| *number <= root.group.log.settled) {
+        let Some(last) = listed.last() else { return Ok(()) };
+        let is_old = *last <= root.group.log.settled;
+        let newest = LogPlace::newest_of_any(&*self.storage, &self.options.limits);
+        // What all is settled of is in nobody's way.
+        if is_old && newest.is_err() {
             return Ok(());
         }
-        let newest = LogPlace::newest_of_any(&*self.storage, &self.options.limits)?;
         // Somebody may have committed since the document was read.
-        match (newest, self.documents.read_root(self)?) {
+        match (newest?, self.documents.read_root(self)?) {
+            (Some(newest), Some(_)) if newest.store == place.store && is_old => Ok(()),
             (Some(newest), Some(document)) if newest.store == place.store => {
                 place.check_age(&newest, document.group.log)
             }
+            (Some(newest), Some(_)) => self.check_is_not_of(&newest),
             _ => Ok(()),
         }
+    }
+
+    /// Fails if what is opened as an array is a store whose document was replaced by one.
+    fn check_is_array(&self) -> Result<()> {
+        // An array of a store has no log of its own, and no server is asked for one.
+        if self.outer.is_some() || self.storage.is_remote() {
+            return Ok(());
+        }
+        match LogPlace::newest_of_any(&*self.storage, &self.options.limits) {
+            Ok(Some(newest)) => self.check_is_not_of(&newest),
+            // Where nothing can be looked for there is nothing of ours.
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails if arrays here are of the store that `newest` has commits of: the root's document is of something
+    /// else, which knows nothing of them.
+    fn check_is_not_of(&self, newest: &Root) -> Result<()> {
+        if newest.commits.is_empty() || !has_array_of(self, &newest.store)? {
+            return Ok(());
+        }
+        let name = self.storage.name();
+        Err(Error::corrupt(
+            format!("{name}/zarr.json"),
+            format!(
+                "it is not that of the store whose arrays are here, and {name} has a log with commits of it that \
+                 are not settled: put back the one that was there"
+            ),
+        ))
     }
 
     /// As [`Shared::snapshot`], whatever was known before.

@@ -65,6 +65,15 @@ impl Sink {
         }
     }
 
+    /// Has all that a promise needs but its own bytes, so that little can fail when the directory of the commit
+    /// is written.
+    pub(super) fn prepare_promise(&mut self) -> Result<()> {
+        match self {
+            Self::Direct(_) => Ok(()),
+            Self::Staged(staged) => staged.prepare_promise(),
+        }
+    }
+
     /// Notes durably that a commit is promised whose directory lies durably at `place`.
     pub(super) fn promise(&mut self, commit: CommitId, place: &Place) -> Result<()> {
         match self {
@@ -258,10 +267,16 @@ impl Staged {
         }
     }
 
-    /// Notes that a commit is promised. Its directory is durable, so it may become visible whatever this says:
-    /// what fails is tried once more, in another file, when there is room.
-    fn promise(&mut self, commit: CommitId, place: &Place) -> Result<()> {
+    fn prepare_promise(&mut self) -> Result<()> {
+        self.wait_for_name()?;
         self.promises = self.promises.take().or_else(|| self.drain.take_promises());
+        Ok(())
+    }
+
+    /// Notes that a commit is promised, which [was prepared](Self::prepare_promise). Its directory is durable,
+    /// so it may become visible whatever this says: what fails is tried once more, in another file, when
+    /// there is room.
+    fn promise(&mut self, commit: CommitId, place: &Place) -> Result<()> {
         let known = self.drain.known();
         let Some(promises) = &mut self.promises else { return Ok(()) };
         let Err(error) = promises.add(commit, place, known) else { return Ok(()) };

@@ -266,15 +266,28 @@ impl Documents {
         let path = ObjectPath::root().join(ZARR_JSON)?;
         let Some(object) = hierarchy.storage.find(&path)? else { return Ok(None) };
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(kept) =
-            kept.filter(|kept| kept.version == *object.version() && kept.group.replacing.is_none())
-        {
-            return Ok(Some(kept));
+        let is_same = |kept: &&Arc<GroupState>| {
+            kept.version == *object.version() && kept.group.replacing.is_none()
+        };
+        if let Some(kept) = kept.as_ref().filter(is_same) {
+            return Ok(Some(kept.clone()));
         }
         let Stored { version, document, .. } = read_opened(hierarchy, &path, &*object)?;
-        let Some(state) = GroupState::of(hierarchy, document, version, Some(object))? else {
-            return Ok(None);
-        };
+        let state = GroupState::of(hierarchy, document, version, Some(object))?;
+        // A program that rewrites the document of a store may leave none.
+        let stays =
+            |was| state.as_ref().is_some_and(|now| now.group.store.is_none_or(|now| now == was));
+        if kept.and_then(|kept| kept.group.store).is_some_and(|was| !stays(was)) {
+            // Whoever goes on with arrays of the one would look for commits of the other.
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!(
+                    "{} is another store now, or none: open it again, or put back the zarr.json that was there",
+                    hierarchy.storage.name()
+                ),
+            ));
+        }
+        let Some(state) = state else { return Ok(None) };
         let state = Arc::new(state);
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
         Ok(Some(state))

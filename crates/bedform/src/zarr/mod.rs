@@ -31,7 +31,7 @@ pub(crate) mod outer;
 pub(crate) mod publish;
 pub(crate) mod region;
 pub(crate) mod replacing;
-mod rewritten;
+pub(crate) mod rewritten;
 pub(crate) mod sink;
 pub(crate) mod source;
 pub(crate) mod state;

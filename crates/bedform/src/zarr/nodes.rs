@@ -49,6 +49,13 @@ impl Documents {
         }
     }
 
+    /// What lies in the root's directories, whatever the root itself is.
+    pub(super) fn nodes_below_root(&self, hierarchy: &Hierarchy) -> Result<Nodes> {
+        let mut nodes = Nodes::new();
+        self.walk_children(hierarchy, &ObjectPath::root(), 0, &mut nodes)?;
+        Ok(nodes)
+    }
+
     fn walk(
         &self,
         hierarchy: &Hierarchy,
@@ -69,6 +76,16 @@ impl Documents {
                 format!("{} has too many groups", hierarchy.storage.name()),
             ));
         }
+        self.walk_children(hierarchy, path, depth, nodes)
+    }
+
+    fn walk_children(
+        &self,
+        hierarchy: &Hierarchy,
+        path: &ObjectPath,
+        depth: usize,
+        nodes: &mut Nodes,
+    ) -> Result<()> {
         for entry in hierarchy.storage.list(path)?.into_iter().filter(|entry| entry.is_directory) {
             // A name that is no valid path cannot be ours or another Zarr library's.
             if let Ok(child) = path.join(&entry.name) {

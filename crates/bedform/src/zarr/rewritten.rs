@@ -5,6 +5,8 @@
 //! log still say the first two, and the stamps of the shards the third, so nothing is lost: commits
 //! that are not settled are read, and numbers of commits are never used again.
 
+use std::collections::BTreeMap;
+
 use bedform_format::ObjectPath;
 use bedform_format::metadata::{GroupDocument, LogState};
 
@@ -49,18 +51,9 @@ pub(crate) fn lost_state(
     if newest.is_none() && !is_writable {
         return Ok(None);
     }
-    let limits = hierarchy.options.limits.clone();
-    let options = OpenOptions { limits, freshness: Freshness::Open, ..OpenOptions::default() };
-    let (storage, find_root) = (hierarchy.storage.clone(), hierarchy.find_root);
-    let mut hierarchy = Hierarchy::new(storage, options, find_root);
-    hierarchy.documents = Documents::as_stored();
-    let hierarchy = &hierarchy;
-    let arrays = arrays(hierarchy)?;
-    let mut stores = Vec::new();
-    for path in arrays.iter().take(ARRAYS_MAX) {
-        let identity = load(hierarchy, path).ok().and_then(|state| state.identity().copied());
-        stores.extend(identity.map(|identity| identity.store));
-    }
+    let hierarchy = &as_stored(hierarchy);
+    let arrays = arrays(hierarchy.documents.nodes(hierarchy)?);
+    let stores = stores_of(hierarchy, &arrays);
     // Beside the store may lie the log of another one that was here before.
     if let Some(newest) = newest.filter(|newest| stores.contains(&newest.store)) {
         let pending = !newest.commits.is_empty();
@@ -80,9 +73,37 @@ pub(crate) fn lost_state(
     Ok(Some((store, LogState { pending: false, settled })))
 }
 
-fn arrays(hierarchy: &Hierarchy) -> Result<Vec<ObjectPath>> {
-    let nodes = hierarchy.documents.nodes(hierarchy)?.into_iter();
-    Ok(nodes.filter(|(_, kind)| *kind == NodeKind::Array).map(|(path, _)| path).collect())
+/// True if the array at the root, or one below, whatever the root is, says that it is of `store`.
+///
+/// # Errors
+/// Of storage.
+pub(crate) fn has_array_of(hierarchy: &Hierarchy, store: &[u8; 16]) -> Result<bool> {
+    let hierarchy = &as_stored(hierarchy);
+    let mut paths = vec![ObjectPath::root()];
+    paths.extend(arrays(hierarchy.documents.nodes_below_root(hierarchy)?));
+    Ok(stores_of(hierarchy, &paths).contains(store))
+}
+
+/// The same hierarchy as its documents are, of which none is given what it has lost.
+fn as_stored(hierarchy: &Hierarchy) -> Hierarchy {
+    let limits = hierarchy.options.limits.clone();
+    let options = OpenOptions { limits, freshness: Freshness::Open, ..OpenOptions::default() };
+    let (storage, find_root) = (hierarchy.storage.clone(), hierarchy.find_root);
+    let mut hierarchy = Hierarchy::new(storage, options, find_root);
+    hierarchy.documents = Documents::as_stored();
+    hierarchy
+}
+
+/// The stores that the first of `arrays` say they are of.
+fn stores_of(hierarchy: &Hierarchy, arrays: &[ObjectPath]) -> Vec<[u8; 16]> {
+    let identity = |path| load(hierarchy, path).ok().and_then(|state| state.identity().copied());
+    let identities = arrays.iter().take(ARRAYS_MAX).filter_map(identity);
+    identities.map(|identity| identity.store).collect()
+}
+
+fn arrays(nodes: BTreeMap<ObjectPath, NodeKind>) -> Vec<ObjectPath> {
+    let arrays = nodes.into_iter().filter(|(_, kind)| *kind == NodeKind::Array);
+    arrays.map(|(path, _)| path).collect()
 }
 
 /// The last commit that a shard of the array contains.

@@ -199,12 +199,11 @@ impl ZarrSource<'_> {
                     } else {
                         format!("{prefix}/{}", entry.name)
                     };
-                    if entry.is_directory {
-                        if name.split('/').count() <= rank {
-                            next.push((directory.join(&entry.name)?, name));
-                        }
-                    } else if let Some(coordinates) = keys.parse(&name, rank) {
+                    // A directory in the place of an object is one that cannot be opened.
+                    if let Some(coordinates) = keys.parse(&name, rank) {
                         found.push(coordinates);
+                    } else if entry.is_directory && name.split('/').count() <= rank {
+                        next.push((directory.join(&entry.name)?, name));
                     }
                 }
                 directories.push(directory);
@@ -212,6 +211,8 @@ impl ZarrSource<'_> {
             level = next;
         }
         found.sort_unstable();
+        // In an object store a name may be both.
+        found.dedup();
         Ok((found, directories))
     }
 

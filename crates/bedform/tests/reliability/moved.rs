@@ -271,6 +271,44 @@ fn a_log_that_was_left_where_another_store_is_made_is_neither_read_nor_lost() {
     place.check(&place.store());
 }
 
+/// Documents of others, by what they are of.
+fn documents_of_others(place: &Place) -> Vec<(&'static str, Vec<u8>)> {
+    let document = |store: &Path, name: &str| fs::read(store.join(name).join("zarr.json")).unwrap();
+    let other = Place::new("other");
+    let settled = document(&other.store(), "");
+    let other = other.then(&[session("t", &[1, 1], &[3, 3], 10)]);
+    let mut foreign: Value = serde_json::from_slice(&document(&place.store(), "t")).unwrap();
+    foreign.as_object_mut().unwrap().remove("bedform");
+    vec![
+        ("an array", document(&place.store(), "t")),
+        ("an array of a group", document(&place.store(), "g/u")),
+        ("an array of another store", document(&other.store(), "t")),
+        ("an array of another program", serde_json::to_vec(&foreign).unwrap()),
+        ("another store", settled),
+        ("another store with commits", document(&other.store(), "")),
+    ]
+}
+
+#[test]
+fn a_document_of_something_else_in_the_place_of_the_roots_hides_no_commits() {
+    let place = Place::with_commits("hidden");
+    let own = place.store().join("zarr.json");
+    let before = fs::read(&own).unwrap();
+    for (of, document) in documents_of_others(&place) {
+        let open = Store::open_path(&place.store(), options(false)).unwrap();
+        fs::write(&own, document).unwrap();
+        let late = observe_store(&open, &place.model);
+        assert!(late.is_err() || late.as_ref() == Ok(&place.model), "{of}: {late:?}");
+        place.check_refused(ErrorKind::Corrupt, &["put"]);
+        fs::write(&own, &before).unwrap();
+        place.check(&place.store());
+    }
+    // Of what is settled nothing is hidden.
+    let place = place.then(&[settle(Duration::ZERO)]);
+    fs::write(&own, fs::read(place.store().join("t/zarr.json")).unwrap()).unwrap();
+    assert!(Store::open_path(&place.store(), options(false)).is_ok());
+}
+
 #[test]
 fn copies_that_are_written_and_settled_apart_are_two_stores() {
     let place = Place::with_commits("copied");

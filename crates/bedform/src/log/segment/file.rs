@@ -159,7 +159,9 @@ impl File {
                 answer(&reply, outcome.map(|()| self.finished()))
             }
             Order::Directory(body, reach, promised, reply) => {
-                let place = self.append_sealed(RecordKind::Directory, &body);
+                // Once a directory is written, whoever recovers finds it: what may refuse a promise comes before.
+                let ready = promised.map_or(Ok(()), |_| self.object.prepare_promise());
+                let place = ready.and_then(|()| self.append_sealed(RecordKind::Directory, &body));
                 let synced = place.and_then(|place| {
                     self.object.sync(reach)?;
                     promised.map_or(Ok(()), |commit| self.object.promise(commit, &place))?;
