@@ -601,7 +601,7 @@ class Store(Group):
         ----------
         memory
             The limit, in each process, for chunks and for what is read of the log; what the process
-            takes beside those, of the order of 100 MiB, is not counted.
+            takes beside those, 64 MiB and some 40 KiB an array, is not counted.
         arrays
             Only these; the commits stay in the log until all arrays are settled.
         comm

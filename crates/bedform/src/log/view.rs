@@ -169,6 +169,12 @@ impl View {
         Self { root, place, limits: limits.clone(), loaded, scope, keys }
     }
 
+    /// The same view, which keeps no more than `cap` bytes of the data that it reads.
+    pub(super) fn with_cap(&self, cache: &CacheHandle, cap: u64) -> Self {
+        let loaded = Loaded::new(Arc::new(cache.with_cap(cap.min(cache.cap()))));
+        Self::new(self.root.clone(), self.place.clone(), &self.limits, Arc::new(loaded))
+    }
+
     /// The commits of the root, in their order, each with the key of its directory.
     fn commits(&self) -> impl DoubleEndedIterator<Item = (&CommitRecord, &Key)> {
         self.root.commits.iter().zip(&self.keys)

@@ -41,6 +41,7 @@ mod schedules;
 #[allow(dead_code)]
 mod server;
 mod servers;
+mod settling;
 mod support;
 mod tiers;
 mod watched;

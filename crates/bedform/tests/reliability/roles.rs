@@ -37,6 +37,7 @@ fn a_process_plays_its_role() {
         "write until killed" => crate::kills::write_until_killed(root, &arguments),
         "open" => crate::child::open_and_read(root),
         "race" => crate::races::take_part(root, &arguments),
+        "settle" => crate::settling::settle_within(root, &arguments),
         "moments" => crate::moments::take_part(root, &arguments),
         "read on a machine" => crate::misbehaving::read_on_machine(&arguments),
         "misbehave" => crate::misbehaving::misbehave(root, &arguments),

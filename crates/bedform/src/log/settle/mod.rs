@@ -59,8 +59,8 @@ pub use self::collect::{CollectOptions, CollectStatistics, LogSummary};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SettleOptions {
-    /// The limit for chunks and for what is read of the log; what the process takes beside those, of
-    /// the order of 100 MiB, is not counted. Objects that do not fit are built chunk by chunk, which
+    /// The limit for chunks and for what is read of the log; what the process takes beside those, 64 MiB
+    /// and some 40 KiB an array, is not counted. Objects that do not fit are built chunk by chunk, which
     /// may read the log more than once.
     pub memory_bytes: u64,
     /// Only these arrays; commits stay in the log until all arrays are settled.
@@ -215,6 +215,8 @@ impl OpenedStore {
             }
             return Ok(0);
         };
+        // What objects are built from chunk by chunk is kept within the limit, too.
+        let view = Arc::new(view.with_cap(&self.cache, memory_bytes / 4));
         let plans = plan::plan(self, &view, arrays.as_deref())?;
         let pinned: Vec<_> = plans.iter().map(|plan| plan.pinned(self, &view)).collect();
         let shards: Vec<_> = pinned.iter().map(PinnedArray::sink).collect();

@@ -1,0 +1,97 @@
+//! Settling stays within its limit and 64 MiB, whatever is settled.
+
+use std::path::Path;
+
+use bedform::comm::Alone;
+use bedform::log::session::{AtEnd, SessionOptions};
+use bedform::log::settle::SettleOptions;
+use bedform::{Elements, NewArray, Store};
+use bedform_format::ObjectPath;
+use serde_json::{Map, json};
+
+use crate::child::peak_bytes;
+use crate::model::{bytes, options, region, values};
+use crate::roles::process;
+use crate::support::{Scratch, count, effort, path};
+
+/// What settling may take beside its limit.
+const BESIDE_BYTES: u64 = 64 << 20;
+
+fn array(shape: &[u64], chunks: &[u64], shards: &[u64], codecs: &[&str]) -> NewArray {
+    let description = json!({
+        "shape": shape, "dtype": "int32", "chunks": chunks, "shards": shards, "fill_value": 0,
+        "codecs": codecs, "attributes": {},
+    });
+    NewArray::from_json(&description, &bedform_format::Limits::default()).unwrap()
+}
+
+/// A store in `root` whose arrays are committed, in blocks of rows, and not settled.
+fn commit(root: &Path, arrays: &[(ObjectPath, NewArray)], (shape, rows): (&[u64], u64)) {
+    let store = Store::create_path(root, &Map::new(), options(true)).unwrap();
+    let mut session = SessionOptions::default();
+    session.at_end = AtEnd::Leave;
+    let mut session = store.session(Box::new(Alone), session).unwrap();
+    session.create_arrays(arrays).unwrap();
+    let mut block = shape.to_vec();
+    block[0] = rows;
+    for (seed, (name, _)) in (0..).zip(arrays) {
+        for first in (0..shape[0]).step_by(rows.try_into().unwrap()) {
+            let mut start = vec![0; shape.len()];
+            start[0] = first;
+            let new = bytes(&values(seed + first, block.iter().product()));
+            session.write(name, &region(&start, &block), Elements::Bytes(&new)).unwrap();
+        }
+    }
+    session.commit().unwrap();
+    session.close().unwrap();
+}
+
+/// Settles the store with so many MiB, and says by how much the process grew meanwhile, and how many objects
+/// were written.
+pub(crate) fn settle_within(root: &Path, arguments: &[u64]) {
+    let store = Store::open_path(root, options(true)).unwrap();
+    let mut settle = SettleOptions::default();
+    settle.memory_bytes = arguments[0] << 20;
+    let before = peak_bytes();
+    let settled = store.settle_with(&settle, &|_, _| ()).unwrap();
+    println!("\nSETTLED {} {}", peak_bytes() - before, settled.objects);
+}
+
+fn check(root: &Path, mebibytes: u64, objects: u64) {
+    let output = process("settle", root, &[mebibytes]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = text.lines().find_map(|line| line.strip_prefix("SETTLED "));
+    let said = said.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)));
+    let (grown, settled) = said.split_once(' ').unwrap();
+    let grown: u64 = grown.parse().unwrap();
+    assert_eq!(settled, objects.to_string());
+    assert!(grown <= (mebibytes << 20) + BESIDE_BYTES, "{mebibytes} MiB: grew by {grown} bytes");
+}
+
+#[test]
+fn small_arrays_are_settled_within_the_limit() {
+    let number: u64 = effort(5000, 500);
+    let scratch = Scratch::new("small-arrays");
+    let of = |at| (path(&format!("a{at}")), array(&[32, 10], &[8, 10], &[32, 10], &[]));
+    let arrays: Vec<_> = (0..number).map(of).collect();
+    let root = scratch.0.join("run.zarr");
+    commit(&root, &arrays, (&[32, 10], 32));
+    check(&root, 256, number);
+    count("arrays-settled", number);
+}
+
+#[test]
+fn large_chunks_are_settled_within_limits_that_they_do_and_do_not_fit_into() {
+    let edge: u64 = effort(512, 256);
+    let shape = [edge; 3];
+    let shards = [128, 256, 256];
+    let objects = (edge / 128) * (edge / 256) * (edge / 256);
+    for mebibytes in [32, 64, 256] {
+        let scratch = Scratch::new("large-chunks");
+        let root = scratch.0.join("run.zarr");
+        let arrays = [(path("t"), array(&shape, &[64, 64, 64], &shards, &["zstd"]))];
+        commit(&root, &arrays, (&shape, 32));
+        check(&root, mebibytes, objects);
+        count("limits-held", 1);
+    }
+}
