@@ -201,7 +201,10 @@ def test_verify_names_what_stands_in_the_place_of_a_shard(
     assert bedform_command("convert", str(source), str(target)).returncode == 0
     shard = target / "count" / "c" / "0"
     for put in (shard.mkdir, lambda: shard.symlink_to(tmp_path), lambda: os.mkfifo(shard)):
-        shard.rmdir() if shard.is_dir() and not shard.is_symlink() else shard.unlink()
+        if shard.is_dir() and not shard.is_symlink():
+            shard.rmdir()
+        else:
+            shard.unlink()
         put()
         done = bedform_command("verify", str(target))
         assert done.returncode == 1, done.stdout

@@ -218,11 +218,10 @@ impl OpenedStore {
         }
         // Somebody may have committed since the document was read.
         match (newest?, self.documents.read_root(self)?) {
-            (Some(newest), Some(_)) if newest.store == place.store && is_old => Ok(()),
-            (Some(newest), Some(document)) if newest.store == place.store => {
+            (Some(newest), Some(_)) if newest.store != place.store => self.check_is_not_of(&newest),
+            (Some(newest), Some(document)) if !is_old => {
                 place.check_age(&newest, document.group.log)
             }
-            (Some(newest), Some(_)) => self.check_is_not_of(&newest),
             _ => Ok(()),
         }
     }

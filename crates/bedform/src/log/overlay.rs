@@ -259,7 +259,7 @@ impl Overlay {
 
     /// Copies for [`Cover::take`] to add to.
     fn copies(&self) -> LogCopies {
-        LogCopies::new(self.view.loaded().cache.clone())
+        LogCopies::new(self.view.blocks.clone())
     }
 
     fn load(&self, held: &Held) -> Result<Arc<LoadedSection>> {

@@ -30,12 +30,14 @@ use crate::source::StoredLayout;
 const METADATA_BYTES: u64 = 64 << 20;
 
 /// A root, and what was loaded of what it refers to.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct View {
     pub(crate) root: Arc<Root>,
     pub(super) place: LogPlace,
     limits: Limits,
     loaded: Arc<Loaded>,
+    /// What keeps the blocks that are read; nothing keeps none.
+    pub(super) blocks: Option<Arc<CacheHandle>>,
     /// What all that is in the log has in common in the cache.
     scope: Arc<Scope>,
     /// The key of the directory of each commit: every shard of a read looks at all of them.
@@ -48,8 +50,8 @@ pub(crate) struct Loaded {
     /// The list of settled shards of the root that was asked last.
     pub(super) settled: Mutex<Option<(SettledRecord, Arc<SettledShards>)>>,
     segments: Mutex<HashMap<String, Arc<LogSegment>>>,
-    /// The store's handle, for blocks; nothing keeps none.
-    pub(super) cache: Option<Arc<CacheHandle>>,
+    /// The store's handle; nothing keeps none.
+    cache: Option<Arc<CacheHandle>>,
     /// That for directories and sections, made when the first is loaded.
     metadata: OnceLock<Arc<CacheHandle>>,
 }
@@ -166,13 +168,14 @@ impl View {
         let scope = loaded.metadata().scope(&path, 0);
         let keys =
             root.commits.iter().map(|commit| directory_key(commit, &loaded, &scope)).collect();
-        Self { root, place, limits: limits.clone(), loaded, scope, keys }
+        let blocks = loaded.cache.clone();
+        Self { root, place, limits: limits.clone(), loaded, blocks, scope, keys }
     }
 
-    /// The same view, which keeps no more than `cap` bytes of the data that it reads.
-    pub(super) fn with_cap(&self, cache: &CacheHandle, cap: u64) -> Self {
-        let loaded = Loaded::new(Arc::new(cache.with_cap(cap.min(cache.cap()))));
-        Self::new(self.root.clone(), self.place.clone(), &self.limits, Arc::new(loaded))
+    /// The same view, which keeps no more than `cap` bytes of the blocks that it reads.
+    pub(super) fn with_cap(&self, cap: u64) -> Self {
+        let capped = |cache: &Arc<CacheHandle>| Arc::new(cache.with_cap(cap.min(cache.cap())));
+        Self { blocks: self.blocks.as_ref().map(capped), ..self.clone() }
     }
 
     /// The commits of the root, in their order, each with the key of its directory.

@@ -7,22 +7,19 @@ use bedform::log::session::{AtEnd, SessionOptions};
 use bedform::log::settle::SettleOptions;
 use bedform::{Elements, NewArray, Store};
 use bedform_format::ObjectPath;
-use serde_json::{Map, json};
+use serde_json::Map;
 
 use crate::child::peak_bytes;
-use crate::model::{bytes, options, region, values};
+use crate::model::{ArrayModel, bytes, form, new_array, options, region, values};
 use crate::roles::process;
 use crate::support::{Scratch, count, effort, path};
 
 /// What settling may take beside its limit.
 const BESIDE_BYTES: u64 = 64 << 20;
 
-fn array(shape: &[u64], chunks: &[u64], shards: &[u64], codecs: &[&str]) -> NewArray {
-    let description = json!({
-        "shape": shape, "dtype": "int32", "chunks": chunks, "shards": shards, "fill_value": 0,
-        "codecs": codecs, "attributes": {},
-    });
-    NewArray::from_json(&description, &bedform_format::Limits::default()).unwrap()
+fn array(shape: &[u64], chunk: &[u64], shard: &[u64], codec: &'static str) -> NewArray {
+    // No values are kept: there would be as many as the array has.
+    new_array(&ArrayModel { shape: shape.to_vec(), ..form(&[], chunk, shard, codec) })
 }
 
 /// A store in `root` whose arrays are committed, in blocks of rows, and not settled.
@@ -72,7 +69,7 @@ fn check(root: &Path, mebibytes: u64, objects: u64) {
 fn small_arrays_are_settled_within_the_limit() {
     let number: u64 = effort(5000, 500);
     let scratch = Scratch::new("small-arrays");
-    let of = |at| (path(&format!("a{at}")), array(&[32, 10], &[8, 10], &[32, 10], &[]));
+    let of = |at| (path(&format!("a{at}")), array(&[32, 10], &[8, 10], &[32, 10], ""));
     let arrays: Vec<_> = (0..number).map(of).collect();
     let root = scratch.0.join("run.zarr");
     commit(&root, &arrays, (&[32, 10], 32));
@@ -89,7 +86,7 @@ fn large_chunks_are_settled_within_limits_that_they_do_and_do_not_fit_into() {
     for mebibytes in [32, 64, 256] {
         let scratch = Scratch::new("large-chunks");
         let root = scratch.0.join("run.zarr");
-        let arrays = [(path("t"), array(&shape, &[64, 64, 64], &shards, &["zstd"]))];
+        let arrays = [(path("t"), array(&shape, &[64, 64, 64], &shards, "zstd"))];
         commit(&root, &arrays, (&shape, 32));
         check(&root, mebibytes, objects);
         count("limits-held", 1);

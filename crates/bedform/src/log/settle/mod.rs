@@ -216,7 +216,7 @@ impl OpenedStore {
             return Ok(0);
         };
         // What objects are built from chunk by chunk is kept within the limit, too.
-        let view = Arc::new(view.with_cap(&self.cache, memory_bytes / 4));
+        let view = Arc::new(view.with_cap(memory_bytes / 4));
         let plans = plan::plan(self, &view, arrays.as_deref())?;
         let pinned: Vec<_> = plans.iter().map(|plan| plan.pinned(self, &view)).collect();
         let shards: Vec<_> = pinned.iter().map(PinnedArray::sink).collect();
