@@ -139,27 +139,43 @@ impl Replacing {
 pub struct LogState {
     /// Whether there are commits that are not settled.
     pub pending: bool,
+    /// Whether there is a log although all is settled: somebody writes, or reads what was. It lists the shards
+    /// that must be there; without it the store is whole.
+    pub kept: bool,
     /// Commits up to this number are settled. Numbers are never used again.
     pub settled: u64,
 }
 
+impl LogState {
+    /// All commits up to `settled` are in the shards, and there is no log.
+    pub fn all_settled(settled: u64) -> Self {
+        Self { settled, ..Self::default() }
+    }
+
+    /// Whether a log is to be looked for.
+    pub fn has_log(self) -> bool {
+        self.pending || self.kept
+    }
+}
+
 fn log_state(fields: &Fields<'_, '_>) -> Result<LogState> {
     let Some(own) = fields.get("bedform") else { return Ok(LogState::default()) };
-    let pending = match own.get("pending") {
-        None => false,
-        Some(Value::Bool(pending)) => *pending,
+    let mark = |name: &str| match own.get(name) {
+        None => Ok(false),
+        Some(Value::Bool(is_so)) => Ok(*is_so),
         Some(other) => {
             let found = format!("expected true or false, found {}", shown(other));
-            return Err(invalid("bedform.pending", found));
+            Err(invalid(&format!("bedform.{name}"), found))
         }
     };
+    let (pending, kept) = (mark("pending")?, mark("kept")?);
     let settled = match own.get("settled") {
         None => 0,
         Some(number) => number.as_u64().ok_or_else(|| {
             invalid("bedform.settled", format!("expected a number, found {}", shown(number)))
         })?,
     };
-    Ok(LogState { pending, settled })
+    Ok(LogState { pending, kept, settled })
 }
 
 const ARRAY_KEYS: &[&str] = &[

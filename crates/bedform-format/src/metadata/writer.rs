@@ -87,6 +87,9 @@ pub fn write_consolidated(store: &[u8; 16], log: LogState, metadata: Map<String,
     if log.pending {
         own["pending"] = json!(true);
     }
+    if log.kept {
+        own["kept"] = json!(true);
+    }
     if log.settled > 0 {
         own["settled"] = json!(log.settled);
     }

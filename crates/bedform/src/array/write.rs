@@ -198,6 +198,11 @@ impl ArrayHandle {
         let pinned = self.pinned(state)?;
         let source = pinned.source;
         let object_shape = &state.metadata.chunk_shape;
+        if let Some(key) = pinned.moment.key() {
+            let spans = shape.iter().zip(object_shape);
+            let grid: Vec<u64> = spans.map(|(end, length)| end.div_ceil(*length)).collect();
+            self.store.unlist_outside(&key, &grid)?;
+        }
         let (existing, directories) = source.walk()?;
         if self.store.options.durability == Durability::Disk {
             // What somebody has deleted before us, and perhaps did not live to sync, must not come
@@ -323,7 +328,7 @@ type Locked = (Arc<OpenedStore>, Vec<Box<dyn Lock>>);
 /// Commits become shards before a shape changes, so that none of them lies outside the new one and
 /// comes to light when the array grows again.
 fn settle_first(store: &Arc<OpenedStore>) -> Result<()> {
-    if store.snapshot()?.view.is_some() {
+    if store.snapshot()?.view.is_some_and(|view| !view.root.commits.is_empty()) {
         store.settle_with(&SettleOptions::default(), &|_, _| ())?;
     }
     Ok(())

@@ -92,13 +92,12 @@ impl OpenedStore {
             return Err(Held::gone(&store.storage.name()));
         }
         let log = root.as_ref().map_or_else(LogState::default, |root| root.group.log);
-        let snapshot = match log.pending {
-            false => Snapshot { number, store: then, view: None },
-            true => {
-                let place = store.log_place()?;
-                let newest = place.root(number)?.ok_or_else(|| settled(&store, number))?;
-                store.pinned(Arc::new(newest), place)
-            }
+        let place = if log.has_log() { Some(store.log_place()?) } else { None };
+        let newest = place.as_ref().map(|place| place.root(number)).transpose()?.flatten();
+        let snapshot = match place.zip(newest) {
+            Some((place, newest)) => store.pinned(Arc::new(newest), place),
+            None if log.pending => return Err(settled(&store, number)),
+            None => Snapshot::all_settled(number, then),
         };
         store.hold_at(Held { root, since_ns }, snapshot);
         Ok(store)

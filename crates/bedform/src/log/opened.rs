@@ -176,16 +176,16 @@ impl OpenedStore {
         }
         self.check_outer()?;
         let Some(root) = self.documents.root(self)? else { return Ok(Snapshot::default()) };
-        let LogState { pending, settled } = root.group.log;
-        if !pending {
-            return Ok(Snapshot { number: settled, store: root.group.store, view: None });
+        let log = root.group.log;
+        if !log.has_log() {
+            return Ok(Snapshot::all_settled(log.settled, root.group.store));
         }
         let kept = || self.view.lock().unwrap_or_else(PoisonError::into_inner);
         let known = kept().clone();
         if let (Some(known), true) = (&known, self.options.freshness != Freshness::Read) {
             return Ok(Snapshot::of(known.clone()));
         }
-        self.newest_snapshot(root.group.log, known)
+        self.newest_snapshot(log, known)
     }
 
     /// The newest root of `place`, of the time of the store's document, and what that says of the log. Who
@@ -203,7 +203,8 @@ impl OpenedStore {
     /// was put in the place of the one that they belong to.
     fn check_log_is_not_newer(&self) -> Result<()> {
         let Some(root) = self.documents.root(self)? else { return self.check_is_array() };
-        if root.group.store.is_none() || root.group.log.pending {
+        // Where it says that there is one, whoever reads looks at it.
+        if root.group.store.is_none() || root.group.log.has_log() {
             return Ok(());
         }
         // Where nothing can lie beside the store, or something else does, there is no log.
@@ -239,18 +240,19 @@ impl OpenedStore {
         }
     }
 
-    /// Fails if arrays here are of the store that `newest` has commits of: the root's document is of something
-    /// else, which knows nothing of them.
+    /// Fails if arrays here are of the store that `newest` has commits of, or lists the shards of: the root's
+    /// document is of something else, which knows nothing of them.
     fn check_is_not_of(&self, newest: &Root) -> Result<()> {
-        if newest.commits.is_empty() || !has_array_of(self, &newest.store)? {
+        let is_needed = !newest.commits.is_empty() || newest.settled_shards.is_some();
+        if !is_needed || !has_array_of(self, &newest.store)? {
             return Ok(());
         }
         let name = self.storage.name();
         Err(Error::corrupt(
             format!("{name}/zarr.json"),
             format!(
-                "it is not that of the store whose arrays are here, and {name} has a log with commits of it that \
-                 are not settled: put back the one that was there"
+                "it is not that of the store whose arrays are here, and of which {name} has a log: put back the \
+                 one that was there"
             ),
         ))
     }
@@ -336,9 +338,7 @@ impl OpenedStore {
             let GroupDocument { log, store, .. } = &document.group;
             said = *log;
             let problem = match LogPlace::current(newest, *log) {
-                None if !log.pending => {
-                    return Ok(Snapshot { number: log.settled, store: *store, view: None });
-                }
+                None if !log.pending => return Ok(Snapshot::all_settled(log.settled, *store)),
                 None => place.missing(),
                 Some(root) => match place.check_age(&root, *log) {
                     Ok(()) => return Ok(self.pinned(root, place)),

@@ -251,12 +251,17 @@ impl LogPlace {
     /// `Corrupt` says which is older.
     pub(crate) fn check_age(&self, newest: &Root, log: LogState) -> Result<()> {
         let first = newest.commits.first().map(|commit| commit.number);
-        // Only while other commits stay is what is settled noted in the root alone.
-        let is_first = first.is_some() && newest.settled_shards.is_none();
+        // Only while other commits stay is what is settled noted in the root alone. The list that remains when
+        // all are has the number up to which they were.
+        let list = newest.settled_shards.map(|list| list.number);
+        let is_first = first.is_some() && list.is_none_or(|list| list == newest.settled);
         let (older, newer) = match log {
-            LogState { pending: false, settled } if newest.number > settled && first.is_some() => {
+            LogState { pending: false, settled, .. }
+                if newest.number > settled && first.is_some() =>
+            {
                 ("store", "log")
             }
+            LogState { kept: true, settled, .. } if newest.number < settled => ("log", "store"),
             LogState { pending: false, .. } => return Ok(()),
             LogState { settled, .. } if newest.number < settled => ("log", "store"),
             LogState { settled, .. } if is_first && newest.settled > settled => ("store", "log"),
@@ -286,8 +291,8 @@ impl LogPlace {
         // arrive late. From the newest that is listed on none is missing: see `Store::collect_log`.
         let listed = listed.filter(|number| *number >= log.settled);
         let mut newest = listed.unwrap_or(log.settled);
-        // While all is settled there is none behind.
-        while (log.pending || listed.is_some()) && self.exists(newest + 1)? {
+        // Without a log there is none behind.
+        while (log.has_log() || listed.is_some()) && self.exists(newest + 1)? {
             newest += 1;
         }
         let is_there = listed.is_some() || newest > log.settled;
@@ -362,10 +367,10 @@ impl LogPlace {
     }
 
     /// `newest`, the newest root, if it is of the time of the store, whose document says `log`. From
-    /// before all was settled there may be one that nobody waits for any more: its removal was cut off,
+    /// before the log went there may be one that nobody waits for any more: its removal was cut off,
     /// or the request that creates it arrived late.
     pub(crate) fn current(newest: Option<Arc<Root>>, log: LogState) -> Option<Arc<Root>> {
-        newest.filter(|root| log.pending || root.number >= log.settled)
+        newest.filter(|root| log.has_log() || root.number >= log.settled)
     }
 
     /// The newest root of whatever log lies beside the store in `storage`; `None` where there is none,

@@ -21,11 +21,17 @@ pub(crate) struct Snapshot {
     /// The identity of the store, whose commits these numbers count: stamps of arrays that came from
     /// other stores count those of theirs.
     pub(crate) store: Option<[u8; 16]>,
-    /// The commits that are not settled; nothing if all are.
+    /// The commits that are not settled, and the list of shards that others were settled into; nothing without
+    /// a log.
     pub(crate) view: Option<Arc<View>>,
 }
 
 impl Snapshot {
+    /// Of a store that has no log.
+    pub(super) fn all_settled(number: u64, store: Option<[u8; 16]>) -> Self {
+        Self { number, store, view: None }
+    }
+
     pub(super) fn of(view: Arc<View>) -> Self {
         Self { number: view.root.number, store: Some(view.root.store), view: Some(view) }
     }
@@ -142,7 +148,15 @@ impl<'a> PinnedArray<'a> {
     pub(crate) fn expected(&self) -> Result<BTreeSet<Vec<u64>>> {
         let existing = self.source.existing_or_asked()?;
         let mut all: BTreeSet<Vec<u64>> = existing.into_iter().collect();
-        all.extend(self.moment.settled_objects()?);
+        let metadata = &self.source.state.metadata;
+        let ends = || metadata.chunk_shape.iter().zip(&metadata.shape);
+        // An array that was made smaller may not have been taken off the list yet.
+        all.extend(self.moment.settled_objects()?.into_iter().filter(|coordinates| {
+            coordinates
+                .iter()
+                .zip(ends())
+                .all(|(at, (length, end))| at.saturating_mul(*length) < *end)
+        }));
         Ok(all)
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn lost_state(
     if let Some(newest) = newest.filter(|newest| stores.contains(&newest.store)) {
         let pending = !newest.commits.is_empty();
         let settled = if pending { newest.settled } else { newest.number };
-        return Ok(Some((newest.store, LogState { pending, settled })));
+        return Ok(Some((newest.store, LogState { pending, kept: !pending, settled })));
     }
     let Some(store) = stores.first().filter(|_| is_writable).copied() else {
         return Ok(None);
@@ -70,7 +70,7 @@ pub(crate) fn lost_state(
             settled = settled.max(last_stamp(hierarchy, path, &state)?);
         }
     }
-    Ok(Some((store, LogState { pending: false, settled })))
+    Ok(Some((store, LogState::all_settled(settled))))
 }
 
 /// True if the array at the root, or one below, whatever the root is, says that it is of `store`.

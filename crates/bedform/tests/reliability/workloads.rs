@@ -180,7 +180,13 @@ pub(crate) fn workloads() -> Vec<Workload> {
         workload(
             "settle, and collect later",
             Some(vec![filled(), commit(&[("t", &[1, 1], &[6, 4])], 31)]),
-            vec![settle(1 << 20, 3600), Operation::Collect, commit(&[("t", &[0, 0], &[2, 2])], 32)],
+            vec![
+                settle(1 << 20, 3600),
+                resize("t", &[6, 3]),
+                resize("t", &[9, 7]),
+                Operation::Collect,
+                commit(&[("t", &[0, 0], &[2, 2])], 32),
+            ],
         ),
         workload(
             "write into what is not settled",

@@ -240,7 +240,7 @@ pub(in crate::log) fn prepare_log(
     }
     let first = newest.is_none().then(|| first_root(log, state.settled));
     log.prepare(first.as_ref())?;
-    Ok(Some(LogState { pending: true, settled: settled.max(state.settled) }))
+    Ok(Some(LogState { pending: true, kept: false, settled: settled.max(state.settled) }))
 }
 
 fn parse(one: &Value) -> Option<(ObjectPath, Target)> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bedform_format::ObjectPath;
-use bedform_format::log::{Root, SegmentName, SettledShards};
+use bedform_format::log::{Root, SegmentName, SettledArray, SettledShards};
 use bedform_format::metadata::LogState;
 use bedform_storage::{Condition, Durability};
 use serde_json::{Value, json};
@@ -148,6 +148,9 @@ impl OpenedStore {
             // Segments are all that is left of the commits.
             None if log.pending => return Err(place.missing()),
             None if place.segment_names()?.is_empty() => {
+                if !options.dry_run {
+                    self.say_settled(log, log.settled, false)?;
+                }
                 return Ok(CollectStatistics { is_gone: true, ..CollectStatistics::default() });
             }
             // Writers began, and nobody has committed.
@@ -180,10 +183,15 @@ impl OpenedStore {
         if done.is_gone {
             done.roots = numbers.len() as u64;
             if !options.dry_run {
-                self.say_settled(&newest)?;
+                // The newest root is one from before then: where the removal is cut off, nobody goes on from it,
+                // and looks for its list.
+                self.say_settled(log, newest.number + 1, false)?;
                 place.remove_rest(&numbers)?;
             }
             return Ok(done);
+        }
+        if !options.dry_run && newest.commits.is_empty() {
+            self.say_settled(log, newest.number, newest.settled_shards.is_some())?;
         }
         done.roots = remove_roots(&place, &numbers, &recent, options.dry_run)?;
         // Later ones may be those of roots that are about to come.
@@ -197,15 +205,15 @@ impl OpenedStore {
         Ok(done)
     }
 
-    /// Clears `pending`, which a commit or a settling that was cut off may have left. The caller holds
-    /// the store's lock.
-    fn say_settled(&self, newest: &Root) -> Result<()> {
-        let root = self.documents.read_root(self)?;
-        let Some(LogState { pending: true, settled }) = root.map(|root| root.group.log) else {
+    /// Says that all commits up to `settled` are, and whether a log is `kept` that lists the shards: the
+    /// store's document says `log`. The caller holds the store's lock; who adds the next commit takes it, too,
+    /// and says `pending` again first, so that no commit is ever acknowledged while it is not said.
+    fn say_settled(&self, log: LogState, settled: u64, kept: bool) -> Result<()> {
+        if !log.has_log() && !kept {
             return Ok(());
-        };
-        let settled = settled.max(newest.number);
-        set_log_state(self, LogState { pending: false, settled })
+        }
+        let settled = settled.max(log.settled);
+        set_log_state(self, LogState { pending: false, kept, settled })
     }
 
     fn segments_of(&self, root: &Arc<Root>, place: &LogPlace) -> Result<BTreeSet<String>> {
@@ -213,32 +221,88 @@ impl OpenedStore {
         View::new(root.clone(), place.clone(), limits, Arc::default()).segments()
     }
 
-    /// Publishes a root without the commits of `settled`, which lie in `shards` now.
+    /// Publishes a root without the commits of `settled`, which lie in `shards` now. While it has no commits,
+    /// and until [`OpenedStore::collect_log`] says otherwise, the store says `pending`.
     pub(super) fn drop_commits(&self, settled: &Root, shards: &SettledShards) -> Result<()> {
         let log = self.log_place()?;
-        for _ in 0..ATTEMPTS_MAX {
-            // As for a commit: no number is free again meanwhile.
-            let _lock = self.lock(&ObjectPath::root())?;
-            let (Some(newest), _) = self.newest_root(&log)? else { return Ok(()) };
-            let mut root = Root::clone(&newest);
+        self.publish_next(&log, shards, |root, _| {
+            // Somebody else has settled all of them, and listed the shards.
+            if root.commits.is_empty() {
+                return Ok(false);
+            }
             root.commits.retain(|commit| commit.number > settled.number);
-            root.settled = root.settled.max(settled.number);
             // The metadata say so now; a shape that has grown since stays.
             root.shapes.retain(|key, shape| settled.shapes.get(key) != Some(shape));
             // A server may not list the segment of a session yet that has just committed.
             let mut writers = log.sessions()?;
-            writers.extend(sessions_of(&newest));
+            writers.extend(sessions_of(root));
             root.sessions.retain(|session, _| writers.contains(session));
+            // Where nothing is left this root is of the same time as the store's document will be.
+            let number = if root.commits.is_empty() { root.number } else { settled.number };
+            root.settled = root.settled.max(number);
+            Ok(true)
+        })
+    }
+
+    /// Publishes a root that lists `shards`, too, into which commits were settled that stay: those of other
+    /// arrays are in them.
+    pub(super) fn list_settled(&self, shards: &SettledShards) -> Result<()> {
+        match shards.arrays.is_empty() {
+            true => Ok(()),
+            false => self
+                .publish_next(&self.log_place()?, shards, |root, _| Ok(!root.commits.is_empty())),
+        }
+    }
+
+    /// Removes from the list of settled shards those of the array `key` outside `grid`, so many objects along each
+    /// axis: the array ends there, and they are about to go.
+    ///
+    /// # Errors
+    /// `Corrupt` for a damaged log; those of storage.
+    pub(crate) fn unlist_outside(&self, key: &[u8; 16], grid: &[u64]) -> Result<()> {
+        let Some(view) = self.snapshot()?.view else { return Ok(()) };
+        let is_outside = |at: &Vec<u64>| at.iter().zip(grid).any(|(at, length)| at >= length);
+        if !view.settled_objects(key)?.iter().any(is_outside) {
+            return Ok(());
+        }
+        let log = self.log_place()?;
+        let fewer = SettledShards { arrays: vec![SettledArray::new(*key, grid.to_vec())] };
+        self.publish_next(&log, &fewer, |root, said| {
+            if root.commits.is_empty() {
+                // As for a commit: roots come only while the store says so.
+                root.settled = root.number;
+                set_log_state(self, LogState { pending: true, kept: false, ..said })?;
+            }
+            Ok(true)
+        })?;
+        let _lock = self.lock(&ObjectPath::root())?;
+        match self.newest_root(&log)? {
+            (Some(newest), said) if newest.commits.is_empty() => {
+                self.say_settled(said, newest.number, newest.settled_shards.is_some())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Publishes the newest root with what `change` makes of it, the next number, and `shards` in its list;
+    /// nothing if `change` says so. It is told what the store's document says.
+    fn publish_next(
+        &self,
+        log: &LogPlace,
+        shards: &SettledShards,
+        change: impl Fn(&mut Root, LogState) -> Result<bool>,
+    ) -> Result<()> {
+        for _ in 0..ATTEMPTS_MAX {
+            // As for a commit: no number is free again meanwhile.
+            let _lock = self.lock(&ObjectPath::root())?;
+            let (Some(newest), said) = self.newest_root(log)? else { return Ok(()) };
+            let mut root = Root::clone(&newest);
             root.number += 1;
-            root.settled_shards = None;
-            let outcome = match root.commits.is_empty() {
-                true => self.close_log(&log, &newest, &root),
-                false => {
-                    root.settled_shards = Some(log.write_settled(&newest, &root, shards)?);
-                    log.publish(&root)
-                }
-            };
-            match outcome {
+            if !change(&mut root, said)? {
+                return Ok(());
+            }
+            root.settled_shards = Some(log.write_settled(&newest, &root, shards)?);
+            match log.publish(&root) {
                 Err(error) if error.kind() == ErrorKind::Exists => {}
                 outcome => return outcome,
             }
@@ -247,17 +311,6 @@ impl OpenedStore {
             ErrorKind::Conflict,
             format!("writers of {} were faster {ATTEMPTS_MAX} times; settle again", log.name()),
         ))
-    }
-
-    /// Publishes a root without commits and clears `pending`. The caller holds the store's lock;
-    /// who adds the next commit takes it, too, and sets it again first, so that no commit is ever acknowledged while it is clear.
-    fn close_log(&self, log: &LogPlace, newest: &Root, root: &Root) -> Result<()> {
-        let mut settled = newest.number;
-        if !newest.commits.is_empty() {
-            log.publish(root)?;
-            settled = root.number;
-        }
-        set_log_state(self, LogState { pending: false, settled })
     }
 }
 
@@ -269,7 +322,7 @@ impl OpenedStore {
     /// Of storage.
     pub(crate) fn remove_stale_roots(&self, place: &LogPlace) -> Result<()> {
         match self.documents.read_root(self)?.map(|root| root.group.log) {
-            Some(LogState { pending: false, settled }) => place.remove_stale_roots(settled),
+            Some(log) if !log.has_log() => place.remove_stale_roots(log.settled),
             _ => Ok(()),
         }
     }

@@ -33,7 +33,7 @@ mod write;
 
 use crate::log::opened::OpenedStore;
 use crate::log::shapes::publish_grown;
-use crate::log::snapshot::{PinnedArray, Snapshot};
+use crate::log::snapshot::PinnedArray;
 use crate::options::Progress;
 use std::sync::Arc;
 use std::time::Duration;
@@ -208,7 +208,8 @@ impl OpenedStore {
     ) -> Result<u64> {
         let SettleOptions { memory_bytes, arrays, part, grace } = options;
         self.look_unless_always()?;
-        let Snapshot { view: Some(view), .. } = self.snapshot()? else {
+        let view = self.snapshot()?.view.filter(|view| !view.root.commits.is_empty());
+        let Some(view) = view else {
             // Writers that have ended since the last time may have left something.
             if self.log_place().is_ok() {
                 self.collect_log(&CollectOptions { grace: *grace, dry_run: false })?;
@@ -236,11 +237,15 @@ impl OpenedStore {
         };
         rounds.run()?;
         drop(rounds);
-        if arrays.is_some() || *part != (0, 1) {
+        if *part != (0, 1) {
+            return Ok(0);
+        }
+        let settled = shards::list(&plans, &mut counts.take_settled());
+        if arrays.is_some() {
+            self.list_settled(&settled)?;
             return Ok(0);
         }
         publish_grown(self, &view.root.shapes)?;
-        let settled = shards::list(&plans, &mut counts.take_settled());
         self.drop_commits(&view.root, &settled)?;
         self.collect_log(&CollectOptions { grace: *grace, dry_run: false })?;
         Ok(view.root.commits.len() as u64)
