@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bedform_format::ObjectPath;
 use bedform_format::shard::{Extent, ShardIndex, Stamp};
 use bedform_geometry::{ChunkGrid, Region, delinearize};
 use bedform_storage::{Condition, Durability, Hint, Object, ObjectWriter};
@@ -106,6 +107,7 @@ impl ObjectWrite<'_> {
     /// As [`ObjectWrite::run`].
     pub(crate) fn run_built(&self, built: &BuiltUnit) -> Result<u64> {
         let existing = Existing { stored: built.stored.as_ref(), cover: None };
+        let keeps_fill = self.keeps_fill(&existing, false)?;
         // What a server gets stays in memory until it has it: in that of the elements.
         let is_remote = self.source.hierarchy.storage.is_remote();
         let fate = |position: u64, worker: &mut Worker, mut output: Vec<u8>| {
@@ -113,9 +115,9 @@ impl ObjectWrite<'_> {
             let chunk = chunks.remove(&position);
             drop(chunks);
             let Some(BuiltChunk { mut elements, room }) = chunk else {
-                return self.fate(position, None, &existing, worker, output);
+                return self.fate(position, None, (&existing, keeps_fill), worker, output);
             };
-            if elements.is_fill(&self.state().layout) && !self.keeps_fill() {
+            if elements.is_fill(&self.state().layout) && !keeps_fill {
                 return Ok(Fate::Dropped);
             }
             if is_remote {
@@ -160,9 +162,10 @@ impl ObjectWrite<'_> {
                 (false, Some(stored)) => self.cover(stored.contained)?,
             };
             let existing = Existing { stored: existing.as_ref(), cover };
+            let keeps_fill = self.keeps_fill(&existing, alone)?;
             let fate = |position: u64, worker: &mut Worker, output: Vec<u8>| {
                 let task = tasks.get(&position).copied();
-                self.fate(position, task, &existing, worker, output)
+                self.fate(position, task, (&existing, keeps_fill), worker, output)
             };
             match self.attempt(&existing, alone, &fate) {
                 Err(error) if is_lost_race(&error) => {}
@@ -322,7 +325,7 @@ impl ObjectWrite<'_> {
         drop(turn);
         if extents.iter().all(Option::is_none) && self.may_be_absent(existing, alone)? {
             drop(writer);
-            return self.remove(existing, alone);
+            return self.leave_absent(&path).map(|()| 0);
         }
         if state.shard().is_some() {
             self.append_tail(&mut *writer, extents)?;
@@ -339,60 +342,51 @@ impl ObjectWrite<'_> {
         Ok(bytes)
     }
 
-    /// True if an object without chunks need not be there. While there are commits that are not settled
-    /// it still says which of them it contains; and where nothing is deleted on condition it has to take
-    /// the place of what is there.
+    /// True if an object without chunks need not be there. While there is a log it still says which commits it
+    /// contains; and it has to take the place of what is there: to who holds a snapshot an object that is absent
+    /// was so at its moment.
     fn may_be_absent(&self, existing: &Existing<'_>, alone: bool) -> Result<bool> {
         if !self.moment.is_settled() {
             return Ok(false);
         }
-        let storage = &self.source.hierarchy.storage;
-        if !storage.is_remote() || !alone {
-            return Ok(!storage.is_remote() || existing.stored.is_none());
+        if !alone {
+            return Ok(existing.stored.is_none());
         }
-        match storage.stat(&self.source.object_path(&self.coordinates)?) {
+        match self.source.hierarchy.storage.stat(&self.source.object_path(&self.coordinates)?) {
             Err(error) if error.is_not_found() => Ok(true),
             there => there.map(|_| false).map_err(Error::from),
         }
     }
 
-    /// True if a chunk of fill values is kept: an object that is one chunk cannot do without.
-    fn keeps_fill(&self) -> bool {
-        self.state().shard().is_none() && self.source.hierarchy.storage.is_remote()
+    /// True if a chunk of fill values is kept: an object that is one chunk, and has to be there.
+    fn keeps_fill(&self, existing: &Existing<'_>, alone: bool) -> Result<bool> {
+        let is_chunk = self.state().shard().is_none();
+        Ok(is_chunk
+            && (self.source.hierarchy.storage.is_remote()
+                || !self.may_be_absent(existing, alone)?))
     }
 
     fn wait_for_check(&self) -> Result<()> {
         self.check.map_or(Ok(()), Check::wait)
     }
 
-    /// An object without chunks is no object.
-    fn remove(&self, existing: &Existing<'_>, alone: bool) -> Result<u64> {
+    /// Leaves an object without chunks as it is: absent.
+    fn leave_absent(&self, path: &ObjectPath) -> Result<()> {
         self.wait_for_check()?;
         let hierarchy = self.source.hierarchy;
-        let path = self.source.object_path(&self.coordinates)?;
-        let condition = match (alone, existing.stored) {
-            // There is none, and deleting it might take what others put there.
-            (true, _) if hierarchy.storage.is_remote() => return Ok(0),
-            (true, _) => Condition::None,
-            (false, Some(stored)) => Condition::Unchanged(&*stored.object),
-            (false, None) => {
-                // Whoever deleted it before us may not have lived to sync that.
-                if hierarchy.options.durability == Durability::Disk {
-                    hierarchy.storage.sync(&path.parent())?;
-                }
-                return Ok(0);
-            }
-        };
-        hierarchy.storage.delete(&path, hierarchy.options.durability, condition)?;
-        Ok(0)
+        // Whoever deleted it before us may not have lived to sync that.
+        if hierarchy.options.durability == Durability::Disk {
+            hierarchy.storage.sync(&path.parent())?;
+        }
+        Ok(())
     }
 
-    /// What becomes of the chunk at `position`.
+    /// What becomes of the chunk at `position` of what is `existing`, and whether it is kept as fill values.
     fn fate(
         &self,
         position: u64,
         task: Option<ChunkTask>,
-        existing: &Existing<'_>,
+        (existing, keeps_fill): (&Existing<'_>, bool),
         worker: &mut Worker,
         mut output: Vec<u8>,
     ) -> Result<Fate> {
@@ -454,7 +448,7 @@ impl ObjectWrite<'_> {
                 worker.chunk.put(&state.layout, copy, &self.input)
             })?;
         }
-        if worker.chunk.is_fill(&state.layout) && !self.keeps_fill() {
+        if worker.chunk.is_fill(&state.layout) && !keeps_fill {
             return Ok(Fate::Dropped);
         }
         worker.chunk.encode(&state.layout, &self.input, &mut worker.scratch, &mut output)?;

@@ -16,7 +16,7 @@ use serde_json::{Map, json};
 
 use crate::kills::next_operation;
 use crate::model::{
-    ArrayModel, Operation, StoreModel, bytes, form, new_array, observe_array, options, read,
+    ArrayModel, FILL, Operation, StoreModel, bytes, form, new_array, observe_array, options, read,
     region, whole,
 };
 use crate::roles::process;
@@ -295,4 +295,21 @@ fn snapshots_over_processes_are_of_one_moment_or_say_that_they_have_moved_on() {
     println!("{sum:?}");
     count("snapshots-over-processes", sum.snapshots);
     count("snapshots-over-processes-right", sum.right);
+}
+
+#[test]
+fn a_snapshot_does_not_take_what_was_overwritten_by_fill_values_for_what_was_never_written() {
+    for shard in [&[4, 4][..], &[2, 2]] {
+        let system = SimulatedFileSystem::new();
+        let store = Store::create(storage(&system), &Map::new(), options(true)).unwrap();
+        let array =
+            store.create_array(&path("t"), &new_array(&form(&[4, 4], &[2, 2], shard, ""))).unwrap();
+        let part = region(&[0, 0], &[2, 2]);
+        array.write(&part, Elements::Bytes(&bytes(&[5; 4]))).unwrap();
+        let then = store.snapshot().unwrap();
+        array.write(&whole(&[4, 4]), Elements::Bytes(&bytes(&[FILL; 16]))).unwrap();
+        let error = read(&then.array(&path("t")).unwrap(), &part).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::SnapshotMoved, "{error}");
+        assert_eq!(read(&array, &whole(&[4, 4])).unwrap(), [FILL; 16]);
+    }
 }
