@@ -206,6 +206,10 @@ impl ObjectWriter for FailingWriter<'_> {
         self.faults.call(Operation::Append, &self.path, || self.inner.append_owned(bytes))
     }
 
+    fn keep_replaced(&mut self, suffix: &'static str, path: ObjectPath) {
+        self.inner.keep_replaced(suffix, path);
+    }
+
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
         let Self { inner, path, faults } = *self;
         faults.call(Operation::Publish, &path, || inner.publish(condition))

@@ -121,6 +121,21 @@ pub(crate) struct Shared<F: FileSystem> {
     durable: Mutex<HashMap<ObjectPath, (u64, u64)>>,
 }
 
+impl<F: FileSystem> Shared<F> {
+    /// What handles on another root of the same system have in common.
+    fn elsewhere(&self, system: F) -> Self {
+        Self {
+            system,
+            mode: self.mode,
+            staging: self.staging.clone(),
+            direct_reads: Arc::clone(&self.direct_reads),
+            poison: Arc::clone(&self.poison),
+            placement: None,
+            durable: Mutex::default(),
+        }
+    }
+}
+
 impl LocalStorage<OsFileSystem> {
     /// Opens the directory `root`.
     ///
@@ -186,16 +201,7 @@ impl<F: FileSystem> LocalStorage<F> {
 
     /// Another root of the same system, in the same mode and with the same options.
     fn elsewhere(&self, system: F) -> Self {
-        let shared = Shared {
-            system,
-            mode: self.shared.mode,
-            staging: self.shared.staging.clone(),
-            direct_reads: Arc::clone(&self.shared.direct_reads),
-            poison: Arc::clone(&self.shared.poison),
-            placement: None,
-            durable: Mutex::default(),
-        };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(self.shared.elsewhere(system)) }
     }
 
     /// The file system below.

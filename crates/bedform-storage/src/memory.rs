@@ -249,6 +249,9 @@ struct MemoryWriter {
 }
 
 impl ObjectWriter for MemoryWriter {
+    /// Objects have one name here.
+    fn keep_replaced(&mut self, _suffix: &'static str, _path: ObjectPath) {}
+
     fn position(&self) -> u64 {
         self.bytes.len() as u64
     }

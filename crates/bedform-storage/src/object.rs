@@ -8,6 +8,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bedform_format::ObjectPath;
 use bytes::Bytes;
 
 use crate::{Answer, Bell, ReadBlock, StorageError};
@@ -128,6 +129,12 @@ pub trait ObjectWriter: Send {
     /// # Errors
     /// As [`ObjectWriter::append`].
     fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>>;
+
+    /// What the bytes take the place of is to stay under the name `path` in the place
+    /// [beside](crate::Storage::beside) with `suffix`, whose directories are made; of nothing an object without
+    /// bytes, which is made while there is nothing. Where an object cannot have two names, or cannot be given a
+    /// second one, it goes, and nobody is told. It costs no space but that of the object.
+    fn keep_replaced(&mut self, suffix: &'static str, path: ObjectPath);
 
     /// Gives the bytes their name if `condition` holds: atomic, and durable at
     /// [`Durability::Disk`](crate::Durability::Disk). On an error the name stands for what it stood for before; only an

@@ -165,7 +165,7 @@ fn log_state(fields: &Fields<'_, '_>) -> Result<LogState> {
         Some(Value::Bool(is_so)) => Ok(*is_so),
         Some(other) => {
             let found = format!("expected true or false, found {}", shown(other));
-            Err(invalid(&format!("bedform.{name}"), found))
+            Err(invalid(format!("bedform.{name}"), found))
         }
     };
     let (pending, kept) = (mark("pending")?, mark("kept")?);

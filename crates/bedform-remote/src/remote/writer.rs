@@ -323,6 +323,9 @@ impl Drop for RemoteWriter {
 }
 
 impl ObjectWriter for RemoteWriter {
+    /// Objects have one name here.
+    fn keep_replaced(&mut self, _suffix: &'static str, _path: ObjectPath) {}
+
     fn position(&self) -> u64 {
         self.position
     }

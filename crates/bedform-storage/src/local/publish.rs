@@ -186,6 +186,25 @@ pub(super) fn name_object<F: FileSystem>(
     }
 }
 
+/// Gives a file of a directory the second name `path` in the place beside with `suffix`; where there is none, an
+/// empty file has it. The caller holds the naming lock, and is given the directory and the name.
+pub(super) fn keep<'a, F: FileSystem>(
+    shared: &Shared<F>,
+    file: (&F::Handle, &str),
+    suffix: &str,
+    path: &'a ObjectPath,
+) -> Result<(F::Handle, &'a str)> {
+    let fail = |error| StorageError::from_io("keep", path, error);
+    let beside = uninterrupted(|| shared.system.beside(suffix)).map_err(fail)?;
+    let directory = shared.elsewhere(beside).make_directories(&path.parent())?;
+    let outcome = match current(&shared.system, file.0, file.1).map_err(fail)? {
+        Some(_) => uninterrupted(|| shared.system.link(file, (&directory, path.name()))),
+        None => shared.system.create_file(&directory, path.name()).map(drop),
+    };
+    outcome.map_err(fail)?;
+    Ok((directory, path.name()))
+}
+
 /// See [`Storage::delete`](crate::Storage::delete).
 pub(super) fn delete<F: FileSystem>(
     shared: &Shared<F>,

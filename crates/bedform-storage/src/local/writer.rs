@@ -23,6 +23,8 @@ pub(super) struct LocalWriter<F: FileSystem> {
     temporary: Temporary<F>,
     /// Nothing once a write has failed.
     stream: Option<Stream<F>>,
+    /// Where what is replaced stays.
+    kept: Option<(&'static str, ObjectPath)>,
 }
 
 /// A temporary name, removed on drop unless it was given away.
@@ -62,6 +64,7 @@ impl<F: FileSystem> LocalWriter<F> {
             position: 0,
             temporary,
             stream: Some(Stream::new(shared, file, Lane::ONLY, direct, hint.bytes)),
+            kept: None,
         })
     }
 
@@ -101,16 +104,30 @@ impl<F: FileSystem> LocalWriter<F> {
             condition,
             lock.is_some(),
         )?;
-        let version = publish::name_object(
+        // Who needs it finds out where it is not there.
+        let kept = self.kept.as_ref().and_then(|(suffix, kept)| {
+            publish::keep(shared, (directory, self.path.name()), suffix, kept).ok()
+        });
+        let outcome = publish::name_object(
             shared,
             directory,
             &self.temporary.name,
             &self.path,
             condition,
             written.version,
-        )?;
-        self.temporary.is_ours = false;
-        Ok(version)
+        );
+        match (outcome, kept) {
+            (Ok(version), _) => {
+                self.temporary.is_ours = false;
+                Ok(version)
+            }
+            (Err(error), Some((directory, name))) => {
+                // It has not been replaced.
+                let _ = uninterrupted(|| system.unlink(&directory, name));
+                Err(error)
+            }
+            (Err(error), None) => Err(error),
+        }
     }
 }
 
@@ -133,6 +150,10 @@ impl<F: FileSystem> ObjectWriter for LocalWriter<F> {
 
     fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
         implement::append_owned(self, bytes)
+    }
+
+    fn keep_replaced(&mut self, suffix: &'static str, path: ObjectPath) {
+        self.kept = Some((suffix, path));
     }
 
     fn publish(mut self: Box<Self>, condition: Condition<'_>) -> Result<Version> {

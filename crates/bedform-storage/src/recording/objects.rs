@@ -128,6 +128,10 @@ impl ObjectWriter for RecordedWriter<'_> {
         Ok(left)
     }
 
+    fn keep_replaced(&mut self, suffix: &'static str, path: ObjectPath) {
+        self.inner.keep_replaced(suffix, path);
+    }
+
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
         let Self { inner, path, is_durable, log } = *self;
         let version = inner.publish(condition)?;

@@ -155,7 +155,7 @@ pub(crate) const STOPPED: &str = "the check was stopped";
 /// The object at `coordinates` as storage has it, and where its chunks are; nothing if it is not
 /// there and need not be.
 fn open_checked(pinned: &PinnedArray<'_>, coordinates: &[u64]) -> Result<Option<StoredUnit>> {
-    let sink = pinned.sink();
+    let sink = pinned.sink(None);
     let stored = sink.open_unit(coordinates)?;
     let contained = stored.as_ref().map_or(0, |stored| stored.contained);
     pinned.moment.check(coordinates, contained, &|| sink.unit_name(coordinates))?;

@@ -13,6 +13,7 @@ use bedform_format::metadata::LogState;
 use serde_json::{Value, json};
 
 use super::opened::OpenedStore;
+use super::place::SUFFIX;
 use super::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Freshness, OpenOptions};
@@ -28,10 +29,11 @@ impl OpenedStore {
     /// # Errors
     /// `Conflict` if others never stop committing; those of reading documents and roots.
     pub(crate) fn hold(&self) -> Result<Self> {
-        if self.held.is_some() {
-            return self.as_held(self.held.clone(), self.snapshot()?);
-        }
         let mut fresh = self.read_only(Freshness::Read);
+        if let Some(Held { root, since_ns, .. }) = &self.held {
+            fresh.hold_at(root.clone(), *since_ns, self.snapshot()?);
+            return Ok(fresh);
+        }
         let since_ns = fresh.storage.now()?;
         for _ in 0..ATTEMPTS_MAX {
             let before = fresh.snapshot()?;
@@ -42,7 +44,7 @@ impl OpenedStore {
             let version =
                 |root: &Option<Arc<GroupState>>| root.as_ref().map(|root| root.version.clone());
             if before.number == snapshot.number && version(&root) == version(&after) {
-                fresh.hold_at(Held { root, since_ns }, snapshot);
+                fresh.hold_at(root, since_ns, snapshot);
                 return Ok(fresh);
             }
         }
@@ -99,7 +101,7 @@ impl OpenedStore {
             None if log.pending => return Err(settled(&store, number)),
             None => Snapshot::all_settled(number, then),
         };
-        store.hold_at(Held { root, since_ns }, snapshot);
+        store.hold_at(root, since_ns, snapshot);
         Ok(store)
     }
 
@@ -109,18 +111,11 @@ impl OpenedStore {
         Self::new(self.storage.clone(), options, self.outer.clone())
     }
 
-    fn as_held(&self, held: Option<Held>, snapshot: Snapshot) -> Result<Self> {
-        let mut store = self.read_only(Freshness::Never);
-        if let Some(held) = held {
-            store.hold_at(held, snapshot);
-        }
-        Ok(store)
-    }
-
-    fn hold_at(&mut self, held: Held, snapshot: Snapshot) {
+    fn hold_at(&mut self, root: Option<Arc<GroupState>>, since_ns: i64, snapshot: Snapshot) {
+        let kept = self.storage.beside(SUFFIX).ok().filter(|_| !self.storage.is_remote());
         self.hierarchy.options.freshness = Freshness::Never;
-        self.hierarchy.held = Some(held);
-        self.pinned = Some(snapshot);
+        self.hierarchy.held = Some(Held { root, since_ns, kept });
+        self.pinned = Some(Snapshot { is_held: true, ..snapshot });
     }
 
     /// The error of a held store, of which `error` says that the data have moved on. (Where they have not, and

@@ -9,6 +9,7 @@ use super::view::View;
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::{Cover, Moment, StoredLayout};
 use crate::zarr::hierarchy::Hierarchy;
+use crate::zarr::kept::Keeper;
 use crate::zarr::sink::ShardSink;
 use crate::zarr::source::ZarrSource;
 use crate::zarr::state::ArrayState;
@@ -24,16 +25,19 @@ pub(crate) struct Snapshot {
     /// The commits that are not settled, and the list of shards that others were settled into; nothing without
     /// a log.
     pub(crate) view: Option<Arc<View>>,
+    /// True if it stays while the data move on.
+    pub(crate) is_held: bool,
 }
 
 impl Snapshot {
     /// Of a store that has no log.
     pub(super) fn all_settled(number: u64, store: Option<[u8; 16]>) -> Self {
-        Self { number, store, view: None }
+        Self { number, store, ..Self::default() }
     }
 
     pub(super) fn of(view: Arc<View>) -> Self {
-        Self { number: view.root.number, store: Some(view.root.store), view: Some(view) }
+        let (number, store) = (view.root.number, Some(view.root.store));
+        Self { number, store, view: Some(view), is_held: false }
     }
 }
 
@@ -98,7 +102,13 @@ impl Moment for ArrayMoment<'_> {
             ));
         }
         let Some(view) = &self.snapshot.view else { return Ok(()) };
-        view.check_contained(key, coordinates, contained, name)
+        view.check_contained(key, coordinates, contained, name).map_err(|error| {
+            match self.snapshot.is_held && error.kind() == ErrorKind::Corrupt {
+                // It may have been settled while the snapshot was taken. (If it is lost, the next one says so.)
+                true => Error::new(ErrorKind::SnapshotMoved, error.to_string()),
+                false => error,
+            }
+        })
     }
 
     fn cover(
@@ -136,9 +146,9 @@ impl<'a> PinnedArray<'a> {
         Self { source, moment: ArrayMoment::new(snapshot, state) }
     }
 
-    /// Where the commits of the snapshot are settled into.
-    pub(crate) fn sink(&self) -> ShardSink<'_> {
-        ShardSink { source: &self.source, moment: &self.moment }
+    /// Where the commits of the snapshot are settled into; the keeper keeps the shards that are replaced.
+    pub(crate) fn sink<'b>(&'b self, keeper: Option<&'b Keeper>) -> ShardSink<'b> {
+        ShardSink { source: &self.source, moment: &self.moment, keeper }
     }
 
     /// The coordinates of the objects that are there, and of those that must be.

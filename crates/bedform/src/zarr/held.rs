@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_storage::Version;
+use bedform_storage::{Storage, Version};
 use serde_json::Value;
 
 use super::documents::{GroupState, node_type};
@@ -19,8 +19,11 @@ use crate::error::{Error, ErrorKind, Result};
 pub(crate) struct Held {
     /// The document of the store's root; nothing where that is no group of Zarr v3.
     pub(crate) root: Option<Arc<GroupState>>,
-    /// The moment, by the clock of storage: see [`Storage::now`](bedform_storage::Storage::now).
+    /// The moment, by the clock of storage: see [`Storage::now`](bedform_storage::Storage::now). Its commits
+    /// may be a little later.
     pub(crate) since_ns: i64,
+    /// Where shards lie that were replaced since; nothing where no log can be.
+    pub(crate) kept: Option<Arc<dyn Storage>>,
 }
 
 impl Held {

@@ -9,6 +9,7 @@
 //! | `hierarchy` | what all arrays of an opened store have in common, the log apart |
 //! | `documents` | metadata documents: reading, trust, publication |
 //! | `held` | the moment that a snapshot holds |
+//! | `kept` | shards that settling has replaced, for snapshots |
 //! | `nodes` | which arrays and groups there are |
 //! | `publish` | the order of publication; what is checked before a name is taken |
 //! | `replacing` | a group that takes another one's place in one step |
@@ -24,6 +25,7 @@ pub(crate) mod description;
 pub(crate) mod documents;
 pub(crate) mod held;
 pub(crate) mod hierarchy;
+pub(crate) mod kept;
 pub(crate) mod new_array;
 pub(crate) mod nodes;
 pub(crate) mod object;

@@ -10,6 +10,7 @@ use bedform_geometry::{ChunkGrid, Region, delinearize};
 use bedform_storage::{Condition, Durability, Hint, Object, ObjectWriter};
 
 use super::hierarchy::Hierarchy;
+use super::kept::Keeper;
 use super::source::{ZarrSource, contained_commit};
 use super::state::ArrayState;
 use crate::codec::Scratch;
@@ -53,6 +54,8 @@ pub(crate) struct ObjectWrite<'a> {
     pub(crate) resources: WriteResources,
     /// What has to have ended well before anything is put in place.
     pub(crate) check: Option<&'a Check>,
+    /// What keeps the object that is replaced.
+    pub(crate) keeper: Option<&'a Keeper>,
 }
 
 /// What an object is before it is written.
@@ -337,6 +340,11 @@ impl ObjectWrite<'_> {
             (false, None) => Condition::Absent,
         };
         self.wait_for_check()?;
+        if let Some(keeper) = self.keeper {
+            let stored = existing.stored.map(|stored| stored.object.version());
+            // Snapshots say that the data have moved on where nothing was kept.
+            let _ = keeper.keep(self.source, &self.coordinates, stored, &mut *writer);
+        }
         writer.publish(condition)?;
         drop(rooms);
         Ok(bytes)

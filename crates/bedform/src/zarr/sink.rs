@@ -1,5 +1,6 @@
 //! The shards of an array as a sink.
 
+use super::kept::Keeper;
 use super::object::{ObjectWrite, open_stored};
 use super::source::ZarrSource;
 use crate::error::Result;
@@ -13,6 +14,8 @@ use crate::write::sink::{BuiltUnit, Sink, StoredUnit, WriteResources};
 pub(crate) struct ShardSink<'a> {
     pub(crate) source: &'a ZarrSource<'a>,
     pub(crate) moment: &'a dyn Moment,
+    /// What keeps the shards that are replaced.
+    pub(crate) keeper: Option<&'a Keeper>,
 }
 
 impl ShardSink<'_> {
@@ -32,6 +35,7 @@ impl ShardSink<'_> {
             valid,
             resources,
             check: None,
+            keeper: self.keeper,
         })
     }
 }

@@ -11,6 +11,7 @@ use bedform_storage::{Bell, Object, StorageExt as _};
 use super::documents::ZARR_JSON;
 use super::held::Held;
 use super::hierarchy::Hierarchy;
+use super::kept::{Predecessor, predecessor};
 use super::state::ArrayState;
 use crate::cache::{Key, Kind, ObjectKey};
 use crate::error::{Error, ErrorKind, Result};
@@ -269,15 +270,39 @@ impl ZarrSource<'_> {
     fn check_was_absent(&self) -> Result<()> {
         let Some(held) = &self.hierarchy.held else { return Ok(()) };
         let name = || self.hierarchy.name_of(self.path);
-        // What commits have made larger has no document that says so.
-        let document = match &self.state.source {
-            Some(source) => source.own().0.clone(),
-            None => self.path.join(ZARR_JSON)?,
-        };
-        match self.hierarchy.storage.stat(&document) {
+        match self.hierarchy.storage.stat(&self.document()?) {
             Ok(found) => held.check(&found, name),
             Err(error) if error.is_not_found() => Err(Held::gone(&name())),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The path of the array's own document. (What commits have made larger has none that says so.)
+    pub(super) fn document(&self) -> Result<ObjectPath> {
+        match &self.state.source {
+            Some(source) => Ok(source.own().0.clone()),
+            None => Ok(self.path.join(ZARR_JSON)?),
+        }
+    }
+
+    /// `object`, which is at `coordinates` now, if it was there at the moment of a held store; or what was.
+    fn as_held(
+        &self,
+        coordinates: &[u64],
+        object: Option<Arc<dyn Object>>,
+    ) -> Result<Option<Arc<dyn Object>>> {
+        let Some(found) = object else { return self.check_was_absent().map(|()| None) };
+        let Some(held) = &self.hierarchy.held else { return Ok(Some(found)) };
+        let Err(moved) = held.check(found.version(), || self.object_name_of(coordinates)) else {
+            return Ok(Some(found));
+        };
+        let (Some(log), Some(identity)) = (&held.kept, self.state.identity()) else {
+            return Err(moved);
+        };
+        match predecessor(&**log, &identity.array, coordinates, held.since_ns) {
+            Ok(Some(Predecessor::Shard(object))) => Ok(Some(object)),
+            Ok(Some(Predecessor::Absent)) => Ok(None),
+            _ => Err(moved),
         }
     }
 
@@ -397,13 +422,7 @@ impl Source for ZarrSource<'_> {
                 self.open_for(&self.object_path(coordinates)?, need)?
             }
         };
-        let Some(object) = object else {
-            self.check_was_absent()?;
-            return Ok(None);
-        };
-        if let Some(held) = &self.hierarchy.held {
-            held.check(object.version(), || self.object_name_of(coordinates))?;
-        }
+        let Some(object) = self.as_held(coordinates, object)? else { return Ok(None) };
         let (locations, mut index_bytes, contained) = if self.state.shard().is_some() {
             let (index, bytes) = self.index(coordinates, &*object, waits)?;
             self.state.object_bytes.fetch_max(object.version().size, Ordering::Relaxed);

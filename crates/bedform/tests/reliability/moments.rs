@@ -6,10 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bedform::comm::Alone;
 use bedform::log::session::SessionOptions;
-use bedform::log::settle::CollectOptions;
+use bedform::log::settle::{CollectOptions, SettleOptions};
 use bedform::{Elements, ErrorKind, Freshness, NodeKind, Store};
 use bedform_storage::{Durability, LocalStorage, Mode, SimulatedFileSystem};
 use serde_json::{Map, json};
@@ -42,6 +43,7 @@ impl std::ops::AddAssign for Counts {
 }
 
 /// A snapshot, what the store held, and whether nothing but commits came since.
+#[derive(Clone)]
 struct Kept {
     snapshot: Store,
     model: StoreModel,
@@ -170,7 +172,9 @@ fn commit_number(store: &Store, number: i32) {
 
 /// A process takes part as one writer, until it is told to stop.
 pub(crate) fn take_part(root: &Path, arguments: &[u64]) {
-    let [writer] = arguments else { panic!("writer") };
+    let [writer, grace] = arguments else { panic!("writer, grace") };
+    let mut settle = SettleOptions::default();
+    settle.grace = Duration::from_secs(*grace);
     let store = open(root, Mode::ReadWrite, Freshness::Read).unwrap();
     let mut number = 1;
     while !stop_file(root).exists() {
@@ -178,11 +182,16 @@ pub(crate) fn take_part(root: &Path, arguments: &[u64]) {
             Writer::Commits => {
                 commit_number(&store, number);
                 number += 1;
+                if !settle.grace.is_zero() {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
             }
             Writer::Settles => {
-                store.settle().unwrap();
-                store.collect_log(&CollectOptions::default()).unwrap();
-                std::thread::sleep(std::time::Duration::from_millis(5));
+                store.settle_with(&settle, &|_, _| ()).unwrap();
+                if settle.grace.is_zero() {
+                    store.collect_log(&CollectOptions::default()).unwrap();
+                }
+                std::thread::sleep(Duration::from_millis(5));
             }
             Writer::Creates => {
                 let (name, value) = GUEST;
@@ -239,7 +248,8 @@ fn commit_of(snapshot: &Store, random: &mut Random) -> bedform::Result<Result<i3
     Ok(Ok(all.unwrap_or_default()))
 }
 
-fn race(seed: u64, snapshots: u64) -> Counts {
+/// With `grace` for settles nobody but them replaces anything.
+fn race(seed: u64, snapshots: u64, grace: u64) -> Counts {
     let scratch = Scratch::new("moments");
     let root = scratch.0.join("store");
     let store = open(&root, Mode::Create, Freshness::Read).unwrap();
@@ -249,8 +259,9 @@ fn race(seed: u64, snapshots: u64) -> Counts {
             .unwrap();
     }
     commit_number(&store, 0);
-    let start = |writer: usize| process("moments", &root, &[writer as u64]).spawn().unwrap();
-    let children: Vec<Child> = (0..WRITERS.len()).map(start).collect();
+    let start = |writer: usize| process("moments", &root, &[writer as u64, grace]).spawn().unwrap();
+    let writers = if grace == 0 { WRITERS.len() } else { 2 };
+    let children: Vec<Child> = (0..writers).map(start).collect();
     let mut random = Random(seed);
     let mut counts = Counts::default();
     let freshness = [Freshness::Read, Freshness::Open, Freshness::Never];
@@ -263,6 +274,9 @@ fn race(seed: u64, snapshots: u64) -> Counts {
         counts.snapshots += 1;
         let mut first = None;
         for _ in 0..1 + random.below(3) {
+            if grace > 0 {
+                std::thread::sleep(Duration::from_millis(random.below(200)));
+            }
             match commit_of(&snapshot, &mut random) {
                 Ok(Ok(number)) if first.is_none_or(|first| first == number) => {
                     first = Some(number);
@@ -290,8 +304,13 @@ fn snapshots_over_processes_are_of_one_moment_or_say_that_they_have_moved_on() {
     let seed = random_seed("moments::");
     let mut sum = Counts::default();
     for round in 0..effort(8, 1) {
-        sum += race(seed + round, effort(250, 40));
+        sum += race(seed + round, effort(250, 40), 0);
     }
+    let left_time = race(seed, effort(60, 15), 600);
+    println!("{left_time:?}");
+    // A snapshot takes some milliseconds. What is replaced meanwhile is of no one moment.
+    assert!(left_time.moved * 4 <= left_time.right, "{left_time:?}");
+    count("snapshots-left-time", left_time.snapshots);
     println!("{sum:?}");
     count("snapshots-over-processes", sum.snapshots);
     count("snapshots-over-processes-right", sum.right);
@@ -311,5 +330,68 @@ fn a_snapshot_does_not_take_what_was_overwritten_by_fill_values_for_what_was_nev
         let error = read(&then.array(&path("t")).unwrap(), &part).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::SnapshotMoved, "{error}");
         assert_eq!(read(&array, &whole(&[4, 4])).unwrap(), [FILL; 16]);
+    }
+}
+
+/// An array of two axes whose lower half is written directly; then commits, each settled with grace, that write
+/// into all of it and append.
+#[test]
+fn a_snapshot_outlives_settles_that_leave_it_time() {
+    let later = Operation::Settle { memory_bytes: 1 << 20, grace: Duration::from_secs(3600) };
+    let commit = |start: &[u64], shape: &[u64], seed| Operation::Session {
+        boxes: vec![("t".to_owned(), start.to_vec(), shape.to_vec())],
+        seed,
+    };
+    let growth = |shape: &[u64], rows, seed| Operation::Growth {
+        name: "t".to_owned(),
+        shape: shape.to_vec(),
+        rows,
+        seed,
+        is_promise: false,
+    };
+    let operations = [
+        commit(&[1, 1], &[6, 4], 1),
+        later.clone(),
+        commit(&[0, 0], &[10, 7], 2),
+        growth(&[12, 7], 2, 3),
+        later.clone(),
+        commit(&[3, 3], &[2, 2], 4),
+        later.clone(),
+        commit(&[0, 0], &[12, 7], 5),
+        later.clone(),
+        Operation::Collect,
+    ];
+    let scratch = Scratch::new("outlives");
+    {
+        let place = Arc::new(LocalStorage::open(&scratch.0.join("store"), Mode::Create).unwrap());
+        let store = Store::create(place, &Map::new(), options(true)).unwrap();
+        store
+            .create_array(&path("t"), &new_array(&form(&[10, 7], &[2, 2], &[4, 4], "zstd")))
+            .unwrap();
+        let mut model =
+            StoreModel::from([("t".to_owned(), form(&[10, 7], &[2, 2], &[4, 4], "zstd"))]);
+        let write =
+            Operation::Write { name: "t".into(), start: vec![5, 0], shape: vec![5, 7], seed: 6 };
+        let mut kept = Vec::new();
+        for operation in std::iter::once(&write).chain(&operations) {
+            kept.push(Kept {
+                snapshot: store.snapshot().unwrap(),
+                model: model.clone(),
+                only_commits: !kept.is_empty(),
+            });
+            operation.run(&store, &model).unwrap();
+            model = operation.apply(&model);
+            let mut counts = Counts::default();
+            for (at, one) in kept.iter().enumerate() {
+                if matches!(operation, Operation::Collect) {
+                    // What nobody leaves time goes, and is missed.
+                    let kept = Kept { only_commits: false, ..one.clone() };
+                    kept.check(&mut counts).unwrap();
+                } else if let Err(problem) = one.check(&mut counts) {
+                    panic!("snapshot {at}, after {operation:?}: {problem}");
+                }
+            }
+            assert!(counts.right + 1 >= kept.len() as u64 || counts.moved > 1, "{counts:?}");
+        }
     }
 }

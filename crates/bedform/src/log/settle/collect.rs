@@ -21,6 +21,7 @@ use crate::log::commit::first_root;
 use crate::log::place::LogPlace;
 use crate::log::recover::{has_leftover, has_more};
 use crate::log::view::View;
+use crate::zarr::kept::KEPT;
 
 /// Roots that are tried while commits are faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -178,8 +179,12 @@ impl OpenedStore {
         }
         let is_leftover = |name: &str| has_leftover(&place, name, &newest, &store.options.limits);
         let lists = recent_lists(&place, &newest, &recent)?;
+        // What was replaced before the newest root was there is older than it.
+        let grace = if recent.is_empty() { Duration::ZERO } else { options.grace };
+        let keeps = remove_kept(&place, grace, options.dry_run)?;
         let mut done = remove_segments(&place, &needed, &is_leftover, options.dry_run)?;
-        done.is_gone = done.segments_kept == 0 && newest.commits.is_empty() && recent.is_empty();
+        done.is_gone =
+            !keeps && done.segments_kept == 0 && newest.commits.is_empty() && recent.is_empty();
         if done.is_gone {
             done.roots = numbers.len() as u64;
             if !options.dry_run {
@@ -350,8 +355,14 @@ fn is_younger(place: &LogPlace, number: u64, age: Duration) -> Result<bool> {
         Err(error) if error.is_not_found() => return Ok(false),
         published => Duration::from_nanos(published?.try_into().unwrap_or(0)),
     };
+    Ok(is_since(i64::try_from(published.as_nanos()).unwrap_or(0), age))
+}
+
+/// True for a time less than `age` ago, or one that is not known, or that has not come yet.
+fn is_since(time_ns: i64, age: Duration) -> bool {
+    let time = Duration::from_nanos(time_ns.try_into().unwrap_or(0));
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Ok(published.is_zero() || now.checked_sub(published).is_none_or(|since| since < age))
+    time.is_zero() || now.checked_sub(time).is_none_or(|since| since < age)
 }
 
 /// Removes the roots of `numbers` that are neither `recent` nor the newest ones, and counts them. The
@@ -397,6 +408,33 @@ fn recent_lists(place: &LogPlace, newest: &Root, recent: &BTreeSet<u64>) -> Resu
         lists.extend(record.map(|record| record.number));
     }
     Ok(lists)
+}
+
+/// Removes shards that settling has kept of what it replaced before the grace period; says whether others stay.
+fn remove_kept(place: &LogPlace, grace: Duration, dry_run: bool) -> Result<bool> {
+    let storage = &place.storage;
+    let kept = ObjectPath::root().join(KEPT)?;
+    let mut stays = false;
+    let below = |path: &ObjectPath| -> Result<Vec<ObjectPath>> {
+        let entries = storage.list(path)?.into_iter();
+        Ok(entries.map(|entry| path.join(&entry.name)).collect::<std::result::Result<_, _>>()?)
+    };
+    for array in below(&kept)? {
+        for shard in below(&array)? {
+            let mut is_needed = false;
+            for one in below(&shard)? {
+                is_needed |= match storage.stat(&one) {
+                    Ok(version) => is_since(version.changed_ns, grace),
+                    Err(_) => false,
+                };
+            }
+            if !is_needed && !dry_run {
+                storage.delete_tree(&shard, Durability::Process)?;
+            }
+            stays |= is_needed;
+        }
+    }
+    Ok(stays)
 }
 
 /// Removes the segments that are not `needed` and whose writers are gone.

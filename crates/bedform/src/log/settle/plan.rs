@@ -61,7 +61,7 @@ impl ArrayPlan {
         view: &Arc<View>,
     ) -> PinnedArray<'a> {
         let (number, key) = (view.root.number, Some(view.root.store));
-        let snapshot = Snapshot { number, store: key, view: Some(view.clone()) };
+        let snapshot = Snapshot { number, store: key, view: Some(view.clone()), is_held: false };
         PinnedArray::new(store, &self.path, &self.state, snapshot)
     }
 }

@@ -459,6 +459,10 @@ impl ObjectWriter for Of<Box<dyn ObjectWriter + '_>> {
         self.inner.append_owned(bytes)
     }
 
+    fn keep_replaced(&mut self, suffix: &'static str, path: ObjectPath) {
+        self.inner.keep_replaced(suffix, path);
+    }
+
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
         self.wait("publish");
         self.inner.publish(condition)
