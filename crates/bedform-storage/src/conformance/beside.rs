@@ -1,7 +1,7 @@
 //! The contract of places beside each other, case by case.
 
 use super::{get, kind_of, path, put};
-use crate::{Condition, Durability, Storage, StorageErrorKind};
+use crate::{Condition, Durability, Hint, Storage, StorageErrorKind};
 
 const SUFFIX: &str = ".bedform-log";
 
@@ -75,5 +75,37 @@ pub(super) fn locks(storage: &dyn Storage) {
 pub(super) fn suffixes(storage: &dyn Storage) {
     for suffix in ["", "/a", "a/b", "..", "\0", "\n"] {
         assert_eq!(kind_of(storage.beside(suffix)), Some(StorageErrorKind::Io), "{suffix:?}");
+    }
+}
+
+/// Of what a place keeps under a second name, where it can, a publication that fails changes nothing.
+pub(super) fn kept(storage: &dyn Storage) {
+    let beside = storage.beside(SUFFIX).unwrap();
+    let replace = |bytes: &[u8], name: &str, condition: Condition<'_>| {
+        let mut writer = storage.create(&path("c/0"), Durability::Disk, Hint::default()).unwrap();
+        writer.append(bytes).unwrap();
+        writer.keep_replaced(SUFFIX, path(name));
+        writer.publish(condition)
+    };
+    replace(b"one", "kept/none", Condition::Absent).unwrap();
+    let first = storage.open(&path("c/0")).unwrap();
+    replace(b"two", "kept/one", Condition::Unchanged(&*first)).unwrap();
+    assert_eq!(get(storage, "c/0").unwrap(), b"two");
+    let names: Vec<_> = beside.list(&path("kept")).unwrap().into_iter().map(|e| e.name).collect();
+    if !names.is_empty() {
+        assert_eq!(names, ["none", "one"]);
+        assert_eq!(get(&*beside, "kept/none").unwrap(), b"");
+        assert_eq!(get(&*beside, "kept/one").unwrap(), b"one");
+    }
+    assert!(replace(b"three", "kept/two", Condition::Unchanged(&*first)).is_err());
+    assert!(replace(b"three", "kept/two", Condition::Absent).is_err());
+    assert_eq!(get(storage, "c/0").unwrap(), b"two");
+    assert_eq!(beside.list(&path("kept")).unwrap().len(), names.len());
+    // A name that is taken keeps what it has.
+    let second = storage.open(&path("c/0")).unwrap();
+    replace(b"four", "kept/one", Condition::Unchanged(&*second)).unwrap();
+    assert_eq!(get(storage, "c/0").unwrap(), b"four");
+    if !names.is_empty() {
+        assert_eq!(get(&*beside, "kept/one").unwrap(), b"one");
     }
 }

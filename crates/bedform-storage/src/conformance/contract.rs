@@ -84,6 +84,7 @@ pub const CASES: &[Case] = &[
     case("beside: it is deleted and made again", beside::deleted),
     case("beside: a lock is of one place", beside::locks),
     case("beside: a suffix is a part of one name", beside::suffixes),
+    case("beside: what is replaced stays under a second name", beside::kept),
 ];
 
 fn reads_back(storage: &dyn Storage) {
