@@ -1,17 +1,26 @@
 //! JSON documents: those that come from outside, read strictly, and the bytes of our own.
 //!
 //! Refused: documents over the limits of size and depth, keys that appear twice in an object (two
-//! readers would disagree on which counts), anything behind the document but white space. Taken,
+//! readers would disagree on which counts), anything behind the document but white space, and values that
+//! would take far more memory than the document has bytes. Taken,
 //! although JSON has no such tokens: bare `NaN`, `Infinity` and `-Infinity`, which zarr-python
 //! writes into attributes. They become strings that start with [`NON_FINITE`]; see
 //! [`non_finite`]. [`write()`] makes of such strings what they stand for: zarr-python and xarray
 //! read the same numbers. Nothing but an attribute has them.
+//!
+//! Members of an object that are many and rarely looked at, those of consolidated metadata, can stay
+//! [text](JsonText): see [`parse_keeping`] and [`write_with`].
 
-use serde::Serialize;
-use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+mod strict;
+mod texts;
+
+use serde::de::DeserializeSeed;
+use serde_json::Value;
 
 use crate::Limits;
+use strict::{Budget, Slot, Strict};
+
+pub use texts::{JsonText, Kept, Texts, write_with};
 
 /// First character of the string that stands for a bare `NaN`, `Infinity` or `-Infinity`. It is of
 /// the private use area, so no text of a user starts with it.
@@ -35,6 +44,17 @@ pub enum JsonError {
         /// The limit.
         limit: usize,
     },
+    /// More memory than [`Limits::values_bytes_max`].
+    #[error(
+        "the document's {bytes} bytes hold so many values that they would take more than {limit} bytes of \
+         memory"
+    )]
+    TooManyValues {
+        /// Bytes of the document.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// Not JSON, or a key twice.
     #[error("not valid JSON: {0}")]
     Syntax(String),
@@ -52,6 +72,36 @@ pub enum JsonError {
 /// # Errors
 /// [`JsonError`] for everything that the module header refuses.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, JsonError> {
+    parse_with(bytes, limits, &[])
+}
+
+/// As [`parse`]; the members of the objects at the paths `kept` stay text, and the objects are empty in the
+/// document. `None` where a path leads to no object.
+///
+/// ```
+/// use bedform_format::{json, Limits};
+/// let document = br#"{"a": {"b": {"x": [1, 2]}}}"#;
+/// let (document, [texts]) = json::parse_keeping(document, &Limits::default(), [&["a", "b"]])?;
+/// assert_eq!(document.to_string(), r#"{"a":{"b":{}}}"#);
+/// assert_eq!(texts.unwrap()["x"].as_str(), "[1, 2]");
+/// # Ok::<(), json::JsonError>(())
+/// ```
+///
+/// # Errors
+/// As [`parse`]. Of the texts only the syntax is checked: [`JsonText::parse`] does the rest.
+pub fn parse_keeping<const N: usize>(
+    bytes: &[u8],
+    limits: &Limits,
+    kept: [&[&str]; N],
+) -> Result<(Value, [Option<Texts>; N]), JsonError> {
+    let texts = [const { std::cell::RefCell::new(None) }; N];
+    let slots: Vec<Slot<'_>> =
+        kept.iter().zip(&texts).map(|(path, texts)| Slot { path, texts }).collect();
+    let document = parse_with(bytes, limits, &slots)?;
+    Ok((document, texts.map(std::cell::RefCell::into_inner)))
+}
+
+fn parse_with(bytes: &[u8], limits: &Limits, kept: &[Slot<'_>]) -> Result<Value, JsonError> {
     let size = bytes.len() as u64;
     if size > limits.metadata_bytes_max {
         return Err(JsonError::TooLarge { bytes: size, limit: limits.metadata_bytes_max });
@@ -59,11 +109,14 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, JsonError> {
     let quoted = scan(bytes, limits.metadata_depth_max)?;
     let text = quoted.as_deref().unwrap_or(bytes);
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let value = Strict
+    let budget = Budget::new(limits.values_bytes_max(size));
+    let value = Strict { budget: &budget, kept }
         .deserialize(&mut deserializer)
-        .and_then(|value| deserializer.end().map(|()| value))
-        .map_err(|error| JsonError::Syntax(error.to_string()))?;
-    Ok(value)
+        .and_then(|value| deserializer.end().map(|()| value));
+    value.map_err(|error| match budget.is_spent() {
+        true => JsonError::TooManyValues { bytes: size, limit: limits.values_bytes_max(size) },
+        false => JsonError::Syntax(error.to_string()),
+    })
 }
 
 /// The number that a string of [`parse`] stands for, if it stands for one that JSON lacks.
@@ -129,11 +182,11 @@ fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonError> {
 /// # Ok::<(), json::JsonError>(())
 /// ```
 pub fn write(document: &Value) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
-    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
-    // Writing a value with string keys into memory cannot fail.
-    let _ = document.serialize(&mut serializer);
+    write_with(document, &[])
+}
+
+/// `bytes` with bare numbers in the place of the strings that stand for them.
+fn unmarked(bytes: Vec<u8>) -> Vec<u8> {
     let mut mark = [0; 4];
     let mark = NON_FINITE.encode_utf8(&mut mark).as_bytes();
     match bytes.windows(mark.len()).any(|window| window == mark) {
@@ -172,74 +225,6 @@ fn string_length(bytes: &[u8]) -> usize {
         }
     }
     bytes.len()
-}
-
-/// Builds a [`Value`] and refuses a key that an object has already.
-struct Strict;
-
-impl<'de> DeserializeSeed<'de> for Strict {
-    type Value = Value;
-
-    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Strict {
-    type Value = Value;
-
-    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(Strict)? {
-            list.push(item);
-        }
-        Ok(Value::Array(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
-            let value = entries.next_value_seed(Strict)?;
-            if map.contains_key(&key) {
-                let short: String = key.chars().take(80).collect();
-                return Err(de::Error::custom(format!("the key {short:?} appears twice")));
-            }
-            map.insert(key, value);
-        }
-        Ok(Value::Object(map))
-    }
 }
 
 #[cfg(test)]
@@ -286,6 +271,39 @@ mod tests {
     fn a_key_twice_is_refused_at_any_level() {
         assert!(parse_text(r#"{"a": {"b": 1, "b": 1}}"#).is_err());
         assert!(parse_text(r#"{"a": {"b": 1}, "c": {"b": 1}}"#).is_ok());
+    }
+
+    #[test]
+    fn a_document_whose_values_outweigh_it_is_refused_and_one_whose_values_do_not_is_not() {
+        let limits = Limits::default();
+        let many = |item: &str, count: usize| format!("[{}]", vec![item; count].join(","));
+        let keys = |count: usize| {
+            let entries: Vec<_> = (0..count).map(|key| format!("\"k{key}\":0")).collect();
+            format!("{{{}}}", entries.join(","))
+        };
+        for dense in [
+            many("1", 4 << 20),
+            many("[]", 4 << 20),
+            many("{}", 1 << 20),
+            many("{\"a\":0}", 1 << 20),
+            many("[[0]]", 1 << 20),
+            many("\"\"", 4 << 20),
+            keys(3_000_000),
+        ] {
+            let refused = parse_text(&dense);
+            assert!(matches!(refused, Err(JsonError::TooManyValues { .. })), "{:.40}", dense);
+            assert!(!refused.unwrap_err().to_string().contains("line"));
+        }
+        for usual in [
+            many("12.3456", 1 << 19),
+            many("\"some words of a sentence\"", 1 << 19),
+            many("{\"label-value\": 12, \"rgba\": [255, 0, 0, 255]}", 20_000),
+            format!("\"{}\"", "x".repeat(40 << 20)),
+        ] {
+            assert!(parse(usual.as_bytes(), &limits).is_ok(), "{:.40}", usual);
+        }
+        let less = Limits { values_bytes_free: 0, ..Limits::default() };
+        assert!(parse(many("12.3456", 10).as_bytes(), &less).is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! not know in its place, and doubtful documents (keys twice, bare NaN) are ours to judge.
 
 mod fill;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod v2;
@@ -17,15 +18,17 @@ use crate::{CodecChain, DataType};
 
 pub use crate::fields::MetadataError;
 pub use fill::FillValue;
+pub use summary::NodeSummary;
 pub use v2::{parse_array_v2, parse_consolidated_v2};
 pub(crate) use v3::identity_field;
 pub use v3::parse_hex;
 pub use v3::{
-    GroupDocument, LogState, Replacing, parse_array, parse_codecs, parse_data_type, parse_group,
+    GroupDocument, GroupTexts, LogState, Replacing, parse_array, parse_codecs, parse_data_type,
+    parse_document, parse_group,
 };
 pub(crate) use writer::check_seal_in_form;
 pub use writer::{
-    check_seal, hex, own_value, seal, write_array, write_codecs, write_consolidated,
+    check_seal, hex, own_value, seal, seal_with, write_array, write_codecs, write_consolidated,
     write_data_type, write_group,
 };
 

@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use bedform_format::ObjectPath;
 use bedform_format::metadata::parse_consolidated_v2;
+use bedform_format::{ObjectPath, json};
+use bedform_storage::StorageExt as _;
+use serde_json::Value;
 
-use super::documents::{Documents, node_type, read};
+use super::documents::{Documents, read_bytes, summary};
 use super::hierarchy::Hierarchy;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -33,8 +35,8 @@ impl Documents {
         if let Some(root) = self.root(hierarchy)?
             && let Some(consolidated) = &root.group.consolidated
         {
-            let nodes = consolidated.iter().map(|(name, document)| {
-                let is_array = node_type(document) == Some("array");
+            let nodes = consolidated.iter().map(|(name, text)| {
+                let is_array = summary(hierarchy, name, text)?.is_array;
                 Ok((ObjectPath::parse(name)?, kind_of(is_array)))
             });
             return nodes.collect();
@@ -99,16 +101,24 @@ impl Documents {
 /// What the consolidated metadata of v2 name; nothing if there are none.
 fn consolidated_v2(hierarchy: &Hierarchy) -> Result<Option<Nodes>> {
     let root = ObjectPath::root();
-    let Some(stored) = read(hierarchy, &root, ZMETADATA)? else { return Ok(None) };
     let name = root.join(ZMETADATA)?;
-    let named = parse_consolidated_v2(&stored.document)
-        .map_err(|error| Error::metadata(hierarchy.name_of(&name), error))?;
+    let Some(object) = hierarchy.storage.find(&name)? else { return Ok(None) };
+    let bytes = read_bytes(hierarchy, &name, &*object)?;
+    let fail = |error| Error::metadata(hierarchy.name_of(&name), error);
+    // Nothing but the names is looked at.
+    let limits = &hierarchy.options.limits;
+    let (mut document, [texts]) =
+        json::parse_keeping(&bytes, limits, [&["metadata"]]).map_err(|error| fail(error.into()))?;
+    if let Some(texts) = texts {
+        document["metadata"] = texts.into_keys().map(|key| (key, Value::Null)).collect();
+    }
+    let named = parse_consolidated_v2(&document).map_err(fail)?;
     let nodes = named.into_iter().filter(|(path, _)| !path.is_empty());
     let nodes = nodes.map(|(path, is_array)| Ok((ObjectPath::parse(path)?, kind_of(is_array))));
     nodes.collect::<Result<_>>().map(Some)
 }
 
-fn kind_of(is_array: bool) -> NodeKind {
+pub(super) fn kind_of(is_array: bool) -> NodeKind {
     if is_array { NodeKind::Array } else { NodeKind::Group }
 }
 
