@@ -8,9 +8,12 @@
 //! [`non_finite`]. [`write()`] makes of such strings what they stand for: zarr-python and xarray
 //! read the same numbers. Nothing but an attribute has them.
 //!
-//! Members of an object that are many and rarely looked at, those of consolidated metadata, can stay
-//! [text](JsonText): see [`parse_keeping`] and [`write_with`].
+//! What is rarely looked at, and may be much, can stay text: members of an object (those of consolidated
+//! metadata) as [`JsonText`], the attributes of a document in their place, see [`parse_keeping`],
+//! [`object_text`] and [`write_with`].
 
+mod compact;
+mod scan;
 mod strict;
 mod texts;
 
@@ -18,13 +21,22 @@ use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 use crate::Limits;
+use scan::scan;
 use strict::{Budget, Slot, Strict};
 
+pub use compact::ObjectText;
 pub use texts::{JsonText, Kept, Texts, write_with};
 
 /// First character of the string that stands for a bare `NaN`, `Infinity` or `-Infinity`. It is of
 /// the private use area, so no text of a user starts with it.
 pub const NON_FINITE: char = '\u{e000}';
+
+/// First character of the string that stands for the attributes of a document that stay text; of the private
+/// use area, too. No document from outside has it there: see [`parse_keeping`].
+const TEXT: char = '\u{e001}';
+
+/// The member of a document that stays text where [`parse_keeping`] reads it.
+const ATTRIBUTES: &str = "attributes";
 
 /// Why a document was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,11 +84,12 @@ pub enum JsonError {
 /// # Errors
 /// [`JsonError`] for everything that the module header refuses.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, JsonError> {
-    parse_with(bytes, limits, &[])
+    parse_within(bytes, limits, limits.values_bytes_max(bytes.len() as u64), &[], None)
 }
 
 /// As [`parse`]; the members of the objects at the paths `kept` stay text, and the objects are empty in the
-/// document. `None` where a path leads to no object.
+/// document. `None` where a path leads to no object. If `attributes` of the document is an object, it stays
+/// text in its place: [`object_text`] has it.
 ///
 /// ```
 /// use bedform_format::{json, Limits};
@@ -97,26 +110,57 @@ pub fn parse_keeping<const N: usize>(
     let texts = [const { std::cell::RefCell::new(None) }; N];
     let slots: Vec<Slot<'_>> =
         kept.iter().zip(&texts).map(|(path, texts)| Slot { path, texts }).collect();
-    let document = parse_with(bytes, limits, &slots)?;
+    let limit = limits.values_bytes_max(bytes.len() as u64);
+    let document = parse_within(bytes, limits, limit, &slots, Some(ATTRIBUTES))?;
     Ok((document, texts.map(std::cell::RefCell::into_inner)))
 }
 
-fn parse_with(bytes: &[u8], limits: &Limits, kept: &[Slot<'_>]) -> Result<Value, JsonError> {
+/// The document with the values of its attributes, if they stayed text.
+///
+/// # Errors
+/// As [`ObjectText::parse`].
+pub fn with_values(mut document: Value, limits: &Limits) -> Result<Value, JsonError> {
+    if let Some(attributes) = document.get_mut(ATTRIBUTES)
+        && let Some(text) = object_text(attributes)
+    {
+        *attributes = Value::Object(text.parse(limits)?);
+    }
+    Ok(document)
+}
+
+/// The text of attributes that [`parse_keeping`] left in their place, which is that of `value`.
+pub fn object_text(value: &Value) -> Option<ObjectText> {
+    Some(ObjectText::from_compact(value.as_str()?.strip_prefix(TEXT)?))
+}
+
+/// As [`parse`], with `values_max` bytes of memory for values.
+fn parse_within(
+    bytes: &[u8],
+    limits: &Limits,
+    values_max: u64,
+    kept: &[Slot<'_>],
+    as_text: Option<&str>,
+) -> Result<Value, JsonError> {
     let size = bytes.len() as u64;
     if size > limits.metadata_bytes_max {
         return Err(JsonError::TooLarge { bytes: size, limit: limits.metadata_bytes_max });
     }
     let quoted = scan(bytes, limits.metadata_depth_max)?;
-    let text = quoted.as_deref().unwrap_or(bytes);
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let budget = Budget::new(limits.values_bytes_max(size));
-    let value = Strict { budget: &budget, kept }
+    let text = utf8(quoted.as_deref().unwrap_or(bytes))?;
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let budget = Budget::new(values_max);
+    let value = Strict { budget: &budget, kept, as_text }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value));
     value.map_err(|error| match budget.is_spent() {
-        true => JsonError::TooManyValues { bytes: size, limit: limits.values_bytes_max(size) },
+        true => JsonError::TooManyValues { bytes: size, limit: values_max },
         false => JsonError::Syntax(error.to_string()),
     })
+}
+
+/// Checked at once: each string would be checked by itself otherwise.
+fn utf8(bytes: &[u8]) -> Result<&str, JsonError> {
+    std::str::from_utf8(bytes).map_err(|error| JsonError::Syntax(error.to_string()))
 }
 
 /// The number that a string of [`parse`] stands for, if it stands for one that JSON lacks.
@@ -127,49 +171,6 @@ pub fn non_finite(text: &str) -> Option<f64> {
         "-Infinity" => Some(f64::NEG_INFINITY),
         _ => None,
     }
-}
-
-/// Checks the depth, and gives the document with bare non-finite numbers as strings if it has any.
-fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonError> {
-    let mut depth = 0_usize;
-    let mut in_string = false;
-    let mut output: Option<Vec<u8>> = None;
-    let mut copied = 0;
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        match byte {
-            b'\\' if in_string => at += 1,
-            b'"' => in_string = !in_string,
-            b'[' | b'{' if !in_string => {
-                depth += 1;
-                if depth > depth_max {
-                    return Err(JsonError::TooDeep { limit: depth_max });
-                }
-            }
-            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
-            b'N' | b'I' | b'-' if !in_string => {
-                let rest = &bytes[at..];
-                let words: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
-                if let Some(word) = words.iter().find(|word| rest.starts_with(word)) {
-                    let output = output.get_or_insert_with(|| Vec::with_capacity(bytes.len() + 64));
-                    output.extend_from_slice(&bytes[copied..at]);
-                    output.push(b'"');
-                    output.extend_from_slice(NON_FINITE.encode_utf8(&mut [0; 4]).as_bytes());
-                    output.extend_from_slice(word);
-                    output.push(b'"');
-                    at += word.len();
-                    copied = at;
-                    continue;
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    Ok(output.map(|mut output| {
-        output.extend_from_slice(&bytes[copied..]);
-        output
-    }))
 }
 
 /// The bytes of a document, as they are stored: indented by one, strings that stand for numbers which

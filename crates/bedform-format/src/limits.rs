@@ -58,13 +58,19 @@ impl Default for Limits {
 }
 
 /// How often the values of a document are in memory at once, at most: the document, what was made of it, and
-/// a copy for the caller.
+/// a copy for the caller. Attributes are not among them: they stay text.
 const VALUES_COPIES: u64 = 3;
 
 impl Limits {
     /// Bytes of memory that one copy of the values of a metadata document of `bytes` may take.
     pub fn values_bytes_max(&self, bytes: u64) -> u64 {
         bytes.saturating_mul(16).saturating_add(self.values_bytes_free) / VALUES_COPIES
+    }
+
+    /// Bytes of memory that the values of attributes of `bytes` may take: the one copy of them that a caller
+    /// asked for. The rest is for the texts that they are made of.
+    pub fn attributes_values_bytes_max(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(11).saturating_add(self.values_bytes_free / 4 * 3)
     }
 
     /// The same limits with another bound on the bytes of a decoded chunk.

@@ -3,17 +3,22 @@
 use std::cell::{Cell, RefCell};
 
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
+use super::TEXT;
+use super::compact::compact;
 use super::texts::{JsonText, Texts};
 
 /// Memory of a value, wherever it lies.
 const VALUE: u64 = size_of::<Value>() as u64;
-/// What an object takes beside its entries: its table, and room for the first three of them.
-const OBJECT: u64 = 448;
+/// What an object takes beside its entries: its table.
+const OBJECT: u64 = 112;
 /// What an entry takes beside its value and the bytes of its key: the key, its hash, its places in the table.
 const ENTRY: u64 = 88;
+/// Entries of an object that are gathered before it is built: one with fewer has no room for others.
+const SMALL: usize = 8;
 /// What a text that is kept takes beside its bytes and those of its key: its place, two allocations, and its place
 /// in lists of what there is.
 const KEPT: u64 = 224;
@@ -86,12 +91,28 @@ pub(super) struct Strict<'a> {
     pub(super) budget: &'a Budget,
     /// Objects whose members stay text.
     pub(super) kept: &'a [Slot<'a>],
+    /// The member that stays text in its place, if it is an object.
+    pub(super) as_text: Option<&'a str>,
 }
 
 impl Strict<'_> {
     /// For what lies in a list, where nothing is kept.
     fn inner(&self) -> Strict<'_> {
-        Strict { budget: self.budget, kept: &[] }
+        Strict { budget: self.budget, kept: &[], as_text: None }
+    }
+
+    /// The value of a member that stays text.
+    fn text<E: de::Error>(&self, raw: &RawValue) -> Result<Value, E> {
+        if raw.get().starts_with('{') {
+            self.string(raw.get())?;
+            return Ok(Value::String(compact(raw.get(), TEXT.into())));
+        }
+        let value = self.inner().deserialize(&mut serde_json::Deserializer::from_str(raw.get()));
+        match value.map_err(E::custom)? {
+            // It stands for no text.
+            Value::String(text) => Ok(Value::String(text.trim_start_matches(TEXT).to_owned())),
+            value => Ok(value),
+        }
     }
 
     fn string<E: de::Error>(&self, text: &str) -> Result<(), E> {
@@ -160,20 +181,49 @@ impl<'de> Visitor<'de> for Strict<'_> {
             return slot.fill(entries, self.budget);
         }
         self.budget.take(OBJECT)?;
+        let mut small: Vec<(String, Value)> = Vec::new();
         let mut map = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             self.budget.take(ENTRY + VALUE + key.len() as u64)?;
-            let below = self.kept.iter().filter_map(|slot| {
-                let (first, path) = slot.path.split_first()?;
-                (*first == key).then_some(Slot { path, ..*slot })
-            });
-            let below: Vec<_> = below.collect();
-            let value = entries.next_value_seed(Strict { budget: self.budget, kept: &below })?;
-            if map.contains_key(&key) {
-                return Err(appears_twice(&key));
+            let value = if self.as_text == Some(&key) {
+                self.text(entries.next_value()?)?
+            } else {
+                let below = self.below(&key);
+                entries.next_value_seed(Strict { kept: &below, as_text: None, ..self })?
+            };
+            if map.is_empty() && small.len() < SMALL {
+                if small.iter().any(|(other, _)| *other == key) {
+                    return Err(appears_twice(&key));
+                }
+                small.push((key, value));
+                continue;
             }
-            map.insert(key, value);
+            map.extend(small.drain(..));
+            insert(&mut map, key, value)?;
+        }
+        if map.is_empty() {
+            // Of the length that it needs.
+            map = small.into_iter().collect();
         }
         Ok(Value::Object(map))
     }
+}
+
+impl Strict<'_> {
+    /// What is kept within the member `key`.
+    fn below(&self, key: &str) -> Vec<Slot<'_>> {
+        let slots = self.kept.iter().filter_map(|slot| {
+            let (first, path) = slot.path.split_first()?;
+            (*first == key).then_some(Slot { path, ..*slot })
+        });
+        slots.collect()
+    }
+}
+
+fn insert<E: de::Error>(map: &mut Map<String, Value>, key: String, value: Value) -> Result<(), E> {
+    match map.entry(key) {
+        Entry::Occupied(entry) => return Err(appears_twice(entry.key())),
+        Entry::Vacant(entry) => entry.insert(value),
+    };
+    Ok(())
 }

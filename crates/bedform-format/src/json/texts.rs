@@ -6,7 +6,8 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{JsonError, parse, unmarked};
+use super::scan::scan;
+use super::{ATTRIBUTES, JsonError, object_text, parse, unmarked};
 use crate::Limits;
 
 /// Members of an object by their keys.
@@ -27,7 +28,8 @@ impl JsonText {
     /// The text of a value, with the line breaks and indentation that it has `depth` levels deep in what
     /// [`write`](super::write) gives.
     pub fn of(value: &Value, depth: usize) -> Self {
-        let text = String::from_utf8(indented(value)).unwrap_or_default();
+        let document = Filled { value, kept: Vec::new(), is_root: true };
+        let text = String::from_utf8(indented(&document)).unwrap_or_default();
         // Strings have no bare line breaks.
         let text = text.replace('\n', &format!("\n{}", " ".repeat(depth)));
         Self(RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned()))
@@ -55,7 +57,7 @@ impl PartialEq for JsonText {
 
 /// As [`write`](super::write), with the members `kept` of objects that are empty in the document.
 pub fn write_with(document: &Value, kept: &[Kept<'_>]) -> Vec<u8> {
-    unmarked(indented(&Filled { value: document, kept: kept.to_vec() }))
+    unmarked(indented(&Filled { value: document, kept: kept.to_vec(), is_root: true }))
 }
 
 fn indented(document: &impl Serialize) -> Vec<u8> {
@@ -71,6 +73,8 @@ fn indented(document: &impl Serialize) -> Vec<u8> {
 struct Filled<'a> {
     value: &'a Value,
     kept: Vec<Kept<'a>>,
+    /// It is a document, whose attributes may be text.
+    is_root: bool,
 }
 
 impl Serialize for Filled<'_> {
@@ -79,16 +83,49 @@ impl Serialize for Filled<'_> {
             return serializer.collect_map(texts.iter().map(|(key, text)| (key, &text.0)));
         }
         match self.value {
-            Value::Object(members) if !self.kept.is_empty() => {
-                serializer.collect_map(members.iter().map(|(key, value)| {
-                    let below = self.kept.iter().filter_map(|(path, texts)| {
-                        let (first, path) = path.split_first()?;
-                        (first == key).then_some((path, *texts))
-                    });
-                    (key, Filled { value, kept: below.collect() })
-                }))
-            }
+            Value::Object(members) if self.is_root || !self.kept.is_empty() => serializer
+                .collect_map(members.iter().map(|(key, value)| (key, self.member(key, value)))),
             value => value.serialize(serializer),
+        }
+    }
+}
+
+impl<'a> Filled<'a> {
+    fn member(&self, key: &str, value: &'a Value) -> Member<'a> {
+        if self.is_root
+            && key == ATTRIBUTES
+            && let Some(text) = object_text(value)
+            && let Some(raw) = raw(text.indented(1))
+        {
+            return Member::Text(raw);
+        }
+        let below = self.kept.iter().filter_map(|(path, texts)| {
+            let (first, path) = path.split_first()?;
+            (*first == key).then_some((path, *texts))
+        });
+        Member::Filled(Filled { value, kept: below.collect(), is_root: false })
+    }
+}
+
+/// A text, with strings for numbers that JSON lacks: [`unmarked`] makes them bare again.
+fn raw(text: String) -> Option<Box<RawValue>> {
+    // Its depth was looked at when it was read.
+    let quoted = scan(text.as_bytes(), usize::MAX).ok()?;
+    let text = quoted.map_or(Some(text), |quoted| String::from_utf8(quoted).ok());
+    RawValue::from_string(text?).ok()
+}
+
+/// What is written of a member of a document.
+enum Member<'a> {
+    Text(Box<RawValue>),
+    Filled(Filled<'a>),
+}
+
+impl Serialize for Member<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(raw) => raw.serialize(serializer),
+            Self::Filled(filled) => filled.serialize(serializer),
         }
     }
 }

@@ -12,8 +12,7 @@ mod v2;
 mod v3;
 mod writer;
 
-use serde_json::{Map, Value};
-
+use crate::json::ObjectText;
 use crate::{CodecChain, DataType};
 
 pub use crate::fields::MetadataError;
@@ -49,8 +48,8 @@ pub struct ArrayMetadata {
     pub encoding: Encoding,
     /// Names of the axes, where given.
     pub dimension_names: Option<Vec<Option<String>>>,
-    /// The user's attributes.
-    pub attributes: Map<String, Value>,
+    /// The user's attributes, which stay text until somebody asks for one.
+    pub attributes: ObjectText,
     /// Identity and stamps, if Bedform made the array.
     pub identity: Option<Identity>,
     /// The order of the chunks in a shard that Bedform writes, by name.

@@ -8,7 +8,7 @@ use super::{
 use crate::codec::definitions::{self, BYTES_CODECS, Context, SERIALIZERS};
 use crate::codec::{BytesCodec, CodecChain, Serializer, is_serializer};
 use crate::fields::{Fields, Named, invalid, shown, unsupported};
-use crate::json::{self, Kept, Texts};
+use crate::json::{self, Kept, ObjectText, Texts, object_text};
 use crate::{DataType, Endian, Limits};
 
 type Result<T> = std::result::Result<T, MetadataError>;
@@ -16,8 +16,8 @@ type Result<T> = std::result::Result<T, MetadataError>;
 /// A group's document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupDocument {
-    /// The user's attributes.
-    pub attributes: Map<String, Value>,
+    /// The user's attributes, which stay text until somebody asks for one.
+    pub attributes: ObjectText,
     /// Consolidated documents of everything below the group, by path; `None` without them.
     pub consolidated: Option<Texts>,
     /// The store's identity, if Bedform made the group.
@@ -108,14 +108,20 @@ impl GroupTexts {
     }
 }
 
-/// Reads the document of a group or array. What a group's says of others stays text.
+/// Reads the document of a group or array. Attributes, and what a group's says of others, stay text.
 ///
 /// # Errors
 /// As [`json::parse`].
 pub fn parse_document(bytes: &[u8], limits: &Limits) -> Result<(Value, GroupTexts)> {
     let (document, [consolidated, replacing]) =
         json::parse_keeping(bytes, limits, GroupTexts::PATHS)?;
-    Ok((document, GroupTexts { consolidated, replacing }))
+    let texts = GroupTexts { consolidated, replacing };
+    if texts != GroupTexts::default() && document.get("node_type") == Some(&"array".into()) {
+        // Nothing of a group: the array's own, if odd.
+        let (document, []) = json::parse_keeping(bytes, limits, [])?;
+        return Ok((document, GroupTexts::default()));
+    }
+    Ok((document, texts))
 }
 
 /// Reads a group's document, of which `texts` were taken.
@@ -310,13 +316,11 @@ fn dimension_names(fields: &Fields<'_, '_>, rank: usize) -> Result<Option<Vec<Op
     names.map(Some).ok_or_else(|| invalid("dimension_names", "expected strings or null"))
 }
 
-pub(super) fn attributes(fields: &Fields<'_, '_>) -> Result<Map<String, Value>> {
+fn attributes(fields: &Fields<'_, '_>) -> Result<ObjectText> {
     match fields.get("attributes") {
-        None | Some(Value::Null) => Ok(Map::new()),
-        Some(Value::Object(map)) => Ok(map.clone()),
-        Some(other) => {
-            Err(invalid("attributes", format!("expected an object, found {}", shown(other))))
-        }
+        None | Some(Value::Null) => Ok(ObjectText::default()),
+        Some(Value::Object(map)) => Ok(ObjectText::from(map)),
+        Some(other) => object_text(other).ok_or_else(|| no_object("attributes", other)),
     }
 }
 

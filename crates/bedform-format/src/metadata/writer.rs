@@ -15,7 +15,7 @@ use crate::checksum::crc32c;
 use crate::codec::{CodecChain, definitions};
 use crate::json::Kept;
 
-/// The document of an array, not yet sealed.
+/// The document of an array, not yet sealed. Its attributes stay [text](crate::json::object_text).
 pub fn write_array(metadata: &ArrayMetadata) -> Value {
     let mut document = Map::new();
     document.insert("zarr_format".into(), json!(3));
@@ -43,7 +43,7 @@ pub fn write_array(metadata: &ArrayMetadata) -> Value {
     );
     document.insert("fill_value".into(), metadata.fill_value.to_json(metadata.data_type));
     document.insert("codecs".into(), write_codecs(&metadata.encoding, metadata.data_type));
-    document.insert("attributes".into(), Value::Object(metadata.attributes.clone()));
+    document.insert("attributes".into(), metadata.attributes.to_value());
     if let Some(names) = &metadata.dimension_names {
         document.insert("dimension_names".into(), json!(names));
     }

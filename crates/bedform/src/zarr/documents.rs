@@ -3,19 +3,19 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bedform_format::json::{JsonError, JsonText};
+use bedform_format::json::{JsonText, ObjectText, object_text};
 use bedform_format::metadata::{
-    ArrayMetadata, GroupDocument, GroupTexts, NodeSummary, check_seal, hex, parse_array,
+    ArrayMetadata, GroupDocument, GroupTexts, MetadataError, NodeSummary, check_seal, hex, parse_array,
     parse_array_v2, parse_document, parse_group, seal,
 };
-use bedform_format::{Limits, ObjectPath, json};
+use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Object, StorageExt as _, Version};
 use serde_json::{Map, Value};
 
 use super::held::Held;
 use super::hierarchy::Hierarchy;
 use super::nodes::NodeKind;
-use super::publish::check_attributes;
+use super::publish::{attribute_values, check_attributes};
 use super::replacing::resolve;
 use super::rewritten::lost_state;
 use crate::error::{Error, ErrorKind, Result};
@@ -32,6 +32,8 @@ const RACES_MAX: u32 = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
     root: Mutex<Option<Arc<GroupState>>>,
+    /// The large document that was read last: opening an array looks at it several times.
+    recent: Mutex<Option<Recent>>,
     /// True to take the root's document as it is.
     is_as_stored: bool,
     /// Times that this handle has published documents: what it changes itself is always noticed.
@@ -39,6 +41,18 @@ pub(crate) struct Documents {
     /// It has published those of nodes, and not yet the root's, which makes them visible.
     are_ahead: AtomicBool,
 }
+
+/// A large document, which would take long to parse again.
+#[derive(Debug)]
+struct Recent {
+    path: ObjectPath,
+    stored: Stored,
+    /// As long as it is open nothing else can have its version.
+    _object: Box<dyn Object>,
+}
+
+/// Bytes of a document that is kept as [`Recent`].
+const RECENT_BYTES_MIN: u64 = 1 << 20;
 
 /// A group's document as it was when it was read.
 #[derive(Debug)]
@@ -129,6 +143,7 @@ impl ArrayOrigin {
 }
 
 /// A document as it is stored.
+#[derive(Debug, Clone)]
 pub(crate) struct Stored {
     pub(crate) version: Version,
     pub(crate) document: Value,
@@ -141,8 +156,14 @@ pub(crate) struct Stored {
 /// Reads the document `name` below `path`; `None` if there is none.
 pub(crate) fn read(hierarchy: &Hierarchy, path: &ObjectPath, name: &str) -> Result<Option<Stored>> {
     let path = path.join(name)?;
-    let found = hierarchy.storage.find(&path)?;
-    found.map(|object| read_opened(hierarchy, &path, &*object)).transpose()
+    let Some(object) = hierarchy.storage.find(&path)? else { return Ok(None) };
+    let documents = &hierarchy.documents;
+    if let Some(stored) = documents.recent(&path, object.version()) {
+        return Ok(Some(stored));
+    }
+    let stored = read_opened(hierarchy, &path, &*object)?;
+    documents.keep_recent(path, &stored, object);
+    Ok(Some(stored))
 }
 
 /// Reads the document `object`, which lies at `path`.
@@ -160,14 +181,9 @@ fn parse(
 ) -> Result<Stored> {
     let limits = &hierarchy.options.limits;
     let fail = |error| Error::metadata(hierarchy.name_of(path), error);
-    let (mut document, mut texts) = parse_document(bytes, limits).map_err(fail)?;
-    if node_type(&document) == Some("array") && texts != GroupTexts::default() {
-        // Nothing of a group: the array's own, if odd.
-        document = json::parse(bytes, limits).map_err(|error| fail(error.into()))?;
-        texts = GroupTexts::default();
-    }
-    if let Some(attributes) = document.get("attributes").filter(|_| is_large(version, limits)) {
-        check_attributes(hierarchy, path, attributes)?;
+    let (document, texts) = parse_document(bytes, limits).map_err(fail)?;
+    if is_large(version, limits) {
+        check_attributes_of(hierarchy, path, &document)?;
     }
     let sealed = check_seal(bytes, &document).map_err(fail)?;
     Ok(Stored { version: version.clone(), document, texts, sealed })
@@ -276,6 +292,21 @@ impl Documents {
         kept.as_ref().is_some_and(|root| root.group.log.pending)
     }
 
+    /// The document at `path`, if it was the last large one that was read, in this version.
+    fn recent(&self, path: &ObjectPath, version: &Version) -> Option<Stored> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = recent.as_ref()?;
+        (recent.path == *path && recent.stored.version == *version).then(|| recent.stored.clone())
+    }
+
+    /// Keeps a document that is large. What a group's says of others is kept with the root, or not.
+    fn keep_recent(&self, path: ObjectPath, stored: &Stored, object: Box<dyn Object>) {
+        if stored.version.size >= RECENT_BYTES_MIN && stored.texts == GroupTexts::default() {
+            let recent = Recent { path, stored: stored.clone(), _object: object };
+            *self.recent.lock().unwrap_or_else(PoisonError::into_inner) = Some(recent);
+        }
+    }
+
     /// Lets go of what is known of a node whose document was published.
     pub(super) fn note_published(&self, path: &ObjectPath) {
         let is_change = if path.is_root() {
@@ -304,8 +335,16 @@ impl Documents {
         if let Some(kept) = kept.as_ref().filter(is_same) {
             return Ok(Some(kept.clone()));
         }
-        let stored = read_opened(hierarchy, &path, &*object)?;
-        let state = GroupState::of(hierarchy, stored, Some(object))?;
+        let stored = match self.recent(&path, object.version()) {
+            Some(stored) => stored,
+            None => read_opened(hierarchy, &path, &*object)?,
+        };
+        let state = if node_type(&stored.document) == Some("group") {
+            GroupState::of(hierarchy, stored, Some(object))?
+        } else {
+            self.keep_recent(path, &stored, object);
+            None
+        };
         // A program that rewrites the document of a store may leave none.
         let stays =
             |was| state.as_ref().is_some_and(|now| now.group.store.is_none_or(|now| now == was));
@@ -434,9 +473,8 @@ impl Documents {
             None => return Err(missing()),
         };
         // Its own attributes were looked at when they were read; these may be others.
-        let is_large = root.as_ref().is_some_and(|root| is_large(&root.version, limits));
-        if let Some(attributes) = document.get("attributes").filter(|_| is_large) {
-            check_attributes(hierarchy, path, attributes)?;
+        if root.as_ref().is_some_and(|root| is_large(&root.version, limits)) {
+            check_attributes_of(hierarchy, path, &document)?;
         }
         let metadata = parse_array(&document, limits)
             .map_err(|error| Error::metadata(hierarchy.name_of(&name), error))?;
@@ -512,13 +550,13 @@ impl Documents {
         };
         if let Some(held) = &hierarchy.held {
             if let Some(root) = held.root.as_ref().filter(|_| path.is_root()) {
-                return Ok(root.group.attributes.clone());
+                return attribute_values(hierarchy, path, &root.group.attributes);
             }
             if let Some(text) = held.document(path) {
                 let group = parse_document(text.as_str().as_bytes(), &hierarchy.options.limits)
                     .and_then(|(document, texts)| parse_group(&document, texts))
                     .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
-                return Ok(group.attributes);
+                return attribute_values(hierarchy, path, &group.attributes);
             }
         }
         if let Some(stored) = read(hierarchy, path, ZARR_JSON)? {
@@ -528,7 +566,7 @@ impl Documents {
             check_not_newer(hierarchy, path, &stored.version)?;
             let group = parse_group(&stored.document, stored.texts)
                 .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
-            return Ok(group.attributes);
+            return attribute_values(hierarchy, path, &group.attributes);
         }
         if read(hierarchy, path, ".zgroup")?.is_none() {
             return Err(missing());
@@ -595,8 +633,9 @@ fn key_of(
 
 /// The document of `path` that the consolidated metadata have as `text`.
 fn parse_text(hierarchy: &Hierarchy, path: &ObjectPath, text: &JsonText) -> Result<Value> {
-    let limits = &hierarchy.options.limits;
-    text.parse(limits).map_err(|error| damaged_text(hierarchy, path.as_str(), error))
+    parse_document(text.as_str().as_bytes(), &hierarchy.options.limits)
+        .map(|(document, _)| document)
+        .map_err(|error| damaged_text(hierarchy, path.as_str(), error))
 }
 
 /// What the consolidated metadata say of the node at `path`, by the text of its document.
@@ -605,12 +644,17 @@ fn parse_text(hierarchy: &Hierarchy, path: &ObjectPath, text: &JsonText) -> Resu
 /// `Corrupt` names the store's document and the node.
 pub(super) fn summary(hierarchy: &Hierarchy, path: &str, text: &JsonText) -> Result<NodeSummary> {
     let limits = &hierarchy.options.limits;
-    NodeSummary::of(text, limits).map_err(|error| damaged_text(hierarchy, path, error))
+    NodeSummary::of(text, limits).map_err(|error| damaged_text(hierarchy, path, error.into()))
 }
 
-fn damaged_text(hierarchy: &Hierarchy, path: &str, error: JsonError) -> Error {
+fn damaged_text(hierarchy: &Hierarchy, path: &str, error: MetadataError) -> Error {
     let place = format!("the consolidated document of {path:?} in {}", hierarchy.storage.name());
-    Error::metadata(place, error.into())
+    Error::metadata(place, error)
+}
+
+fn check_attributes_of(hierarchy: &Hierarchy, path: &ObjectPath, document: &Value) -> Result<()> {
+    let attributes = document.get("attributes").and_then(object_text);
+    attributes.map_or(Ok(()), |attributes| check_attributes(hierarchy, path, &attributes))
 }
 
 pub(crate) fn node_type(document: &Value) -> Option<&str> {
@@ -639,15 +683,12 @@ fn array_v2(
 }
 
 fn attributes_v2(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Map<String, Value>> {
-    match read(hierarchy, path, ".zattrs")?.map(|stored| stored.document) {
-        None => Ok(Map::new()),
-        Some(Value::Object(attributes)) => {
-            check_attributes(hierarchy, path, &attributes)?;
-            Ok(attributes)
-        }
-        Some(_) => Err(Error::new(
-            ErrorKind::Corrupt,
-            format!("{}/.zattrs is not an object", hierarchy.name_of(path)),
-        )),
-    }
+    let name = path.join(".zattrs")?;
+    let Some(object) = hierarchy.storage.find(&name)? else { return Ok(Map::new()) };
+    let bytes = read_bytes(hierarchy, &name, &*object)?;
+    let text = ObjectText::from_bytes(&bytes, &hierarchy.options.limits)
+        .map_err(|error| Error::metadata(hierarchy.name_of(&name), error.into()))?;
+    drop(bytes);
+    check_attributes(hierarchy, path, &text)?;
+    attribute_values(hierarchy, path, &text)
 }

@@ -16,7 +16,7 @@
 use std::collections::BTreeSet;
 
 use bedform_format::ObjectPath;
-use bedform_format::json::{self, JsonText, Texts};
+use bedform_format::json::{JsonText, ObjectText, Texts};
 use bedform_format::metadata::{
     GroupTexts, LogState, Replacing, hex, seal_with, write_consolidated, write_group,
 };
@@ -127,7 +127,7 @@ const DOCUMENTS: [&str; 5] = [ZARR_JSON, ".zarray", ".zgroup", ".zattrs", ".zmet
 pub(crate) fn check_new(
     hierarchy: &Hierarchy,
     path: &ObjectPath,
-    attributes: &impl serde::Serialize,
+    attributes: &Map<String, Value>,
 ) -> Result<()> {
     if let Some(name) = path.as_str().split('/').find(|name| DOCUMENTS.contains(name)) {
         return Err(Error::invalid(format!(
@@ -135,31 +135,62 @@ pub(crate) fn check_new(
              name"
         )));
     }
-    check_attributes(hierarchy, path, attributes)
+    check_new_attributes(hierarchy, path, attributes)
 }
 
+/// Fails if no array or group can have these attributes.
+pub(crate) fn check_new_attributes(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    attributes: &Map<String, Value>,
+) -> Result<()> {
+    let text = ObjectText::from(attributes);
+    check_attributes(hierarchy, path, &text)?;
+    let limits = &hierarchy.options.limits;
+    // Few bytes hold no more values than can be read back.
+    if limits.attributes_values_bytes_max(0) / VALUE_BYTES_MAX > text.as_str().len() as u64 {
+        return Ok(());
+    }
+    attribute_values(hierarchy, path, &text).map(drop)
+}
+
+/// Fails for attributes of more bytes than the limit.
 pub(crate) fn check_attributes(
     hierarchy: &Hierarchy,
     path: &ObjectPath,
-    attributes: &impl serde::Serialize,
+    attributes: &ObjectText,
 ) -> Result<()> {
-    let limits = &hierarchy.options.limits;
-    let written = serde_json::to_vec(attributes).unwrap_or_default();
-    let (bytes, limit) = (written.len() as u64, limits.attributes_bytes_max);
-    let refuse =
-        |text| Error::new(ErrorKind::LimitExceeded, format!("the attributes of {path:?} {text}"));
-    if bytes > limit {
-        return Err(refuse(format!("have {bytes} bytes, over the limit of {limit}")));
-    }
-    // Few bytes hold no more values than can be read back.
-    if limits.values_bytes_free / VALUE_BYTES_MAX > bytes {
+    let limit = hierarchy.options.limits.attributes_bytes_max;
+    // Escapes only make a text longer.
+    if attributes.as_str().len() as u64 <= limit {
         return Ok(());
     }
-    json::parse(&written, limits).map(drop).map_err(|error| refuse(format!("are refused: {error}")))
+    match attributes.written_bytes() {
+        bytes if bytes > limit => Err(Error::new(
+            ErrorKind::LimitExceeded,
+            format!("the attributes of {path:?} have {bytes} bytes, over the limit of {limit}"),
+        )),
+        _ => Ok(()),
+    }
 }
 
-/// Bytes of memory that a byte of a document may stand for, at most.
-const VALUE_BYTES_MAX: u64 = 512;
+/// Bytes of memory that the values in a byte of a document may take, at most.
+const VALUE_BYTES_MAX: u64 = 128;
+
+/// The values of the attributes of the node at `path`.
+///
+/// # Errors
+/// `LimitExceeded` for values that would take far more memory than the text; `Corrupt` for a key that appears
+/// twice.
+pub(crate) fn attribute_values(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    attributes: &ObjectText,
+) -> Result<Map<String, Value>> {
+    attributes.parse(&hierarchy.options.limits).map_err(|error| {
+        Error::metadata(format!("the attributes of {}", hierarchy.name_of(path)), error.into())
+    })
+}
 
 /// The key of the store; one is made for a store that another tool wrote last.
 pub(crate) fn store_key(hierarchy: &Hierarchy) -> Result<[u8; 16]> {
@@ -369,7 +400,7 @@ pub(crate) fn set_attributes(
     attributes: Map<String, Value>,
 ) -> Result<()> {
     hierarchy.check_writable()?;
-    check_attributes(hierarchy, path, &attributes)?;
+    check_new_attributes(hierarchy, path, &attributes)?;
     let _lock = hierarchy.lock(&ObjectPath::root())?;
     if hierarchy.documents.kind(hierarchy, path)?.is_none() {
         return Err(Error::new(
