@@ -70,7 +70,7 @@ impl Limits {
     /// Bytes of memory that the values of attributes of `bytes` may take: the one copy of them that a caller
     /// asked for. The rest is for the texts that they are made of.
     pub fn attributes_values_bytes_max(&self, bytes: u64) -> u64 {
-        bytes.saturating_mul(11).saturating_add(self.values_bytes_free / 4 * 3)
+        bytes.saturating_mul(10).saturating_add(self.values_bytes_free / 4 * 3)
     }
 
     /// The same limits with another bound on the bytes of a decoded chunk.

@@ -17,6 +17,8 @@ const VALUE: u64 = size_of::<Value>() as u64;
 const OBJECT: u64 = 112;
 /// What an entry takes beside its value and the bytes of its key: the key, its hash, its places in the table.
 const ENTRY: u64 = 88;
+/// What an entry of a large object takes more: room for others, and time, since its hash lies anywhere.
+const LARGE_ENTRY: u64 = 88;
 /// Entries of an object that are gathered before it is built: one with fewer has no room for others.
 const SMALL: usize = 8;
 /// What a text that is kept takes beside its bytes and those of its key: its place, two allocations, and its place
@@ -198,6 +200,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
                 small.push((key, value));
                 continue;
             }
+            self.budget.take(LARGE_ENTRY)?;
             map.extend(small.drain(..));
             insert(&mut map, key, value)?;
         }

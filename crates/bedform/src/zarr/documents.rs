@@ -566,6 +566,8 @@ impl Documents {
             check_not_newer(hierarchy, path, &stored.version)?;
             let group = parse_group(&stored.document, stored.texts)
                 .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
+            // Texts that nobody needs any more would lie beside the values.
+            drop(stored.document);
             return attribute_values(hierarchy, path, &group.attributes);
         }
         if read(hierarchy, path, ".zgroup")?.is_none() {
