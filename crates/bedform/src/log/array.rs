@@ -5,8 +5,8 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use bedform_format::json::{self, ObjectText};
 use bedform_format::ObjectPath;
+use bedform_format::json::{self, ObjectText};
 use bedform_format::metadata::ArrayMetadata;
 use bedform_storage::Lock;
 use serde_json::{Map, Value};

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::json::{JsonText, ObjectText, object_text};
 use bedform_format::metadata::{
-    ArrayMetadata, GroupDocument, GroupTexts, MetadataError, NodeSummary, check_seal, hex, parse_array,
-    parse_array_v2, parse_document, parse_group, seal,
+    ArrayMetadata, GroupDocument, GroupTexts, MetadataError, NodeSummary, check_seal, hex,
+    parse_array, parse_array_v2, parse_document, parse_group, seal,
 };
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Object, StorageExt as _, Version};
