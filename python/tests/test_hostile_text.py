@@ -21,7 +21,7 @@ import pytest
 
 import bedform as bf
 from bedform import _shown
-from bedform.cli import run
+from bedform.cli import app, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,6 +201,38 @@ def test_no_text_of_a_server_reaches_people_as_it_is() -> None:
             _Server.text = text
             count += check(["info", f"http://127.0.0.1:{server.server_port}/a.zarr"])
         server.shutdown()
+    print(f"\nCOUNT hostile_text_commands {count}")  # noqa: T201 - the stage reads it
+
+
+#: What each command is given that it refuses: the text, in the place of a path or value.
+REFUSED = {
+    "advise": [["{}"], ["--shape", "{}"], ["--shape", "4", "--dtype", "{}"]],
+    "calibrate": [["none/{}"]],
+    "convert": [["none/{}", "b"], ["a", "{}", "--memory", "{}"]],
+    "demo": [["--input", "none/{}"], ["--size", "{}"]],
+    "explain": [["none/{}", "{}", "{}"]],
+    "gc": [["none/{}"], ["a", "--grace", "{}"]],
+    "info": [["none/{}"], ["{}", "{}"]],
+    "recover": [["none/{}"], ["a", "--leftover", "{}"]],
+    "settle": [["none/{}"], ["a", "--memory", "{}"], ["a", "--grace", "{}"]],
+    "simulate": [["none/{}", "{}", "{}"], ["--machine", "{}"], ["--pattern", "{}"]],
+    "verify": [["none/{}"], ["--{}"], ["a", "b", "{}"]],
+}
+
+
+@pytest.mark.reliability
+def test_no_text_of_an_argument_reaches_people_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert set(REFUSED) == {command.name for command in app.registered_commands}
+    count = 0
+    for text in TEXTS:
+        count += check([text[:200]], ([],)) + check([f"--{text[:200]}"], ([],))
+        for name, every in REFUSED.items():
+            for arguments in every:
+                given = [argument.replace("{}", text[:100_000]) for argument in arguments]
+                count += check([name, *given], ([],))
     print(f"\nCOUNT hostile_text_commands {count}")  # noqa: T201 - the stage reads it
 
 
