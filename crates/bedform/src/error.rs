@@ -88,7 +88,7 @@ impl ErrorKind {
 }
 
 /// A failed operation. The message is one line: what happened, to which object, what to do. It is fit to be
-/// shown, whatever it quotes: see [`shown`](bedform_format::shown).
+/// shown, whatever it quotes: see [`shown`].
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,

@@ -89,7 +89,7 @@ pub(super) fn string_end(bytes: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// The highest bit of the lowest byte of the word that is `byte`; perhaps of others above it. Nothing without one.
+/// The highest bit of the lowest byte of the word that is `byte`, and perhaps of others above it; 0 without one.
 fn bytes_equal(word: u64, byte: u8) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
