@@ -13,8 +13,8 @@ use bedform_format::log::{
     Section, SegmentHeader, SettledShards, varint,
 };
 use bedform_format::metadata::{
-    ChunkKeys, Identity, check_seal, parse_array, parse_array_v2, parse_consolidated_v2,
-    parse_group, seal, write_array,
+    ChunkKeys, Identity, NodeSummary, check_seal, parse_array, parse_array_v2,
+    parse_consolidated_v2, parse_document, parse_group, seal, write_array,
 };
 use bedform_format::shard::{ShardIndex, Stamp};
 use bedform_format::{
@@ -45,7 +45,13 @@ fn metadata_v3(data: &[u8]) {
     let limits = Limits::default();
     let Ok(document) = json::parse(data, &limits) else { return };
     let _ = check_seal(data, &document);
-    let _ = parse_group(&mut document.clone());
+    let (others, texts) = parse_document(data, &limits).expect("its texts are JSON, too");
+    for text in texts.kept().iter().flat_map(|(_, texts)| texts.values()) {
+        if let Ok(value) = text.parse(&limits) {
+            assert_eq!(NodeSummary::of(text, &limits), Ok(NodeSummary::of_value(&value)));
+        }
+    }
+    let _ = parse_group(&others, texts);
     let Ok(metadata) = parse_array(&document, &limits) else { return };
     assert!(metadata.rank() <= limits.rank_max);
     // What was accepted can be written, and says the same when it is read again.

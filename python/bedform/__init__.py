@@ -33,6 +33,7 @@ from bedform._errors import (
     WrongTypeError,
 )
 from bedform._explanation import Explanation
+from bedform._foreign_child import SlowOpenWarning
 from bedform._foreign_store import ForeignArray, ForeignStore, NativeReadWarning
 from bedform._internal import __version__
 from bedform._layout import Regular
@@ -71,6 +72,7 @@ __all__ = [
     "Regular",
     "Session",
     "Simulation",
+    "SlowOpenWarning",
     "SnapshotMovedError",
     "Store",
     "UnsupportedError",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from bedform import _internal, _selection
+from bedform import _internal, _selection, _shown
 from bedform._errors import (
     BedformError,
     InvalidArgumentError,
@@ -172,7 +172,7 @@ class Advice:
         return {"chunks": self.chunks, "shards": self.shards, **self._facts}
 
     def __str__(self) -> str:
-        return self._text
+        return _shown.lines(self._text)
 
     def __repr__(self) -> str:
         return f"<Advice chunks={self.chunks} shards={self.shards} order={self.order!r}>"

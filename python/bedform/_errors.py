@@ -35,6 +35,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from bedform import _shown
 from bedform._internal import EngineError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class BedformError(Exception):
 
     def __str__(self) -> str:
         # KeyError would show its message in quotes.
-        return str(self.args[0]) if self.args else ""
+        return _shown.line(self.args[0]) if self.args else ""
 
 
 class NotFoundError(BedformError, KeyError, FileNotFoundError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bedform._shown import printable
 from bedform._text import format_bytes
 
 
@@ -33,7 +34,7 @@ class Explanation:
                 shown = f"{value * 1e3:.3f} ms"
                 label = label.removesuffix(" seconds")
             else:
-                shown = str(value)
+                shown = printable(value)
             rows.append((label, shown))
         width = max((len(label) for label, _ in rows), default=0)
         lines = [f"{label:<{width}}  {shown}" for label, shown in rows]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +40,7 @@ from bedform._foreign_storage import (
     element_type,
 )
 from bedform._foreign_walk import Refusal, members, open_path, refuse_outside
+from bedform._limits import limit_met
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,6 +57,16 @@ __all__ = [
 _GROUPS_MAX: Final = 100_000
 _DEPTH_MAX: Final = 64
 _VARIABLES_MAX: Final = 1_000_000
+#: What HDF5 says of filters that it does not have.
+_NO_FILTER: Final = re.compile(
+    r"required filter|filter .*is not registered|can't open directory|plugin|"
+    r"filter is not available",
+    re.IGNORECASE,
+)
+#: What h5py says of types that it does not have.
+_NO_TYPE: Final = re.compile(
+    r"No NumPy equivalent|No conversion path|Unsupported .*type", re.IGNORECASE
+)
 #: What h5py raises on damaged files, besides what it raises on wrong arguments.
 _H5PY_ERRORS: Final = (
     OSError,
@@ -147,9 +159,31 @@ def _as_one_line(path: str | Path) -> Iterator[None]:
         message = f"{path}: another program has it open for writing; try again when it is done"
         raise ForeignFileError(message, "Conflict") from error
     except _H5PY_ERRORS as error:
-        said = str(error).strip("'\"").splitlines()[0] if str(error) else type(error).__name__
-        message = f"{path}: HDF5 cannot read it ({said}); it is damaged or cut short"
-        raise ForeignFileError(message) from error
+        raise _refusal(path, error) from error
+
+
+def _refusal(path: str | Path, error: Exception) -> ForeignFileError:
+    """The error for what h5py raised, by what is behind it."""
+    text = str(error)
+    said = text.strip("'\"").splitlines()[0] if text else type(error).__name__
+    cannot = f"{path}: HDF5 cannot read it ({said})"
+    if (met := limit_met(error)) is not None:
+        kind, remedy = met
+        # Numbers in a damaged file may ask for any amount of memory.
+        damage = ", or it is damaged" if kind == "LimitExceeded" else ""
+        return ForeignFileError(f"{cannot}; {remedy}{damage}", kind)
+    if isinstance(error, (FileNotFoundError, PermissionError)):
+        kind = "NotFound" if isinstance(error, FileNotFoundError) else "PermissionDenied"
+        return ForeignFileError(f"{path}: {error.strerror}", kind)
+    if _NO_FILTER.search(text):
+        remedy = (
+            "install the filter that it is compressed with, and name its place in "
+            "HDF5_PLUGIN_PATH: the package hdf5plugin has many"
+        )
+        return ForeignFileError(f"{cannot}; {remedy}", "Unsupported")
+    if _NO_TYPE.search(text):
+        return ForeignFileError(f"{cannot}; its type has no counterpart in NumPy", "Unsupported")
+    return ForeignFileError(f"{cannot}; it is damaged or cut short")
 
 
 def _source(path: str | Path) -> dict[str, Any]:

@@ -13,6 +13,8 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from bedform._limits import limit_met
+
 __all__ = ["HIDDEN", "Style", "describe_attributes", "endian_of", "python_attributes"]
 
 #: Whose words attributes and encodings are given in.
@@ -50,7 +52,9 @@ def describe_attributes(
             continue
         try:
             value = _describe(attributes, name)
-        except (TypeError, ValueError, OSError):
+        except (TypeError, ValueError, OSError) as error:
+            if limit_met(error):
+                raise
             # h5py has no NumPy type for it.
             value = None
         if value is not None:

@@ -3,31 +3,58 @@
 HDF5 can crash or loop on damaged files. What it does to a child process is an error of one line
 here; the answer is kept, so that the process is paid for once for each file.
 
-The child writes the length of the description (8 bytes, little-endian), the description, and for
+The child writes one byte before it opens the file. What ends it earlier is no fault of the file.
+Then it writes the length of the description (8 bytes, little-endian), the description, and for
 each chunk table its number of chunks (8) and its columns.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import resource
+import signal
 import subprocess
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 
+from bedform import _shown
 from bedform._foreign import ChunkMapParts, ForeignFileError, chunk_map, file_kind
+from bedform._limits import limit_met, memory_bytes_max, memory_remedy
+from bedform._text import format_bytes, parse_seconds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from bedform._foreign_storage import ChunkTable
 
-__all__ = ["isolated_chunk_map"]
+__all__ = ["SlowOpenWarning", "isolated_chunk_map"]
 
+_TIME: Final = "BEDFORM_MAP_TIME"
+_SECONDS: Final = 20.0
+#: A person wonders by then what is going on.
+_QUIET_SECONDS: Final = 2.0
 _MEMORY_BYTES_MAX: Final = 4 << 30
 _REFUSED: Final = 3
+_READY: Final = b"\x01"
 _COLUMNS: Final = ("<u8", "<u8", "<u8", "<u4")
+#: Signals that somebody else sends, or that the system sends for a limit.
+_SENT: Final = {
+    signal.SIGHUP: "it was ended from outside",
+    signal.SIGINT: "it was ended from outside",
+    signal.SIGTERM: "it was ended from outside",
+    signal.SIGKILL: "it was killed, as a system does whose memory is used up: free some, or raise "
+    "the limit on memory of its control group",
+    signal.SIGXCPU: "raise the limit on processor time (RLIMIT_CPU) with ulimit -t",
+    signal.SIGXFSZ: "raise the limit on the size of a file (RLIMIT_FSIZE) with ulimit -f",
+}
+
+
+class SlowOpenWarning(UserWarning):
+    """A file is being opened for longer than a person waits without wondering."""
 
 
 def isolated_chunk_map(
@@ -35,35 +62,104 @@ def isolated_chunk_map(
     *,
     allow_external: bool = False,
     group: str | None = None,
-    seconds: float = 300,
+    seconds: float | str | None = None,
 ) -> ChunkMapParts:
-    """The same as `chunk_map`, made in a child process that may take so many seconds and 4 GiB.
+    """The same as `chunk_map`, made in a child process that may take so long and 4 GiB.
+
+    `seconds` is a number or a time such as ``"2min"``; without it `BEDFORM_MAP_TIME` counts, else
+    20 s.
 
     Raises
     ------
     ForeignFileError
-        As `chunk_map`; also where HDF5 crashes on the file or does not come to an end.
+        As `chunk_map`; also where HDF5 crashes on the file or does not come to an end, and where
+        the system gives the process too little.
     """
+    limit = _time_limit(seconds)
     # A wrong path or kind needs no process.
     file_kind(path)
     arguments = [str(path), str(int(allow_external)), *([] if group is None else [group])]
     # The caller's own interpreter, with arguments and no shell.
     command = [sys.executable, "-m", "bedform._foreign_child", *arguments]
+    # It calculates nothing: threads that wait would count against the limits.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     try:
-        done = subprocess.run(command, capture_output=True, timeout=seconds, check=False)  # noqa: S603
+        child = subprocess.Popen(  # noqa: S603
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    except OSError as error:
+        _, remedy = limit_met(error) or ("", "the system gave none")
+        message = f"{path}: no process could be started to read it ({error.strerror}): {remedy}"
+        raise ForeignFileError(message, "Io") from error
+    try:
+        output, said = _outcome(path, child, limit)
+    except BaseException:
+        child.kill()
+        child.communicate()
+        raise
+    if child.returncode == 0:
+        return _read_parts(memoryview(output)[len(_READY) :])
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    raise _failure(path, child.returncode, is_ready=output.startswith(_READY), said=lines)
+
+
+def _time_limit(given: float | str | None) -> float:
+    name, text = ("map_time", given) if given is not None else (_TIME, os.environ.get(_TIME))
+    if given is None and not text:
+        return _SECONDS
+    try:
+        seconds = parse_seconds(text) if isinstance(text, str) else float(text or 0)
+    except ValueError as error:
+        raise ForeignFileError(f"{name}: {error}", "InvalidArgument") from None
+    if not (seconds > 0 and math.isfinite(seconds)):
+        raise ForeignFileError(f"{name} must be a time above 0, not {text!r}", "InvalidArgument")
+    return seconds
+
+
+def _outcome(path: str | Path, child: subprocess.Popen[bytes], limit: float) -> tuple[bytes, bytes]:
+    """What the child wrote. After a while it is said that it takes time."""
+    remedy = f"give it more with map_time= or {_TIME}, such as 5min"
+    left = limit
+    if limit > _QUIET_SECONDS:
+        try:
+            return child.communicate(timeout=_QUIET_SECONDS)
+        except subprocess.TimeoutExpired:
+            said = f"{path}: HDF5 still looks for where its data lie, {limit:g} s at most: {remedy}"
+            warnings.warn(_shown.line(said), SlowOpenWarning, stacklevel=9)
+            left -= _QUIET_SECONDS
+    try:
+        return child.communicate(timeout=left)
     except subprocess.TimeoutExpired as error:
         message = (
-            f"{path}: HDF5 did not come to an end in {seconds:g} s; it is damaged, or very large"
+            f"{path}: HDF5 did not come to an end in {limit:g} s; it is very large, or damaged: "
+            f"{remedy}"
         )
-        raise ForeignFileError(message) from error
-    if done.returncode == 0:
-        return _read_parts(memoryview(done.stdout))
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    if done.returncode == _REFUSED and said:
-        kind, _, message = said[-1].partition(" ")
-        raise ForeignFileError(message, kind)
-    message = f"{path}: HDF5 crashed on it (exit status {done.returncode}); it is damaged"
-    raise ForeignFileError(message)
+        raise ForeignFileError(message, "LimitExceeded") from error
+
+
+def _failure(path: str | Path, code: int, *, is_ready: bool, said: list[str]) -> ForeignFileError:
+    """The error for a child that ended with this code, after these lines."""
+    last = said[-1] if said else f"exit status {code}"
+    if code == _REFUSED and said:
+        kind, _, message = last.partition(" ")
+        return ForeignFileError(message, kind)
+    if -code in _SENT:
+        ended = _SENT[signal.Signals(-code)]
+        message = f"{path}: the process that reads it got {signal.Signals(-code).name}: {ended}"
+        return ForeignFileError(message, "Io")
+    if code > 0 or not is_ready:
+        met = limit_met("\n".join(said))
+        kind, remedy = met or ("Io", f"it could not be started as {sys.executable}")
+        if met is None and (bound := memory_bytes_max()) is not None:
+            remedy = f"it may have {format_bytes(bound)}: {memory_remedy()}"
+        message = f"{path}: the process that reads it failed ({last}): {remedy}"
+        return ForeignFileError(message, kind)
+    crashed = f"{path}: HDF5 crashed on it (exit status {code})"
+    bound = memory_bytes_max()
+    if bound is not None and bound < _MEMORY_BYTES_MAX:
+        message = f"{crashed} within {format_bytes(bound)}; {memory_remedy()}, or it is damaged"
+        return ForeignFileError(message, "LimitExceeded")
+    return ForeignFileError(f"{crashed}; it is damaged")
 
 
 def _read_parts(data: memoryview) -> ChunkMapParts:
@@ -92,16 +188,24 @@ def _write_parts(parts: ChunkMapParts, output: BinaryIO) -> None:
         output.write(masks.astype("<u4").tobytes())
 
 
-def _main() -> int:
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
+def _limit_memory() -> None:
+    """Take no more memory than a map needs, nor than the caller may take."""
+    bound = min(_MEMORY_BYTES_MAX, memory_bytes_max() or _MEMORY_BYTES_MAX)
+    resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _main() -> int:
+    _limit_memory()
     path, allow_external, *group = sys.argv[1:]
+    sys.stdout.buffer.write(_READY)
+    sys.stdout.buffer.flush()
     try:
         parts = chunk_map(
             path, allow_external=allow_external == "1", group=group[0] if group else None
         )
     except ForeignFileError as error:
-        sys.stderr.write(f"{error.kind} {error}\n")
+        sys.stderr.write(f"{error.kind} {_shown.line(error)}\n")
         return _REFUSED
     _write_parts(parts, sys.stdout.buffer)
     return 0

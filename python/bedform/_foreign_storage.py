@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from bedform._foreign_attributes import endian_of
 from bedform._foreign_walk import outside_storage
+from bedform._limits import limit_met
 
 __all__ = ["ChunkTable", "ElementType", "describe_encoding", "describe_storage", "element_type"]
 
@@ -58,7 +59,9 @@ def element_type(dataset: h5py.Dataset, named_types: NamedTypes) -> ElementType:
     stored = dataset.id.get_type()
     try:
         dtype = dataset.dtype
-    except (TypeError, ValueError, OSError):
+    except (TypeError, ValueError, OSError) as error:
+        if limit_met(error):
+            raise
         return ElementType("?", None, "little", None, "its type has no NumPy equivalent")
     text = h5py.check_string_dtype(dtype)
     if text is not None and text.length is None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bedform import _foreign_encoding, _fork, _internal, _selection
+from bedform import _foreign_encoding, _fork, _internal, _selection, _shown
 from bedform._array import BasicReads
 from bedform._errors import (
     BY_KIND,
@@ -41,18 +41,26 @@ class NativeReadWarning(UserWarning):
     """A variable is read through its native library, which is slower and takes a lock."""
 
 
-def open_foreign(where: str, options: dict[str, Any], *, allow_external: bool) -> ForeignStore:
+def open_foreign(
+    where: str,
+    options: dict[str, Any],
+    *,
+    allow_external: bool,
+    map_time: float | str | None = None,
+) -> ForeignStore:
     """The foreign file at ``where`` as a store."""
     # Links are the user's own here: the file that they lead to is the one to read.
-    return ForeignStore(os.path.realpath(where), where, options, allow_external)
+    return ForeignStore(os.path.realpath(where), where, options, allow_external, map_time)
 
 
-def _open_file(path: str, opening: str, *, allow_external: bool) -> _internal.ForeignFile:
+def _open_file(
+    path: str, opening: str, *, allow_external: bool, map_time: float | str | None
+) -> _internal.ForeignFile:
     opened = engine_call(_internal.ForeignFile.find)(path, allow_external, opening)
     if opened is not None:
         return opened
     try:
-        parts = isolated_chunk_map(path, allow_external=allow_external)
+        parts = isolated_chunk_map(path, allow_external=allow_external, seconds=map_time)
     except ForeignFileError as error:
         raise BY_KIND.get(error.kind, BedformError)(str(error)) from None
     # Columns that came over a pipe may lie anywhere; copies are aligned.
@@ -69,16 +77,23 @@ class ForeignStore:
     """
 
     def __init__(
-        self, path: str, shown: str, options: dict[str, Any], allow_external: bool
+        self,
+        path: str,
+        shown: str,
+        options: dict[str, Any],
+        allow_external: bool,
+        map_time: float | str | None = None,
     ) -> None:
         self._path, self._shown, self._options = path, shown, options
-        self._allow_external = allow_external
+        self._allow_external, self._map_time = allow_external, map_time
         self._warned: set[str] = set()
         self._load()
 
     def _load(self) -> None:
         opening = json.dumps(self._options)
-        self._opened = _open_file(self._path, opening, allow_external=self._allow_external)
+        self._opened = _open_file(
+            self._path, opening, allow_external=self._allow_external, map_time=self._map_time
+        )
         self._process = _fork.current
         self._description: dict[str, Any] = json.loads(self._opened.description())
         self._arrays = {array["path"]: array for array in self._description["arrays"]}
@@ -94,7 +109,8 @@ class ForeignStore:
         return self._opened
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (ForeignStore, (self._path, self._shown, self._options, self._allow_external))
+        options = (self._options, self._allow_external, self._map_time)
+        return (ForeignStore, (self._path, self._shown, *options))
 
     def __enter__(self) -> Self:
         return self
@@ -216,8 +232,9 @@ class ForeignStore:
     def _warn_native(self, path: str, reason: str) -> None:
         if path not in self._warned:
             self._warned.add(path)
+            said = f"{self._shown}: {path!r} is read through its native library: {reason}"
             warnings.warn(
-                f"{self._shown}: {path!r} is read through its native library: {reason}",
+                _shown.line(said),
                 NativeReadWarning,
                 stacklevel=5,
             )

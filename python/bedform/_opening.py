@@ -102,6 +102,7 @@ def open(  # noqa: A001 - the name users expect
     threads: int | None = None,
     profile: Profile | str | os.PathLike[str] | None = None,
     allow_external: bool = False,
+    map_time: float | str | None = None,
     direct_reads: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -131,6 +132,10 @@ def open(  # noqa: A001 - the name users expect
         disk, or of an object store.
     allow_external
         Whether a foreign file may name other files that are then read, too.
+    map_time
+        How long HDF5 may look for where the data of a file lie, in seconds or as a time such as
+        ``"5min"``. Without it `BEDFORM_MAP_TIME` counts, else 20 seconds. Not needed where a chunk
+        map is kept.
     direct_reads
         Whether large reads of what the page cache does not have may go past it, where the device
         is faster than the page cache takes bytes in, when they are made for the first time; the
@@ -187,16 +192,18 @@ def open(  # noqa: A001 - the name users expect
         "direct_reads": direct_reads,
     }
     if kind not in {"zarr-v3", "zarr-v2", "directory"}:
-        return _open_foreign(where, options, allow_external=allow_external)
+        return _open_foreign(where, options, allow_external=allow_external, map_time=map_time)
     return _reopen(where, options)
 
 
-def _open_foreign(where: str, options: dict[str, Any], *, allow_external: bool) -> Any:
+def _open_foreign(
+    where: str, options: dict[str, Any], *, allow_external: bool, map_time: float | str | None
+) -> Any:
     from bedform._foreign_store import open_foreign
 
     if options["writable"]:
         raise ReadOnlyError(f"{where}: foreign files are never written; open it with mode 'r'")
-    return open_foreign(where, options, allow_external=allow_external)
+    return open_foreign(where, options, allow_external=allow_external, map_time=map_time)
 
 
 def _profile(

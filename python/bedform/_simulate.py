@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedform import _internal
 from bedform._errors import InvalidArgumentError, engine_call
+from bedform._shown import printable
 from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class Simulation:
         rate = moved / self.seconds if self.seconds else 0.0
         used = [load for load in loads if load["requests"]]
         rows = [
-            ("machine", f"{self._machine['name']}: {self._machine['about']}"),
+            ("machine", printable(f"{self._machine['name']}: {self._machine['about']}")),
             ("time", format_seconds(self.seconds)),
             ("bytes read", format_bytes(facts["read_bytes"])),
             ("bytes written", format_bytes(facts["written_bytes"])),

@@ -1,7 +1,7 @@
 //! What comes from Python as text, checked: paths, JSON, descriptions.
 
 use bedform::{NewArray, OpenOptions, size};
-use bedform_format::ObjectPath;
+use bedform_format::{ObjectPath, shown};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use serde_json::{Map, Value};
@@ -39,4 +39,16 @@ pub(crate) fn new_arrays(
 #[pyfunction]
 pub(crate) fn parse_size(text: &Bound<'_, PyString>) -> PyResult<u64> {
     size::from_text(&text.to_string_lossy()).map_err(raise)
+}
+
+/// A name or value as people may see it: see `bedform_format::shown`.
+#[pyfunction]
+pub(crate) fn printable(text: &str, characters_max: usize) -> String {
+    shown::printable(text, characters_max).into_owned()
+}
+
+/// A message as people may see it: see `bedform_format::shown`.
+#[pyfunction]
+pub(crate) fn message(text: String) -> String {
+    shown::message(text)
 }

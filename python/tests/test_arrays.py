@@ -9,7 +9,8 @@ import json
 import math
 import os
 import pickle
-import resource
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -516,23 +517,53 @@ def test_every_error_is_one_line_that_names_the_object(tmp_path: Path) -> None:
 # Other handles, processes and libraries -----------------------------------------------------------
 
 
-def test_a_full_device_is_an_error_that_names_the_store(tmp_path: Path) -> None:
-    path = tmp_path / "s.zarr"
-    array = bedform.create(path).create_array("t", (500, 500), "float64", codecs=())
-    dataset = xarray.Dataset({"t": (("y", "x"), np.ones((500, 500)))})
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # A limit on the size of files comes from the system as a full device does.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+WRITE_TWICE = """
+import sys
+import bedform, numpy as np, xarray
+root = sys.argv[1]
+array = bedform.create(root + "/s.zarr").create_array("t", (500, 500), "float64", codecs=())
+dataset = xarray.Dataset({"t": (("y", "x"), np.ones((500, 500)))})
+def write_dataset():
+    bedform.write_dataset(dataset, root + "/d.zarr", codecs=())
+for write in (lambda: array.__setitem__(..., 1), write_dataset):
     try:
-        with pytest.raises(bedform.NoSpaceError) as caught:
-            array[...] = 1
-        with pytest.raises(bedform.NoSpaceError) as hidden:
-            bedform.write_dataset(dataset, tmp_path / "d.zarr", codecs=())
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    said = f'{path}: cannot write "t/c/0/0": no space left; free some and try again'
-    assert str(caught.value) == said
-    assert str(hidden.value) == said.replace("s.zarr", "d.zarr")
+        write()
+    except bedform.BedformError as error:
+        print(error.kind, error)
+"""
+
+
+def written_twice(root: Path, prepare: str) -> list[str]:
+    """What writing 2 MB in a new store and in a new data set says, in a process of its own."""
+    python = [sys.executable, "-c", WRITE_TWICE, str(root)]
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", f'{prepare} && exec "$@"', "sh", *python],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+TOO_LARGE = "it would pass the limit on the size of a file (RLIMIT_FSIZE): raise it with ulimit -f"
+
+
+@pytest.mark.parametrize(
+    ("prepare", "kind", "said"),
+    [
+        ("mount -t tmpfs -o size=1m none {}", "NoSpace", "no space left; free some and try again"),
+        ("ulimit -f 200", "Io", TOO_LARGE),
+    ],
+)
+def test_a_full_device_is_an_error_that_names_the_store(
+    tmp_path: Path, prepare: str, kind: str, said: str
+) -> None:
+    if subprocess.run(["unshare", "-rm", "true"], check=False).returncode:  # noqa: S607
+        pytest.skip("the system lets nobody mount")
+    stores = [tmp_path / "s.zarr", tmp_path / "d.zarr"]
+    expected = [f'{kind} {store}: cannot write "t/c/0/0": {said}' for store in stores]
+    assert written_twice(tmp_path, prepare.format(tmp_path)) == expected
 
 
 def test_storage_that_refuses_says_what_to_do() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -18,8 +19,9 @@ import xarray as xr
 from foreign_files import Map, load, read, write_hdf5, write_netcdf
 from xarray.backends import H5NetCDFStore, NetCDF4DataStore
 
+import bedform as bf
 from bedform import _foreign_encoding as words
-from bedform._foreign import ForeignFileError, chunk_map, file_kind, read_native
+from bedform._foreign import ForeignFileError, _as_one_line, chunk_map, file_kind, read_native
 from bedform._foreign_child import isolated_chunk_map
 
 
@@ -398,15 +400,119 @@ def test_a_child_process_that_does_not_end_or_crashes_is_an_error(
 ) -> None:
     with pytest.raises(ForeignFileError, match=r"did not come to an end in 0\.001 s"):
         isolated_chunk_map(hdf5, seconds=0.001)
-    crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
-    real = subprocess.run
+    crash = "import os, signal; os.write(1, b'\\x01'); os.kill(os.getpid(), signal.SIGSEGV)"
+    real = subprocess.Popen
     monkeypatch.setattr(
         subprocess,
-        "run",
+        "Popen",
         lambda command, **options: real([command[0], "-c", crash], **options),
     )
     with pytest.raises(ForeignFileError, match="HDF5 crashed on it"):
         isolated_chunk_map(hdf5)
+
+
+#: What a child does, the kind of the error, and what it says.
+ENDS = {
+    "os.write(1, ready); os.kill(os.getpid(), signal.SIGKILL)": ("Io", "SIGKILL"),
+    "os.write(1, ready); os.kill(os.getpid(), signal.SIGTERM)": ("Io", "SIGTERM"),
+    "os.kill(os.getpid(), signal.SIGXCPU)": ("Io", "ulimit -t"),
+    "os.kill(os.getpid(), signal.SIGSEGV)": ("Io", "could not be started"),
+    "os.write(1, ready); os.kill(os.getpid(), signal.SIGABRT)": ("Corrupt", "it is damaged"),
+    "raise MemoryError": ("LimitExceeded", "RLIMIT_AS"),
+    "os.write(1, ready); raise MemoryError": ("LimitExceeded", "RLIMIT_AS"),
+    "raise ImportError('a.so: failed to map segment from shared object')": (
+        "LimitExceeded",
+        "RLIMIT_AS",
+    ),
+    'raise RuntimeError("can\'t start new thread")': ("Io", "ulimit -u"),
+    "raise OSError(24, 'Too many open files')": ("Io", "the process that reads it failed"),
+    "sys.exit(1)": ("Io", "the process that reads it failed"),
+    "print('Unsupported a\\x1bb', file=sys.stderr); sys.exit(3)": ("Unsupported", "a"),
+}
+
+
+@pytest.mark.parametrize("script", ENDS)
+def test_a_child_that_the_system_ends_says_nothing_of_the_file(
+    hdf5: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    kind, said = ENDS[script]
+    real = subprocess.Popen
+    whole = f"import os, signal, sys; ready = b'\\x01'; {script}"
+    monkeypatch.setattr(
+        subprocess,
+        "Popen",
+        lambda command, **options: real([command[0], "-c", whole], **options),
+    )
+    with pytest.raises(ForeignFileError) as caught:
+        isolated_chunk_map(hdf5)
+    assert (caught.value.kind, said in str(caught.value)) == (kind, True), caught.value
+    assert ("damaged" in str(caught.value)) == (kind == "Corrupt")
+
+
+def test_no_process_to_be_had_is_no_damage(hdf5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for code, said in ((11, "ulimit -u"), (12, "RLIMIT_AS"), (24, "ulimit -n"), (2, "gave none")):
+
+        def fail(*_: object, code: int = code, **__: object) -> None:
+            raise OSError(code, os.strerror(code))
+
+        monkeypatch.setattr(subprocess, "Popen", fail)
+        with pytest.raises(ForeignFileError, match="no process could be started") as caught:
+            isolated_chunk_map(hdf5)
+        assert said in str(caught.value)
+        assert caught.value.kind == "Io"
+
+
+def test_what_h5py_raises_is_told_apart_by_what_is_behind_it(hdf5: Path) -> None:
+    def kind_of(error: Exception) -> str:
+        with pytest.raises(ForeignFileError) as caught, _as_one_line(hdf5):
+            raise error
+        return caught.value.kind
+
+    for error, kind in (
+        (OSError("Can't read data (required filter 'blosc' is not registered)"), "Unsupported"),
+        (OSError("Can't read data (can't open directory (/x/plugin))"), "Unsupported"),
+        (TypeError("No NumPy equivalent for TypeBitfieldID exists"), "Unsupported"),
+        (TypeError("No conversion path for dtype: dtype('<U5')"), "Unsupported"),
+        (MemoryError(), "LimitExceeded"),
+        (OSError("Unable to open (memory allocation failed for data buffer)"), "LimitExceeded"),
+        (OSError(24, "Too many open files"), "Io"),
+        (OSError("unable to open file: errno = 24, error message = 'Too many'"), "Io"),
+        (OSError(28, "No space left on device"), "NoSpace"),
+        (PermissionError(13, "Permission denied"), "PermissionDenied"),
+        (FileNotFoundError(2, "No such file"), "NotFound"),
+        (BlockingIOError(11, "unable to lock file"), "Conflict"),
+        (OSError("Unable to open (errno = 11, unable to lock file)"), "Corrupt"),
+        (OSError("Can't read data (inflate() failed)"), "Corrupt"),
+        (OSError("Can't read data (filter returned failure during read)"), "Corrupt"),
+        (RuntimeError("Unable to get group info (bad symbol table node signature)"), "Corrupt"),
+        (KeyError("Unable to get link"), "Corrupt"),
+    ):
+        assert kind_of(error) == kind, error
+
+
+def test_a_file_on_which_hdf5_loops_ends_by_the_setting_and_is_said_to_take_time(
+    hdf5: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = subprocess.Popen
+    monkeypatch.setattr(
+        subprocess,
+        "Popen",
+        lambda command, **options: real([command[0], "-c", "while True: pass"], **options),
+    )
+    monkeypatch.setenv("BEDFORM_MAP_TIME", "2.2 s")
+    with (
+        pytest.raises(bf.LimitExceededError, match=r"in 2\.2 s.*map_time= or BEDFORM_MAP_TIME"),
+        pytest.warns(bf.SlowOpenWarning, match=r"2\.2 s at most"),
+    ):
+        bf.open(hdf5)
+    with pytest.raises(bf.LimitExceededError, match=r"in 0\.1 s"):
+        bf.open(hdf5, map_time=0.1)
+    for wrong in ("never", "0", -1, float("nan")):
+        with pytest.raises(bf.InvalidArgumentError, match="map_time"):
+            bf.open(hdf5, map_time=wrong)
+    monkeypatch.setenv("BEDFORM_MAP_TIME", "soon")
+    with pytest.raises(bf.InvalidArgumentError, match="BEDFORM_MAP_TIME"):
+        bf.open(hdf5)
 
 
 def test_changed_bytes_are_an_error_or_a_map_but_never_another_exception(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import json
 import os
 import pickle
 import socket
@@ -539,6 +540,22 @@ def test_stores_of_others_that_nobody_may_list_are_read(
         if is_consolidated:
             assert sorted(opened) == ["g", "t"]
             assert list(opened["g"]) == ["u"]
+
+
+def test_consolidated_metadata_of_v2_are_read_for_their_names_alone(tmp_path: Path) -> None:
+    values = foreign_group(tmp_path / "a.zarr", 2, is_consolidated=True)
+    consolidated = tmp_path / "a.zarr" / ".zmetadata"
+    document = json.loads(consolidated.read_text())
+    documents = dict.fromkeys(document["metadata"], "no document")
+    document["metadata"] = {**documents, ".zattrs": {"many": [1] * 1_000_000}}
+    consolidated.write_text(json.dumps(document))
+    with served(tmp_path) as server:
+        opened = bf.open(f"{server}/a.zarr")
+        assert sorted(opened) == ["g", "t"]
+        assert np.array_equal(opened["g/u"][...], values)
+    consolidated.write_text(json.dumps(document)[:-1])
+    with served(tmp_path) as server, pytest.raises(bf.CorruptError, match="zmetadata"):
+        list(bf.open(f"{server}/a.zarr"))
 
 
 def test_data_sets_of_v2_that_nobody_may_list_are_opened_by_xarray(tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
 //! Fields of a document, read with the path to them kept for messages.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use crate::json::JsonError;
+use crate::shown::{NAME_CHARS_MAX, printable};
 
 type Result<T> = std::result::Result<T, MetadataError>;
 
@@ -47,11 +50,20 @@ pub(crate) struct Fields<'p, 'a> {
 }
 
 pub(crate) fn invalid(field: impl Into<String>, problem: impl Into<String>) -> MetadataError {
-    MetadataError::Field { field: field.into(), problem: problem.into() }
+    MetadataError::Field { field: short(field), problem: short(problem) }
 }
 
 pub(crate) fn unsupported(field: impl Into<String>, feature: impl Into<String>) -> MetadataError {
-    MetadataError::Unsupported { field: field.into(), feature: feature.into() }
+    MetadataError::Unsupported { field: short(field), feature: short(feature) }
+}
+
+/// A part of an error that may hold a name out of a document, of any length.
+fn short(text: impl Into<String>) -> String {
+    let text = text.into();
+    match printable(&text, NAME_CHARS_MAX) {
+        Cow::Owned(shown) => shown,
+        Cow::Borrowed(_) => text,
+    }
 }
 
 /// A value for a message, cut to a length that fits one.

@@ -1,21 +1,42 @@
 //! JSON documents: those that come from outside, read strictly, and the bytes of our own.
 //!
 //! Refused: documents over the limits of size and depth, keys that appear twice in an object (two
-//! readers would disagree on which counts), anything behind the document but white space. Taken,
+//! readers would disagree on which counts), anything behind the document but white space, and values that
+//! would take far more memory than the document has bytes. Taken,
 //! although JSON has no such tokens: bare `NaN`, `Infinity` and `-Infinity`, which zarr-python
 //! writes into attributes. They become strings that start with [`NON_FINITE`]; see
 //! [`non_finite`]. [`write()`] makes of such strings what they stand for: zarr-python and xarray
 //! read the same numbers. Nothing but an attribute has them.
+//!
+//! What is rarely looked at, and may be much, can stay text: members of an object (those of consolidated
+//! metadata) as [`JsonText`], the attributes of a document in their place, see [`parse_keeping`],
+//! [`object_text`] and [`write_with`].
 
-use serde::Serialize;
-use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+mod compact;
+mod scan;
+mod strict;
+mod texts;
+
+use serde::de::DeserializeSeed;
+use serde_json::Value;
 
 use crate::Limits;
+use scan::scan;
+use strict::{Budget, Slot, Strict};
+
+pub use compact::ObjectText;
+pub use texts::{JsonText, Kept, Texts, write_with};
 
 /// First character of the string that stands for a bare `NaN`, `Infinity` or `-Infinity`. It is of
 /// the private use area, so no text of a user starts with it.
 pub const NON_FINITE: char = '\u{e000}';
+
+/// First character of the string that stands for the attributes of a document that stay text; of the private
+/// use area, too. No document from outside has it there: see [`parse_keeping`].
+const TEXT: char = '\u{e001}';
+
+/// The member of a document that stays text where [`parse_keeping`] reads it.
+const ATTRIBUTES: &str = "attributes";
 
 /// Why a document was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +56,17 @@ pub enum JsonError {
         /// The limit.
         limit: usize,
     },
+    /// More memory than [`Limits::values_bytes_max`].
+    #[error(
+        "the document's {bytes} bytes hold so many values that they would take more than {limit} bytes of \
+         memory"
+    )]
+    TooManyValues {
+        /// Bytes of the document.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// Not JSON, or a key twice.
     #[error("not valid JSON: {0}")]
     Syntax(String),
@@ -52,18 +84,83 @@ pub enum JsonError {
 /// # Errors
 /// [`JsonError`] for everything that the module header refuses.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, JsonError> {
+    parse_within(bytes, limits, limits.values_bytes_max(bytes.len() as u64), &[], None)
+}
+
+/// As [`parse`]; the members of the objects at the paths `kept` stay text, and the objects are empty in the
+/// document. `None` where a path leads to no object. If `attributes` of the document is an object, it stays
+/// text in its place: [`object_text`] has it.
+///
+/// ```
+/// use bedform_format::{json, Limits};
+/// let document = br#"{"a": {"b": {"x": [1, 2]}}}"#;
+/// let (document, [texts]) = json::parse_keeping(document, &Limits::default(), [&["a", "b"]])?;
+/// assert_eq!(document.to_string(), r#"{"a":{"b":{}}}"#);
+/// assert_eq!(texts.unwrap()["x"].as_str(), "[1, 2]");
+/// # Ok::<(), json::JsonError>(())
+/// ```
+///
+/// # Errors
+/// As [`parse`]. Of the texts only the syntax is checked: [`JsonText::parse`] does the rest.
+pub fn parse_keeping<const N: usize>(
+    bytes: &[u8],
+    limits: &Limits,
+    kept: [&[&str]; N],
+) -> Result<(Value, [Option<Texts>; N]), JsonError> {
+    let texts = [const { std::cell::RefCell::new(None) }; N];
+    let slots: Vec<Slot<'_>> =
+        kept.iter().zip(&texts).map(|(path, texts)| Slot { path, texts }).collect();
+    let limit = limits.values_bytes_max(bytes.len() as u64);
+    let document = parse_within(bytes, limits, limit, &slots, Some(ATTRIBUTES))?;
+    Ok((document, texts.map(std::cell::RefCell::into_inner)))
+}
+
+/// The document with the values of its attributes, if they stayed text.
+///
+/// # Errors
+/// As [`ObjectText::parse`].
+pub fn with_values(mut document: Value, limits: &Limits) -> Result<Value, JsonError> {
+    if let Some(attributes) = document.get_mut(ATTRIBUTES)
+        && let Some(text) = object_text(attributes)
+    {
+        *attributes = Value::Object(text.parse(limits)?);
+    }
+    Ok(document)
+}
+
+/// The text of attributes that [`parse_keeping`] left in their place, which is that of `value`.
+pub fn object_text(value: &Value) -> Option<ObjectText> {
+    Some(ObjectText::from_compact(value.as_str()?.strip_prefix(TEXT)?))
+}
+
+/// As [`parse`], with `values_max` bytes of memory for values.
+fn parse_within(
+    bytes: &[u8],
+    limits: &Limits,
+    values_max: u64,
+    kept: &[Slot<'_>],
+    as_text: Option<&str>,
+) -> Result<Value, JsonError> {
     let size = bytes.len() as u64;
     if size > limits.metadata_bytes_max {
         return Err(JsonError::TooLarge { bytes: size, limit: limits.metadata_bytes_max });
     }
     let quoted = scan(bytes, limits.metadata_depth_max)?;
-    let text = quoted.as_deref().unwrap_or(bytes);
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let value = Strict
+    let text = utf8(quoted.as_deref().unwrap_or(bytes))?;
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let budget = Budget::new(values_max);
+    let value = Strict { budget: &budget, kept, as_text }
         .deserialize(&mut deserializer)
-        .and_then(|value| deserializer.end().map(|()| value))
-        .map_err(|error| JsonError::Syntax(error.to_string()))?;
-    Ok(value)
+        .and_then(|value| deserializer.end().map(|()| value));
+    value.map_err(|error| match budget.is_spent() {
+        true => JsonError::TooManyValues { bytes: size, limit: values_max },
+        false => JsonError::Syntax(error.to_string()),
+    })
+}
+
+/// Checked at once: each string would be checked by itself otherwise.
+fn utf8(bytes: &[u8]) -> Result<&str, JsonError> {
+    std::str::from_utf8(bytes).map_err(|error| JsonError::Syntax(error.to_string()))
 }
 
 /// The number that a string of [`parse`] stands for, if it stands for one that JSON lacks.
@@ -76,49 +173,6 @@ pub fn non_finite(text: &str) -> Option<f64> {
     }
 }
 
-/// Checks the depth, and gives the document with bare non-finite numbers as strings if it has any.
-fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonError> {
-    let mut depth = 0_usize;
-    let mut in_string = false;
-    let mut output: Option<Vec<u8>> = None;
-    let mut copied = 0;
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        match byte {
-            b'\\' if in_string => at += 1,
-            b'"' => in_string = !in_string,
-            b'[' | b'{' if !in_string => {
-                depth += 1;
-                if depth > depth_max {
-                    return Err(JsonError::TooDeep { limit: depth_max });
-                }
-            }
-            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
-            b'N' | b'I' | b'-' if !in_string => {
-                let rest = &bytes[at..];
-                let words: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
-                if let Some(word) = words.iter().find(|word| rest.starts_with(word)) {
-                    let output = output.get_or_insert_with(|| Vec::with_capacity(bytes.len() + 64));
-                    output.extend_from_slice(&bytes[copied..at]);
-                    output.push(b'"');
-                    output.extend_from_slice(NON_FINITE.encode_utf8(&mut [0; 4]).as_bytes());
-                    output.extend_from_slice(word);
-                    output.push(b'"');
-                    at += word.len();
-                    copied = at;
-                    continue;
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    Ok(output.map(|mut output| {
-        output.extend_from_slice(&bytes[copied..]);
-        output
-    }))
-}
-
 /// The bytes of a document, as they are stored: indented by one, strings that stand for numbers which
 /// JSON lacks as bare `NaN`, `Infinity` and `-Infinity`.
 ///
@@ -129,11 +183,11 @@ fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonError> {
 /// # Ok::<(), json::JsonError>(())
 /// ```
 pub fn write(document: &Value) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
-    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
-    // Writing a value with string keys into memory cannot fail.
-    let _ = document.serialize(&mut serializer);
+    write_with(document, &[])
+}
+
+/// `bytes` with bare numbers in the place of the strings that stand for them.
+fn unmarked(bytes: Vec<u8>) -> Vec<u8> {
     let mut mark = [0; 4];
     let mark = NON_FINITE.encode_utf8(&mut mark).as_bytes();
     match bytes.windows(mark.len()).any(|window| window == mark) {
@@ -172,74 +226,6 @@ fn string_length(bytes: &[u8]) -> usize {
         }
     }
     bytes.len()
-}
-
-/// Builds a [`Value`] and refuses a key that an object has already.
-struct Strict;
-
-impl<'de> DeserializeSeed<'de> for Strict {
-    type Value = Value;
-
-    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Strict {
-    type Value = Value;
-
-    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(Strict)? {
-            list.push(item);
-        }
-        Ok(Value::Array(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
-            let value = entries.next_value_seed(Strict)?;
-            if map.contains_key(&key) {
-                let short: String = key.chars().take(80).collect();
-                return Err(de::Error::custom(format!("the key {short:?} appears twice")));
-            }
-            map.insert(key, value);
-        }
-        Ok(Value::Object(map))
-    }
 }
 
 #[cfg(test)]
@@ -286,6 +272,39 @@ mod tests {
     fn a_key_twice_is_refused_at_any_level() {
         assert!(parse_text(r#"{"a": {"b": 1, "b": 1}}"#).is_err());
         assert!(parse_text(r#"{"a": {"b": 1}, "c": {"b": 1}}"#).is_ok());
+    }
+
+    #[test]
+    fn a_document_whose_values_outweigh_it_is_refused_and_one_whose_values_do_not_is_not() {
+        let limits = Limits::default();
+        let many = |item: &str, count: usize| format!("[{}]", vec![item; count].join(","));
+        let keys = |count: usize| {
+            let entries: Vec<_> = (0..count).map(|key| format!("\"k{key}\":0")).collect();
+            format!("{{{}}}", entries.join(","))
+        };
+        for dense in [
+            many("1", 4 << 20),
+            many("[]", 4 << 20),
+            many("{}", 1 << 20),
+            many("{\"a\":0}", 1 << 20),
+            many("[[0]]", 1 << 20),
+            many("\"\"", 4 << 20),
+            keys(3_000_000),
+        ] {
+            let refused = parse_text(&dense);
+            assert!(matches!(refused, Err(JsonError::TooManyValues { .. })), "{:.40}", dense);
+            assert!(!refused.unwrap_err().to_string().contains("line"));
+        }
+        for usual in [
+            many("12.3456", 1 << 19),
+            many("\"some words of a sentence\"", 1 << 19),
+            many("{\"label-value\": 12, \"rgba\": [255, 0, 0, 255]}", 20_000),
+            format!("\"{}\"", "x".repeat(40 << 20)),
+        ] {
+            assert!(parse(usual.as_bytes(), &limits).is_ok(), "{:.40}", usual);
+        }
+        let less = Limits { values_bytes_free: 0, ..Limits::default() };
+        assert!(parse(many("12.3456", 10).as_bytes(), &less).is_err());
     }
 
     #[test]

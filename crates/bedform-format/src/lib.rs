@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`path`] | [`ObjectPath`]: a name that cannot leave its store |
 //! | [`size`] | sizes as people write them |
+//! | [`shown`] | text of others as it is shown to people |
 //! | [`limits`] | [`Limits`]: what a file may claim before it is refused |
 //! | [`checksum`] | CRC-32C |
 //! | [`dtype`] | [`DataType`]: types of elements and their names |
@@ -32,6 +33,7 @@ pub mod metadata;
 pub mod netcdf_classic;
 pub mod path;
 pub mod shard;
+pub mod shown;
 pub mod size;
 
 pub use codec::{BytesCodec, CodecChain, Serializer};

@@ -22,6 +22,8 @@ pub struct Limits {
     pub shard_depth_max: usize,
     /// Bytes of one metadata document.
     pub metadata_bytes_max: u64,
+    /// Memory that the values of one metadata document may take beside 16 times its bytes.
+    pub values_bytes_free: u64,
     /// Nesting of one metadata document.
     pub metadata_depth_max: usize,
     /// Bytes of all attributes of one array or group.
@@ -44,6 +46,7 @@ impl Default for Limits {
             codecs_max: 16,
             shard_depth_max: 3,
             metadata_bytes_max: 64 << 20,
+            values_bytes_free: 64 << 20,
             metadata_depth_max: 64,
             attributes_bytes_max: 16 << 20,
             index_bytes_max: 256 << 20,
@@ -54,7 +57,22 @@ impl Default for Limits {
     }
 }
 
+/// How often the values of a document are in memory at once, at most: the document, what was made of it, and
+/// a copy for the caller. Attributes are not among them: they stay text.
+const VALUES_COPIES: u64 = 3;
+
 impl Limits {
+    /// Bytes of memory that one copy of the values of a metadata document of `bytes` may take.
+    pub fn values_bytes_max(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(16).saturating_add(self.values_bytes_free) / VALUES_COPIES
+    }
+
+    /// Bytes of memory that the values of attributes of `bytes` may take: the one copy of them that a caller
+    /// asked for. The rest is for the texts that they are made of.
+    pub fn attributes_values_bytes_max(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(10).saturating_add(self.values_bytes_free / 4 * 3)
+    }
+
     /// The same limits with another bound on the bytes of a decoded chunk.
     #[must_use]
     pub fn with_chunk_bytes_max(mut self, bytes: u64) -> Self {

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::io;
 
+use bedform_format::shown::message;
+use rustix::io::Errno;
+
 /// What a caller can do about a [`StorageError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -19,6 +22,8 @@ pub enum StorageErrorKind {
     PermissionDenied,
     /// No space or quota left. Free some and retry.
     NoSpace,
+    /// The file would be larger than this process, or its file system, may make one. Raise the limit.
+    FileTooLarge,
     /// The object is not a plain file inside the store: a link out of it, a device, a directory.
     NotAnObject,
     /// The object ends before the bytes that were asked for.
@@ -76,7 +81,7 @@ impl StorageErrorKind {
     pub fn of(error: &io::Error) -> Self {
         use io::ErrorKind as E;
         // A link that may not be followed; a socket, or a device without a driver.
-        let special = [rustix::io::Errno::LOOP, rustix::io::Errno::NXIO];
+        let special = [Errno::LOOP, Errno::NXIO];
         if special.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) {
             return Self::NotAnObject;
         }
@@ -85,7 +90,8 @@ impl StorageErrorKind {
             E::AlreadyExists => Self::Exists,
             E::PermissionDenied => Self::PermissionDenied,
             E::ReadOnlyFilesystem => Self::ReadOnly,
-            E::StorageFull | E::QuotaExceeded | E::FileTooLarge => Self::NoSpace,
+            E::StorageFull | E::QuotaExceeded => Self::NoSpace,
+            E::FileTooLarge => Self::FileTooLarge,
             E::UnexpectedEof => Self::Truncated,
             E::IsADirectory | E::CrossesDevices => Self::NotAnObject,
             _ => Self::Io,
@@ -101,6 +107,9 @@ impl StorageErrorKind {
             Self::ReadOnly => "it is read-only",
             Self::PermissionDenied => "permission denied",
             Self::NoSpace => "no space left; free some and try again",
+            Self::FileTooLarge => {
+                "it would pass the limit on the size of a file (RLIMIT_FSIZE): raise it with ulimit -f"
+            }
             Self::NotAnObject => "it is not a plain file inside the store",
             Self::Truncated => "it ends too early",
             Self::Poisoned => "an earlier write failed with unknown outcome; open the store again",
@@ -128,10 +137,30 @@ impl fmt::Display for StorageError {
             }
             _ => false,
         };
-        match &self.source {
-            Some(source) if tells_more(source) => write!(formatter, " ({source})"),
-            _ => Ok(()),
+        let Some(source) = self.source.as_ref().filter(|source| tells_more(source)) else {
+            return Ok(());
+        };
+        // A server may have said anything.
+        write!(formatter, " ({})", message(source.to_string()))?;
+        limit_behind(source).map_or(Ok(()), |limit| write!(formatter, "; {limit}"))
+    }
+}
+
+/// The limit of the environment that a call has met, and what to do; nothing for any other failure.
+pub fn limit_behind(error: &io::Error) -> Option<&'static str> {
+    match Errno::from_io_error(error)? {
+        Errno::MFILE => Some("raise the limit on open files (RLIMIT_NOFILE) with ulimit -n"),
+        Errno::NFILE => {
+            Some("the system has no more open files to give: close some, or raise fs.file-max")
         }
+        Errno::NOMEM => Some(
+            "use less memory, or raise the limit on it (RLIMIT_AS with ulimit -v, or a control group's)",
+        ),
+        // Of a thread or process that was to be started.
+        Errno::AGAIN => Some(
+            "raise the limit on processes and threads (RLIMIT_NPROC with ulimit -u, or a control group's)",
+        ),
+        _ => None,
     }
 }
 

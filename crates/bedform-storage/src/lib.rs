@@ -52,7 +52,7 @@ pub use cancellation::{
     ASK_EVERY, CancelSource, Grace, TellOfLock, ask_soon, cancelled_by, goes_on, may_begin,
     stopped_by, tell_of_locks, within,
 };
-pub use error::{StorageError, StorageErrorKind};
+pub use error::{StorageError, StorageErrorKind, limit_behind};
 pub use failing::{Failing, Fault};
 pub use file_system::FileSystem;
 pub use large_memory::{LargeMemory, ReadBlock};

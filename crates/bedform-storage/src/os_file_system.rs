@@ -24,6 +24,7 @@ use rustix::fs::{
     RenameFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags,
 };
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::Version;
@@ -289,6 +290,15 @@ fn cached_pages(handle: &OwnedFd, start: u64, end: u64) -> io::Result<u64> {
     if outcome == 0 { Ok(counts[0]) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Fails for a file of more bytes than this process may make one of. The system would end the process with a
+/// signal (`SIGXFSZ`) where nobody has said that it is to be ignored.
+fn check_size(bytes: u64) -> io::Result<()> {
+    match getrlimit(Resource::Fsize).current {
+        Some(limit) if bytes > limit => Err(Errno::FBIG.into()),
+        _ => Ok(()),
+    }
+}
+
 impl FileSystem for OsFileSystem {
     type Handle = OwnedFd;
 
@@ -470,10 +480,12 @@ impl FileSystem for OsFileSystem {
     }
 
     fn write_at(&self, handle: &OwnedFd, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        check_size(offset.saturating_add(bytes.len() as u64))?;
         Ok(rustix::io::pwrite(handle, bytes, offset)?)
     }
 
     fn reserve(&self, handle: &OwnedFd, offset: u64, length: u64) -> io::Result<()> {
+        check_size(offset.saturating_add(length))?;
         Ok(rustix::fs::fallocate(handle, FallocateFlags::empty(), offset, length)?)
     }
 
@@ -483,6 +495,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn set_size(&self, handle: &OwnedFd, size: u64) -> io::Result<()> {
+        check_size(size)?;
         Ok(rustix::fs::ftruncate(handle, size)?)
     }
 

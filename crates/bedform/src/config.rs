@@ -3,10 +3,13 @@
 //! The file lies beside the store, or where `BEDFORM_CONFIG` says. Variables count more than it does.
 //! A key that is not known is an error: it may be misspelt.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use bedform_storage::{Pace, Throttle};
+use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -100,7 +103,7 @@ impl Configuration {
             return Ok(Self::default());
         };
         let fail = |kind, text: String| Error::new(kind, format!("{}: {text}", path.display()));
-        let size = match std::fs::metadata(&path) {
+        let text = match read_regular(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => match named {
                 None => return Ok(Self::default()),
                 Some(_) => {
@@ -108,15 +111,31 @@ impl Configuration {
                     return Err(fail(ErrorKind::NotFound, text));
                 }
             },
-            found => found.map_err(|error| fail(ErrorKind::Io, error.to_string()))?.len(),
+            read => read.map_err(|error| fail(ErrorKind::Io, error.to_string()))?,
         };
-        if size > BYTES_MAX {
-            return Err(fail(ErrorKind::LimitExceeded, format!("{size} bytes are too many")));
-        }
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| fail(ErrorKind::Io, error.to_string()))?;
+        let text = text.map_err(|problem| fail(problem.kind(), problem.to_string()))?;
         Self::parse(&text).map_err(|error| fail(error.kind(), error.to_string()))
     }
+}
+
+/// The text of a regular file of at most [`BYTES_MAX`]; else what is wrong with it. It is opened without waiting:
+/// a FIFO would block, and a device has no end.
+fn read_regular(path: &Path) -> std::io::Result<Result<String>> {
+    let flags = OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Ok(Err(Error::invalid("it is no regular file")));
+    }
+    let mut bytes = Vec::new();
+    // It may grow while it is read.
+    file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        let text =
+            format!("{} bytes are more than a configuration may have, {BYTES_MAX}", found.len());
+        return Ok(Err(Error::new(ErrorKind::LimitExceeded, text)));
+    }
+    Ok(String::from_utf8(bytes).map_err(|_| Error::invalid("it is no text in UTF-8")))
 }
 
 /// How slow this process finds stores, their logs and foreign files, for experiments:
@@ -163,6 +182,43 @@ impl BurstConfiguration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_configuration_is_a_small_regular_file() {
+        let directory = std::env::temp_dir().join(format!("bedform-config-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let make = |name: &str| directory.join(name);
+        let fifo = make("fifo");
+        let no_device = 0;
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            no_device,
+        )
+        .unwrap();
+        for (name, target) in [("zero", "/dev/zero"), ("link", "fifo")] {
+            std::os::unix::fs::symlink(target, make(name)).unwrap();
+        }
+        std::fs::create_dir(make("directory")).unwrap();
+        let bytes = usize::try_from(BYTES_MAX).unwrap();
+        std::fs::write(make("large"), " ".repeat(bytes + 1)).unwrap();
+        File::create(make("sparse")).unwrap().set_len(1 << 40).unwrap();
+        std::fs::write(make("binary"), b"\xff").unwrap();
+        std::fs::write(make("full"), " ".repeat(bytes)).unwrap();
+        for name in ["fifo", "zero", "link", "directory", "binary"] {
+            let refused = read_regular(&make(name)).unwrap().unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{name}");
+        }
+        for name in ["large", "sparse"] {
+            let refused = read_regular(&make(name)).unwrap().unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::LimitExceeded, "{name}");
+        }
+        assert!(read_regular(&make("full")).unwrap().is_ok());
+        assert_eq!(read_regular(&make("none")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn what_is_wrong_with_a_configuration_is_said_with_its_line() {

@@ -5,8 +5,9 @@ use std::io;
 
 use bedform_format::json::JsonError;
 use bedform_format::metadata::MetadataError;
+use bedform_format::shown;
 use bedform_geometry::GeometryError;
-use bedform_storage::{StorageError, StorageErrorKind};
+use bedform_storage::{StorageError, StorageErrorKind, limit_behind};
 
 /// What a caller can do about an [`Error`]. The names are the same in Python and C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -86,7 +87,8 @@ impl ErrorKind {
     }
 }
 
-/// A failed operation. The message is one line: what happened, to which object, what to do.
+/// A failed operation. The message is one line: what happened, to which object, what to do. It is fit to be
+/// shown, whatever it quotes: see [`shown`].
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -100,7 +102,15 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of this kind with this message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self::with(kind, message.into(), None)
+    }
+
+    fn with(
+        kind: ErrorKind,
+        message: String,
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self { kind, message: shown::message(message), source }
     }
 
     /// A wrong argument.
@@ -114,6 +124,12 @@ impl Error {
             ErrorKind::Corrupt,
             format!("{object} is damaged: {problem}; restore it from a copy"),
         )
+    }
+
+    /// The system has given no thread.
+    pub(crate) fn no_thread(error: &io::Error) -> Self {
+        let remedy = limit_behind(error).map_or_else(String::new, |limit| format!("; {limit}"));
+        Self::new(ErrorKind::Io, format!("cannot start a thread: {error}{remedy}"))
     }
 
     /// What the caller can do.
@@ -132,13 +148,13 @@ impl Error {
     /// The same error with `place` in front of its message.
     #[must_use]
     pub fn at(mut self, place: impl fmt::Display) -> Self {
-        self.message = format!("{place}: {}", self.message);
+        self.message = shown::message(format!("{place}: {}", self.message));
         self
     }
 
     /// The same error with `more` behind its message: what has been done all the same.
     pub(crate) fn followed_by(mut self, more: impl fmt::Display) -> Self {
-        self.message = format!("{}; {more}", self.message);
+        self.message = shown::message(format!("{}; {more}", self.message));
         self
     }
 
@@ -146,16 +162,18 @@ impl Error {
     pub fn metadata(object: impl fmt::Display, error: MetadataError) -> Self {
         let kind = match &error {
             MetadataError::Unsupported { .. } => ErrorKind::Unsupported,
-            MetadataError::Json(JsonError::TooLarge { .. } | JsonError::TooDeep { .. }) => {
-                ErrorKind::LimitExceeded
-            }
+            MetadataError::Json(
+                JsonError::TooLarge { .. }
+                | JsonError::TooDeep { .. }
+                | JsonError::TooManyValues { .. },
+            ) => ErrorKind::LimitExceeded,
             _ => ErrorKind::Corrupt,
         };
         let message = match kind {
             ErrorKind::Corrupt => format!("{object} is not valid metadata: {error}"),
             _ => format!("{object}: {error}"),
         };
-        Self { kind, message, source: Some(Box::new(error)) }
+        Self::with(kind, message, Some(Box::new(error)))
     }
 }
 
@@ -192,7 +210,7 @@ impl From<StorageError> for Error {
             StorageErrorKind::Interrupted => ErrorKind::Interrupted,
             _ => ErrorKind::Io,
         };
-        Self { kind, message: error.to_string(), source: Some(Box::new(error)) }
+        Self::with(kind, error.to_string(), Some(Box::new(error)))
     }
 }
 
@@ -202,16 +220,64 @@ impl From<GeometryError> for Error {
             GeometryError::IndexOutOfBounds { .. } => ErrorKind::OutOfBounds,
             _ => ErrorKind::InvalidArgument,
         };
-        Self { kind, message: error.to_string(), source: Some(Box::new(error)) }
+        Self::with(kind, error.to_string(), Some(Box::new(error)))
     }
 }
 
 impl From<bedform_format::PathError> for Error {
     fn from(error: bedform_format::PathError) -> Self {
-        Self {
-            kind: ErrorKind::InvalidArgument,
-            message: error.to_string(),
-            source: Some(Box::new(error)),
+        Self::with(ErrorKind::InvalidArgument, error.to_string(), Some(Box::new(error)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bedform_format::{Limits, ObjectPath, json};
+
+    use super::*;
+
+    #[test]
+    fn whatever_an_error_quotes_it_is_fit_to_be_shown() {
+        for quoted in
+            ["\u{1b}]0;t\u{7}", "\u{9b}2J", "\u{202e}", "a\nb", &"\u{200b}".repeat(1_000_000)]
+        {
+            let said = || quoted.to_owned();
+            let server = io::Error::other(said());
+            let metadata = bedform_format::metadata::MetadataError::from(
+                json::parse(said().as_bytes(), &Limits::default()).unwrap_err(),
+            );
+            let errors = [
+                Error::new(ErrorKind::Io, said()),
+                Error::invalid("x").at(quoted),
+                Error::invalid("x").followed_by(quoted),
+                Error::corrupt(quoted, quoted),
+                Error::metadata(quoted, metadata),
+                Error::from(StorageError::from_io("open", quoted, server)),
+                ObjectPath::parse(quoted).map_or_else(Error::from, |_| Error::invalid(said())),
+            ];
+            for error in errors {
+                let shown = error.to_string();
+                assert!(shown.is_ascii() && !shown.contains(char::is_control), "{shown:.300}");
+                assert!(shown.chars().count() <= shown::MESSAGE_CHARS_MAX, "{}", shown.len());
+            }
         }
+    }
+
+    #[test]
+    fn a_limit_of_the_environment_is_named() {
+        for (code, said) in [
+            (rustix::io::Errno::MFILE, "ulimit -n"),
+            (rustix::io::Errno::NOMEM, "ulimit -v"),
+            (rustix::io::Errno::FBIG, "ulimit -f"),
+        ] {
+            let error = StorageError::from_io("write", "c/0", code.into());
+            let error = Error::from(error);
+            assert_eq!(error.kind(), ErrorKind::Io);
+            assert!(error.to_string().contains(said), "{error}");
+        }
+        let error = Error::no_thread(&rustix::io::Errno::AGAIN.into());
+        assert!(error.to_string().contains("ulimit -u"), "{error}");
+        let full = StorageError::from_io("write", "c/0", rustix::io::Errno::NOSPC.into());
+        assert_eq!(Error::from(full).kind(), ErrorKind::NoSpace);
     }
 }

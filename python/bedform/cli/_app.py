@@ -13,6 +13,7 @@ import typer
 
 from bedform_command import interrupted
 
+from .. import _shown
 from . import (
     advise,
     calibrate,
@@ -118,20 +119,22 @@ def run(arguments: Sequence[str]) -> int:
 @contextmanager
 def _warnings_as_lines() -> Iterator[None]:
     """Print our own warnings as one line each, once, without the place in the source."""
-    from .. import NativeReadWarning
+    from .. import NativeReadWarning, SlowOpenWarning
 
+    ours = (NativeReadWarning, SlowOpenWarning)
     said: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
-        if not issubclass(category, NativeReadWarning):
+        if not issubclass(category, ours):
             others(message, category, *place)
         elif str(message) not in said:
             said.add(str(message))
-            _say(f"bedform: {' '.join(str(message).split())}")
+            _say(f"bedform: {_shown.line(' '.join(str(message).split()))}")
 
     with warnings.catch_warnings():
         others = warnings.showwarning
-        warnings.simplefilter("always", NativeReadWarning)
+        for one in ours:
+            warnings.simplefilter("always", one)
         warnings.showwarning = show  # type: ignore[assignment]
         yield
 

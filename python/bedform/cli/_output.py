@@ -25,13 +25,17 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
+from rich.text import Text
 
+from .. import _shown
+from .._limits import memory_remedy
 from .._text import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rich.console import RenderableType
+    from rich.console import ConsoleOptions, RenderableType, RenderResult
 
     from bedform._store import Store
 
@@ -61,7 +65,8 @@ def emit(value: Any, rendered: RenderableType, as_json: bool) -> None:
 
 def _write(value: Any, rendered: RenderableType, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(to_json(value), indent=2, ensure_ascii=False) + "\n")
+        document = json.dumps(to_json(value), indent=2, ensure_ascii=False)
+        sys.stdout.write(_shown.as_json(document) + "\n")
     else:
         is_terminal = sys.stdout.isatty()
         # Wide enough for a table in a file or a pipe; a terminal says its own width.
@@ -70,14 +75,36 @@ def _write(value: Any, rendered: RenderableType, as_json: bool) -> None:
         # Captured first: writing itself, Rich would end the process when the reader goes away.
         with console.capture() as captured:
             # What is no terminal is read by lines: a message stays one, and tables have a width.
-            console.print(rendered, crop=False, soft_wrap=not is_terminal)
+            console.print(_Printable(rendered), crop=False, soft_wrap=not is_terminal)
         sys.stdout.write(captured.get())
     sys.stdout.flush()
 
 
+class _Printable:
+    """Something to render, of which nothing reaches a terminal that cannot be seen there."""
+
+    def __init__(self, rendered: RenderableType) -> None:
+        self.rendered = rendered
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.rendered, options):
+            text = segment.text if segment.control else _shown.lines(segment.text)
+            yield Segment(text, segment.style, segment.control)
+
+
+def cell(value: object, style: str = "") -> Text:
+    """A name or value for a table, whatever a file has there."""
+    return Text(_shown.printable(value), style=style)
+
+
+def paragraph(text: object) -> Text:
+    """Lines of a result, none of them longer than a message."""
+    return Text(_shown.lines(text))
+
+
 def note(line: str) -> None:
     """Say something beside the result."""
-    sys.stderr.write(line + "\n")
+    sys.stderr.write(_shown.line(line) + "\n")
 
 
 def to_json(value: Any) -> Any:
@@ -226,7 +253,7 @@ def describe_error(error: Exception) -> str:
     elif isinstance(error, ModuleNotFoundError) and str(error).startswith("No module named"):
         text = f"{error}: install it with pip, or run make setup in the checkout"
     elif isinstance(error, MemoryError):
-        text = "out of memory: use a smaller selection or limit"
+        text = f"out of memory: use a smaller selection or limit, or {memory_remedy()}"
     elif isinstance(error, OSError) and error.errno is not None and _is_builtin(error):
         name = f"{str(error.filename)!r}: " if error.filename is not None else ""
         text = f"{name}{_remedy(error)}"
@@ -239,7 +266,7 @@ def describe_error(error: Exception) -> str:
             f"unexpected {type(error).__name__}: {error}: this is a fault of Bedform; "
             "BEDFORM_DEBUG=1 shows where"
         )
-    return " ".join(text.split())
+    return _shown.line(" ".join(text.split()))
 
 
 def _is_builtin(error: Exception) -> bool:
@@ -257,6 +284,7 @@ _REMEDIES = {
     errno.EROFS: "the file system is read-only: choose another place",
     errno.EACCES: "permission denied: choose another place or ask its owner",
     errno.EPERM: "operation not permitted: choose another place or ask its owner",
+    errno.EFBIG: "the file would be too large: raise the limit on that (ulimit -f)",
     errno.EMFILE: "too many open files: raise the limit (ulimit -n) and try again",
 }
 

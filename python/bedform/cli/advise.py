@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.text import Text
 
 from .._remote import is_url
 from .._text import parse_reads, parse_selection, parse_shape
-from ._output import JsonOption, emit, help_of, open_array, open_source
+from ._output import JsonOption, emit, help_of, open_array, open_source, paragraph
 
 _SELECTIONS_MAX = 100_000
 
@@ -66,7 +65,7 @@ def advise(
         selections=_read_selections(selections, wanted_shape) if selections else None,
         profile=profile or _directory_of(path),
     )
-    emit(advice.to_dict(), Text(str(advice)), as_json)
+    emit(advice.to_dict(), paragraph(str(advice)), as_json)
 
 
 def _directory_of(path: str | None) -> str | None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
-from ._output import JsonOption, emit, help_of, note, progress
+from ._output import JsonOption, emit, help_of, note, paragraph, progress
 
 if TYPE_CHECKING:
     from .._advise import Profile
@@ -44,7 +43,7 @@ def calibrate(
     table = f"profile of {profile.name}, measured {profile.measured_at}\n\n{profile}"
     if place is not None:
         table += f"\n\nkept in {place}"
-    emit(profile.to_dict(), Text(table), as_json)
+    emit(profile.to_dict(), paragraph(table), as_json)
 
 
 def _keep(profile: Profile, path: str) -> str | None:

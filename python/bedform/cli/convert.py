@@ -11,7 +11,17 @@ from rich.table import Table
 from rich.text import Text
 
 from .._text import format_bytes, format_seconds, format_shape, parse_reads
-from ._output import JsonOption, emit, help_of, memory_of, note, open_source, progress
+from ._output import (
+    JsonOption,
+    cell,
+    emit,
+    help_of,
+    memory_of,
+    note,
+    open_source,
+    paragraph,
+    progress,
+)
 
 if TYPE_CHECKING:
     from .._convert import Conversion
@@ -92,11 +102,11 @@ def _render(done: Conversion, seconds: float) -> Group:
     for array in done.arrays:
         lengths = (array.source_chunks, array.chunks, array.shards)
         table.add_row(
-            Text(array.name),
+            cell(array.name),
             format_shape(array.shape),
-            array.dtype,
+            cell(array.dtype),
             *("-" if part is None else format_shape(part) for part in lengths),
-            array.order,
+            cell(array.order),
             format_bytes(array.byte_count),
         )
     if not done.complete:
@@ -111,5 +121,5 @@ def _render(done: Conversion, seconds: float) -> Group:
             )
             + (", every byte compared" if done.verified else "")
         )
-    warnings = [Text(f"warning: {line}") for line in done.warnings]
-    return Group(table, Text(""), *warnings, Text(verdict))
+    warnings = [paragraph(f"warning: {line}") for line in done.warnings]
+    return Group(table, Text(""), *warnings, paragraph(verdict))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from .._text import parse_selection
-from ._output import JsonOption, emit, help_of, open_array, open_source
+from ._output import JsonOption, emit, help_of, open_array, open_source, paragraph
 
 
 def register(app: typer.Typer) -> None:
@@ -36,4 +35,4 @@ def explain(
     with open_source(path) as store:
         found = open_array(store, array, path)
         explanation = found.explain(parse_selection(selection, found.shape))
-    emit(explanation.to_dict(), Text(str(explanation)), as_json)
+    emit(explanation.to_dict(), paragraph(str(explanation)), as_json)

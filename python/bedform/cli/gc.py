@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from .._settle import seconds_of
 from .._text import format_bytes
-from ._output import JsonOption, emit, help_of, open_store
+from ._output import JsonOption, emit, help_of, open_store, paragraph
 
 
 def register(app: typer.Typer) -> None:
@@ -45,4 +44,4 @@ def gc(
         )
     elif done["is_gone"]:
         line += "; nothing is left of the log"
-    emit({"path": store, "dry_run": dry_run, **done}, Text(line), as_json)
+    emit({"path": store, "dry_run": dry_run, **done}, paragraph(line), as_json)

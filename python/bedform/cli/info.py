@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .._text import format_bytes, format_shape
-from ._output import JsonOption, emit, help_of, open_array, open_source
+from ._output import JsonOption, cell, emit, help_of, open_array, open_source
 
 _ARRAY_COLUMNS = ("shape", "dtype", "dims", "chunks", "shards", "order", "codecs", "bytes")
 
@@ -47,7 +47,7 @@ def _render_store(path: str, facts: dict[str, Any], arrays: dict[str, dict[str, 
     for column in columns:
         table.add_column(column, justify="right" if column == "bytes" else "left")
     for name, entry in arrays.items():
-        table.add_row(Text(name), *(Text(_show(column, entry.get(column))) for column in columns))
+        table.add_row(cell(name), *(cell(_show(column, entry.get(column))) for column in columns))
     others = {key: value for key, value in facts.items() if key not in ("arrays", "attributes")}
     parts: list[Any] = [_render_facts(path, others), Text(""), table]
     if facts.get("attributes"):
@@ -60,10 +60,10 @@ def _render_facts(title: str, facts: dict[str, Any]) -> Group:
     for key, value in facts.items():
         if isinstance(value, dict):
             for inner, entry in value.items():
-                table.add_row(Text(f"{key}: {inner}"), Text(_show(str(inner), entry)))
+                table.add_row(cell(f"{key}: {inner}"), cell(_show(str(inner), entry)))
         else:
-            table.add_row(Text(str(key)), Text(_show(str(key), value)))
-    return Group(Text(title, style="bold"), table)
+            table.add_row(cell(key), cell(_show(str(key), value)))
+    return Group(cell(title, style="bold"), table)
 
 
 def _show(key: str, value: Any) -> str:

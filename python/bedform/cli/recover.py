@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.text import Text
 
 from .._errors import InvalidArgumentError
 from .._text import format_bytes
-from ._output import EXIT_NO, JsonOption, emit, help_of, open_store
+from ._output import EXIT_NO, JsonOption, emit, help_of, open_store, paragraph
 
 Leftover = Literal["keep", "commit", "discard"]
 
@@ -56,7 +55,7 @@ def recover(
     with open_store(store, "r+") as opened:
         done = opened.recover(leftover=leftover, burst=burst)
     lines = "\n".join(f"{store}: {line}" for line in _lines(done, leftover))
-    emit({"path": store, **done}, Text(lines), as_json)
+    emit({"path": store, **done}, paragraph(lines), as_json)
     if done["damaged"] and not discard:
         raise typer.Exit(EXIT_NO)
 

@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from .._settle import seconds_of
 from .._text import format_bytes, format_seconds
@@ -18,6 +17,7 @@ from ._output import (
     memory_of,
     note,
     open_store,
+    paragraph,
     progress,
 )
 
@@ -71,7 +71,7 @@ def settle(
         raise SystemExit(EXIT_INTERRUPTED) from None
     took = time.monotonic() - started
     value = {"path": store, **done, "left": left, "seconds": took}
-    emit(value, Text(_say(store, done, left, took)), as_json)
+    emit(value, paragraph(_say(store, done, left, took)), as_json)
 
 
 def _say(path: str, done: dict[str, int], left: dict[str, int], seconds: float) -> str:
@@ -113,7 +113,7 @@ def _write_file(
     with open_store(path, "r") as opened, progress("writing") as report:
         done = _export.export(opened, target, memory=memory, arrays=arrays, progress=report)
     took = time.monotonic() - started
-    emit({**done.to_dict(), "seconds": took}, Text(_say_file(done, took)), as_json)
+    emit({**done.to_dict(), "seconds": took}, paragraph(_say_file(done, took)), as_json)
 
 
 def _say_file(done: Export, seconds: float) -> str:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from .._text import parse_bytes, parse_selection
-from ._output import JsonOption, emit, help_of, open_array, open_source
+from ._output import JsonOption, emit, help_of, open_array, open_source, paragraph
 
 if TYPE_CHECKING:
     from bedform._simulate import Simulation
@@ -78,7 +77,7 @@ def simulate(
         known = _simulate.machines()
         width = max(map(len, known))
         lines = [f"{name:<{width}}  {about}" for name, about in known.items()]
-        emit(known, Text("\n".join(lines)), as_json)
+        emit(known, paragraph("\n".join(lines)), as_json)
         return
     _check_one_of(path, pattern, workload)
     stripes = _stripes(stripe_count, stripe_size)
@@ -151,4 +150,4 @@ def _read_workload(path: Path) -> dict[str, Any]:
 def _show(found: Simulation, svg: Path | None, as_json: bool) -> None:
     if svg is not None:
         svg.write_text(found.svg())
-    emit(found.to_dict(), Text(str(found)), as_json)
+    emit(found.to_dict(), paragraph(str(found)), as_json)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from bedform._store import Store
 
-from ._output import EXIT_NO, JsonOption, emit, help_of, open_source, progress
+from ._output import EXIT_NO, JsonOption, emit, help_of, open_source, paragraph, progress
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +43,7 @@ def verify(
             for name, objects, of, in_log in absent
         },
     }
-    emit(value, Text("\n".join([*lines, *notes, verdict])), as_json)
+    emit(value, paragraph("\n".join([*lines, *notes, verdict])), as_json)
     if lines:
         raise typer.Exit(EXIT_NO)
 

@@ -5,27 +5,29 @@
 //! not know in its place, and doubtful documents (keys twice, bare NaN) are ours to judge.
 
 mod fill;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod v2;
 mod v3;
 mod writer;
 
-use serde_json::{Map, Value};
-
+use crate::json::ObjectText;
 use crate::{CodecChain, DataType};
 
 pub use crate::fields::MetadataError;
 pub use fill::FillValue;
+pub use summary::NodeSummary;
 pub use v2::{parse_array_v2, parse_consolidated_v2};
 pub(crate) use v3::identity_field;
 pub use v3::parse_hex;
 pub use v3::{
-    GroupDocument, LogState, Replacing, parse_array, parse_codecs, parse_data_type, parse_group,
+    GroupDocument, GroupTexts, LogState, Replacing, parse_array, parse_codecs, parse_data_type,
+    parse_document, parse_group,
 };
 pub(crate) use writer::check_seal_in_form;
 pub use writer::{
-    check_seal, hex, own_value, seal, write_array, write_codecs, write_consolidated,
+    check_seal, hex, own_value, seal, seal_with, write_array, write_codecs, write_consolidated,
     write_data_type, write_group,
 };
 
@@ -46,8 +48,8 @@ pub struct ArrayMetadata {
     pub encoding: Encoding,
     /// Names of the axes, where given.
     pub dimension_names: Option<Vec<Option<String>>>,
-    /// The user's attributes.
-    pub attributes: Map<String, Value>,
+    /// The user's attributes, which stay text until somebody asks for one.
+    pub attributes: ObjectText,
     /// Identity and stamps, if Bedform made the array.
     pub identity: Option<Identity>,
     /// The order of the chunks in a shard that Bedform writes, by name.

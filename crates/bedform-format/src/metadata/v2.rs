@@ -7,6 +7,7 @@ use super::{ArrayMetadata, ChunkKeys, Encoding, FillValue, MetadataError};
 use crate::codec::definitions::{self, BYTES_CODECS, Context, SERIALIZERS};
 use crate::codec::{BytesCodec, CodecChain, Serializer};
 use crate::fields::{Fields, Named, invalid, unsupported};
+use crate::json::ObjectText;
 use crate::{DataType, Endian, Limits};
 
 type Result<T> = std::result::Result<T, MetadataError>;
@@ -72,7 +73,7 @@ pub fn parse_array_v2(
     let metadata = ArrayMetadata {
         fill_value: FillValue::parse(fields.get("fill_value").unwrap_or(&Value::Null), data_type)?,
         dimension_names: dimension_names(&mut attributes, shape.len()),
-        attributes,
+        attributes: ObjectText::from(&attributes),
         identity: None,
         order: None,
         keys: ChunkKeys { prefixed: false, separator },

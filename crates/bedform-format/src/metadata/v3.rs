@@ -8,6 +8,7 @@ use super::{
 use crate::codec::definitions::{self, BYTES_CODECS, Context, SERIALIZERS};
 use crate::codec::{BytesCodec, CodecChain, Serializer, is_serializer};
 use crate::fields::{Fields, Named, invalid, shown, unsupported};
+use crate::json::{self, Kept, ObjectText, Texts, object_text};
 use crate::{DataType, Endian, Limits};
 
 type Result<T> = std::result::Result<T, MetadataError>;
@@ -15,10 +16,10 @@ type Result<T> = std::result::Result<T, MetadataError>;
 /// A group's document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupDocument {
-    /// The user's attributes.
-    pub attributes: Map<String, Value>,
+    /// The user's attributes, which stay text until somebody asks for one.
+    pub attributes: ObjectText,
     /// Consolidated documents of everything below the group, by path; `None` without them.
-    pub consolidated: Option<Map<String, Value>>,
+    pub consolidated: Option<Texts>,
     /// The store's identity, if Bedform made the group.
     pub store: Option<[u8; 16]>,
     /// What the store says of its log.
@@ -65,13 +66,69 @@ pub fn parse_array(document: &Value, limits: &Limits) -> Result<ArrayMetadata> {
     Ok(metadata)
 }
 
-/// Reads a group's document. Its consolidated documents, which may be many, are taken out of it and not
-/// looked into.
+/// What the document of a group says of others, which may be much: their documents, as texts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GroupTexts {
+    /// Of everything below the group, by path.
+    pub consolidated: Option<Texts>,
+    /// Of a group that is about to take another one's place, by the paths below it.
+    pub replacing: Option<Texts>,
+}
+
+impl GroupTexts {
+    const PATHS: [&[&str]; 2] = [
+        &["consolidated_metadata", "metadata"],
+        &["consolidated_metadata", "replacing", "metadata"],
+    ];
+
+    /// Puts what was taken back into its document.
+    ///
+    /// # Errors
+    /// As [`parse_document`].
+    pub fn put_back(self, document: &mut Value, limits: &Limits) -> Result<()> {
+        for (path, texts) in self.kept() {
+            let values = texts.iter().map(|(key, text)| Ok((key.clone(), text.parse(limits)?)));
+            let values: Map<String, Value> = values.collect::<Result<_>>()?;
+            let place = path.iter().try_fold(&mut *document, |value, key| value.get_mut(key));
+            if let Some(place) = place {
+                *place = Value::Object(values);
+            }
+        }
+        Ok(())
+    }
+
+    /// The places in the document, with what belongs there.
+    pub fn kept(&self) -> Vec<Kept<'_>> {
+        let texts = [&self.consolidated, &self.replacing];
+        Self::PATHS
+            .into_iter()
+            .zip(texts)
+            .filter_map(|(path, texts)| Some((path, texts.as_ref()?)))
+            .collect()
+    }
+}
+
+/// Reads the document of a group or array. Attributes, and what a group's says of others, stay text.
+///
+/// # Errors
+/// As [`json::parse`].
+pub fn parse_document(bytes: &[u8], limits: &Limits) -> Result<(Value, GroupTexts)> {
+    let (document, [consolidated, replacing]) =
+        json::parse_keeping(bytes, limits, GroupTexts::PATHS)?;
+    let texts = GroupTexts { consolidated, replacing };
+    if texts != GroupTexts::default() && document.get("node_type") == Some(&"array".into()) {
+        // Nothing of a group: the array's own, if odd.
+        let (document, []) = json::parse_keeping(bytes, limits, [])?;
+        return Ok((document, GroupTexts::default()));
+    }
+    Ok((document, texts))
+}
+
+/// Reads a group's document, of which `texts` were taken.
 ///
 /// # Errors
 /// As [`parse_array`].
-pub fn parse_group(document: &mut Value) -> Result<GroupDocument> {
-    let taken = take_consolidated(document);
+pub fn parse_group(document: &Value, texts: GroupTexts) -> Result<GroupDocument> {
     let fields = Fields::new("", document)?;
     check_node(&fields, "group", GROUP_KEYS)?;
     let (mut store, mut log, mut replacing) = (None, LogState::default(), None);
@@ -81,56 +138,51 @@ pub fn parse_group(document: &mut Value) -> Result<GroupDocument> {
             let inner = Fields::new("consolidated_metadata", value)?;
             store = identity_field(&inner, "store")?;
             log = log_state(&inner)?;
-            replacing = inner.get("replacing").map(Replacing::parse).transpose()?;
+            if let Some(value) = inner.get("replacing") {
+                replacing = Some(Replacing::parse(value, texts.replacing)?);
+            }
             if inner.text("kind")? != "inline" {
                 return Err(unsupported("consolidated_metadata.kind", "a kind but 'inline'"));
             }
-            match inner.need("metadata")? {
-                Value::Object(_) => taken,
-                other => {
-                    return Err(invalid(
-                        "consolidated_metadata.metadata",
-                        format!("expected an object, found {}", shown(other)),
-                    ));
-                }
-            }
+            let found = inner.need("metadata")?;
+            Some(
+                texts
+                    .consolidated
+                    .ok_or_else(|| no_object("consolidated_metadata.metadata", found))?,
+            )
         }
     };
     let attributes = attributes(&fields)?;
     Ok(GroupDocument { attributes, consolidated, store, log, replacing, zarr_format: 3 })
 }
 
-/// The consolidated documents of a group's `document`, which is left with none. They may be large.
-fn take_consolidated(document: &mut Value) -> Option<Map<String, Value>> {
-    let documents = document.get_mut("consolidated_metadata")?.get_mut("metadata")?;
-    Some(std::mem::take(documents.as_object_mut()?))
+fn no_object(field: &str, found: &Value) -> MetadataError {
+    invalid(field, format!("expected an object, found {}", shown(found)))
 }
 
 /// A group that takes the place of another one, whose documents the consolidated metadata still have. The step
 /// in which the directories change places decides which of the two counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Replacing {
     /// The path of the group.
     pub group: String,
     /// The new documents, by their paths below the group; that of the group itself has an empty one.
-    pub metadata: Map<String, Value>,
+    pub metadata: Texts,
 }
 
 impl Replacing {
     const FIELD: &str = "consolidated_metadata.replacing";
 
-    fn parse(value: &Value) -> Result<Self> {
+    fn parse(value: &Value, metadata: Option<Texts>) -> Result<Self> {
         let fields = Fields::new(Self::FIELD, value)?;
-        let Value::Object(metadata) = fields.need("metadata")? else {
-            let found = shown(fields.need("metadata")?);
-            return Err(invalid(Self::FIELD, format!("expected an object, found {found}")));
-        };
-        Ok(Self { group: fields.text("group")?.to_owned(), metadata: metadata.clone() })
+        let found = fields.need("metadata")?;
+        let metadata = metadata.ok_or_else(|| no_object(Self::FIELD, found))?;
+        Ok(Self { group: fields.text("group")?.to_owned(), metadata })
     }
 
-    /// As it stands in the consolidated metadata of a store's root.
+    /// As it stands in the consolidated metadata of a store's root, without the new documents.
     pub fn to_value(&self) -> Value {
-        serde_json::json!({"group": self.group, "metadata": self.metadata})
+        serde_json::json!({"group": self.group, "metadata": {}})
     }
 }
 
@@ -280,13 +332,11 @@ fn dimension_names(fields: &Fields<'_, '_>, rank: usize) -> Result<Option<Vec<Op
     names.map(Some).ok_or_else(|| invalid("dimension_names", "expected strings or null"))
 }
 
-pub(super) fn attributes(fields: &Fields<'_, '_>) -> Result<Map<String, Value>> {
+fn attributes(fields: &Fields<'_, '_>) -> Result<ObjectText> {
     match fields.get("attributes") {
-        None | Some(Value::Null) => Ok(Map::new()),
-        Some(Value::Object(map)) => Ok(map.clone()),
-        Some(other) => {
-            Err(invalid("attributes", format!("expected an object, found {}", shown(other))))
-        }
+        None | Some(Value::Null) => Ok(ObjectText::default()),
+        Some(Value::Object(map)) => Ok(ObjectText::from(map)),
+        Some(other) => object_text(other).ok_or_else(|| no_object("attributes", other)),
     }
 }
 

@@ -13,8 +13,9 @@ use super::{ArrayMetadata, Encoding, Identity, LogState, MetadataError, ShardEnc
 use crate::DataType;
 use crate::checksum::crc32c;
 use crate::codec::{CodecChain, definitions};
+use crate::json::Kept;
 
-/// The document of an array, not yet sealed.
+/// The document of an array, not yet sealed. Its attributes stay [text](crate::json::object_text).
 pub fn write_array(metadata: &ArrayMetadata) -> Value {
     let mut document = Map::new();
     document.insert("zarr_format".into(), json!(3));
@@ -42,7 +43,7 @@ pub fn write_array(metadata: &ArrayMetadata) -> Value {
     );
     document.insert("fill_value".into(), metadata.fill_value.to_json(metadata.data_type));
     document.insert("codecs".into(), write_codecs(&metadata.encoding, metadata.data_type));
-    document.insert("attributes".into(), Value::Object(metadata.attributes.clone()));
+    document.insert("attributes".into(), metadata.attributes.to_value());
     if let Some(names) = &metadata.dimension_names {
         document.insert("dimension_names".into(), json!(names));
     }
@@ -171,10 +172,15 @@ const FORM: &[u8] = b"{\n \"zarr_format\"";
 
 /// The bytes of `document` with its seal, as they are stored. A document without the key `bedform`
 /// is written without one.
-pub fn seal(mut document: Value) -> Vec<u8> {
+pub fn seal(document: Value) -> Vec<u8> {
+    seal_with(document, &[])
+}
+
+/// As [`seal`], of a document with the members `kept` of objects that are empty in it.
+pub fn seal_with(mut document: Value, kept: &[Kept<'_>]) -> Vec<u8> {
     let own = own_value_mut(&mut document);
     let sealed = own.map(|own| own.insert("seal".into(), json!(UNSEALED))).is_some();
-    let mut bytes = crate::json::write(&document);
+    let mut bytes = crate::json::write_with(&document, kept);
     bytes.push(b'\n');
     if sealed && let Some(at) = seal_position(&bytes, UNSEALED) {
         let length = format!("{:010}:00000000", bytes.len());

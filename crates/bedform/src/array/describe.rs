@@ -26,7 +26,7 @@ impl Array {
         let (chunks, chain) = inner(metadata)?;
         let shards = metadata.shard().map(|_| &metadata.chunk_shape);
         let codecs = write_codecs(&Encoding::Chunk(chain.clone()), metadata.data_type);
-        Ok(json!({
+        let mut description = json!({
             "path": self.path(),
             "shape": metadata.shape,
             "dtype": metadata.data_type.to_string(),
@@ -37,10 +37,13 @@ impl Array {
             "codecs": codecs,
             "fill_value": metadata.fill_value.to_json(metadata.data_type),
             "dims": metadata.dimension_names,
-            "attributes": metadata.attributes,
+            "attributes": null,
             "zarr_format": metadata.zarr_format,
             "bedform": metadata.identity.is_some(),
             "checked": chain.is_checked(),
-        }))
+        });
+        // Moved: they may be many.
+        description["attributes"] = Value::Object(handle.values(&metadata.attributes)?);
+        Ok(description)
     }
 }

@@ -241,7 +241,11 @@ impl Array {
     /// # Errors
     /// Of looking up the array again; `Unsupported` for a variable of a foreign file.
     pub fn document(&self) -> Result<Value> {
-        Ok(self.documented()?.document.clone())
+        let document = self.documented()?.document.clone();
+        match &self.backing {
+            Backing::Stored(handle) => handle.with_values(document),
+            Backing::Foreign(_) => Ok(document),
+        }
     }
 
     /// The user's attributes.
@@ -250,7 +254,7 @@ impl Array {
     /// Of looking up the array again.
     pub fn attributes(&self) -> Result<Map<String, Value>> {
         match &self.backing {
-            Backing::Stored(handle) => Ok(handle.state()?.metadata.attributes.clone()),
+            Backing::Stored(handle) => handle.values(&handle.state()?.metadata.attributes),
             Backing::Foreign(variable) => Ok(variable.attributes()),
         }
     }

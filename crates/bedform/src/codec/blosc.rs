@@ -60,7 +60,7 @@ fn decode(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
         }
         _ => {}
     }
-    resize(output, found);
+    resize(output, found)?;
     if found == 0 {
         return Ok(());
     }
@@ -85,7 +85,7 @@ fn encode(input: &[u8], configuration: &BloscConfiguration, output: &mut Vec<u8>
         BloscShuffle::Byte => 1,
         BloscShuffle::Bit => 2,
     };
-    resize(output, input.len() + OVERHEAD);
+    resize(output, input.len() + OVERHEAD)?;
     // SAFETY: both buffers are valid for the lengths given; the name is a C string that outlives
     // the call.
     let written = unsafe {

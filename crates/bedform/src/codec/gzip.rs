@@ -49,7 +49,7 @@ fn decode(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
         SizeBound::Exactly(_) => most,
         SizeBound::AtMost(_) => input.len().saturating_mul(4).clamp((1 << 12).min(most), most),
     };
-    resize(output, start);
+    resize(output, start)?;
     let mut found = 0;
     loop {
         let read = decoder.read(&mut output[found..]);
@@ -64,7 +64,7 @@ fn decode(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
         }
         if found == output.len() {
             let larger = found.saturating_mul(2).min(most);
-            grow(output, larger);
+            grow(output, larger)?;
         }
     }
     finish("gzip", bound, found, output)

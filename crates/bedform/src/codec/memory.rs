@@ -1,26 +1,55 @@
 //! What codecs share: buffers that are used again, lengths that are checked.
 
+use std::alloc::{Layout, alloc_zeroed};
+
 use super::{CodecError, Result, SizeBound};
 
 /// Makes `output` `length` bytes long without caring what is in them.
-pub(super) fn resize(output: &mut Vec<u8>, length: usize) {
+///
+/// What metadata claim may be much more than a damaged chunk decodes to: memory that is new is touched when
+/// something is written to it, and not before.
+///
+/// # Errors
+/// [`CodecError::Memory`] if the system gives none.
+pub(super) fn resize(output: &mut Vec<u8>, length: usize) -> Result<()> {
     // Buffers are used again, so growing (and zeroing) is rare.
     if output.capacity() < length {
         // Nothing in it is to be copied.
-        output.clear();
-    }
-    if output.len() < length {
-        grow(output, length);
+        *output = Vec::new();
+        *output = zeroed(length).ok_or(CodecError::Memory { bytes: length })?;
+    } else if output.len() < length {
+        output.resize(length, 0);
     } else {
         output.truncate(length);
+    }
+    Ok(())
+}
+
+/// So many zeros in pages that the system has not made yet; nothing if it has no room for them.
+#[allow(unsafe_code)]
+fn zeroed(length: usize) -> Option<Vec<u8>> {
+    let layout = Layout::array::<u8>(length).ok()?;
+    if length == 0 {
+        return Some(Vec::new());
+    }
+    // SAFETY: the layout is not empty. The memory, if there is any, is of the global allocator, of this layout
+    // and all zeros: a vector of as many bytes.
+    unsafe {
+        let memory = alloc_zeroed(layout);
+        (!memory.is_null()).then(|| Vec::from_raw_parts(memory, length, length))
     }
 }
 
 /// Makes `output` longer, and its memory no larger than that: a vector's own growth would take up to
 /// twice the bytes that a limit allows.
-pub(super) fn grow(output: &mut Vec<u8>, length: usize) {
-    output.reserve_exact(length.saturating_sub(output.len()));
+///
+/// # Errors
+/// As [`resize`].
+pub(super) fn grow(output: &mut Vec<u8>, length: usize) -> Result<()> {
+    let more = length.saturating_sub(output.len());
+    output.try_reserve_exact(more).map_err(|_| CodecError::Memory { bytes: length })?;
     output.resize(length, 0);
+    Ok(())
 }
 
 /// Cuts `output` to what was found, which must keep to `bound`.

@@ -43,6 +43,8 @@ use std::sync::Arc;
 
 use bedform_format::{BytesCodec, DataType, Serializer};
 
+use crate::error::{Error, ErrorKind};
+
 pub use chunk::ChunkCodec;
 
 /// Makes the codec of a configuration; nothing for those of other codecs.
@@ -95,9 +97,34 @@ pub enum CodecError {
         /// What it says, with a leading colon, or nothing.
         detail: String,
     },
+    /// The system gives no memory for what the data decode to.
+    #[error("the system gives no memory for its {bytes} bytes")]
+    Memory {
+        /// What they take, decoded.
+        bytes: usize,
+    },
     /// The codec cannot do this.
     #[error("{0}")]
     Unsupported(String),
+}
+
+impl CodecError {
+    /// The error of reading the chunk that is called `place`. Only what the bytes are at fault for is damage.
+    pub(crate) fn of(self, place: impl fmt::Display) -> Error {
+        match self {
+            Self::Unsupported(what) => {
+                Error::new(ErrorKind::Unsupported, format!("{place}: {what}"))
+            }
+            Self::Memory { .. } => Error::new(
+                ErrorKind::LimitExceeded,
+                format!(
+                    "{place}: {self}; read less at a time, or raise the limit on memory (RLIMIT_AS with \
+                     ulimit -v, or a control group's)"
+                ),
+            ),
+            error => Error::corrupt(place, error),
+        }
+    }
 }
 
 type Result<T> = std::result::Result<T, CodecError>;

@@ -151,7 +151,7 @@ impl<T: Element> ArrayToBytes for Pcodec<T> {
             Some(front) if front.is_checked => front.bytes,
             _ => usize::MAX,
         };
-        resize(output, self.decoded_bytes);
+        resize(output, self.decoded_bytes)?;
         let found = decode::<T>(input, output, needed, contexts)?;
         if found < self.decoded_bytes && found < needed {
             return Err(self.length(found));

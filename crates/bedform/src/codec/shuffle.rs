@@ -29,7 +29,7 @@ impl BytesToBytes for Shuffle {
         output: &mut Vec<u8>,
         _: &mut Contexts,
     ) -> Result<Decoded> {
-        unshuffle(input, self.element_size, output);
+        unshuffle(input, self.element_size, output)?;
         Ok(Decoded::Output)
     }
 
@@ -56,9 +56,9 @@ fn shuffle(input: &[u8], element_size: usize, output: &mut Vec<u8>) {
 }
 
 /// The inverse of [`shuffle`].
-fn unshuffle(input: &[u8], element_size: usize, output: &mut Vec<u8>) {
+fn unshuffle(input: &[u8], element_size: usize, output: &mut Vec<u8>) -> Result<()> {
     output.clear();
-    grow(output, input.len());
+    grow(output, input.len())?;
     let count = input.len() / element_size.max(1);
     let (body, rest) = input.split_at(count * element_size.max(1));
     match element_size {
@@ -75,6 +75,7 @@ fn unshuffle(input: &[u8], element_size: usize, output: &mut Vec<u8>) {
     }
     let at = output.len() - rest.len();
     output[at..].copy_from_slice(rest);
+    Ok(())
 }
 
 fn unshuffle_fixed<const N: usize>(body: &[u8], count: usize, output: &mut [u8]) {
@@ -99,7 +100,7 @@ mod tests {
         for element_size in [1, 2, 3, 4, 8] {
             let (mut there, mut back) = (Vec::new(), Vec::new());
             shuffle(&input, element_size, &mut there);
-            unshuffle(&there, element_size, &mut back);
+            unshuffle(&there, element_size, &mut back).unwrap();
             assert_eq!(back, input, "{element_size}");
         }
         let mut two = Vec::new();

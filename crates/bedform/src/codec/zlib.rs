@@ -44,7 +44,7 @@ fn decode(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
         SizeBound::Exactly(size) => size,
         SizeBound::AtMost(size) => input.len().saturating_mul(4).clamp(1 << 12, size.max(1 << 12)),
     };
-    resize(output, start);
+    resize(output, start)?;
     loop {
         let consumed = usize::try_from(decoder.total_in()).unwrap_or(usize::MAX);
         let produced = usize::try_from(decoder.total_out()).unwrap_or(usize::MAX);
@@ -67,7 +67,7 @@ fn decode(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
         }
         // A full buffer with the stream's end still to come: one byte more tells the two apart.
         let larger = output.len().saturating_mul(2).min(limit).max(output.len() + 1);
-        grow(output, larger);
+        grow(output, larger)?;
     }
 }
 

@@ -75,7 +75,7 @@ impl ZstdContexts {
                 .unwrap_or(input.len().saturating_mul(64).saturating_add(1 << 16))
                 .min(size),
         };
-        resize(output, capacity);
+        resize(output, capacity)?;
         let decoder = self.decoder.get_or_insert_with(DCtx::create);
         let found = decoder
             .decompress(output.as_mut_slice(), input)
@@ -93,7 +93,7 @@ impl ZstdContexts {
         needed: usize,
         output: &mut Vec<u8>,
     ) -> Result<()> {
-        resize(output, size);
+        resize(output, size)?;
         let decoder = self.decoder.get_or_insert_with(DCtx::create);
         let refuse = |code| invalid("zstd", zstd_safe::get_error_name(code));
         decoder.reset(ResetDirective::SessionOnly).map_err(refuse)?;
@@ -115,7 +115,7 @@ impl ZstdContexts {
         let refuse = |code| invalid("zstd", zstd_safe::get_error_name(code));
         encoder.set_parameter(CParameter::CompressionLevel(level)).map_err(refuse)?;
         encoder.set_parameter(CParameter::ChecksumFlag(checksum)).map_err(refuse)?;
-        resize(output, zstd_safe::compress_bound(input.len()));
+        resize(output, zstd_safe::compress_bound(input.len()))?;
         let written = encoder.compress2(output.as_mut_slice(), input).map_err(refuse)?;
         output.truncate(written);
         Ok(())

@@ -34,7 +34,10 @@ pub(super) fn convert(
         // On a thread of its own, which whoever has stopped this one does not stop. What cannot be
         // removed is invisible, and goes when its name is used again.
         let discard = || drop(store.discard_drafts(&paths));
-        std::thread::scope(|scope| drop(scope.spawn(discard).join()));
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().spawn_scoped(scope, discard);
+            drop(thread.map(std::thread::ScopedJoinHandle::join));
+        });
     }
     outcome?;
     let warnings = job.plan.warnings.clone();

@@ -257,6 +257,7 @@ trait Readable: Send + Sync {
 impl SourceArray {
     pub(super) fn of_store(array: Array) -> Result<Self> {
         let metadata = array.metadata()?;
+        let attributes = array.attributes()?;
         let given = metadata.dimension_names.clone().unwrap_or_default();
         let name = |axis: usize| given.get(axis).cloned().flatten();
         let names = (0..metadata.shape.len())
@@ -265,7 +266,7 @@ impl SourceArray {
             dimension_names: names.collect(),
             chunks: Some(metadata.inner_chunk_shape().to_vec()),
             fill_value: storable_fill(metadata.fill_value.clone(), metadata.data_type),
-            attributes: attributes::with_encoded_fill(metadata.attributes, metadata.data_type),
+            attributes: attributes::with_encoded_fill(attributes, metadata.data_type),
             stored: metadata.data_type,
             shape: metadata.shape,
             reading: Box::new(array),

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use bedform_format::shown::{NAME_CHARS_MAX, printable};
+
 use super::advise::{Advice, NamedRead};
 use super::cost::{Read, ReadCost, bytes_of};
 
@@ -73,10 +75,16 @@ fn write_table(
     right: usize,
 ) -> fmt::Result {
     let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    // Names of dimensions are as a file has them; a width over 65,535 cannot be formatted.
+    let shown = |row: &Vec<String>| -> Vec<String> {
+        row.iter().map(|cell| printable(cell, NAME_CHARS_MAX).into_owned()).collect()
+    };
+    let rows: Vec<_> = rows.iter().map(shown).collect();
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..columns).map(width).collect();
     writeln!(formatter)?;
-    for row in rows {
+    for row in &rows {
         let mut line = String::new();
         for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
             match column + right >= columns {

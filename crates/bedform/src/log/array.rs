@@ -6,16 +6,17 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bedform_format::ObjectPath;
+use bedform_format::json::{self, ObjectText};
 use bedform_format::metadata::ArrayMetadata;
 use bedform_storage::Lock;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::opened::OpenedStore;
 use super::shapes::enlarge;
 use super::snapshot::{PinnedArray, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::zarr::hierarchy::DraftLock;
-use crate::zarr::publish::{check_key, own_document};
+use crate::zarr::publish::{attribute_values, check_key, own_document};
 use crate::zarr::state::{ArrayState, load};
 
 /// An array of an opened store. Cheap to clone; safe to share between threads.
@@ -62,6 +63,23 @@ impl ArrayHandle {
         let state = ArrayState::new(&store, &path, metadata, document, None)?;
         let state = Arc::new(RwLock::new(Arc::new(state)));
         Ok(Self { store, path, state, larger: Arc::default(), draft: lock, growing: false })
+    }
+
+    /// The values of the array's attributes.
+    ///
+    /// # Errors
+    /// As [`ObjectText::parse`].
+    pub(crate) fn values(&self, attributes: &ObjectText) -> Result<Map<String, Value>> {
+        attribute_values(&self.store, &self.path, attributes)
+    }
+
+    /// The array's document with the values of its attributes.
+    ///
+    /// # Errors
+    /// As [`ObjectText::parse`].
+    pub(crate) fn with_values(&self, document: Value) -> Result<Value> {
+        json::with_values(document, &self.store.options.limits)
+            .map_err(|error| Error::metadata(self.name(), error.into()))
     }
 
     /// The array as a user knows it.

@@ -250,9 +250,7 @@ impl Segment {
         let thread = Builder::new()
             .name("bedform-log".to_owned())
             .spawn(move || stopped_by(&stop, || file.run(&header, &todo, &done)))
-            .map_err(|error| {
-                Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
-            })?;
+            .map_err(|error| Error::no_thread(&error))?;
         (segment.orders, segment.thread) = (Some(orders), Some(thread));
         Ok(segment)
     }

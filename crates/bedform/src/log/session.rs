@@ -214,6 +214,7 @@ impl OpenedStore {
             }
             if members.rank() == COORDINATOR {
                 self.check_promises_kept()?;
+                self.check_takes_writes()?;
             }
             Ok(log)
         });
@@ -272,6 +273,16 @@ impl OpenedStore {
             session.share_segment()?;
         }
         Ok(session)
+    }
+
+    /// Fails where the system takes no writes, as on a read-only mount: a session would fail in its first write
+    /// or commit only.
+    fn check_takes_writes(&self) -> Result<()> {
+        if !self.storage.is_remote() {
+            // Somebody who has the lock can write, too.
+            drop(self.storage.try_lock(&ObjectPath::root())?);
+        }
+        Ok(())
     }
 }
 

@@ -162,9 +162,8 @@ impl Staged {
         let drainer = Drainer::new(place.clone(), create, drain.clone());
         let hands = if burst.in_background {
             let thread = Builder::new().name("bedform-drain".to_owned());
-            Hands::Thread(thread.spawn(move || drainer.run()).map_err(|error| {
-                Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
-            })?)
+            let started = thread.spawn(move || drainer.run());
+            Hands::Thread(started.map_err(|error| Error::no_thread(&error))?)
         } else {
             Hands::Own(Box::new(drainer))
         };

@@ -106,7 +106,7 @@ impl Run<'_> {
             let decoded = cell
                 .codec()
                 .decode_front(encoded, chunk.skip, needed, scratch)
-                .map_err(|error| Error::corrupt(place(), error))?;
+                .map_err(|error| error.of(place()))?;
             if let Some((cache, coordinates)) = cache.zip(coordinates.as_ref()) {
                 cache.put(coordinates, object.version(), chunk.wanted.task.position, decoded);
             }

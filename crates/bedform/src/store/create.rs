@@ -24,7 +24,7 @@ use crate::zarr::hierarchy::{Draft, DraftLock};
 use crate::zarr::new_array::NewArray;
 use crate::zarr::nodes::NodeKind;
 use crate::zarr::publish::{
-    RootChange, check_attributes, check_free, check_key, check_new, commit, commit_all, exists,
+    RootChange, check_free, check_key, check_new, check_new_attributes, commit, commit_all, exists,
     in_use, lock_arrays, own_document, random_key, store_key,
 };
 use crate::zarr::together::{NewArrays, create_one};
@@ -47,7 +47,7 @@ impl Store {
         take_budget_of_environment()?;
         options.writable = true;
         let opened = Arc::new(OpenedStore::new(storage, options, None));
-        check_attributes(&opened, &ObjectPath::root(), attributes)?;
+        check_new_attributes(&opened, &ObjectPath::root(), attributes)?;
         let root = ObjectPath::root();
         let is_there = |name: &&str| Ok(read(&opened, &root, name)?.is_some());
         let looked = || map_in_threads(opened.threads_asking(), &[".zgroup", ".zarray"], is_there);

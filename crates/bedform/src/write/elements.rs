@@ -87,10 +87,8 @@ impl ChunkElements {
         input: &Input<'_>,
     ) -> Result<()> {
         self.stored_texts.clear();
-        let decoded = layout
-            .codec
-            .decode(encoded, 0, scratch)
-            .map_err(|error| Error::corrupt("a stored chunk", error))?;
+        let decoded =
+            layout.codec.decode(encoded, 0, scratch).map_err(|error| error.of("a stored chunk"))?;
         self.elements.clear();
         if let Input::Text(texts, _) = input {
             let count = usize::try_from(layout.grid.chunk_len()).unwrap_or(usize::MAX);

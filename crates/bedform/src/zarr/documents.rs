@@ -3,18 +3,19 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bedform_format::json::{JsonText, ObjectText, object_text};
 use bedform_format::metadata::{
-    ArrayMetadata, GroupDocument, check_seal, hex, parse_array, parse_array_v2, parse_group,
-    parse_hex, seal,
+    ArrayMetadata, GroupDocument, GroupTexts, MetadataError, NodeSummary, check_seal, hex,
+    parse_array, parse_array_v2, parse_document, parse_group, seal,
 };
-use bedform_format::{Limits, ObjectPath, json};
+use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Object, StorageExt as _, Version};
 use serde_json::{Map, Value};
 
 use super::held::Held;
 use super::hierarchy::Hierarchy;
 use super::nodes::NodeKind;
-use super::publish::check_attributes;
+use super::publish::{attribute_values, check_attributes};
 use super::replacing::resolve;
 use super::rewritten::lost_state;
 use crate::error::{Error, ErrorKind, Result};
@@ -31,6 +32,8 @@ const RACES_MAX: u32 = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
     root: Mutex<Option<Arc<GroupState>>>,
+    /// The large document that was read last: opening an array looks at it several times.
+    recent: Mutex<Option<Recent>>,
     /// True to take the root's document as it is.
     is_as_stored: bool,
     /// Times that this handle has published documents: what it changes itself is always noticed.
@@ -38,6 +41,18 @@ pub(crate) struct Documents {
     /// It has published those of nodes, and not yet the root's, which makes them visible.
     are_ahead: AtomicBool,
 }
+
+/// A large document, which would take long to parse again.
+#[derive(Debug)]
+struct Recent {
+    path: ObjectPath,
+    stored: Stored,
+    /// As long as it is open nothing else can have its version.
+    _object: Box<dyn Object>,
+}
+
+/// Bytes of a document that is kept as [`Recent`].
+const RECENT_BYTES_MIN: u64 = 1 << 20;
 
 /// A group's document as it was when it was read.
 #[derive(Debug)]
@@ -70,25 +85,24 @@ impl GroupState {
     pub(crate) fn from_bytes(hierarchy: &Hierarchy, bytes: &[u8]) -> Result<Self> {
         let path = ObjectPath::root().join(ZARR_JSON)?;
         let version = Version { size: bytes.len() as u64, ..Version::default() };
-        let limits = &hierarchy.options.limits;
-        let document = parse(hierarchy, &path, &version, bytes, limits)?.document;
-        let state = Self::of(hierarchy, document, version, None)?;
+        let stored = parse(hierarchy, &path, &version, bytes)?;
+        let state = Self::of(hierarchy, stored, None)?;
         let missing = || Error::corrupt(hierarchy.name_of(&path), "the snapshot has no group");
         state.ok_or_else(missing)
     }
 
-    /// What the root's `document` says; nothing if it is no group's.
+    /// What the root's document says, as it is `stored`; nothing if it is no group's.
     fn of(
         hierarchy: &Hierarchy,
-        mut document: Value,
-        version: Version,
+        stored: Stored,
         object: Option<Box<dyn Object>>,
     ) -> Result<Option<Self>> {
+        let Stored { version, document, texts, .. } = stored;
         if node_type(&document) != Some("group") {
             return Ok(None);
         }
         let path = ObjectPath::root().join(ZARR_JSON)?;
-        let mut group = parse_group(&mut document)
+        let mut group = parse_group(&document, texts)
             .map_err(|error| Error::metadata(hierarchy.name_of(&path), error))?;
         if let (None, false) = (group.store, hierarchy.documents.is_as_stored)
             && let Some((store, log)) = lost_state(hierarchy, &group)?
@@ -106,6 +120,12 @@ impl GroupState {
 pub(crate) struct ArrayDocument {
     pub(crate) metadata: ArrayMetadata,
     pub(crate) document: Value,
+    pub(crate) origin: ArrayOrigin,
+}
+
+/// The versions of the documents that an array's was made from.
+#[derive(Debug)]
+pub(crate) struct ArrayOrigin {
     own: (ObjectPath, Version),
     root: Option<Version>,
     /// The changes of this handle up to which it was seen to be current.
@@ -115,7 +135,7 @@ pub(crate) struct ArrayDocument {
     pub(crate) replaced: Option<[u8; 16]>,
 }
 
-impl ArrayDocument {
+impl ArrayOrigin {
     /// The path of the array's own document, and the version that it was read in.
     pub(crate) fn own(&self) -> &(ObjectPath, Version) {
         &self.own
@@ -123,9 +143,12 @@ impl ArrayDocument {
 }
 
 /// A document as it is stored.
+#[derive(Debug, Clone)]
 pub(crate) struct Stored {
     pub(crate) version: Version,
     pub(crate) document: Value,
+    /// What a group's says of others.
+    pub(crate) texts: GroupTexts,
     /// Bedform was the last to write it.
     pub(crate) sealed: bool,
 }
@@ -133,14 +156,47 @@ pub(crate) struct Stored {
 /// Reads the document `name` below `path`; `None` if there is none.
 pub(crate) fn read(hierarchy: &Hierarchy, path: &ObjectPath, name: &str) -> Result<Option<Stored>> {
     let path = path.join(name)?;
-    let found = hierarchy.storage.find(&path)?;
-    found.map(|object| read_opened(hierarchy, &path, &*object)).transpose()
+    let Some(object) = hierarchy.storage.find(&path)? else { return Ok(None) };
+    let documents = &hierarchy.documents;
+    if let Some(stored) = documents.recent(&path, object.version()) {
+        return Ok(Some(stored));
+    }
+    let stored = read_opened(hierarchy, &path, &*object)?;
+    documents.keep_recent(path, &stored, object);
+    Ok(Some(stored))
 }
 
 /// Reads the document `object`, which lies at `path`.
 fn read_opened(hierarchy: &Hierarchy, path: &ObjectPath, object: &dyn Object) -> Result<Stored> {
+    let bytes = read_bytes(hierarchy, path, object)?;
+    parse(hierarchy, path, object.version(), &bytes)
+}
+
+/// Reads the `bytes` of the document at `path`, which were found in `version`.
+fn parse(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    version: &Version,
+    bytes: &[u8],
+) -> Result<Stored> {
     let limits = &hierarchy.options.limits;
-    let version = object.version().clone();
+    let fail = |error| Error::metadata(hierarchy.name_of(path), error);
+    let (document, texts) = parse_document(bytes, limits).map_err(fail)?;
+    if is_large(version, limits) {
+        check_attributes_of(hierarchy, path, &document)?;
+    }
+    let sealed = check_seal(bytes, &document).map_err(fail)?;
+    Ok(Stored { version: version.clone(), document, texts, sealed })
+}
+
+/// The bytes of the document `object`, which lies at `path`.
+pub(super) fn read_bytes(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    object: &dyn Object,
+) -> Result<Vec<u8>> {
+    let limits = &hierarchy.options.limits;
+    let version = object.version();
     if version.size > limits.metadata_bytes_max {
         return Err(Error::new(
             ErrorKind::LimitExceeded,
@@ -154,24 +210,7 @@ fn read_opened(hierarchy: &Hierarchy, path: &ObjectPath, object: &dyn Object) ->
     }
     let mut bytes = vec![0; usize::try_from(version.size).unwrap_or(usize::MAX)];
     object.read(0, &mut bytes)?;
-    parse(hierarchy, path, &version, &bytes, limits)
-}
-
-/// Reads the `bytes` of the document at `path`, which were found in `version`.
-fn parse(
-    hierarchy: &Hierarchy,
-    path: &ObjectPath,
-    version: &Version,
-    bytes: &[u8],
-    limits: &Limits,
-) -> Result<Stored> {
-    let fail = |error| Error::metadata(hierarchy.name_of(path), error);
-    let document = json::parse(bytes, limits).map_err(|error| fail(error.into()))?;
-    if let Some(attributes) = document.get("attributes").filter(|_| is_large(version, limits)) {
-        check_attributes(hierarchy, path, attributes)?;
-    }
-    let sealed = check_seal(bytes, &document).map_err(fail)?;
-    Ok(Stored { version: version.clone(), document, sealed })
+    Ok(bytes)
 }
 
 /// True if attributes over the limit have room in a document.
@@ -191,7 +230,16 @@ pub(crate) fn publish_at(
     document: Value,
     durability: Durability,
 ) -> Result<Version> {
-    let bytes = seal(document);
+    publish_bytes(hierarchy, path, &seal(document), durability)
+}
+
+/// Publishes the bytes of a document, as [`publish_at`].
+pub(crate) fn publish_bytes(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    bytes: &[u8],
+    durability: Durability,
+) -> Result<Version> {
     if bytes.len() as u64 > hierarchy.options.limits.metadata_bytes_max {
         return Err(Error::new(
             ErrorKind::LimitExceeded,
@@ -204,7 +252,7 @@ pub(crate) fn publish_at(
         ));
     }
     let document = path.join(ZARR_JSON)?;
-    let put = hierarchy.storage.put(&document, &bytes, durability, Condition::None);
+    let put = hierarchy.storage.put(&document, bytes, durability, Condition::None);
     hierarchy.documents.note_published(path);
     Ok(put?)
 }
@@ -244,6 +292,21 @@ impl Documents {
         kept.as_ref().is_some_and(|root| root.group.log.pending)
     }
 
+    /// The document at `path`, if it was the last large one that was read, in this version.
+    fn recent(&self, path: &ObjectPath, version: &Version) -> Option<Stored> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = recent.as_ref()?;
+        (recent.path == *path && recent.stored.version == *version).then(|| recent.stored.clone())
+    }
+
+    /// Keeps a document that is large. What a group's says of others is kept with the root, or not.
+    fn keep_recent(&self, path: ObjectPath, stored: &Stored, object: Box<dyn Object>) {
+        if stored.version.size >= RECENT_BYTES_MIN && stored.texts == GroupTexts::default() {
+            let recent = Recent { path, stored: stored.clone(), _object: object };
+            *self.recent.lock().unwrap_or_else(PoisonError::into_inner) = Some(recent);
+        }
+    }
+
     /// Lets go of what is known of a node whose document was published.
     pub(super) fn note_published(&self, path: &ObjectPath) {
         let is_change = if path.is_root() {
@@ -272,8 +335,16 @@ impl Documents {
         if let Some(kept) = kept.as_ref().filter(is_same) {
             return Ok(Some(kept.clone()));
         }
-        let Stored { version, document, .. } = read_opened(hierarchy, &path, &*object)?;
-        let state = GroupState::of(hierarchy, document, version, Some(object))?;
+        let stored = match self.recent(&path, object.version()) {
+            Some(stored) => stored,
+            None => read_opened(hierarchy, &path, &*object)?,
+        };
+        let state = if node_type(&stored.document) == Some("group") {
+            GroupState::of(hierarchy, stored, Some(object))?
+        } else {
+            self.keep_recent(path, &stored, object);
+            None
+        };
         // A program that rewrites the document of a store may leave none.
         let stays =
             |was| state.as_ref().is_some_and(|now| now.group.store.is_none_or(|now| now == was));
@@ -303,7 +374,9 @@ impl Documents {
         hierarchy: &Hierarchy,
         path: &ObjectPath,
     ) -> Result<Option<NodeKind>> {
-        if let Some(kind) = hierarchy.held.as_ref().and_then(|held| held.kind(path)) {
+        if let Some(held) = &hierarchy.held
+            && let Some(kind) = held.kind(hierarchy, path)?
+        {
             return Ok(Some(kind));
         }
         if let Some(stored) = read(hierarchy, path, ZARR_JSON)? {
@@ -335,7 +408,7 @@ impl Documents {
     /// False for an array of a commit that has not happened (yet).
     fn is_committed(&self, hierarchy: &Hierarchy, path: &ObjectPath, own: &Stored) -> Result<bool> {
         let Some(root) = self.root(hierarchy)? else { return Ok(true) };
-        Ok(committed(&root.group, path, own).is_ok())
+        Ok(committed(hierarchy, &root.group, path, own)?.is_some())
     }
 
     /// The array at `path` as its last commit left it.
@@ -377,44 +450,46 @@ impl Documents {
             false if hierarchy.options.writable => self.read_root(hierarchy)?,
             false => self.root(hierarchy)?,
         };
-        let mut document = own.document.clone();
-        if let Some(root) = &root {
-            match committed(&root.group, path, &own) {
-                Ok(Some(consolidated)) => document = consolidated.clone(),
-                Ok(None) => check_not_newer(hierarchy, path, &own.version)?,
-                Err(()) if held.is_some_and(|held| held.document(path).is_some()) => {
-                    return Err(Held::gone(&hierarchy.name_of(path)));
-                }
-                // Another array may have taken its place since its document was read.
-                Err(())
-                    if races > 0
-                        && !hierarchy
-                            .storage
-                            .is_current(&path.join(ZARR_JSON)?, &own.version)? =>
-                {
-                    return self.array_within(hierarchy, path, races - 1);
-                }
-                Err(()) => return Err(missing()),
-            }
-        }
         let name = path.join(ZARR_JSON)?;
+        let committed = match &root {
+            Some(root) => committed(hierarchy, &root.group, path, &own)?,
+            None => Some(Committed::Own),
+        };
+        let document = match committed {
+            Some(Committed::Consolidated(document)) => document,
+            Some(Committed::Own) => {
+                if root.is_some() {
+                    check_not_newer(hierarchy, path, &own.version)?;
+                }
+                own.document
+            }
+            None if held.is_some_and(|held| held.document(path).is_some()) => {
+                return Err(Held::gone(&hierarchy.name_of(path)));
+            }
+            // Another array may have taken its place since its document was read.
+            None if races > 0 && !hierarchy.storage.is_current(&name, &own.version)? => {
+                return self.array_within(hierarchy, path, races - 1);
+            }
+            None => return Err(missing()),
+        };
         // Its own attributes were looked at when they were read; these may be others.
-        let is_large = root.as_ref().is_some_and(|root| is_large(&root.version, limits));
-        if let Some(attributes) = document.get("attributes").filter(|_| is_large) {
-            check_attributes(hierarchy, path, attributes)?;
+        if root.as_ref().is_some_and(|root| is_large(&root.version, limits)) {
+            check_attributes_of(hierarchy, path, &document)?;
         }
         let metadata = parse_array(&document, limits)
             .map_err(|error| Error::metadata(hierarchy.name_of(&name), error))?;
-        let had = root.as_ref().and_then(|root| key_of(&root.group, path));
+        let had = match &root {
+            Some(root) => key_of(hierarchy, &root.group, path)?,
+            None => None,
+        };
         let has = metadata.identity.map(|identity| identity.array);
-        Ok(ArrayDocument {
-            metadata,
-            document,
+        let origin = ArrayOrigin {
             own: (name, own.version),
             root: root.map(|root| root.version.clone()),
             seen: AtomicU64::new(seen),
             replaced: had.filter(|had| Some(*had) != has),
-        })
+        };
+        Ok(ArrayDocument { metadata, document, origin })
     }
 
     /// The identity of the array that the store has at `path`, also where another program has removed
@@ -424,7 +499,10 @@ impl Documents {
         hierarchy: &Hierarchy,
         path: &ObjectPath,
     ) -> Result<Option<[u8; 16]>> {
-        Ok(self.root(hierarchy)?.and_then(|root| key_of(&root.group, path)))
+        match self.root(hierarchy)? {
+            Some(root) => key_of(hierarchy, &root.group, path),
+            None => Ok(None),
+        }
     }
 
     /// True if the store's document names something at `path`, there or not.
@@ -435,7 +513,7 @@ impl Documents {
     }
 
     /// True if nothing that `array` was made from has changed.
-    pub(crate) fn is_current(&self, hierarchy: &Hierarchy, array: &ArrayDocument) -> Result<bool> {
+    pub(crate) fn is_current(&self, hierarchy: &Hierarchy, array: &ArrayOrigin) -> Result<bool> {
         if hierarchy.held.is_some() {
             return Ok(true);
         }
@@ -472,22 +550,25 @@ impl Documents {
         };
         if let Some(held) = &hierarchy.held {
             if let Some(root) = held.root.as_ref().filter(|_| path.is_root()) {
-                return Ok(root.group.attributes.clone());
+                return attribute_values(hierarchy, path, &root.group.attributes);
             }
-            if let Some(mut document) = held.document(path).cloned() {
-                let group = parse_group(&mut document)
+            if let Some(text) = held.document(path) {
+                let group = parse_document(text.as_str().as_bytes(), &hierarchy.options.limits)
+                    .and_then(|(document, texts)| parse_group(&document, texts))
                     .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
-                return Ok(group.attributes);
+                return attribute_values(hierarchy, path, &group.attributes);
             }
         }
-        if let Some(mut stored) = read(hierarchy, path, ZARR_JSON)? {
+        if let Some(stored) = read(hierarchy, path, ZARR_JSON)? {
             if node_type(&stored.document) != Some("group") {
                 return Err(missing());
             }
             check_not_newer(hierarchy, path, &stored.version)?;
-            let group = parse_group(&mut stored.document)
+            let group = parse_group(&stored.document, stored.texts)
                 .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
-            return Ok(group.attributes);
+            // Texts that nobody needs any more would lie beside the values.
+            drop(stored.document);
+            return attribute_values(hierarchy, path, &group.attributes);
         }
         if read(hierarchy, path, ".zgroup")?.is_none() {
             return Err(missing());
@@ -513,33 +594,69 @@ fn is_younger(hierarchy: &Hierarchy, path: &ObjectPath, own: &Stored) -> Result<
     held.check(&own.version, || hierarchy.name_of(path)).map(|()| false)
 }
 
-/// Whom to believe on the array at `path`: `Ok(Some)` the consolidated document, `Ok(None)` the
-/// array's own, `Err` nobody, because its creation was never committed.
-fn committed<'a>(
-    root: &'a GroupDocument,
+/// The document to believe on an array.
+enum Committed {
+    /// Its own.
+    Own,
+    /// The one in the consolidated metadata, which it is.
+    Consolidated(Value),
+}
+
+/// Whom to believe on the array at `path`: nobody, if its creation was never committed.
+fn committed(
+    hierarchy: &Hierarchy,
+    root: &GroupDocument,
     path: &ObjectPath,
     own: &Stored,
-) -> std::result::Result<Option<&'a Value>, ()> {
+) -> Result<Option<Committed>> {
     let (Some(consolidated), Some(store)) = (&root.consolidated, &root.store) else {
-        return Ok(None);
+        return Ok(Some(Committed::Own));
     };
     let key =
         |document: &Value, key: &str| document.get("bedform").and_then(|own| own.get(key)).cloned();
     if !own.sealed || key(&own.document, "store") != Some(Value::String(hex(store))) {
-        return Ok(None);
+        return Ok(Some(Committed::Own));
     }
-    match consolidated.get(path.as_str()) {
-        Some(document) if key(document, "array") == key(&own.document, "array") => {
-            Ok(Some(document))
-        }
-        _ => Err(()),
-    }
+    let Some(text) = consolidated.get(path.as_str()) else { return Ok(None) };
+    let document = parse_text(hierarchy, path, text)?;
+    let is_same = key(&document, "array") == key(&own.document, "array");
+    Ok(is_same.then_some(Committed::Consolidated(document)))
 }
 
 /// The identity of the array that a store's document has at `path`.
-fn key_of(root: &GroupDocument, path: &ObjectPath) -> Option<[u8; 16]> {
-    let document = root.consolidated.as_ref()?.get(path.as_str())?;
-    parse_hex(document.get("bedform")?.get("array")?.as_str()?)
+fn key_of(
+    hierarchy: &Hierarchy,
+    root: &GroupDocument,
+    path: &ObjectPath,
+) -> Result<Option<[u8; 16]>> {
+    let text = root.consolidated.as_ref().and_then(|documents| documents.get(path.as_str()));
+    text.map_or(Ok(None), |text| Ok(summary(hierarchy, path.as_str(), text)?.key))
+}
+
+/// The document of `path` that the consolidated metadata have as `text`.
+fn parse_text(hierarchy: &Hierarchy, path: &ObjectPath, text: &JsonText) -> Result<Value> {
+    parse_document(text.as_str().as_bytes(), &hierarchy.options.limits)
+        .map(|(document, _)| document)
+        .map_err(|error| damaged_text(hierarchy, path.as_str(), error))
+}
+
+/// What the consolidated metadata say of the node at `path`, by the text of its document.
+///
+/// # Errors
+/// `Corrupt` names the store's document and the node.
+pub(super) fn summary(hierarchy: &Hierarchy, path: &str, text: &JsonText) -> Result<NodeSummary> {
+    let limits = &hierarchy.options.limits;
+    NodeSummary::of(text, limits).map_err(|error| damaged_text(hierarchy, path, error.into()))
+}
+
+fn damaged_text(hierarchy: &Hierarchy, path: &str, error: MetadataError) -> Error {
+    let place = format!("the consolidated document of {path:?} in {}", hierarchy.storage.name());
+    Error::metadata(place, error)
+}
+
+fn check_attributes_of(hierarchy: &Hierarchy, path: &ObjectPath, document: &Value) -> Result<()> {
+    let attributes = document.get("attributes").and_then(object_text);
+    attributes.map_or(Ok(()), |attributes| check_attributes(hierarchy, path, &attributes))
 }
 
 pub(crate) fn node_type(document: &Value) -> Option<&str> {
@@ -558,26 +675,22 @@ fn array_v2(
     let name = path.join(".zarray")?;
     let metadata = parse_array_v2(&own.document, attributes, limits)
         .map_err(|error| Error::metadata(hierarchy.name_of(&name), error))?;
-    Ok(Some(ArrayDocument {
-        metadata,
-        document: own.document,
+    let origin = ArrayOrigin {
         own: (name, own.version),
         root: None,
         seen: AtomicU64::new(seen),
         replaced: None,
-    }))
+    };
+    Ok(Some(ArrayDocument { metadata, document: own.document, origin }))
 }
 
 fn attributes_v2(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Map<String, Value>> {
-    match read(hierarchy, path, ".zattrs")?.map(|stored| stored.document) {
-        None => Ok(Map::new()),
-        Some(Value::Object(attributes)) => {
-            check_attributes(hierarchy, path, &attributes)?;
-            Ok(attributes)
-        }
-        Some(_) => Err(Error::new(
-            ErrorKind::Corrupt,
-            format!("{}/.zattrs is not an object", hierarchy.name_of(path)),
-        )),
-    }
+    let name = path.join(".zattrs")?;
+    let Some(object) = hierarchy.storage.find(&name)? else { return Ok(Map::new()) };
+    let bytes = read_bytes(hierarchy, &name, &*object)?;
+    let text = ObjectText::from_bytes(&bytes, &hierarchy.options.limits)
+        .map_err(|error| Error::metadata(hierarchy.name_of(&name), error.into()))?;
+    drop(bytes);
+    check_attributes(hierarchy, path, &text)?;
+    attribute_values(hierarchy, path, &text)
 }

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
+use bedform_format::json::JsonText;
 use bedform_storage::{Storage, Version};
-use serde_json::Value;
 
-use super::documents::{GroupState, node_type};
-use super::nodes::NodeKind;
+use super::documents::{GroupState, summary};
+use super::hierarchy::Hierarchy;
+use super::nodes::{NodeKind, kind_of};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A moment, as far as the hierarchy knows it. (Its commits are the log's: see [`crate::log::snapshot`].)
@@ -28,16 +29,21 @@ pub(crate) struct Held {
 
 impl Held {
     /// The document of the node at `path` as of the moment; nothing where the root's does not have it.
-    pub(crate) fn document(&self, path: &ObjectPath) -> Option<&Value> {
+    pub(crate) fn document(&self, path: &ObjectPath) -> Option<&JsonText> {
         self.root.as_ref()?.group.consolidated.as_ref()?.get(path.as_str())
     }
 
     /// What lay at `path` at the moment, by the root's document.
-    pub(super) fn kind(&self, path: &ObjectPath) -> Option<NodeKind> {
-        match node_type(self.document(path)?) {
-            Some("array") => Some(NodeKind::Array),
-            _ => Some(NodeKind::Group),
-        }
+    ///
+    /// # Errors
+    /// `Corrupt` where the document is none.
+    pub(super) fn kind(
+        &self,
+        hierarchy: &Hierarchy,
+        path: &ObjectPath,
+    ) -> Result<Option<NodeKind>> {
+        let Some(text) = self.document(path) else { return Ok(None) };
+        Ok(Some(kind_of(summary(hierarchy, path.as_str(), text)?.is_array)))
     }
 
     /// Fails if the object `name`, found in this version, has changed since the moment.

@@ -7,13 +7,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use bedform_format::json::JsonText;
 use bedform_format::log::Root;
-use bedform_format::metadata::parse_hex;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Lock, Profile, Storage};
-use serde_json::Value;
 
-use super::documents::Documents;
+use super::documents::{Documents, summary};
 use super::held::Held;
 use super::nodes::NodeKind;
 use super::outer::Outer;
@@ -95,13 +94,6 @@ impl std::fmt::Debug for DraftLock {
 /// Paths and shapes of arrays by their keys.
 pub(crate) type ShapesByKey = HashMap<[u8; 16], (ObjectPath, Vec<u64>)>;
 
-/// Of the document of an array that Bedform made.
-pub(super) fn key_and_shape(document: &Value) -> Option<([u8; 16], Vec<u64>)> {
-    let key = parse_hex(document.get("bedform")?.get("array")?.as_str()?)?;
-    let shape = document.get("shape")?.as_array()?;
-    Some((key, shape.iter().map(Value::as_u64).collect::<Option<_>>()?))
-}
-
 /// Directories that a handle remembers to have swept; beyond it forgets all.
 const SWEPT_MAX: usize = 1 << 16;
 
@@ -179,14 +171,14 @@ impl Hierarchy {
         if let Some(root) = self.documents.root(self)?
             && let Some(consolidated) = &root.group.consolidated
         {
-            return consolidated
-                .iter()
-                .filter_map(|(path, document)| {
-                    let (key, shape) = key_and_shape(document)?;
-                    Some(ObjectPath::parse(path).map(|path| (key, (path, shape))))
-                })
-                .collect::<std::result::Result<_, _>>()
-                .map_err(Error::from);
+            let shape_of = |(path, text): (&String, &JsonText)| {
+                let Some((key, shape)) = summary(self, path, text)?.key_and_shape() else {
+                    return Ok(None);
+                };
+                Ok(Some((key, (ObjectPath::parse(path)?, shape))))
+            };
+            let shapes = consolidated.iter().map(shape_of);
+            return shapes.filter_map(Result::transpose).collect();
         }
         let mut shapes = HashMap::new();
         for (path, kind) in self.documents.nodes(self)? {

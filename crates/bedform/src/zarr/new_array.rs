@@ -1,5 +1,6 @@
 //! New arrays: what they are, and their first documents.
 
+use bedform_format::json::ObjectText;
 use bedform_format::metadata::{
     ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, ShardEncoding, parse_array,
     write_array,
@@ -96,7 +97,7 @@ impl NewArray {
                 index_at_start: false,
             }),
             dimension_names: self.dimension_names.clone(),
-            attributes: self.attributes.clone(),
+            attributes: ObjectText::from(&self.attributes),
             identity: Some(identity),
             order: Some(layout.order.name().to_owned()),
             zarr_format: 3,

@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use bedform_format::ObjectPath;
-use bedform_format::metadata::parse_consolidated_v2;
+use bedform_format::metadata::{MetadataError, parse_consolidated_v2};
+use bedform_format::{Limits, ObjectPath, json};
+use bedform_storage::StorageExt as _;
+use serde_json::Value;
 
-use super::documents::{Documents, node_type, read};
+use super::documents::{Documents, read_bytes, summary};
 use super::hierarchy::Hierarchy;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -33,8 +35,8 @@ impl Documents {
         if let Some(root) = self.root(hierarchy)?
             && let Some(consolidated) = &root.group.consolidated
         {
-            let nodes = consolidated.iter().map(|(name, document)| {
-                let is_array = node_type(document) == Some("array");
+            let nodes = consolidated.iter().map(|(name, text)| {
+                let is_array = summary(hierarchy, name, text)?.is_array;
                 Ok((ObjectPath::parse(name)?, kind_of(is_array)))
             });
             return nodes.collect();
@@ -99,16 +101,32 @@ impl Documents {
 /// What the consolidated metadata of v2 name; nothing if there are none.
 fn consolidated_v2(hierarchy: &Hierarchy) -> Result<Option<Nodes>> {
     let root = ObjectPath::root();
-    let Some(stored) = read(hierarchy, &root, ZMETADATA)? else { return Ok(None) };
     let name = root.join(ZMETADATA)?;
-    let named = parse_consolidated_v2(&stored.document)
-        .map_err(|error| Error::metadata(hierarchy.name_of(&name), error))?;
-    let nodes = named.into_iter().filter(|(path, _)| !path.is_empty());
-    let nodes = nodes.map(|(path, is_array)| Ok((ObjectPath::parse(path)?, kind_of(is_array))));
-    nodes.collect::<Result<_>>().map(Some)
+    let Some(object) = hierarchy.storage.find(&name)? else { return Ok(None) };
+    let bytes = read_bytes(hierarchy, &name, &*object)?;
+    named_v2(&bytes, &hierarchy.options.limits)
+        .map_err(|error| Error::metadata(hierarchy.name_of(&name), error))?
+        .into_iter()
+        .map(|(path, kind)| Ok((ObjectPath::parse(&path)?, kind)))
+        .collect::<Result<_>>()
+        .map(Some)
 }
 
-fn kind_of(is_array: bool) -> NodeKind {
+/// The paths below the root that the consolidated metadata of v2 name. Nothing else is looked at.
+fn named_v2(
+    bytes: &[u8],
+    limits: &Limits,
+) -> std::result::Result<Vec<(String, NodeKind)>, MetadataError> {
+    let (mut document, [texts]) = json::parse_keeping(bytes, limits, [&["metadata"]])?;
+    if let Some(texts) = texts {
+        document["metadata"] = texts.into_keys().map(|key| (key, Value::Null)).collect();
+    }
+    let named = parse_consolidated_v2(&document)?;
+    let below = named.into_iter().filter(|(path, _)| !path.is_empty());
+    Ok(below.map(|(path, is_array)| (path.to_owned(), kind_of(is_array))).collect())
+}
+
+pub(super) fn kind_of(is_array: bool) -> NodeKind {
     if is_array { NodeKind::Array } else { NodeKind::Group }
 }
 
@@ -122,4 +140,34 @@ fn unnamed(hierarchy: &Hierarchy, error: &Error) -> Error {
              their paths, or consolidate the metadata"
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consolidated_metadata_of_v2_are_read_for_their_names_alone() {
+        let limits = Limits::default();
+        let dense = format!("[{}]", vec!["1"; 1 << 20].join(","));
+        let document = format!(
+            r#"{{"zarr_consolidated_format": 1, "metadata": {{".zgroup": {{}}, ".zattrs": {{"a": {dense}}},
+            "g/.zgroup": 1, "g/t/.zarray": {{"a": 1, "a": 2}}, "g/t/.zattrs": {{"a": [NaN, {dense}]}},
+            "u/.zarray": "no document", "v/other": {{}}}}}}"#
+        );
+        let named = named_v2(document.as_bytes(), &limits).unwrap();
+        let expected = [("g", NodeKind::Group), ("g/t", NodeKind::Array), ("u", NodeKind::Array)];
+        assert_eq!(named, expected.map(|(path, kind)| (path.to_owned(), kind)));
+        for damaged in [
+            "",
+            "{}",
+            r#"{"zarr_consolidated_format": 1}"#,
+            r#"{"zarr_consolidated_format": 1, "metadata": []}"#,
+            r#"{"zarr_consolidated_format": 1, "metadata": {"a/.zarray": {}, "a/.zarray": {}}}"#,
+            r#"{"zarr_consolidated_format": 1, "metadata": {"a/.zarray": {]}}"#,
+            r#"{"zarr_consolidated_format": 2, "metadata": {}}"#,
+        ] {
+            assert!(named_v2(damaged.as_bytes(), &limits).is_err(), "{damaged}");
+        }
+    }
 }

@@ -16,11 +16,14 @@
 use std::collections::BTreeSet;
 
 use bedform_format::ObjectPath;
-use bedform_format::metadata::{LogState, Replacing, hex, write_consolidated, write_group};
+use bedform_format::json::{JsonText, ObjectText, Texts};
+use bedform_format::metadata::{
+    GroupTexts, LogState, Replacing, hex, seal_with, write_consolidated, write_group,
+};
 use bedform_storage::Lock;
 use serde_json::{Map, Value, json};
 
-use super::documents::{GroupState, ZARR_JSON, node_type, publish, read};
+use super::documents::{GroupState, Stored, ZARR_JSON, node_type, publish, publish_bytes, read};
 use super::hierarchy::Hierarchy;
 use super::nodes::NodeKind;
 use crate::error::{Error, ErrorKind, Result};
@@ -124,7 +127,7 @@ const DOCUMENTS: [&str; 5] = [ZARR_JSON, ".zarray", ".zgroup", ".zattrs", ".zmet
 pub(crate) fn check_new(
     hierarchy: &Hierarchy,
     path: &ObjectPath,
-    attributes: &impl serde::Serialize,
+    attributes: &Map<String, Value>,
 ) -> Result<()> {
     if let Some(name) = path.as_str().split('/').find(|name| DOCUMENTS.contains(name)) {
         return Err(Error::invalid(format!(
@@ -132,23 +135,61 @@ pub(crate) fn check_new(
              name"
         )));
     }
-    check_attributes(hierarchy, path, attributes)
+    check_new_attributes(hierarchy, path, attributes)
 }
 
+/// Fails if no array or group can have these attributes.
+pub(crate) fn check_new_attributes(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    attributes: &Map<String, Value>,
+) -> Result<()> {
+    let text = ObjectText::from(attributes);
+    check_attributes(hierarchy, path, &text)?;
+    let limits = &hierarchy.options.limits;
+    // Few bytes hold no more values than can be read back.
+    if limits.attributes_values_bytes_max(0) / VALUE_BYTES_MAX > text.as_str().len() as u64 {
+        return Ok(());
+    }
+    attribute_values(hierarchy, path, &text).map(drop)
+}
+
+/// Fails for attributes of more bytes than the limit.
 pub(crate) fn check_attributes(
     hierarchy: &Hierarchy,
     path: &ObjectPath,
-    attributes: &impl serde::Serialize,
+    attributes: &ObjectText,
 ) -> Result<()> {
-    let bytes = serde_json::to_vec(attributes).map_or(u64::MAX, |bytes| bytes.len() as u64);
     let limit = hierarchy.options.limits.attributes_bytes_max;
-    if bytes <= limit {
+    // Escapes only make a text longer.
+    if attributes.as_str().len() as u64 <= limit {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorKind::LimitExceeded,
-        format!("the attributes of {path:?} have {bytes} bytes, over the limit of {limit}"),
-    ))
+    match attributes.written_bytes() {
+        bytes if bytes > limit => Err(Error::new(
+            ErrorKind::LimitExceeded,
+            format!("the attributes of {path:?} have {bytes} bytes, over the limit of {limit}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes of memory that the values in a byte of a document may take, at most.
+const VALUE_BYTES_MAX: u64 = 128;
+
+/// The values of the attributes of the node at `path`.
+///
+/// # Errors
+/// `LimitExceeded` for values that would take far more memory than the text; `Corrupt` for a key that appears
+/// twice.
+pub(crate) fn attribute_values(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    attributes: &ObjectText,
+) -> Result<Map<String, Value>> {
+    attributes.parse(&hierarchy.options.limits).map_err(|error| {
+        Error::metadata(format!("the attributes of {}", hierarchy.name_of(path)), error.into())
+    })
 }
 
 /// The key of the store; one is made for a store that another tool wrote last.
@@ -179,12 +220,12 @@ pub(crate) fn set_log_state(hierarchy: &Hierarchy, log: LogState) -> Result<()> 
 pub(super) fn note_replacing(
     hierarchy: &Hierarchy,
     replacing: &Replacing,
-    is_needed: impl FnOnce(&Map<String, Value>) -> bool,
+    is_needed: impl FnOnce(&Texts) -> Result<bool>,
 ) -> Result<bool> {
     let key = store_key(hierarchy)?;
     let root = hierarchy.documents.read_root(hierarchy)?.ok_or_else(|| not_a_group(hierarchy))?;
     let documents = consolidated(hierarchy, &root)?;
-    if !is_needed(&documents) {
+    if !is_needed(&documents)? {
         return Ok(false);
     }
     let change = RootChange { replacing: Some(replacing), ..RootChange::default() };
@@ -202,15 +243,22 @@ pub(crate) struct RootChange<'a> {
 }
 
 /// The documents of everything below the root; put together for a store of another tool.
-fn consolidated(hierarchy: &Hierarchy, root: &GroupState) -> Result<Map<String, Value>> {
+fn consolidated(hierarchy: &Hierarchy, root: &GroupState) -> Result<Texts> {
     if let Some(documents) = &root.group.consolidated {
         return Ok(documents.clone());
     }
-    let mut documents = Map::new();
+    let mut documents = Texts::new();
     for path in hierarchy.documents.nodes(hierarchy)?.keys() {
-        documents.insert(path.as_str().to_owned(), own_document(hierarchy, path)?);
+        insert(&mut documents, path, &own_document(hierarchy, path)?);
     }
     Ok(documents)
+}
+
+/// Levels of a store's document above those in its consolidated metadata.
+const DEPTH: usize = 3;
+
+fn insert(documents: &mut Texts, path: &ObjectPath, document: &Value) {
+    documents.insert(path.as_str().to_owned(), JsonText::of(document, DEPTH));
 }
 
 /// Publishes the root's document. Our own key comes before anything of the user's, which is where
@@ -219,22 +267,22 @@ fn publish_root(
     hierarchy: &Hierarchy,
     root: &GroupState,
     key: &[u8; 16],
-    documents: Map<String, Value>,
+    documents: Texts,
     change: RootChange<'_>,
 ) -> Result<()> {
     if let Some(replacing) = &root.group.replacing {
         // A crash may have cut off a replacement in two steps.
         put_back(&*hierarchy.storage, &ObjectPath::parse(&replacing.group)?)?;
     }
-    let mut sorted: Vec<(String, Value)> = documents.into_iter().collect();
-    sorted.sort_by(|a, b| a.0.cmp(&b.0));
     let mut document = Map::new();
     document.insert("zarr_format".to_owned(), json!(3));
     document.insert("node_type".to_owned(), json!("group"));
     let log = change.log.unwrap_or(root.group.log);
-    let mut consolidated = write_consolidated(key, log, Map::from_iter(sorted));
+    let mut consolidated = write_consolidated(key, log, Map::new());
+    let mut texts = GroupTexts { consolidated: Some(documents), replacing: None };
     if let Some(replacing) = change.replacing {
         consolidated["replacing"] = replacing.to_value();
+        texts.replacing = Some(replacing.metadata.clone());
     }
     document.insert("consolidated_metadata".to_owned(), consolidated);
     if let Some(attributes) = change.attributes {
@@ -246,7 +294,8 @@ fn publish_root(
             document.insert(name.clone(), value.clone());
         }
     }
-    publish(hierarchy, &ObjectPath::root(), Value::Object(document))
+    let bytes = seal_with(Value::Object(document), &texts.kept());
+    publish_bytes(hierarchy, &ObjectPath::root(), &bytes, hierarchy.options.durability).map(drop)
 }
 
 fn not_a_group(hierarchy: &Hierarchy) -> Error {
@@ -288,7 +337,7 @@ pub(crate) fn commit_all(
     let mut groups = BTreeSet::new();
     for (path, document) in added {
         let document = document.map_or_else(|| own_document(hierarchy, &path), Ok)?;
-        documents.insert(path.as_str().to_owned(), document);
+        insert(&mut documents, &path, &document);
         let mut parent = path.parent();
         while !parent.is_root() {
             groups.insert(parent.clone());
@@ -306,7 +355,7 @@ pub(crate) fn commit_all(
     }
     for group in &groups {
         if !documents.contains_key(group.as_str()) {
-            documents.insert(group.as_str().to_owned(), own_document(hierarchy, group)?);
+            insert(&mut documents, group, &own_document(hierarchy, group)?);
         }
     }
     publish_root(hierarchy, &root, &store, documents, change)
@@ -330,8 +379,16 @@ pub(crate) fn check_key(
     ))
 }
 
+/// The whole document at `path`, also of a group that has others in it.
 pub(crate) fn own_document(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Value> {
-    read(hierarchy, path, "zarr.json")?.map(|stored| stored.document).ok_or_else(|| {
+    let Stored { mut document, texts, .. } = own_stored(hierarchy, path)?;
+    let put_back = texts.put_back(&mut document, &hierarchy.options.limits);
+    put_back.map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
+    Ok(document)
+}
+
+fn own_stored(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Stored> {
+    read(hierarchy, path, ZARR_JSON)?.ok_or_else(|| {
         Error::new(ErrorKind::NotFound, format!("{}/zarr.json is gone", hierarchy.name_of(path)))
     })
 }
@@ -343,7 +400,7 @@ pub(crate) fn set_attributes(
     attributes: Map<String, Value>,
 ) -> Result<()> {
     hierarchy.check_writable()?;
-    check_attributes(hierarchy, path, &attributes)?;
+    check_new_attributes(hierarchy, path, &attributes)?;
     let _lock = hierarchy.lock(&ObjectPath::root())?;
     if hierarchy.documents.kind(hierarchy, path)?.is_none() {
         return Err(Error::new(
@@ -351,11 +408,12 @@ pub(crate) fn set_attributes(
             format!("no array or group {path:?} in {}", hierarchy.storage.name()),
         ));
     }
-    let mut document = match node_type(&own_document(hierarchy, path)?) {
-        Some("array") => hierarchy.documents.array(hierarchy, path)?.document,
-        _ => own_document(hierarchy, path)?,
-    };
+    let Stored { mut document, texts, .. } = own_stored(hierarchy, path)?;
+    if node_type(&document) == Some("array") {
+        document = hierarchy.documents.array(hierarchy, path)?.document;
+    }
     document["attributes"] = Value::Object(attributes);
-    publish(hierarchy, path, document)?;
+    let bytes = seal_with(document, &texts.kept());
+    publish_bytes(hierarchy, path, &bytes, hierarchy.options.durability)?;
     if path.is_root() { Ok(()) } else { commit(hierarchy, std::slice::from_ref(path), &[]) }
 }

@@ -13,20 +13,19 @@
 //! Commits of the log over the old arrays end with these, as when they are deleted: they name arrays by their keys.
 
 use bedform_format::ObjectPath;
-use bedform_format::metadata::{GroupDocument, Replacing, write_group};
+use bedform_format::json::{JsonText, Texts};
+use bedform_format::metadata::{GroupDocument, NodeSummary, Replacing, write_group};
 use bedform_storage::TreePublication;
 use serde_json::{Map, Value};
 
-use super::documents::{ZARR_JSON, node_type, publish, read};
+use super::documents::{ZARR_JSON, publish, read, summary};
 use super::hierarchy::Hierarchy;
 use super::publish::{Added, RootChange, commit, commit_all, note_replacing, store_key};
 use crate::error::Result;
 use crate::publication::StagedTree;
 
-/// The key of an array that Bedform made, as its document has it.
-fn array_key(document: &Value) -> Option<&str> {
-    document.get("bedform")?.get("array")?.as_str()
-}
+/// Levels of a store's document above the documents of a new group.
+const DEPTH: usize = 4;
 
 /// Gives `group` the documents that count: those of the new group once it has taken the place of the old one.
 ///
@@ -59,28 +58,35 @@ fn has_happened(
     hierarchy: &Hierarchy,
     replacing: &Replacing,
     group: &ObjectPath,
-    old: &Map<String, Value>,
+    old: &Texts,
 ) -> Result<bool> {
-    let new = replacing.metadata.iter();
-    let witness = new.filter_map(|(name, document)| Some((name, array_key(document)?))).next();
-    if let Some((name, key)) = witness {
-        let stored = read(hierarchy, &below(group, name)?, ZARR_JSON)?;
-        return Ok(stored.is_some_and(|stored| array_key(&stored.document) == Some(key)));
+    for (name, text) in &replacing.metadata {
+        if let Some(key) = summary(hierarchy, name, text)?.key {
+            let stored = read(hierarchy, &below(group, name)?, ZARR_JSON)?;
+            let found = stored.and_then(|stored| NodeSummary::of_value(&stored.document).key);
+            return Ok(found == Some(key));
+        }
     }
     // A group without arrays: those of the old one are gone.
-    match arrays_within(old, group).next() {
+    match array_within(hierarchy, old, group)? {
         Some(name) => Ok(read(hierarchy, &ObjectPath::parse(name)?, ZARR_JSON)?.is_none()
             && read(hierarchy, group, ZARR_JSON)?.is_some()),
         None => Ok(false),
     }
 }
 
-fn arrays_within<'a>(
-    documents: &'a Map<String, Value>,
+/// The name of an array within `group`, if there is one.
+fn array_within<'a>(
+    hierarchy: &Hierarchy,
+    documents: &'a Texts,
     group: &ObjectPath,
-) -> impl Iterator<Item = &'a str> {
-    let arrays = documents.iter().filter(|(_, document)| node_type(document) == Some("array"));
-    arrays.map(|(name, _)| name.as_str()).filter(|name| is_within(name, group))
+) -> Result<Option<&'a str>> {
+    for (name, text) in documents.iter().filter(|(name, _)| is_within(name, group)) {
+        if summary(hierarchy, name, text)?.is_array {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
 }
 
 /// Puts the staged tree, with arrays of these names and documents, in the place of the group that is its target.
@@ -96,13 +102,14 @@ pub(crate) fn replace_group(
 ) -> Result<()> {
     let group = staged.target();
     let document = write_group(&store_key(hierarchy)?, attributes, None);
-    let mut metadata = arrays;
-    metadata.insert(String::new(), document.clone());
-    let has_arrays = metadata.len() > 1;
-    let replacing = Replacing { group: group.as_str().to_owned(), metadata };
+    let has_arrays = !arrays.is_empty();
+    let mut documents = arrays;
+    documents.insert(String::new(), document.clone());
+    let metadata = documents.iter().map(|(name, one)| (name.clone(), JsonText::of(one, DEPTH)));
+    let replacing = Replacing { group: group.as_str().to_owned(), metadata: metadata.collect() };
     publish(hierarchy, &staged.tree()?, document.clone())?;
     if !note_replacing(hierarchy, &replacing, |old| {
-        has_arrays || arrays_within(old, group).next().is_some()
+        Ok(has_arrays || array_within(hierarchy, old, group)?.is_some())
     })? {
         // Neither has arrays: they differ in one document.
         publish(hierarchy, group, document)?;
@@ -115,8 +122,7 @@ pub(crate) fn replace_group(
         let _ = commit(hierarchy, &[], &[]);
         return Err(error);
     }
-    let added: Vec<Added> = replacing
-        .metadata
+    let added: Vec<Added> = documents
         .into_iter()
         .map(|(name, document)| Ok((below(group, &name)?, Some(document))))
         .collect::<Result<_>>()?;

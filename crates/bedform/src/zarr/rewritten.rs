@@ -8,14 +8,14 @@
 use std::collections::BTreeMap;
 
 use bedform_format::ObjectPath;
-use bedform_format::metadata::{GroupDocument, LogState};
+use bedform_format::metadata::{GroupDocument, LogState, NodeSummary};
 
-use super::documents::Documents;
-use super::hierarchy::{Hierarchy, key_and_shape};
+use super::documents::{Documents, summary};
+use super::hierarchy::Hierarchy;
 use super::nodes::NodeKind;
 use super::source::{ZarrSource, contained_commit};
 use super::state::{ArrayState, load};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Freshness, OpenOptions};
 
 /// Arrays that are looked at for the identity of their store.
@@ -37,15 +37,17 @@ pub(crate) fn lost_state(
     let is_writable = hierarchy.options.writable;
     let newest = match (hierarchy.find_root)(&*hierarchy.storage, &hierarchy.options.limits) {
         // Many stores of other programs may be read by all, and listed by nobody.
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => match group.consolidated {
-            Some(ref all)
-                if !is_writable && all.values().all(|one| key_and_shape(one).is_none()) =>
-            {
-                return Ok(None);
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            let others = group.consolidated.iter().flatten();
+            let mut others = others.map(|(path, text)| summary(hierarchy, path, text));
+            let is_ours = |one: Result<NodeSummary>| Ok::<_, Error>(one?.key_and_shape().is_some());
+            let has_ours =
+                others.try_fold(false, |any, one| Ok::<_, Error>(any || is_ours(one)?))?;
+            if is_writable || has_ours {
+                return Err(error);
             }
-            None if !is_writable => return Ok(None),
-            _ => return Err(error),
-        },
+            return Ok(None);
+        }
         newest => newest?,
     };
     if newest.is_none() && !is_writable {

@@ -9,7 +9,7 @@ use bedform_format::{CodecChain, DataType, ObjectPath};
 use bedform_geometry::{ChunkGrid, Order};
 use serde_json::{Value, json};
 
-use super::documents::ArrayDocument;
+use super::documents::{ArrayDocument, ArrayOrigin};
 use super::hierarchy::Hierarchy;
 use super::source::ShardEnd;
 use crate::cache::Scope;
@@ -35,7 +35,7 @@ pub(crate) struct ArrayState {
     /// Tells this state from others of the handle.
     pub(crate) number: u64,
     /// Nothing for a draft, and where storage could not be asked after a change.
-    pub(crate) source: Option<ArrayDocument>,
+    pub(crate) source: Option<ArrayOrigin>,
 }
 
 /// Bytes of the number that stands for a text in buffers.
@@ -51,7 +51,7 @@ impl ArrayState {
         path: &ObjectPath,
         metadata: ArrayMetadata,
         document: Value,
-        source: Option<ArrayDocument>,
+        source: Option<ArrayOrigin>,
     ) -> Result<Self> {
         let (chunk_shape, chain) = inner(&metadata)?;
         let grid = ChunkGrid::new(metadata.shape.clone(), chunk_shape.to_vec())?;
@@ -146,7 +146,8 @@ pub(crate) fn inner(metadata: &ArrayMetadata) -> Result<(&[u64], &CodecChain)> {
 /// # Errors
 /// `NotFound`; `Corrupt` or `Unsupported` by its metadata.
 pub(crate) fn load(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<ArrayState> {
-    let source = hierarchy.documents.array(hierarchy, path)?;
-    ArrayState::new(hierarchy, path, source.metadata.clone(), source.document.clone(), Some(source))
+    let ArrayDocument { metadata, document, origin } =
+        hierarchy.documents.array(hierarchy, path)?;
+    ArrayState::new(hierarchy, path, metadata, document, Some(origin))
         .map_err(|error| error.at(hierarchy.name_of(path)))
 }

@@ -90,8 +90,8 @@ fn read_some(root: &Path) -> bedform::Result<()> {
     let store = Store::open(storage, OpenOptions::default())?;
     let mut nodes = store.nodes()?;
     let root = bedform_format::ObjectPath::root();
-    if store.kind(&root)? == Some(NodeKind::Array) {
-        nodes.insert(root, NodeKind::Array);
+    if let Some(kind) = store.kind(&root)? {
+        nodes.insert(root, kind);
     }
     for (path, kind) in nodes {
         if kind == NodeKind::Group {

@@ -47,4 +47,5 @@ mod settling;
 mod support;
 mod tiers;
 mod watched;
+mod weights;
 mod workloads;

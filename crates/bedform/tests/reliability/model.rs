@@ -637,7 +637,7 @@ pub(crate) fn observe_array(
         shard: metadata.chunk_shape.clone(),
         codec,
         values,
-        attributes: metadata.attributes.clone(),
+        attributes: array.attributes()?,
         shape: metadata.shape,
     })
 }

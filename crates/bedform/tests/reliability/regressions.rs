@@ -7,17 +7,18 @@ use std::sync::Arc;
 use bedform::comm::Alone;
 use bedform::log::session::SessionOptions;
 use bedform::log::settle::SettleOptions;
-use bedform::{Elements, ErrorKind, Freshness, Store};
+use bedform::{Elements, ErrorKind, Freshness, NewArray, OpenOptions, Store};
 use bedform_storage::{
-    CallKind, CancelSource, Failure, MemoryStorage, SimulatedFileSystem, Storage, cancelled_by,
+    CallKind, CancelSource, Failure, LocalStorage, MemoryStorage, Mode, SimulatedFileSystem,
+    Storage, cancelled_by,
 };
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use crate::model::{
     FILL, Operation, StoreModel, bytes, form, new_array, observe, options, read, region, values,
     whole,
 };
-use crate::support::path;
+use crate::support::{Scratch, path};
 use crate::workloads::{run, storage};
 
 fn like() -> crate::model::ArrayModel {
@@ -323,4 +324,38 @@ fn a_writer_that_looks_for_no_changes_keeps_what_lies_behind_the_end_that_it_kno
     array.write(&region(&[2, 0], &[1, 4]), Elements::Bytes(&row)).unwrap();
     let found = read(&store.array(&path("t")).unwrap(), &whole(&[4, 4])).unwrap();
     assert_eq!(found[8..], [&[8; 4], &values(1, 4)[..]].concat());
+}
+
+/// Documents of consolidated metadata stay text when a store's document is read. Whatever rewrites a group's
+/// document must put them back: setting attributes once published a store without its arrays.
+#[test]
+fn attributes_of_a_group_are_set_and_what_it_says_of_others_stays() {
+    let scratch = Scratch::new("attributes");
+    let storage = Arc::new(LocalStorage::open(&scratch.0, Mode::ReadWrite).unwrap());
+    let store = Store::create(storage, &Map::new(), OpenOptions::default()).unwrap();
+    let new = json!({"shape": [4], "dtype": "int32", "chunks": [4], "shards": [4]});
+    let new = NewArray::from_json(&new, &Default::default()).unwrap();
+    store.create_array(&path("g/a"), &new).unwrap();
+    let document = |name: &str| -> Value {
+        serde_json::from_slice(&std::fs::read(scratch.0.join(name).join("zarr.json")).unwrap())
+            .unwrap()
+    };
+    // As another program leaves a group that has consolidated metadata of its own.
+    let mut inner = document("g");
+    inner["consolidated_metadata"] =
+        json!({"kind": "inline", "must_understand": false, "metadata": {"a": document("g/a")}});
+    std::fs::write(scratch.0.join("g/zarr.json"), inner.to_string()).unwrap();
+    for group in ["", "g"] {
+        let before = document(group);
+        let attributes = Map::from_iter([("units".to_owned(), json!(["K", {"a": null}]))]);
+        store.set_attributes(&path(group), attributes.clone()).unwrap();
+        let after = document(group);
+        assert_eq!(after["attributes"], Value::Object(attributes));
+        let others = |document: &Value| document["consolidated_metadata"]["metadata"].clone();
+        assert_eq!(others(&after), others(&before));
+        assert!(store.array(&path("g/a")).is_ok());
+        assert_eq!(store.nodes().unwrap().len(), 2);
+    }
+    // What the store's document says of the inner group is all of it.
+    assert_eq!(document("")["consolidated_metadata"]["metadata"]["g"], document("g"));
 }

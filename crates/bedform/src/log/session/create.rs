@@ -55,9 +55,8 @@ impl Creation {
                 // Whoever began it waits for it, unless the program has ended that.
                 let _ = written.send(stopped_by(&stopped, || write_all(&store, &log, &new)));
             };
-            Builder::new().name("bedform-create".to_owned()).spawn(write).map_err(|error| {
-                Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
-            })?;
+            let started = Builder::new().name("bedform-create".to_owned()).spawn(write);
+            started.map_err(|error| Error::no_thread(&error))?;
             Work::Thread(answer, stop)
         };
         Ok(Self { store, new, work: Some(work) })

@@ -74,13 +74,14 @@ pub(super) fn read_ahead(
             };
             stopped_by(stop, || plan_windows(view, round, window_bytes, &mut send))
         };
-        let planner = start().spawn_scoped(scope, plan).map_err(|error| no_thread(&error))?;
+        let planner =
+            start().spawn_scoped(scope, plan).map_err(|error| Error::no_thread(&error))?;
         for number in 0..ahead {
             let reader = start().spawn_scoped(scope, || {
                 stopped_by(stop, || read_tasks(&tasks, window_bytes, spare));
             });
             if let (0, Err(error)) = (number, reader) {
-                return Err(no_thread(&error));
+                return Err(Error::no_thread(&error));
             }
         }
         let laid = lay_all(&windows, spare, lay);
@@ -114,10 +115,6 @@ fn read_tasks(tasks: &Mutex<Receiver<Task>>, window_bytes: u64, spare: &Spare) {
         // Nobody may want it any more.
         let _ = done.send(window.read(spare.take(window_bytes), &mut block));
     }
-}
-
-fn no_thread(error: &std::io::Error) -> Error {
-    Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
 }
 
 fn ended() -> Error {

@@ -110,9 +110,7 @@ impl<'a> Rounds<'a> {
             let writer = std::thread::Builder::new()
                 .name("bedform-settle".to_owned())
                 .spawn_scoped(scope, move || stopped_by(cut, || write_all(&writes, &receive)))
-                .map_err(|error| {
-                    Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
-                })?;
+                .map_err(|error| Error::no_thread(&error))?;
             let outcome = self.build_all(&rooms, &send, &|| writer.is_finished());
             // The writer begins no other object, and waits for no server longer than it must.
             cut.store(outcome.is_err(), Ordering::Relaxed);

@@ -1,0 +1,118 @@
+//! The pass before parsing: depth, and numbers that JSON lacks.
+
+use super::{JsonError, NON_FINITE};
+
+/// What a byte outside strings may begin.
+#[derive(Clone, Copy, PartialEq)]
+enum Class {
+    Other,
+    Quote,
+    Open,
+    Close,
+    Word,
+}
+
+const CLASSES: [Class; 256] = {
+    let mut classes = [Class::Other; 256];
+    classes[b'"' as usize] = Class::Quote;
+    classes[b'[' as usize] = Class::Open;
+    classes[b'{' as usize] = Class::Open;
+    classes[b']' as usize] = Class::Close;
+    classes[b'}' as usize] = Class::Close;
+    classes[b'N' as usize] = Class::Word;
+    classes[b'I' as usize] = Class::Word;
+    classes[b'-' as usize] = Class::Word;
+    classes
+};
+
+/// Checks the depth, and gives the document with bare non-finite numbers as strings if it has any.
+pub(super) fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonError> {
+    let mut depth = 0_usize;
+    let mut output: Option<Vec<u8>> = None;
+    let mut copied = 0;
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        at += 1;
+        match CLASSES[usize::from(byte)] {
+            Class::Other => {}
+            Class::Quote => at = string_end(bytes, at),
+            Class::Open => {
+                depth += 1;
+                if depth > depth_max {
+                    return Err(JsonError::TooDeep { limit: depth_max });
+                }
+            }
+            Class::Close => depth = depth.saturating_sub(1),
+            Class::Word => {
+                let start = at - 1;
+                let Some(word) = non_finite_at(&bytes[start..]) else { continue };
+                let output = output.get_or_insert_with(|| Vec::with_capacity(bytes.len() + 64));
+                output.extend_from_slice(&bytes[copied..start]);
+                output.push(b'"');
+                output.extend_from_slice(NON_FINITE.encode_utf8(&mut [0; 4]).as_bytes());
+                output.extend_from_slice(word);
+                output.push(b'"');
+                at = start + word.len();
+                copied = at;
+            }
+        }
+    }
+    Ok(output.map(|mut output| {
+        output.extend_from_slice(&bytes[copied..]);
+        output
+    }))
+}
+
+fn non_finite_at(rest: &[u8]) -> Option<&'static [u8]> {
+    let words: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
+    words.into_iter().find(|word| rest.starts_with(word))
+}
+
+/// Where the string ends, behind its second quote, of which `at` is the first byte within.
+pub(super) fn string_end(bytes: &[u8], mut at: usize) -> usize {
+    loop {
+        // Eight bytes at a time, most of which are neither quotes nor escapes.
+        while let Some(word) = bytes.get(at..at + 8).and_then(|word| word.try_into().ok()) {
+            let word = u64::from_le_bytes(word);
+            let found = bytes_equal(word, b'"') | bytes_equal(word, b'\\');
+            at += found.trailing_zeros() as usize / 8;
+            if found != 0 {
+                break;
+            }
+        }
+        match bytes.get(at) {
+            None => return bytes.len(),
+            Some(b'"') => return at + 1,
+            Some(b'\\') => at += 2,
+            Some(_) => at += 1,
+        }
+    }
+}
+
+/// The highest bit of the lowest byte of the word that is `byte`, and perhaps of others above it; 0 without one.
+fn bytes_equal(word: u64, byte: u8) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
+    let other = word ^ (ONES * u64::from(byte));
+    other.wrapping_sub(ONES) & !other & HIGHS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_end_at_their_quote_wherever_it_is() {
+        let parts = ["", "x", "\\\"", "\\\\", "\u{e9}", "12345678", "\u{7f}\u{80}"];
+        for first in parts {
+            for second in parts {
+                for third in parts {
+                    let text = format!("{first}{second}{third}{first}");
+                    let whole = format!("{text}\", \"[");
+                    assert_eq!(string_end(whole.as_bytes(), 0), text.len() + 1, "{whole}");
+                    assert_eq!(string_end(text.as_bytes(), 0), text.len(), "{text}");
+                }
+            }
+        }
+    }
+}

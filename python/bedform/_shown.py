@@ -1,0 +1,63 @@
+"""Text from files, servers and callers, as people see it: see `shown` of the format crate."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+from bedform import _internal
+
+__all__ = ["as_json", "line", "lines", "printable"]
+
+_NAME_CHARACTERS_MAX: Final = 300
+_LINE_CHARACTERS_MAX: Final = 2000
+#: Those before are seen, or escaped by every writer of JSON.
+_BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7e]")
+
+
+def printable(value: object, characters: int = _NAME_CHARACTERS_MAX) -> str:
+    r"""A name or value of so many characters at most, with escapes for what cannot be seen.
+
+    >>> printable("t\x1b[2J"), printable("x" * 400)[-5:]
+    ('t\\u{1b}[2J', 'xx...')
+    """
+    text = _text(value)
+    return _internal.printable(text, characters) if _needs_care(text, characters) else text
+
+
+def line(value: object) -> str:
+    """A message in one line, without the middle of a very long one."""
+    text = _text(value)
+    return _internal.message(text) if _needs_care(text, _LINE_CHARACTERS_MAX) else text
+
+
+def lines(value: object) -> str:
+    """As `line`, of a text of several lines."""
+    return "\n".join(map(line, _text(value).split("\n")))
+
+
+def as_json(document: str) -> str:
+    r"""The same JSON, with escapes for the characters in its strings that cannot be seen.
+
+    >>> as_json('["\x9b"]')
+    '["\\u009b"]'
+    """
+    return _BEYOND_ASCII.sub(_json_escape, document)
+
+
+def _text(value: object) -> str:
+    text = value if isinstance(value, str) else str(value)
+    # Bytes of names that are not UTF-8.
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _needs_care(text: str, characters: int) -> bool:
+    return len(text) > characters or not (text.isascii() and text.isprintable())
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    character = found[0]
+    if character == "\x7f":
+        return "\\u007f"
+    return json.dumps(character)[1:-1] if printable(character) != character else character
