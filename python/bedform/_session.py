@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from bedform import _fork, _selection
 from bedform._elements import Elements
-from bedform._errors import InvalidArgumentError, NotFoundError, PoisonedError, check_name
+from bedform._errors import BedformError, InvalidArgumentError, NotFoundError, PoisonedError, check_name
 from bedform._integers import integer, integers
 
 if TYPE_CHECKING:
@@ -313,6 +314,10 @@ class Session:
         return self._arrays[name]
 
     def _found(self, name: str) -> Array:
+        # Before its type is: values are converted to that of the array that the engine knows. What
+        # it has against the array it says to the call that writes.
+        with contextlib.suppress(BedformError):
+            self._inner.look_up(name)
         try:
             return self._store.array(name)
         except NotFoundError:

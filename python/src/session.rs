@@ -252,6 +252,12 @@ impl Session {
         detached(py, || self.with(|session| session.create_arrays(&new))).map_err(raise)
     }
 
+    /// Looks an array up: another one in its place is a conflict from now on.
+    fn look_up(&self, py: Python<'_>, path: &str) -> PyResult<()> {
+        let path = path_of(path)?;
+        detached(py, || self.with(|session| session.look_up(&path))).map_err(raise)
+    }
+
     /// Makes an array larger, from the next commit on.
     fn resize(&self, py: Python<'_>, path: &str, shape: Vec<u64>) -> PyResult<()> {
         let path = path_of(path)?;

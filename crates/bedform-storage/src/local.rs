@@ -42,7 +42,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
-use crate::file_system::{FileSystem, Links, Wait, uninterrupted};
+use crate::file_system::{FileKind, FileSystem, Links, Wait, uninterrupted};
 use crate::implement::{self, checked_suffix};
 use crate::{
     Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, OsFileSystem,
@@ -246,7 +246,12 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
     }
 
     fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
-        implement::modified_ns(self, path)
+        let status = uninterrupted(|| self.shared.system.stat(path.as_str()))
+            .map_err(|error| StorageError::from_io("stat", path, error))?;
+        match status.kind {
+            FileKind::Directory => Ok(status.version.modified_ns),
+            _ => object::plain(status, "stat", path).map(|version| version.modified_ns),
+        }
     }
 
     fn now(&self) -> Result<i64> {

@@ -143,7 +143,8 @@ pub trait Storage: Send + Sync + Debug {
     fn stat(&self, path: &ObjectPath) -> Result<Version>;
 
     /// When the object that `path` stands for was last changed, in nanoseconds since 1970 by the clock of
-    /// the place, which may be wrong; 0 where that is unknown.
+    /// the place, which may be wrong; 0 where that is unknown. Of a directory, where there are such, when a name
+    /// in it last came or went.
     ///
     /// # Errors
     /// As [`Storage::open`].

@@ -86,20 +86,23 @@ impl ArrayHandle {
         };
         for at in all {
             check_goes_on(STOPPED)?;
-            let lines = self.verify_object(&state, &mut pinned, &at, &mut scratch);
+            let lines = self.verify_object(&state, &mut pinned, &at, &mut scratch)?;
             lines.into_iter().for_each(&mut *add);
         }
         Ok(())
     }
 
     /// A line for each damage of one object, as it is at one time.
+    ///
+    /// # Errors
+    /// `SnapshotMoved` for a held store that the object is not of any more.
     fn verify_object<'a>(
         &'a self,
         state: &'a ArrayState,
         pinned: &mut PinnedArray<'a>,
         at: &[u64],
         scratch: &mut Scratch,
-    ) -> Vec<String> {
+    ) -> Result<Vec<String>> {
         let mut lines = Vec::new();
         for _ in 0..ATTEMPTS_MAX {
             lines.clear();
@@ -114,13 +117,18 @@ impl ArrayHandle {
                     }
                 }
                 Ok(None) => break,
+                Err(error)
+                    if error.kind() == ErrorKind::SnapshotMoved && self.store.held.is_some() =>
+                {
+                    return Err(self.store.moved_on(error));
+                }
                 Err(error) => {
                     lines.push(error.to_string());
                     break;
                 }
             }
         }
-        lines
+        Ok(lines)
     }
 
     /// Calls `act`, again with what is newest where the data have moved on.

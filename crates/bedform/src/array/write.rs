@@ -115,7 +115,8 @@ impl ArrayHandle {
         if looks_always || self.growing || found.1.view.is_none() {
             return Ok(found);
         }
-        self.store.documents.read_root(&self.store)?;
+        // Later commits than those that are known would lie over what is written.
+        self.store.look_again()?;
         self.reload()?;
         self.state_in_snapshot()
     }

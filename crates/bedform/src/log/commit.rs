@@ -428,6 +428,9 @@ impl Session {
             let Some(now) = now.filter(|now| now.len() == array.shape.len()) else {
                 return Err(self.conflict("an array was deleted"));
             };
+            if now.iter().zip(&array.base).any(|(now, base)| now < base) {
+                return Err(self.conflict("another writer has made an array smaller"));
+            }
             let is_taken = match appended {
                 Some(appended) => now.iter().enumerate().any(|(axis, length)| {
                     appended.get(&(array.key, axis)).is_some_and(|base| base != length)
@@ -491,7 +494,7 @@ impl Session {
         Ok(())
     }
 
-    fn conflict(&self, what: &str) -> Error {
+    pub(super) fn conflict(&self, what: &str) -> Error {
         Error::new(
             ErrorKind::Conflict,
             format!(
@@ -541,8 +544,7 @@ pub(super) fn check_place(
         ));
     }
     match newest {
-        None if state.pending => Err(log.missing()),
-        None => Ok(()),
+        None => log.check_may_lack(state),
         Some(newest) => log.check_age(newest, state),
     }
 }

@@ -338,8 +338,10 @@ impl OpenedStore {
             let GroupDocument { log, store, .. } = &document.group;
             said = *log;
             let problem = match LogPlace::current(newest, *log) {
-                None if !log.pending => return Ok(Snapshot::all_settled(log.settled, *store)),
-                None => place.missing(),
+                None => match place.check_may_lack(*log) {
+                    Ok(()) => return Ok(Snapshot::all_settled(log.settled, *store)),
+                    Err(error) => error,
+                },
                 Some(root) => match place.check_age(&root, *log) {
                     Ok(()) => return Ok(self.pinned(root, place)),
                     Err(error) => error,

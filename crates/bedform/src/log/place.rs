@@ -236,18 +236,30 @@ impl LogPlace {
         Ok(entries.into_iter().map(|entry| entry.name).collect())
     }
 
-    /// The error of a store that says it has a log, and whose log has no root.
-    pub(crate) fn missing(&self) -> Error {
-        let is_there = self.storage.list(&ObjectPath::root()).is_ok_and(|all| !all.is_empty());
+    /// Fails if the store's document, which says `log`, names a log that has no root. One that is `kept` may have
+    /// been left behind, all of it.
+    ///
+    /// # Errors
+    /// `Corrupt`; those of storage.
+    pub(crate) fn check_may_lack(&self, log: LogState) -> Result<()> {
+        if !log.has_log() {
+            return Ok(());
+        }
+        let is_there = !self.storage.list(&ObjectPath::root())?.is_empty();
+        if !log.pending && !is_there {
+            return Ok(());
+        }
         let what = if is_there { "has lost its roots" } else { "is missing" };
-        Error::new(
-            ErrorKind::Corrupt,
-            format!(
-                "{} {what}: the store has commits that are not settled, and they lie there; put it \
-                 back beside the store, whole",
-                self.name()
-            ),
-        )
+        let why = match log.pending {
+            true => "the store has commits that are not settled, and they lie there",
+            false => {
+                "the store says that all is settled, and nothing else tells what of the log is"
+            }
+        };
+        let or = if log.pending { "" } else { ", or move away what is left of it" };
+        let name = self.name();
+        let text = format!("{name} {what}: {why}; put it back beside the store, whole{or}");
+        Err(Error::new(ErrorKind::Corrupt, text))
     }
 
     /// Fails if `newest`, the newest root, and the store, whose document says `log`, are not of one
@@ -268,6 +280,7 @@ impl LogPlace {
                 ("store", "log")
             }
             LogState { kept: true, settled, .. } if newest.number < settled => ("log", "store"),
+            LogState { kept: true, settled, .. } if newest.number > settled => ("store", "log"),
             LogState { pending: false, .. } => return Ok(()),
             LogState { settled, .. } if newest.number < settled => ("log", "store"),
             LogState { settled, .. } if is_first && newest.settled > settled => ("store", "log"),

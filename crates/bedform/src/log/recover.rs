@@ -171,8 +171,7 @@ impl OpenedStore {
             match self.newest_root(&log)? {
                 (Some(newest), state) => log.check_age(&newest, state)?,
                 // What lies there would be taken for what nobody has committed.
-                (None, state) if state.pending => return Err(log.missing()),
-                (None, _) => {}
+                (None, state) => log.check_may_lack(state)?,
             }
         }
         let mut recovered = Recovered::default();

@@ -128,6 +128,8 @@ pub struct Session {
     pub(super) sections: Vec<SectionPlace>,
     declared: Vec<Declared>,
     pub(super) arrays: HashMap<ObjectPath, Known>,
+    /// The keys of all arrays that it has looked up: what others put in their places is not what the user means.
+    keys: HashMap<ObjectPath, [u8; 16]>,
     /// What the commit that is under way appends to.
     pub(super) appended: Appended,
     pub(super) shapes: Shapes,
@@ -215,6 +217,7 @@ impl OpenedStore {
             if members.rank() == COORDINATOR {
                 self.check_promises_kept()?;
                 self.check_takes_writes()?;
+                self.forget_kept_log(&log)?;
             }
             Ok(log)
         });
@@ -257,6 +260,7 @@ impl OpenedStore {
             sections: Vec::new(),
             declared: Vec::new(),
             arrays: HashMap::new(),
+            keys: HashMap::new(),
             appended: Appended::new(),
             shapes: Shapes::default(),
             promised_shapes: BTreeMap::new(),
@@ -332,6 +336,17 @@ impl Session {
         self.known(path)
     }
 
+    /// Looks an array up that is to be written to: another one that takes its place from now on is refused, and
+    /// not written to.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` if the session has looked up another array there; `Unsupported` for arrays that
+    /// sessions do not write to.
+    pub fn look_up(&mut self, path: &ObjectPath) -> Result<()> {
+        self.check_sound()?;
+        self.known(path).map(drop)
+    }
+
     /// What is known of the array at `path`, looked up at its first write.
     fn known(&mut self, path: &ObjectPath) -> Result<&mut Known> {
         if !self.arrays.contains_key(path) {
@@ -360,6 +375,9 @@ impl Session {
             }
             if state.is_text() {
                 return Err(holds_text(path));
+            }
+            if *self.keys.entry(path.clone()).or_insert(identity.array) != identity.array {
+                return Err(self.conflict(&format!("{path} was replaced by another array")));
             }
             let mut shape = state.metadata.shape.clone();
             if let Some(promised) = self.promised_shapes.get(&identity.array) {

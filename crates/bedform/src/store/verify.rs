@@ -42,6 +42,10 @@ impl Store {
         arrays: Option<&[ObjectPath]>,
         progress: Progress<'_>,
     ) -> Result<Verified> {
+        if let Backing::Zarr(store) = &self.backing {
+            // What others have deleted since is not damaged.
+            store.look_unless_always()?;
+        }
         let paths = self.paths_of(arrays)?;
         let store = match &self.backing {
             Backing::Zarr(store) => store,

@@ -56,8 +56,13 @@ impl Held {
         if *changed <= self.since_ns {
             return Ok(());
         }
-        let text = format!("{} was written after the snapshot was taken", name());
-        Err(Error::new(ErrorKind::SnapshotMoved, text))
+        Err(self.moved(&name(), "was written"))
+    }
+
+    /// The error of an object that was changed since, as `how` says.
+    pub(crate) fn moved(&self, name: &str, how: &str) -> Error {
+        let text = format!("{name} {how} after the snapshot was taken");
+        Error::new(ErrorKind::SnapshotMoved, text)
     }
 
     /// The error of an array or group that has gone since, or whose place another one has taken.

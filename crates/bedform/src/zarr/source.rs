@@ -267,14 +267,33 @@ impl ZarrSource<'_> {
 
     /// Fails if an object of a held store, which is not there, may have been there at the moment: with an array
     /// that shrinks, goes or is replaced its document changes.
-    fn check_was_absent(&self) -> Result<()> {
+    fn check_was_absent(&self, coordinates: &[u64]) -> Result<()> {
         let Some(held) = &self.hierarchy.held else { return Ok(()) };
+        if self.may_have_lost(coordinates, held.since_ns)? {
+            return Err(held.moved(&self.object_name_of(coordinates), "may have been deleted"));
+        }
         let name = || self.hierarchy.name_of(self.path);
         match self.hierarchy.storage.stat(&self.document()?) {
             Ok(found) => held.check(&found, name),
             Err(error) if error.is_not_found() => Err(Held::gone(&name())),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// True if an object that is not there may have been deleted after `since_ns`, by another program: something
+    /// in its directory has come or gone since.
+    fn may_have_lost(&self, coordinates: &[u64], since_ns: i64) -> Result<bool> {
+        let storage = &self.hierarchy.storage;
+        let mut directory = self.object_path(coordinates)?.parent();
+        // The array's own directory changes with its document, and with locks.
+        while !storage.is_remote() && directory != *self.path && !directory.is_root() {
+            match storage.modified_ns(&directory) {
+                Ok(changed) => return Ok(changed > since_ns),
+                Err(error) if error.is_not_found() => directory = directory.parent(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
     }
 
     /// The path of the array's own document. (What commits have made larger has none that says so.)
@@ -291,7 +310,7 @@ impl ZarrSource<'_> {
         coordinates: &[u64],
         object: Option<Arc<dyn Object>>,
     ) -> Result<Option<Arc<dyn Object>>> {
-        let Some(found) = object else { return self.check_was_absent().map(|()| None) };
+        let Some(found) = object else { return self.check_was_absent(coordinates).map(|()| None) };
         let Some(held) = &self.hierarchy.held else { return Ok(Some(found)) };
         let Err(moved) = held.check(found.version(), || self.object_name_of(coordinates)) else {
             return Ok(Some(found));

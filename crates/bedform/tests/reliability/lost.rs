@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bedform::Store;
 use bedform::log::session::Session;
 use bedform::log::settle::{CollectOptions, SettleOptions};
+use bedform::{ErrorKind, Store};
 use bedform_storage::{LocalStorage, Mode};
 
 use crate::model::{Operation, observe_store, options};
@@ -273,4 +273,24 @@ fn a_kept_log_of_an_earlier_time_is_refused() {
     copy(&log_of(&kept), &place.log());
     let error = found(&store, &place.model).unwrap_err();
     assert!(error.contains("the log is older than the store"), "{error}");
+}
+
+#[test]
+fn a_kept_log_of_which_a_part_is_lost_is_refused() {
+    let place = Place::with_commits("part").then(&[settle(LATER)]);
+    let (store, kept) = (place.store(), place.scratch.0.join("kept"));
+    put_back(&store, &kept);
+    let roots = place.log().join("roots");
+    remove(&roots);
+    place.check_refused(ErrorKind::Corrupt, &["has lost its roots", "put it back"]);
+    put_back(&kept, &store);
+    // An older document of the store beside it.
+    let document = store.join("zarr.json");
+    let before = fs::read(&document).unwrap();
+    let place = place.then(&[session("t", &[1, 1], &[6, 4], 79), settle(LATER)]);
+    let now = fs::read(&document).unwrap();
+    fs::write(&document, before).unwrap();
+    place.check_refused(ErrorKind::Corrupt, &["the store is older than the log"]);
+    fs::write(&document, now).unwrap();
+    place.check(&store);
 }

@@ -395,3 +395,20 @@ fn a_snapshot_outlives_settles_that_leave_it_time() {
         }
     }
 }
+
+#[test]
+fn a_snapshot_notices_objects_that_another_program_has_deleted() {
+    let scratch = Scratch::new("deleted");
+    let store = open(&scratch.0.join("store"), Mode::Create, Freshness::Read).unwrap();
+    for (name, shard) in [("t", &[4, 4][..]), ("c", &[2, 2])] {
+        let like = form(&[4, 4], &[2, 2], shard, "");
+        let array = store.create_array(&path(name), &new_array(&like)).unwrap();
+        array.write(&whole(&[4, 4]), Elements::Bytes(&bytes(&[5; 16]))).unwrap();
+    }
+    let then = store.snapshot().unwrap();
+    for (name, object) in [("t", "t/c/0/0"), ("c", "c/c/1/0")] {
+        std::fs::remove_file(scratch.0.join("store").join(object)).unwrap();
+        let error = read(&then.array(&path(name)).unwrap(), &whole(&[4, 4])).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::SnapshotMoved, "{error}");
+    }
+}

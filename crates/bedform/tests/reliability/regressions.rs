@@ -359,3 +359,85 @@ fn attributes_of_a_group_are_set_and_what_it_says_of_others_stays() {
     // What the store's document says of the inner group is all of it.
     assert_eq!(document("")["consolidated_metadata"]["metadata"]["g"], document("g"));
 }
+
+/// The shard was stamped as one that does not contain the commit, which then lay over what was written.
+#[test]
+fn a_direct_write_by_a_handle_that_looks_for_changes_seldom_comes_after_all_commits() {
+    for freshness in [Freshness::Open, Freshness::Never] {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let store = Store::create(storage.clone(), &Map::new(), options(true)).unwrap();
+        store.create_array(&path("t"), &new_array(&like())).unwrap();
+        let commit = |seed| {
+            let boxes = vec![("t".to_owned(), vec![0, 0], vec![4, 4])];
+            Operation::Session { boxes, seed }.run(&store, &StoreModel::new()).unwrap();
+        };
+        commit(1);
+        let mut seldom = options(true);
+        seldom.freshness = freshness;
+        let late = Store::open(storage, seldom).unwrap();
+        let array = late.array(&path("t")).unwrap();
+        let before = read(&array, &whole(&[4, 4])).unwrap();
+        assert_eq!(before, values(1, 16));
+        commit(2);
+        array.write(&region(&[0, 0], &[1, 4]), Elements::Bytes(&bytes(&[9; 4]))).unwrap();
+        let expected = [&[9; 4], &values(2, 16)[4..]].concat();
+        let now = || read(&store.array(&path("t")).unwrap(), &whole(&[4, 4])).unwrap();
+        assert_eq!(now(), expected, "{freshness:?}");
+        store.settle().unwrap();
+        assert_eq!(now(), expected, "{freshness:?}");
+    }
+}
+
+/// Elements of one type were committed to an array of another.
+#[test]
+fn a_session_does_not_write_to_what_others_have_put_in_the_place_of_its_array() {
+    let (store, other) = two_handles();
+    for name in ["t", "u"] {
+        store.create_array(&path(name), &new_array(&like())).unwrap();
+    }
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    let row = bytes(&[1; 4]);
+    session.append(&path("t"), 0, &[1, 4], Elements::Bytes(&row)).unwrap();
+    session.commit().unwrap();
+    session.look_up(&path("u")).unwrap();
+    other.settle().unwrap();
+    for name in ["t", "u"] {
+        other.delete(&path(name)).unwrap();
+        other.create_array(&path(name), &new_array(&like())).unwrap();
+        let written = session.write(&path(name), &region(&[0, 0], &[1, 4]), Elements::Bytes(&row));
+        let error = written.and_then(|_| session.commit()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    }
+    let found = read(&other.array(&path("t")).unwrap(), &whole(&[4, 4])).unwrap();
+    assert_eq!(found, [FILL; 16]);
+}
+
+/// The commit made the other axis as long again as it had been.
+#[test]
+fn an_append_to_an_array_that_others_make_smaller_is_a_conflict() {
+    let (store, other) = two_handles();
+    store.create_array(&path("t"), &new_array(&like())).unwrap();
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    let row = bytes(&[1; 4]);
+    session.append(&path("t"), 0, &[1, 4], Elements::Bytes(&row)).unwrap();
+    other.array(&path("t")).unwrap().resize(&[4, 1]).unwrap();
+    let error = session.commit().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(other.array(&path("t")).unwrap().shape().unwrap(), [4, 1]);
+}
+
+/// What others had settled was called damage.
+#[test]
+fn the_check_of_a_snapshot_that_has_moved_on_says_so() {
+    let (store, other) = two_handles();
+    store.create_array(&path("t"), &new_array(&like())).unwrap();
+    let boxes = vec![("t".to_owned(), vec![0, 0], vec![4, 4])];
+    Operation::Session { boxes: boxes.clone(), seed: 1 }.run(&store, &StoreModel::new()).unwrap();
+    store.settle().unwrap();
+    let then = store.snapshot().unwrap();
+    assert!(then.verify(None, &|_, _| ()).unwrap().problems.is_empty());
+    Operation::Session { boxes, seed: 2 }.run(&other, &StoreModel::new()).unwrap();
+    other.settle().unwrap();
+    let error = then.verify(None, &|_, _| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::SnapshotMoved, "{error}");
+}

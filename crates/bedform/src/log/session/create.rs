@@ -150,6 +150,7 @@ impl Session {
         for one in serde_json::from_slice::<Vec<Value>>(&told).map_err(|_| erred())? {
             let (path, target) = parse(&one).ok_or_else(erred)?;
             let before = target.shape.clone();
+            self.keys.insert(path.clone(), target.key);
             self.arrays.insert(path, Known { target, before, epoch, is_new: true });
         }
         Ok(())

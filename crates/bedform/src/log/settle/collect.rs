@@ -147,8 +147,8 @@ impl OpenedStore {
                 newest
             }
             // Segments are all that is left of the commits.
-            None if log.pending => return Err(place.missing()),
-            None if place.segment_names()?.is_empty() => {
+            None if log.has_log() || place.segment_names()?.is_empty() => {
+                place.check_may_lack(log)?;
                 if !options.dry_run {
                     self.say_settled(log, log.settled, false)?;
                 }
@@ -219,6 +219,20 @@ impl OpenedStore {
         }
         let settled = settled.max(log.settled);
         set_log_state(self, LogState { pending: false, kept, settled })
+    }
+
+    /// Says no more that a log is kept where it was left behind: what is begun there now has no root at first.
+    ///
+    /// # Errors
+    /// `Corrupt` if a part of it is there; those of storage.
+    pub(crate) fn forget_kept_log(&self, place: &LogPlace) -> Result<()> {
+        if !self.documents.read_root(self)?.is_some_and(|root| root.group.log.kept) {
+            return Ok(());
+        }
+        let _lock = self.lock(&ObjectPath::root())?;
+        let (None, log) = self.newest_root(place)? else { return Ok(()) };
+        place.check_may_lack(log)?;
+        self.say_settled(log, log.settled, false)
     }
 
     fn segments_of(&self, root: &Arc<Root>, place: &LogPlace) -> Result<BTreeSet<String>> {
