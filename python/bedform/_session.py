@@ -10,7 +10,13 @@ import numpy as np
 
 from bedform import _fork, _selection
 from bedform._elements import Elements
-from bedform._errors import BedformError, InvalidArgumentError, NotFoundError, PoisonedError, check_name
+from bedform._errors import (
+    BedformError,
+    InvalidArgumentError,
+    NotFoundError,
+    PoisonedError,
+    check_name,
+)
 from bedform._integers import integer, integers
 
 if TYPE_CHECKING:
