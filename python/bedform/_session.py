@@ -323,7 +323,7 @@ class Session:
         # Before its type is: values are converted to that of the array that the engine knows. What
         # it has against the array it says to the call that writes.
         with contextlib.suppress(BedformError):
-            self._inner.look_up(name)
+            self._store._call(self._inner.look_up)(name)
         try:
             return self._store.array(name)
         except NotFoundError:
