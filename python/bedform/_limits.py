@@ -7,6 +7,7 @@ import re
 import resource
 from typing import Final
 
+from bedform import _internal
 from bedform._text import format_bytes
 
 __all__ = ["limit_met", "memory_bytes_max", "memory_remedy"]
@@ -18,13 +19,8 @@ _NO_MEMORY: Final = re.compile(
     r"failed to map segment|MemoryError|out of memory",
     re.IGNORECASE,
 )
-_PROCESSES: Final = (
-    "raise the limit on processes and threads (RLIMIT_NPROC with ulimit -u, or a control group's)"
-)
+#: Those of which the engine has no error of its own.
 _REMEDIES: Final = {
-    errno.EMFILE: "raise the limit on open files (RLIMIT_NOFILE) with ulimit -n",
-    errno.ENFILE: "the system has no more open files to give: close some, or raise fs.file-max",
-    errno.EAGAIN: _PROCESSES,
     errno.EFBIG: "raise the limit on the size of a file (RLIMIT_FSIZE) with ulimit -f",
     errno.ENOSPC: "free some space on the device",
     errno.EDQUOT: "free some space: the quota is used up",
@@ -60,8 +56,10 @@ def limit_met(error: BaseException | str) -> tuple[str, str] | None:
         code = int(found[1]) if int(found[1]) != errno.EAGAIN else None
     if code == errno.ENOMEM:
         return "LimitExceeded", memory_remedy()
-    if code in _REMEDIES:
-        return ("NoSpace" if code in {errno.ENOSPC, errno.EDQUOT} else "Io"), _REMEDIES[code]
     if "can't start new thread" in text or "pthread_create failed" in text:
-        return "Io", _PROCESSES
-    return None
+        code = errno.EAGAIN
+    if code is None:
+        return None
+    remedy = _REMEDIES.get(code) or _internal.limit_behind(code)
+    kind = "NoSpace" if code in {errno.ENOSPC, errno.EDQUOT} else "Io"
+    return (kind, remedy) if remedy else None

@@ -47,6 +47,12 @@ pub(crate) fn printable(text: &str, characters_max: usize) -> String {
     shown::printable(text, characters_max).into_owned()
 }
 
+/// The remedy for a limit of the environment, by the number of the system's error; nothing for any other.
+#[pyfunction]
+pub(crate) fn limit_behind(errno: i32) -> Option<&'static str> {
+    bedform_storage::limit_behind(&std::io::Error::from_raw_os_error(errno))
+}
+
 /// A message as people may see it: see `bedform_format::shown`.
 #[pyfunction]
 pub(crate) fn message(text: String) -> String {

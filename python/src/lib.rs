@@ -27,7 +27,7 @@ mod _internal {
     #[pymodule_export]
     use crate::advise::{advise, calibrate, default_profile, keep_profile, profile_for};
     #[pymodule_export]
-    use crate::arguments::{message, parse_size, printable};
+    use crate::arguments::{limit_behind, message, parse_size, printable};
     #[pymodule_export]
     use crate::array::Array;
     #[pymodule_export]

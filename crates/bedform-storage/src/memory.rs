@@ -62,6 +62,8 @@ struct State {
     objects: BTreeMap<String, Arc<Content>>,
     /// Directories other than the roots of places that lie in no other.
     directories: BTreeSet<String>,
+    /// When a name in a directory last came or went, by the keys of directories.
+    named: BTreeMap<String, i64>,
     locked: BTreeSet<String>,
     published: u64,
 }
@@ -182,8 +184,7 @@ impl State {
         bytes: Arc<RwLock<Bytes>>,
         identity: Option<(u64, u64)>,
     ) -> Version {
-        self.published += 1;
-        let time = i64::try_from(self.published).unwrap_or(i64::MAX);
+        let time = self.next_time();
         let version = Version {
             size: bytes.read().unwrap_or_else(PoisonError::into_inner).len() as u64,
             modified_ns: time,
@@ -191,8 +192,30 @@ impl State {
             identity: identity.unwrap_or((0, self.published)),
         };
         let content = Content { bytes, version: version.clone() };
-        self.objects.insert(key.to_owned(), Arc::new(content));
+        if self.objects.insert(key.to_owned(), Arc::new(content)).is_none() {
+            self.note_name(key, time);
+        }
         version
+    }
+
+    fn next_time(&mut self) -> i64 {
+        self.published += 1;
+        i64::try_from(self.published).unwrap_or(i64::MAX)
+    }
+
+    /// Notes that a name came or went.
+    fn note_name(&mut self, key: &str, time: i64) {
+        if let Some((directory, _)) = key.rsplit_once('/') {
+            self.named.insert(directory.to_owned(), time);
+        }
+    }
+
+    /// Removes the object with the key.
+    fn remove(&mut self, key: &str) {
+        if self.objects.remove(key).is_some() {
+            let time = self.next_time();
+            self.note_name(key, time);
+        }
     }
 }
 
@@ -387,7 +410,13 @@ impl Storage for MemoryStorage {
     }
 
     fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
-        implement::modified_ns(self, path)
+        let state = self.shared.state();
+        match self.find(&state, "stat", path) {
+            Err(error) if error.kind == StorageErrorKind::NotAnObject => {
+                Ok(state.named.get(&self.key(path)).copied().unwrap_or(0))
+            }
+            found => Ok(found?.version.modified_ns),
+        }
     }
 
     fn now(&self) -> Result<i64> {
@@ -496,7 +525,7 @@ impl Storage for MemoryStorage {
     ) -> Result<()> {
         let mut state = self.shared.state();
         self.check(&state, "delete", path, condition)?;
-        state.objects.remove(&self.key(path));
+        state.remove(&self.key(path));
         Ok(())
     }
 
@@ -506,6 +535,7 @@ impl Storage for MemoryStorage {
         if self.is_directory(&state, path) {
             state.objects.retain(|other, _| !is_within(other, &key));
             state.directories.retain(|other| !is_within(other, &key));
+            state.named.retain(|other, _| !is_within(other, &key));
         } else if state.objects.contains_key(&key) {
             return Err(StorageError::new(StorageErrorKind::NotAnObject, "delete", path));
         }

@@ -43,6 +43,7 @@ pub const CASES: &[Case] = &[
     case("an opened object gives its own bytes or says that they are gone", replaced),
     case("versions tell bytes apart", versions),
     local("a time tells what was published before from what comes later", time),
+    local("a directory is dated by the names in it", names_date),
     case("a missing object is said to be missing", missing),
     local("a directory is no object", directories),
     case("deleting twice is deleting", delete),
@@ -250,6 +251,21 @@ fn directories(storage: &dyn Storage) {
     assert_eq!(kind_of(storage.delete(&path("a"), Durability::Disk, Condition::None)), refused);
     assert_eq!(kind_of(put(storage, "a/b/c", b"y", Condition::None)), refused);
     assert_eq!(get(storage, "a/b").unwrap(), b"x");
+}
+
+fn names_date(storage: &dyn Storage) {
+    put(storage, "a/b/c", b"x", Condition::None).unwrap();
+    let mut before = storage.now().unwrap();
+    let changes: [&dyn Fn(); 2] = [
+        &|| drop(put(storage, "a/b/d", b"x", Condition::None).unwrap()),
+        &|| storage.delete(&path("a/b/c"), Durability::Disk, Condition::None).unwrap(),
+    ];
+    for change in changes {
+        assert!(storage.modified_ns(&path("a/b")).unwrap() <= before);
+        change();
+        assert!(storage.modified_ns(&path("a/b")).unwrap() > before);
+        before = storage.now().unwrap();
+    }
 }
 
 fn delete_unchanged(storage: &dyn Storage) {

@@ -116,18 +116,13 @@ impl<F: FileSystem> LocalWriter<F> {
             condition,
             written.version,
         );
-        match (outcome, kept) {
-            (Ok(version), _) => {
-                self.temporary.is_ours = false;
-                Ok(version)
-            }
-            (Err(error), Some((directory, name))) => {
-                // It has not been replaced.
-                let _ = uninterrupted(|| system.unlink(&directory, name));
-                Err(error)
-            }
-            (Err(error), None) => Err(error),
+        if outcome.is_ok() {
+            self.temporary.is_ours = false;
+        } else if let Some((directory, name)) = kept {
+            // It has not been replaced.
+            let _ = uninterrupted(|| system.unlink(&directory, name));
         }
+        outcome
     }
 }
 

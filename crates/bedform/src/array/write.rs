@@ -221,7 +221,7 @@ impl ArrayHandle {
                 )?;
             } else if spans().any(|((at, length), valid)| (at + 1) * length > *valid) {
                 let write = ObjectWrite {
-                    keeper: None,
+                    kept_beside: None,
                     source: &source,
                     moment: &pinned.moment,
                     plan: None,

@@ -9,7 +9,6 @@ use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Lock, Storage, StorageErrorKind, StorageExt as _};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::zarr::kept::Keeper;
 
 /// What follows the store's name in that of its log.
 pub(crate) const SUFFIX: &str = ".bedform-log";
@@ -52,11 +51,6 @@ impl LogPlace {
     /// The place as a user knows it.
     pub(crate) fn name(&self) -> String {
         self.storage.name()
-    }
-
-    /// Keeps in the log what settling replaces, where objects can have two names.
-    pub(super) fn keeper() -> Keeper {
-        Keeper { suffix: SUFFIX }
     }
 
     /// Makes the log: says in its directory what it is, and publishes `first`, a root without commits,

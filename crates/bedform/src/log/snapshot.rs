@@ -9,7 +9,6 @@ use super::view::View;
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::{Cover, Moment, StoredLayout};
 use crate::zarr::hierarchy::Hierarchy;
-use crate::zarr::kept::Keeper;
 use crate::zarr::sink::ShardSink;
 use crate::zarr::source::ZarrSource;
 use crate::zarr::state::ArrayState;
@@ -146,9 +145,10 @@ impl<'a> PinnedArray<'a> {
         Self { source, moment: ArrayMoment::new(snapshot, state) }
     }
 
-    /// Where the commits of the snapshot are settled into; the keeper keeps the shards that are replaced.
-    pub(crate) fn sink<'b>(&'b self, keeper: Option<&'b Keeper>) -> ShardSink<'b> {
-        ShardSink { source: &self.source, moment: &self.moment, keeper }
+    /// Where the commits of the snapshot are settled into. The shards that are replaced stay in the place
+    /// `kept_beside` the store.
+    pub(crate) fn sink(&self, kept_beside: Option<&'static str>) -> ShardSink<'_> {
+        ShardSink { source: &self.source, moment: &self.moment, kept_beside }
     }
 
     /// The coordinates of the objects that are there, and of those that must be.

@@ -56,18 +56,17 @@ impl Held {
         if *changed <= self.since_ns {
             return Ok(());
         }
-        Err(self.moved(&name(), "was written"))
+        Err(Self::moved(&name(), "was written"))
     }
 
     /// The error of an object that was changed since, as `how` says.
-    pub(crate) fn moved(&self, name: &str, how: &str) -> Error {
+    pub(crate) fn moved(name: &str, how: &str) -> Error {
         let text = format!("{name} {how} after the snapshot was taken");
         Error::new(ErrorKind::SnapshotMoved, text)
     }
 
     /// The error of an array or group that has gone since, or whose place another one has taken.
     pub(crate) fn gone(name: &str) -> Error {
-        let text = format!("{name} was deleted or replaced after the snapshot was taken");
-        Error::new(ErrorKind::SnapshotMoved, text)
+        Self::moved(name, "was deleted or replaced")
     }
 }

@@ -20,40 +20,28 @@ use crate::error::Result;
 pub(crate) const KEPT: &str = "kept";
 const ABSENT: &str = "absent-";
 
-/// Keeps what is replaced.
-#[derive(Debug, Clone)]
-pub(crate) struct Keeper {
-    /// What the place of the log is called behind the store's name.
-    pub(crate) suffix: &'static str,
-}
-
-impl Keeper {
-    /// Sees to it that what `writer` replaces at `coordinates` stays: `stored`, or nothing.
-    ///
-    /// # Errors
-    /// Of storage: then nothing is kept.
-    pub(super) fn keep(
-        &self,
-        source: &ZarrSource<'_>,
-        coordinates: &[u64],
-        stored: Option<&Version>,
-        writer: &mut dyn ObjectWriter,
-    ) -> Result<()> {
-        let Some(identity) = source.state.identity() else { return Ok(()) };
-        let place = place(&identity.array, coordinates)?;
-        match stored {
-            Some(Version { changed_ns: 0, .. }) => Ok(()),
-            Some(version) => {
-                writer.keep_replaced(self.suffix, place.join(&version.changed_ns.to_string())?);
-                Ok(())
-            }
-            None => {
-                let since = source.hierarchy.storage.stat(&source.document()?)?.changed_ns;
-                writer.keep_replaced(self.suffix, place.join(&format!("{ABSENT}{since}"))?);
-                Ok(())
-            }
+/// Sees to it that what `writer` replaces at `coordinates` stays in the place beside the store with
+/// the suffix: `stored`, or nothing.
+///
+/// # Errors
+/// Of storage: then nothing is kept.
+pub(super) fn keep(
+    source: &ZarrSource<'_>,
+    coordinates: &[u64],
+    stored: Option<&Version>,
+    (writer, suffix): (&mut dyn ObjectWriter, &'static str),
+) -> Result<()> {
+    let Some(identity) = source.state.identity() else { return Ok(()) };
+    let name = match stored {
+        Some(Version { changed_ns: 0, .. }) => return Ok(()),
+        Some(version) => version.changed_ns.to_string(),
+        None => {
+            let since = source.hierarchy.storage.stat(&source.document()?)?.changed_ns;
+            format!("{ABSENT}{since}")
         }
-    }
+    };
+    writer.keep_replaced(suffix, place(&identity.array, coordinates)?.join(&name)?);
+    Ok(())
 }
 
 /// What was in the place of a shard.

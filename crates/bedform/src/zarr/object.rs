@@ -10,7 +10,7 @@ use bedform_geometry::{ChunkGrid, Region, delinearize};
 use bedform_storage::{Condition, Durability, Hint, Object, ObjectWriter};
 
 use super::hierarchy::Hierarchy;
-use super::kept::Keeper;
+use super::kept::keep;
 use super::source::{ZarrSource, contained_commit};
 use super::state::ArrayState;
 use crate::codec::Scratch;
@@ -54,13 +54,15 @@ pub(crate) struct ObjectWrite<'a> {
     pub(crate) resources: WriteResources,
     /// What has to have ended well before anything is put in place.
     pub(crate) check: Option<&'a Check>,
-    /// What keeps the object that is replaced.
-    pub(crate) keeper: Option<&'a Keeper>,
+    /// Behind which suffix the place lies that keeps the object that is replaced; nothing if none does.
+    pub(crate) kept_beside: Option<&'static str>,
 }
 
 /// What an object is before it is written.
 struct Existing<'a> {
     stored: Option<&'a StoredUnit>,
+    /// True if it is replaced whatever it is by then: it was not looked at.
+    alone: bool,
     /// What commits that are not settled lay over it.
     cover: Option<Arc<dyn Cover>>,
 }
@@ -109,8 +111,7 @@ impl ObjectWrite<'_> {
     /// # Errors
     /// As [`ObjectWrite::run`].
     pub(crate) fn run_built(&self, built: &BuiltUnit) -> Result<u64> {
-        let existing = Existing { stored: built.stored.as_ref(), cover: None };
-        let keeps_fill = self.keeps_fill(&existing, false)?;
+        let existing = Existing { stored: built.stored.as_ref(), alone: false, cover: None };
         // What a server gets stays in memory until it has it: in that of the elements.
         let is_remote = self.source.hierarchy.storage.is_remote();
         let fate = |position: u64, worker: &mut Worker, mut output: Vec<u8>| {
@@ -118,9 +119,9 @@ impl ObjectWrite<'_> {
             let chunk = chunks.remove(&position);
             drop(chunks);
             let Some(BuiltChunk { mut elements, room }) = chunk else {
-                return self.fate(position, None, (&existing, keeps_fill), worker, output);
+                return self.fate(position, None, &existing, worker, output);
             };
-            if elements.is_fill(&self.state().layout) && !keeps_fill {
+            if elements.is_fill(&self.state().layout) && !self.keeps_fill(&existing)? {
                 return Ok(Fate::Dropped);
             }
             if is_remote {
@@ -132,7 +133,7 @@ impl ObjectWrite<'_> {
             }
             Ok(Fate::Made(output, room))
         };
-        match self.attempt(&existing, false, &fate) {
+        match self.attempt(&existing, &fate) {
             // What is stored now may contain commits that made the array larger: what it does not
             // contain says by itself what of it does not count.
             Err(error) if is_lost_race(&error) => Self { valid: None, ..self.clone() }.run(),
@@ -164,13 +165,12 @@ impl ObjectWrite<'_> {
                 (false, None) => self.cover(0)?,
                 (false, Some(stored)) => self.cover(stored.contained)?,
             };
-            let existing = Existing { stored: existing.as_ref(), cover };
-            let keeps_fill = self.keeps_fill(&existing, alone)?;
+            let existing = Existing { stored: existing.as_ref(), alone, cover };
             let fate = |position: u64, worker: &mut Worker, output: Vec<u8>| {
                 let task = tasks.get(&position).copied();
-                self.fate(position, task, (&existing, keeps_fill), worker, output)
+                self.fate(position, task, &existing, worker, output)
             };
-            match self.attempt(&existing, alone, &fate) {
+            match self.attempt(&existing, &fate) {
                 Err(error) if is_lost_race(&error) => {}
                 outcome => return outcome,
             }
@@ -271,7 +271,7 @@ impl ObjectWrite<'_> {
     }
 
     /// Writes the object; `fate` says what becomes of the chunk at a position.
-    fn attempt(&self, existing: &Existing<'_>, alone: bool, fate: &FateOf<'_>) -> Result<u64> {
+    fn attempt(&self, existing: &Existing<'_>, fate: &FateOf<'_>) -> Result<u64> {
         let state = self.state();
         let hierarchy = self.source.hierarchy;
         let order = state.order.sequence(&state.layout.per_object)?;
@@ -326,24 +326,26 @@ impl ObjectWrite<'_> {
             },
         )?;
         drop(turn);
-        if extents.iter().all(Option::is_none) && self.may_be_absent(existing, alone)? {
+        // Of an object that is one chunk this was asked when the chunk was dropped.
+        let is_chunk = state.shard().is_none();
+        if extents.iter().all(Option::is_none) && (is_chunk || self.may_be_absent(existing)?) {
             drop(writer);
             return self.leave_absent(&path).map(|()| 0);
         }
-        if state.shard().is_some() {
+        if !is_chunk {
             self.append_tail(&mut *writer, extents)?;
         }
         let bytes = writer.position();
-        let condition = match (alone, existing.stored) {
+        let condition = match (existing.alone, existing.stored) {
             (true, _) => Condition::None,
             (false, Some(stored)) => Condition::Unchanged(&*stored.object),
             (false, None) => Condition::Absent,
         };
         self.wait_for_check()?;
-        if let Some(keeper) = self.keeper {
+        if let Some(suffix) = self.kept_beside {
             let stored = existing.stored.map(|stored| stored.object.version());
             // Snapshots say that the data have moved on where nothing was kept.
-            let _ = keeper.keep(self.source, &self.coordinates, stored, &mut *writer);
+            let _ = keep(self.source, &self.coordinates, stored, (&mut *writer, suffix));
         }
         writer.publish(condition)?;
         drop(rooms);
@@ -353,11 +355,11 @@ impl ObjectWrite<'_> {
     /// True if an object without chunks need not be there. While there is a log it still says which commits it
     /// contains; and it has to take the place of what is there: to who holds a snapshot an object that is absent
     /// was so at its moment.
-    fn may_be_absent(&self, existing: &Existing<'_>, alone: bool) -> Result<bool> {
+    fn may_be_absent(&self, existing: &Existing<'_>) -> Result<bool> {
         if !self.moment.is_settled() {
             return Ok(false);
         }
-        if !alone {
+        if !existing.alone {
             return Ok(existing.stored.is_none());
         }
         match self.source.hierarchy.storage.stat(&self.source.object_path(&self.coordinates)?) {
@@ -367,11 +369,10 @@ impl ObjectWrite<'_> {
     }
 
     /// True if a chunk of fill values is kept: an object that is one chunk, and has to be there.
-    fn keeps_fill(&self, existing: &Existing<'_>, alone: bool) -> Result<bool> {
+    fn keeps_fill(&self, existing: &Existing<'_>) -> Result<bool> {
         let is_chunk = self.state().shard().is_none();
         Ok(is_chunk
-            && (self.source.hierarchy.storage.is_remote()
-                || !self.may_be_absent(existing, alone)?))
+            && (self.source.hierarchy.storage.is_remote() || !self.may_be_absent(existing)?))
     }
 
     fn wait_for_check(&self) -> Result<()> {
@@ -389,12 +390,12 @@ impl ObjectWrite<'_> {
         Ok(())
     }
 
-    /// What becomes of the chunk at `position` of what is `existing`, and whether it is kept as fill values.
+    /// What becomes of the chunk at `position`.
     fn fate(
         &self,
         position: u64,
         task: Option<ChunkTask>,
-        (existing, keeps_fill): (&Existing<'_>, bool),
+        existing: &Existing<'_>,
         worker: &mut Worker,
         mut output: Vec<u8>,
     ) -> Result<Fate> {
@@ -456,7 +457,7 @@ impl ObjectWrite<'_> {
                 worker.chunk.put(&state.layout, copy, &self.input)
             })?;
         }
-        if worker.chunk.is_fill(&state.layout) && !keeps_fill {
+        if worker.chunk.is_fill(&state.layout) && !self.keeps_fill(existing)? {
             return Ok(Fate::Dropped);
         }
         worker.chunk.encode(&state.layout, &self.input, &mut worker.scratch, &mut output)?;

@@ -48,7 +48,7 @@ pub(crate) fn write_plan(
 ) -> Result<WriteStatistics> {
     let cells = if plan.result_bytes() == 0 { 0 } else { plan.cell_count() };
     let write = |cell, resources| ObjectWrite {
-        keeper: None,
+        kept_beside: None,
         source,
         moment,
         plan: Some((plan, cell)),

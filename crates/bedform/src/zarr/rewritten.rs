@@ -8,14 +8,14 @@
 use std::collections::BTreeMap;
 
 use bedform_format::ObjectPath;
-use bedform_format::metadata::{GroupDocument, LogState, NodeSummary};
+use bedform_format::metadata::{GroupDocument, LogState};
 
 use super::documents::{Documents, summary};
 use super::hierarchy::Hierarchy;
 use super::nodes::NodeKind;
 use super::source::{ZarrSource, contained_commit};
 use super::state::{ArrayState, load};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::options::{Freshness, OpenOptions};
 
 /// Arrays that are looked at for the identity of their store.
@@ -38,15 +38,10 @@ pub(crate) fn lost_state(
     let newest = match (hierarchy.find_root)(&*hierarchy.storage, &hierarchy.options.limits) {
         // Many stores of other programs may be read by all, and listed by nobody.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            let others = group.consolidated.iter().flatten();
-            let mut others = others.map(|(path, text)| summary(hierarchy, path, text));
-            let is_ours = |one: Result<NodeSummary>| Ok::<_, Error>(one?.key_and_shape().is_some());
-            let has_ours =
-                others.try_fold(false, |any, one| Ok::<_, Error>(any || is_ours(one)?))?;
-            if is_writable || has_ours {
-                return Err(error);
-            }
-            return Ok(None);
+            return match is_writable || names_ours(hierarchy, group)? {
+                true => Err(error),
+                false => Ok(None),
+            };
         }
         newest => newest?,
     };
@@ -73,6 +68,16 @@ pub(crate) fn lost_state(
         }
     }
     Ok(Some((store, LogState::all_settled(settled))))
+}
+
+/// True if the consolidated metadata have an array that Bedform made.
+fn names_ours(hierarchy: &Hierarchy, group: &GroupDocument) -> Result<bool> {
+    for (path, text) in group.consolidated.iter().flatten() {
+        if summary(hierarchy, path, text)?.key_and_shape().is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// True if the array at the root, or one below, whatever the root is, says that it is of `store`.

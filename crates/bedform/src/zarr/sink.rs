@@ -1,6 +1,5 @@
 //! The shards of an array as a sink.
 
-use super::kept::Keeper;
 use super::object::{ObjectWrite, open_stored};
 use super::source::ZarrSource;
 use crate::error::Result;
@@ -14,8 +13,8 @@ use crate::write::sink::{BuiltUnit, Sink, StoredUnit, WriteResources};
 pub(crate) struct ShardSink<'a> {
     pub(crate) source: &'a ZarrSource<'a>,
     pub(crate) moment: &'a dyn Moment,
-    /// What keeps the shards that are replaced.
-    pub(crate) keeper: Option<&'a Keeper>,
+    /// As in [`ObjectWrite`].
+    pub(crate) kept_beside: Option<&'static str>,
 }
 
 impl ShardSink<'_> {
@@ -35,7 +34,7 @@ impl ShardSink<'_> {
             valid,
             resources,
             check: None,
-            keeper: self.keeper,
+            kept_beside: self.kept_beside,
         })
     }
 }

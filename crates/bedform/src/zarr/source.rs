@@ -270,7 +270,7 @@ impl ZarrSource<'_> {
     fn check_was_absent(&self, coordinates: &[u64]) -> Result<()> {
         let Some(held) = &self.hierarchy.held else { return Ok(()) };
         if self.may_have_lost(coordinates, held.since_ns)? {
-            return Err(held.moved(&self.object_name_of(coordinates), "may have been deleted"));
+            return Err(Held::moved(&self.object_name_of(coordinates), "may have been deleted"));
         }
         let name = || self.hierarchy.name_of(self.path);
         match self.hierarchy.storage.stat(&self.document()?) {

@@ -126,7 +126,7 @@ proptest! {
                     break;
                 }
                 Err(ConvertError::Other(error)) => {
-                    prop_assert_eq!(error.kind(), ErrorKind::Interrupted);
+                    prop_assert_eq!(error.kind(), ErrorKind::Interrupted, "{} after {}", error, stops);
                     // Nobody sees it, and what is done stays.
                     if in_directory {
                         prop_assert!(place.list(&path("copy")).unwrap().is_empty());

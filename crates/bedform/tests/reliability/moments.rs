@@ -362,37 +362,32 @@ fn a_snapshot_outlives_settles_that_leave_it_time() {
         Operation::Collect,
     ];
     let scratch = Scratch::new("outlives");
-    {
-        let place = Arc::new(LocalStorage::open(&scratch.0.join("store"), Mode::Create).unwrap());
-        let store = Store::create(place, &Map::new(), options(true)).unwrap();
-        store
-            .create_array(&path("t"), &new_array(&form(&[10, 7], &[2, 2], &[4, 4], "zstd")))
-            .unwrap();
-        let mut model =
-            StoreModel::from([("t".to_owned(), form(&[10, 7], &[2, 2], &[4, 4], "zstd"))]);
-        let write =
-            Operation::Write { name: "t".into(), start: vec![5, 0], shape: vec![5, 7], seed: 6 };
-        let mut kept = Vec::new();
-        for operation in std::iter::once(&write).chain(&operations) {
-            kept.push(Kept {
-                snapshot: store.snapshot().unwrap(),
-                model: model.clone(),
-                only_commits: !kept.is_empty(),
-            });
-            operation.run(&store, &model).unwrap();
-            model = operation.apply(&model);
-            let mut counts = Counts::default();
-            for (at, one) in kept.iter().enumerate() {
-                if matches!(operation, Operation::Collect) {
-                    // What nobody leaves time goes, and is missed.
-                    let kept = Kept { only_commits: false, ..one.clone() };
-                    kept.check(&mut counts).unwrap();
-                } else if let Err(problem) = one.check(&mut counts) {
-                    panic!("snapshot {at}, after {operation:?}: {problem}");
-                }
+    let place = Arc::new(LocalStorage::open(&scratch.0.join("store"), Mode::Create).unwrap());
+    let store = Store::create(place, &Map::new(), options(true)).unwrap();
+    store.create_array(&path("t"), &new_array(&form(&[10, 7], &[2, 2], &[4, 4], "zstd"))).unwrap();
+    let mut model = StoreModel::from([("t".to_owned(), form(&[10, 7], &[2, 2], &[4, 4], "zstd"))]);
+    let write =
+        Operation::Write { name: "t".into(), start: vec![5, 0], shape: vec![5, 7], seed: 6 };
+    let mut kept = Vec::new();
+    for operation in std::iter::once(&write).chain(&operations) {
+        kept.push(Kept {
+            snapshot: store.snapshot().unwrap(),
+            model: model.clone(),
+            only_commits: !kept.is_empty(),
+        });
+        operation.run(&store, &model).unwrap();
+        model = operation.apply(&model);
+        let mut counts = Counts::default();
+        for (at, one) in kept.iter().enumerate() {
+            if matches!(operation, Operation::Collect) {
+                // What nobody leaves time goes, and is missed.
+                let kept = Kept { only_commits: false, ..one.clone() };
+                kept.check(&mut counts).unwrap();
+            } else if let Err(problem) = one.check(&mut counts) {
+                panic!("snapshot {at}, after {operation:?}: {problem}");
             }
-            assert!(counts.right + 1 >= kept.len() as u64 || counts.moved > 1, "{counts:?}");
         }
+        assert!(counts.right + 1 >= kept.len() as u64 || counts.moved > 1, "{counts:?}");
     }
 }
 

@@ -365,11 +365,10 @@ fn recent_roots(place: &LogPlace, numbers: &[u64], grace: Duration) -> Result<BT
 /// True if root `number` was published less than `age` ago, or at a time that is not known, or that has
 /// not come yet; false if it is gone.
 fn is_younger(place: &LogPlace, number: u64, age: Duration) -> Result<bool> {
-    let published = match place.storage.modified_ns(&LogPlace::root_path(number)?) {
-        Err(error) if error.is_not_found() => return Ok(false),
-        published => Duration::from_nanos(published?.try_into().unwrap_or(0)),
-    };
-    Ok(is_since(i64::try_from(published.as_nanos()).unwrap_or(0), age))
+    match place.storage.modified_ns(&LogPlace::root_path(number)?) {
+        Err(error) if error.is_not_found() => Ok(false),
+        published => Ok(is_since(published?, age)),
+    }
 }
 
 /// True for a time less than `age` ago, or one that is not known, or that has not come yet.

@@ -32,7 +32,7 @@ mod walk;
 mod write;
 
 use crate::log::opened::OpenedStore;
-use crate::log::place::LogPlace;
+use crate::log::place::SUFFIX;
 use crate::log::shapes::publish_grown;
 use crate::options::Progress;
 use std::sync::Arc;
@@ -220,8 +220,8 @@ impl OpenedStore {
         let view = Arc::new(view.with_cap(memory_bytes / 4));
         let plans = plan::plan(self, &view, arrays.as_deref())?;
         let pinned: Vec<_> = plans.iter().map(|plan| plan.pinned(self, &view)).collect();
-        let keeper = if grace.is_zero() { None } else { Some(LogPlace::keeper()) };
-        let shards: Vec<_> = pinned.iter().map(|array| array.sink(keeper.as_ref())).collect();
+        let kept_beside = if grace.is_zero() { None } else { Some(SUFFIX) };
+        let shards: Vec<_> = pinned.iter().map(|array| array.sink(kept_beside)).collect();
         let sinks: Vec<_> = shards.iter().map(|sink| sink as &dyn Sink).collect();
         let objects = || plans.iter().flat_map(|plan| &plan.objects);
         let rounds = Rounds {

@@ -60,9 +60,7 @@ impl ArrayPlan {
         store: &'a OpenedStore,
         view: &Arc<View>,
     ) -> PinnedArray<'a> {
-        let (number, key) = (view.root.number, Some(view.root.store));
-        let snapshot = Snapshot { number, store: key, view: Some(view.clone()), is_held: false };
-        PinnedArray::new(store, &self.path, &self.state, snapshot)
+        PinnedArray::new(store, &self.path, &self.state, Snapshot::of(view.clone()))
     }
 }
 
