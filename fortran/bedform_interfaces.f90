@@ -240,6 +240,10 @@ module bedform_interfaces
       type(bf_session), value :: session
       integer(c_int64_t), intent(out) :: number
     end function
+    integer(c_int) function c_session_commit_begin(session) bind(C, name="bf_session_commit_begin")
+      import
+      type(bf_session), value :: session
+    end function
     integer(c_int) function c_session_end(session) bind(C, name="bf_session_end")
       import
       type(bf_session), value :: session

@@ -270,9 +270,11 @@ bf_status bf_settle_together(bf_store store, const bf_comm *comm, const char *op
 
 /* Begins a writing session of all processes of `comm`, which make this call together; `comm` NULL: of this
  * process alone. `comm` must live as long as the session. Options: buffer_bytes (that wait in memory to be
- * written), settle ("end": bf_session_end turns the commits into shards; "later": bf_settle does), durability
- * ("disk"; "node": commits return when they are durable in the burst tier), burst (its directory; without it
- * what BEDFORM_BURST or bedform.toml says; false for none), burst_capacity_bytes. */
+ * written), settle ("end": bf_session_end turns the commits into shards; "later": bf_settle does; "background":
+ * the session does while it goes on, and the rest at its end), settle_bytes and settle_commits (that may wait
+ * then; without them what bedform.toml says, or 1 GiB and 10,000), durability ("disk"; "node": commits return when
+ * they are durable in the burst tier), burst (its directory; without it what BEDFORM_BURST or bedform.toml says;
+ * false for none), burst_capacity_bytes. */
 bf_status bf_session_begin(bf_store store, const bf_comm *comm, const char *options, bf_session *session);
 
 /* Takes a box of an array. Not collective, nothing is visible before the commit; the data are copied. Where
@@ -331,6 +333,13 @@ bf_status bf_session_append(bf_session session, const char *path, uint32_t axis,
 /* Makes what all processes wrote visible, all at once, durably; collective. If one fails, all get its error
  * and nothing is visible. `number` (may be NULL) gets the number of the commit. */
 bf_status bf_session_commit(bf_session session, uint64_t *number);
+
+/* Begins a commit and returns: its data become durable while the program computes. Not collective, no messages are
+ * sent. Until bf_session_commit_wait the session takes nothing else, and elements that were lent may not change. */
+bf_status bf_session_commit_begin(bf_session session);
+
+/* Ends the commit that has begun, as bf_session_commit, which some processes may call in its place; collective. */
+bf_status bf_session_commit_wait(bf_session session, uint64_t *number);
 
 /* Waits until every commit has left the burst tiers and is visible; collective. `number` (may be NULL) gets the
  * number of the last one. */

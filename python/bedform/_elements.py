@@ -34,7 +34,7 @@ class Elements:
         masked = _masked(value)
         try:
             # Some hand over masked arrays as their elements.
-            data = np.asanyarray(value) if not masked else np.empty(())
+            data = self._array_of(value) if not masked else np.empty(())
             masked = masked or _masked(data)
             data = np.asarray(data)
         except ValueError as error:
@@ -62,6 +62,12 @@ class Elements:
             return np.asarray(value if plain else data, dtype=self._dtype)
         except (OverflowError, TypeError, ValueError) as error:
             raise InvalidArgumentError(f"{self._path} holds {self._dtype}: {error}") from None
+
+    def _array_of(self, value: Any) -> AnyArray:
+        # Of plain texts NumPy's own type of text would lose the NULs at their ends.
+        if self._is_text and not hasattr(value, "dtype"):
+            return np.array(value, dtype=object)
+        return np.asanyarray(value)
 
     def flat(self, data: AnyArray) -> Any:
         """Converted elements in C order: bytes, or a list of texts."""

@@ -354,6 +354,36 @@ class Session:
         }
         return number
 
+    def commit_begin(self) -> None:
+        """Begin a commit of everything written so far, and return while it becomes durable.
+
+        The next step can be computed meanwhile; buffers that were lent may not be changed. All
+        that the processes agree on is done by :meth:`commit_wait`, until which the session takes
+        nothing else. Not collective.
+
+        Examples
+        --------
+        >>> import bedform as bf, numpy as np, tempfile
+        >>> store = bf.create(tempfile.mkdtemp() + "/s.zarr")
+        >>> array = store.create_array("t", shape=(3, 4), dtype="int32")
+        >>> with store.session() as session:
+        ...     for step in range(3):
+        ...         session.write("t", np.full((1, 4), step), start=(step, 0))
+        ...         session.commit_begin()
+        ...         # The next step is computed here.
+        ...         _ = session.commit_wait()
+        >>> store["t"][:, 0].tolist()
+        [0, 1, 2]
+        """
+        self._store._call(self._inner.commit_begin)()
+
+    def commit_wait(self) -> int:
+        """End the commit that has begun, as :meth:`commit`; give its number.
+
+        All processes of the session make the call.
+        """
+        return self.commit()
+
     def drain(self) -> int:
         """Wait until all commits have left the burst tiers and are visible; give the last number.
 

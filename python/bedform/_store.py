@@ -485,7 +485,9 @@ class Store(Group):
         self,
         *,
         comm: Any = None,
-        settle: Literal["exit", "later"] = "exit",
+        settle: Literal["end", "later", "background"] = "end",
+        settle_bytes: int | str | None = None,
+        settle_commits: int | None = None,
         buffer: int | str = "64 MiB",
         durability: Literal["disk", "node"] = "disk",
         burst: str | os.PathLike[str] | Literal[False] | None = None,
@@ -499,8 +501,12 @@ class Store(Group):
             The processes that write together, as a communicator of mpi4py (``MPI.COMM_WORLD``); all
             of them make this call. Without it this process alone.
         settle
-            ``"exit"`` turns the commits into shards when the session ends as a context manager;
-            ``"later"`` leaves that to :meth:`settle`.
+            ``"end"`` turns the commits into shards when the session ends as a context manager;
+            ``"later"`` leaves that to :meth:`settle`; ``"background"`` does it while the session
+            goes on, and settles the rest at its end.
+        settle_bytes, settle_commits
+            With ``"background"``, what may wait to be settled: by default what ``bedform.toml``
+            says, or 1 GiB and 10,000 commits. A commit waits where settling cannot keep up.
         buffer
             What may wait in memory to be written; a write that brings more waits.
         durability
@@ -528,15 +534,23 @@ class Store(Group):
         # The other processes wait from here on.
         members = None if comm is None else Messages(comm)
         with declining(members):
-            if settle not in ("exit", "later"):
-                raise InvalidArgumentError(f"settle must be 'exit' or 'later', not {settle!r}")
+            if settle not in ("end", "later", "background"):
+                raise InvalidArgumentError(
+                    f"settle must be 'end', 'later' or 'background', not {settle!r}"
+                )
             _check_durability(durability, ("disk", "node"))
+            if settle_bytes is not None:
+                settle_bytes = byte_count(settle_bytes, "settle_bytes")
+            if settle_commits is not None:
+                settle_commits = integer(settle_commits, "settle_commits", least=1)
             if burst_capacity is not None:
                 burst_capacity = byte_count(burst_capacity, "burst_capacity")
             options = {
                 "buffer_bytes": byte_count(buffer, "buffer"),
                 "durability": durability,
-                "settle": "end" if settle == "exit" else "later",
+                "settle": settle,
+                "settle_bytes": settle_bytes,
+                "settle_commits": settle_commits,
                 "burst": _tier(burst),
                 "burst_capacity_bytes": burst_capacity,
             }

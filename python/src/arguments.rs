@@ -1,7 +1,7 @@
 //! What comes from Python as text, checked: paths, JSON, descriptions.
 
 use bedform::{NewArray, OpenOptions, size};
-use bedform_format::{ObjectPath, shown};
+use bedform_format::{Limits, ObjectPath, json, shown};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use serde_json::{Map, Value};
@@ -15,7 +15,8 @@ pub(crate) fn path_of(text: &str) -> PyResult<ObjectPath> {
 
 /// A JSON object.
 pub(crate) fn json_of(text: &str) -> PyResult<Map<String, Value>> {
-    serde_json::from_str(text).map_err(|error| raise(bedform::Error::invalid(error.to_string())))
+    let parsed = json::parse_object(text, &Limits::default());
+    parsed.map_err(|error| raise(bedform::Error::invalid(error.to_string())))
 }
 
 /// How a store is opened, from JSON: see `OpenOptions::from_json`.

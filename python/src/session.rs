@@ -287,6 +287,11 @@ impl Session {
         Ok(number)
     }
 
+    /// Begins a commit, which [`commit`] ends.
+    fn commit_begin(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.with(bedform::log::session::Session::commit_begin)).map_err(raise)
+    }
+
     /// Waits until everything that was committed is visible; gives the number of the last commit.
     fn drain(&self, py: Python<'_>) -> PyResult<u64> {
         detached(py, || self.with(bedform::log::session::Session::drain)).map_err(raise)

@@ -19,6 +19,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from pathlib import Path
+from types import SimpleNamespace
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -297,6 +298,81 @@ class Directory:
         assert sum(section[5] for section in self.sections) == touched
 
 
+class Table:
+    """What the directories of many commits have, by array."""
+
+    def __init__(self, log: Path, record: dict[str, Any], settled: int) -> None:
+        data = (log / "tables" / record["name"]).read_bytes()
+        assert len(data) == record["bytes"]
+        assert re.fullmatch(f"{record['last']:010}-[0-9a-f]{{32}}", record["name"])
+        index = data[len(data) - record["index_bytes"] :]
+        assert crc32c(index) == record["checksum"]
+        reader = Reader(index)
+        assert reader.varint() == 1
+        commits, segments, ends, blocks = (reader.varint() for _ in range(4))
+        numbers = reader.column(commits)
+        lengths = reader.column(segments)
+        self.segments = [reader.take(length).decode() for length in lengths]
+        last = reader.column(segments)
+        for segment, _ in zip(reader.column(ends), reader.column(ends), strict=True):
+            assert last[segment] in numbers
+        first_keys, last_keys = reader.keys(blocks), reader.keys(blocks)
+        kinds, items, low, high, sizes, checksums, ranks = (reader.column(blocks) for _ in range(7))
+        boxes = self._boxes(reader, [max(rank - 1, 0) for rank in ranks])
+        reader.finish()
+        assert numbers == sorted(set(numbers))
+        assert numbers[-1] == record["last"]
+        assert record["first"] == min(n for n in numbers if n > settled)
+        self.numbers = [number for number in numbers if number > settled]
+        # By commit: sections, by their numbers, with what they touch; and what grows.
+        self.sections: dict[int, dict[int, Any]] = {number: {} for number in numbers}
+        self.grown: dict[int, Any] = {number: {} for number in numbers}
+        at = rows = 0
+        for number in range(blocks):
+            block = data[at : at + sizes[number]]
+            at += sizes[number]
+            assert crc32c(block) == checksums[number]
+            reader = Reader(block)
+            arrays, count = reader.varint(), reader.varint()
+            assert count == items[number] <= 256
+            rows += count
+            keys = reader.keys(arrays)
+            assert (keys[0], keys[-1]) == (first_keys[number], last_keys[number])
+            of_arrays, counts = reader.column(arrays), reader.column(arrays)
+            keys = [key for key, n in zip(keys, counts, strict=True) for _ in range(n)]
+            of = [rank for rank, n in zip(of_arrays, counts, strict=True) for _ in range(n)]
+            if kinds[number] == 0:
+                columns = [reader.column(count) for _ in range(5)]
+                touched = self._boxes(reader, of)
+                for row in zip(keys, *columns, touched, strict=True):
+                    key, commit, order, segment, address, _, box = row
+                    section = self.sections[commit].setdefault(order, (segment, address, []))
+                    section[2].append((key, box))
+                    if ranks[number]:
+                        around = zip(box, boxes[number], strict=True)
+                        assert all(a <= x and y <= b for (x, y), (a, b) in around)
+                found = columns[0]
+            else:
+                found = reader.column(count)
+                before, after = (split(reader.column(sum(of)), of) for _ in range(2))
+                for key, commit, *shapes in zip(keys, found, before, after, strict=True):
+                    self.grown[commit][key] = tuple(shapes)
+            assert (min(found), max(found)) == (low[number], high[number])
+            reader.finish()
+        assert at == record["bytes"] - record["index_bytes"]
+        assert rows == record["rows"]
+
+    @staticmethod
+    def _boxes(reader: Reader, ranks: list[int]) -> list[list[tuple[int, int]]]:
+        boxes: list[list[tuple[int, int]]] = [[(0, 0)] * rank for rank in ranks]
+        for axis in range(max(ranks, default=0)):
+            having = [box for box in boxes if len(box) > axis]
+            starts, sides = reader.column(len(having)), reader.column(len(having))
+            for box, start, side in zip(having, starts, sides, strict=True):
+                box[axis] = (start, start + side)
+        return boxes
+
+
 def unravel(place: int, shape: list[int]) -> list[int]:
     point = []
     for length in reversed(shape):
@@ -321,10 +397,12 @@ def read_boxes(reader: Reader, shape: list[int], count: int) -> list[tuple[list[
     return list(zip(starts, lengths, strict=True))
 
 
-def read_section(segment: Segment, address: int, commit: tuple[str, int]) -> list[Entry]:
+def read_section(
+    segment: Segment, address: int, commit: tuple[str, int] | None = None
+) -> list[Entry]:
     reader = Reader(segment.sealed(address, 3))
     assert reader.varint() == 2
-    assert (reader.take(16).hex(), reader.varint()) == commit
+    assert (reader.take(16).hex(), reader.varint()) == commit or commit is None
     arrays, shapes, selections, entries, blocks = (reader.varint() for _ in range(5))
     ranks = reader.column(shapes)
     all_shapes = split(reader.column(sum(ranks)), ranks)
@@ -370,7 +448,7 @@ def newest_root(log: Path, store: str) -> dict[str, Any]:
     data = (log / "roots" / names[-1]).read_bytes()
     check_seal(data)
     root: dict[str, Any] = json.loads(data)
-    assert root["bedform"]["version"] == 1
+    assert root["bedform"]["version"] == 2
     assert root["bedform"]["store"] == store
     assert root["number"] == int(names[-1][:10])
     return root
@@ -388,8 +466,26 @@ class Log:
         self.pending = own.get("pending", False)
         self.place = store.with_name(f"{store.name}.bedform-log")
         self.root = newest_root(self.place, own["store"])
-        self.commits: list[tuple[int, Directory, list[Entry]]] = []
+        self.commits: list[tuple[int, Any, list[Entry]]] = []
         segments: dict[str, Segment] = {}
+        shapes: dict[str, Any] = {}
+        for record in self.root["tables"]:
+            table = Table(self.place, record, self.root["settled"])
+            for number in table.numbers:
+                entries = []
+                for _, (at, address, touched) in sorted(table.sections[number].items()):
+                    inner = table.segments[at]
+                    segments.setdefault(inner, Segment(self.place, inner, own["store"]))
+                    written = read_section(segments[inner], address)
+                    assert {entry.array for entry in written} == {key for key, _ in touched}
+                    entries += [
+                        Entry(e.array, (*e.order[:2], len(entries), e.order[2]), e.where, e.data)
+                        for e in written
+                    ]
+                grown = table.grown[number]
+                shapes |= {key: after for key, (_, after) in grown.items()}
+                self.commits.append((number, SimpleNamespace(grown=grown), entries))
+        self.shapes = {**shapes, **self.root["shapes"]}
         for commit in self.root["commits"]:
             name = commit["segment"]
             names = {name}
@@ -426,7 +522,8 @@ class Log:
     def read(self, directory: Path) -> Array:
         array = ZarrArray(directory)
         key = array.own["array"]
-        shape = tuple(self.root["shapes"].get(key, array.shape))
+        later = self.shapes.get(key, array.shape)
+        shape = tuple(max(one, other) for one, other in zip(later, array.shape, strict=True))
         grid = [-(-n // s) for n, s in zip(shape, array.shard_shape, strict=True)]
         values = np.full(
             [g * s for g, s in zip(grid, array.shard_shape, strict=True)], array.fill, array.dtype

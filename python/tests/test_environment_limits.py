@@ -40,7 +40,7 @@ def used():
 def is_right(array):
     assert (array[:] == expected).all()
     print("right")
-def write(store, settle="exit"):
+def write(store, settle="end"):
     with store.session(settle=settle) as session:
         session.write("t", expected + 1, start=(0, 0))
         session.commit()

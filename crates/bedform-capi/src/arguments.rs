@@ -6,8 +6,8 @@
 use std::ffi::{CStr, c_char};
 
 use bedform::{Error, ErrorKind, Result};
-use bedform_format::ObjectPath;
 use bedform_format::log::Boxes;
+use bedform_format::{Limits, ObjectPath, json};
 use bedform_geometry::{AxisRange, AxisSelection, Points, RANK_MAX, Region, Selection};
 use serde_json::{Map, Value};
 
@@ -37,7 +37,7 @@ pub(crate) unsafe fn object(what: &str, pointer: *const c_char) -> Result<Map<St
     // SAFETY: the caller's contract.
     match unsafe { text(what, pointer) }? {
         "" => Ok(Map::new()),
-        text => serde_json::from_str(text)
+        text => json::parse_object(text, &Limits::default())
             .map_err(|error| misuse(format!("the {what} are no JSON object: {error}"))),
     }
 }

@@ -379,6 +379,25 @@ pub unsafe extern "C" fn bf_session_commit(session: SessionHandle, number: *mut 
     })
 }
 
+/// `bf_session_commit_begin`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_session_commit_begin(session: SessionHandle) -> Status {
+    call(|| with(session, Session::commit_begin))
+}
+
+/// `bf_session_commit_wait`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_commit_wait(
+    session: SessionHandle,
+    number: *mut u64,
+) -> Status {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let committed = with(session, Session::commit_wait)?;
+        give_if("the number", number, committed)
+    })
+}
+
 /// `bf_session_drain`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bf_session_drain(session: SessionHandle, number: *mut u64) -> Status {

@@ -18,7 +18,7 @@ mod strict;
 mod texts;
 
 use serde::de::DeserializeSeed;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::Limits;
 use scan::scan;
@@ -85,6 +85,26 @@ pub enum JsonError {
 /// [`JsonError`] for everything that the module header refuses.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, JsonError> {
     parse_within(bytes, limits, limits.values_bytes_max(bytes.len() as u64), &[], None)
+}
+
+/// The JSON object that a user gives as `text`. (The library's own parser takes one of its keys for a sign, and the
+/// last of two equal keys for both.)
+///
+/// # Errors
+/// As [`parse`]; `Syntax` for any other value.
+pub fn parse_object(text: &str, limits: &Limits) -> Result<Map<String, Value>, JsonError> {
+    match parse(text.as_bytes(), limits)? {
+        Value::Object(object) => Ok(object),
+        _ => Err(JsonError::Syntax("expected an object".to_owned())),
+    }
+}
+
+/// Fails for a document that is nested deeper than readers allow.
+///
+/// # Errors
+/// `TooDeep`.
+pub fn check_depth(bytes: &[u8], limits: &Limits) -> Result<(), JsonError> {
+    scan(bytes, limits.metadata_depth_max).map(drop)
 }
 
 /// As [`parse`]; the members of the objects at the paths `kept` stay text, and the objects are empty in the

@@ -404,4 +404,8 @@ pub trait Workspace: Send + Sync {
 }
 
 /// Holds an advisory lock until dropped.
-pub trait Lock: Send + Sync {}
+pub trait Lock: Send + Sync {
+    /// Leaves what is made for the lock, if anything is, when it is given up: for who takes it again soon, and
+    /// then gives it up without this.
+    fn keep_place(&mut self) {}
+}

@@ -37,6 +37,18 @@ const BYTES_MAX: u64 = 1 << 20;
 pub struct Configuration {
     /// The burst tier.
     pub burst: Option<BurstConfiguration>,
+    /// What may wait to be settled.
+    pub settle: Option<SettleConfiguration>,
+}
+
+/// `[settle]`: of sessions that settle in the background.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SettleConfiguration {
+    /// Bytes of elements that may wait.
+    pub bytes: Option<Size>,
+    /// Commits that may wait.
+    pub commits: Option<std::num::NonZeroU64>,
 }
 
 /// `[burst]`.

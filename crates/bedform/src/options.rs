@@ -50,6 +50,9 @@ pub struct OpenOptions {
     /// For whoever opens the storage: whether large reads may go past the page cache where that is
     /// faster ([`LocalStorage::through_page_cache`](bedform_storage::LocalStorage::through_page_cache)).
     pub direct_reads: bool,
+    /// Commits that a root of a log names each, before a table takes their place. Few cost a table at every
+    /// other commit, many make every commit write, and every reader read, more.
+    pub commits_named: usize,
     /// How an object store is reached, where the store is in one.
     pub remote: RemoteOptions,
 }
@@ -66,6 +69,7 @@ impl Default for OpenOptions {
             gap_bytes: None,
             profile: None,
             direct_reads: true,
+            commits_named: 16,
             remote: RemoteOptions::default(),
         }
     }

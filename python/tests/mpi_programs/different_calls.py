@@ -117,7 +117,7 @@ def weak(store: bf.Store) -> bf.Store:
 # The same of calls on stores: each is given one that is its own and another one.
 OUTSIDE: dict[str, tuple[StoreCall, StoreCall, tuple[str, ...]]] = {
     "store": (begin, lambda _, other: session(other), ("own.zarr", "other.zarr")),
-    "at the end": (begin, lambda own, _: session(own, settle="exit"), ("settle",)),
+    "at the end": (begin, lambda own, _: session(own, settle="end"), ("settle",)),
     "durability": (begin, lambda own, _: session(own, durability="node"), ("durability",)),
     "wrong option": (begin, lambda own, _: session(own, buffer="much"), ("buffer", "much")),
     "durability of the store": (
@@ -198,7 +198,7 @@ def check_within(case: str, odd: int, place: str) -> None:
         own.close()
         assert contents(store) == before
     comm.Barrier()
-    with session(store, settle="exit") as after:
+    with session(store, settle="end") as after:
         after.write("a", rows(rank + 30), start=(rank, 0))
     assert store["a"][:4, 0].tolist() == [30, 31, 32, 33]
     assert set(store) == {"a", "b"}

@@ -131,7 +131,7 @@ impl Touched {
             .all(|((own_start, own_end), (start, end))| own_start.max(start) < own_end.min(end))
     }
 
-    fn check(&self, limits: &Limits) -> Result<()> {
+    pub(super) fn check(&self, limits: &Limits) -> Result<()> {
         check_limit("axes", self.start.len() as u64, limits.rank_max as u64)?;
         let is_box = self.start.iter().zip(&self.end).all(|(start, end)| start < end);
         if !is_box || self.start.len() != self.end.len() {
@@ -304,7 +304,11 @@ fn name_bytes() -> u64 {
     size_of::<String>() + list_bytes(0)
 }
 
-fn read_names(reader: &mut Reader<'_>, count: u64, budget: &mut Budget) -> Result<Vec<String>> {
+pub(super) fn read_names(
+    reader: &mut Reader<'_>,
+    count: u64,
+    budget: &mut Budget,
+) -> Result<Vec<String>> {
     let capacity = budget.charge(count, name_bytes())?;
     let mut lengths = reader.column(count, WHAT)?;
     let mut names = Vec::with_capacity(capacity);
@@ -421,7 +425,7 @@ impl GrownArray {
         size_of::<Self>() + 2 * list_bytes(rank)
     }
 
-    fn check(&self, limits: &Limits) -> Result<()> {
+    pub(super) fn check(&self, limits: &Limits) -> Result<()> {
         check_limit("axes", self.shape.len() as u64, limits.rank_max as u64)?;
         let grows = self.base.len() == self.shape.len()
             && self.base.iter().zip(&self.shape).all(|(base, length)| base <= length);

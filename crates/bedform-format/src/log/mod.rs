@@ -18,6 +18,7 @@
 //! | [`CommitId`] | what tells commits apart before they have a number |
 //! | [`Promise`], [`PromiseFile`] | the commits that count before a root knows them |
 //! | [`Root`] | the commits that count |
+//! | [`Table`], [`TableIndex`] | what many commits touch, by array |
 //! | [`SettledShards`] | which commits shards contain for certain |
 //! | [`varint`] | numbers and columns of numbers |
 
@@ -32,6 +33,7 @@ mod section;
 mod section_wire;
 mod segment;
 mod settled;
+mod table;
 #[cfg(test)]
 mod tests;
 pub mod varint;
@@ -42,12 +44,15 @@ pub use commit_id::CommitId;
 pub use directory::{Directory, GrownArray, SectionPlace, Touched};
 pub use lanes::{LANE_BYTES, Lane, Lanes, STRIPE_BYTES, SegmentName};
 pub use promises::{Promise, PromiseFile, PromisesHeader};
-pub use root::{CommitRecord, Root, SettledRecord};
+pub use root::{CommitRecord, Root, SettledRecord, TableRecord};
 pub use section::{Block, Entry, Section, SectionArray};
 pub use segment::{
     RecordHead, RecordKind, SEGMENT_ALIGNMENT, Sealed, SealedCodec, SegmentHeader, padded_bytes,
 };
 pub use settled::{SettledArray, SettledShards};
+pub use table::{
+    BLOCK_ITEMS_MAX, BlockKind, Table, TableBlock, TableGrowth, TableIndex, TableRow, TableSegment,
+};
 
 use crate::ObjectPath;
 use crate::metadata::MetadataError;

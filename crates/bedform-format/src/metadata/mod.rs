@@ -19,7 +19,7 @@ pub use crate::fields::MetadataError;
 pub use fill::FillValue;
 pub use summary::NodeSummary;
 pub use v2::{parse_array_v2, parse_consolidated_v2};
-pub(crate) use v3::identity_field;
+pub(crate) use v3::identity_field_up_to;
 pub use v3::parse_hex;
 pub use v3::{
     GroupDocument, GroupTexts, LogState, Replacing, parse_array, parse_codecs, parse_data_type,

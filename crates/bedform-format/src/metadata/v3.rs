@@ -356,11 +356,20 @@ fn order(fields: &Fields<'_, '_>) -> Result<Option<String>> {
 }
 
 /// The identity under `key` of our own key in a document of a version that is known.
-pub(crate) fn identity_field(fields: &Fields<'_, '_>, key: &str) -> Result<Option<[u8; 16]>> {
+fn identity_field(fields: &Fields<'_, '_>, key: &str) -> Result<Option<[u8; 16]>> {
+    identity_field_up_to(1, fields, key)
+}
+
+/// As [`identity_field`], in a document of a kind of which the versions up to `newest` are known.
+pub(crate) fn identity_field_up_to(
+    newest: i64,
+    fields: &Fields<'_, '_>,
+    key: &str,
+) -> Result<Option<[u8; 16]>> {
     let Some(value) = fields.get("bedform") else { return Ok(None) };
     let own = Fields::new("bedform", value)?;
     let version = own.integer("version", 1..=i64::from(u32::MAX), Some(1))?;
-    if version > 1 {
+    if version > newest {
         return Err(unsupported("bedform.version", format!("version {version} (a newer Bedform)")));
     }
     if own.get(key).is_none() {

@@ -246,12 +246,20 @@ struct LocalLock<F: FileSystem> {
     shared: Arc<Shared<F>>,
     directory: F::Handle,
     file: F::Handle,
+    keeps_file: bool,
 }
 
-impl<F: FileSystem> Lock for LocalLock<F> {}
+impl<F: FileSystem> Lock for LocalLock<F> {
+    fn keep_place(&mut self) {
+        self.keeps_file = true;
+    }
+}
 
 impl<F: FileSystem> Drop for LocalLock<F> {
     fn drop(&mut self) {
+        if self.keeps_file {
+            return;
+        }
         // Removed while the lock is still held: whoever waits for it gets a file that has no name
         // any more, notices, and starts again. What stays if this fails is hidden and free.
         let _ = remove_lock_file(&self.shared.system, &self.directory, &self.file);
@@ -314,7 +322,7 @@ pub(super) fn lock<F: FileSystem>(
         let named = current(system, &directory, LOCK_NAME).map_err(fail)?;
         if named.is_some_and(|status| status.version.identity == held) {
             let shared = Arc::clone(shared);
-            return Ok(Some(Box::new(LocalLock { shared, directory, file })));
+            return Ok(Some(Box::new(LocalLock { shared, directory, file, keeps_file: false })));
         }
     }
 }

@@ -330,7 +330,7 @@ type Locked = (Arc<OpenedStore>, Vec<Box<dyn Lock>>);
 /// Commits become shards before a shape changes, so that none of them lies outside the new one and
 /// comes to light when the array grows again.
 fn settle_first(store: &Arc<OpenedStore>) -> Result<()> {
-    if store.snapshot()?.view.is_some_and(|view| !view.root.commits.is_empty()) {
+    if store.snapshot()?.view.is_some_and(|view| view.root.has_commits()) {
         store.settle_with(&SettleOptions::default(), &|_, _| ())?;
     }
     Ok(())

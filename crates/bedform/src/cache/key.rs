@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Index,
     /// The directory of a commit in a log.
     Directory,
+    /// The index of a table of a log, or one of its blocks.
+    Table,
     /// A section of a log: boxes, and where their blocks lie.
     Section,
     /// A decoded block of a log.
@@ -29,14 +31,15 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All kinds, in the order of their numbers.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Index, Self::Directory, Self::Section, Self::Block, Self::Chunk];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Index, Self::Directory, Self::Table, Self::Section, Self::Block, Self::Chunk];
 
     /// The name that statistics show.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Index => "shard indexes",
             Self::Directory => "log directories",
+            Self::Table => "log tables",
             Self::Section => "log sections",
             Self::Block => "log blocks",
             Self::Chunk => "chunks",
@@ -46,7 +49,7 @@ impl Kind {
     /// Which entries it competes with for memory.
     pub(super) fn class(self) -> Class {
         match self {
-            Self::Index | Self::Directory => Class::Index,
+            Self::Index | Self::Directory | Self::Table => Class::Index,
             Self::Section | Self::Block | Self::Chunk => Class::Data,
         }
     }

@@ -109,6 +109,11 @@ impl ArrayHandle {
 
     /// As [`Array::state`], with a snapshot: none of its commits has made the array larger than that.
     pub(crate) fn state_in_snapshot(&self) -> Result<(Arc<ArrayState>, Snapshot)> {
+        // A table that says the shape may have been settled and removed since its root was read.
+        self.store.in_one_snapshot(|| self.state_in_one_snapshot())
+    }
+
+    fn state_in_one_snapshot(&self) -> Result<(Arc<ArrayState>, Snapshot)> {
         let snapshot = self.store.snapshot()?;
         // In this order: settling publishes an array's shape before it drops the commits that gave it,
         // so what the root no longer says the documents do.
@@ -121,9 +126,9 @@ impl ArrayHandle {
         {
             return Err(replaced(&self.name(), "put something else in the place of"));
         }
-        let shapes = &view.root.shapes;
-        let state = match state.identity().and_then(|identity| shapes.get(&identity.array)) {
-            Some(shape) => self.enlarged(state, shape)?,
+        let key = state.identity().map(|identity| identity.array);
+        let state = match key.map(|key| view.shape_of(&key)).transpose()?.flatten() {
+            Some(shape) => self.enlarged(state, &shape)?,
             None => state,
         };
         Ok((state, snapshot))

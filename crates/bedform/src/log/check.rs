@@ -6,12 +6,12 @@
 //! noted, once for each thing that is damaged, with all arrays that it has data of, and the check
 //! goes on.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
 use bedform_format::checksum::crc32c;
-use bedform_format::log::{Block, Directory, SectionPlace};
+use bedform_format::log::{Block, Directory, Table};
 use bedform_geometry::{delinearize, element_count, linearize};
 use bedform_storage::{ReadBlock, StorageError};
 
@@ -53,7 +53,7 @@ pub(crate) struct Asked {
 pub(crate) struct Found {
     /// A line for each thing that is damaged.
     pub(crate) lines: Vec<String>,
-    /// Segments that are not there: settled and removed, if there is a newer root, else lost.
+    /// What of the log is not there: settled and removed, if there is a newer root, else lost.
     pub(crate) missing: BTreeSet<String>,
 }
 
@@ -75,6 +75,43 @@ pub(crate) fn check_log(
     let mut check = Check { view: &own, asked, by_key, damages, missing, bytes, past };
     check.run(step)?;
     Ok(check.into_found())
+}
+
+/// A section, and the arrays that it touches.
+struct CheckedSection {
+    segment: String,
+    offset: u64,
+    stored_bytes: u64,
+    keys: BTreeSet<[u8; 16]>,
+}
+
+/// The sections of the commits of a table, by commit.
+fn sections_of(table: &Table) -> Vec<CheckedSection> {
+    let mut sections = BTreeMap::new();
+    for row in &table.rows {
+        let segment = table.segments.get(row.segment as usize);
+        let section = sections.entry((row.commit, row.order)).or_insert_with(|| CheckedSection {
+            segment: segment.map(|segment| segment.name.clone()).unwrap_or_default(),
+            offset: row.offset,
+            stored_bytes: row.stored_bytes,
+            keys: BTreeSet::new(),
+        });
+        section.keys.insert(row.key);
+    }
+    sections.into_values().collect()
+}
+
+/// The sections of a commit.
+fn sections_in(directory: &Directory) -> Vec<CheckedSection> {
+    let sections = directory.sections.iter().filter_map(|place| {
+        Some(CheckedSection {
+            segment: directory.segments.get(place.segment as usize)?.clone(),
+            offset: place.offset,
+            stored_bytes: place.stored_bytes,
+            keys: place.arrays.iter().map(|touched| touched.key).collect(),
+        })
+    });
+    sections.collect()
 }
 
 struct Check<'a> {
@@ -102,27 +139,48 @@ struct Damage {
 
 impl Check<'_> {
     fn run(&mut self, step: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<()> {
-        let commits = &self.view.root.commits;
+        let root = self.view.root.clone();
         let mut sections = 0;
-        for commit in commits {
+        for record in &root.tables {
+            step(0, 0)?;
+            match self.view.whole_table(record) {
+                Ok(table) => sections += sections_of(&table).len() as u64,
+                Err(error) => {
+                    let text = self.text_of(&error, &format!("tables/{}", record.name));
+                    let all = format!("every array in commits {} to {}", record.first, record.last);
+                    self.damages.note(text, [all]);
+                }
+            }
+        }
+        for commit in &root.commits {
             step(0, 0)?;
             match self.view.directory(commit) {
                 Ok(directory) => sections += directory.sections.len() as u64,
                 Err(error) => {
-                    let text = self.text_of(&error, &commit.segment);
+                    let text = self.text_of(&error, &format!("segments/{}", commit.segment));
                     let all = format!("every array in commit {}", commit.number);
                     self.damages.note(text, [all]);
                 }
             }
         }
         let mut done = 0;
-        for commit in commits {
-            // What is damaged was noted.
-            let Ok(directory) = self.view.directory(commit) else { continue };
-            for place in &directory.sections {
+        let mut check = |own: &mut Self, places: &[CheckedSection]| {
+            for place in places {
                 step(done, sections)?;
-                self.section(&directory, place, &mut |_| step(done, sections))?;
+                own.section(place, &mut |_| step(done, sections))?;
                 done += 1;
+            }
+            Ok::<_, Error>(())
+        };
+        // What is damaged was noted.
+        for record in &root.tables {
+            if let Ok(table) = self.view.whole_table(record) {
+                check(self, &sections_of(&table))?;
+            }
+        }
+        for commit in &root.commits {
+            if let Ok(directory) = self.view.directory(commit) {
+                check(self, &sections_in(&directory))?;
             }
         }
         Ok(())
@@ -145,33 +203,31 @@ impl Check<'_> {
         keys.filter_map(name).collect()
     }
 
-    fn text_of(&mut self, error: &Error, segment: &str) -> String {
+    fn text_of(&mut self, error: &Error, object: &str) -> String {
         // A server says of what was removed meanwhile that it was changed.
         if !matches!(error.kind(), ErrorKind::SnapshotMoved | ErrorKind::Conflict) {
             return error.to_string();
         }
-        self.missing.insert(segment.to_owned());
-        format!("{}/segments/{segment} is missing: put it back", self.view.place.name())
+        self.missing.insert(object.to_owned());
+        format!("{}/{object} is missing: put it back", self.view.place.name())
     }
 
     fn section(
         &mut self,
-        directory: &Directory,
-        place: &SectionPlace,
+        place: &CheckedSection,
         wait: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
-        if !place.arrays.iter().any(|touched| self.asks(&touched.key)) {
+        if !place.keys.iter().any(|key| self.asks(key)) {
             return Ok(());
         }
-        match self.view.section_of(directory, place) {
+        match self.view.section(&place.segment, place.offset, place.stored_bytes) {
             Ok(section) => {
                 self.add_logged(&section);
                 self.data(&section, wait)
             }
             Err(error) => {
-                let segment = directory.segments.get(place.segment as usize);
-                let text = self.text_of(&error, segment.map_or("", String::as_str));
-                let names = self.names(place.arrays.iter().map(|touched| &touched.key));
+                let text = self.text_of(&error, &format!("segments/{}", place.segment));
+                let names = self.names(place.keys.iter());
                 self.damages.note(text, names);
                 Ok(())
             }

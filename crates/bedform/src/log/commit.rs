@@ -4,7 +4,7 @@ use crate::log::opened::OpenedStore;
 use crate::log::shapes::enlarge;
 use crate::zarr::hierarchy::ShapesByKey;
 use crate::zarr::publish::set_log_state;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
@@ -13,13 +13,17 @@ use bedform_format::metadata::LogState;
 use bedform_storage::{Lock, Version};
 
 use super::place::LogPlace;
-use super::segment::{Placing, to_error};
+use super::segment::{Finishing, Placing, to_error};
 use super::session::{Known, Session, prepare_log};
 use super::staged::Reach;
 use super::stream::Stream;
+use super::table::Merged;
+use super::view::View;
 use crate::comm::{COORDINATOR, Communicator, decide};
 use crate::error::{Error, ErrorKind, Result};
 
+/// Arrays that a commit makes larger of which the places of their locks stay until the session ends.
+const LOCKS_KEPT_MIN: usize = 16;
 /// Roots that are tried while other commits are faster.
 const ATTEMPTS_MAX: usize = 1000;
 
@@ -67,7 +71,63 @@ pub(super) struct Prepared {
     appended: Option<Appended>,
 }
 
+/// What a member has begun of a commit.
+pub(super) struct Begun {
+    /// The arrays that it makes larger.
+    pub(super) grown: Vec<GrownArray>,
+    /// Its data, which are on their way; nothing if it has none.
+    pub(super) finishing: Option<Finishing>,
+}
+
 impl Session {
+    /// Begins a commit of everything that was written since the last one, and returns at once: its data become
+    /// durable while the program goes on, which may not change elements that it has lent. Not collective: all that
+    /// members agree on is done by [`Session::commit_wait`], in the thread that calls it. Until then the session
+    /// takes nothing else.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a commit has begun and was not waited for. What fails of the commit is an error of
+    /// [`Session::commit_wait`], on all members.
+    pub fn commit_begin(&mut self) -> Result<()> {
+        self.check_sound()?;
+        self.begun = Some(self.begin_commit(true));
+        Ok(())
+    }
+
+    /// Ends the commit that [`Session::commit_begin`] has begun, as [`Session::commit`], which members may call in its
+    /// place. Collective; where no commit has begun it begins one.
+    ///
+    /// # Errors
+    /// As [`Session::commit`].
+    pub fn commit_wait(&mut self) -> Result<u64> {
+        self.commit()
+    }
+
+    /// Has this member's part of the commit made durable, `ahead` of what the members agree on.
+    fn begin_commit(&mut self, ahead: bool) -> Result<Begun> {
+        let commit = self.commit_id();
+        let grown = self.take_grown();
+        let reach = self.options.reach;
+        if reach == Reach::Node {
+            for GrownArray { key, shape, .. } in &grown {
+                enlarge(self.promised_shapes.entry(*key).or_insert_with(|| shape.clone()), shape);
+            }
+        }
+        let is_shared = self.share.is_some();
+        let begin = |stream: &mut Stream| match is_shared {
+            true => stream.begin_hand_over(commit, ahead),
+            false => stream.begin_finish(commit, reach),
+        };
+        let finishing = self.stream.as_mut().map(begin).transpose();
+        let finishing = finishing.map_err(|error| error.at(self.log.name()))?;
+        Ok(Begun { grown, finishing })
+    }
+
+    /// What was begun of the commit, or begins now.
+    pub(super) fn take_begun(&mut self, ahead: bool) -> Result<Begun> {
+        self.begun.take().unwrap_or_else(|| self.begin_commit(ahead))
+    }
+
     /// Makes everything that the members wrote since the last commit visible, all at once, in all of
     /// them or in none; durable on return. Collective. Gives the number of the commit.
     ///
@@ -87,7 +147,7 @@ impl Session {
     /// The commit of the collective call that this member has entered.
     pub(super) fn commit_entered(&mut self) -> Result<u64> {
         if self.share.is_some() {
-            let mine = self.check_sound().and_then(|()| self.hand_over());
+            let mine = self.check_healthy().and_then(|()| self.hand_over());
             return self.commit_by_node(mine);
         }
         let is_promise = self.options.reach == Reach::Node;
@@ -96,7 +156,7 @@ impl Session {
         if let Some(drain) = &drain {
             drain.hold();
         }
-        let mine = self.check_sound().and_then(|()| self.finish());
+        let mine = self.check_healthy().and_then(|()| self.finish());
         self.has_promises |= is_promise;
         let told = self.commit_together(mine);
         if let Some(drain) = &drain {
@@ -128,8 +188,9 @@ impl Session {
 
     fn commit_together(&mut self, mine: Result<Vec<u8>>) -> Result<u64> {
         let members = self.members.clone();
-        let told =
-            decide(&*members, mine, |parts| Ok(self.commit_all(&parts)?.to_le_bytes().to_vec()));
+        let told = decide(&*members, mine, |parts| {
+            self.commit_all(&parts).and_then(|n| self.commit_told(n))
+        });
         self.committed(told)
     }
 
@@ -142,10 +203,19 @@ impl Session {
             self.arrays.clear();
             self.end_with(error);
         }
-        let number = told?.try_into().map_err(|_| Error::invalid("the coordinator erred"))?;
+        let told = told?;
+        let erred = || Error::invalid("the coordinator erred");
+        let (number, next) = told.split_first_chunk().ok_or_else(erred)?;
         // Committed it is, whether or not it can be looked at now.
         let _ = self.store.look_unless_always();
-        Ok(u64::from_le_bytes(number))
+        if !next.is_empty() {
+            let next = next.try_into().map_err(|_| erred())?;
+            // The commit stands, whatever comes of it: the next call says so.
+            if let Err(error) = self.go_on_as(next) {
+                self.end_with(&error);
+            }
+        }
+        Ok(u64::from_le_bytes(*number))
     }
 
     /// The arrays that this member makes larger.
@@ -162,18 +232,9 @@ impl Session {
     /// Makes this member's part of the commit durable, and says how far it has been drained and what
     /// it is.
     fn finish(&mut self) -> Result<Vec<u8>> {
+        let Begun { grown, finishing } = self.take_begun(false)?;
         let commit = self.commit_id();
-        let grown = self.take_grown();
-        let reach = self.options.reach;
-        if reach == Reach::Node {
-            for GrownArray { key, shape, .. } in &grown {
-                enlarge(self.promised_shapes.entry(*key).or_insert_with(|| shape.clone()), shape);
-            }
-        }
         let mut mine = Directory { commit, grown, ..Directory::default() };
-        let stream = self.stream.as_mut();
-        let finishing = stream.map(|stream| stream.begin_finish(commit, reach)).transpose();
-        let finishing = finishing.map_err(|error| error.at(self.log.name()))?;
         self.look_up_visible()?;
         if let (Some(stream), Some(finishing)) = (&mut self.stream, finishing) {
             let finished = stream.segment().finished(&finishing);
@@ -239,6 +300,7 @@ impl Session {
             drained = drained.min(u32::from_le_bytes(*epoch));
             directories.push(directory);
         }
+        self.wait_for_settling()?;
         let mut directory = self.merge(&directories)?;
         let has_something = !directory.sections.is_empty() || !directory.grown.is_empty();
         directory.is_promised = self.options.reach == Reach::Node;
@@ -405,7 +467,17 @@ impl Session {
         let mut paths: Vec<&ObjectPath> = arrays.map(|(path, _)| path).collect();
         // Always in the order of paths, so that two writers cannot wait for each other.
         paths.sort_unstable();
-        paths.into_iter().map(|path| store.lock(path)).collect()
+        let mut locks = Vec::with_capacity(paths.len());
+        for path in paths {
+            let mut lock = store.lock(path)?;
+            if directory.grown.len() >= LOCKS_KEPT_MIN {
+                // Many files that come and go with each commit cost much more than their locks.
+                lock.keep_place();
+                self.locked.insert(path.clone());
+            }
+            locks.push(lock);
+        }
+        Ok(locks)
     }
 
     /// Says from which shape each array grows. The caller holds their locks.
@@ -421,10 +493,15 @@ impl Session {
             return Ok(());
         }
         let store = self.store.clone();
-        let (newest, _) = store.newest_root(&self.log)?;
-        let by_key = self.shapes.now(&store)?;
-        for array in &mut directory.grown {
-            let now = shape_in(&by_key, newest.as_deref(), &array.key);
+        let keys: Vec<_> = directory.grown.iter().map(|array| array.key).collect();
+        // What others settle meanwhile is in the documents.
+        let shapes = store.in_one_snapshot(|| {
+            let (newest, _) = store.newest_root(&self.log)?;
+            let view = newest.map(|newest| self.view_of(newest));
+            let by_key = self.shapes.now(&store)?;
+            keys.iter().map(|key| shape_in(&by_key, view.as_ref(), key)).collect::<Result<Vec<_>>>()
+        })?;
+        for (array, now) in directory.grown.iter_mut().zip(shapes) {
             let Some(now) = now.filter(|now| now.len() == array.shape.len()) else {
                 return Err(self.conflict("an array was deleted"));
             };
@@ -452,22 +529,34 @@ impl Session {
     /// Publishes the root that has the commit.
     fn publish(&mut self, directory: &Directory, record: &CommitRecord) -> Result<u64> {
         let store = self.store.clone();
+        let merged = self.merge_tail();
         for _ in 0..ATTEMPTS_MAX {
             // Whoever removes old roots holds it, too: a number that was removed is free again, and a
             // commit that took it would be lost.
             let _lock = store.lock(&ObjectPath::root())?;
             let (newest, log) = store.newest_root(&self.log)?;
             check_place(&store, &self.log, newest.as_deref(), log)?;
-            let root = self.successor(newest.as_deref(), log.settled, directory, record);
-            self.check_arrays(&root, directory)?;
+            let mut root = newest.as_deref().cloned();
+            if let (Some(root), Some(merged)) = (&mut root, &merged) {
+                merged.apply(root);
+            }
+            let root = self.successor(root, log.settled, directory, record);
+            self.check_arrays(newest.clone(), directory)?;
             // While there are commits nobody makes an array smaller or deletes it.
-            if newest.as_ref().is_none_or(|root| root.commits.is_empty())
+            if newest.as_ref().is_none_or(|root| !root.has_commits())
                 && let Some(log) = prepare_log(&store, &self.log, root.settled)?
             {
                 set_log_state(&store, log)?;
             }
             match self.log.publish(&root) {
-                Ok(()) => return Ok(root.number),
+                Ok(()) => {
+                    self.tail_length = root.commits.len();
+                    if let Some(waiting) = &mut self.waiting {
+                        waiting.note(root.number, directory);
+                    }
+                    self.log.remove_replaced(&root);
+                    return Ok(root.number);
+                }
                 Err(error) if error.kind() == ErrorKind::Exists => {}
                 Err(error) => return Err(error),
             }
@@ -478,16 +567,41 @@ impl Session {
         ))
     }
 
-    /// Fails if an array that the commit touches is gone, or is too small for it.
-    fn check_arrays(&mut self, root: &Root, directory: &Directory) -> Result<()> {
+    /// The root and what is kept of what it refers to.
+    fn view_of(&self, root: Arc<Root>) -> View {
+        View::new(root, self.log.clone(), &self.store.options.limits, self.store.loaded.clone())
+    }
+
+    /// A table in the place of the last commits, where they are many. A commit does not fail for it: where it cannot
+    /// be made now, a later one tries again.
+    fn merge_tail(&self) -> Option<Merged> {
+        let many = self.store.options.commits_named.max(1);
+        if self.tail_length < many {
+            return None;
+        }
+        let (newest, _) = self.store.newest_root(&self.log).ok()?;
+        self.view_of(newest?).merge(many).ok()?
+    }
+
+    /// Fails if an array that the commit touches is gone, or is too small for it: as `newest`, the root before it,
+    /// and the commit itself make it.
+    fn check_arrays(&mut self, newest: Option<Arc<Root>>, directory: &Directory) -> Result<()> {
         let store = self.store.clone();
         let by_key = self.shapes.now(&store)?;
+        let view = newest.map(|newest| self.view_of(newest));
+        let grown: HashMap<_, _> =
+            directory.grown.iter().map(|array| (&array.key, &array.shape)).collect();
         let touched = directory.sections.iter().flat_map(|section| &section.arrays);
         for Touched { key, end, .. } in touched {
-            let fits = shape_in(&by_key, Some(root), key).is_some_and(|shape| {
-                shape.len() == end.len() && end.iter().zip(&shape).all(|(e, n)| e <= n)
-            });
-            if !fits {
+            let fits = |shape: &Vec<u64>| {
+                shape.len() == end.len() && end.iter().zip(shape).all(|(e, n)| e <= n)
+            };
+            let stored = by_key.get(key).map(|(_, shape)| shape);
+            let is_there = stored.is_some()
+                && (stored.is_some_and(fits)
+                    || grown.get(key).is_some_and(|shape| fits(shape))
+                    || shape_in(&by_key, view.as_ref(), key)?.is_some_and(|shape| fits(&shape)));
+            if !is_there {
                 return Err(self.conflict("an array was deleted or made smaller"));
             }
         }
@@ -509,12 +623,12 @@ impl Session {
     /// goes on from the last number that was `settled`.
     fn successor(
         &self,
-        newest: Option<&Root>,
+        newest: Option<Root>,
         settled: u64,
         directory: &Directory,
         record: &CommitRecord,
     ) -> Root {
-        let mut root = newest.cloned().unwrap_or_else(|| first_root(&self.log, settled));
+        let mut root = newest.unwrap_or_else(|| first_root(&self.log, settled));
         root.number += 1;
         root.commits.push(CommitRecord { number: root.number, ..record.clone() });
         root.sessions.insert(directory.commit.session, directory.commit.epoch);
@@ -553,13 +667,14 @@ pub(super) fn cut_short() -> Error {
     Error::new(ErrorKind::Io, "a member of the session said less than it had to")
 }
 
-/// The shape of an array after the commits of `root`.
-fn shape_in(by_key: &ShapesByKey, root: Option<&Root>, key: &[u8; 16]) -> Option<Vec<u64>> {
-    let mut shape = by_key.get(key)?.1.clone();
-    if let Some(grown) = root.and_then(|root| root.shapes.get(key)) {
-        enlarge(&mut shape, grown);
+/// The shape of an array after the commits of a root.
+fn shape_in(by_key: &ShapesByKey, view: Option<&View>, key: &[u8; 16]) -> Result<Option<Vec<u64>>> {
+    let Some((_, shape)) = by_key.get(key) else { return Ok(None) };
+    let mut shape = shape.clone();
+    if let Some(grown) = view.map(|view| view.shape_of(key)).transpose()?.flatten() {
+        enlarge(&mut shape, &grown);
     }
-    Some(shape)
+    Ok(Some(shape))
 }
 
 /// The root of a log without commits.
@@ -568,9 +683,11 @@ pub(super) fn first_root(log: &LogPlace, settled: u64) -> Root {
         store: log.store,
         number: settled,
         settled,
+        since: settled,
+        tables: Vec::new(),
         commits: Vec::new(),
         shapes: BTreeMap::new(),
         sessions: BTreeMap::new(),
-        settled_shards: None,
+        settled_shards: Vec::new(),
     }
 }

@@ -9,6 +9,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bedform_format::log::Root;
 use bedform_format::metadata::LogState;
 use serde_json::{Value, json};
 
@@ -64,10 +65,15 @@ impl OpenedStore {
             Some(root) => Value::from(String::from_utf8_lossy(&root.bytes()?).into_owned()),
             None => Value::Null,
         };
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        // The log may not have it for long: commits take older roots away.
+        let root = pinned.view.as_ref().map(|view| view.root.encode(&self.options.limits));
+        let root = root.transpose().map_err(|error| Error::invalid(error.to_string()))?;
         Ok(Some(json!({
             "commit": pinned.number,
             "since_ns": held.since_ns,
             "document": document,
+            "root": root.map(text),
         })))
     }
 
@@ -94,10 +100,13 @@ impl OpenedStore {
             return Err(Held::gone(&store.storage.name()));
         }
         let log = root.as_ref().map_or_else(LogState::default, |root| root.group.log);
-        let place = if log.has_log() { Some(store.log_place()?) } else { None };
-        let newest = place.as_ref().map(|place| place.root(number)).transpose()?.flatten();
-        let snapshot = match place.zip(newest) {
-            Some((place, newest)) => store.pinned(Arc::new(newest), place),
+        let newest = moment
+            .get("root")
+            .and_then(Value::as_str)
+            .map(|text| Root::decode(text.as_bytes(), &store.options.limits).map_err(|_| bad()));
+        let newest = newest.transpose()?.filter(|root| then == Some(root.store));
+        let snapshot = match newest {
+            Some(newest) => store.pinned(Arc::new(newest), store.log_place()?),
             None if log.pending => return Err(settled(&store, number)),
             None => Snapshot::all_settled(number, then),
         };

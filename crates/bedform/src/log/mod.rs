@@ -11,6 +11,7 @@
 //! | `shapes` | shapes that commits give to arrays, and their publication |
 //! | `place` | where a store's log is, and its roots |
 //! | `view` | one root and what it refers to: what readers pin |
+//! | `table` | what many commits touch, in the place of their directories; how tables merge |
 //! | `section` | a section, and where the boxes of an array lie in it |
 //! | `tree` | which of many boxes have a share in a region |
 //! | `overlay` | what lies over an object's chunks |
@@ -59,5 +60,6 @@ pub(crate) mod shapes;
 pub(crate) mod snapshot;
 mod staged;
 mod stream;
+mod table;
 mod tree;
 pub(crate) mod view;

@@ -8,7 +8,7 @@
 
 use bedform_format::log::{Directory, Lanes, Section, SectionBuilder, SegmentName};
 
-use super::commit::cut_short;
+use super::commit::{Begun, cut_short};
 use super::segment::{Share, to_error};
 use super::session::Session;
 use super::staged::Reach;
@@ -58,11 +58,11 @@ impl Session {
 
     /// Hands this member's part of the commit to the system, and says what it is.
     pub(super) fn hand_over(&mut self) -> Result<Vec<u8>> {
-        let commit = self.commit_id();
-        let mut mine = Directory { commit, grown: self.take_grown(), ..Directory::default() };
+        let Begun { grown, finishing } = self.take_begun(false)?;
+        let mut mine = Directory { commit: self.commit_id(), grown, ..Directory::default() };
         let mut kept = Vec::new();
-        if let Some(stream) = &mut self.stream {
-            let finished = stream.hand_over(commit)?;
+        if let (Some(stream), Some(finishing)) = (&mut self.stream, finishing) {
+            let finished = stream.segment().finished(&finishing)?;
             mine.segments.push(stream.segment().name().to_owned());
             self.sections.extend(finished.sections);
             mine.sections = std::mem::take(&mut self.sections);
@@ -83,7 +83,10 @@ impl Session {
         let members = self.members.clone();
         let told = members.decide_by_node(mine, &mut |gathered| match gathered {
             Gathered::Node(parts) => self.join_node(&parts),
-            Gathered::All(nodes) => Ok(self.commit_all(&nodes)?.to_le_bytes().to_vec()),
+            Gathered::All(nodes) => {
+                let number = self.commit_all(&nodes)?;
+                self.commit_told(number)
+            }
         });
         self.committed(told)
     }

@@ -45,7 +45,7 @@ pub(crate) struct OpenedStore {
     pub(super) hierarchy: Hierarchy,
     /// The newest root of the log when it was last looked up, and what views have loaded.
     view: Mutex<Option<Arc<View>>>,
-    loaded: Arc<Loaded>,
+    pub(super) loaded: Arc<Loaded>,
     /// What is committed, if the store is held at a moment.
     pub(super) pinned: Option<Snapshot>,
 }
@@ -243,7 +243,7 @@ impl OpenedStore {
     /// Fails if arrays here are of the store that `newest` has commits of, or lists the shards of: the root's
     /// document is of something else, which knows nothing of them.
     fn check_is_not_of(&self, newest: &Root) -> Result<()> {
-        let is_needed = !newest.commits.is_empty() || newest.settled_shards.is_some();
+        let is_needed = newest.has_commits() || !newest.settled_shards.is_empty();
         if !is_needed || !has_array_of(self, &newest.store)? {
             return Ok(());
         }

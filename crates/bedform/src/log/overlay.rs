@@ -6,14 +6,14 @@
 //! straight to its place.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use bedform_format::log::Touched;
+use bedform_format::log::{TableBlock, TableIndex, TableRecord};
 use bedform_geometry::{AxisRange, ChunkGrid, Positions, Region};
 
 use super::blocks::LogCopies;
 use super::section::{LoadedSection, Piece};
-use super::view::View;
+use super::view::{ArraySection, View};
 use crate::error::{Error, Result};
 use crate::plan::copy::Target;
 use crate::plan::geometry::{ChunkTask, Geometry};
@@ -26,21 +26,100 @@ use crate::write::elements::fill_outside;
 /// readers for them.
 const HELD_BYTES: u64 = 64 << 20;
 
-/// A section that may touch the object: where it lies, and itself once a read has needed it.
+/// A section that may touch the object, and what it has once a read has needed it.
 #[derive(Debug)]
 pub(super) struct Held {
-    pub(super) segment: String,
-    pub(super) offset: u64,
-    pub(super) stored_bytes: u64,
-    /// The boxes around what it has of the array.
-    pub(super) touched: Vec<Touched>,
-    pub(super) section: Mutex<Option<Arc<LoadedSection>>>,
+    place: ArraySection,
+    section: Mutex<Option<Arc<LoadedSection>>>,
 }
 
-impl Held {
-    /// True if it may have something of the box from `low` to `high`, exclusive.
-    fn may_have(&self, low: &[u64], high: &[u64]) -> bool {
-        self.touched.iter().any(|touched| touched.intersects(low, high))
+impl From<ArraySection> for Held {
+    fn from(place: ArraySection) -> Self {
+        Self { place, section: Mutex::default() }
+    }
+}
+
+/// The object that is covered: its array, its box, and the last commit that it contains.
+#[derive(Debug)]
+pub(super) struct Near {
+    pub(super) key: [u8; 16],
+    pub(super) start: Vec<u64>,
+    pub(super) end: Vec<u64>,
+    pub(super) after: u64,
+}
+
+/// The sections of one commit.
+type OfCommit = Vec<Held>;
+
+/// Commits that follow each other: one whose sections are known, or those of blocks of a table, which a read looks at
+/// when what is newer does not cover all that it needs.
+#[derive(Debug)]
+pub(super) struct Layer {
+    blocks: Option<Blocks>,
+    /// By commit, the newest first.
+    commits: OnceLock<Vec<OfCommit>>,
+}
+
+/// Blocks of a table that have parts of one commit, or a single one; the newest first.
+#[derive(Debug)]
+struct Blocks {
+    record: TableRecord,
+    index: Arc<TableIndex>,
+    blocks: Vec<TableBlock>,
+}
+
+impl Layer {
+    pub(super) fn of_commit(sections: OfCommit) -> Self {
+        Self { blocks: None, commits: OnceLock::from(vec![sections]) }
+    }
+
+    /// The layers of blocks of a table, the newest first. What a commit has in several blocks is one layer: its
+    /// sections count in an order of their own.
+    pub(super) fn of_blocks<'b>(
+        record: &TableRecord,
+        index: &Arc<TableIndex>,
+        blocks: impl Iterator<Item = &'b TableBlock>,
+    ) -> Vec<Self> {
+        let mut all: Vec<Blocks> = Vec::new();
+        for block in blocks {
+            let newer = all.last_mut().filter(|newer| {
+                newer.blocks.last().is_some_and(|last| last.commits.0 == block.commits.1)
+            });
+            match newer {
+                Some(newer) => newer.blocks.push(block.clone()),
+                None => all.push(Blocks {
+                    record: record.clone(),
+                    index: index.clone(),
+                    blocks: vec![block.clone()],
+                }),
+            }
+        }
+        let layer = |blocks| Self { blocks: Some(blocks), commits: OnceLock::new() };
+        all.into_iter().map(layer).collect()
+    }
+
+    /// The commits that may have something of the object, the newest first.
+    fn commits(&self, view: &View, near: &Near) -> Result<&[OfCommit]> {
+        if let Some(commits) = self.commits.get() {
+            return Ok(commits);
+        }
+        let mut by_commit: Vec<(u64, OfCommit)> = Vec::new();
+        if let Some(Blocks { record, index, blocks }) = &self.blocks {
+            for block in blocks.iter().rev() {
+                let from = (record, &**index, block);
+                view.sections_of_block(from, &near.key, near.after, &mut |section| {
+                    if section.may_have(&near.start, &near.end) {
+                        match by_commit.last_mut().filter(|(last, _)| *last == section.commit) {
+                            Some((_, sections)) => sections.push(section.into()),
+                            None => by_commit.push((section.commit, vec![section.into()])),
+                        }
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        let commits = by_commit.into_iter().rev().map(|(_, sections)| sections).collect();
+        Ok(self.commits.get_or_init(|| commits))
     }
 }
 
@@ -48,8 +127,8 @@ impl Held {
 #[derive(Debug)]
 pub(crate) struct Overlay {
     view: Arc<View>,
-    key: [u8; 16],
-    commits: Vec<Vec<Held>>,
+    near: Near,
+    layers: Vec<Layer>,
     /// Of the sections that it holds.
     held_bytes: AtomicU64,
     /// The shape from which the first of these commits made the array larger. What is stored outside
@@ -88,11 +167,11 @@ struct Found {
 }
 
 impl Overlay {
-    /// What `commits` lay over an object of an array that is stored as `layout` says.
+    /// What `layers` lay over an object of an array that is stored as `layout` says.
     pub(super) fn new(
         view: Arc<View>,
-        key: [u8; 16],
-        commits: Vec<Vec<Held>>,
+        near: Near,
+        layers: Vec<Layer>,
         base: Option<Vec<u64>>,
         layout: &StoredLayout,
     ) -> Self {
@@ -103,7 +182,7 @@ impl Overlay {
             swap_size: layout.codec.swap_size(),
             fill: layout.stored_fill(),
         };
-        Self { view, key, commits, held_bytes: AtomicU64::new(0), base, form }
+        Self { view, near, layers, held_bytes: AtomicU64::new(0), base, form }
     }
 
     /// Takes the elements outside the array as it was before it grew, and gives them as the free ones.
@@ -137,38 +216,58 @@ impl Overlay {
             high[axis] += start;
         }
         let (regular, mut found) = (part.regular(), Vec::new());
-        for commit in &self.commits {
+        for layer in &self.layers {
             if mask.is_full() {
                 break;
             }
-            let sections = commit.iter().filter(|held| held.may_have(&low, &high));
-            let sections = sections.map(|held| self.load(held)).collect::<Result<Vec<_>>>()?;
-            found.clear();
-            for (at, section) in sections.iter().enumerate() {
-                section.visit(&self.key, &low, &high, &mut |entry, number| {
-                    let (epoch, rank) = (section.entry(entry).epoch, section.entry(entry).rank);
-                    found.push(Found { epoch, rank, section: at, entry, number });
-                    true
-                });
-            }
-            found.sort_unstable();
-            for one in found.iter().rev() {
+            for commit in layer.commits(&self.view, &self.near)? {
                 if mask.is_full() {
                     break;
                 }
-                let section = &sections[one.section];
-                let Some(piece) = section.piece(one.entry, one.number, self.form.item_size) else {
-                    continue;
-                };
-                let is_done = match &regular {
-                    Some((axes, target)) => {
-                        self.take_run(section, piece, (&chunk, axes, *target), mask, copies)?
-                    }
-                    None => false,
-                };
-                if !is_done {
-                    self.take_box(section, piece, (&chunk, part), mask, copies)?;
+                let asked = (&chunk, part, &regular);
+                self.take_commit(commit, asked, (&low, &high), &mut found, mask, copies)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what a commit has of the free elements of a part, in the box from `low` to `high`.
+    fn take_commit(
+        &self,
+        commit: &OfCommit,
+        (chunk, part, regular): (&Region, &Part<'_>, &Option<(Vec<RegularAxis>, i64)>),
+        (low, high): (&[u64], &[u64]),
+        found: &mut Vec<Found>,
+        mask: &mut Mask,
+        copies: &mut LogCopies,
+    ) -> Result<()> {
+        let sections = commit.iter().filter(|held| held.place.may_have(low, high));
+        let sections = sections.map(|held| self.load(held)).collect::<Result<Vec<_>>>()?;
+        found.clear();
+        for (at, section) in sections.iter().enumerate() {
+            section.visit(&self.near.key, low, high, &mut |entry, number| {
+                let (epoch, rank) = (section.entry(entry).epoch, section.entry(entry).rank);
+                found.push(Found { epoch, rank, section: at, entry, number });
+                true
+            });
+        }
+        found.sort_unstable();
+        for one in found.iter().rev() {
+            if mask.is_full() {
+                break;
+            }
+            let section = &sections[one.section];
+            let Some(piece) = section.piece(one.entry, one.number, self.form.item_size) else {
+                continue;
+            };
+            let is_done = match regular {
+                Some((axes, target)) => {
+                    self.take_run(section, piece, (chunk, axes, *target), mask, copies)?
                 }
+                None => false,
+            };
+            if !is_done {
+                self.take_box(section, piece, (chunk, part), mask, copies)?;
             }
         }
         Ok(())
@@ -268,7 +367,8 @@ impl Overlay {
         if let Some(section) = &*kept {
             return Ok(section.clone());
         }
-        let section = self.view.section(&held.segment, held.offset, held.stored_bytes)?;
+        let ArraySection { segment, offset, stored_bytes, .. } = &held.place;
+        let section = self.view.section(segment, *offset, *stored_bytes)?;
         let bytes = section.memory_bytes();
         if self.held_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= HELD_BYTES {
             *kept = Some(section.clone());
@@ -304,18 +404,21 @@ impl Cover for Overlay {
             return true;
         }
         let end: Vec<u64> = (0..chunk.rank()).map(|axis| chunk.end(axis)).collect();
-        let mut near =
-            self.commits.iter().flatten().filter(|held| held.may_have(chunk.start(), &end));
-        near.any(|held| {
+        let is_hit = |held: &Held| {
             let mut is_hit = false;
             match self.load(held) {
-                Ok(section) => section.visit(&self.key, chunk.start(), &end, &mut |_, _| {
+                Ok(section) => section.visit(&self.near.key, chunk.start(), &end, &mut |_, _| {
                     is_hit = true;
                     false
                 }),
                 Err(_) => is_hit = true,
             }
             is_hit
+        };
+        self.layers.iter().any(|layer| {
+            let Ok(commits) = layer.commits(&self.view, &self.near) else { return true };
+            let mut near = commits.iter().flatten();
+            near.any(|held| held.place.may_have(chunk.start(), &end) && is_hit(held))
         })
     }
 

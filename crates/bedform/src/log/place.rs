@@ -81,6 +81,7 @@ impl LogPlace {
         // What the server has not listed so far, the segment of a writer that has just begun, stays.
         let settled = self.settled_numbers()?.into_iter().map(Self::settled_path);
         let roots = roots.iter().map(|number| Self::root_path(*number));
+        self.table_names()?.iter().try_for_each(|name| self.remove_table(name))?;
         let readme = ObjectPath::root().join(README)?;
         for path in roots.chain(settled).chain([Ok(readme)]) {
             self.storage.delete(&path?, Durability::Process, Condition::None)?;
@@ -262,10 +263,10 @@ impl LogPlace {
     /// # Errors
     /// `Corrupt` says which is older.
     pub(crate) fn check_age(&self, newest: &Root, log: LogState) -> Result<()> {
-        let first = newest.commits.first().map(|commit| commit.number);
+        let first = newest.first_commit();
         // Only while other commits stay is what is settled noted in the root alone. The list that remains when
         // all are has the number up to which they were.
-        let list = newest.settled_shards.map(|list| list.number);
+        let list = newest.settled_shards.last().map(|list| list.number);
         let is_first = first.is_some() && list.is_none_or(|list| list == newest.settled);
         let (older, newer) = match log {
             LogState { pending: false, settled, .. }
@@ -361,9 +362,11 @@ impl LogPlace {
         log: LogState,
         known: Option<&Arc<Root>>,
     ) -> Result<Option<Arc<Root>>> {
-        // Where lists may be late, and answers lost, an older root may outlive a newer one.
+        // Where lists may be late, and answers lost, an older root may outlive a newer one. The next ones of a root
+        // from which on commits were added only may be gone, while it stays.
         if let Some(known) = known
             && !self.storage.is_remote()
+            && known.since < known.number
             && !self.exists(known.number + 1)?
             && self.exists(known.number)?
         {
@@ -451,6 +454,18 @@ impl LogPlace {
             return Err(Error::corrupt(name(), format!("it says that it is root {}", root.number)));
         }
         Ok(Some(root))
+    }
+
+    /// Removes the root that the two newest ones leave without a use, if commits were added only since: `newest` has
+    /// just been published, by who holds the store's lock. What cannot be removed now goes with the next settling. On
+    /// servers, which may list late, all stay until then.
+    pub(super) fn remove_replaced(&self, newest: &Root) {
+        let replaced = newest.number.checked_sub(2).filter(|number| *number > newest.since);
+        if let Some(path) = replaced.and_then(|number| Self::root_path(number).ok())
+            && !self.storage.is_remote()
+        {
+            let _ = self.storage.delete(&path, Durability::Process, Condition::None);
+        }
     }
 
     /// Makes `root` the newest. Atomic and durable on return.

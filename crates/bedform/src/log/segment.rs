@@ -323,9 +323,19 @@ impl Segment {
     /// # Errors
     /// As [`Segment::append`].
     pub(super) fn hand_over(&mut self) -> Result<Finished> {
+        let finishing = self.begin_hand_over(false)?;
+        self.finished(&finishing)
+    }
+
+    /// As [`Segment::hand_over`], in the background: [`Segment::finished`] waits. What is `ahead` of the sync of
+    /// another writer is synced, too, so that that one finds little to do.
+    ///
+    /// # Errors
+    /// As [`Segment::append`].
+    pub(super) fn begin_hand_over(&mut self, ahead: bool) -> Result<Finishing> {
         let (reply, answer) = channel();
-        self.send(Order::HandOver(reply))?;
-        self.answer(&answer)
+        self.send(Order::HandOver(ahead, reply))?;
+        Ok(Finishing(answer))
     }
 
     /// Waits until everything is handed to the system.

@@ -9,6 +9,7 @@
 //! are noticed before anything comes of it.
 
 mod alike;
+mod background;
 mod create;
 mod end;
 mod options;
@@ -18,19 +19,21 @@ use crate::log::array::ArrayHandle;
 use crate::log::opened::OpenedStore;
 use crate::zarr::publish::random_key;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_format::log::{CommitId, GrownArray, Lane, SectionPlace, SegmentHeader, SegmentName};
 
+pub use self::background::InBackground;
+use self::background::Waiting;
 use self::create::Creation;
 pub(super) use self::create::{prepare_log, prepare_log_early};
 pub use self::options::SessionOptions;
 use self::options::check_alike;
 pub use super::burst::Burst;
 use super::burst::BurstPlace;
-use super::commit::{Appended, Prepared, Shapes};
+use super::commit::{Appended, Begun, Prepared, Shapes};
 use super::place::LogPlace;
 pub use super::segment::Held;
 use super::segment::{Segment, SegmentOptions, Share};
@@ -145,6 +148,16 @@ pub struct Session {
     pub(super) prepared: VecDeque<Prepared>,
     /// On the coordinator: the last commit that was visible when the last collective call began.
     pub(super) visible: u64,
+    /// On the coordinator: what waits to be settled in the background.
+    pub(super) waiting: Option<Waiting>,
+    /// What the segments before this one were given.
+    given_before: u64,
+    /// The commit that has begun, and that members have not agreed on.
+    pub(super) begun: Option<Result<Begun>>,
+    /// On the coordinator: arrays whose locks left their places.
+    pub(super) locked: BTreeSet<ObjectPath>,
+    /// On the coordinator: commits that the root it published last names each.
+    pub(super) tail_length: usize,
     /// Collective calls so far.
     epoch: u32,
     health: Health,
@@ -249,6 +262,8 @@ impl OpenedStore {
         if may_promise == 0 {
             options.reach = Reach::Shared;
         }
+        let is_coordinator = members.rank() == COORDINATOR;
+        let waiting = options.background.filter(|_| is_coordinator).map(Waiting::new);
         let mut session = Session {
             store: Arc::clone(self),
             members,
@@ -269,6 +284,11 @@ impl OpenedStore {
             creations: Vec::new(),
             prepared: VecDeque::new(),
             visible: 0,
+            waiting,
+            given_before: 0,
+            begun: None,
+            locked: BTreeSet::new(),
+            tail_length: 0,
             epoch: 0,
             health: Health::Sound,
             process: std::process::id(),
@@ -402,7 +422,8 @@ impl Session {
             let text = format!("no write of this session has given token {}", token.0);
             return Err(Error::invalid(text));
         }
-        let outcome = self.stream.as_mut().map_or(Ok(()), |stream| stream.wait(token.0));
+        let given = token.0.saturating_sub(self.given_before);
+        let outcome = self.stream.as_mut().map_or(Ok(()), |stream| stream.wait(given));
         self.fail_with(&outcome);
         outcome
     }
@@ -421,7 +442,7 @@ impl Session {
     }
 
     fn token(&self) -> Token {
-        Token(self.stream.as_ref().map_or(0, Stream::position))
+        Token(self.given_before + self.stream.as_ref().map_or(0, Stream::position))
     }
 
     fn turn(&self) -> Turn {
@@ -501,6 +522,17 @@ impl Session {
     }
 
     pub(super) fn check_sound(&self) -> Result<()> {
+        self.check_healthy()?;
+        match self.begun {
+            None => Ok(()),
+            Some(_) => Err(Error::invalid(
+                "a commit of this session has begun: call commit_wait before anything else",
+            )),
+        }
+    }
+
+    /// As [`Session::check_sound`], also while a commit is under way.
+    pub(super) fn check_healthy(&self) -> Result<()> {
         self.check_process()?;
         let text = match self.health {
             Health::Sound if !self.members.has_lost_data() => return Ok(()),

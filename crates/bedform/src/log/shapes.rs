@@ -9,9 +9,9 @@ use serde_json::json;
 use super::array::ArrayHandle;
 use super::opened::OpenedStore;
 use crate::error::{Error, ErrorKind, Result};
-use crate::zarr::documents::publish;
-use crate::zarr::publish::{check_key, commit};
+use crate::zarr::publish::{RootChange, check_key, commit_all};
 use crate::zarr::state::ArrayState;
+use crate::zarr::together::publish_each;
 
 /// Makes `shape` as large as `other` along every axis.
 pub(crate) fn enlarge(shape: &mut [u64], other: &[u64]) {
@@ -72,14 +72,14 @@ pub(crate) fn commit_shapes(
             check_key(store, path, &document, &identity.array)?;
         }
         document["shape"] = json!(state.metadata.shape);
-        documents.push(document);
+        documents.push(((*path).clone(), document));
     }
-    let mut paths = Vec::with_capacity(changes.len());
-    for ((path, _), document) in changes.iter().zip(&documents) {
-        publish(store, path, document.clone())?;
-        paths.push((*path).clone());
+    publish_each(store, &documents)?;
+    if is_alone {
+        return Ok(());
     }
-    if is_alone { Ok(()) } else { commit(store, &paths, &[]) }
+    let added = documents.into_iter().map(|(path, document)| (path, Some(document)));
+    commit_all(store, added.collect(), &[], RootChange::default())
 }
 
 /// Fails if there are commits that are not settled: they may lie where the array will end. While the
@@ -87,7 +87,7 @@ pub(crate) fn commit_shapes(
 fn check_no_commits(store: &OpenedStore) -> Result<()> {
     store.look_again()?;
     match store.snapshot()?.view {
-        Some(view) if !view.root.commits.is_empty() => Err(Error::new(
+        Some(view) if view.root.has_commits() => Err(Error::new(
             ErrorKind::SnapshotMoved,
             format!("{} was written to while an array was made smaller", store.storage.name()),
         )),
@@ -102,7 +102,8 @@ pub(crate) fn check_not_grown(store: &OpenedStore, arrays: &[&ArrayHandle]) -> R
     let Some(view) = store.snapshot()?.view else { return Ok(()) };
     for array in arrays {
         let state = array.reload()?;
-        let grown = state.identity().and_then(|identity| view.root.shapes.get(&identity.array));
+        let key = state.identity().map(|identity| identity.array);
+        let grown = key.map(|key| view.shape_of(&key)).transpose()?.flatten();
         let is_larger = grown.is_some_and(|grown| {
             grown.iter().zip(&state.metadata.shape).any(|(grown, stored)| grown > stored)
         });

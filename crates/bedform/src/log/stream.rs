@@ -3,7 +3,7 @@
 use bedform_format::log::{Boxes, CommitId, Entry, SectionBuilder};
 
 use super::buffer::Buffer;
-use super::segment::{Finished, Finishing, Held, Segment, to_error};
+use super::segment::{Finishing, Held, Segment, to_error};
 use super::staged::Reach;
 use crate::error::Result;
 
@@ -58,6 +58,11 @@ pub(super) struct Declared {
 impl Declared {
     pub(super) fn new(boxes: Boxes) -> Self {
         Self { boxes, known: None }
+    }
+
+    /// Another stream knows nothing of them.
+    pub(super) fn forget(&mut self) {
+        self.known = None;
     }
 }
 
@@ -237,18 +242,18 @@ impl Stream {
         self.segment.wait(position.min(self.segment.given()))
     }
 
-    /// Ends the section, which somebody else is to write, and waits until everything is handed to the
-    /// system.
+    /// Ends the section, which somebody else is to write, and has everything handed to the system, and synced if it
+    /// is `ahead` of the sync of who puts sections together: the segment tells when that is done.
     ///
     /// # Errors
     /// As [`Stream::cut_if_large`].
-    pub(super) fn hand_over(&mut self, commit: CommitId) -> Result<Finished> {
+    pub(super) fn begin_hand_over(&mut self, commit: CommitId, ahead: bool) -> Result<Finishing> {
         if !self.builder.is_empty() {
             self.send_block()?;
             let builder = self.next_section();
             self.segment.keep(builder, commit)?;
         }
-        self.segment.hand_over()
+        self.segment.begin_hand_over(ahead)
     }
 
     /// The description of the section that ends here.

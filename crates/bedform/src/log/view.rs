@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bedform_format::Limits;
 use bedform_format::log::{
-    CommitRecord, Directory, Lanes, RecordKind, Root, Section, SectionPlace, SettledRecord,
-    SettledShards,
+    BlockKind, CommitRecord, Directory, Lanes, RecordKind, Root, Section, SectionPlace,
+    SettledRecord, SettledShards,
 };
 use bedform_format::metadata::hex;
 use bedform_geometry::Region;
 use bedform_storage::Object;
 
 use super::lanes::OpenedSegment;
-use super::overlay::{Held, Overlay};
+use super::overlay::{Held, Layer, Near, Overlay};
 use super::place::LogPlace;
 use super::record::{check_header, read_record};
 use super::section::LoadedSection;
@@ -40,16 +40,47 @@ pub(crate) struct View {
     pub(super) blocks: Option<Arc<CacheHandle>>,
     /// What all that is in the log has in common in the cache.
     scope: Arc<Scope>,
-    /// The key of the directory of each commit: every shard of a read looks at all of them.
+    /// The key of the directory of each commit that the root names: every shard of a read looks at all of them.
     keys: Vec<Key>,
+    /// The shapes that tables give to arrays: every read of an array asks for its own.
+    shapes: Arc<Mutex<Shapes>>,
+}
+
+/// By array: what tables say of its shape, if they do.
+type Shapes = HashMap<[u8; 16], Option<Vec<u64>>>;
+
+/// A section of a commit that touches an array.
+#[derive(Debug)]
+pub(crate) struct ArraySection {
+    /// The number of the commit.
+    pub(super) commit: u64,
+    /// Which of its sections, in the order in which they count.
+    pub(super) order: u32,
+    pub(super) segment: String,
+    pub(super) offset: u64,
+    pub(super) stored_bytes: u64,
+    /// The boxes around what it has of the array: starts and ends.
+    pub(super) boxes: Vec<(Vec<u64>, Vec<u64>)>,
+}
+
+impl ArraySection {
+    /// True if it may have something of the box from `low` to `high`, exclusive. Of another rank it always may:
+    /// then the array is not what somebody believes, which who reads the section finds out.
+    pub(super) fn may_have(&self, low: &[u64], high: &[u64]) -> bool {
+        self.boxes.iter().any(|(start, end)| {
+            start.len() != low.len()
+                || (0..low.len()).all(|axis| start[axis].max(low[axis]) < end[axis].min(high[axis]))
+        })
+    }
 }
 
 /// What views of one store share: all of it is immutable.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// The list of settled shards of the root that was asked last.
-    pub(super) settled: Mutex<Option<(SettledRecord, Arc<SettledShards>)>>,
+    /// The lists of settled shards of the root that was asked last.
+    pub(super) settled: Mutex<Vec<(SettledRecord, Arc<SettledShards>)>>,
     segments: Mutex<HashMap<String, Arc<LogSegment>>>,
+    pub(super) tables: Mutex<HashMap<String, Arc<dyn Object>>>,
     /// The store's handle; nothing keeps none.
     cache: Option<Arc<CacheHandle>>,
     /// That for directories and sections, made when the first is loaded.
@@ -87,12 +118,14 @@ impl LogSegment {
 #[derive(Debug)]
 struct LoadedDirectory {
     directory: Arc<Directory>,
-    by_key: HashMap<[u8; 16], Vec<u32>>,
+    /// By array, in the order of the sections: each section, and which of what it touches.
+    by_key: HashMap<[u8; 16], Vec<(u32, u32)>>,
 }
 
 impl Loaded {
     /// Segments are opened anew: others have taken their places.
     pub(crate) fn forget_segments(&self) {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.segments.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -102,7 +135,7 @@ impl Loaded {
     }
 
     /// The handle for directories and sections.
-    fn metadata(&self) -> &CacheHandle {
+    pub(super) fn metadata(&self) -> &CacheHandle {
         self.metadata.get_or_init(|| match &self.cache {
             Some(cache) if cache.cap() >= METADATA_BYTES => cache.clone(),
             Some(cache) if !cache.is_bypass() => Arc::new(cache.with_cap(METADATA_BYTES)),
@@ -113,30 +146,31 @@ impl Loaded {
 
 impl LoadedDirectory {
     fn new(directory: Directory) -> Self {
-        let mut by_key = HashMap::<[u8; 16], Vec<u32>>::new();
+        let mut by_key = HashMap::<[u8; 16], Vec<(u32, u32)>>::new();
         for (number, section) in (0..).zip(&directory.sections) {
-            for touched in &section.arrays {
-                let sections = by_key.entry(touched.key).or_default();
-                if sections.last() != Some(&number) {
-                    sections.push(number);
-                }
+            for (at, touched) in (0..).zip(&section.arrays) {
+                by_key.entry(touched.key).or_default().push((number, at));
             }
         }
         Self { directory: Arc::new(directory), by_key }
     }
 
-    /// The sections that may have something of the box from `start` to `end`, in their order.
-    fn sections_of(
-        &self,
-        key: &[u8; 16],
-        start: &[u64],
-        end: &[u64],
-    ) -> impl Iterator<Item = &SectionPlace> {
-        let numbers = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
-        let sections = numbers.iter().filter_map(|at| self.directory.sections.get(*at as usize));
-        sections.filter(move |section| {
-            let mut arrays = section.arrays.iter();
-            arrays.any(|touched| touched.key == *key && touched.intersects(start, end))
+    /// The sections of commit `commit` that have something of an array, in their order.
+    fn sections_of(&self, key: &[u8; 16], commit: u64) -> impl Iterator<Item = ArraySection> {
+        let places = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
+        let of_sections = places.chunk_by(|(one, _), (next, _)| one == next);
+        of_sections.filter_map(move |places| {
+            let (order, _) = *places.first()?;
+            let section = self.directory.sections.get(order as usize)?;
+            let touched = places.iter().filter_map(|(_, at)| section.arrays.get(*at as usize));
+            Some(ArraySection {
+                commit,
+                order,
+                segment: self.directory.segments.get(section.segment as usize)?.clone(),
+                offset: section.offset,
+                stored_bytes: section.stored_bytes,
+                boxes: touched.map(|part| (part.start.clone(), part.end.clone())).collect(),
+            })
         })
     }
 
@@ -169,7 +203,8 @@ impl View {
         let keys =
             root.commits.iter().map(|commit| directory_key(commit, &loaded, &scope)).collect();
         let blocks = loaded.cache.clone();
-        Self { root, place, limits: limits.clone(), loaded, blocks, scope, keys }
+        let shapes = Arc::default();
+        Self { root, place, limits: limits.clone(), loaded, blocks, scope, keys, shapes }
     }
 
     /// The same view, which keeps no more than `cap` bytes of the blocks that it reads.
@@ -178,8 +213,18 @@ impl View {
         Self { blocks: self.blocks.as_ref().map(capped), ..self.clone() }
     }
 
-    /// The commits of the root, in their order, each with the key of its directory.
-    fn commits(&self) -> impl DoubleEndedIterator<Item = (&CommitRecord, &Key)> {
+    /// What is allowed.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What all that is in the log has in common in the cache.
+    pub(super) fn scope(&self) -> &Arc<Scope> {
+        &self.scope
+    }
+
+    /// The commits that the root names each, in their order, each with the key of its directory.
+    fn tail(&self) -> impl DoubleEndedIterator<Item = (&CommitRecord, &Key)> {
         self.root.commits.iter().zip(&self.keys)
     }
 
@@ -193,6 +238,20 @@ impl View {
         &self.loaded
     }
 
+    /// How many commits are not settled.
+    ///
+    /// # Errors
+    /// As [`View::overlay`].
+    pub(crate) fn commit_count(&self) -> Result<u64> {
+        let mut count = self.root.commits.len() as u64;
+        for record in &self.root.tables {
+            let index = self.index(record)?;
+            let settled = index.commits.partition_point(|commit| *commit <= self.root.settled);
+            count += (index.commits.len() - settled) as u64;
+        }
+        Ok(count)
+    }
+
     /// What commits later than `after` lay over `region` of the array with `key`; `None` if nothing.
     ///
     /// # Errors
@@ -204,47 +263,130 @@ impl View {
         after: u64,
         layout: &StoredLayout,
     ) -> Result<Option<Overlay>> {
-        if layout.is_text() {
+        let after = after.max(self.root.settled);
+        if layout.is_text() || self.root.last_commit().is_none_or(|last| last <= after) {
             return Ok(None);
         }
         let end: Vec<u64> = (0..region.rank()).map(|axis| region.end(axis)).collect();
-        let (mut base, mut commits) = (None, Vec::new());
-        for (commit, key_of_directory) in self.commits().rev() {
-            if commit.number <= after {
-                continue;
-            }
+        // The box that the directory gives may have holes: what is in it is found out by who
+        // needs elements there.
+        let mut layers = Vec::new();
+        for (commit, key_of_directory) in self.tail().rev().take_while(|(c, _)| c.number > after) {
             let directory = self.directory_of(commit, key_of_directory)?;
-            let grown = directory.directory.grown.iter().rev().find(|grown| grown.key == *key);
-            if let Some(grown) = grown.filter(|grown| grown.base.len() == end.len()) {
-                base = Some(grown.base.clone());
-            }
-            // The box that the directory gives may have holes: what is in it is found out by who
-            // needs elements there.
-            let sections = directory
-                .sections_of(key, region.start(), &end)
-                .map(|place| self.held(&directory.directory, place, key))
-                .collect::<Result<Vec<_>>>()?;
-            if !sections.is_empty() {
-                commits.push(sections);
+            let sections = directory.sections_of(key, commit.number);
+            let near = sections.filter(|section| section.may_have(region.start(), &end));
+            let held: Vec<_> = near.map(Held::from).collect();
+            if !held.is_empty() {
+                layers.push(Layer::of_commit(held));
             }
         }
+        for record in self.root.tables.iter().rev().take_while(|record| record.last > after) {
+            let index = self.index(record)?;
+            let blocks = index
+                .blocks_of(BlockKind::Rows, key)
+                .filter(|block| block.commits.1 > after && block.intersects(region.start(), &end));
+            layers.extend(Layer::of_blocks(record, &index, blocks.rev()));
+        }
+        let mut base = None;
+        self.growths(key, after, end.len(), &mut |_, before| {
+            base = Some(before.to_vec());
+            false
+        })?;
         let base = base.filter(|base| end.iter().zip(base).any(|(end, base)| end > base));
-        if commits.is_empty() && base.is_none() {
+        if layers.is_empty() && base.is_none() {
             return Ok(None);
         }
-        Ok(Some(Overlay::new(self.clone(), *key, commits, base, layout)))
+        let near = Near { key: *key, start: region.start().to_vec(), end, after };
+        Ok(Some(Overlay::new(self.clone(), near, layers, base, layout)))
     }
 
-    /// A section of a directory, which is not loaded yet.
-    fn held(&self, directory: &Directory, place: &SectionPlace, key: &[u8; 16]) -> Result<Held> {
-        let touched = place.arrays.iter().filter(|touched| touched.key == *key);
-        Ok(Held {
-            segment: self.segment_name(directory, place)?.to_owned(),
-            offset: place.offset,
-            stored_bytes: place.stored_bytes,
-            touched: touched.cloned().collect(),
-            section: Mutex::default(),
-        })
+    /// Calls `visit` with every section that has something of the array `key` of commits after `after`: by commit,
+    /// and of one in the order in which they count.
+    ///
+    /// # Errors
+    /// As [`View::overlay`]; those of `visit`.
+    pub(super) fn sections(
+        &self,
+        key: &[u8; 16],
+        after: u64,
+        visit: &mut dyn FnMut(ArraySection) -> Result<()>,
+    ) -> Result<()> {
+        let after = after.max(self.root.settled);
+        for record in self.root.tables.iter().filter(|record| record.last > after) {
+            let index = self.index(record)?;
+            let blocks = index.blocks_of(BlockKind::Rows, key);
+            for block in blocks.filter(|block| block.commits.1 > after) {
+                self.sections_of_block((record, &index, block), key, after, visit)?;
+            }
+        }
+        for (commit, key_of_directory) in self.tail().filter(|(commit, _)| commit.number > after) {
+            let directory = self.directory_of(commit, key_of_directory)?;
+            directory.sections_of(key, commit.number).try_for_each(&mut *visit)?;
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with the commits after `after` that make the array `key`, of rank `rank`, larger, in their order,
+    /// and with its shape before each, until it wants no more.
+    ///
+    /// # Errors
+    /// As [`View::overlay`].
+    pub(super) fn growths(
+        &self,
+        key: &[u8; 16],
+        after: u64,
+        rank: usize,
+        visit: &mut dyn FnMut(u64, &[u64]) -> bool,
+    ) -> Result<()> {
+        let after = after.max(self.root.settled);
+        let mut goes_on = true;
+        self.growths_in_tables(key, after, &mut |growth| {
+            let base = &growth.grown.base;
+            goes_on = base.len() != rank || visit(growth.commit, base);
+            goes_on
+        })?;
+        // What the root gives no shape none of these commits has made larger.
+        if !goes_on || !self.root.shapes.contains_key(key) {
+            return Ok(());
+        }
+        for (commit, key_of_directory) in self.tail().filter(|(commit, _)| commit.number > after) {
+            let directory = self.directory_of(commit, key_of_directory)?;
+            let mut own = directory.directory.grown.iter().filter(|grown| grown.key == *key);
+            if !own.all(|grown| grown.base.len() != rank || visit(commit.number, &grown.base)) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The shape that commits give to the array `key`, where they make it larger.
+    ///
+    /// # Errors
+    /// As [`View::overlay`].
+    pub(crate) fn shape_of(&self, key: &[u8; 16]) -> Result<Option<Vec<u64>>> {
+        if let Some(shape) = self.root.shapes.get(key) {
+            return Ok(Some(shape.clone()));
+        }
+        if self.root.tables.is_empty() {
+            return Ok(None);
+        }
+        let known = || self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shape) = known().get(key) {
+            return Ok(shape.clone());
+        }
+        let shape = self.shape_in_tables(key)?;
+        known().insert(*key, shape.clone());
+        Ok(shape)
+    }
+
+    /// The shapes that commits give to arrays, where they make them larger.
+    ///
+    /// # Errors
+    /// As [`View::overlay`].
+    pub(super) fn shapes(&self) -> Result<BTreeMap<[u8; 16], Vec<u64>>> {
+        let mut shapes = self.shapes_in_tables()?;
+        shapes.extend(self.root.shapes.iter().map(|(key, shape)| (*key, shape.clone())));
+        Ok(shapes)
     }
 
     fn segment_name<'d>(&self, directory: &'d Directory, place: &SectionPlace) -> Result<&'d str> {
@@ -257,21 +399,22 @@ impl View {
     /// # Errors
     /// As [`View::overlay`].
     pub(crate) fn segments(&self) -> Result<BTreeSet<String>> {
-        let mut names = BTreeSet::new();
-        for (commit, key) in self.commits() {
-            names.insert(commit.segment.clone());
-            names.extend(self.directory_of(commit, key)?.directory.segments.iter().cloned());
-        }
-        Ok(names)
+        Ok(self.record_ends()?.into_keys().collect())
     }
 
-    /// Of all segments that the commits refer to the addresses at which their records end.
+    /// Of all segments that the commits refer to addresses at which records of theirs end: the last of each lane is
+    /// among them.
     ///
     /// # Errors
     /// As [`View::overlay`].
     pub(crate) fn record_ends(&self) -> Result<BTreeMap<String, Vec<u64>>> {
         let mut ends = BTreeMap::<String, Vec<u64>>::new();
-        for (commit, key) in self.commits() {
+        for record in &self.root.tables {
+            for segment in self.index(record)?.segments_after(self.root.settled) {
+                ends.entry(segment.name.clone()).or_default().extend(&segment.ends);
+            }
+        }
+        for (commit, key) in self.tail() {
             let end = commit.offset.saturating_add(commit.stored_bytes);
             ends.entry(commit.segment.clone()).or_default().push(end);
             let loaded = self.directory_of(commit, key)?;
@@ -289,10 +432,11 @@ impl View {
     /// # Errors
     /// As [`View::overlay`].
     pub(crate) fn names(&self, key: &[u8; 16]) -> Result<bool> {
-        for (commit, key_of_directory) in self.commits() {
-            let directory = self.directory_of(commit, key_of_directory)?;
-            let mut grown = directory.directory.grown.iter();
-            if directory.by_key.contains_key(key) || grown.any(|array| array.key == *key) {
+        if self.shape_of(key)?.is_some() || self.is_in_tables(key)? {
+            return Ok(true);
+        }
+        for (commit, key_of_directory) in self.tail() {
+            if self.directory_of(commit, key_of_directory)?.by_key.contains_key(key) {
                 return Ok(true);
             }
         }
@@ -367,17 +511,12 @@ impl View {
         Ok(segment)
     }
 
-    /// The section of a directory at `place`.
+    /// The section at `place`.
     ///
     /// # Errors
     /// As [`View::overlay`].
-    pub(super) fn section_of(
-        &self,
-        directory: &Directory,
-        place: &SectionPlace,
-    ) -> Result<Arc<LoadedSection>> {
-        let name = self.segment_name(directory, place)?;
-        self.section(name, place.offset, place.stored_bytes)
+    pub(super) fn section_of(&self, place: &ArraySection) -> Result<Arc<LoadedSection>> {
+        self.section(&place.segment, place.offset, place.stored_bytes)
     }
 
     /// The section at `offset` of a segment.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bedform_format::json::{JsonText, ObjectText, object_text};
+use bedform_format::json::{self, JsonText, ObjectText, object_text};
 use bedform_format::metadata::{
     ArrayMetadata, GroupDocument, GroupTexts, MetadataError, NodeSummary, check_seal, hex,
     parse_array, parse_array_v2, parse_document, parse_group, seal,
@@ -251,6 +251,10 @@ pub(crate) fn publish_bytes(
             ),
         ));
     }
+    // What no reader would take is not put in the place of what they do.
+    json::check_depth(bytes, &hierarchy.options.limits).map_err(|error| {
+        Error::new(ErrorKind::LimitExceeded, format!("{}: {error}", hierarchy.name_of(path)))
+    })?;
     let document = path.join(ZARR_JSON)?;
     let put = hierarchy.storage.put(&document, bytes, durability, Condition::None);
     hierarchy.documents.note_published(path);

@@ -144,14 +144,34 @@ pub(crate) fn check_new_attributes(
     path: &ObjectPath,
     attributes: &Map<String, Value>,
 ) -> Result<()> {
+    let limits = &hierarchy.options.limits;
+    let depth_max = limits.metadata_depth_max.saturating_sub(LEVELS_ABOVE);
+    if !is_within_depth(attributes.values(), depth_max) {
+        return Err(Error::new(
+            ErrorKind::LimitExceeded,
+            format!("the attributes of {path:?} are nested deeper than {depth_max} levels"),
+        ));
+    }
     let text = ObjectText::from(attributes);
     check_attributes(hierarchy, path, &text)?;
-    let limits = &hierarchy.options.limits;
     // Few bytes hold no more values than can be read back.
     if limits.attributes_values_bytes_max(0) / VALUE_BYTES_MAX > text.as_str().len() as u64 {
         return Ok(());
     }
     attribute_values(hierarchy, path, &text).map(drop)
+}
+
+/// Levels that attributes lie below, at most, in a document that repeats those of others.
+const LEVELS_ABOVE: usize = 8;
+
+/// True if `values` have at most so many levels of lists and objects. They were read, so it ends.
+fn is_within_depth<'v>(mut values: impl Iterator<Item = &'v Value>, depth_max: usize) -> bool {
+    values.all(|value| match (value, depth_max.checked_sub(1)) {
+        (Value::Array(_) | Value::Object(_), None) => false,
+        (Value::Array(list), Some(rest)) => is_within_depth(list.iter(), rest),
+        (Value::Object(object), Some(rest)) => is_within_depth(object.values(), rest),
+        _ => true,
+    })
 }
 
 /// Fails for attributes of more bytes than the limit.

@@ -53,7 +53,7 @@ pub(crate) fn lost_state(
     let stores = stores_of(hierarchy, &arrays);
     // Beside the store may lie the log of another one that was here before.
     if let Some(newest) = newest.filter(|newest| stores.contains(&newest.store)) {
-        let pending = !newest.commits.is_empty();
+        let pending = newest.has_commits();
         let settled = if pending { newest.settled } else { newest.number };
         return Ok(Some((newest.store, LogState { pending, kept: !pending, settled })));
     }

@@ -9,7 +9,7 @@ use bedform_format::metadata::{Identity, LogState};
 use bedform_storage::{Durability, Version};
 use serde_json::Value;
 
-use super::documents::{ZARR_JSON, publish_at};
+use super::documents::{ZARR_JSON, publish, publish_at};
 use super::hierarchy::Hierarchy;
 use super::new_array::NewArray;
 use super::publish::{
@@ -41,6 +41,20 @@ pub(crate) fn create_one(
     new.commit(hierarchy, None)?;
     let document = new.arrays.into_iter().next().map(|(_, document)| document);
     document.ok_or_else(|| exists(hierarchy, path))
+}
+
+/// Threads that write documents: more than cores, since the device syncs many together.
+fn threads(hierarchy: &Hierarchy) -> usize {
+    if hierarchy.options.threads == Some(1) { 1 } else { CREATE_THREADS }
+}
+
+/// Publishes documents that take the places of others, each atomically and durable on return.
+///
+/// # Errors
+/// Of storage. Some are published then.
+pub(crate) fn publish_each(hierarchy: &Hierarchy, documents: &[(ObjectPath, Value)]) -> Result<()> {
+    let put = |(path, document): &(ObjectPath, Value)| publish(hierarchy, path, document.clone());
+    map_in_threads(threads(hierarchy), documents, put).map(drop)
 }
 
 /// Arrays that become visible at once.
@@ -95,10 +109,9 @@ impl NewArrays {
     /// # Errors
     /// `Exists` if something visible has such a name; those of storage.
     pub(crate) fn write(&self, hierarchy: &Hierarchy, part: Range<usize>) -> Result<Vec<Version>> {
-        let (durability, threads) = match hierarchy.options.threads {
-            _ if self.is_synced_together => (Durability::Process, 1),
-            Some(1) => (hierarchy.options.durability, 1),
-            _ => (hierarchy.options.durability, CREATE_THREADS),
+        let (durability, threads) = match self.is_synced_together {
+            true => (Durability::Process, 1),
+            false => (hierarchy.options.durability, threads(hierarchy)),
         };
         map_in_threads(threads, &self.arrays[part], |(path, document)| {
             check_free(hierarchy, path)?;

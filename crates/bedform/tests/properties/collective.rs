@@ -262,6 +262,7 @@ fn plane_array(data_type: DataType) -> NewArray {
 fn two_arrays() -> Arc<dyn Storage> {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let mut options = OpenOptions::default();
+    options.commits_named = 2;
     options.writable = true;
     let store = Store::create(storage.clone(), &serde_json::Map::new(), options).unwrap();
     for name in ["a", "b"] {

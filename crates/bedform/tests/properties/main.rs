@@ -13,6 +13,8 @@ mod convert;
 #[cfg(test)]
 mod deliver;
 #[cfg(test)]
+mod long_logs;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod nodes;

@@ -155,7 +155,8 @@ fn a_commit_costs_a_sync_for_each_node_and_a_reader_opens_what_it_touches() {
     create(&storage, &bytes_array());
     let counts = on_nodes(&vec![storage.clone(); 12], 4, |rank, mut session| {
         let mut at = Vec::new();
-        for value in 1..4 {
+        // So few that no table is made of them.
+        for value in 1..3 {
             // The leader of the last node never has anything of its own.
             if rank != 8 {
                 session.write_boxes(&path(), one(4 * u64::from(rank), 4), &[value; 4]).unwrap();
@@ -176,15 +177,15 @@ fn a_commit_costs_a_sync_for_each_node_and_a_reader_opens_what_it_touches() {
     assert_eq!(lanes.iter().collect::<BTreeSet<_>>(), [(0, 4), (4, 4), (8, 4)].iter().collect());
     assert_eq!(of_segments(&events, Operation::Open).len(), 9, "the other lanes");
     // A sync by each leader, and one for the directory.
-    assert_eq!(of_segments(&events, Operation::SyncGrowing).len(), 3 * (3 + 1));
+    assert_eq!(of_segments(&events, Operation::SyncGrowing).len(), 2 * (3 + 1));
     drop(counts);
-    let expected: Vec<u8> = (0..64).map(|at| if at < 48 && at / 4 != 8 { 3 } else { 0 }).collect();
+    let expected: Vec<u8> = (0..64).map(|at| if at < 48 && at / 4 != 8 { 2 } else { 0 }).collect();
     assert_eq!(contents(&storage), expected);
     // Of one node's part: its segment, and that with the directories.
     recording.clear();
     let array = open_cold(&storage);
     let part = Selection::from(Region::new(vec![20], vec![4]).unwrap());
-    assert_eq!(read(&array, DataType::UInt8, &part).concat(), [3; 4]);
+    assert_eq!(read(&array, DataType::UInt8, &part).concat(), [2; 4]);
     let opened: BTreeSet<_> =
         of_segments(&recording.events(), Operation::Open).into_iter().collect();
     assert_eq!(opened.len(), 2, "{opened:?}");

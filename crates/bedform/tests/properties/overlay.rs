@@ -22,6 +22,7 @@ const TYPES: [DataType; 4] =
 
 pub(super) fn open(storage: &Arc<dyn Storage>, cache_bytes: u64) -> Store {
     let mut options = OpenOptions::default();
+    options.commits_named = 2;
     options.writable = true;
     options.cache_bytes = cache_bytes;
     Store::open(storage.clone(), options).unwrap()
@@ -30,6 +31,7 @@ pub(super) fn open(storage: &Arc<dyn Storage>, cache_bytes: u64) -> Store {
 pub(super) fn create(new: &NewArray) -> Arc<dyn Storage> {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let mut options = OpenOptions::default();
+    options.commits_named = 2;
     options.writable = true;
     let store = Store::create(storage.clone(), &serde_json::Map::new(), options).unwrap();
     store.create_array(&path(), new).unwrap();

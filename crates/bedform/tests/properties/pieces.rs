@@ -18,6 +18,7 @@ fn path(text: &str) -> ObjectPath {
 fn two() -> (Store, Store) {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let mut options = OpenOptions::default();
+    options.commits_named = 2;
     options.writable = true;
     let first = Store::create(storage.clone(), &Map::new(), options.clone()).unwrap();
     (first, Store::open(storage, options).unwrap())
@@ -65,6 +66,7 @@ fn drafts_are_written_by_others_and_appear_together_with_their_group() {
 fn the_blocks_of_a_draft_look_once_for_promises_of_dead_writers() {
     let recording = Arc::new(Recording::new(MemoryStorage::new()));
     let mut options = OpenOptions::default();
+    options.commits_named = 2;
     options.writable = true;
     let store = Store::create(recording.clone(), &Map::new(), options).unwrap();
     let draft = store.draft_array(&path("a"), &bytes_of(8)).unwrap();

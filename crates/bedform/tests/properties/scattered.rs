@@ -80,6 +80,7 @@ impl Scattered {
     /// The array, by a handle that keeps nothing and takes nothing that others keep.
     fn array(&self) -> Array {
         let mut options = OpenOptions::default();
+        options.commits_named = 2;
         options.cache_bytes = 0;
         Store::open(self.storage(), options).unwrap().array(&path()).unwrap()
     }
@@ -113,6 +114,7 @@ impl Drop for Scattered {
 
 fn writable() -> OpenOptions {
     let mut options = OpenOptions::default();
+    options.commits_named = 2;
     options.writable = true;
     options
 }

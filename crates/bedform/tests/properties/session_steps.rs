@@ -112,7 +112,14 @@ impl Twins {
             }
             Step::Flush => self.session.flush().unwrap(),
             Step::Commit => {
-                self.session.commit().unwrap();
+                if numbers.below(2) == 0 {
+                    self.session.commit_begin().unwrap();
+                    let all = Selection::all(&self.next.shape);
+                    let refused = self.session.write(&path(), &all, bytes_of(&self.next.elements));
+                    assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
+                    assert!(self.session.commit_begin().is_err());
+                }
+                self.session.commit_wait().unwrap();
                 self.committed = self.next.clone();
                 self.is_known = !matches!(self.burst, Some((_, Reach::Node)));
             }

@@ -22,6 +22,7 @@ const TYPES: [DataType; 3] = [DataType::UInt8, DataType::Int16, DataType::Float6
 
 pub(crate) fn open(storage: &Arc<dyn Storage>, writable: bool) -> Store {
     let mut options = OpenOptions::default();
+    options.commits_named = 2;
     options.writable = writable;
     options.threads = Some(1);
     Store::open(storage.clone(), options).unwrap()
@@ -29,6 +30,7 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, writable: bool) -> Store {
 
 pub(crate) fn create(storage: &Arc<dyn Storage>, new: &NewArray) {
     let mut options = OpenOptions::default();
+    options.commits_named = 2;
     options.writable = true;
     let store = Store::create(storage.clone(), &serde_json::Map::new(), options).unwrap();
     store.create_array(&path(), new).unwrap();
@@ -52,7 +54,11 @@ fn write_all(storage: &Arc<dyn Storage>, data_type: DataType, parts: &[Vec<Write
                             session.write(&path(), selection, elements).unwrap()
                         });
                     }
-                    session.commit().unwrap();
+                    // Some begin it before the others come.
+                    if writes.len() % 2 == 1 {
+                        session.commit_begin().unwrap();
+                    }
+                    session.commit_wait().unwrap();
                 }
             });
         }

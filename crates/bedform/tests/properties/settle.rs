@@ -27,6 +27,7 @@ const TYPES: [DataType; 3] = [DataType::UInt8, DataType::Int16, DataType::Float6
 
 fn open(storage: &Arc<dyn Storage>, threads: Option<usize>) -> Store {
     let mut options = OpenOptions::default();
+    options.commits_named = 2;
     options.writable = true;
     options.threads = threads;
     Store::open(storage.clone(), options).unwrap()
@@ -34,6 +35,7 @@ fn open(storage: &Arc<dyn Storage>, threads: Option<usize>) -> Store {
 
 fn create(storage: &Arc<dyn Storage>) -> Store {
     let mut options = OpenOptions::default();
+    options.commits_named = 2;
     options.writable = true;
     Store::create(storage.clone(), &serde_json::Map::new(), options).unwrap()
 }

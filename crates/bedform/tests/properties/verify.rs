@@ -30,6 +30,7 @@ fn path(name: &str) -> ObjectPath {
 
 fn open(storage: &Arc<dyn Storage>) -> Store {
     let mut options = OpenOptions::default();
+    options.commits_named = 2;
     options.writable = true;
     Store::open(storage.clone(), options).unwrap()
 }
@@ -62,6 +63,7 @@ fn commit(storage: &Arc<dyn Storage>, parts: &[(&str, [u64; 2], [u64; 2])], valu
 fn store() -> Arc<dyn Storage> {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let mut options = OpenOptions::default();
+    options.commits_named = 2;
     options.writable = true;
     let store = Store::create(storage.clone(), &serde_json::Map::new(), options).unwrap();
     let new = layout(&SHAPE, &[50, 50], &[150, 150]);

@@ -555,6 +555,7 @@ impl Operation {
 /// One thread, nothing kept: the same calls in every run.
 pub(crate) fn options(writable: bool) -> OpenOptions {
     let mut options = OpenOptions::default();
+    options.commits_named = 2;
     options.writable = writable;
     options.threads = Some(1);
     options

@@ -9,6 +9,7 @@ mod records;
 mod root;
 mod section;
 mod settled;
+mod table;
 
 use proptest::prelude::*;
 

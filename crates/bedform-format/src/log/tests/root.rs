@@ -18,16 +18,42 @@ fn commit(number: u64) -> CommitRecord {
     }
 }
 
+fn table(first: u64, last: u64) -> TableRecord {
+    let name = TableRecord::name(last, &[7; 16]);
+    TableRecord { name, first, last, rows: 3, bytes: 700, index_bytes: 200, checksum: 1 }
+}
+
 fn small() -> Root {
     Root {
         store: [0xab; 16],
         number: 42,
-        settled: 39,
+        settled: 29,
+        since: 30,
+        tables: vec![table(30, 37), table(38, 39)],
         commits: vec![commit(40), commit(42)],
         shapes: [([1; 16], vec![3, 4]), ([0xfe; 16], vec![])].into(),
         sessions: [([9; 16], 3)].into(),
-        settled_shards: Some(SettledRecord { number: 41, bytes: 90, checksum: 7 }),
+        settled_shards: [30, 41]
+            .map(|number| SettledRecord { number, bytes: 90, checksum: 7 })
+            .into(),
     }
+}
+
+/// As version 1 has it.
+fn as_first_version(root: &Root) -> serde_json::Value {
+    let document: serde_json::Value =
+        serde_json::from_slice(&root.encode(&limits()).unwrap()).unwrap();
+    let mut document = document;
+    let fields = document.as_object_mut().unwrap();
+    fields.shift_remove("since");
+    fields.shift_remove("tables");
+    let lists = fields.shift_remove("settled_shards").unwrap();
+    if let Some(list) = lists.as_array().unwrap().last() {
+        fields.insert("settled_shards".to_owned(), list.clone());
+    }
+    document["bedform"]["version"] = 1.into();
+    document["bedform"].as_object_mut().unwrap().shift_remove("seal");
+    document
 }
 
 fn decode(bytes: &[u8]) -> Result<Root> {
@@ -40,9 +66,15 @@ fn roots() -> impl Strategy<Value = Root> {
     let sessions = prop::collection::btree_map(any::<[u8; 16]>(), any::<u32>(), 0..4);
     let commit = (1_u64..9, "[a-z0-9\"-]{1,9}", 0_u64..1 << 62, 0_u64..1 << 20, any::<bool>());
     let commits = prop::collection::vec(commit, 0..5);
-    (any::<[u8; 16]>(), 0_u64..1 << 30, commits, 0_u64..5, shapes, sessions).prop_map(
-        |(store, settled, steps, more, shapes, sessions)| {
+    let tables = prop::collection::vec((1_u64..9, 0_u64..9), 0..4);
+    (any::<[u8; 16]>(), 0_u64..1 << 30, tables, commits, 0_u64..5, shapes, sessions).prop_map(
+        |(store, settled, spans, steps, more, shapes, sessions)| {
             let mut number = settled;
+            let mut tables = Vec::new();
+            for (step, length) in spans {
+                tables.push(table(number + step, number + step + length));
+                number += step + length;
+            }
             let mut commits = Vec::new();
             for (step, segment, offset, bytes, is_packed) in steps {
                 number += step;
@@ -50,13 +82,20 @@ fn roots() -> impl Strategy<Value = Root> {
                 let (stored_bytes, bytes) = (bytes, bytes);
                 commits.push(CommitRecord { number, segment, offset, stored_bytes, bytes, codec });
             }
-            let settled_shards = (more > 2).then_some(SettledRecord {
-                number: settled,
-                bytes: 1 << more,
-                checksum: u32::MAX,
-            });
-            let number = number + more;
-            Root { store, number, settled, commits, shapes, sessions, settled_shards }
+            let list = |number| SettledRecord { number, bytes: 1 << more, checksum: u32::MAX };
+            let settled_shards = (0..more / 2).map(list).collect();
+            let (number, since) = (number + more, settled);
+            Root {
+                store,
+                number,
+                settled,
+                since,
+                tables,
+                commits,
+                shapes,
+                sessions,
+                settled_shards,
+            }
         },
     )
 }
@@ -66,6 +105,14 @@ proptest! {
     fn a_root_comes_back(root in roots()) {
         let bytes = root.encode(&limits()).unwrap();
         prop_assert_eq!(decode(&bytes), Ok(root));
+    }
+
+    #[test]
+    fn a_root_of_the_first_version_is_read(root in roots()) {
+        let mut first = Root { tables: vec![], since: root.number, ..root };
+        first.settled_shards.drain(..first.settled_shards.len().saturating_sub(1));
+        let found = decode(&seal(as_first_version(&first)));
+        prop_assert_eq!(found.as_ref(), Ok(&first));
     }
 
     #[test]
@@ -98,11 +145,13 @@ fn names_of_other_things_are_no_roots() {
 
 #[test]
 fn roots_that_do_not_hold_are_neither_written_nor_believed() {
-    let changes: [Change<Root>; 11] = [
-        ("a commit that is settled", |root| root.settled = 40),
+    let changes: [Change<Root>; 20] = [
+        ("a commit that is settled", |root| {
+            (root.settled, root.tables) = (40, vec![]);
+        }),
         ("a commit newer than the root", |root| root.number = 41),
         ("settled commits newer than the root", |root| {
-            (root.settled, root.commits) = (43, vec![]);
+            (root.settled, root.tables, root.commits) = (43, vec![], vec![]);
         }),
         ("commits out of order", |root| root.commits.reverse()),
         ("a commit twice", |root| root.commits[0].number = 42),
@@ -110,11 +159,18 @@ fn roots_that_do_not_hold_are_neither_written_nor_believed() {
         ("a place that no file has", |root| root.commits[0].offset = i64::MAX as u64),
         ("a directory over the limit", |root| root.commits[0].bytes = 1 << 40),
         ("a list of shards newer than the root", |root| {
-            root.settled_shards = Some(SettledRecord { number: 43, bytes: 1, checksum: 1 });
+            root.settled_shards[1].number = 43;
         }),
-        ("a list of shards over the limit", |root| {
-            root.settled_shards = Some(SettledRecord { number: 1, bytes: 1 << 40, checksum: 1 });
-        }),
+        ("a list of shards over the limit", |root| root.settled_shards[0].bytes = 1 << 40),
+        ("lists of shards out of order", |root| root.settled_shards.reverse()),
+        ("a beginning newer than the root", |root| root.since = 43),
+        ("tables out of order", |root| root.tables.reverse()),
+        ("a table that is settled", |root| root.settled = 30),
+        ("a table behind a commit", |root| root.commits[0].number = 39),
+        ("a table over the limit", |root| root.tables[0].bytes = 1 << 40),
+        ("an index larger than its table", |root| root.tables[0].index_bytes = 701),
+        ("a table of another name", |root| root.tables[0].name = TableRecord::name(36, &[7; 16])),
+        ("a table somewhere else", |root| root.tables[0].name = "0000000037-../x".into()),
         ("too many axes", |root| drop(root.shapes.insert([1; 16], vec![1; 33]))),
     ];
     for (what, change) in changes {
@@ -134,8 +190,8 @@ fn a_sealed_document_that_is_no_root_is_refused_with_the_field_at_fault() {
         *changed.pointer_mut(pointer).unwrap() = value;
         decode(&seal(changed)).unwrap_err().to_string()
     };
-    let newer = refused("/bedform/version", 2.into());
-    assert!(newer.contains("version 2 (a newer Bedform)"), "{newer}");
+    let newer = refused("/bedform/version", 3.into());
+    assert!(newer.contains("version 3 (a newer Bedform)"), "{newer}");
     for (pointer, value, said) in [
         ("/number", "42".into(), "number: expected an integer"),
         ("/settled", (-1).into(), "settled: expected an integer"),
@@ -152,6 +208,11 @@ fn a_sealed_document_that_is_no_root_is_refused_with_the_field_at_fault() {
         ("/sessions", serde_json::json!({"09": 1}), "sessions: \"09\""),
         ("/sessions/09090909090909090909090909090909", (1_u64 << 32).into(), "epoch 4294967296"),
         ("/bedform/store", "ab".into(), "bedform.store: expected 32"),
+        ("/tables", 3.into(), "tables: expected a list"),
+        ("/tables/1/last", (-1).into(), "tables[1].last"),
+        ("/tables/1/checksum", (1_u64 << 32).into(), "a checksum of 4294967296"),
+        ("/tables/1", 3.into(), "tables[1]: expected an object"),
+        ("/since", 1.5.into(), "since: expected an integer"),
         ("/commits/0/number", 43.into(), "do not ascend"),
     ] {
         let message = refused(pointer, value);

@@ -42,8 +42,8 @@ pub(super) enum Order {
     Flush(Sender<Result<()>>),
     /// Make everything durable, and say what there is.
     Finish(Reach, Sender<Result<Finished>>),
-    /// Hand everything to the system, and say what there is.
-    HandOver(Sender<Result<Finished>>),
+    /// Hand everything to the system, sync it if that is asked for, and say what there is.
+    HandOver(bool, Sender<Result<Finished>>),
     /// Append a directory, durably, and say where its head is; with a commit, promise that.
     Directory(Vec<u8>, Reach, Option<CommitId>, Sender<Result<Place>>),
 }
@@ -154,8 +154,11 @@ impl File {
                 let outcome = self.object.check().and_then(|()| self.object.sync(reach));
                 answer(&reply, outcome.map(|()| self.finished()))
             }
-            Order::HandOver(reply) => {
-                let outcome = self.object.flush();
+            Order::HandOver(ahead, reply) => {
+                let outcome = match ahead {
+                    true => self.object.sync(Reach::Shared),
+                    false => self.object.flush(),
+                };
                 answer(&reply, outcome.map(|()| self.finished()))
             }
             Order::Directory(body, reach, promised, reply) => {

@@ -51,6 +51,7 @@ impl Session {
     fn end_together(&mut self) -> Result<()> {
         self.enter_handing_over("end()");
         self.commit_entered()?;
+        self.end_settling();
         self.keep_promises()?;
         match self.options.at_end {
             AtEnd::Settle => {
@@ -87,7 +88,8 @@ impl Session {
     /// Lets go of nothing, in a process that was forked: threads that would be waited for are not there,
     /// and files, locks and messages are the parent's.
     pub(super) fn leave_behind(&mut self) {
-        let parents = (self.stream.take(), std::mem::take(&mut self.creations));
+        let parents =
+            (self.stream.take(), self.waiting.take(), std::mem::take(&mut self.creations));
         let store = (self.members.clone(), self.store.clone(), self.log.clone());
         std::mem::forget((parents, store, self.options.burst.take()));
     }
@@ -112,6 +114,10 @@ impl Session {
     /// Lets go of the segment: what no commit has of it is nobody's, unless something failed or was
     /// promised.
     fn let_go(&mut self) {
+        for path in std::mem::take(&mut self.locked) {
+            // Given up at once, and its place with it. What another one holds it removes.
+            drop(self.store.storage.try_lock(&path));
+        }
         let is_first = self.share.is_none_or(|share| share.lane.number() == 0);
         if let Some(mut stream) = self.stream.take()
             && is_first

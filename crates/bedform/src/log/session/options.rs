@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::{AtEnd, Burst, Reach};
+use super::{AtEnd, Burst, InBackground, Reach};
 use crate::error::{Error, Result};
 use crate::size;
 
@@ -22,16 +22,21 @@ pub struct SessionOptions {
     pub reach: Reach,
     /// What becomes of the commits when the session ends. The same on all members.
     pub at_end: AtEnd,
+    /// The commits become shards while the session goes on, once so much waits; only what has not is left for the end.
+    /// Nothing: not before that. The same on all members. With a burst tier the segments that were settled go only at
+    /// the end.
+    pub background: Option<InBackground>,
     /// Data are checked and written while the caller goes on; else in the calls themselves, which is for
     /// who simulates more members than there can be threads.
     pub in_background: bool,
 }
 
 /// The options that there are, and the values of those that are a choice.
-const OPTIONS: &str = "buffer_bytes, durability, settle, burst, burst_capacity_bytes";
+const OPTIONS: &str =
+    "buffer_bytes, durability, settle, settle_bytes, settle_commits, burst, burst_capacity_bytes";
 const CHOICES: [(&str, &str); 3] = [
     ("durability", "\"disk\" or \"node\""),
-    ("settle", "\"end\" or \"later\""),
+    ("settle", "\"end\", \"later\" or \"background\""),
     ("burst", "a directory, or false for none"),
 ];
 /// What all members have to give alike, as [`SessionOptions::in_common`] has it.
@@ -48,6 +53,7 @@ impl Default for SessionOptions {
             burst: None,
             reach: Reach::Shared,
             at_end: AtEnd::Settle,
+            background: None,
             in_background: true,
         }
     }
@@ -55,7 +61,8 @@ impl Default for SessionOptions {
 
 impl SessionOptions {
     /// Options as the doors hand them over, for a session on `store`: `buffer_bytes`, `durability`
-    /// (`"disk"`, `"node"`), `settle` (`"end"`, `"later"`), `burst` (a directory; without it what is configured, see
+    /// (`"disk"`, `"node"`), `settle` (`"end"`, `"later"`, `"background"`), `settle_bytes` and `settle_commits`
+    /// (of the last: see [`InBackground`]), `burst` (a directory; without it what is configured, see
     /// [`crate::config`]; false for none), `burst_capacity_bytes`, each optional; null stands for the
     /// default.
     ///
@@ -65,6 +72,7 @@ impl SessionOptions {
         let mut options = Self::default();
         let mut capacity = None;
         let mut burst = None;
+        let (mut bytes_max, mut commits_max, mut is_background) = (None, None, false);
         for (key, value) in given.iter().filter(|(_, value)| !value.is_null()) {
             let bad = || {
                 let choice = CHOICES.iter().find(|(choice, _)| choice == key);
@@ -81,6 +89,11 @@ impl SessionOptions {
                 ("durability", Some("node")) => options.reach = Reach::Node,
                 ("settle", Some("end")) => options.at_end = AtEnd::Settle,
                 ("settle", Some("later")) => options.at_end = AtEnd::Leave,
+                ("settle", Some("background")) => is_background = true,
+                ("settle_bytes", _) => bytes_max = Some(size::from_json(key, value)?.max(1)),
+                ("settle_commits", _) => {
+                    commits_max = Some(value.as_u64().filter(|count| *count > 0).ok_or_else(bad)?);
+                }
                 ("burst", Some(path)) => burst = Some(Some(PathBuf::from(path))),
                 ("burst", None) if *value == Value::Bool(false) => burst = Some(None),
                 ("burst" | "durability" | "settle", _) => return Err(bad()),
@@ -90,6 +103,13 @@ impl SessionOptions {
                     )));
                 }
             }
+        }
+        if is_background {
+            let InBackground { bytes, commits } = InBackground::of_store(storage)?;
+            options.background = Some(InBackground {
+                bytes: bytes_max.unwrap_or(bytes),
+                commits: commits_max.unwrap_or(commits),
+            });
         }
         options.burst = match burst {
             Some(Some(path)) => Some(
@@ -112,7 +132,10 @@ impl SessionOptions {
     pub(super) fn in_common(&self, store: Durability) -> [u8; ALIKE.len()] {
         [
             u8::from(self.reach == Reach::Node),
-            u8::from(self.at_end == AtEnd::Leave),
+            match self.background {
+                Some(_) => 2,
+                None => u8::from(self.at_end == AtEnd::Leave),
+            },
             u8::from(store == Durability::Process),
         ]
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bedform_format::ObjectPath;
-use bedform_format::log::{Root, SegmentName, SettledArray, SettledShards};
+use bedform_format::log::{Root, SegmentName, SettledArray, SettledShards, TableRecord};
 use bedform_format::metadata::LogState;
 use bedform_storage::{Condition, Durability};
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ impl OpenedStore {
             let needed = view.as_ref().map(|view| view.record_ends()).transpose()?;
             let needed = needed.unwrap_or_default();
             let mut found = LogSummary {
-                commits: view.map_or(0, |view| view.root.commits.len() as u64),
+                commits: view.map_or(Ok(0), |view| view.commit_count())?,
                 segments: needed.len() as u64,
                 ..LogSummary::default()
             };
@@ -184,7 +184,7 @@ impl OpenedStore {
         let keeps = remove_kept(&place, grace, options.dry_run)?;
         let mut done = remove_segments(&place, &needed, &is_leftover, options.dry_run)?;
         done.is_gone =
-            !keeps && done.segments_kept == 0 && newest.commits.is_empty() && recent.is_empty();
+            !keeps && done.segments_kept == 0 && !newest.has_commits() && recent.is_empty();
         if done.is_gone {
             done.roots = numbers.len() as u64;
             if !options.dry_run {
@@ -195,8 +195,8 @@ impl OpenedStore {
             }
             return Ok(done);
         }
-        if !options.dry_run && newest.commits.is_empty() {
-            self.say_settled(log, newest.number, newest.settled_shards.is_some())?;
+        if !options.dry_run && !newest.has_commits() {
+            self.say_settled(log, newest.number, !newest.settled_shards.is_empty())?;
         }
         done.roots = remove_roots(&place, &numbers, &recent, options.dry_run)?;
         // Later ones may be those of roots that are about to come.
@@ -206,6 +206,9 @@ impl OpenedStore {
                 let path = LogPlace::settled_path(number)?;
                 place.storage.delete(&path, Durability::Process, Condition::None)?;
             }
+        }
+        if !options.dry_run {
+            remove_tables(&place, &newest, &recent)?;
         }
         Ok(done)
     }
@@ -242,22 +245,29 @@ impl OpenedStore {
 
     /// Publishes a root without the commits of `settled`, which lie in `shards` now. While it has no commits,
     /// and until [`OpenedStore::collect_log`] says otherwise, the store says `pending`.
-    pub(super) fn drop_commits(&self, settled: &Root, shards: &SettledShards) -> Result<()> {
+    pub(super) fn drop_commits(&self, settled: &View, shards: &SettledShards) -> Result<()> {
         let log = self.log_place()?;
-        self.publish_next(&log, shards, |root, _| {
+        let number = settled.root.number;
+        let shapes = settled.shapes()?;
+        self.publish_next(&log, shards, false, |root, _| {
             // Somebody else has settled all of them, and listed the shards.
-            if root.commits.is_empty() {
+            if !root.has_commits() {
                 return Ok(false);
             }
-            root.commits.retain(|commit| commit.number > settled.number);
+            root.since = root.number;
+            root.commits.retain(|commit| commit.number > number);
+            root.tables.retain(|table| table.last > number);
+            for table in root.tables.iter_mut().filter(|table| table.first <= number) {
+                table.first = log.first_after(table, number)?;
+            }
             // The metadata say so now; a shape that has grown since stays.
-            root.shapes.retain(|key, shape| settled.shapes.get(key) != Some(shape));
+            root.shapes.retain(|key, shape| shapes.get(key) != Some(shape));
             // A server may not list the segment of a session yet that has just committed.
             let mut writers = log.sessions()?;
             writers.extend(sessions_of(root));
             root.sessions.retain(|session, _| writers.contains(session));
             // Where nothing is left this root is of the same time as the store's document will be.
-            let number = if root.commits.is_empty() { root.number } else { settled.number };
+            let number = if root.has_commits() { number } else { root.number };
             root.settled = root.settled.max(number);
             Ok(true)
         })
@@ -268,8 +278,10 @@ impl OpenedStore {
     pub(super) fn list_settled(&self, shards: &SettledShards) -> Result<()> {
         match shards.arrays.is_empty() {
             true => Ok(()),
-            false => self
-                .publish_next(&self.log_place()?, shards, |root, _| Ok(!root.commits.is_empty())),
+            false => self.publish_next(&self.log_place()?, shards, false, |root, _| {
+                root.since = root.number;
+                Ok(root.has_commits())
+            }),
         }
     }
 
@@ -286,8 +298,9 @@ impl OpenedStore {
         }
         let log = self.log_place()?;
         let fewer = SettledShards { arrays: vec![SettledArray::new(*key, grid.to_vec())] };
-        self.publish_next(&log, &fewer, |root, said| {
-            if root.commits.is_empty() {
+        self.publish_next(&log, &fewer, true, |root, said| {
+            root.since = root.number;
+            if !root.has_commits() {
                 // As for a commit: roots come only while the store says so.
                 root.settled = root.number;
                 set_log_state(self, LogState { pending: true, kept: false, ..said })?;
@@ -296,19 +309,20 @@ impl OpenedStore {
         })?;
         let _lock = self.lock(&ObjectPath::root())?;
         match self.newest_root(&log)? {
-            (Some(newest), said) if newest.commits.is_empty() => {
-                self.say_settled(said, newest.number, newest.settled_shards.is_some())
+            (Some(newest), said) if !newest.has_commits() => {
+                self.say_settled(said, newest.number, !newest.settled_shards.is_empty())
             }
             _ => Ok(()),
         }
     }
 
-    /// Publishes the newest root with what `change` makes of it, the next number, and `shards` in its list;
+    /// Publishes the newest root with what `change` makes of it, the next number, and `shards` in its lists, or in `one`;
     /// nothing if `change` says so. It is told what the store's document says.
     fn publish_next(
         &self,
         log: &LogPlace,
         shards: &SettledShards,
+        one: bool,
         change: impl Fn(&mut Root, LogState) -> Result<bool>,
     ) -> Result<()> {
         for _ in 0..ATTEMPTS_MAX {
@@ -320,7 +334,7 @@ impl OpenedStore {
             if !change(&mut root, said)? {
                 return Ok(());
             }
-            root.settled_shards = Some(log.write_settled(&newest, &root, shards)?);
+            log.add_settled(&mut root, shards, one)?;
             match log.publish(&root) {
                 Err(error) if error.kind() == ErrorKind::Exists => {}
                 outcome => return outcome,
@@ -417,10 +431,26 @@ fn recent_lists(place: &LogPlace, newest: &Root, recent: &BTreeSet<u64>) -> Resu
     let mut lists: BTreeSet<u64> =
         newest.settled_shards.iter().map(|record| record.number).collect();
     for number in recent {
-        let record = place.root(*number)?.and_then(|root| root.settled_shards);
-        lists.extend(record.map(|record| record.number));
+        let records = place.root(*number)?.map(|root| root.settled_shards);
+        lists.extend(records.iter().flatten().map(|record| record.number));
     }
     Ok(lists)
+}
+
+/// Removes the tables of which neither the newest root nor one of the `recent` ones needs a commit. Others that no
+/// root names any more, because larger ones took their places, stay: who has pinned an older root needs them.
+fn remove_tables(place: &LogPlace, newest: &Root, recent: &BTreeSet<u64>) -> Result<()> {
+    let mut settled = newest.settled;
+    for number in recent {
+        settled = settled.min(place.root(*number)?.map_or(settled, |root| root.settled));
+    }
+    let is_settled =
+        |name: &String| TableRecord::parse_name(name).is_some_and(|last| last <= settled);
+    place
+        .table_names()?
+        .iter()
+        .filter(|name| is_settled(name))
+        .try_for_each(|name| place.remove_table(name))
 }
 
 /// Removes shards that settling has kept of what it replaced before the grace period; says whether others stay.

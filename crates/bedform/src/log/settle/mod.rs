@@ -208,7 +208,7 @@ impl OpenedStore {
     ) -> Result<u64> {
         let SettleOptions { memory_bytes, arrays, part, grace } = options;
         self.look_unless_always()?;
-        let view = self.snapshot()?.view.filter(|view| !view.root.commits.is_empty());
+        let view = self.snapshot()?.view.filter(|view| view.root.has_commits());
         let Some(view) = view else {
             // Writers that have ended since the last time may have left something.
             if self.log_place().is_ok() {
@@ -246,9 +246,9 @@ impl OpenedStore {
             self.list_settled(&settled)?;
             return Ok(0);
         }
-        publish_grown(self, &view.root.shapes)?;
-        self.drop_commits(&view.root, &settled)?;
+        publish_grown(self, &view.shapes()?)?;
+        self.drop_commits(&view, &settled)?;
         self.collect_log(&CollectOptions { grace: *grace, dry_run: false })?;
-        Ok(view.root.commits.len() as u64)
+        view.commit_count()
     }
 }

@@ -3,6 +3,7 @@
 use crate::log::array::ArrayHandle;
 use crate::log::array::replaced;
 use crate::log::opened::OpenedStore;
+use crate::log::shapes::enlarge;
 use crate::log::snapshot::{PinnedArray, Snapshot};
 use crate::zarr::nodes::NodeKind;
 use crate::zarr::state::ArrayState;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_format::log::{CommitRecord, Section, Touched};
+use bedform_format::log::Section;
 use bedform_geometry::{delinearize, element_count, linearize};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -96,8 +97,12 @@ pub(super) fn plan(
             };
         let Some(identity) = state.identity() else { continue };
         let key = identity.array;
-        let grid = grid_of(view, &key, &state);
-        let growths = growths(view, &key, grid.len())?;
+        let grid = grid_of(view, &key, &state)?;
+        let mut growths = Vec::new();
+        view.growths(&key, 0, grid.len(), &mut |commit, base| {
+            growths.push((commit, base.to_vec()));
+            true
+        })?;
         let path = path.clone();
         let mut plan = ArrayPlan { path, key, state, grid, objects: Vec::new(), growths };
         plan.objects = objects(store, view, &plan)?;
@@ -117,29 +122,13 @@ fn check_unneeded(store: &Arc<OpenedStore>, view: &View, path: &ObjectPath) -> R
 }
 
 /// Objects along each axis: of the array as it is, or as the last commit leaves it.
-fn grid_of(view: &View, key: &[u8; 16], state: &ArrayState) -> Vec<u64> {
-    let own = &state.metadata.shape;
-    let later = view.root.shapes.get(key).filter(|shape| shape.len() == own.len());
-    let lengths = own
-        .iter()
-        .enumerate()
-        .map(|(axis, length)| later.map_or(*length, |shape| shape[axis].max(*length)));
-    lengths
-        .zip(&state.metadata.chunk_shape)
-        .map(|(length, object)| length.div_ceil(*object))
-        .collect()
-}
-
-/// Which commits make the array larger, and its shape before each.
-fn growths(view: &View, key: &[u8; 16], rank: usize) -> Result<Vec<(u64, Vec<u64>)>> {
-    let mut growths = Vec::new();
-    for commit in &view.root.commits {
-        let directory = view.directory(commit)?;
-        let ours = directory.grown.iter().filter(|array| array.key == *key);
-        let bases = ours.map(|array| &array.base).filter(|base| base.len() == rank);
-        growths.extend(bases.map(|base| (commit.number, base.clone())));
+fn grid_of(view: &View, key: &[u8; 16], state: &ArrayState) -> Result<Vec<u64>> {
+    let mut shape = state.metadata.shape.clone();
+    if let Some(later) = view.shape_of(key)?.filter(|later| later.len() == shape.len()) {
+        enlarge(&mut shape, &later);
     }
-    Ok(growths)
+    let objects = shape.iter().zip(&state.metadata.chunk_shape);
+    Ok(objects.map(|(length, object)| length.div_ceil(*object)).collect())
 }
 
 /// Adds the stored objects with elements outside the shape that the array had before it became
@@ -169,23 +158,20 @@ fn objects(
 ) -> Result<Vec<ObjectPlan>> {
     let rank = plan.grid.len();
     let mut chunks: BTreeMap<u64, u64> = BTreeMap::new();
-    for commit in &view.root.commits {
-        let directory = view.directory(commit)?;
-        for place in &directory.sections {
-            let is_ours = |part: &&Touched| part.key == plan.key && part.start.len() == rank;
-            for part in place.arrays.iter().filter(is_ours) {
-                let (start, end) = (part.start.as_slice(), part.end.as_slice());
-                if object_count(plan, start, end) <= OBJECTS_BY_BOUNDS {
-                    add(plan, start, end, &mut chunks);
-                    continue;
-                }
-                let section = view.section_of(&directory, place)?;
-                each_box(&section.section, plan, &mut |start, end| {
-                    add(plan, start, end, &mut chunks);
-                });
+    view.sections(&plan.key, 0, &mut |place| {
+        let boxes = place.boxes.iter().filter(|(start, _)| start.len() == rank);
+        for (start, end) in boxes {
+            if object_count(plan, start, end) <= OBJECTS_BY_BOUNDS {
+                add(plan, start, end, &mut chunks);
+                continue;
             }
+            let section = view.section_of(&place)?;
+            each_box(&section.section, plan, &mut |start, end| {
+                add(plan, start, end, &mut chunks);
+            });
         }
-    }
+        Ok(())
+    })?;
     add_left_behind(store, view, plan, &mut chunks)?;
     let per_object: u64 = plan.state.layout.per_object.iter().product();
     let chunk_bytes = plan.state.layout.codec.decoded_bytes() as u64;
@@ -249,9 +235,4 @@ fn add(plan: &ArrayPlan, start: &[u64], end: &[u64], chunks: &mut BTreeMap<u64, 
         let all = chunks.entry(linearize(&at, &plan.grid)).or_default();
         *all = all.saturating_add(touched);
     }
-}
-
-/// The number of the last commit of the root; 0 without any.
-pub(super) fn last_commit(commits: &[CommitRecord]) -> u64 {
-    commits.last().map_or(0, |commit| commit.number)
 }

@@ -6,25 +6,26 @@
 //! in the order that counts. What is to be read is known before: several windows are on their way at
 //! a time, each by a thread of its own.
 
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
 use bedform_format::checksum::crc32c;
-use bedform_format::log::{Block, Directory, Entry, SectionPlace, Touched};
+use bedform_format::log::{Block, Entry};
 use bedform_storage::ReadBlock;
 
 use super::lay::{Position, Reach};
 use crate::error::{Error, Result};
 use crate::log::record::decode_body;
 use crate::log::section::LoadedSection;
-use crate::log::view::View;
+use crate::log::view::{ArraySection, View};
 
-/// Entries of one writer that follow each other, of one epoch and rank.
+/// Entries of a section that follow each other, and are to be laid one behind the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Group {
     epoch: u32,
     rank: u32,
-    /// Which section of the directory.
+    /// Which section of those of the commit.
     section: usize,
     first: usize,
     end: usize,
@@ -66,12 +67,22 @@ pub(super) fn plan_windows(
     window_bytes: u64,
     deliver: &mut dyn FnMut(WindowPlan) -> Result<()>,
 ) -> Result<()> {
-    let after = round.iter().map(|reach| reach.contained).min().unwrap_or(u64::MAX);
-    for commit in view.root.commits.iter().filter(|commit| commit.number > after) {
-        let directory = view.directory(commit)?;
-        for group in groups(view, &directory, round)? {
-            let section = view.section_of(&directory, &directory.sections[group.section])?;
-            let mut job = Job::new(section, commit.number, group.first..group.end, round);
+    let mut places = BTreeMap::new();
+    for reach in round {
+        view.sections(&reach.key, reach.contained, &mut |place| {
+            if has_part(&place, reach) {
+                places.entry((place.commit, place.order)).or_insert(place);
+            }
+            Ok(())
+        })?;
+    }
+    let places: Vec<ArraySection> = places.into_values().collect();
+    let by_key: ByKey<'_> = round.iter().enumerate().map(|(at, reach)| (&reach.key, at)).collect();
+    for commit in places.chunk_by(|one, next| one.commit == next.commit) {
+        for group in groups(view, commit)? {
+            let section = view.section_of(&commit[group.section])?;
+            let number = commit[group.section].commit;
+            let mut job = Job::new(section, number, group.first..group.end, (round, &by_key));
             let needed = job.keep_needed(round);
             let job = Arc::new(job);
             let mut first = 0;
@@ -87,14 +98,11 @@ pub(super) fn plan_windows(
     Ok(())
 }
 
-/// The groups of a commit that may have something for the round, in the order in which they count.
-fn groups(view: &View, directory: &Directory, round: &[Reach]) -> Result<Vec<Group>> {
+/// The groups of the sections of a commit, in the order in which they count.
+fn groups(view: &View, sections: &[ArraySection]) -> Result<Vec<Group>> {
     let mut groups = Vec::new();
-    for (number, place) in directory.sections.iter().enumerate() {
-        if !has_part(place, round) {
-            continue;
-        }
-        let section = view.section_of(directory, place)?;
+    for (number, place) in sections.iter().enumerate() {
+        let section = view.section_of(place)?;
         let entries = &section.section.entries;
         let key = |entry: &Entry| (entry.epoch, entry.rank);
         let mut first = 0;
@@ -107,26 +115,36 @@ fn groups(view: &View, directory: &Directory, round: &[Reach]) -> Result<Vec<Gro
     }
     // Stable: groups of one writer stay in the order of writing.
     groups.sort_by_key(|group| (group.epoch, group.rank));
+    // What lies one behind the other is read at once: each append is an epoch of its own.
+    groups.dedup_by(|next, group| {
+        let follows = next.section == group.section && next.first == group.end;
+        if follows {
+            group.end = next.end;
+        }
+        follows
+    });
     Ok(groups)
 }
 
-fn has_part(place: &SectionPlace, round: &[Reach]) -> bool {
-    let is_ours = |part: &Touched, reach: &Reach| {
-        let lengths = || part.start.iter().zip(&part.end).map(|(start, end)| end - start);
-        part.key == reach.key
-            && part.start.len() == reach.rank()
-            && reach.touches(&part.start, &lengths().collect::<Vec<u64>>())
-    };
-    place.arrays.iter().any(|part| round.iter().any(|reach| is_ours(part, reach)))
+fn has_part(place: &ArraySection, reach: &Reach) -> bool {
+    place.boxes.iter().any(|(start, end)| {
+        let lengths = || start.iter().zip(end).map(|(start, end)| end - start);
+        start.len() == reach.rank() && reach.touches(start, &lengths().collect::<Vec<u64>>())
+    })
 }
 
-/// Where in the round the array of a section is.
-fn place_in(round: &[Reach], section: &LoadedSection) -> Vec<Option<usize>> {
+/// Where in the round its arrays are.
+type ByKey<'r> = HashMap<&'r [u8; 16], usize>;
+
+/// Where in the round the arrays of a section are.
+fn places_in(
+    (round, by_key): (&[Reach], &ByKey<'_>),
+    section: &LoadedSection,
+) -> Vec<Option<usize>> {
     let arrays = section.section.arrays.iter().map(|array| {
-        round.iter().position(|reach| {
-            array.key == reach.key
-                && array.shape.len() == reach.rank()
-                && array.item_size as usize == reach.item_size
+        by_key.get(&array.key).copied().filter(|at| {
+            let reach = &round[*at];
+            array.shape.len() == reach.rank() && array.item_size as usize == reach.item_size
         })
     });
     arrays.collect()
@@ -137,9 +155,9 @@ impl Job {
         section: Arc<LoadedSection>,
         commit: u64,
         entries: Range<usize>,
-        round: &[Reach],
+        round: (&[Reach], &ByKey<'_>),
     ) -> Self {
-        let arrays = place_in(round, &section);
+        let arrays = places_in(round, &section);
         Self { section, commit, arrays, entries: entries.collect() }
     }
 

@@ -18,7 +18,7 @@ use bedform_storage::{ReadBlock, goes_on, stopped_by};
 
 use super::ahead::{Spare, read_ahead};
 use super::lay::{Building, BuildingObject, Reach};
-use super::plan::{ArrayPlan, ObjectPlan, last_commit};
+use super::plan::{ArrayPlan, ObjectPlan};
 use super::read::{Window, plan_windows};
 use super::stream::Layer;
 use super::write::{Counts, Writer};
@@ -413,7 +413,7 @@ impl Opening<'_> {
         let key = &self.plans[at].key;
         let name = || sink.unit_name(&coordinates);
         self.view.check_contained(key, &coordinates, contained, &name)?;
-        if contained >= last_commit(&self.view.root.commits) {
+        if contained >= self.view.root.last_commit().unwrap_or(0) {
             self.counts.settled(at, number, contained);
             return Ok(None);
         }

@@ -4,8 +4,10 @@
 //! says so too, and would be taken for what it was then; a shard that is lost says nothing. So while
 //! there are commits that are not settled, the root names a list of those that were: what contains
 //! less is damaged. The list goes with the log; plain Zarr knows of no such thing.
+//!
+//! It is in several objects, which merge as tables do: settling little at a time does not write all of it each time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use bedform_format::ObjectPath;
@@ -33,8 +35,10 @@ impl View {
         contained: u64,
         name: &dyn Fn() -> String,
     ) -> Result<()> {
-        let Some(record) = self.root.settled_shards else { return Ok(()) };
-        let commit = self.settled_shards(record)?.commit_of(key, coordinates).unwrap_or(0);
+        let mut commit = 0;
+        for shards in self.settled_shards()?.iter() {
+            commit = commit.max(shards.commit_of(key, coordinates).unwrap_or(0));
+        }
         if contained >= commit {
             return Ok(());
         }
@@ -56,20 +60,30 @@ impl View {
     /// # Errors
     /// As [`View::check_contained`].
     pub(crate) fn settled_objects(&self, key: &[u8; 16]) -> Result<Vec<Vec<u64>>> {
-        let Some(record) = self.root.settled_shards else { return Ok(Vec::new()) };
-        let shards = self.settled_shards(record)?;
-        let of_array = shards.arrays.iter().filter(|array| array.key() == key);
-        Ok(of_array.flat_map(|array| array.iter().map(|(at, _)| at)).collect())
+        let lists = self.settled_shards()?;
+        let arrays = lists.iter().flat_map(|shards| &shards.arrays);
+        let of_array = arrays.filter(|array| array.key() == key);
+        let all: BTreeSet<_> = of_array.flat_map(|array| array.iter().map(|(at, _)| at)).collect();
+        Ok(all.into_iter().collect())
     }
 
-    fn settled_shards(&self, record: SettledRecord) -> Result<Arc<SettledShards>> {
-        let mut known = self.loaded().settled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, shards)) = known.as_ref().filter(|(known, _)| *known == record) {
-            return Ok(shards.clone());
+    /// The lists of the root.
+    fn settled_shards(&self) -> Result<Vec<Arc<SettledShards>>> {
+        let records = &self.root.settled_shards;
+        if records.is_empty() {
+            return Ok(Vec::new());
         }
-        let shards = Arc::new(self.place.settled_shards(record)?);
-        *known = Some((record, shards.clone()));
-        Ok(shards)
+        let mut known = self.loaded().settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lists = Vec::with_capacity(records.len());
+        for record in records {
+            let list = match known.iter().find(|(known, _)| known == record) {
+                Some((_, list)) => list.clone(),
+                None => Arc::new(self.place.settled_shards(*record)?),
+            };
+            lists.push((*record, list));
+        }
+        known.clone_from(&lists);
+        Ok(lists.into_iter().map(|(_, list)| list).collect())
     }
 }
 
@@ -104,24 +118,37 @@ impl LogPlace {
         SettledShards::decode(&bytes, &self.limits).map_err(|error| Error::corrupt(name(), error))
     }
 
-    /// Writes the list that `root` is to name: what `newest` names, and `more`. Durable on return.
+    /// Writes a list that `root` is to name, of `more` and of the lists before that are no larger: of all if they
+    /// are to be `one`. Durable on return.
     ///
     /// # Errors
     /// Those of storage; `Corrupt` if the list so far is damaged.
-    pub(super) fn write_settled(
+    pub(super) fn add_settled(
         &self,
-        newest: &Root,
-        root: &Root,
+        root: &mut Root,
         more: &SettledShards,
-    ) -> Result<SettledRecord> {
-        let old = newest.settled_shards.map(|record| self.settled_shards(record)).transpose()?;
-        let all = old.unwrap_or_default().with(more.clone());
+        one: bool,
+    ) -> Result<()> {
+        let mut bytes = more.encode(&self.limits).map_or(u64::MAX, |bytes| bytes.len() as u64);
+        let mut kept = root.settled_shards.len();
+        while let Some(before) = kept.checked_sub(1)
+            && (one || root.settled_shards[before].bytes <= bytes)
+        {
+            bytes = bytes.saturating_add(root.settled_shards[before].bytes);
+            kept = before;
+        }
+        let mut all = SettledShards::default();
+        for record in root.settled_shards.split_off(kept) {
+            all = all.with(self.settled_shards(record)?);
+        }
+        let all = all.with(more.clone());
         let bytes = all.encode(&self.limits).map_err(|error| Error::invalid(error.to_string()))?;
         let path = Self::settled_path(root.number)?;
         // Whoever tried this number before us has not made a root of it, or ours will not be one.
         self.storage.put(&path, &bytes, Durability::Disk, Condition::None)?;
         let (number, checksum) = (root.number, crc32c(&bytes));
-        Ok(SettledRecord { number, bytes: bytes.len() as u64, checksum })
+        root.settled_shards.push(SettledRecord { number, bytes: bytes.len() as u64, checksum });
+        Ok(())
     }
 }
 

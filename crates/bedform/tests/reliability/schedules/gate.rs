@@ -175,9 +175,11 @@ fn call(name: &'static str, place: String, path: &ObjectPath) -> Call {
     Call { name, place, path: path.clone() }
 }
 
-/// The identity that a name begins with: that of a session or a store.
+/// The key that a name begins with, that of a session or a store, or that is behind a number: that of a table.
 fn key_of(name: &str) -> Option<&str> {
-    name.get(..32).filter(|key| key.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    let is_key = |key: &&str| key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let behind = || name.split_once('-').map(|(_, key)| key);
+    name.get(..32).filter(is_key).or_else(|| behind().filter(is_key))
 }
 
 impl State {
