@@ -1,6 +1,7 @@
 //! What comes from Python as text, checked: paths, JSON, descriptions.
 
-use bedform::{NewArray, OpenOptions, size};
+use bedform::{ErrorKind, NewArray, OpenOptions, size};
+use bedform_format::json::JsonError;
 use bedform_format::{Limits, ObjectPath, json, shown};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -16,7 +17,13 @@ pub(crate) fn path_of(text: &str) -> PyResult<ObjectPath> {
 /// A JSON object.
 pub(crate) fn json_of(text: &str) -> PyResult<Map<String, Value>> {
     let parsed = json::parse_object(text, &Limits::default());
-    parsed.map_err(|error| raise(bedform::Error::invalid(error.to_string())))
+    parsed.map_err(|error| {
+        let kind = match error {
+            JsonError::Syntax(_) => ErrorKind::InvalidArgument,
+            _ => ErrorKind::LimitExceeded,
+        };
+        raise(bedform::Error::new(kind, error.to_string()))
+    })
 }
 
 /// How a store is opened, from JSON: see `OpenOptions::from_json`.

@@ -807,3 +807,19 @@ def test_masked_elements_and_times_are_no_numbers(tmp_path: Path) -> None:
     assert array[...].tolist() == [1, 2, 3]
     array[...] = masked.filled(-1)
     assert array[...].tolist() == [1, -1, -1]
+
+
+@pytest.mark.parametrize("order", ["z", "hilbert"])
+def test_an_order_that_cannot_be_walked_is_refused_when_the_array_is_created(tmp_path, order):
+    store = bedform.create(tmp_path / "s.zarr")
+    for rank in (8, 9):
+        layout = bedform.Regular(chunks=(1,) * rank, shards=(2,) * rank, order=order)
+        if rank == 9:
+            with pytest.raises(bedform.InvalidArgumentError, match=f"'?n9'?.*{order}.*row-major"):
+                store.create_array("n9", shape=(2,) * rank, dtype="int32", layout=layout)
+            assert list(store) == ["n8"]
+        else:
+            array = store.create_array("n8", shape=(2,) * rank, dtype="int32", layout=layout)
+            with store.session() as session:
+                session.write("n8", np.ones((2,) * rank, "int32"))
+            assert array[...].sum() == 2**rank

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::curve::{Curve, Kind, State};
 use crate::error::GeometryError;
-use crate::limits::SEQUENCE_CELLS_MAX;
+use crate::limits::{CURVE_RANK_MAX, SEQUENCE_CELLS_MAX};
 use crate::shape::{element_count, strides};
 
 /// How the cells of a grid, most often the chunks of a shard, follow each other.
@@ -58,6 +58,28 @@ impl Order {
             Self::ColumnMajor => Ok(column_major(grid_shape, count)),
             Self::Z => along_curve(Kind::Z, grid_shape, count),
             Self::Hilbert => along_curve(Kind::Hilbert, grid_shape, count),
+        }
+    }
+
+    /// Fails where [`Order::sequence`] would.
+    ///
+    /// # Errors
+    /// As [`Order::sequence`].
+    ///
+    /// ```
+    /// use bedform_geometry::Order;
+    /// assert!(Order::Hilbert.check(&[2; 8]).is_ok());
+    /// assert!(Order::Hilbert.check(&[2; 9]).is_err());
+    /// assert!(Order::RowMajor.check(&[2; 9]).is_ok());
+    /// ```
+    pub fn check(&self, grid_shape: &[u64]) -> Result<(), GeometryError> {
+        let count = cell_count(grid_shape)?;
+        let rank = grid_shape.iter().filter(|length| **length > 1).count();
+        match self {
+            Self::Z | Self::Hilbert if count > 0 && rank > CURVE_RANK_MAX => {
+                Err(GeometryError::CurveRankTooLarge { rank })
+            }
+            _ => Ok(()),
         }
     }
 

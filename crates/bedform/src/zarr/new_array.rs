@@ -61,6 +61,15 @@ impl NewArray {
         parse_array(&document, &hierarchy.options.limits).map_err(|error| {
             Error::invalid(format!("array {path:?} cannot be created: {error}"))
         })?;
+        let lengths = self.layout.shard_shape.iter().zip(&self.layout.chunk_shape);
+        let per_object: Vec<u64> = lengths.map(|(shard, chunk)| shard / chunk.max(&1)).collect();
+        self.layout.order.check(&per_object).map_err(|error| {
+            let order = self.layout.order.name();
+            Error::invalid(format!(
+                "array {path:?} cannot be created with the order {order}: {error}; choose fewer chunks in a \
+                 shard, or row-major"
+            ))
+        })?;
         Ok(document)
     }
 
