@@ -20,6 +20,7 @@ NAMES = {
     "log-s3d": "benchmarks.log_s3d",
     "log-flash": "benchmarks.log_flash",
     "log-scale": "benchmarks.log_scale",
+    "log-commits": "benchmarks.log_commits",
     "burst": "benchmarks.burst",
     "s3-read": "benchmarks.s3_read",
     "s3-write": "benchmarks.s3_write",

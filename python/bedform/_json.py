@@ -42,7 +42,9 @@ def _plain(value: Any, mark: str = "") -> Any:
             f"an attribute of {value.bit_length()} bits: integers have 64 at most; store it as text"
         )
     if isinstance(value, str) and value in _NON_FINITE:
-        raise InvalidArgumentError(f"the text {value!r} cannot be an attribute: it stands for a number")
+        raise InvalidArgumentError(
+            f"the text {value!r} cannot be an attribute: it stands for a number"
+        )
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise WrongTypeError(f"{type(value).__name__} cannot be an attribute: it is not JSON")

@@ -1,8 +1,9 @@
 """Attributes that nobody expects: what is taken comes back, and what cannot is refused whole."""
 
-import bedform as bf
 import numpy as np
 import pytest
+
+import bedform as bf
 
 
 @pytest.fixture

@@ -57,7 +57,9 @@ def test_boxes_declared_or_not_and_lent_elements_are_as_assigned(
     model = np.zeros(SHAPE, "int32")
     parts = data.draw(boxes(SHAPE))
     rows = data.draw(boxes(SHAPE[1:]))
-    with store.session(settle=data.draw(st.sampled_from(["end", "later", "background"]))) as session:
+    with store.session(
+        settle=data.draw(st.sampled_from(["end", "later", "background"]))
+    ) as session:
         declared, declared_rows = session.declare(*parts), session.declare(*rows)
         for number in range(1, data.draw(st.integers(2, 9))):
             step = data.draw(st.sampled_from(["boxes", "declared", "record", "lent", "commit"]))
