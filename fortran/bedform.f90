@@ -25,7 +25,8 @@ module bedform
     BF_INTERRUPTED, BF_IO, BF_INTERNAL
   public :: bf_last_error, bf_version, bf_create, bf_open, bf_close, bf_create_array, bf_open_array, &
     bf_close_array, bf_array_shape, bf_attributes, bf_set_attributes, bf_resize, bf_settle, bf_comm_free, &
-    bf_session_begin, bf_session_commit, bf_session_commit_begin, bf_session_commit_wait, bf_session_end, bf_session_abort, bf_session_resize, &
+    bf_session_begin, bf_session_commit, bf_session_commit_begin, bf_session_commit_wait, &
+    bf_session_end, bf_session_abort, bf_session_resize, &
     bf_decomposition_declare, bf_decomposition_free, bf_read, bf_write, bf_append, bf_session_write, &
     bf_session_write_decomposed, bf_session_append, bf_define_begin, bf_define_end, bf_session_define_end, &
     bf_list, bf_array_explain, bf_convert, bf_snapshot

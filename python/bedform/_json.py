@@ -20,6 +20,12 @@ _NON_FINITE = {
 }
 
 
+class _Word(str):
+    """The word of a number that JSON lacks: no text of a user's."""
+
+    __slots__ = ()
+
+
 def _plain(value: Any, mark: str = "") -> Any:
     """``value`` as JSON has it; numbers that JSON lacks as ``mark`` and the words of Zarr v3."""
     if isinstance(value, dict):
@@ -36,12 +42,12 @@ def _plain(value: Any, mark: str = "") -> Any:
         return [_plain(value.real, mark), _plain(value.imag, mark)]
     if isinstance(value, float) and not math.isfinite(value):
         word = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        return mark + word
+        return _Word(mark + word)
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         raise InvalidArgumentError(
             f"an attribute of {value.bit_length()} bits: integers have 64 at most; store it as text"
         )
-    if isinstance(value, str) and value in _NON_FINITE:
+    if isinstance(value, str) and value in _NON_FINITE and not isinstance(value, _Word):
         raise InvalidArgumentError(
             f"the text {value!r} cannot be an attribute: it stands for a number"
         )
