@@ -35,7 +35,12 @@ impl OpenedStore {
             fresh.hold_at(root.clone(), *since_ns, self.snapshot()?);
             return Ok(fresh);
         }
-        let since_ns = fresh.storage.now()?;
+        // What was settled up to now; a snapshot of what was settled later would take its shards for later ones.
+        let settled = |snapshot: &Snapshot| {
+            let root = snapshot.view.as_ref().map(|view| view.root.clone());
+            root.map(|root| (root.settled, root.settled_shards.clone()))
+        };
+        let (mut first, mut since_ns) = (settled(&fresh.snapshot()?), fresh.storage.now()?);
         for _ in 0..ATTEMPTS_MAX {
             let before = fresh.snapshot()?;
             let root = fresh.documents.root(&fresh)?;
@@ -44,6 +49,10 @@ impl OpenedStore {
             // Numbers of commits only grow: one that was the newest twice was so in between.
             let version =
                 |root: &Option<Arc<GroupState>>| root.as_ref().map(|root| root.version.clone());
+            if settled(&snapshot) != first {
+                (first, since_ns) = (settled(&snapshot), fresh.storage.now()?);
+                continue;
+            }
             if before.number == snapshot.number && version(&root) == version(&after) {
                 fresh.hold_at(root, since_ns, snapshot);
                 return Ok(fresh);

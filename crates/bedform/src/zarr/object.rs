@@ -347,6 +347,10 @@ impl ObjectWrite<'_> {
             // Snapshots say that the data have moved on where nothing was kept.
             let _ = keep(self.source, &self.coordinates, stored, (&mut *writer, suffix));
         }
+        if existing.stored.is_none() {
+            // Of what is there the stamp has said so.
+            self.source.check_is_there()?;
+        }
         writer.publish(condition)?;
         drop(rooms);
         Ok(bytes)

@@ -325,6 +325,22 @@ impl ZarrSource<'_> {
         }
     }
 
+    /// Fails if another array has taken the place of this one, so that an object of this one must not be put there:
+    /// others may have settled all of it, deleted it, and created another, while this was on its way.
+    ///
+    /// # Errors
+    /// `SnapshotMoved`; those of reading the store's document.
+    pub(super) fn check_is_there(&self) -> Result<()> {
+        let own = self.state.identity().map(|identity| identity.array);
+        match self.hierarchy.documents.key_of(self.hierarchy, self.path)? {
+            Some(key) if own.is_some_and(|own| own != key) => Err(Error::new(
+                ErrorKind::SnapshotMoved,
+                format!("{} was replaced by another array", self.hierarchy.name_of(self.path)),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Fails if another array has taken the place of this one since its documents were read.
     fn check_not_replaced(&self) -> Result<()> {
         let Some(source) = &self.state.source else { return Ok(()) };

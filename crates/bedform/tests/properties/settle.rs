@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bedform::comm::{Alone, Communicator as _, threads};
@@ -307,6 +308,32 @@ fn what_was_stopped_stays_readable_and_goes_on() {
         }
         assert!(stops > 0 && written <= 8, "{stops} {written}");
         assert!(log_is_gone(&storage));
+    }
+}
+
+#[test]
+fn who_settles_late_puts_nothing_into_an_array_that_has_taken_the_place_of_its_own() {
+    for round_bytes in [16, 64, 1 << 20] {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let new = plain(DataType::UInt8, &[64], &[4], &[8]);
+        create(&storage).create_array(&named("t"), &new).unwrap();
+        let (store, others) = (open(&storage, Some(1)), open(&storage, Some(1)));
+        commit(&store, &[("t", Selection::all(&[64]), &[7; 64])]);
+        let asked = AtomicU64::new(0);
+        let progress = |_, _| {
+            // Others settle all of it, delete the array, and create another.
+            if asked.fetch_add(1, Ordering::SeqCst) == 0 {
+                others.settle().unwrap();
+                others.delete(&named("t")).unwrap();
+                others.create_array(&named("t"), &new).unwrap();
+            }
+        };
+        let outcome = store.settle_with(&options(round_bytes, (0, 1)), &progress);
+        assert!(asked.load(Ordering::SeqCst) > 0);
+        if let Err(error) = outcome {
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        }
+        assert_eq!(all_of(&open(&storage, Some(1)), "t"), [0; 64], "{round_bytes}");
     }
 }
 
