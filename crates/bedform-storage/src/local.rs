@@ -378,11 +378,13 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
             return Ok(());
         };
         shared.forget_durable(path);
-        shared.empty(&directory, path, 0)?;
         let parent = match shared.holder(path) {
-            Ok(None) => directory,
+            Ok(None) => {
+                shared.empty(&directory, path, 0)?;
+                directory
+            }
             Ok(Some((parent, name))) => {
-                match uninterrupted(|| shared.system.remove_directory(&parent, name)) {
+                match shared.remove_tree((&parent, name), &directory, path, 0)? {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
                         return Err(StorageError::from_io("delete", path, error));
                     }

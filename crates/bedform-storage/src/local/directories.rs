@@ -14,6 +14,9 @@ const DEPTH_MAX: usize = 512;
 /// Directories that a handle remembers to be durable; beyond it forgets all and syncs them again.
 const DURABLE_MAX: usize = 1 << 16;
 
+/// Times that a directory is emptied into which others put something.
+const EMPTIED_MAX: usize = 16;
+
 impl<F: FileSystem> Shared<F> {
     /// Fails if this handle does not write, or no longer does.
     pub(super) fn check_writable(&self, operation: &'static str, path: &ObjectPath) -> Result<()> {
@@ -146,11 +149,11 @@ impl<F: FileSystem> Shared<F> {
                 }
             }
             let gone = if kind == FileKind::Directory {
-                match uninterrupted(|| system.open_child(directory, &name)) {
+                let child = match uninterrupted(|| system.open_child(directory, &name)) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                    outcome => self.empty(&outcome.map_err(fail)?, path, depth + 1)?,
-                }
-                uninterrupted(|| system.remove_directory(directory, &name))
+                    outcome => outcome.map_err(fail)?,
+                };
+                self.remove_tree((directory, &name), &child, path, depth + 1)?
             } else {
                 uninterrupted(|| system.unlink(directory, &name))
             };
@@ -160,6 +163,27 @@ impl<F: FileSystem> Shared<F> {
             }
         }
         Ok(())
+    }
+
+    /// Empties the directory `name` of `parent`, and removes it. What others put into it meanwhile goes, too.
+    ///
+    /// # Errors
+    /// Those of emptying it; that of removing it, inside.
+    pub(super) fn remove_tree(
+        &self,
+        (parent, name): (&F::Handle, &str),
+        directory: &F::Handle,
+        path: &ObjectPath,
+        depth: usize,
+    ) -> Result<io::Result<()>> {
+        for _ in 0..EMPTIED_MAX {
+            self.empty(directory, path, depth)?;
+            match uninterrupted(|| self.system.remove_directory(parent, name)) {
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                outcome => return Ok(outcome),
+            }
+        }
+        Ok(uninterrupted(|| self.system.remove_directory(parent, name)))
     }
 
     /// True if the entry is, or links to, a directory inside the store.

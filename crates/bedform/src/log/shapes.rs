@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::array::ArrayHandle;
 use super::opened::OpenedStore;
+use super::view::View;
 use crate::error::{Error, ErrorKind, Result};
 use crate::zarr::publish::{RootChange, check_key, commit_all};
 use crate::zarr::state::ArrayState;
@@ -18,27 +19,31 @@ pub(crate) fn enlarge(shape: &mut [u64], other: &[u64]) {
     shape.iter_mut().zip(other).for_each(|(length, other)| *length = (*length).max(*other));
 }
 
-/// Makes the metadata of arrays say the shapes that commits gave them; by keys. To be called when
+/// Makes the metadata of arrays say the shapes that the commits of `settled` gave them. To be called when
 /// these commits are in the shards.
 ///
 /// # Errors
 /// Those of storage. What was published stays.
-pub(crate) fn publish_grown(
-    store: &Arc<OpenedStore>,
-    shapes: &BTreeMap<[u8; 16], Vec<u64>>,
-) -> Result<()> {
+pub(crate) fn publish_grown(store: &Arc<OpenedStore>, settled: &View) -> Result<()> {
+    let shapes = settled.shapes()?;
     if shapes.is_empty() {
         return Ok(());
     }
     let by_key = store.shapes_by_key()?;
     let mut arrays = BTreeMap::new();
-    for (key, shape) in shapes {
+    for (key, shape) in &shapes {
         let Some((path, stored)) = by_key.get(key) else { continue };
         if stored.iter().zip(shape).any(|(stored, shape)| stored < shape) {
             arrays.insert(path.clone(), (ArrayHandle::open(store.clone(), path.clone())?, shape));
         }
     }
     let _locks = arrays.values().map(|(array, _)| array.lock()).collect::<Result<Vec<_>>>()?;
+    // Whoever makes an array smaller holds its lock, too, and waits until no commits are left. Where others have
+    // settled these, they have published the shapes, and an array may have become smaller since.
+    let (newest, _) = store.newest_root(&store.log_place()?)?;
+    if newest.is_none_or(|newest| newest.settled >= settled.root.number) {
+        return Ok(());
+    }
     let mut changes = Vec::with_capacity(arrays.len());
     for (path, (array, shape)) in &arrays {
         let state = array.reload()?;

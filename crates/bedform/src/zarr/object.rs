@@ -351,7 +351,11 @@ impl ObjectWrite<'_> {
             // Of what is there the stamp has said so.
             self.source.check_is_there()?;
         }
-        writer.publish(condition)?;
+        writer.publish(condition).map_err(|error| match error.is_not_found() {
+            // The array was deleted meanwhile, with its directories: who looks again finds that out.
+            true => Error::new(ErrorKind::SnapshotMoved, error.to_string()),
+            false => error.into(),
+        })?;
         drop(rooms);
         Ok(bytes)
     }

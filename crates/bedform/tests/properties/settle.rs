@@ -338,6 +338,36 @@ fn who_settles_late_puts_nothing_into_an_array_that_has_taken_the_place_of_its_o
 }
 
 #[test]
+fn who_settles_late_makes_no_array_larger_that_has_become_smaller_since() {
+    for round_bytes in [16, 64, 1 << 20] {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let new = plain(DataType::UInt8, &[16], &[4], &[8]);
+        create(&storage).create_array(&named("t"), &new).unwrap();
+        let (store, others) = (open(&storage, Some(1)), open(&storage, Some(1)));
+        let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+        session.resize(&named("t"), &[64]).unwrap();
+        session.write(&named("t"), &Selection::all(&[64]), Elements::Bytes(&[7; 64])).unwrap();
+        session.commit().unwrap();
+        drop(session);
+        let asked = AtomicU64::new(0);
+        let progress = |_, _| {
+            if asked.fetch_add(1, Ordering::SeqCst) == 0 {
+                others.settle().unwrap();
+                others.array(&named("t")).unwrap().resize(&[32]).unwrap();
+            }
+        };
+        store.settle_with(&options(round_bytes, (0, 1)), &progress).unwrap();
+        assert!(asked.load(Ordering::SeqCst) > 0);
+        let again = open(&storage, Some(1));
+        assert_eq!(again.array(&named("t")).unwrap().shape().unwrap(), [32], "{round_bytes}");
+        assert_eq!(all_of(&again, "t"), [7; 32]);
+        again.array(&named("t")).unwrap().resize(&[64]).unwrap();
+        let expected: Vec<u8> = [[7; 32], [0; 32]].concat();
+        assert_eq!(all_of(&again, "t"), expected, "what was cut off does not come back");
+    }
+}
+
+#[test]
 fn one_array_can_be_settled_and_the_others_wait() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let store = create(&storage);

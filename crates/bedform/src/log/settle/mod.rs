@@ -246,7 +246,7 @@ impl OpenedStore {
             self.list_settled(&settled)?;
             return Ok(0);
         }
-        publish_grown(self, &view.shapes()?)?;
+        publish_grown(self, &view)?;
         self.drop_commits(&view, &settled)?;
         self.collect_log(&CollectOptions { grace: *grace, dry_run: false })?;
         view.commit_count()
