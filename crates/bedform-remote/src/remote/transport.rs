@@ -30,7 +30,7 @@ use ::url::Url;
 use async_trait::async_trait;
 use reqwest::header::{ACCEPT_ENCODING, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Method};
+use reqwest::{Client, Method, StatusCode};
 use tokio::time::timeout;
 
 use self::redirect::{Names, Reach, Trail, location_of};
@@ -78,6 +78,8 @@ pub(super) enum Failure {
     Over { deadline: Duration, last: String },
     #[error("the server sends the object encoded as {0}: let it send objects as they are")]
     Encoded(String),
+    #[error("the server does not allow to read the object (status 405), which may be there")]
+    NotAllowed,
     #[error("the server redirects to {to}: {why}")]
     Redirected { to: String, why: &'static str },
 }
@@ -235,10 +237,15 @@ impl HttpService for Connection {
             // All bytes have come, and then an error instead of the end: the client would resume behind them.
             return Err(call.failed(Failure::Endless));
         }
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let response = match self.transport.follows {
             true => self.follow(request, &call).await?,
             false => self.go_to_endpoint(request, &call).await?,
         };
+        if is_read && response.status() == StatusCode::METHOD_NOT_ALLOWED {
+            // The client of web servers takes it for an object that is not there.
+            return Err(call.failed(Failure::NotAllowed));
+        }
         answer::bounded(response, expected, self.transport.pace, &call).await
     }
 }

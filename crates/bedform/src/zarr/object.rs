@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bedform_format::ObjectPath;
 use bedform_format::shard::{Extent, ShardIndex, Stamp};
 use bedform_geometry::{ChunkGrid, Region, delinearize};
-use bedform_storage::{Condition, Durability, Hint, Object, ObjectWriter};
+use bedform_storage::{Condition, Durability, Hint, Object, ObjectWriter, StorageError};
 
 use super::hierarchy::Hierarchy;
 use super::kept::keep;
@@ -84,6 +84,15 @@ pub(crate) fn open_stored(
     let (contained, is_ours) = (contained_commit(&index), Stamp::decode(index.before()).is_ok());
     let locations = ChunkLocations::Index(Arc::new(index));
     Ok(Some(StoredUnit { object, locations, contained, is_ours }))
+}
+
+/// The error of a write into directories that are gone: the array was deleted meanwhile, and who looks again finds that
+/// out.
+fn moved_if_gone(error: StorageError) -> Error {
+    match error.is_not_found() {
+        true => Error::new(ErrorKind::SnapshotMoved, error.to_string()),
+        false => error.into(),
+    }
 }
 
 /// True if another writer was faster.
@@ -279,7 +288,8 @@ impl ObjectWrite<'_> {
         let hint = Hint { bytes: Some(expected), at_once: self.resources.at_once };
         let path = self.source.object_path(&self.coordinates)?;
         hierarchy.sweep_once(&path.parent());
-        let mut writer = hierarchy.storage.create(&path, hierarchy.options.durability, hint)?;
+        let created = hierarchy.storage.create(&path, hierarchy.options.durability, hint);
+        let mut writer = created.map_err(moved_if_gone)?;
         let mut extents: Vec<Option<Extent>> = vec![None; order.len()];
         // What a server gets stays in memory until it has it.
         let (is_remote, mut rooms) = (hierarchy.storage.is_remote(), Vec::new());
@@ -351,11 +361,7 @@ impl ObjectWrite<'_> {
             // Of what is there the stamp has said so.
             self.source.check_is_there()?;
         }
-        writer.publish(condition).map_err(|error| match error.is_not_found() {
-            // The array was deleted meanwhile, with its directories: who looks again finds that out.
-            true => Error::new(ErrorKind::SnapshotMoved, error.to_string()),
-            false => error.into(),
-        })?;
+        writer.publish(condition).map_err(moved_if_gone)?;
         drop(rooms);
         Ok(bytes)
     }

@@ -1,0 +1,72 @@
+"""Web servers that answer reads by other statuses than 200 and 404."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import bedform as bf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STATUSES = (204, 304, 400, 401, 403, 405, 409, 410, 412, 416, 500)
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """A directory; reads of shards get a status of one's own."""
+
+    status: int | None = None
+
+    def answered(self) -> bool:
+        """Answer what is asked for by the status, if it is a shard."""
+        if self.status is None or "/c/" not in self.path:
+            return False
+        self.send_response(self.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        return True
+
+    def do_GET(self) -> None:
+        if not self.answered():
+            super().do_GET()
+
+    def do_HEAD(self) -> None:
+        if not self.answered():
+            super().do_HEAD()
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    store = bf.create(tmp_path / "s.zarr")
+    store.create_array("t", shape=(4,), dtype="int32")[...] = [1, 2, 3, 4]
+    handler = functools.partial(Handler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/s.zarr"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_status_that_says_neither_there_nor_absent_is_an_error_and_no_fill_value(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.testing.assert_array_equal(bf.open(address)["t"][...], [1, 2, 3, 4])
+    for status in STATUSES:
+        array = bf.open(address, storage_options={"deadline_seconds": 1})["t"]
+        monkeypatch.setattr(Handler, "status", status)
+        with pytest.raises(bf.BedformError):
+            array[...]
+        monkeypatch.setattr(Handler, "status", None)
+    monkeypatch.setattr(Handler, "status", 404)
+    np.testing.assert_array_equal(bf.open(address)["t"][...], [0, 0, 0, 0])
