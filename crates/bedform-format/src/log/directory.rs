@@ -123,12 +123,7 @@ impl Touched {
     /// always has: then the array is not what somebody believes, which who reads the section finds
     /// out, and who skips it does not.
     pub fn intersects(&self, start: &[u64], end: &[u64]) -> bool {
-        if self.start.len() != start.len() || self.end.len() != end.len() {
-            return true;
-        }
-        let own = self.start.iter().zip(&self.end);
-        own.zip(start.iter().zip(end))
-            .all(|((own_start, own_end), (start, end))| own_start.max(start) < own_end.min(end))
+        boxes_meet((&self.start, &self.end), (start, end))
     }
 
     pub(super) fn check(&self, limits: &Limits) -> Result<()> {
@@ -140,6 +135,16 @@ impl Touched {
         }
         Ok(())
     }
+}
+
+/// True if two boxes, each from its start to its end, exclusive, have elements in common, or are of different ranks:
+/// see [`Touched::intersects`].
+pub fn boxes_meet(own: (&[u64], &[u64]), other: (&[u64], &[u64])) -> bool {
+    if own.0.len() != other.0.len() || own.1.len() != other.1.len() {
+        return true;
+    }
+    let mut axes = own.0.iter().zip(own.1).zip(other.0.iter().zip(other.1));
+    axes.all(|((own_start, own_end), (start, end))| own_start.max(start) < own_end.min(end))
 }
 
 impl SectionPlace {

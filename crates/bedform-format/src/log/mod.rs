@@ -41,7 +41,7 @@ pub mod varint;
 pub use boxes::Boxes;
 pub use builder::SectionBuilder;
 pub use commit_id::CommitId;
-pub use directory::{Directory, GrownArray, SectionPlace, Touched};
+pub use directory::{Directory, GrownArray, SectionPlace, Touched, boxes_meet};
 pub use lanes::{LANE_BYTES, Lane, Lanes, STRIPE_BYTES, SegmentName};
 pub use promises::{Promise, PromiseFile, PromisesHeader};
 pub use root::{CommitRecord, Root, SettledRecord, TableRecord};

@@ -28,6 +28,7 @@
 
 use std::collections::BTreeSet;
 
+use super::directory::{boxes_meet, read_names};
 use super::varint::{Reader, write_column, write_varint};
 use super::{
     Budget, CommitRecord, Directory, GrownArray, LANE_BYTES, Result, Touched, check_limit,
@@ -169,20 +170,6 @@ impl TableRow {
     fn place(&self) -> ([u8; 16], u64, u32) {
         (self.key, self.commit, self.order)
     }
-
-    /// True if the box may have elements in common with that from `start` to `end`; of another rank it always
-    /// may: see [`Touched::intersects`].
-    pub fn intersects(&self, start: &[u64], end: &[u64]) -> bool {
-        intersects((&self.start, &self.end), (start, end))
-    }
-}
-
-fn intersects(own: (&[u64], &[u64]), other: (&[u64], &[u64])) -> bool {
-    if own.0.len() != other.0.len() || own.1.len() != other.1.len() {
-        return true;
-    }
-    let both = own.0.iter().zip(own.1).zip(other.0.iter().zip(other.1));
-    both.into_iter().all(|((start, end), (low, high))| start.max(low) < end.min(high))
 }
 
 impl TableSegment {
@@ -616,7 +603,7 @@ impl TableBlock {
     /// True if its rows may have something of the box from `start` to `end`.
     pub fn intersects(&self, start: &[u64], end: &[u64]) -> bool {
         let own = self.bounds.as_ref();
-        own.is_none_or(|(low, high)| intersects((low, high), (start, end)))
+        own.is_none_or(|(low, high)| boxes_meet((low, high), (start, end)))
     }
 }
 
@@ -784,7 +771,7 @@ fn read_segments(
     ends: u64,
     budget: &mut Budget,
 ) -> Result<Vec<TableSegment>> {
-    let names = super::directory::read_names(reader, count, budget)?;
+    let names = read_names(reader, count, budget)?;
     let mut last = reader.column(count, WHAT)?;
     budget.charge(count, size_of::<TableSegment>() + list_bytes(0))?;
     let mut segments = Vec::with_capacity(names.len());

@@ -124,8 +124,8 @@ impl Session {
     }
 
     /// What was begun of the commit, or begins now.
-    pub(super) fn take_begun(&mut self, ahead: bool) -> Result<Begun> {
-        self.begun.take().unwrap_or_else(|| self.begin_commit(ahead))
+    pub(super) fn take_begun(&mut self) -> Result<Begun> {
+        self.begun.take().unwrap_or_else(|| self.begin_commit(false))
     }
 
     /// Makes everything that the members wrote since the last commit visible, all at once, in all of
@@ -232,7 +232,7 @@ impl Session {
     /// Makes this member's part of the commit durable, and says how far it has been drained and what
     /// it is.
     fn finish(&mut self) -> Result<Vec<u8>> {
-        let Begun { grown, finishing } = self.take_begun(false)?;
+        let Begun { grown, finishing } = self.take_begun()?;
         let commit = self.commit_id();
         let mut mine = Directory { commit, grown, ..Directory::default() };
         self.look_up_visible()?;

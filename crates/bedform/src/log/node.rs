@@ -58,7 +58,7 @@ impl Session {
 
     /// Hands this member's part of the commit to the system, and says what it is.
     pub(super) fn hand_over(&mut self) -> Result<Vec<u8>> {
-        let Begun { grown, finishing } = self.take_begun(false)?;
+        let Begun { grown, finishing } = self.take_begun()?;
         let mut mine = Directory { commit: self.commit_id(), grown, ..Directory::default() };
         let mut kept = Vec::new();
         if let (Some(stream), Some(finishing)) = (&mut self.stream, finishing) {

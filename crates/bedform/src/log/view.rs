@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bedform_format::Limits;
 use bedform_format::log::{
     BlockKind, CommitRecord, Directory, Lanes, RecordKind, Root, Section, SectionPlace,
-    SettledRecord, SettledShards,
+    SettledRecord, SettledShards, boxes_meet,
 };
 use bedform_format::metadata::hex;
 use bedform_geometry::Region;
@@ -67,10 +67,7 @@ impl ArraySection {
     /// True if it may have something of the box from `low` to `high`, exclusive. Of another rank it always may:
     /// then the array is not what somebody believes, which who reads the section finds out.
     pub(super) fn may_have(&self, low: &[u64], high: &[u64]) -> bool {
-        self.boxes.iter().any(|(start, end)| {
-            start.len() != low.len()
-                || (0..low.len()).all(|axis| start[axis].max(low[axis]) < end[axis].min(high[axis]))
-        })
+        self.boxes.iter().any(|(start, end)| boxes_meet((start, end), (low, high)))
     }
 }
 

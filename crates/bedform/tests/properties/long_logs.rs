@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bedform::comm::{Alone, Communicator as _, threads_on_nodes};
-use bedform::log::session::{InBackground, Session, SessionOptions};
+use bedform::log::session::{Burst, InBackground, Reach, Session, SessionOptions};
 use bedform::log::settle::SettleOptions;
 use bedform::{Elements, ErrorKind, OpenOptions, Store};
 use bedform_format::log::Root;
@@ -140,6 +140,7 @@ proptest! {
         seed in any::<u64>(),
         members in 1_u32..4,
         nodes in 1_u32..3,
+        tier in proptest::option::of(prop_oneof![Just(Reach::Node), Just(Reach::Shared)]),
         is_remote in proptest::bool::weighted(0.2),
     ) {
         let storage = crate::place(is_remote);
@@ -154,13 +155,15 @@ proptest! {
             writes.push((numbers.below(u64::from(members)), chosen, elements));
         }
         let most = 4 + numbers.below(8);
+        let burst = tier.map(|_| Burst::new(Arc::new(MemoryStorage::new()), Some(1 << 20)));
         std::thread::scope(|scope| {
             for member in threads_on_nodes(members, members.div_ceil(nodes)) {
-                let (storage, writes) = (&storage, &writes);
+                let (storage, writes, burst) = (&storage, &writes, burst.clone());
                 scope.spawn(move || {
                     let rank = u64::from(member.rank());
                     let mut options = SessionOptions::default();
                     options.background = Some(InBackground { bytes: u64::MAX, commits: most });
+                    (options.burst, options.reach) = (burst, tier.unwrap_or(Reach::Shared));
                     let store = open(storage, true);
                     let mut session = store.session(Box::new(member), options).unwrap();
                     for (writer, chosen, elements) in writes {
@@ -172,7 +175,8 @@ proptest! {
                         session.commit().unwrap();
                         // Also of a segment that was ended.
                         token.map_or(Ok(()), |token| session.wait(token)).unwrap();
-                        if rank == 0 {
+                        // What was promised becomes visible when it is drained, many commits at once.
+                        if rank == 0 && tier != Some(Reach::Node) {
                             let summary = cold(storage).log_summary().unwrap();
                             assert!(summary.commits <= most + 1, "{} of {most}", summary.commits);
                         }

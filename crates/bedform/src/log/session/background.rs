@@ -15,7 +15,7 @@ use std::thread::Builder;
 use bedform_format::log::Directory;
 use bedform_storage::{Storage, stopped_by};
 
-use super::Session;
+use super::{Reach, Session};
 use crate::config::Configuration;
 use crate::error::Result;
 use crate::log::opened::OpenedStore;
@@ -145,11 +145,18 @@ impl Waiting {
 
 impl Session {
     /// On the coordinator: what all are told of a commit: its number, and, where what was committed is about to be
-    /// settled, which session they go on as, in new segments.
+    /// settled, which session they go on as, in new segments. What a burst tier has promised and not drained keeps
+    /// its segments.
     pub(in crate::log) fn commit_told(&mut self, number: u64) -> Result<Vec<u8>> {
         let mut told = number.to_le_bytes().to_vec();
-        if self.waiting.as_ref().is_some_and(|waiting| waiting.work.is_none() && waiting.has(2)) {
-            told.extend(random_key()?);
+        if let Some(waiting) = &mut self.waiting
+            && waiting.work.is_none()
+            && waiting.has(2)
+        {
+            match self.options.reach {
+                Reach::Node => waiting.begin(&self.store),
+                Reach::Shared => told.extend(random_key()?),
+            }
         }
         Ok(told)
     }

@@ -23,8 +23,8 @@ pub struct SessionOptions {
     /// What becomes of the commits when the session ends. The same on all members.
     pub at_end: AtEnd,
     /// The commits become shards while the session goes on, once so much waits; only what has not is left for the end.
-    /// Nothing: not before that. The same on all members. With a burst tier the segments that were settled go only at
-    /// the end.
+    /// Nothing: not before that. The same on all members. With [`Reach::Node`] the segments that were settled go only
+    /// at the end.
     pub background: Option<InBackground>,
     /// Data are checked and written while the caller goes on; else in the calls themselves, which is for
     /// who simulates more members than there can be threads.
