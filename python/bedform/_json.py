@@ -11,8 +11,11 @@ import numpy as np
 
 from bedform._errors import InvalidArgumentError, WrongTypeError
 
-# The engine marks numbers that JSON lacks by a character of the private use area.
+# The engine marks numbers that JSON lacks, and integers over 64 bits, by a character of the
+# private use area.
 _MARK = "\ue000"
+# Python reads no decimal number of more than 4,300 digits unless it is told to.
+_BITS_MAX = 14_000
 _NON_FINITE = {
     f"{_MARK}NaN": math.nan,
     f"{_MARK}Infinity": math.inf,
@@ -21,9 +24,23 @@ _NON_FINITE = {
 
 
 class _Word(str):
-    """The word of a number that JSON lacks: no text of a user's."""
+    """The word of a number that the engine marks: no text of a user's."""
 
     __slots__ = ()
+
+
+def _is_large(value: int) -> bool:
+    return not -(2**63) <= value < 2**64
+
+
+def _number(text: str) -> int | float | None:
+    """Return the number that a marked text stands for; nothing for any other text."""
+    if text[:1] != _MARK:
+        return None
+    digits = text[1:].removeprefix("-")
+    if digits.isascii() and digits.isdigit() and digits[0] != "0" and _is_large(int(text[1:])):
+        return int(text[1:])
+    return _NON_FINITE.get(text)
 
 
 def _plain(value: Any, mark: str = "") -> Any:
@@ -43,11 +60,14 @@ def _plain(value: Any, mark: str = "") -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         word = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         return _Word(mark + word)
-    if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        raise InvalidArgumentError(
-            f"an attribute of {value.bit_length()} bits: integers have 64 at most; store it as text"
-        )
-    if isinstance(value, str) and value in _NON_FINITE and not isinstance(value, _Word):
+    if isinstance(value, int) and _is_large(value):
+        if value.bit_length() > _BITS_MAX:
+            raise InvalidArgumentError(
+                f"an attribute of {value.bit_length()} bits: integers have {_BITS_MAX} at most; "
+                "store it as text"
+            )
+        return _Word(f"{mark}{value}") if mark else value
+    if isinstance(value, str) and not isinstance(value, _Word) and _number(value) is not None:
         raise InvalidArgumentError(
             f"the text {value!r} cannot be an attribute: it stands for a number"
         )
@@ -73,8 +93,9 @@ def _restore(value: Any) -> Any:
         return {key: _restore(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [_restore(entry) for entry in value]
-    if isinstance(value, str) and value[:1] == _MARK:
-        return _NON_FINITE.get(value, value)
+    if isinstance(value, str):
+        number = _number(value)
+        return value if number is None else number
     return value
 
 

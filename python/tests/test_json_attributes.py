@@ -1,7 +1,10 @@
 """Attributes that nobody expects: what is taken comes back, and what cannot is refused whole."""
 
+import json
+
 import numpy as np
 import pytest
+import zarr
 
 import bedform as bf
 
@@ -66,7 +69,27 @@ def test_keys_and_texts_that_libraries_take_for_signs_are_keys_and_texts(place, 
         assert owners(bf.open(place))[what].attributes == {"inner": value}, what
 
 
-@pytest.mark.parametrize("value", [2**64, -(2**63) - 1, 10**400, "\ue000NaN", "\ue000-Infinity"])
+LARGE = [2**63, 2**64 - 1, 2**64, -(2**63) - 1, -(10**19), 10**400, 10**4000 + 1]
+
+
+def test_integers_of_any_size_come_back_and_are_those_that_others_have_written(place, store):
+    attributes = {"most": LARGE, "nan": [float("inf"), {"of": 12345678901234567890123}], "": -1}
+    for what, owner in owners(store).items():
+        owner.attributes = attributes
+        assert owners(bf.open(place))[what].attributes == attributes, what
+    assert json.loads((place / "t" / "zarr.json").read_text())["attributes"] == attributes
+    store["t"].attributes = {"one": 2**70}
+    assert zarr.open_array(place / "t").attrs["one"] == 2**70
+    other = zarr.create_array(
+        place.with_name("other.zarr"), shape=(1,), dtype="i1", attributes=attributes
+    )
+    assert other.attrs.asdict() == attributes
+    assert bf.open(place.with_name("other.zarr"))[""].attributes == attributes
+
+
+@pytest.mark.parametrize(
+    "value", [pytest.param(10**5000, id="long"), "\ue000NaN", "\ue000-Infinity", f"\ue000{2**64}"]
+)
 def test_what_would_come_back_as_another_value_is_refused(place, store, value):
     store["t"].attributes = {"kept": 1}
     for attributes in ({"k": value}, {"k": [{"l": value}]}):

@@ -23,12 +23,15 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     """A directory; reads of shards get a status of one's own."""
 
     status: int | None = None
+    location: str | None = None
 
     def answered(self) -> bool:
         """Answer what is asked for by the status, if it is a shard."""
-        if self.status is None or "/c/" not in self.path:
+        if self.status is None or not self.path.startswith("/s.zarr/t/c/"):
             return False
         self.send_response(self.status)
+        if self.location is not None:
+            self.send_header("Location", self.location + self.path.removeprefix("/s.zarr"))
         self.send_header("Content-Length", "0")
         self.end_headers()
         return True
@@ -70,3 +73,15 @@ def test_a_status_that_says_neither_there_nor_absent_is_an_error_and_no_fill_val
         monkeypatch.setattr(Handler, "status", None)
     monkeypatch.setattr(Handler, "status", 404)
     np.testing.assert_array_equal(bf.open(address)["t"][...], [0, 0, 0, 0])
+
+
+def test_what_is_missing_behind_a_redirect_is_absent_only_if_it_was_the_same_object(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Handler, "status", 302)
+    monkeypatch.setattr(Handler, "location", "/elsewhere/s.zarr-not-there")
+    np.testing.assert_array_equal(bf.open(address)["t"][...], [0, 0, 0, 0])
+    for location in ("/log-in?from=", "/log-in#"):
+        monkeypatch.setattr(Handler, "location", location)
+        with pytest.raises(bf.BedformError, match="redirect"):
+            bf.open(address)["t"][...]

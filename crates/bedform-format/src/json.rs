@@ -4,9 +4,9 @@
 //! readers would disagree on which counts), anything behind the document but white space, and values that
 //! would take far more memory than the document has bytes. Taken,
 //! although JSON has no such tokens: bare `NaN`, `Infinity` and `-Infinity`, which zarr-python
-//! writes into attributes. They become strings that start with [`NON_FINITE`]; see
-//! [`non_finite`]. [`write()`] makes of such strings what they stand for: zarr-python and xarray
-//! read the same numbers. Nothing but an attribute has them.
+//! writes into attributes. They, and integers that 64 bits do not hold, become strings that start with
+//! [`NUMBER`]; see [`marked_number`]. [`write()`] makes of such strings what they stand for: zarr-python and
+//! xarray read the same numbers. Nothing but an attribute has them.
 //!
 //! What is rarely looked at, and may be much, can stay text: members of an object (those of consolidated
 //! metadata) as [`JsonText`], the attributes of a document in their place, see [`parse_keeping`],
@@ -27,9 +27,14 @@ use strict::{Budget, Slot, Strict};
 pub use compact::ObjectText;
 pub use texts::{JsonText, Kept, Texts, write_with};
 
-/// First character of the string that stands for a bare `NaN`, `Infinity` or `-Infinity`. It is of
-/// the private use area, so no text of a user starts with it.
-pub const NON_FINITE: char = '\u{e000}';
+/// First character of the string that stands for a bare `NaN`, `Infinity` or `-Infinity`, or for an integer that
+/// 64 bits do not hold. It is of the private use area, so no text of a user starts with it.
+pub const NUMBER: char = '\u{e000}';
+
+/// Digits of the least integer that 64 bits may not hold.
+const LARGE_DIGITS: usize = 19;
+/// Digits of the integers that other readers take: Python's.
+const DIGITS_MAX: usize = 4300;
 
 /// First character of the string that stands for the attributes of a document that stay text; of the private
 /// use area, too. No document from outside has it there: see [`parse_keeping`].
@@ -183,14 +188,37 @@ fn utf8(bytes: &[u8]) -> Result<&str, JsonError> {
     std::str::from_utf8(bytes).map_err(|error| JsonError::Syntax(error.to_string()))
 }
 
-/// The number that a string of [`parse`] stands for, if it stands for one that JSON lacks.
-pub fn non_finite(text: &str) -> Option<f64> {
-    match text.strip_prefix(NON_FINITE)? {
+/// The number that a string of [`parse`] stands for, if it stands for one; the nearest one to an integer.
+///
+/// ```
+/// use bedform_format::{json, Limits};
+/// let document = json::parse(br#"{"a": 18446744073709551616}"#, &Limits::default())?;
+/// assert_eq!(json::marked_number(document["a"].as_str().unwrap()), Some(18_446_744_073_709_551_616.0));
+/// # Ok::<(), json::JsonError>(())
+/// ```
+pub fn marked_number(text: &str) -> Option<f64> {
+    match text.strip_prefix(NUMBER)? {
         "NaN" => Some(f64::NAN),
         "Infinity" => Some(f64::INFINITY),
         "-Infinity" => Some(f64::NEG_INFINITY),
+        word if is_large_integer(word.as_bytes()) => word.parse().ok(),
         _ => None,
     }
+}
+
+/// True for a bare word that stands for a number which a value does not hold.
+fn is_marked_word(word: &[u8]) -> bool {
+    matches!(word, b"NaN" | b"Infinity" | b"-Infinity") || is_large_integer(word)
+}
+
+/// True for an integer of JSON that 64 bits do not hold.
+fn is_large_integer(word: &[u8]) -> bool {
+    let digits = word.strip_prefix(b"-").unwrap_or(word);
+    let is_integer = digits.iter().all(u8::is_ascii_digit) && digits.first() != Some(&b'0');
+    let holds = |text: &str| text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
+    (LARGE_DIGITS..=DIGITS_MAX).contains(&digits.len())
+        && is_integer
+        && !std::str::from_utf8(word).is_ok_and(holds)
 }
 
 /// The bytes of a document, as they are stored: indented by one, strings that stand for numbers which
@@ -209,7 +237,7 @@ pub fn write(document: &Value) -> Vec<u8> {
 /// `bytes` with bare numbers in the place of the strings that stand for them.
 fn unmarked(bytes: Vec<u8>) -> Vec<u8> {
     let mut mark = [0; 4];
-    let mark = NON_FINITE.encode_utf8(&mut mark).as_bytes();
+    let mark = NUMBER.encode_utf8(&mut mark).as_bytes();
     match bytes.windows(mark.len()).any(|window| window == mark) {
         true => with_bare_numbers(&bytes, mark),
         false => bytes,
@@ -225,7 +253,7 @@ fn with_bare_numbers(bytes: &[u8], mark: &[u8]) -> Vec<u8> {
         let inner = rest.get(1..length.saturating_sub(1)).unwrap_or_default();
         let is_key = rest.get(length) == Some(&b':');
         match inner.strip_prefix(mark) {
-            Some(word @ (b"NaN" | b"Infinity" | b"-Infinity")) if !is_key => {
+            Some(word) if !is_key && is_marked_word(word) => {
                 output.extend_from_slice(word);
             }
             _ => output.extend_from_slice(rest.get(..length).unwrap_or(rest)),
@@ -260,10 +288,10 @@ mod tests {
     fn bare_non_finite_numbers_are_told_from_the_same_words_in_strings() {
         let value = parse_text(r#"{"a": NaN, "b": [-Infinity, Infinity], "c": "NaN \" NaN"}"#);
         let value = value.unwrap();
-        assert!(non_finite(value["a"].as_str().unwrap()).unwrap().is_nan());
-        assert_eq!(non_finite(value["b"][0].as_str().unwrap()), Some(f64::NEG_INFINITY));
+        assert!(marked_number(value["a"].as_str().unwrap()).unwrap().is_nan());
+        assert_eq!(marked_number(value["b"][0].as_str().unwrap()), Some(f64::NEG_INFINITY));
         assert_eq!(value["c"], "NaN \" NaN");
-        assert_eq!(non_finite("NaN"), None);
+        assert_eq!(marked_number("NaN"), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! | [`error`] | [`StorageError`]: which operation failed on which object, and what to do |
 //! | [`local`] | [`LocalStorage`]: plain files below a directory, and the protocol that writes them |
 //! | [`large_memory`] | [`LargeMemory`], [`ReadBlock`]: memory that a device can fill in long pieces |
+//! | `memory_limit` | [`memory_left()`]: how near a process is to the limit on its memory |
 //! | [`file_system`] | [`FileSystem`]: the system calls below it, as a seam |
 //! | [`os_file_system`] | [`OsFileSystem`]: the calls of the real system |
 //! | [`memory`] | [`MemoryStorage`]: objects in memory |
@@ -34,6 +35,7 @@ pub mod implement;
 pub mod large_memory;
 pub mod local;
 pub mod memory;
+mod memory_limit;
 pub mod object;
 pub mod os_file_system;
 pub mod price;
@@ -58,6 +60,7 @@ pub use file_system::FileSystem;
 pub use large_memory::{LargeMemory, ReadBlock};
 pub use local::{LocalStorage, Mode, Placement, Staging};
 pub use memory::MemoryStorage;
+pub use memory_limit::{memory_left, threads_that_fit};
 pub use object::{
     Condition, GrowingObject, Object, ObjectWriter, PendingObject, SYNC_ALIGNMENT, Version,
 };

@@ -26,6 +26,7 @@ pub mod error;
 pub mod foreign;
 pub mod layout;
 pub mod log;
+mod memory;
 mod opening;
 mod options;
 pub mod placement;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::scan::{scan, string_end};
-use super::{JsonError, NON_FINITE, TEXT, parse_within, utf8};
+use super::{JsonError, NUMBER, TEXT, is_marked_word, parse_within, utf8};
 use crate::Limits;
 
 /// An object of valid syntax as text without white space: it takes the memory of its bytes, whatever it holds.
@@ -23,7 +23,7 @@ impl From<&Map<String, Value>> for ObjectText {
     fn from(members: &Map<String, Value>) -> Self {
         // Writing a value with string keys into memory cannot fail.
         let text = serde_json::to_string(members).unwrap_or_else(|_| "{}".to_owned());
-        match text.contains(NON_FINITE) {
+        match text.contains(NUMBER) {
             true => Self(compact(&text, String::new()).into()),
             false => Self(text.into()),
         }
@@ -172,10 +172,10 @@ pub(super) fn compact(text: &str, mut output: String) -> String {
     output
 }
 
-/// The word for a number that JSON lacks, if the string stands for one.
+/// The word for a number that a value does not hold, if the string stands for one.
 fn bare(string: &str) -> Option<&str> {
-    let word = string.strip_prefix('"')?.strip_prefix(NON_FINITE)?.strip_suffix('"')?;
-    ["NaN", "Infinity", "-Infinity"].contains(&word).then_some(word)
+    let word = string.strip_prefix('"')?.strip_prefix(NUMBER)?.strip_suffix('"')?;
+    is_marked_word(word.as_bytes()).then_some(word)
 }
 
 /// True if the string before `rest` is one.

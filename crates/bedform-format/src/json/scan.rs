@@ -1,6 +1,6 @@
-//! The pass before parsing: depth, and numbers that JSON lacks.
+//! The pass before parsing: depth, and numbers that JSON lacks or that values do not hold.
 
-use super::{JsonError, NON_FINITE};
+use super::{JsonError, LARGE_DIGITS, NUMBER, is_large_integer};
 
 /// What a byte outside strings may begin.
 #[derive(Clone, Copy, PartialEq)]
@@ -10,6 +10,7 @@ enum Class {
     Open,
     Close,
     Word,
+    Digit,
 }
 
 const CLASSES: [Class; 256] = {
@@ -22,10 +23,15 @@ const CLASSES: [Class; 256] = {
     classes[b'N' as usize] = Class::Word;
     classes[b'I' as usize] = Class::Word;
     classes[b'-' as usize] = Class::Word;
+    let mut digit = b'0';
+    while digit <= b'9' {
+        classes[digit as usize] = Class::Digit;
+        digit += 1;
+    }
     classes
 };
 
-/// Checks the depth, and gives the document with bare non-finite numbers as strings if it has any.
+/// Checks the depth, and gives the document with numbers that values do not hold as strings if it has any.
 pub(super) fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonError> {
     let mut depth = 0_usize;
     let mut output: Option<Vec<u8>> = None;
@@ -43,17 +49,29 @@ pub(super) fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, Js
                 }
             }
             Class::Close => depth = depth.saturating_sub(1),
-            Class::Word => {
+            class @ (Class::Word | Class::Digit) => {
                 let start = at - 1;
-                let Some(word) = non_finite_at(&bytes[start..]) else { continue };
+                let word = match class {
+                    Class::Word => non_finite_at(&bytes[start..]).unwrap_or_default(),
+                    _ => &[],
+                };
+                let end = match word {
+                    [] => number_end(bytes, at),
+                    word => start + word.len(),
+                };
+                at = end;
+                if word.is_empty()
+                    && (end - start < LARGE_DIGITS || !is_large_integer(&bytes[start..end]))
+                {
+                    continue;
+                }
                 let output = output.get_or_insert_with(|| Vec::with_capacity(bytes.len() + 64));
                 output.extend_from_slice(&bytes[copied..start]);
                 output.push(b'"');
-                output.extend_from_slice(NON_FINITE.encode_utf8(&mut [0; 4]).as_bytes());
-                output.extend_from_slice(word);
+                output.extend_from_slice(NUMBER.encode_utf8(&mut [0; 4]).as_bytes());
+                output.extend_from_slice(&bytes[start..end]);
                 output.push(b'"');
-                at = start + word.len();
-                copied = at;
+                copied = end;
             }
         }
     }
@@ -61,6 +79,12 @@ pub(super) fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, Js
         output.extend_from_slice(&bytes[copied..]);
         output
     }))
+}
+
+/// Where the number ends, of which `at` is the second byte.
+fn number_end(bytes: &[u8], at: usize) -> usize {
+    let is_of_number = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+    at + bytes[at..].iter().take_while(is_of_number).count()
 }
 
 fn non_finite_at(rest: &[u8]) -> Option<&'static [u8]> {
@@ -100,6 +124,29 @@ fn bytes_equal(word: u64, byte: u8) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn integers_that_64_bits_do_not_hold_are_told_from_other_numbers() {
+        for (number, is_marked) in [
+            ("18446744073709551615", false),
+            ("18446744073709551616", true),
+            ("-9223372036854775808", false),
+            ("-9223372036854775809", true),
+            ("1844674407370955161.6", false),
+            ("18446744073709551616e0", false),
+            ("018446744073709551616", false),
+            ("--18446744073709551616", false),
+            ("1", false),
+        ] {
+            for text in [number.to_owned(), format!("[1,{number} ]"), format!("{{\"a\":{number}}}")]
+            {
+                let marked = text.replace(number, &format!("\"{NUMBER}{number}\""));
+                let scanned = scan(text.as_bytes(), 9).unwrap();
+                assert_eq!(scanned, is_marked.then(|| marked.into_bytes()), "{text}");
+            }
+            assert_eq!(scan(format!("\"{number}\"").as_bytes(), 9).unwrap(), None);
+        }
+    }
 
     #[test]
     fn strings_end_at_their_quote_wherever_it_is() {

@@ -206,7 +206,7 @@ fn float(value: &Value) -> Option<f64> {
             "NaN" => Some(f64::NAN),
             "Infinity" => Some(f64::INFINITY),
             "-Infinity" => Some(f64::NEG_INFINITY),
-            text => json::non_finite(text),
+            text => json::marked_number(text),
         };
     }
     value.as_f64().or_else(|| value.as_bool().map(|flag| f64::from(u8::from(flag))))

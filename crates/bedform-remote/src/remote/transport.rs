@@ -289,6 +289,11 @@ impl Connection {
             let answered = self.execute(client, next, call).await;
             response = answered.map_err(|error| refused(error, call))?;
         }
+        let is_missing = matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::GONE);
+        if is_missing && !trail.is_of_same_object() {
+            let why = "what is missing there may be here";
+            return Err(call.failed(Failure::redirected(trail.at(), why)));
+        }
         Ok(response)
     }
 

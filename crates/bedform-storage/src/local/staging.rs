@@ -15,6 +15,7 @@ use bedform_format::log::{Lane, STRIPE_BYTES};
 use super::Shared;
 use crate::LargeMemory;
 use crate::file_system::{FileSystem, uninterrupted};
+use crate::memory_limit::threads_that_fit;
 
 /// What offsets, lengths and addresses of direct writes are multiples of.
 const ALIGNMENT: usize = 4096;
@@ -312,7 +313,7 @@ impl WritingThreads {
         let (outgoing, empty): (Sender<io::Result<Block>>, _) = channel();
         let incoming = Arc::new(Mutex::new(incoming));
         let mut threads = Vec::new();
-        for _ in 0..writes {
+        for _ in 0..threads_that_fit(writes) {
             let (sink, incoming, outgoing) = (sink.clone(), incoming.clone(), outgoing.clone());
             let next = move || incoming.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let work = move || {

@@ -13,6 +13,7 @@ use crate::log::opened::OpenedStore;
 use crate::log::settle::SettleOptions;
 use crate::log::shapes::{check_not_grown, commit_shapes};
 use crate::log::snapshot::{PinnedArray, Snapshot};
+use crate::memory;
 use crate::options::Freshness;
 use crate::plan::geometry::Geometry;
 use crate::source::Moment;
@@ -60,6 +61,7 @@ impl Array {
 impl ArrayHandle {
     fn write(&self, selection: &Selection, elements: Elements<'_>) -> Result<WriteStatistics> {
         self.store.check_writable()?;
+        memory::check()?;
         let write = |check: Option<&Check>| {
             self.store.in_one_snapshot(|| {
                 let (state, snapshot) = self.state_to_write()?;
@@ -257,6 +259,7 @@ pub struct Append<'a> {
 /// As [`Array::append`]; after an error the arrays are as before.
 pub fn append(parts: &[Append<'_>]) -> Result<Vec<u64>> {
     let arrays = parts.iter().map(|part| part.array.stored()).collect::<Result<Vec<_>>>()?;
+    memory::check()?;
     let Some((store, _locks)) = lock_all(&arrays)? else { return Ok(Vec::new()) };
     let mut grown = Vec::with_capacity(parts.len());
     let mut starts = Vec::with_capacity(parts.len());

@@ -2,7 +2,7 @@
 
 use bedform_format::DataType;
 use bedform_format::chunk_map::ForeignArray as MapArray;
-use bedform_format::json::non_finite;
+use bedform_format::json::marked_number;
 use serde_json::{Map, Value, json};
 
 use crate::foreign::attributes::{self as stored, Style};
@@ -67,7 +67,7 @@ fn number_of(value: &Value) -> Option<f64> {
     match value {
         Value::Bool(value) => Some(f64::from(u8::from(*value))),
         Value::Number(number) => number.as_f64(),
-        Value::String(text) => non_finite(text),
+        Value::String(text) => marked_number(text),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@
 use bedform_format::chunk_map::{
     Attribute, AttributeValues, ChunkMap, ForeignArray as MapArray, ForeignDimension,
 };
-use bedform_format::json::NON_FINITE;
+use bedform_format::json::NUMBER;
 use bedform_format::{DataType, Endian};
 use serde_json::{Map, Number, Value, json};
 
@@ -115,7 +115,7 @@ fn float(raw: &[u8]) -> Value {
         None if number > 0.0 => "Infinity",
         None => "-Infinity",
     };
-    json!(format!("{NON_FINITE}{word}"))
+    json!(format!("{NUMBER}{word}"))
 }
 
 /// The value of an IEEE half-precision number.

@@ -5,6 +5,9 @@
 
 use bedform_storage::LargeMemory;
 
+use crate::error::Result;
+use crate::memory;
+
 /// Bytes of a buffer of little, large enough for the device.
 const FEW_BYTES: usize = 1 << 20;
 /// Bytes of a buffer of much: a large page.
@@ -83,20 +86,32 @@ impl Buffer {
 #[derive(Debug)]
 pub(super) struct Buffers {
     has_large: bool,
-    /// One was made: what it held was not little.
-    has_made: bool,
+    /// How many were made: what the first one held was not little if there is another.
+    made: usize,
 }
 
 impl Buffers {
+    /// What a writer cannot do without.
+    pub(super) const LEAST_BYTES: u64 = 2 * FEW_BYTES as u64;
+
     /// For a writer that may keep `bytes` waiting.
     pub(super) fn new(bytes: usize) -> Self {
-        Self { has_large: bytes >= LARGE_FROM_BYTES, has_made: false }
+        Self { has_large: bytes >= LARGE_FROM_BYTES, made: 0 }
     }
 
     /// A buffer.
-    pub(super) fn make(&mut self) -> Buffer {
-        let is_first = !std::mem::replace(&mut self.has_made, true);
-        if is_first || !self.has_large { Buffer::few() } else { Buffer::many() }
+    ///
+    /// # Errors
+    /// `LimitExceeded` if the process may take no more memory.
+    pub(super) fn make(&mut self) -> Result<Buffer> {
+        memory::check()?;
+        self.made += 1;
+        Ok(if self.made == 1 || !self.has_large { Buffer::few() } else { Buffer::many() })
+    }
+
+    /// True if there is one that can be waited for while another is filled.
+    pub(super) fn are_many(&self) -> bool {
+        self.made >= 2
     }
 
     /// How many buffers `bytes` bytes are; two at least, so that one is filled while one is written.
@@ -129,10 +144,10 @@ mod tests {
     fn who_writes_little_or_may_keep_little_has_no_large_pages() {
         let is_large = |buffer: &Buffer| matches!(buffer.memory, Memory::Many(_));
         let mut buffers = Buffers::new(64 << 20);
-        assert!(!is_large(&buffers.make()) && is_large(&buffers.make()));
+        assert!(!is_large(&buffers.make().unwrap()) && is_large(&buffers.make().unwrap()));
         assert_eq!(buffers.count(64 << 20), 32);
         let mut buffers = Buffers::new(1 << 20);
-        assert!(!is_large(&buffers.make()) && !is_large(&buffers.make()));
+        assert!(!is_large(&buffers.make().unwrap()) && !is_large(&buffers.make().unwrap()));
         assert_eq!(buffers.count(1 << 20), 2);
     }
 }

@@ -25,6 +25,7 @@ use super::session::prepare_log_early;
 use super::staged::{Reach, Sink, Staged};
 use crate::comm::COORDINATOR;
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory;
 use crate::threads::workers;
 
 /// How often the thread is asked whether it takes more, where that is listened to.
@@ -219,8 +220,10 @@ impl Segment {
             }
         };
         let drain = sink.drain();
-        let buffers = Buffers::new(options.buffer_bytes);
-        let (orders, todo) = sync_channel(buffers.count(options.buffer_bytes));
+        let buffer_bytes = memory::granted(options.buffer_bytes as u64, Buffers::LEAST_BYTES)?;
+        let buffer_bytes = usize::try_from(buffer_bytes).unwrap_or(options.buffer_bytes);
+        let buffers = Buffers::new(buffer_bytes);
+        let (orders, todo) = sync_channel(buffers.count(buffer_bytes));
         let (back, spare) = channel();
         let progress = Arc::<Progress>::default();
         let file = File::new(sink, lane, options.limits, back);
@@ -270,12 +273,18 @@ impl Segment {
         self.given
     }
 
-    /// Memory for a block, empty.
-    pub(super) fn buffer(&mut self) -> Buffer {
+    /// Memory for a block, empty. Waits for what is being written where the process may take no more.
+    ///
+    /// # Errors
+    /// `LimitExceeded` if there is none to wait for either; `Interrupted`.
+    pub(super) fn buffer(&mut self) -> Result<Buffer> {
         let spare = self.spare.try_recv();
-        let mut buffer = spare.unwrap_or_else(|_| self.buffers.make());
+        let mut buffer = match spare.or_else(|_| self.buffers.make()) {
+            Err(error) if self.buffers.are_many() => workers::answer(&self.spare)?.ok_or(error)?,
+            made => made?,
+        };
         buffer.clear();
-        buffer
+        Ok(buffer)
     }
 
     /// Appends a block of data, in the background: waits only while too many others do.

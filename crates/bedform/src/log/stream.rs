@@ -189,7 +189,10 @@ impl Stream {
 
     fn copy(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let block = self.block.get_or_insert_with(|| self.segment.buffer());
+            let block = match &mut self.block {
+                Some(block) => block,
+                none => none.insert(self.segment.buffer()?),
+            };
             bytes = &bytes[block.add(bytes)..];
             if block.is_full() {
                 self.send_block()?;

@@ -30,6 +30,7 @@ use super::resolve::{Opening, Resolving, Wanted, payload_units, resolve};
 use crate::cache::ObjectKey;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory;
 use crate::plan::tuning::{Tuning, UNIT_BYTES_MAX};
 use crate::source::{Cover, Payloads, PendingCell};
 use crate::threads::extra::ExtraThread;
@@ -92,6 +93,7 @@ pub(crate) fn execute(plan: ReadPlan<'_>, deliver: Deliver<'_>) -> Result<ReadSt
     if plan.result_bytes() == 0 {
         return Ok(ReadStatistics::default());
     }
+    memory::check_for_read()?;
     let decoded = decoded_bytes(&plan);
     let needed =
         if plan.is_raw() { decoded.min(plan.result_bytes().saturating_mul(8)) } else { decoded };

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use bedform_storage::{ASK_EVERY, Grace, stopped_by};
+use bedform_storage::{ASK_EVERY, Grace, stopped_by, threads_that_fit};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::workers::stopped;
@@ -86,7 +86,8 @@ pub(crate) fn concurrent_check<T>(
             stopped_by(&stop, &check).inspect(|()| running.end(State::Passed))
         };
         let thread = std::thread::Builder::new().name("bedform-check".to_owned());
-        let Ok(thread) = thread.spawn_scoped(scope, run) else {
+        let started = (threads_that_fit(1) > 0).then(|| thread.spawn_scoped(scope, run));
+        let Some(Ok(thread)) = started else {
             check()?;
             running.end(State::Passed);
             return act(&running);

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bedform_storage::threads_that_fit;
+
 /// Such threads of a process at most.
 const THREADS_MAX: u32 = 64;
 
@@ -11,9 +13,9 @@ static THREADS: Count = Count(AtomicU64::new(0));
 pub(crate) struct ExtraThread(());
 
 impl ExtraThread {
-    /// Counts one more thread; nothing if there are as many as there may be.
+    /// Counts one more thread; nothing if there are as many as there may be, or memory for no more.
     pub(crate) fn begin() -> Option<Self> {
-        THREADS.begin(std::process::id()).then_some(Self(()))
+        (threads_that_fit(1) > 0 && THREADS.begin(std::process::id())).then_some(Self(()))
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{Builder, Thread};
 use std::time::Instant;
 
-use bedform_storage::{ASK_EVERY, Grace, goes_on, stopped_by};
+use bedform_storage::{ASK_EVERY, Grace, goes_on, stopped_by, threads_that_fit};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -24,7 +24,7 @@ pub(crate) fn with_workers<T>(
     let (stop, left) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
     let caller = std::thread::current();
     std::thread::scope(|scope| {
-        for _ in 0..others {
+        for _ in 0..threads_that_fit(others) {
             let (stop, work, working) = (&stop, &work, Working::new(&left, &caller));
             // Without another thread this one does it all.
             let _ = Builder::new().name(name.to_owned()).spawn_scoped(scope, move || {

@@ -22,6 +22,8 @@ use super::Failure;
 use crate::remote::put::random;
 
 const REDIRECTS_MAX: usize = 10;
+/// By how many segments at the end of their paths two addresses are taken for those of the same object.
+const SAME_SEGMENTS: usize = 2;
 /// What another server is told of a request.
 const HEADERS: [HeaderName; 7] = [
     ACCEPT,
@@ -170,6 +172,16 @@ impl Trail {
         Ok(())
     }
 
+    /// True if where the request went has the address of the same object: whether that is there says whether the
+    /// one that was asked for is. A page to log in at, or a store behind a short link, has another.
+    pub(super) fn is_of_same_object(&self) -> bool {
+        let last = |url: &Url| {
+            let segments = url.path_segments().map(|segments| segments.rev().take(SAME_SEGMENTS));
+            segments.map(|segments| segments.map(str::to_owned).collect::<Vec<_>>())
+        };
+        last(&self.at) == last(&self.origin)
+    }
+
     /// Those of the headers that the request has here.
     pub(super) fn headers(&self, all: &HeaderMap) -> HeaderMap {
         match self.reach {
@@ -283,6 +295,21 @@ mod tests {
 
     fn reach(text: &str) -> Reach {
         Reach::of(text.parse().unwrap())
+    }
+
+    #[test]
+    fn another_address_is_of_the_same_object_by_the_end_of_its_path() {
+        let is_same = |origin: &str, at: &str| {
+            let mut trail = Trail::new(Url::parse(origin).unwrap());
+            trail.at = Url::parse(at).unwrap();
+            trail.is_of_same_object()
+        };
+        assert!(is_same("http://a/s.zarr/t/c/0", "https://b.org/data/s.zarr/t/c/0?token=1"));
+        assert!(is_same("http://a/s/c/0", "http://a/s/c/0"));
+        for other in ["http://a/login", "http://a/login?next=/s/c/0", "http://a/s/c/1", "http://a/"]
+        {
+            assert!(!is_same("http://a/s/c/0", other), "{other}");
+        }
     }
 
     #[test]

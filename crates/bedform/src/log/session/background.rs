@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::Builder;
 
 use bedform_format::log::Directory;
-use bedform_storage::{Storage, stopped_by};
+use bedform_storage::{Storage, stopped_by, threads_that_fit};
 
 use super::{Reach, Session};
 use crate::config::Configuration;
@@ -26,6 +26,8 @@ use crate::zarr::publish::random_key;
 
 /// Memory for chunks and for what is read of the log: the program computes beside it.
 const MEMORY_BYTES: u64 = 128 << 20;
+/// Threads for which a process under a limit has to have memory: the one that settles and one that writes.
+const THREADS: usize = 2;
 
 /// What of a session may wait to be settled, while it settles in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +131,10 @@ impl Waiting {
     }
 
     fn begin(&mut self, store: &Arc<OpenedStore>) {
+        // The program has what little memory there is.
+        if threads_that_fit(THREADS) < THREADS {
+            return;
+        }
         let (outcome, stop) = (channel(), Arc::<AtomicBool>::default());
         let (store, stopped) = (store.clone(), stop.clone());
         let settle = move || {

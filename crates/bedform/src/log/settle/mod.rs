@@ -45,7 +45,11 @@ use self::round::Rounds;
 use self::write::Counts;
 use crate::comm::{Call, Communicator, Group, agree, decide};
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::write::sink::Sink;
+
+/// Memory with which settling goes on, if slowly.
+const MEMORY_LEAST_BYTES: u64 = 8 << 20;
 
 pub use self::collect::{CollectOptions, CollectStatistics, LogSummary};
 
@@ -216,6 +220,7 @@ impl OpenedStore {
             }
             return Ok(0);
         };
+        let memory_bytes = memory::granted(*memory_bytes, MEMORY_LEAST_BYTES)?;
         // What objects are built from chunk by chunk is kept within the limit, too.
         let view = Arc::new(view.with_cap(memory_bytes / 4));
         let plans = plan::plan(self, &view, arrays.as_deref())?;
@@ -230,7 +235,7 @@ impl OpenedStore {
             plans: &plans,
             sinks: &sinks,
             part: *part,
-            memory_bytes: *memory_bytes,
+            memory_bytes,
             total_bytes: objects().fold(0, |all, object| all.saturating_add(object.bytes)),
             progress,
             counts,

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use bedform_storage::{ReadBlock, goes_on, stopped_by};
+use bedform_storage::{ReadBlock, goes_on, stopped_by, threads_that_fit};
 
 use super::ahead::{Spare, read_ahead};
 use super::lay::{Building, BuildingObject, Reach};
@@ -34,6 +34,8 @@ const WINDOW_BYTES_MAX: u64 = 2 << 20;
 /// What a request to a server gives: beside the wait for it more is for nothing.
 const WINDOW_BYTES_MAX_OF_SERVER: u64 = 8 << 20;
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
+/// Threads without which one thread does it all: who plans, reads and writes.
+const THREADS: usize = 3;
 /// How often who waits for the other thread looks: it waits for work, not for a user.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -94,7 +96,7 @@ impl<'a> Rounds<'a> {
 
     fn run_rounds(&self) -> Result<()> {
         let rooms = MemoryBudget::new(self.rooms_bytes());
-        if self.store.options.threads == Some(1) {
+        if self.store.options.threads == Some(1) || threads_that_fit(THREADS) < THREADS {
             let (mut position, check) = (Position::default(), || self.check());
             while let Some(next) = self.next(&mut position)? {
                 let wait = BudgetRound::new(&rooms, &check);

@@ -1,0 +1,82 @@
+//! What work may take of the memory that a limit on this process leaves (`RLIMIT_AS`, usual in batch jobs): it
+//! ends with an error before memory is refused, which would end the process.
+
+use bedform_storage::memory_left;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// What work takes beside its data: threads, their part of the allocator, documents.
+const BESIDE_BYTES: u64 = 32 << 20;
+
+/// What reading takes beside its data.
+const READ_BYTES: u64 = 8 << 20;
+/// Of what is left beside that, the part that may be data: allocators take addresses for each thread (64 MiB, as
+/// long as there are any) and pieces do not fit into each other.
+const SHARE: u64 = 4;
+
+/// Fails if the limit leaves less than what writing takes beside its data.
+///
+/// # Errors
+/// `LimitExceeded`.
+pub(crate) fn check() -> Result<()> {
+    granted(0, 0).map(drop)
+}
+
+/// Fails if the limit leaves less than what reading takes: the data have their memory, and codecs say when there
+/// is none.
+///
+/// # Errors
+/// `LimitExceeded`.
+pub(crate) fn check_for_read() -> Result<()> {
+    match memory_left() {
+        Some(left) if left < READ_BYTES => Err(too_little(left, READ_BYTES)),
+        _ => Ok(()),
+    }
+}
+
+/// As much of `bytes` as the limit leaves beside what work takes anyway; all without a limit.
+///
+/// # Errors
+/// `LimitExceeded` if that is less than `least`.
+pub(crate) fn granted(bytes: u64, least: u64) -> Result<u64> {
+    memory_left().map_or(Ok(bytes), |left| granted_of(left, bytes, least))
+}
+
+fn granted_of(left: u64, bytes: u64, least: u64) -> Result<u64> {
+    let least = least.min(bytes);
+    match left.checked_sub(BESIDE_BYTES) {
+        Some(free) if free / SHARE >= least => Ok(bytes.min(free / SHARE)),
+        _ => Err(too_little(left, SHARE * least + BESIDE_BYTES)),
+    }
+}
+
+fn too_little(left: u64, needed: u64) -> Error {
+    let text = format!(
+        "this process may take only {} MiB more memory, and this takes up to {}: take less elsewhere, or raise the \
+         limit (RLIMIT_AS with ulimit -v)",
+        left >> 20,
+        needed >> 20,
+    );
+    Error::new(ErrorKind::LimitExceeded, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_granted_half_of_what_is_left_beside_what_it_takes_anyway_or_told_that_it_is_too_little()
+     {
+        let mib = |count: u64| count << 20;
+        assert_eq!(granted_of(u64::MAX, mib(512), mib(8)).unwrap(), mib(512));
+        assert_eq!(granted_of(mib(232), mib(512), mib(8)).unwrap(), mib(50));
+        assert_eq!(granted_of(mib(64), mib(512), mib(8)).unwrap(), mib(8));
+        assert_eq!(granted_of(mib(34), 100, mib(8)).unwrap(), 100);
+        assert_eq!(granted_of(mib(32), 0, 0).unwrap(), 0);
+        for (left, bytes) in [(mib(63), mib(512)), (mib(31), 0), (0, 0)] {
+            let error = granted_of(left, bytes, mib(8)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::LimitExceeded);
+            assert!(error.to_string().contains("RLIMIT_AS"), "{error}");
+        }
+    }
+}
