@@ -2,8 +2,10 @@
 
 Every variable and record of the five files that E3SM-IO writes, in its decompositions: those of a
 map file (`--map FILE`, `.nc` or `.h5`), or drawn like them in the size that a timed case needs.
-Against PnetCDF (canonical and blobs) and HDF5 blobs through E3SM-IO, ADIOS2 BP5, and the device,
-all synced in the time. A line is a case and a number of processes: `--only 'G/2,I*/16'`.
+Against PnetCDF (canonical and blobs) and HDF5 blobs through E3SM-IO, each with the hints and the
+way of waiting that are fastest here, ADIOS2 BP5, and the device, all synced in the time. Bedform's
+time is given twice: for the commit, and for commit and settling, which leaves the files that
+readers want. A line is a case and a number of processes: `--only 'G/2,I*/16'`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from benchmarks.harness.log_report import (
     Promise,
     at_least,
     at_most,
-    settled_within,
+    settled_ahead,
     share_of_device,
 )
 from benchmarks.harness.log_writer import LogWriter
@@ -84,23 +86,24 @@ def job_of(case: e3sm.Case, options: Options, ranks: int) -> Job:
 
 def promises(case: e3sm.Case, ranks: int) -> list[Promise]:
     """Return what was promised for a line."""
-    is_land, is_ocean = case.letter == "i", case.letter == "g"
-    found = [Promise("metadata and padding under 2 % of the data", at_most("overhead", 0.02))]
-    if not is_ocean:
-        text = "commit and settle no slower than canonical"
-        found.append(Promise(text, settled_within(CANONICAL)))
+    found = [
+        Promise("metadata and padding under 2 % of the data", at_most("overhead", 0.02)),
+        Promise("commit and settle ahead of canonical", settled_ahead(CANONICAL)),
+    ]
     if ranks == 2:
         found.append(Promise("85 % of the device's own synced write", share_of_device))
         found += [
             Promise(f"ahead of {peer}", at_least(peer, 1.0))
             for peer in (PNETCDF_BLOB, HDF5_BLOB, ADIOS)
         ]
-        found += [Promise("3 times canonical", at_least(CANONICAL, 3.0))] if is_land else []
+        found += (
+            [Promise("3 times canonical", at_least(CANONICAL, 3.0))] if case.letter == "i" else []
+        )
     else:
         found += [
-            Promise(f"2 times {peer}", at_least(peer, 2.0)) for peer in (PNETCDF_BLOB, HDF5_BLOB)
+            Promise(f"{times:.0f} times {peer}", at_least(peer, times))
+            for peer, times in ((PNETCDF_BLOB, 2.0), (HDF5_BLOB, 2.0), (CANONICAL, 8.0))
         ]
-        found += [] if is_ocean else [Promise("9 times canonical", at_least(CANONICAL, 9.0))]
     return found
 
 

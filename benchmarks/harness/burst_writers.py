@@ -66,7 +66,7 @@ class BurstWriter(LogWriter):
         self.place = place
         self.pace = Pace(1e9, 0)
 
-    def write(self, job: Job, folder: Path, variant: str) -> Outcome:  # noqa: ARG002
+    def write(self, job: Job, folder: Path, variant: str) -> Outcome:
         """Run the driver: the store in the slow tier, the burst tier in the folder."""
         data.remove(self.place)
         self.place.mkdir(parents=True)
@@ -75,7 +75,7 @@ class BurstWriter(LogWriter):
             "BEDFORM_BURST": str(burst),
             "BEDFORM_THROTTLE": self.pace.throttle(job.workload.ranks),
         }
-        command = [*self.command(job, self.place)[:-1], "node"]
+        command = [*self.command(job, self.place, variant)[:-1], "node"]
         printed = mpiexec(job.workload.ranks, command, environment)
         spans: dict[str, float] = json.loads(printed.strip().splitlines()[-1])
         seconds = spans.pop("seconds")

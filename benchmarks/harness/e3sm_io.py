@@ -4,17 +4,31 @@ The program (E3SM-IO 1.3, with PnetCDF 1.15 and a parallel HDF5) is named by `--
 variable E3SM_IO, and started by the `mpiexec` of the MPI that it was built with. It syncs nothing,
 so its files are synced here, inside the time; what it takes to fill its buffers is taken off. Every
 element that it writes is the number of the process, which is how its files are checked.
+
+A setting of it is a text of three parts: how often it flushes, how its processes wait, and hints.
+PnetCDF takes hints from PNETCDF_HINTS, HDF5's MPI-IO from a file that ROMIO_HINTS names. A program
+without PnetCDF or HDF5 says so before it reads anything; its lines are left out.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.harness.parallel import Job, Outcome, Writer, launcher_missing, mpiexec, synced
+from benchmarks.harness.parallel import (
+    ROOT,
+    Job,
+    Outcome,
+    Writer,
+    launcher_missing,
+    mpiexec,
+    synced,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +47,73 @@ METHODS = {
     HDF5_BLOB: ("hdf5", "blob"),
 }
 TIME = r"{}\s+min/max\s*=\s*[\d.]+\s*/\s*([\d.]+)"
+# What a program without a library says, and one whose libraries are not to be found.
+NOT_ENABLED = re.compile(r"Using \S+ was not enabled in this E3SM I/O build")
+NOT_LOADED = re.compile(r"error while loading shared libraries: ([^:\s]+)")
+LIBRARIES = {"pnetcdf": "PnetCDF", "hdf5": "a parallel HDF5"}
+PROBE_SECONDS = 60.0
+FLUSHES = {"a flush for each record": "1", "one flush": "-1"}
+# MPICH's processes spin while they wait; throttled, they sleep when polls find nothing.
+SPINNING, SLEEPING = "spinning", "sleeping"
+THROTTLE = {
+    "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
+    "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "100",
+}
+NO_HINTS = "no hints"
+# What is tried first, then the others; `P` is the number of processes. By default one process of a
+# node writes for all. Without collective buffering each writes its own.
+EACH_ITS_OWN = "romio_cb_write=disable;romio_ds_write=disable"
+ALL_COLLECT = "cb_nodes=P"
+MPI_IO = "nc_driver=mpiio"
+HINTS = {
+    CANONICAL: (
+        ALL_COLLECT,
+        f"{ALL_COLLECT};cb_buffer_size=4194304",
+        f"{ALL_COLLECT};cb_buffer_size=1048576",
+        f"{ALL_COLLECT};romio_ds_write=disable",
+        EACH_ITS_OWN,
+        "cb_nodes=2",
+        "nc_num_aggrs_per_node=2;cb_nodes=2",
+        f"{MPI_IO};{ALL_COLLECT};cb_config_list=*:*",
+        NO_HINTS,
+    ),
+    PNETCDF_BLOB: (
+        EACH_ITS_OWN,
+        ALL_COLLECT,
+        f"{MPI_IO};{EACH_ITS_OWN}",
+        "nc_num_aggrs_per_node=2",
+        NO_HINTS,
+    ),
+    HDF5_BLOB: (
+        f"{ALL_COLLECT};cb_config_list=*:*",
+        f"{ALL_COLLECT};cb_config_list=*:*;cb_buffer_size=67108864",
+        "cb_nodes=2;cb_config_list=*:*",
+        "romio_ds_write=disable",
+        NO_HINTS,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How E3SM-IO writes: how often it flushes, how its processes wait, and hints.
+
+    >>> Setting.parse("one flush, sleeping, cb_nodes=4").hints
+    'cb_nodes=4'
+    """
+
+    flush: str
+    waiting: str
+    hints: str
+
+    @classmethod
+    def parse(cls, text: str) -> Setting:
+        """Return the setting that `describe` gave as a text."""
+        return cls(*text.split(", "))
+
+    def describe(self) -> str:
+        """Return the setting as a text."""
+        return ", ".join((self.flush, self.waiting, self.hints))
 
 
 class E3smIo(Writer):
@@ -53,29 +134,68 @@ class E3smIo(Writer):
                 "the program e3sm_io of Parallel-NetCDF's E3SM-IO 1.3, built with PnetCDF 1.15 and "
                 "parallel HDF5: name it by --e3sm-io or E3SM_IO"
             )
-        return launcher_missing()
+        return launcher_missing() or self.library_missing(self.program)
+
+    def library_missing(self, program: str) -> str:
+        """Return which library the program lacks, by what it says without a map."""
+        api, strategy = METHODS[self.name]
+        command = [program, "-a", api, "-x", strategy, "-o", str(ROOT / "none.nc"), os.devnull]
+        printed = mpiexec(1, command, timeout=PROBE_SECONDS, may_fail=True)
+        if NOT_ENABLED.search(printed):
+            return f"an E3SM-IO that was built with {LIBRARIES[api]}, which {program} was not"
+        if lost := NOT_LOADED.search(printed):
+            return f"the library {lost[1]}, which {program} does not find"
+        return ""
 
     def can_write(self, job: Job) -> bool:
         """Tell whether the workload is one of E3SM's."""
         return job.map_file is not None
 
     def variants(self, job: Job) -> list[str]:
-        """Return how often it flushes: once for each record, or once for all."""
+        """Return the ways to flush and to wait, with the hints that are fastest as a rule."""
         is_flushed_at_close = self.name == HDF5_BLOB
-        return ["-y 1"] if job.workload.records == 1 or is_flushed_at_close else ["-y 1", "-y -1"]
+        flushes = list(FLUSHES)[: 1 if job.workload.records == 1 or is_flushed_at_close else None]
+        hints = hints_of(self.name, job.workload.ranks)[0]
+        return [
+            Setting(flush, waiting, hints).describe()
+            for waiting in (SLEEPING, SPINNING)
+            for flush in flushes
+        ]
 
-    def command(self, job: Job, folder: Path, variant: str = "") -> list[str]:
+    def refinements(self, job: Job, best: str) -> list[str]:
+        """Return the fastest setting with other hints."""
+        found = Setting.parse(best)
+        choices = hints_of(self.name, job.workload.ranks)
+        return [replace(found, hints=hints).describe() for hints in choices]
+
+    def command(self, job: Job, folder: Path, variant: str) -> list[str]:
         """Return the command of each process."""
         api, strategy = METHODS[self.name]
-        command = [str(self.program), "-k", "-a", api, "-x", strategy, *variant.split()]
+        flush = FLUSHES[Setting.parse(variant).flush]
+        command = [str(self.program), "-k", "-a", api, "-x", strategy, "-y", flush]
         command += ["-r", str(job.workload.records), "-o", str(folder / "out.nc")]
         command += ["-f", job.history] if job.history else []
         return [*command, str(job.map_file)]
 
+    def environment(self, variant: str) -> dict[str, str]:
+        """Return the variables by which the MPI waits and the libraries have their hints."""
+        setting = Setting.parse(variant)
+        found = dict(THROTTLE) if setting.waiting == SLEEPING else {}
+        if setting.hints == NO_HINTS:
+            return found
+        if METHODS[self.name][0] == "pnetcdf":
+            return found | {"PNETCDF_HINTS": setting.hints}
+        # One hint on a line, without the sign.
+        path = ROOT / "romio-hints"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{one.replace('=', ' ')}\n" for one in setting.hints.split(";")))
+        return found | {"ROMIO_HINTS": str(path)}
+
     def write(self, job: Job, folder: Path, variant: str) -> Outcome:
         """Run the program, then sync what it left."""
         command = self.command(job, folder, variant)
-        printed = mpiexec(job.workload.ranks, command)
+        environment = self.environment(variant)
+        printed = mpiexec(job.workload.ranks, command, environment, self.timeout_seconds)
         whole, filling = (
             max(map(float, re.findall(TIME.format(label), printed)), default=-1.0)
             for label in ("end-to-end time", "Time of I/O preparing")
@@ -99,6 +219,11 @@ class E3smIo(Writer):
             HDF5_BLOB: check_hdf5_blob,
         }
         checks[self.name](job.workload, files[0])
+
+
+def hints_of(name: str, ranks: int) -> list[str]:
+    """Return the hints that a writer tries with so many processes."""
+    return [hints.replace("=P", f"={ranks}") for hints in HINTS[name]]
 
 
 def first_and_last(variables: dict[str, Any]) -> list[Any]:

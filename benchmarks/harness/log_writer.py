@@ -77,14 +77,14 @@ class LogWriter(Writer):
             self.driver = folder / "log_write"
         return self.driver
 
-    def command(self, job: Job, folder: Path) -> list[str]:
+    def command(self, job: Job, folder: Path, variant: str) -> list[str]:  # noqa: ARG002
         """Return the command of each process."""
         prefix = str(job.plans[0]).removesuffix("-0.plan")
         return [str(self.program()), str(folder / STORE), prefix, "later"]
 
-    def write(self, job: Job, folder: Path, variant: str) -> Outcome:  # noqa: ARG002
+    def write(self, job: Job, folder: Path, variant: str) -> Outcome:
         """Run the driver."""
-        printed = mpiexec(job.workload.ranks, self.command(job, folder))
+        printed = mpiexec(job.workload.ranks, self.command(job, folder, variant))
         spans: dict[str, float] = json.loads(printed.strip().splitlines()[-1])
         # Durable when the commit returns: nothing is synced again, which would cost a flush a file.
         seconds = spans.pop("seconds")

@@ -2,13 +2,15 @@
 
 A write is timed from the creation of the file or store to its close, on all processes, and until
 every file and directory has been synced: by the writer, or here. Filling buffers, and reading the
-map or plan, is no part of it for anybody. Each output is read back before it is deleted. A writer
-that is very slow runs in the first rounds only; ratios are of the rounds of both.
+map or plan, is no part of it for anybody. Each output of a round is read back before it is deleted.
+Before the rounds each writer tries its settings; the fastest is the one that the rounds use. A
+writer that is very slow runs in the first rounds only; ratios are of the rounds of both.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import random
 import shutil
@@ -33,8 +35,10 @@ OURS = "bedform"
 ORDER_SEED = 7
 SLOW_SECONDS = 20.0
 SLOW_ROUNDS = 3
-AFTER_ROUNDS = 1
-TIMEOUT_SECONDS = 1800
+AFTER_ROUNDS = 3
+TIMEOUT_SECONDS = 1800.0
+# A try ends when it has taken so many times as long as the fastest before it, and some seconds.
+TRY_TIMES, TRY_SECONDS = 1.2, 5.0
 # Numbers of the outputs of a run.
 OUTPUTS = itertools.count(1)
 
@@ -58,10 +62,16 @@ class Outcome:
     details: dict[str, float] = field(default_factory=dict)
 
 
+class TooSlowError(RuntimeError):
+    """The processes of a write did not end in the time they had."""
+
+
 class Writer:
     """Something that writes a workload; says what it is, and what of it is missing here."""
 
     name = ""
+    # How long the processes of a write may take.
+    timeout_seconds = TIMEOUT_SECONDS
 
     def version(self) -> str:
         """Return the version for the report."""
@@ -76,8 +86,16 @@ class Writer:
         return True
 
     def variants(self, job: Job) -> list[str]:  # noqa: ARG002
-        """Return the ways to write, of which the fastest counts."""
+        """Return the settings that are tried first."""
         return [""]
+
+    def refinements(self, job: Job, best: str) -> list[str]:  # noqa: ARG002
+        """Return more settings to try, made of the fastest so far; none ends the search."""
+        return []
+
+    def environment(self, variant: str) -> dict[str, str]:  # noqa: ARG002
+        """Return the environment variables that a setting needs."""
+        return {}
 
     def write(self, job: Job, folder: Path, variant: str) -> Outcome:
         """Write into an empty folder, durably."""
@@ -87,7 +105,7 @@ class Writer:
         """Read back and compare; raises `ValueError` if anything is wrong."""
         raise NotImplementedError
 
-    def command(self, job: Job, folder: Path) -> list[str] | None:  # noqa: ARG002
+    def command(self, job: Job, folder: Path, variant: str) -> list[str] | None:  # noqa: ARG002
         """Return the command of each process, for counting its calls, if there is one."""
         return None
 
@@ -132,13 +150,21 @@ class DeviceWriter(Writer):
             self.worker.close()
 
 
-def mpiexec(ranks: int, command: list[str], environment: dict[str, str] | None = None) -> str:
-    """Run a program on some processes and return what it printed.
+def mpiexec(
+    ranks: int,
+    command: list[str],
+    environment: dict[str, str] | None = None,
+    timeout: float = TIMEOUT_SECONDS,
+    may_fail: bool = False,
+) -> str:
+    """Run a program on some processes and return what it printed, if it may fail errors as well.
 
     Raises
     ------
+    TooSlowError
+        It did not end in time, and was killed.
     RuntimeError
-        It failed or did not end; the message has its last lines.
+        It failed; the message has its last lines.
     """
     launcher = os.environ.get("MPIEXEC", "mpiexec")
     whole = [launcher, "-n", str(ranks), *command]
@@ -147,12 +173,14 @@ def mpiexec(ranks: int, command: list[str], environment: dict[str, str] | None =
             whole,
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_SECONDS,
+            timeout=timeout,
             check=False,
             env={**os.environ, **(environment or {})},
         )
     except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"{whole} did not end in {TIMEOUT_SECONDS} seconds") from error
+        raise TooSlowError(f"{whole} did not end in {timeout:.0f} seconds") from error
+    if may_fail:
+        return done.stdout + done.stderr
     if done.returncode != 0:
         raise RuntimeError(f"{whole} failed:\n{(done.stdout + done.stderr)[-2000:]}")
     return done.stdout
@@ -179,12 +207,23 @@ class Results:
     samples: dict[str, list[float]]
     details: dict[str, dict[str, list[float]]]
     variants: dict[str, str]
+    # The seconds of each setting that was tried.
+    tried: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def ratio(self, name: str, other: str) -> Ratio | None:
         """Return the time of one writer over that of another, in the rounds of both."""
         ours, theirs = self.samples.get(name, []), self.samples.get(other, [])
         rounds = min(len(ours), len(theirs))
         return paired_ratio(ours[:rounds], theirs[:rounds]) if rounds else None
+
+    def settled(self) -> list[float]:
+        """Return the seconds of our write and of settling, of the rounds that settled."""
+        settling = self.details.get(OURS, {}).get("settle", [])
+        return [sum(pair) for pair in zip(self.samples.get(OURS, []), settling, strict=False)]
+
+    def with_settling(self) -> Results:
+        """Return these results with the time of settling in ours."""
+        return Results({**self.samples, OURS: self.settled()}, self.details, self.variants)
 
     def detail(self, name: str, key: str) -> float | None:
         """Return the median of a further figure, if the writer gave it."""
@@ -193,7 +232,12 @@ class Results:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for the JSON file."""
-        return {"seconds": self.samples, "details": self.details, "variants": self.variants}
+        return {
+            "seconds": self.samples,
+            "details": self.details,
+            "variants": self.variants,
+            "tried": self.tried,
+        }
 
 
 class Rounds:
@@ -202,11 +246,13 @@ class Rounds:
     def __init__(self, job: Job, writers: dict[str, Writer], rounds: int) -> None:
         self.job, self.writers, self.rounds = job, writers, rounds
         self.details: dict[str, dict[str, list[float]]] = {name: {} for name in writers}
+        self.tried: dict[str, dict[str, float]] = {}
 
     def once(self, name: str, variant: str, round_number: int | None) -> float:
         """Write once into a new folder, check, empty it; the device is at rest before.
 
-        Without a number it is a try. What comes after a write is measured in the first rounds only.
+        Without a number it is a try, which is not checked. What comes after a write is measured in
+        the first rounds only.
         """
         folder = ROOT / "written" / f"{next(OUTPUTS)}-{name.replace(' ', '-')}"
         data.remove(folder)
@@ -214,24 +260,50 @@ class Rounds:
         os.sync()
         writer = self.writers[name]
         outcome = writer.write(self.job, folder, variant)
-        writer.check(self.job, folder)
-        details = {} if round_number is None else outcome.details
-        if round_number is not None and round_number < AFTER_ROUNDS:
-            details = details | writer.after(self.job, folder)
-        for key, value in details.items():
-            self.details[name].setdefault(key, []).append(value)
+        if round_number is not None:
+            writer.check(self.job, folder)
+            details = outcome.details
+            if round_number < AFTER_ROUNDS:
+                details = details | writer.after(self.job, folder)
+            for key, value in details.items():
+                self.details[name].setdefault(key, []).append(value)
         data.empty(folder)
         return outcome.seconds
 
+    def try_once(self, name: str, variant: str, fastest: float) -> float:
+        """Return the seconds of a setting; infinity if it is stopped, far behind the fastest."""
+        writer = self.writers[name]
+        writer.timeout_seconds = min(TRY_TIMES * fastest + TRY_SECONDS, TIMEOUT_SECONDS)
+        try:
+            return self.once(name, variant, None)
+        except TooSlowError:
+            if fastest == math.inf:
+                raise
+            return math.inf
+        finally:
+            writer.timeout_seconds = TIMEOUT_SECONDS
+
+    def fastest(self, name: str, quick: bool) -> tuple[str, float]:
+        """Try a writer's settings, and return the fastest and its seconds."""
+        writer = self.writers[name]
+        tried: dict[str, float] = {}
+        waiting = writer.variants(self.job)[: 1 if quick else None]
+        while waiting:
+            for one in waiting:
+                tried[one] = self.try_once(name, one, min(tried.values(), default=math.inf))
+            best = min(tried, key=lambda one: tried[one])
+            more = [] if quick else writer.refinements(self.job, best)
+            waiting = [one for one in more if one not in tried]
+        self.tried[name] = tried
+        return best, tried[best]
+
     def run(self, quick: bool) -> Results:
-        """Choose each writer's fastest variant, then run the rounds."""
+        """Choose each writer's fastest setting, then run the rounds."""
         chosen: dict[str, str] = {}
         capped: set[str] = set()
-        for name, writer in self.writers.items():
-            variants = writer.variants(self.job)[: 1 if quick else None]
-            tried = {one: self.once(name, one, None) for one in variants}
-            chosen[name] = min(tried, key=lambda one: tried[one])
-            if tried[chosen[name]] > SLOW_SECONDS:
+        for name in self.writers:
+            chosen[name], seconds = self.fastest(name, quick)
+            if seconds > SLOW_SECONDS:
                 capped.add(name)
         samples: dict[str, list[float]] = {name: [] for name in self.writers}
         order = random.Random(ORDER_SEED)  # noqa: S311 (a shuffle, not a secret)
@@ -240,4 +312,4 @@ class Rounds:
             for name in order.sample(names, len(names)):
                 if number < SLOW_ROUNDS or name not in capped:
                     samples[name].append(self.once(name, chosen[name], number))
-        return Results(samples, self.details, chosen)
+        return Results(samples, self.details, chosen, self.tried)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import burst, log_flash, log_s3d  # noqa: E402
-from benchmarks.harness import calls, e3sm  # noqa: E402
+from benchmarks.harness import calls, e3sm, e3sm_io, parallel  # noqa: E402
 from benchmarks.harness.decomposition import (  # noqa: E402
     Decomposition,
     enlarge,
@@ -23,7 +23,9 @@ from benchmarks.harness.decomposition import (  # noqa: E402
     redistribute,
     write_map,
 )
-from benchmarks.harness.e3sm_io import TIME  # noqa: E402
+from benchmarks.harness.e3sm_io import TIME, E3smIo  # noqa: E402
+from benchmarks.harness.log_report import settled_ahead  # noqa: E402
+from benchmarks.harness.parallel import OURS, Job, Outcome, Results, Rounds, Writer  # noqa: E402
 from benchmarks.harness.workload import Variable, Workload, write_plans  # noqa: E402
 
 if TYPE_CHECKING:
@@ -251,3 +253,105 @@ def test_times_are_found_in_what_e3sm_io_prints() -> None:
 
     printed = "end-to-end time                    min/max =   0.4896 /   0.4912\n"
     assert re.findall(TIME.format("end-to-end time"), printed) == ["0.4912"]
+
+
+def script(path: Path, lines: str) -> str:
+    """An executable shell script; its path."""
+    path.write_text(f"#!/bin/sh\n{lines}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.fixture
+def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An mpiexec that starts one process, and a place for what is written."""
+    monkeypatch.setenv("MPIEXEC", script(tmp_path / "mpiexec", 'shift 2; exec "$@"'))
+    monkeypatch.setattr(e3sm_io, "ROOT", tmp_path)
+    monkeypatch.setattr(parallel, "ROOT", tmp_path)
+
+
+@pytest.mark.usefixtures("launcher")
+@pytest.mark.parametrize(
+    ("says", "missing"),
+    [
+        (
+            "Error in e3sm_io.c line 709: Using HDF5 was not enabled in this E3SM I/O build",
+            "an E3SM-IO that was built with a parallel HDF5",
+        ),
+        (
+            "e3sm_io: error while loading shared libraries: libhdf5.so.320: cannot open it",
+            "the library libhdf5.so.320",
+        ),
+    ],
+)
+def test_a_program_without_hdf5_is_missing_for_hdf5_alone(
+    tmp_path: Path, says: str, missing: str
+) -> None:
+    test = f'case "$*" in *"-a hdf5"*) echo "{says}" >&2; exit 1;; esac; exit 1'
+    program = script(tmp_path / "e3sm_io", test)
+    assert E3smIo(e3sm_io.HDF5_BLOB, program).missing().startswith(missing)
+    assert "\n" not in E3smIo(e3sm_io.HDF5_BLOB, program).missing()
+    # What it says of a map that is none is not taken for a missing library.
+    assert E3smIo(e3sm_io.CANONICAL, program).missing() == ""
+
+
+def test_hints_reach_pnetcdf_by_a_variable_and_mpi_io_by_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(e3sm_io, "ROOT", tmp_path)
+    setting = "one flush, sleeping, cb_nodes=4;cb_config_list=*:*"
+    found = E3smIo(e3sm_io.CANONICAL, None).environment(setting)
+    assert found == e3sm_io.THROTTLE | {"PNETCDF_HINTS": "cb_nodes=4;cb_config_list=*:*"}
+    found = E3smIo(e3sm_io.HDF5_BLOB, None).environment(setting)
+    assert Path(found["ROMIO_HINTS"]).read_text() == "cb_nodes 4\ncb_config_list *:*\n"
+    assert E3smIo(e3sm_io.CANONICAL, None).environment("one flush, spinning, no hints") == {}
+    assert "cb_nodes=16" in e3sm_io.hints_of(e3sm_io.CANONICAL, 16)
+
+
+class Timed(Writer):
+    """A writer whose settings take so many seconds; it is stopped if it has less time."""
+
+    def __init__(self, seconds: dict[str, float], first: list[str]) -> None:
+        self.seconds, self.first = seconds, first
+        self.tried: list[str] = []
+
+    def variants(self, job: Job) -> list[str]:
+        return self.first
+
+    def refinements(self, job: Job, best: str) -> list[str]:
+        return [one for one in self.seconds if one.startswith(best[0])]
+
+    def write(self, job: Job, folder: Path, variant: str) -> Outcome:
+        self.tried.append(variant)
+        if self.seconds[variant] > self.timeout_seconds:
+            raise parallel.TooSlowError(variant)
+        return Outcome(self.seconds[variant])
+
+    def check(self, job: Job, folder: Path) -> None:
+        """Nothing was written."""
+
+
+def test_the_fastest_setting_is_refined_and_slow_tries_are_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "ROOT", tmp_path)
+    one = decomposition([0, 1], (2,))
+    variables = (Variable("a", "int32", (2,), 0, False),)
+    job = Job(Workload("small", 2, 1, (one,), variables), ())
+    writer = Timed({"a": 9.0, "b": 4.0, "b x": 3.0, "b y": 500.0, "a x": 1.0}, ["a", "b"])
+    found = Rounds(job, {"timed": writer}, rounds=1).run(quick=False)
+    assert writer.tried == ["a", "b", "b x", "b y", "b x"]
+    assert found.variants == {"timed": "b x"}
+    assert found.samples == {"timed": [3.0]}
+    assert found.tried["timed"]["b y"] == float("inf")
+    assert writer.timeout_seconds == parallel.TIMEOUT_SECONDS
+
+
+@pytest.mark.parametrize(("theirs", "holds"), [(2.9, False), (3.1, True)])
+def test_settling_counts_against_the_canonical_file(theirs: float, holds: bool) -> None:
+    results = Results({OURS: [1.0, 1.0], "peer": [theirs] * 2}, {OURS: {"settle": [2.0, 2.0]}}, {})
+    assert results.settled() == [3.0, 3.0]
+    found = settled_ahead("peer")(results)
+    assert found is not None
+    assert found[1] == holds
+    assert results.samples[OURS] == [1.0, 1.0]
