@@ -47,6 +47,8 @@ METHODS = {
     HDF5_BLOB: ("hdf5", "blob"),
 }
 TIME = r"{}\s+min/max\s*=\s*[\d.]+\s*/\s*([\d.]+)"
+# HDF5 repeats the words before its number.
+LIBRARY_VERSION = re.compile(r"(\w+) library version *= *(?:.*: *)?(\d+\.\d+\.\S+)$", re.MULTILINE)
 # What a program without a library says, and one whose libraries are not to be found.
 NOT_ENABLED = re.compile(r"Using \S+ was not enabled in this E3SM I/O build")
 NOT_LOADED = re.compile(r"error while loading shared libraries: ([^:\s]+)")
@@ -142,9 +144,9 @@ class E3smIo(Writer):
         command = [program, "-a", api, "-x", strategy, "-o", str(ROOT / "none.nc"), os.devnull]
         printed = mpiexec(1, command, timeout=PROBE_SECONDS, may_fail=True)
         if NOT_ENABLED.search(printed):
-            return f"an E3SM-IO that was built with {LIBRARIES[api]}, which {program} was not"
+            return f"an E3SM-IO that was built with {LIBRARIES[api]}"
         if lost := NOT_LOADED.search(printed):
-            return f"the library {lost[1]}, which {program} does not find"
+            return f"the library {lost[1]}, which E3SM-IO does not find"
         return ""
 
     def can_write(self, job: Job) -> bool:
@@ -203,7 +205,7 @@ class E3smIo(Writer):
         if whole <= 0:
             raise RuntimeError(f"{command} printed no time:\n{printed[-2000:]}")
         # What several processes print at once may be mixed.
-        found = re.findall(r"(\w+) library version *= *(\d+\.\d+\.\S+)$", printed, re.MULTILINE)
+        found = LIBRARY_VERSION.findall(printed)
         self.libraries = ", ".join(f"{name} {version}" for name, version in found)
         seconds = whole - max(filling, 0.0)
         return Outcome(seconds + synced(folder), {"unsynced": seconds})
