@@ -131,7 +131,8 @@ class LogReport:
         """Add a line to the tables."""
         for until, found in ((COMMITTED, results), (SETTLED, results.with_settling())):
             self.add_comparison(line, until, job, found)
-        self.settings.rows.append([line, *(results.variants.get(name, "-") for name in self.peers)])
+        chosen = [results.variants.get(name) for name in self.peers]
+        self.settings.rows.append([line, *(f"`{one}`" if one else "-" for one in chosen)])
         costs = [results.detail(OURS, phase) for phase in PHASES]
         row = [line, *("-" if cost is None else f"{cost * 1000:.0f}" for cost in costs)]
         files, overhead = (results.detail(OURS, key) for key in ("files", "overhead"))

@@ -248,6 +248,13 @@ def test_calls_on_other_files_and_failed_ones_are_not_counted(tmp_path: Path) ->
     assert found == calls.Calls(writes=1, bytes=4096, files=1, syncs=1)
 
 
+def test_versions_are_found_in_what_e3sm_io_prints() -> None:
+    printed = (
+        "HDF5 library version = HDF5 library version: 2.0.0\nPnetCDF library version = 1.15.0\n"
+    )
+    assert e3sm_io.LIBRARY_VERSION.findall(printed) == [("HDF5", "2.0.0"), ("PnetCDF", "1.15.0")]
+
+
 def test_times_are_found_in_what_e3sm_io_prints() -> None:
     import re
 
