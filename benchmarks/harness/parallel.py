@@ -207,7 +207,7 @@ class Results:
     samples: dict[str, list[float]]
     details: dict[str, dict[str, list[float]]]
     variants: dict[str, str]
-    # The seconds of each setting that was tried.
+    # The seconds of each setting that was tried; infinite where the try was stopped.
     tried: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def ratio(self, name: str, other: str) -> Ratio | None:
@@ -236,7 +236,12 @@ class Results:
             "seconds": self.samples,
             "details": self.details,
             "variants": self.variants,
-            "tried": self.tried,
+            "tried": {
+                name: {
+                    one: seconds if seconds < math.inf else None for one, seconds in tries.items()
+                }
+                for name, tries in self.tried.items()
+            },
         }
 
 
