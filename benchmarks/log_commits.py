@@ -235,11 +235,18 @@ def add_overlap(report: Report, options: Options) -> None:
             write(step)
             writer.commit()
 
-        trial = [timed(partial(commit, step)) for step in range(steps)]
-        products = max(int(median(trial) / timed(lambda: multiply(square, 200)) * 200), 1)
+        products = 0
 
         def compute(_: int) -> None:
             multiply(square, products)
+
+        # As long as a commit takes between steps that compute: the second round knows about how long.
+        for _ in range(2):
+            trial = []
+            for step in range(steps):
+                compute(step)
+                trial.append(timed(partial(commit, step)))
+            products = max(int(median(trial) / timed(lambda: multiply(square, 200)) * 200), 1)
 
         def overlapped(step: int) -> None:
             write(step)

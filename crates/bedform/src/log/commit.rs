@@ -158,7 +158,7 @@ impl Session {
         }
         let mine = self.check_healthy().and_then(|()| self.finish());
         self.has_promises |= is_promise;
-        let told = self.commit_together(mine);
+        let told = self.commit_together(mine, Self::commit_told);
         if let Some(drain) = &drain {
             drain.release();
         }
@@ -180,16 +180,22 @@ impl Session {
     /// The draining of the collective call that this member has entered.
     pub(super) fn drain_entered(&mut self) -> Result<u64> {
         let mine = self.check_sound().and_then(|()| self.finish_draining());
-        let number = self.commit_together(mine)?;
+        // What was written since the last commit lies in segments that stay this session's.
+        let number = self.commit_together(mine, |_, number| Ok(number.to_le_bytes().to_vec()))?;
         self.has_promises = false;
         self.promised_shapes.clear();
         Ok(number)
     }
 
-    fn commit_together(&mut self, mine: Result<Vec<u8>>) -> Result<u64> {
+    fn commit_together(
+        &mut self,
+        mine: Result<Vec<u8>>,
+        tell: impl FnOnce(&mut Self, u64) -> Result<Vec<u8>>,
+    ) -> Result<u64> {
         let members = self.members.clone();
         let told = decide(&*members, mine, |parts| {
-            self.commit_all(&parts).and_then(|n| self.commit_told(n))
+            let number = self.commit_all(&parts)?;
+            tell(self, number)
         });
         self.committed(told)
     }

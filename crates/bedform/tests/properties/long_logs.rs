@@ -147,12 +147,12 @@ proptest! {
         create(&storage, &new);
         let mut numbers = Numbers(seed);
         let mut model = model_of(&new);
-        // Of each commit who writes what.
+        // Of each commit who writes what, and what is called before it.
         let mut writes = Vec::new();
         for _ in 0..40 {
             let chosen = selection(&model.shape, &mut numbers);
             let elements = numbers.elements(new.data_type, chosen.len().unwrap());
-            writes.push((numbers.below(u64::from(members)), chosen, elements));
+            writes.push((numbers.below(u64::from(members)), chosen, elements, numbers.below(6)));
         }
         let most = 4 + numbers.below(8);
         let burst = tier.map(|_| Burst::new(Arc::new(MemoryStorage::new()), Some(1 << 20)));
@@ -166,11 +166,17 @@ proptest! {
                     (options.burst, options.reach) = (burst, tier.unwrap_or(Reach::Shared));
                     let store = open(storage, true);
                     let mut session = store.session(Box::new(member), options).unwrap();
-                    for (writer, chosen, elements) in writes {
+                    for (writer, chosen, elements, between) in writes {
                         let mut token = None;
                         if *writer == rank {
                             let bytes = elements.concat();
                             token = Some(session.write(&path(), chosen, Elements::Bytes(&bytes)).unwrap());
+                        }
+                        match between {
+                            0 => drop(session.drain().unwrap()),
+                            1 => session.flush().unwrap(),
+                            2 => session.commit_begin().unwrap(),
+                            _ => {}
                         }
                         session.commit().unwrap();
                         // Also of a segment that was ended.
@@ -185,7 +191,7 @@ proptest! {
                 });
             }
         });
-        for (_, chosen, elements) in &writes {
+        for (_, chosen, elements, _) in &writes {
             model.write(chosen, elements);
         }
         check(&cold(&storage), &model, new.data_type);

@@ -95,8 +95,9 @@ fn next_of_log(
                 ((*name).clone(), start.clone(), spans.map(|rest| 1 + random.below(rest)).collect())
             });
             let boxes = boxes.collect();
-            match other % 2 {
-                0 => Operation::Session { boxes, seed },
+            match other {
+                4 | 6 => Operation::Session { boxes, seed },
+                5 => Operation::Background { boxes, seed },
                 _ => Operation::Promise { boxes, seed },
             }
         }

@@ -10,7 +10,7 @@ use bedform::convert::{
     ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, plan, run,
 };
 use bedform::log::recover::Leftover;
-use bedform::log::session::{Burst, Reach, Session, SessionOptions};
+use bedform::log::session::{Burst, InBackground, Reach, Session, SessionOptions};
 use bedform::log::settle::{CollectOptions, SettleOptions};
 use bedform::store::StagedStore;
 use bedform::{Append, Array, Elements, ErrorKind, NewArray, NodeKind, OpenOptions, Store, append};
@@ -23,6 +23,8 @@ use crate::support::path;
 
 pub(crate) const FILL: i32 = -9;
 
+/// Commits of a session that settles in the background.
+const BACKGROUND_COMMITS: usize = 7;
 /// Where conversions go, beside the store, and how its arrays are called in a model of the store.
 const CONVERTED: &str = ".converted";
 const COPY: &str = "copy";
@@ -76,6 +78,12 @@ pub(crate) enum Operation {
     },
     /// Boxes that one commit of a session makes visible.
     Session {
+        boxes: Vec<(String, Vec<u64>, Vec<u64>)>,
+        seed: u64,
+    },
+    /// The same boxes in many commits of one session, while a thread of it settles those before: the first one
+    /// shows what the last one does.
+    Background {
         boxes: Vec<(String, Vec<u64>, Vec<u64>)>,
         seed: u64,
     },
@@ -260,6 +268,25 @@ pub(crate) fn recover(store: &Store) -> bedform::Result<()> {
     store.recover(Some(&burst(store)?), Leftover::Discard).map(drop)
 }
 
+fn settle_in_background(
+    store: &Store,
+    boxes: &[(String, Vec<u64>, Vec<u64>)],
+    seed: u64,
+) -> bedform::Result<()> {
+    let mut options = SessionOptions::default();
+    options.background = Some(InBackground { bytes: u64::MAX, commits: 3 });
+    options.in_background = false;
+    let mut session = store.session(Box::new(Alone), options)?;
+    for _ in 0..BACKGROUND_COMMITS {
+        for (name, start, shape) in boxes {
+            let new = bytes(&values(seed, product(shape)));
+            session.write(&path(name), &region(start, shape), Elements::Bytes(&new))?;
+        }
+        session.commit()?;
+    }
+    Ok(())
+}
+
 /// Calls `meanwhile` once it is under way.
 fn settle(
     store: &Store,
@@ -369,6 +396,7 @@ impl Operation {
                 // What it promised it keeps when it ends; if it cannot, there is `Recover`.
                 self.session(store, false).map(drop)
             }
+            Self::Background { boxes, seed } => settle_in_background(store, boxes, *seed),
             Self::Recover => recover(store),
             Self::Settle { memory_bytes, grace } => settle(store, *memory_bytes, *grace, &|| ()),
             Self::SettleUnder { name, start, shape, seed } => {
@@ -497,7 +525,9 @@ impl Operation {
                 let new = values(*seed, product(shape));
                 model.get_mut(name).unwrap().write(start, shape, &new);
             }
-            Self::Session { boxes, seed } | Self::Promise { boxes, seed } => {
+            Self::Session { boxes, seed }
+            | Self::Background { boxes, seed }
+            | Self::Promise { boxes, seed } => {
                 for (name, start, shape) in boxes {
                     let new = values(*seed, product(shape));
                     model.get_mut(name).unwrap().write(start, shape, &new);

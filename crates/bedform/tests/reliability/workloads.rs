@@ -1,4 +1,4 @@
-//! Twenty-seven workloads of the engine whose every call is cut off or made to fail.
+//! Twenty-eight workloads of the engine whose every call is cut off or made to fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,6 +130,17 @@ pub(crate) fn workloads() -> Vec<Workload> {
                 seed: 3,
             }]),
             vec![write("t", &[10, 10], &[30, 20], 17), append(&[("t", 0, 20)], 18)],
+        ),
+        workload(
+            "commits that are settled in the background",
+            Some(vec![two()]),
+            vec![Operation::Background {
+                boxes: vec![
+                    ("t".to_owned(), vec![1, 1], vec![6, 4]),
+                    ("g/u".to_owned(), vec![2], vec![3]),
+                ],
+                seed: 21,
+            }],
         ),
         workload(
             "commits of sessions",
