@@ -6,6 +6,8 @@ PYTHON ?= python3
 # Where `make install` puts the C library; DESTDIR is for those who make packages.
 PREFIX ?= /usr/local
 DESTDIR ?=
+# Which C libraries it installs: "shared", "static" or both.
+LIBS ?= shared static
 STAGE ?=
 NAME ?=
 ARGS ?=
@@ -34,6 +36,11 @@ MATURIN := cd python && VIRTUAL_ENV=$(VENV) PATH=$(BIN):$$PATH \
 	$(BIN)/maturin develop --release --locked --quiet
 STEP := $(BIN)/python tools/step.py
 BUILD_CAPI := env -u PYO3_PYTHON $(CARGO) build --release --quiet -p bedform-capi
+# One kind of library more than Cargo.toml names, so that other builds do not pay for it. The linker options
+# that programs need go into a file, for pkg-config.
+BUILD_CAPI_STATIC := env -u PYO3_PYTHON $(CARGO) rustc --release --quiet -p bedform-capi --lib \
+	--crate-type staticlib -- --print native-static-libs=$(abspath $(BUILT))/release/bedform-static-libs \
+	2> >(grep -v "^note: native artifacts\|^$$" >&2)
 INSTALL_INTO := sh crates/bedform-capi/install/install.sh
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates python/src python/Cargo.toml \
 	-name '*.rs' -o -name 'Cargo.toml')
@@ -76,6 +83,7 @@ test-rust: $(STAMPS)/build ## Run the Rust tests and doc examples
 .PHONY: test-python
 test-python: $(STAMPS)/build ## Run the Python tests and the examples of the guide
 	@$(STEP) "build of the C library" -- $(BUILD_CAPI)
+	@$(STEP) "build of the static C library" -- $(BUILD_CAPI_STATIC)
 	@cd python && $(BIN)/python ../tools/step.py "pytest" -- \
 		$(BIN)/python -m pytest -q -m "not reliability" $(ARGS)
 
@@ -93,10 +101,13 @@ docs: $(STAMPS)/build ## Build the Rust API pages and run the examples of the gu
 	@cd python && $(BIN)/python -m pytest -q tests/test_documents.py
 
 .PHONY: install
-install: ## Install the C library, headers, Fortran sources: PREFIX=/usr/local
+install: ## Install the C libraries, headers, Fortran sources: PREFIX=/usr/local
 	@command -v cargo >/dev/null || { echo "make: cargo not found: install a Rust toolchain" >&2; exit 1; }
-	@$(BUILD_CAPI)
-	@$(INSTALL_INTO) $(BUILT)/release/libbedform_capi.so "$(DESTDIR)$(PREFIX)"
+	@[[ "$(strip $(LIBS))" =~ ^(shared|static|shared static|static shared)$$ ]] || { \
+		echo 'make: LIBS must be "shared", "static" or "shared static", not "$(LIBS)"' >&2; exit 1; }
+	@$(if $(filter shared,$(LIBS)),$(BUILD_CAPI))
+	@$(if $(filter static,$(LIBS)),$(BUILD_CAPI_STATIC))
+	@$(INSTALL_INTO) $(BUILT)/release "$(DESTDIR)$(PREFIX)" $(LIBS)
 
 .PHONY: clean
 clean: ## Remove everything that was built or installed here

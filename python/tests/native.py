@@ -57,7 +57,7 @@ def needed(tool: str | Path, how: str = "pip install mpich") -> str:
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Bedform's C library, installed as a user would."""
     place = tmp_path_factory.mktemp("prefix")
-    run("make", "--no-print-directory", "-C", ROOT, "install", f"PREFIX={place}")
+    run("make", "--no-print-directory", "-C", ROOT, "install", f"PREFIX={place}", "LIBS=shared")
     return place
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from native import BIN, PROGRAMS, ROOT, build, flags, mpiexec, needed, prefix, run
+from native import BIN, PROGRAMS, ROOT, STRICT, build, flags, mpiexec, needed, prefix, run
 
 import bedform as bf
 from bedform import _internal
@@ -26,6 +26,11 @@ PRINTS = re.compile(r"^(?://|!) prints: (.*)$", re.MULTILINE)
 
 def programs_of_the_guide(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+def declared() -> set[str]:
+    """The functions of the header."""
+    return set(re.findall(r"\b(bf_\w+)\(", HEADER)) - {"bf_comm_from_mpi"}
 
 
 def heat(steps: int = 6, height: int = 48, width: int = 64) -> np.ndarray:
@@ -48,11 +53,10 @@ def check_heat(place: Path) -> None:
 
 
 def test_the_header_names_what_the_library_has(prefix: Path) -> None:
-    declared = set(re.findall(r"\b(bf_\w+)\(", HEADER)) - {"bf_comm_from_mpi"}
     library = prefix / "lib" / "libbedform.so"
     tool = needed("nm", "apt-get install binutils")
     listed = run(tool, "-D", "--defined-only", library)
-    assert {line.split()[-1] for line in listed.splitlines()} == declared
+    assert {line.split()[-1] for line in listed.splitlines()} == declared()
     tool = needed("readelf", "apt-get install binutils")
     assert "[libbedform.so.0]" in run(tool, "-d", library)
     needs = set(re.findall(r"NEEDED.*\[(.*)\]", run(tool, "-d", library)))
@@ -98,6 +102,47 @@ def test_the_example_in_c_is_built_with_cmake(prefix: Path, tmp_path: Path) -> N
     run(tool, "--build", tmp_path / "build")
     place = tmp_path / "heat.zarr"
     assert "the last plane is right" in mpiexec(4, tmp_path / "build" / "heat", place)
+    check_heat(place)
+
+
+@pytest.fixture(scope="session")
+def static_prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The static library alone."""
+    place = tmp_path_factory.mktemp("static")
+    run("make", "--no-print-directory", "-C", ROOT, "install", f"PREFIX={place}", "LIBS=static")
+    return place
+
+
+def test_the_example_in_c_is_linked_statically_and_run_by_four(
+    static_prefix: Path, tmp_path: Path
+) -> None:
+    tool = needed("pkg-config", "apt-get install pkg-config")
+    where = str(static_prefix / "lib" / "pkgconfig")
+    said = run(tool, "--static", "--cflags", "--libs", "bedform", PKG_CONFIG_PATH=where)
+    program, place = tmp_path / "heat", tmp_path / "heat.zarr"
+    source = ROOT / "examples" / "c" / "heat.c"
+    run(needed(BIN / "mpicc"), *STRICT, source, *said.split(), "-o", program)
+    assert "the last plane is right" in mpiexec(4, program, place)
+    check_heat(place)
+    tool = needed("readelf", "apt-get install binutils")
+    assert "bedform" not in run(tool, "-d", program)
+
+
+def test_the_static_library_has_the_symbols_of_the_header_alone(static_prefix: Path) -> None:
+    tool = needed("nm", "apt-get install binutils")
+    listed = run(tool, "-g", "--defined-only", static_prefix / "lib" / "libbedform.a").splitlines()
+    assert {line.split()[-1] for line in listed if len(line.split()) == 3} == declared()
+
+
+def test_the_example_in_c_is_linked_statically_by_cmake(
+    static_prefix: Path, tmp_path: Path
+) -> None:
+    tool = needed("cmake", "apt-get install cmake")
+    settings = [f"-DCMAKE_PREFIX_PATH={static_prefix}", f"-DMPI_C_COMPILER={needed(BIN / 'mpicc')}"]
+    run(tool, "-S", ROOT / "examples" / "c", "-B", tmp_path / "build", *settings)
+    run(tool, "--build", tmp_path / "build")
+    place = tmp_path / "heat.zarr"
+    assert "the last plane is right" in mpiexec(2, tmp_path / "build" / "heat", place)
     check_heat(place)
 
 
