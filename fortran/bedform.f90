@@ -26,7 +26,7 @@ module bedform
   public :: bf_last_error, bf_version, bf_create, bf_open, bf_close, bf_create_array, bf_open_array, &
     bf_close_array, bf_array_shape, bf_attributes, bf_set_attributes, bf_resize, bf_settle, bf_comm_free, &
     bf_session_begin, bf_session_commit, bf_session_commit_begin, bf_session_commit_wait, &
-    bf_session_end, bf_session_abort, bf_session_resize, &
+    bf_session_drain, bf_session_end, bf_session_abort, bf_session_resize, bf_settle_together, &
     bf_decomposition_declare, bf_decomposition_free, bf_read, bf_write, bf_append, bf_session_write, &
     bf_session_write_decomposed, bf_session_append, bf_define_begin, bf_define_end, bf_session_define_end, &
     bf_list, bf_array_explain, bf_convert, bf_snapshot
@@ -148,6 +148,18 @@ contains
     type(bf_store), intent(in) :: store
     integer, intent(out), optional :: status
     call settle_status(c_settle(store), status)
+  end subroutine
+
+  ! As bf_settle, by all processes of `comm`, all of which make the call; without it by this one.
+  subroutine bf_settle_together(store, comm, options, status)
+    type(bf_store), intent(in) :: store
+    type(bf_comm), intent(in), optional, target :: comm
+    character(*), intent(in), optional :: options
+    integer, intent(out), optional :: status
+    type(c_ptr) :: comm_at
+    comm_at = c_null_ptr
+    if (present(comm)) comm_at = c_loc(comm)
+    call settle_status(c_settle_together(store, comm_at, c_text(options)), status)
   end subroutine
 
   ! The attributes of an array or group ("" is the root), as JSON.
@@ -392,6 +404,19 @@ contains
     integer(bf_index), intent(out), optional :: number
     integer, intent(out), optional :: status
     call bf_session_commit(session, number, status)
+  end subroutine
+
+  ! Waits until every commit has left the burst tiers and is visible; `number` gets that of the last one.
+  subroutine bf_session_drain(session, number, status)
+    type(bf_session), intent(in) :: session
+    integer(bf_index), intent(out), optional :: number
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: drained
+    integer(c_int) :: code
+    drained = 0
+    code = c_session_drain(session, drained)
+    if (present(number)) number = drained
+    call settle_status(code, status)
   end subroutine
 
   subroutine bf_session_end(session, status)

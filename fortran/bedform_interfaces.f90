@@ -69,6 +69,12 @@ module bedform_interfaces
       import
       type(bf_store), value :: store
     end function
+    integer(c_int) function c_settle_together(store, comm, options) bind(C, name="bf_settle_together")
+      import
+      type(bf_store), value :: store
+      type(c_ptr), value :: comm
+      character(kind=c_char), intent(in) :: options(*)
+    end function
     integer(c_int) function c_attributes(store, path, buffer, capacity, needed) bind(C, name="bf_attributes")
       import
       type(bf_store), value :: store
@@ -243,6 +249,11 @@ module bedform_interfaces
     integer(c_int) function c_session_commit_begin(session) bind(C, name="bf_session_commit_begin")
       import
       type(bf_session), value :: session
+    end function
+    integer(c_int) function c_session_drain(session, number) bind(C, name="bf_session_drain")
+      import
+      type(bf_session), value :: session
+      integer(c_int64_t), intent(out) :: number
     end function
     integer(c_int) function c_session_end(session) bind(C, name="bf_session_end")
       import

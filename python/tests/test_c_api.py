@@ -146,30 +146,35 @@ def test_the_example_in_c_is_linked_statically_by_cmake(
     check_heat(place)
 
 
-def test_the_example_in_fortran_is_built_and_run_by_four(prefix: Path, tmp_path: Path) -> None:
+def mpi_fortran(prefix: Path, source: Path, program: Path) -> str:
+    """A program in Fortran, with MPI; gives the launcher."""
     # The wheel of MPICH has no Fortran, so that of the system is taken, with its own mpiexec: the
     # library is the same.
     how = "apt-get install mpich gfortran"
-    fortran, mpicc, launch = (
+    compiler, mpicc, launcher = (
         needed(f"/usr/bin/{name}", how) for name in ("mpifort", "mpicc", "mpiexec")
     )
     sources = prefix / "share" / "bedform" / "fortran"
     modules = [sources / f"bedform{part}.f90" for part in ("_interfaces", "", "_mpi")]
-    shim = tmp_path / "shim.o"
+    shim = program.with_name("shim.o")
     run(mpicc, "-Wall", "-c", sources / "bedform_mpi_fortran.c", *flags(prefix)[:1], "-o", shim)
-    program, place = tmp_path / "heat", tmp_path / "heat.zarr"
     options = [
         f"-I{sources}",
-        f"-J{tmp_path}",
+        f"-J{program.parent}",
         "-Wall",
         "-Wextra",
         "-Werror",
         "-O1",
         "-Wno-compare-reals",
     ]
-    example = ROOT / "examples" / "fortran" / "heat.f90"
-    run(fortran, *options, *modules, example, shim, *flags(prefix), "-o", program)
-    assert "the last plane is right" in run(launch, "-n", "4", program, place)
+    run(compiler, *options, *modules, source, shim, *flags(prefix), "-o", program)
+    return launcher
+
+
+def test_the_example_in_fortran_is_built_and_run_by_four(prefix: Path, tmp_path: Path) -> None:
+    program, place = tmp_path / "heat", tmp_path / "heat.zarr"
+    launcher = mpi_fortran(prefix, ROOT / "examples" / "fortran" / "heat.f90", program)
+    assert "the last plane is right" in run(launcher, "-n", "4", program, place)
     check_heat(place)
 
 
@@ -238,11 +243,27 @@ def test_the_program_of_the_guide_in_fortran_runs_without_mpi(
     prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (source,) = programs_of_the_guide("fortran")
+    source, _ = programs_of_the_guide("fortran")
     said = run(fortran(prefix, tmp_path, source))
     for line in PRINTS.findall(source):
         assert line in said
     assert bf.open("fortran.zarr")["t"][5, 0, 0] == 286
+
+
+def test_the_simulation_of_the_guide_in_fortran_is_run_by_four(
+    prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, source = programs_of_the_guide("fortran")
+    file, program = tmp_path / "run.f90", tmp_path / "run"
+    file.write_text(source)
+    said = run(mpi_fortran(prefix, file, program), "-n", "4", program)
+    for line in PRINTS.findall(source):
+        assert line in said
+    u = bf.open("fields.zarr")["u"]
+    assert (u.dims, u.shape) == (("step", "y", "x"), (3, 400, 200))
+    assert np.array_equal(u[:, ::100, 7], [[10 * s + r for r in range(4)] for s in range(3)])
+    assert not (tmp_path / "fields.zarr.bedform-log").exists(), "settled at the end"
 
 
 def test_a_start_of_0_in_fortran_is_told_where_indices_start(prefix: Path, tmp_path: Path) -> None:
@@ -272,3 +293,34 @@ end program
 """
     said = run(fortran(prefix, tmp_path, source), tmp_path / "s.zarr")
     assert "1 before the first; indices start at 0 in C, at 1 in Fortran" in said
+
+
+def test_fortran_drains_and_settles_with_options(prefix: Path, tmp_path: Path) -> None:
+    source = """
+program first
+  use bedform
+  implicit none
+  integer, parameter :: i8 = bf_index
+  type(bf_store) :: store
+  type(bf_session) :: session
+  integer(bf_index) :: committed, drained
+  integer :: status
+  character(1000) :: path
+  call get_command_argument(1, path)
+  call bf_create(path, store)
+  call bf_create_array(store, "t", "int32", [4_i8, 3_i8])
+  call bf_session_begin(store, session, options='{"settle": "later"}')
+  call bf_session_write(session, "t", [1_i8, 1_i8], reshape([1, 2, 3, 4], [4, 1]))
+  call bf_session_commit(session, committed)
+  call bf_session_drain(session, drained)
+  call bf_session_end(session)
+  call bf_settle_together(store, options='{"grace": 1}', status=status)
+  print "(a)", bf_last_error()
+  call bf_settle_together(store, options='{"memory_bytes": "64 MiB", "grace_seconds": 0}')
+  if (drained /= committed .or. status /= BF_INVALID_ARGUMENT) error stop "another number"
+end program
+"""
+    place = tmp_path / "s.zarr"
+    assert 'no option "grace"' in run(fortran(prefix, tmp_path, source), place)
+    assert bf.open(place)["t"][0].tolist() == [1, 2, 3, 4]
+    assert not place.with_name("s.zarr.bedform-log").exists()
