@@ -71,11 +71,13 @@ typedef struct bf_decomposition { uint64_t id; } bf_decomposition;
 /* ---- Stores -------------------------------------------------------------------------------------- */
 
 /* Creates an empty store: a plain Zarr v3 group in the directory `path`, which is missing or empty.
- * Durable on return. Options: cache_bytes, durability ("disk", "process"), threads, direct_reads. */
+ * Durable on return. Options: cache_bytes (256 MiB without it), durability ("disk", as without it, or
+ * "process"), threads (one for each core), direct_reads (true). */
 bf_status bf_create(const char *path, const char *attributes, const char *options, bf_store *store);
 
 /* Opens the store in the directory `path`; mode "r" to read, "r+" to write as well. Options: those of
- * bf_create, freshness ("read", "open", "never": when to look for changes of others), gap_bytes.
+ * bf_create, freshness (when to look for changes of others: "read", as without it on disks, "open", as without it
+ * where `path` is a URL, or "never"), gap_bytes.
  *
  * A NetCDF classic, NetCDF-4 or HDF5 file is opened in mode "r": its variables are arrays, its groups groups.
  * The last two need a chunk map, which says where their chunks lie. `bedform info PATH` makes it once for each
@@ -124,7 +126,7 @@ bf_status bf_settle(bf_store store);
  *   chunks  elements of a chunk along each axis; NULL lets Bedform choose what fits the reads
  *   shards  elements of a shard, a multiple of the chunk's; NULL for about 64 MiB
  *   options reads ({"lat,lon": 0.7, "time": 0.3}: the axes that a typical read spans), append_length, order
- *           ("row-major", "column-major", "z", "hilbert"), codecs (["zstd"]; none without), fill_value,
+ *           ("row-major", "column-major", "z", "hilbert"), codecs (["zstd"] without; [] for none), fill_value,
  *           attributes, checksum (false leaves the CRC-32C out), transpose
  *   array   gets a handle; may be NULL */
 bf_status bf_create_array(bf_store store, const char *path, const char *dtype, uint32_t rank,
@@ -258,8 +260,8 @@ int bf_comm_waits(double seconds, const int32_t *missing, uint64_t count);
 bf_status bf_comm_free(bf_comm *comm);
 
 /* As bf_settle, by all processes of `comm` (NULL: this one alone), each a share; collective. Options:
- * memory_bytes (the limit in each process for chunks and for what is read of the log), grace_seconds (what
- * readers may still need stays in the log so long), arrays (only these: a list of paths). */
+ * memory_bytes (the limit in each process for chunks and for what is read of the log; 512 MiB without it),
+ * grace_seconds (what readers may still need stays in the log so long; 0), arrays (only these: a list of paths). */
 bf_status bf_settle_together(bf_store store, const bf_comm *comm, const char *options);
 
 /* ---- Sessions ------------------------------------------------------------------------------------ */
@@ -269,12 +271,17 @@ bf_status bf_settle_together(bf_store store, const bf_comm *comm, const char *op
  * and nothing of them is done. If one of them was bf_session_commit, _drain or _end, the session can only end. */
 
 /* Begins a writing session of all processes of `comm`, which make this call together; `comm` NULL: of this
- * process alone. `comm` must live as long as the session. Options: buffer_bytes (that wait in memory to be
- * written), settle ("end": bf_session_end turns the commits into shards; "later": bf_settle does; "background":
- * the session does while it goes on, and the rest at its end), settle_bytes and settle_commits (that may wait
- * then; without them what bedform.toml says, or 1 GiB and 10,000), durability ("disk"; "node": commits return when
- * they are durable in the burst tier), burst (its directory; without it what BEDFORM_BURST or bedform.toml says;
- * false for none), burst_capacity_bytes. */
+ * process alone. `comm` must live as long as the session. Options, the first value is the default:
+ *   buffer_bytes    64 MiB: what may wait in memory to be written
+ *   settle          "end": bf_session_end turns the commits into shards; "later": bf_settle does; "background":
+ *                   the session does while it goes on, and the rest at its end
+ *   settle_bytes, settle_commits
+ *                   what may wait in the background; without them what bedform.toml says, or 1 GiB and 10,000
+ *   durability      "disk"; "node": commits return when they are durable in the burst tier
+ *   burst           the directory of a burst tier; without it what BEDFORM_BURST or bedform.toml says; false for
+ *                   none
+ *   burst_capacity_bytes
+ *                   what this process may have there */
 bf_status bf_session_begin(bf_store store, const bf_comm *comm, const char *options, bf_session *session);
 
 /* Takes a box of an array. Not collective, nothing is visible before the commit; the data are copied. Where

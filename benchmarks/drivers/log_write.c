@@ -64,8 +64,8 @@ static void define_all(const plan *all, bf_store store) {
     uint32_t axes = shape_of(all, one, shape);
     uint64_t chunks[PLAN_AXES_MAX + 1], shards[PLAN_AXES_MAX + 1];
     lay_out(one, shape, axes, chunks, shards);
-    check(bf_create_array(store, one->name, plan_types[one->type], axes, shape, NULL, chunks, shards, NULL,
-                          NULL),
+    check(bf_create_array(store, one->name, plan_types[one->type], axes, shape, NULL, chunks, shards,
+                          "{\"codecs\": []}", NULL),
           one->name);
   }
 }

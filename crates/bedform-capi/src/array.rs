@@ -62,6 +62,10 @@ pub unsafe extern "C" fn bf_create_array(
         let (store, path) = (store.get()?, path(name)?);
         let mut description = object("options", options)?;
         check_keys(description.keys())?;
+        if description.get("codecs").is_none_or(Value::is_null) {
+            // What `create_array` of Python takes.
+            description.insert("codecs".to_owned(), json!(["zstd"]));
+        }
         description.insert("shape".to_owned(), json!(axes("shape", shape, rank)?));
         description.insert("dtype".to_owned(), dtype_of(text("dtype", dtype)?)?);
         if !dims.is_null() {

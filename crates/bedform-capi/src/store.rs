@@ -77,6 +77,18 @@ impl Deref for OpenStore {
     }
 }
 
+/// Options of a store. Where it has a URL and `freshness` is not given, it looks for changes when it is opened,
+/// as in Python: each look is a request.
+unsafe fn open_options(place: &Path, options: *const c_char) -> Result<OpenOptions> {
+    // SAFETY: the caller's contract.
+    let mut given = unsafe { object("options", options) }?;
+    let is_url = place.to_str().is_some_and(|text| text.contains("://"));
+    if is_url && given.get("freshness").is_none_or(Value::is_null) {
+        given.insert("freshness".to_owned(), "open".into());
+    }
+    OpenOptions::from_json(&given)
+}
+
 /// `bf_create`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bf_create(
@@ -90,7 +102,7 @@ pub unsafe extern "C" fn bf_create(
         give("the store", store, StoreHandle::NULL)?;
         let place = Path::new(text("path", place)?);
         let attributes = object("attributes", attributes)?;
-        let options = OpenOptions::from_json(&object("options", options)?)?;
+        let options = open_options(place, options)?;
         let made = Store::create_path(place, &attributes, options)?;
         give("the store", store, StoreHandle::new(OpenStore::new(made)))
     })
@@ -108,7 +120,7 @@ pub unsafe extern "C" fn bf_open(
     call(|| unsafe {
         give("the store", store, StoreHandle::NULL)?;
         let place = Path::new(text("path", place)?);
-        let mut options = OpenOptions::from_json(&object("options", options)?)?;
+        let mut options = open_options(place, options)?;
         options.writable = match text("mode", mode)? {
             "r" => false,
             "r+" => true,

@@ -318,6 +318,38 @@ fn new_arrays_leave_their_layout_to_bedform_or_say_it() {
 }
 
 #[test]
+fn new_arrays_are_compressed_unless_told_otherwise() {
+    let place = Place::new();
+    let shape = [4_u64];
+    let codecs_of = |name: &CStr, options: *const std::ffi::c_char| unsafe {
+        let mut array = ArrayHandle::NULL;
+        let (dtype, shape) = (c"int32".as_ptr(), shape.as_ptr());
+        let (name, none) = (name.as_ptr(), null());
+        let made = bf_create_array(
+            place.store,
+            name,
+            dtype,
+            1,
+            shape,
+            null(),
+            none,
+            none,
+            options,
+            &raw mut array,
+        );
+        assert_eq!(made, OK, "{}", last_error());
+        let mut text = [0; 4096];
+        assert_eq!(bf_array_describe(array, text.as_mut_ptr(), 4096, null_mut()), OK);
+        let text = CStr::from_ptr(text.as_ptr()).to_str().unwrap();
+        let described: serde_json::Value = serde_json::from_str(text).unwrap();
+        described["codecs"].as_array().unwrap().iter().any(|codec| codec["name"] == "zstd")
+    };
+    assert!(codecs_of(c"a", null()));
+    assert!(codecs_of(c"b", c"{\"codecs\": null}".as_ptr()));
+    assert!(!codecs_of(c"c", c"{\"codecs\": []}".as_ptr()));
+}
+
+#[test]
 fn arrays_that_are_defined_appear_at_once_or_with_the_commit_of_a_session() {
     let place = Place::new();
     let define = |names: &[&CStr]| {
