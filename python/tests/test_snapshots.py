@@ -179,3 +179,25 @@ def test_a_store_of_another_program_is_held_by_the_times_of_its_files(tmp_path: 
     assert then["a"][:4].tolist() == [0, 1, 2, 3]
     with pytest.raises(bf.SnapshotMovedError, match="written after the snapshot"):
         then["a"][...]
+
+
+@pytest.mark.parametrize("freshness", ["open", "never"])
+def test_what_others_have_deleted_or_made_smaller_is_not_called_damaged(tmp_path, freshness):
+    path = tmp_path / "s.zarr"
+    store = bf.create(path)
+    for name in "ab":
+        store.create_array(name, shape=(6,), dtype="int32", layout=bf.Regular(chunks=(3,)))
+    with store.session(settle="later") as session:
+        for name in "ab":
+            session.write(name, np.arange(6, dtype="int32"), start=(0,))
+    store.settle(grace="1h")
+    old = bf.open(path, freshness=freshness, cache=0)
+    arrays = [old["a"], old["b"]]
+    for array in arrays:
+        np.testing.assert_array_equal(array[...], range(6))
+    store["a"].resize((3,))
+    del store["b"]
+    np.testing.assert_array_equal(arrays[0][:3], range(3))
+    with pytest.raises(bf.ConflictError, match="open it again"):
+        arrays[1][...]
+    np.testing.assert_array_equal(bf.open(path)["a"][...], range(3))

@@ -132,7 +132,7 @@ impl Known<'_> {
         match self {
             Self::Stored(handle, state, snapshot) => {
                 let mut first = snapshot.clone();
-                handle.store.in_one_snapshot(|| {
+                let outcome = handle.store.in_one_snapshot(|| {
                     let pinned = match first.take() {
                         Some(snapshot) => handle.pinned_to(state, snapshot),
                         None => handle.pinned(state)?,
@@ -145,7 +145,8 @@ impl Known<'_> {
                         cache: ChunkCache::new(&handle.store.cache, &state.scope),
                     };
                     act(ReadPlan::new(std::slice::from_ref(&piece), &handle.store.tuning))
-                })
+                });
+                outcome.map_err(|error| handle.changed_or(state, error))
             }
             Self::Foreign(variable) => {
                 let facts = variable.facts();

@@ -178,6 +178,32 @@ impl ArrayHandle {
         }
     }
 
+    /// What a read of the array with `state` fails with: `error`, unless that calls damaged what others have deleted
+    /// or made smaller since this handle looked.
+    pub(crate) fn changed_or(&self, state: &ArrayState, error: Error) -> Error {
+        if error.kind() != ErrorKind::Corrupt || self.store.held.is_some() {
+            return error;
+        }
+        match self.check_is_there(state) {
+            Err(gone) if gone.kind() == ErrorKind::Conflict => return gone,
+            _ => {}
+        }
+        let newest = || {
+            let (newest, said) = self.store.newest_root(&self.store.log_place()?)?;
+            Ok::<_, Error>(newest.map_or(said.settled, |root| root.number))
+        };
+        match (self.store.snapshot(), newest()) {
+            (Ok(seen), Ok(newest)) if seen.number != newest => {
+                let text = format!(
+                    "{} has changed since this handle looked, and what it had is gone: open it again",
+                    self.name()
+                );
+                Error::new(ErrorKind::Conflict, text)
+            }
+            _ => error,
+        }
+    }
+
     /// Fails if the array with `state` is not there any more: deleted, or replaced with its store or group. In
     /// an object store nothing is asked: each look is a request, and nothing is replaced as a whole there.
     ///

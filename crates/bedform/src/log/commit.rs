@@ -19,7 +19,7 @@ use super::staged::Reach;
 use super::stream::Stream;
 use super::table::Merged;
 use super::view::View;
-use crate::comm::{COORDINATOR, Communicator, decide};
+use crate::comm::{COORDINATOR, Communicator, agree, decide};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Arrays that a commit makes larger of which the places of their locks stay until the session ends.
@@ -179,7 +179,8 @@ impl Session {
 
     /// The draining of the collective call that this member has entered.
     pub(super) fn drain_entered(&mut self) -> Result<u64> {
-        let mine = self.check_sound().and_then(|()| self.finish_draining());
+        agree(&*self.members, self.check_not_begun())?;
+        let mine = self.check_healthy().and_then(|()| self.finish_draining());
         // What was written since the last commit lies in segments that stay this session's.
         let number = self.commit_together(mine, |_, number| Ok(number.to_le_bytes().to_vec()))?;
         self.has_promises = false;

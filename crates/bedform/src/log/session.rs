@@ -523,6 +523,11 @@ impl Session {
 
     pub(super) fn check_sound(&self) -> Result<()> {
         self.check_healthy()?;
+        self.check_not_begun()
+    }
+
+    /// Fails while a commit is under way: a call that is refused leaves it, and the session, as they are.
+    pub(super) fn check_not_begun(&self) -> Result<()> {
         match self.begun {
             None => Ok(()),
             Some(_) => Err(Error::invalid(

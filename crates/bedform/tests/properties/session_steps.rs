@@ -118,6 +118,8 @@ impl Twins {
                     let refused = self.session.write(&path(), &all, bytes_of(&self.next.elements));
                     assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
                     assert!(self.session.commit_begin().is_err());
+                    let refused = self.session.drain().unwrap_err();
+                    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
                 }
                 self.session.commit_wait().unwrap();
                 self.committed = self.next.clone();

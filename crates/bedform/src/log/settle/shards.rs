@@ -46,11 +46,12 @@ impl View {
             0 => "it is lost, or another program has written it".to_owned(),
             _ => format!("it is an older version of itself, of commit {contained}"),
         };
-        Err(Error::corrupt(
-            name(),
+        Err(Error::new(
+            ErrorKind::Corrupt,
             format!(
-                "commit {commit} was settled into it, and {found}: restore it from a copy, or write \
-                 all of it anew"
+                "{} is damaged: commit {commit} was settled into it, and {found}; restore it from a copy, or \
+                 write all of it anew",
+                name()
             ),
         ))
     }
