@@ -240,7 +240,7 @@ def add_overlap(report: Report, options: Options) -> None:
         def compute(_: int) -> None:
             multiply(square, products)
 
-        # As long as a commit takes between steps that compute: the second round knows about how long.
+        # As long as a commit takes between steps that compute; the second round knows how long.
         for _ in range(2):
             trial = []
             for step in range(steps):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 COMMANDS = [
     "demo", "info", "calibrate", "advise", "convert", "explain", "simulate", "settle",
-    "recover", "gc", "verify",
+    "recover", "gc", "verify", "check",
 ]  # fmt: skip
 
 

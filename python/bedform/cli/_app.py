@@ -17,6 +17,7 @@ from .. import _shown
 from . import (
     advise,
     calibrate,
+    check,
     convert,
     demo,
     explain,
@@ -60,6 +61,7 @@ for command in (
     recover,
     gc,
     verify,
+    check,
 ):
     command.register(app)
 
