@@ -24,7 +24,7 @@ use crate::support::path;
 pub(crate) const FILL: i32 = -9;
 
 /// Commits of a session that settles in the background.
-const BACKGROUND_COMMITS: usize = 7;
+const BACKGROUND_COMMITS: usize = 3;
 /// Where conversions go, beside the store, and how its arrays are called in a model of the store.
 const CONVERTED: &str = ".converted";
 const COPY: &str = "copy";
