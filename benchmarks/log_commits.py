@@ -240,13 +240,16 @@ def add_overlap(report: Report, options: Options) -> None:
         def compute(_: int) -> None:
             multiply(square, products)
 
-        # As long as a commit takes between steps that compute; the second round knows how long.
-        for _ in range(2):
+        def calibrate() -> None:
+            """Compute as long as commits take now, between steps that compute."""
+            nonlocal products
             trial = []
             for step in range(steps):
                 compute(step)
                 trial.append(timed(partial(commit, step)))
-            products = max(int(median(trial) / timed(lambda: multiply(square, 200)) * 200), 1)
+            products = max(int(mean(trial) / timed(lambda: multiply(square, 200)) * 200), 1)
+
+        calibrate()
 
         def overlapped(step: int) -> None:
             write(step)
@@ -265,6 +268,7 @@ def add_overlap(report: Report, options: Options) -> None:
         }
         found: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(max(options.rounds, 5)):
+            calibrate()
             for way, run in ways.items():
                 found[way].append(timed(lambda run=run: [run(step) for step in range(steps)]))
     alone = found["computing alone"]
