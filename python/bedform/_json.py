@@ -77,7 +77,7 @@ def _plain(value: Any, mark: str = "") -> Any:
 
 
 def plain_attribute(value: Any) -> Any:
-    """An attribute as the engine takes it: NaN and infinities marked, so that they stay numbers."""
+    """An attribute as the engine takes it: numbers that it marks stay numbers."""
     return _plain(value, _MARK)
 
 
@@ -100,5 +100,5 @@ def _restore(value: Any) -> Any:
 
 
 def load(text: str) -> Any:
-    """A JSON document of the engine; NaN and infinities come back as numbers."""
+    """A JSON document of the engine; what it marks comes back as numbers."""
     return _restore(json.loads(text))

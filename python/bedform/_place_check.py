@@ -134,10 +134,17 @@ def _workspace(directory: Path, together: Members) -> Iterator[Path]:
 
 def _tried(what: str, needed: bool, why: str, act: Callable[[], str | None]) -> Trial:
     """Return what came of ``act``, which says nothing if all is well."""
+    return _trial(what, needed, why, _problem(act))
+
+
+def _problem(act: Callable[[], str | None]) -> str | None:
     try:
-        problem = act()
+        return act()
     except OSError as error:
-        problem = error.strerror or str(error)
+        return error.strerror or str(error)
+
+
+def _trial(what: str, needed: bool, why: str, problem: str | None) -> Trial:
     return Trial(what, problem is None, needed, why if problem is None else f"{problem}: {why}")
 
 
@@ -368,12 +375,8 @@ def _together(place: Path, all_members: Members) -> list[Trial]:
 
 def _agreed(all_members: Members, what: str, why: str, act: Callable[[], str | None]) -> Trial:
     """Return what came of ``act`` on all members: the first problem."""
-    try:
-        mine = act()
-    except OSError as error:
-        mine = error.strerror or str(error)
-    problem = next((one for one in all_members.allgather(mine) if one is not None), None)
-    return Trial(what, problem is None, True, why if problem is None else f"{problem}: {why}")
+    problems = (one for one in all_members.allgather(_problem(act)) if one is not None)
+    return _trial(what, True, why, next(problems, None))
 
 
 def _lock_of_first(place: Path, all_members: Members) -> str | None:

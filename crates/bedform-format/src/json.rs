@@ -221,8 +221,8 @@ fn is_large_integer(word: &[u8]) -> bool {
         && !std::str::from_utf8(word).is_ok_and(holds)
 }
 
-/// The bytes of a document, as they are stored: indented by one, strings that stand for numbers which
-/// JSON lacks as bare `NaN`, `Infinity` and `-Infinity`.
+/// The bytes of a document, as they are stored: indented by one, and with bare numbers in the place of the
+/// strings that stand for them.
 ///
 /// ```
 /// use bedform_format::{json, Limits};

@@ -1,6 +1,6 @@
 //! The pass before parsing: depth, and numbers that JSON lacks or that values do not hold.
 
-use super::{JsonError, LARGE_DIGITS, NUMBER, is_large_integer};
+use super::{JsonError, NUMBER, is_marked_word};
 
 /// What a byte outside strings may begin.
 #[derive(Clone, Copy, PartialEq)]
@@ -9,8 +9,8 @@ enum Class {
     Quote,
     Open,
     Close,
+    /// A number, or a word for one.
     Word,
-    Digit,
 }
 
 const CLASSES: [Class; 256] = {
@@ -25,7 +25,7 @@ const CLASSES: [Class; 256] = {
     classes[b'-' as usize] = Class::Word;
     let mut digit = b'0';
     while digit <= b'9' {
-        classes[digit as usize] = Class::Digit;
+        classes[digit as usize] = Class::Word;
         digit += 1;
     }
     classes
@@ -49,29 +49,20 @@ pub(super) fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, Js
                 }
             }
             Class::Close => depth = depth.saturating_sub(1),
-            class @ (Class::Word | Class::Digit) => {
+            Class::Word => {
                 let start = at - 1;
-                let word = match class {
-                    Class::Word => non_finite_at(&bytes[start..]).unwrap_or_default(),
-                    _ => &[],
-                };
-                let end = match word {
-                    [] => number_end(bytes, at),
-                    word => start + word.len(),
-                };
-                at = end;
-                if word.is_empty()
-                    && (end - start < LARGE_DIGITS || !is_large_integer(&bytes[start..end]))
-                {
+                let word = word_at(&bytes[start..]);
+                at = start + word.len();
+                if !is_marked_word(word) {
                     continue;
                 }
                 let output = output.get_or_insert_with(|| Vec::with_capacity(bytes.len() + 64));
                 output.extend_from_slice(&bytes[copied..start]);
                 output.push(b'"');
                 output.extend_from_slice(NUMBER.encode_utf8(&mut [0; 4]).as_bytes());
-                output.extend_from_slice(&bytes[start..end]);
+                output.extend_from_slice(word);
                 output.push(b'"');
-                copied = end;
+                copied = at;
             }
         }
     }
@@ -81,15 +72,14 @@ pub(super) fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, Js
     }))
 }
 
-/// Where the number ends, of which `at` is the second byte.
-fn number_end(bytes: &[u8], at: usize) -> usize {
-    let is_of_number = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
-    at + bytes[at..].iter().take_while(is_of_number).count()
-}
-
-fn non_finite_at(rest: &[u8]) -> Option<&'static [u8]> {
+/// The number or word that starts here, or its first byte.
+fn word_at(rest: &[u8]) -> &[u8] {
     let words: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
-    words.into_iter().find(|word| rest.starts_with(word))
+    if let Some(word) = words.into_iter().find(|word| rest.starts_with(word)) {
+        return word;
+    }
+    let is_of_number = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+    &rest[..rest.iter().take_while(is_of_number).count().max(1)]
 }
 
 /// Where the string ends, behind its second quote, of which `at` is the first byte within.

@@ -184,9 +184,10 @@ impl ArrayHandle {
         if error.kind() != ErrorKind::Corrupt || self.store.held.is_some() {
             return error;
         }
-        match self.check_is_there(state) {
-            Err(gone) if gone.kind() == ErrorKind::Conflict => return gone,
-            _ => {}
+        if let Err(gone) = self.check_is_there(state)
+            && gone.kind() == ErrorKind::Conflict
+        {
+            return gone;
         }
         let newest = || {
             let (newest, said) = self.store.newest_root(&self.store.log_place()?)?;

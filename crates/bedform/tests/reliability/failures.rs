@@ -100,7 +100,8 @@ impl Trial<'_> {
         found: Option<StoreModel>,
     ) -> Result<(), String> {
         // Not whole operations: region writes are done shard by shard, a commit made while others are
-        // settled stays when that fails, the first of many commits shows what all do, and arrays of a session appear before their data.
+        // settled stays when that fails, the first of many commits shows what all do, and arrays of a
+        // session appear before their data.
         let in_parts = matches!(
             &progress.under_way,
             UnderWay::Operation(

@@ -278,11 +278,20 @@ fn settle_in_background(
     options.in_background = false;
     let mut session = store.session(Box::new(Alone), options)?;
     for _ in 0..BACKGROUND_COMMITS {
-        for (name, start, shape) in boxes {
-            let new = bytes(&values(seed, product(shape)));
-            session.write(&path(name), &region(start, shape), Elements::Bytes(&new))?;
-        }
+        write_boxes(&mut session, boxes, seed)?;
         session.commit()?;
+    }
+    Ok(())
+}
+
+fn write_boxes(
+    session: &mut Session,
+    boxes: &[(String, Vec<u64>, Vec<u64>)],
+    seed: u64,
+) -> bedform::Result<()> {
+    for (name, start, shape) in boxes {
+        let new = bytes(&values(seed, product(shape)));
+        session.write(&path(name), &region(start, shape), Elements::Bytes(&new))?;
     }
     Ok(())
 }
@@ -476,10 +485,7 @@ impl Operation {
                 }
             }
             Self::Session { boxes, seed } | Self::Promise { boxes, seed } => {
-                for (name, start, shape) in boxes {
-                    let new = bytes(&values(*seed, product(shape)));
-                    session.write(&path(name), &region(start, shape), Elements::Bytes(&new))?;
-                }
+                write_boxes(&mut session, boxes, *seed)?;
             }
             Self::Growth { name, shape, rows, seed, .. } => {
                 let name = path(name);

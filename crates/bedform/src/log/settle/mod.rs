@@ -48,10 +48,10 @@ use crate::error::{Error, Result};
 use crate::memory;
 use crate::write::sink::Sink;
 
+pub use self::collect::{CollectOptions, CollectStatistics, LogSummary};
+
 /// Memory with which settling goes on, if slowly.
 const MEMORY_LEAST_BYTES: u64 = 8 << 20;
-
-pub use self::collect::{CollectOptions, CollectStatistics, LogSummary};
 
 /// How commits become shards.
 ///
