@@ -56,6 +56,7 @@ impl DerefMut for LargeMemory {
 #[derive(Debug, Default)]
 pub struct ReadBlock {
     memory: Option<LargeMemory>,
+    start: usize,
     is_for_scattered: bool,
 }
 
@@ -63,12 +64,17 @@ impl ReadBlock {
     /// What a block holds.
     pub const BYTES: usize = LARGE_PAGE_BYTES + (64 << 10);
 
-    /// The memory; nothing if the system has no more.
+    /// The memory from the start on; nothing if the system has no more.
     pub fn memory(&mut self) -> Option<&mut [u8]> {
         if self.memory.is_none() {
             self.memory = LargeMemory::new(Self::BYTES).ok();
         }
-        self.memory.as_deref_mut()
+        self.memory.as_deref_mut().and_then(|memory| memory.get_mut(self.start..))
+    }
+
+    /// Keeps the first `bytes` bytes for what was read already: the next requests go behind them.
+    pub fn set_start(&mut self, bytes: usize) {
+        self.start = bytes;
     }
 
     /// Says whether the next requests are of scattered bytes, many at a time: none of them alone is
@@ -100,6 +106,8 @@ mod tests {
         assert_eq!((memory.len(), memory.as_ptr().align_offset(4096)), (ReadBlock::BYTES, 0));
         memory[ReadBlock::BYTES - 1] = 7;
         assert_eq!(block.memory().expect("memory")[ReadBlock::BYTES - 1], 7);
+        block.set_start(4096);
+        assert_eq!(block.memory().expect("memory")[ReadBlock::BYTES - 4097], 7);
         assert_eq!(block.bytes(), ReadBlock::BYTES);
     }
 

@@ -54,6 +54,7 @@ use directories::directory_error;
 use growing::LocalGrowing;
 use names::{LOCK_NAME, Swept, is_own_name, is_temporary_name};
 use object::LocalObject;
+use staging::SpareBlocks;
 pub use staging::Staging;
 use writer::LocalWriter;
 
@@ -113,6 +114,7 @@ pub(crate) struct Shared<F: FileSystem> {
     system: F,
     mode: Mode,
     staging: Staging,
+    blocks: Arc<SpareBlocks>,
     direct_reads: Arc<DirectReads>,
     /// What failed, once a sync has, here or in a place beside.
     poison: Arc<OnceLock<String>>,
@@ -128,6 +130,7 @@ impl<F: FileSystem> Shared<F> {
             system,
             mode: self.mode,
             staging: self.staging.clone(),
+            blocks: Arc::clone(&self.blocks),
             direct_reads: Arc::clone(&self.direct_reads),
             poison: Arc::clone(&self.poison),
             placement: None,
@@ -173,6 +176,7 @@ impl<F: FileSystem> LocalStorage<F> {
             system,
             mode,
             staging,
+            blocks: Arc::default(),
             direct_reads: Arc::default(),
             poison: Arc::default(),
             placement: None,

@@ -44,9 +44,13 @@ impl<F: FileSystem> LocalObject<F> {
             let system = &self.shared.system;
             match uninterrupted(|| system.open_direct(self.path.as_str())) {
                 // The name may stand for another file by now.
-                Ok((file, status)) => (status.version.identity == self.version.identity
-                    && status.kind == FileKind::File)
-                    .then_some(file),
+                Ok((file, status)) => {
+                    // What the system reads ahead of others would look as if somebody had read it.
+                    system.refuse_read_ahead(&self.file);
+                    (status.version.identity == self.version.identity
+                        && status.kind == FileKind::File)
+                        .then_some(file)
+                }
                 Err(error) => {
                     // A name that is gone says nothing about the place.
                     if error.kind() != io::ErrorKind::NotFound {

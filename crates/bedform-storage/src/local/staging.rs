@@ -20,6 +20,9 @@ use crate::memory_limit::threads_that_fit;
 /// What offsets, lengths and addresses of direct writes are multiples of.
 const ALIGNMENT: usize = 4096;
 
+/// Blocks that wait for a writer at most.
+const SPARE_BLOCKS_MAX: usize = 16;
+
 /// How many times as much is set aside at once for an object whose size was said before.
 const HINTED_STEPS: u64 = 16;
 
@@ -56,6 +59,7 @@ impl Default for Staging {
 }
 
 /// A block of memory whose first byte is aligned.
+#[derive(Debug)]
 struct Block {
     memory: LargeMemory,
     length: usize,
@@ -80,6 +84,43 @@ impl Block {
         self.memory[self.length..self.length + count].copy_from_slice(&bytes[..count]);
         self.length += count;
         count
+    }
+}
+
+/// Empty blocks of all writers of a handle, which go round among them: memory that is new costs as much as
+/// to fill it. When the last writer has ended they go, too.
+#[derive(Debug, Default)]
+pub(super) struct SpareBlocks(Mutex<Spare>);
+
+#[derive(Debug, Default)]
+struct Spare {
+    writers: usize,
+    blocks: Vec<Block>,
+}
+
+impl SpareBlocks {
+    fn spare(&self) -> MutexGuard<'_, Spare> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self) {
+        self.spare().writers += 1;
+    }
+
+    fn take(&self) -> Option<Block> {
+        self.spare().blocks.pop()
+    }
+
+    /// Ends a writer, whose blocks others may have.
+    fn end(&self, blocks: impl Iterator<Item = Block>) {
+        let mut spare = self.spare();
+        spare.writers -= 1;
+        let room = if spare.writers == 0 { 0 } else { SPARE_BLOCKS_MAX };
+        spare.blocks.extend(blocks.map(|block| Block { length: 0, ..block }));
+        let kept = room.min(spare.blocks.len());
+        let rest = spare.blocks.split_off(kept);
+        drop(spare);
+        drop(rest);
     }
 }
 
@@ -397,6 +438,7 @@ impl<F: FileSystem> Stream<F> {
         // An object that is known to be large goes to a block at once.
         let small = Vec::with_capacity(if hint > small_max { 0 } else { hint });
         let file = Arc::new(file);
+        shared.blocks.begin();
         let sink = Sink {
             shared: Arc::clone(shared),
             file: Arc::clone(&file),
@@ -531,7 +573,8 @@ impl<F: FileSystem> Stream<F> {
             (None, Some(threads)) if self.blocks >= self.blocks_max() => threads.receive(),
             (None, _) => {
                 self.blocks += 1;
-                Block::new(staging.block_bytes.next_multiple_of(ALIGNMENT))
+                let new = || Block::new(staging.block_bytes.next_multiple_of(ALIGNMENT));
+                self.shared.blocks.take().map_or_else(new, Ok)
             }
         }
     }
@@ -553,5 +596,6 @@ impl<F: FileSystem> Drop for Stream<F> {
         if !self.sink.lane.is_alone() {
             self.sink.release_stripes();
         }
+        self.shared.blocks.end(self.spare.drain(..).chain(self.block.take()));
     }
 }

@@ -14,6 +14,9 @@ use super::parts::segment_of;
 use super::place::LogPlace;
 use crate::error::Result;
 
+/// Stripes begin where pages do.
+const PAGE_BYTES: u64 = 4096;
+
 type StorageResult<T> = std::result::Result<T, StorageError>;
 
 /// An opened segment.
@@ -92,6 +95,27 @@ impl LaneObject {
     }
 }
 
+impl LaneObject {
+    /// Reads runs, each of which begins where a page does but the first, one behind the other into the
+    /// block; gives where they begin there, or nothing if they do not fit.
+    fn read_runs(&self, runs: &[Extent], block: &mut ReadBlock) -> StorageResult<Option<usize>> {
+        let first = runs.first().map_or(0, |run| index(run.offset % PAGE_BYTES));
+        let mut at = first;
+        for Extent { offset, length } in runs {
+            let length = index(*length);
+            block.set_start(at / index(PAGE_BYTES) * index(PAGE_BYTES));
+            if self.file.read_past(*offset, length, block)?.is_none() {
+                block.set_start(at);
+                let part = block.memory().and_then(|memory| memory.get_mut(..length));
+                let Some(part) = part else { return Ok(None) };
+                self.file.read(*offset, part)?;
+            }
+            at += length;
+        }
+        Ok(Some(first))
+    }
+}
+
 impl Object for LaneObject {
     fn version(&self) -> &Version {
         self.file.version()
@@ -111,12 +135,19 @@ impl Object for LaneObject {
         length: usize,
         block: &'b mut ReadBlock,
     ) -> StorageResult<Option<&'b [u8]>> {
-        // What lies in two stripes is not one run in the block, either.
-        match self.runs(address, length as u64).next() {
-            Some(Ok(run)) if run.length == length as u64 => {
-                self.file.read_past(run.offset, length, block)
+        if length > ReadBlock::BYTES {
+            return Ok(None);
+        }
+        let runs: Vec<Extent> = self.runs(address, length as u64).collect::<StorageResult<_>>()?;
+        match runs.as_slice() {
+            [] => Ok(None),
+            [run] => self.file.read_past(run.offset, length, block),
+            runs => {
+                let outcome = self.read_runs(runs, block);
+                block.set_start(0);
+                let Some(start) = outcome? else { return Ok(None) };
+                Ok(block.memory().and_then(|memory| memory.get(start..start + length)))
             }
-            _ => Ok(None),
         }
     }
 
@@ -146,6 +177,12 @@ impl Object for LaneObject {
     }
 
     bedform_storage::lacks!(ask, at_hand, known, kept);
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn index(value: u64) -> usize {
+    // Within a block.
+    value as usize
 }
 
 #[cfg(test)]
@@ -195,6 +232,26 @@ mod tests {
             assert_eq!(error.kind, StorageErrorKind::Truncated, "{address}");
             assert!(!object.read_ahead(address, 5000));
         }
+    }
+
+    #[test]
+    fn bytes_of_several_stripes_lie_one_behind_the_other_in_a_block() {
+        let (object, model) = segment();
+        let stripe = usize::try_from(STRIPE_BYTES).unwrap();
+        let mut block = ReadBlock::default();
+        for (start, length) in [(stripe - 300_000, 700_000), (stripe - 5, 9), (stripe - 4096, 5000)]
+        {
+            let found = object.read_past(start as u64, length, &mut block).unwrap();
+            assert!(found.unwrap() == &model[0][start..start + length], "{start}");
+        }
+        let address = STRIPE_BYTES / 2;
+        for length in [ReadBlock::BYTES - 5, ReadBlock::BYTES + 1] {
+            assert!(
+                object.read_past(address + 7, length, &mut block).is_ok_and(|none| none.is_none())
+            );
+        }
+        assert!(object.read_past(2 * STRIPE_BYTES - 9, 10, &mut block).is_err());
+        assert_eq!(block.memory().unwrap().len(), ReadBlock::BYTES, "all of it is there again");
     }
 
     proptest! {

@@ -49,6 +49,16 @@ pub(crate) struct ChunkElements {
 }
 
 impl ChunkElements {
+    /// A chunk in memory that was used before.
+    pub(crate) fn in_memory(elements: Vec<u8>) -> Self {
+        Self { elements, ..Self::default() }
+    }
+
+    /// The memory of the elements.
+    pub(crate) fn into_memory(self) -> Vec<u8> {
+        self.elements
+    }
+
     /// Makes room for elements of which every one is to be put in.
     pub(crate) fn make_room(&mut self, layout: &StoredLayout) {
         self.stored_texts.clear();

@@ -139,6 +139,8 @@ impl ObjectWrite<'_> {
             elements.encode(&self.state().layout, &self.input, &mut worker.scratch, &mut output)?;
             if is_remote {
                 worker.encoded = elements.carry(&mut output);
+            } else if let Some(room) = &room {
+                room.reuse(elements.into_memory());
             }
             Ok(Fate::Made(output, room))
         };
@@ -324,10 +326,12 @@ impl ObjectWrite<'_> {
                     let place = usize::try_from(position).unwrap_or(usize::MAX);
                     extents[place] =
                         Some(Extent { offset: writer.position(), length: bytes.len() as u64 });
-                    let bytes = match room.is_some() {
-                        true => writer.append_owned(bytes)?,
+                    let bytes = match &room {
+                        Some(room) => {
+                            writer.append_owned(bytes)?.and_then(|bytes| room.reuse(bytes))
+                        }
                         // Others have no memory of their own, which goes round.
-                        false => writer.append(&bytes).map(|()| Some(bytes))?,
+                        None => writer.append(&bytes).map(|()| Some(bytes))?,
                     };
                     spare().extend(bytes);
                 }

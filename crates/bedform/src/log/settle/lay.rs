@@ -303,8 +303,8 @@ impl<'a> Building<'a> {
     ) -> Result<BuiltChunk> {
         let layout = &self.plan.state.layout;
         let object = &self.objects[object];
-        let room = wait.room(layout.codec.decoded_bytes() as u64)?;
-        let mut chunk = ChunkElements::default();
+        let mut room = wait.room(layout.codec.decoded_bytes() as u64)?;
+        let mut chunk = ChunkElements::in_memory(room.memory());
         let name = || self.sink.unit_name(&object.coordinates);
         let at = delinearize(position, &layout.per_object);
         let coordinates: Vec<u64> = (0..at.len())

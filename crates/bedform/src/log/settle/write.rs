@@ -13,11 +13,13 @@ use crate::write::sink::{BuiltUnit, Sink};
 use crate::zarr::object::whole_machine;
 use crate::zarr::region::{at_once, each_object};
 
-/// Objects up to this size are written in one piece: what takes time is to wait for the device.
-const SMALL_BYTES: u64 = 1 << 20;
-/// So many of them take the memory of a large one, and are written at a time: the file system syncs
-/// together what is to be synced at the same time.
-const SMALL_AT_ONCE: u64 = 16;
+/// A thread that writes has so many bytes of objects on their way, and each object counts as so many at
+/// least: what takes time of small ones is to wait for the device, and the file system syncs together what
+/// is to be synced at the same time.
+const WRITING_BYTES: u64 = 8 << 20;
+const WRITING_BYTES_MIN: u64 = 512 << 10;
+/// Objects on their way at most.
+const WRITING_MAX: u64 = 16;
 
 /// What was done, counted by all threads.
 #[derive(Default)]
@@ -99,18 +101,18 @@ impl Writer<'_> {
             true => store.tuning.threads_waiting as u64,
             false => at_once(store) as u64,
         };
-        let (rooms, go_on) = (MemoryBudget::new(large * SMALL_AT_ONCE), || Ok(()));
+        let (rooms, go_on) = (MemoryBudget::new(large * WRITING_BYTES), || Ok(()));
         let act = |number: u64, resources| {
             let at = usize::try_from(number).unwrap_or(usize::MAX);
             let (sink, object, valid, built) = &objects[at];
-            let places = if object.bytes <= SMALL_BYTES { 1 } else { SMALL_AT_ONCE };
-            let _room = BudgetRound::new(&rooms, &go_on).room(places)?;
+            let bytes = object.bytes.clamp(WRITING_BYTES_MIN, WRITING_BYTES);
+            let _room = BudgetRound::new(&rooms, &go_on).room(bytes)?;
             let coordinates = &object.coordinates;
             let written = sink.publish_built(coordinates, *valid, built, resources)?;
             self.wrote(*sink, object, written)?;
             Ok(written)
         };
-        let threads = if large == 1 { 1 } else { large.max(SMALL_AT_ONCE) };
+        let threads = if large == 1 { 1 } else { large.max(WRITING_MAX) };
         let threads = usize::try_from(threads).unwrap_or(1);
         each_object(store, objects.len() as u64, threads, act).map(drop)
     }
