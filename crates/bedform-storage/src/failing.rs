@@ -210,6 +210,10 @@ impl ObjectWriter for FailingWriter<'_> {
         self.inner.keep_replaced(suffix, path);
     }
 
+    fn hand_over(&mut self) -> Result<()> {
+        self.faults.call(Operation::Append, &self.path, || self.inner.hand_over())
+    }
+
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
         let Self { inner, path, faults } = *self;
         faults.call(Operation::Publish, &path, || inner.publish(condition))

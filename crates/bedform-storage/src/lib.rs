@@ -60,7 +60,7 @@ pub use file_system::FileSystem;
 pub use large_memory::{LargeMemory, ReadBlock};
 pub use local::{LocalStorage, Mode, Placement, Staging};
 pub use memory::MemoryStorage;
-pub use memory_limit::{memory_left, threads_that_fit};
+pub use memory_limit::{memory_left, open_files_max, threads_that_fit};
 pub use object::{
     Condition, GrowingObject, Object, ObjectWriter, PendingObject, SYNC_ALIGNMENT, Version,
 };

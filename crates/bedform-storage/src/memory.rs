@@ -288,6 +288,10 @@ impl ObjectWriter for MemoryWriter {
         implement::append_owned(self, bytes)
     }
 
+    fn hand_over(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
         let Self { storage, path, bytes } = *self;
         let mut state = storage.shared.state();

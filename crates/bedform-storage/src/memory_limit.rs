@@ -1,4 +1,4 @@
-//! How near a process is to the limit on its memory (`RLIMIT_AS`, usual in batch jobs).
+//! How near a process is to the limits on its memory (`RLIMIT_AS`, usual in batch jobs) and its open files.
 
 use std::fs;
 
@@ -20,6 +20,11 @@ pub fn memory_left() -> Option<u64> {
 /// How many of `wanted` more threads fit into half of what the limit leaves; all without a limit.
 pub fn threads_that_fit(wanted: usize) -> usize {
     memory_left().map_or(wanted, |left| fit(left, wanted))
+}
+
+/// Files that this process may have open at a time.
+pub fn open_files_max() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 fn fit(left: u64, wanted: usize) -> usize {

@@ -136,8 +136,17 @@ pub trait ObjectWriter: Send {
     /// second one, it goes, and nobody is told. It costs no space but that of the object.
     fn keep_replaced(&mut self, suffix: &'static str, path: ObjectPath);
 
+    /// Hands all bytes over to the system, and leaves it to the caller to make them durable, and then the
+    /// name that [`ObjectWriter::publish`] gives them, each time by [`Storage::sync_all`](crate::Storage::sync_all):
+    /// of many objects that costs no more than of one. Nothing more may be appended. What a place without
+    /// that call does with it is nothing.
+    ///
+    /// # Errors
+    /// As [`ObjectWriter::append`].
+    fn hand_over(&mut self) -> Result<()>;
+
     /// Gives the bytes their name if `condition` holds: atomic, and durable at
-    /// [`Durability::Disk`](crate::Durability::Disk). On an error the name stands for what it stood for before; only an
+    /// [`Durability::Disk`](crate::Durability::Disk) unless they were handed over. On an error the name stands for what it stood for before; only an
     /// error of kind `Poisoned` means that either state may be found after a crash.
     ///
     /// # Errors

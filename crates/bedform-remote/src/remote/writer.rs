@@ -364,6 +364,11 @@ impl ObjectWriter for RemoteWriter {
         Ok(None)
     }
 
+    /// What a server has it keeps.
+    fn hand_over(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn publish(mut self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
         let end = self.in_pieces();
         self.pieces.push(Bytes::from(std::mem::take(&mut self.last)));

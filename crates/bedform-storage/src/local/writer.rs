@@ -21,10 +21,19 @@ pub(super) struct LocalWriter<F: FileSystem> {
     durability: Durability,
     position: u64,
     temporary: Temporary<F>,
-    /// Nothing once a write has failed.
-    stream: Option<Stream<F>>,
+    bytes: Stage<F>,
     /// Where what is replaced stays.
     kept: Option<(&'static str, ObjectPath)>,
+}
+
+/// Where the bytes are.
+enum Stage<F: FileSystem> {
+    /// On their way.
+    Appended(Stream<F>),
+    /// With the system, and somebody else makes them durable.
+    HandedOver(F::Handle),
+    /// A write has failed.
+    Lost,
 }
 
 /// A temporary name, removed on drop unless it was given away.
@@ -63,13 +72,22 @@ impl<F: FileSystem> LocalWriter<F> {
             durability,
             position: 0,
             temporary,
-            stream: Some(Stream::new(shared, file, Lane::ONLY, direct, hint.bytes)),
+            bytes: Stage::Appended(Stream::new(shared, file, Lane::ONLY, direct, hint.bytes)),
             kept: None,
         })
     }
 
     fn fail(&self, operation: &'static str, error: io::Error) -> StorageError {
         StorageError::from_io(operation, &self.path, error)
+    }
+
+    /// The file, with all bytes that were appended.
+    fn take_file(&mut self) -> Result<F::Handle> {
+        match std::mem::replace(&mut self.bytes, Stage::Lost) {
+            Stage::Appended(stream) => stream.finish().map_err(|error| self.fail("write", error)),
+            Stage::HandedOver(file) => Ok(file),
+            Stage::Lost => Err(StorageError::new(StorageErrorKind::Io, "write", &self.path)),
+        }
     }
 
     /// Makes the bytes of `file`, and the directories that lead to it, durable.
@@ -132,11 +150,11 @@ impl<F: FileSystem> ObjectWriter for LocalWriter<F> {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        let Some(stream) = &mut self.stream else {
+        let Stage::Appended(stream) = &mut self.bytes else {
             return Err(StorageError::new(StorageErrorKind::Io, "write", &self.path));
         };
         if let Err(error) = stream.append(bytes) {
-            self.stream = None;
+            self.bytes = Stage::Lost;
             return Err(self.fail("write", error));
         }
         self.position += bytes.len() as u64;
@@ -151,12 +169,16 @@ impl<F: FileSystem> ObjectWriter for LocalWriter<F> {
         self.kept = Some((suffix, path));
     }
 
+    fn hand_over(&mut self) -> Result<()> {
+        self.shared.check_writable("write", &self.path)?;
+        self.durability = Durability::Process;
+        self.bytes = Stage::HandedOver(self.take_file()?);
+        Ok(())
+    }
+
     fn publish(mut self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
         self.shared.check_writable("publish", &self.path)?;
-        let Some(stream) = self.stream.take() else {
-            return Err(StorageError::new(StorageErrorKind::Io, "publish", &self.path));
-        };
-        let file = stream.finish().map_err(|error| self.fail("write", error))?;
+        let file = self.take_file()?;
         if self.durability == Durability::Disk {
             self.sync(&file)?;
         }

@@ -132,6 +132,11 @@ impl ObjectWriter for RecordedWriter<'_> {
         self.inner.keep_replaced(suffix, path);
     }
 
+    fn hand_over(&mut self) -> Result<()> {
+        self.is_durable = false;
+        self.inner.hand_over()
+    }
+
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
         let Self { inner, path, is_durable, log } = *self;
         let version = inner.publish(condition)?;

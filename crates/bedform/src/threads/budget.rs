@@ -197,8 +197,9 @@ mod tests {
         let waits = || rooms.use_of().spare.bytes;
         assert_eq!(waits(), PIECE, "each takes what the one before gave");
         let others: Vec<_> = (0..4).map(|_| round.room(PIECE).unwrap()).collect();
-        others.iter().for_each(|room| assert!(room.reuse(Vec::with_capacity(1 << 18)).is_none()));
-        drop(others);
+        for room in others {
+            assert!(room.reuse(Vec::with_capacity(1 << 18)).is_none());
+        }
         assert_eq!(waits(), 4 * PIECE);
         let _large = round.room(2 * PIECE).unwrap();
         assert_eq!(waits(), 2 * PIECE, "what others need goes");

@@ -56,6 +56,22 @@ pub(crate) struct BuiltChunk {
     pub(crate) room: Option<Reservation>,
 }
 
+/// A unit that is written and not published.
+pub(crate) trait StagedUnit: Send {
+    /// Leaves it to the caller to make the unit durable by the storage's `sync_all`: once now, and once
+    /// when it is published.
+    ///
+    /// # Errors
+    /// Those of storage.
+    fn hand_over(&mut self) -> Result<()>;
+
+    /// Publishes the unit, durable unless it was handed over; gives its bytes.
+    ///
+    /// # Errors
+    /// Those of storage; `Conflict` if other writers were faster for ever.
+    fn publish(self: Box<Self>) -> Result<u64>;
+}
+
 /// Takes the settled data of one array.
 pub(crate) trait Sink: Sync {
     /// The name of a unit, for messages.
@@ -67,19 +83,18 @@ pub(crate) trait Sink: Sync {
     /// `Corrupt` by what says where its chunks lie; those of storage.
     fn open_unit(&self, coordinates: &[u64]) -> Result<Option<StoredUnit>>;
 
-    /// Publishes a unit of new chunks and of those that stay; gives its bytes. Stored elements outside
-    /// `valid` are not kept.
+    /// Writes a unit of new chunks and of those that stay, seen by nobody. Stored elements outside `valid`
+    /// are not kept.
     ///
     /// # Errors
-    /// Those of storage; `Corrupt` if a chunk to merge with is damaged; `Conflict` if other writers were
-    /// faster for ever.
-    fn publish_built(
-        &self,
+    /// Those of storage; `Corrupt` if a chunk to merge with is damaged.
+    fn stage_built<'s>(
+        &'s self,
         coordinates: &[u64],
-        valid: Option<&[u64]>,
-        built: &BuiltUnit,
+        valid: Option<&'s [u64]>,
+        built: &'s BuiltUnit,
         resources: WriteResources,
-    ) -> Result<u64>;
+    ) -> Result<Box<dyn StagedUnit + 's>>;
 
     /// True if something lies over the unit at `coordinates` that it does not contain.
     ///
@@ -90,6 +105,6 @@ pub(crate) trait Sink: Sync {
     /// Publishes a unit chunk by chunk, each merged with what lies over it; gives its bytes.
     ///
     /// # Errors
-    /// As [`Sink::publish_built`].
+    /// As [`StagedUnit::publish`]; `Corrupt` if a chunk to merge with is damaged.
     fn publish_covered(&self, coordinates: &[u64], resources: WriteResources) -> Result<u64>;
 }

@@ -22,7 +22,7 @@ use crate::threads::check::Check;
 use crate::threads::ordered::in_order;
 use crate::threads::permits::CpuPermits;
 use crate::write::elements::{ChunkElements, Input, is_outside};
-use crate::write::sink::{BuiltChunk, BuiltUnit, StoredUnit, WriteResources};
+use crate::write::sink::{BuiltChunk, BuiltUnit, StagedUnit, StoredUnit, WriteResources};
 
 /// Merges that are tried again because another writer was faster.
 const ATTEMPTS_MAX: usize = 1000;
@@ -67,6 +67,13 @@ struct Existing<'a> {
     cover: Option<Arc<dyn Cover>>,
 }
 
+impl<'a> Existing<'a> {
+    /// What was stored when the chunks of `built` were.
+    fn of(built: &'a BuiltUnit) -> Self {
+        Self { stored: built.stored.as_ref(), alone: false, cover: None }
+    }
+}
+
 /// The object at `coordinates` and the places of its chunks; `None` if there is none.
 ///
 /// # Errors
@@ -88,7 +95,7 @@ pub(crate) fn open_stored(
 
 /// The error of a write into directories that are gone: the array was deleted meanwhile, and who looks again finds that
 /// out.
-fn moved_if_gone(error: StorageError) -> Error {
+pub(crate) fn moved_if_gone(error: StorageError) -> Error {
     match error.is_not_found() {
         true => Error::new(ErrorKind::SnapshotMoved, error.to_string()),
         false => error.into(),
@@ -98,6 +105,38 @@ fn moved_if_gone(error: StorageError) -> Error {
 /// True if another writer was faster.
 fn is_lost_race(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Exists)
+}
+
+/// An object that is written, and has no name yet.
+struct Staged<'a> {
+    /// Nothing for an object without chunks that need not be there.
+    writer: Option<Box<dyn ObjectWriter + 'a>>,
+    path: ObjectPath,
+    /// What a server gets stays in memory until it has it.
+    rooms: Vec<Reservation>,
+}
+
+/// An object of chunks that were built, written and without a name yet.
+struct StagedObject<'a> {
+    write: ObjectWrite<'a>,
+    built: &'a BuiltUnit,
+    staged: Staged<'a>,
+}
+
+impl StagedUnit for StagedObject<'_> {
+    fn hand_over(&mut self) -> Result<()> {
+        Ok(self.staged.writer.as_mut().map_or(Ok(()), |writer| writer.hand_over())?)
+    }
+
+    fn publish(self: Box<Self>) -> Result<u64> {
+        let Self { write, built, staged } = *self;
+        match write.put(&Existing::of(built), staged) {
+            // What is stored now may contain commits that made the array larger: what it does not
+            // contain says by itself what of it does not count.
+            Err(error) if is_lost_race(&error) => ObjectWrite { valid: None, ..write }.run(),
+            outcome => outcome,
+        }
+    }
 }
 
 /// What becomes of one chunk.
@@ -113,14 +152,19 @@ enum Fate {
 /// What becomes of the chunk at a position; takes memory for the encoded chunk.
 type FateOf<'a> = dyn Fn(u64, &mut Worker, Vec<u8>) -> Result<Fate> + Sync + 'a;
 
-impl ObjectWrite<'_> {
-    /// As [`ObjectWrite::run`], with chunks that were built from what `built` says is stored. If that
-    /// has changed meanwhile they are built again.
+impl<'a> ObjectWrite<'a> {
+    /// Writes the object of chunks that were built from what `built` says is stored. If that has changed when it
+    /// is published they are built again.
     ///
     /// # Errors
     /// As [`ObjectWrite::run`].
-    pub(crate) fn run_built(&self, built: &BuiltUnit) -> Result<u64> {
-        let existing = Existing { stored: built.stored.as_ref(), alone: false, cover: None };
+    pub(crate) fn stage_built(self, built: &'a BuiltUnit) -> Result<Box<dyn StagedUnit + 'a>> {
+        let staged = self.write_built(built)?;
+        Ok(Box::new(StagedObject { write: self, built, staged }))
+    }
+
+    fn write_built(&self, built: &BuiltUnit) -> Result<Staged<'a>> {
+        let existing = Existing::of(built);
         // What a server gets stays in memory until it has it: in that of the elements.
         let is_remote = self.source.hierarchy.storage.is_remote();
         let fate = |position: u64, worker: &mut Worker, mut output: Vec<u8>| {
@@ -144,12 +188,7 @@ impl ObjectWrite<'_> {
             }
             Ok(Fate::Made(output, room))
         };
-        match self.attempt(&existing, &fate) {
-            // What is stored now may contain commits that made the array larger: what it does not
-            // contain says by itself what of it does not count.
-            Err(error) if is_lost_race(&error) => Self { valid: None, ..self.clone() }.run(),
-            outcome => outcome,
-        }
+        self.stage(&existing, &fate)
     }
 
     /// Writes the object; gives its bytes.
@@ -181,7 +220,7 @@ impl ObjectWrite<'_> {
                 let task = tasks.get(&position).copied();
                 self.fate(position, task, &existing, worker, output)
             };
-            match self.attempt(&existing, &fate) {
+            match self.stage(&existing, &fate).and_then(|staged| self.put(&existing, staged)) {
                 Err(error) if is_lost_race(&error) => {}
                 outcome => return outcome,
             }
@@ -282,7 +321,7 @@ impl ObjectWrite<'_> {
     }
 
     /// Writes the object; `fate` says what becomes of the chunk at a position.
-    fn attempt(&self, existing: &Existing<'_>, fate: &FateOf<'_>) -> Result<u64> {
+    fn stage(&self, existing: &Existing<'_>, fate: &FateOf<'_>) -> Result<Staged<'a>> {
         let state = self.state();
         let hierarchy = self.source.hierarchy;
         let order = state.order.sequence(&state.layout.per_object)?;
@@ -343,12 +382,18 @@ impl ObjectWrite<'_> {
         // Of an object that is one chunk this was asked when the chunk was dropped.
         let is_chunk = state.shard().is_none();
         if extents.iter().all(Option::is_none) && (is_chunk || self.may_be_absent(existing)?) {
-            drop(writer);
-            return self.leave_absent(&path).map(|()| 0);
+            return Ok(Staged { writer: None, path, rooms });
         }
         if !is_chunk {
             self.append_tail(&mut *writer, extents)?;
         }
+        Ok(Staged { writer: Some(writer), path, rooms })
+    }
+
+    /// Gives what was written the object's name; gives its bytes.
+    fn put(&self, existing: &Existing<'_>, staged: Staged<'_>) -> Result<u64> {
+        let Staged { writer, path, rooms } = staged;
+        let Some(mut writer) = writer else { return self.leave_absent(&path).map(|()| 0) };
         let bytes = writer.position();
         let condition = match (existing.alone, existing.stored) {
             (true, _) => Condition::None,

@@ -5,7 +5,7 @@ use super::source::ZarrSource;
 use crate::error::Result;
 use crate::source::Moment;
 use crate::write::elements::Input;
-use crate::write::sink::{BuiltUnit, Sink, StoredUnit, WriteResources};
+use crate::write::sink::{BuiltUnit, Sink, StagedUnit, StoredUnit, WriteResources};
 
 /// Puts the commits of a moment into the shards of an array. A unit is a shard; its stamp says what it
 /// contains.
@@ -18,14 +18,13 @@ pub(crate) struct ShardSink<'a> {
 }
 
 impl ShardSink<'_> {
-    fn change(
-        &self,
+    fn change<'s>(
+        &'s self,
         coordinates: &[u64],
-        valid: Option<&[u64]>,
+        valid: Option<&'s [u64]>,
         resources: WriteResources,
-        act: impl FnOnce(&ObjectWrite<'_>) -> Result<u64>,
-    ) -> Result<u64> {
-        act(&ObjectWrite {
+    ) -> ObjectWrite<'s> {
+        ObjectWrite {
             source: self.source,
             moment: self.moment,
             plan: None,
@@ -35,7 +34,7 @@ impl ShardSink<'_> {
             resources,
             check: None,
             kept_beside: self.kept_beside,
-        })
+        }
     }
 }
 
@@ -48,14 +47,14 @@ impl Sink for ShardSink<'_> {
         open_stored(self.source, coordinates)
     }
 
-    fn publish_built(
-        &self,
+    fn stage_built<'s>(
+        &'s self,
         coordinates: &[u64],
-        valid: Option<&[u64]>,
-        built: &BuiltUnit,
+        valid: Option<&'s [u64]>,
+        built: &'s BuiltUnit,
         resources: WriteResources,
-    ) -> Result<u64> {
-        self.change(coordinates, valid, resources, |change| change.run_built(built))
+    ) -> Result<Box<dyn StagedUnit + 's>> {
+        self.change(coordinates, valid, resources).stage_built(built)
     }
 
     fn is_covered(&self, coordinates: &[u64]) -> Result<bool> {
@@ -65,6 +64,6 @@ impl Sink for ShardSink<'_> {
     }
 
     fn publish_covered(&self, coordinates: &[u64], resources: WriteResources) -> Result<u64> {
-        self.change(coordinates, None, resources, |change| change.run())
+        self.change(coordinates, None, resources).run()
     }
 }

@@ -24,7 +24,7 @@ use crate::options::OpenOptions;
 use crate::source::{ChunkLocations, LocateChunk, Location, Moment, StoredLayout};
 use crate::store::Store;
 use crate::write::elements::{ChunkElements, Input};
-use crate::write::sink::{BuiltUnit, Sink, StoredUnit, WriteResources};
+use crate::write::sink::{BuiltUnit, Sink, StagedUnit, StoredUnit, WriteResources};
 use crate::zarr::new_array::{ArrayLayout, NewArray};
 
 const LENGTH: u64 = 37;
@@ -121,6 +121,27 @@ fn read(stored: &StoredUnit, place: &Location) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// What is put into a file when it is published.
+struct StagedFile<'a> {
+    files: &'a Files<'a>,
+    number: u64,
+    built: &'a BuiltUnit,
+}
+
+impl StagedUnit for StagedFile<'_> {
+    fn hand_over(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn publish(self: Box<Self>) -> Result<u64> {
+        self.files.published.lock().unwrap().push("built");
+        self.files.publish(&[self.number], self.built.stored.as_ref(), |position| {
+            let chunk = self.built.chunks.lock().unwrap().remove(&position);
+            chunk.map(|chunk| self.files.encoded(chunk.elements)).transpose()
+        })
+    }
+}
+
 impl Sink for Files<'_> {
     fn unit_name(&self, coordinates: &[u64]) -> String {
         unit(coordinates).to_string()
@@ -134,18 +155,14 @@ impl Sink for Files<'_> {
         Ok(Some(StoredUnit { object, locations, contained, is_ours: true }))
     }
 
-    fn publish_built(
-        &self,
+    fn stage_built<'s>(
+        &'s self,
         coordinates: &[u64],
-        _: Option<&[u64]>,
-        built: &BuiltUnit,
+        _: Option<&'s [u64]>,
+        built: &'s BuiltUnit,
         _: WriteResources,
-    ) -> Result<u64> {
-        self.published.lock().unwrap().push("built");
-        self.publish(coordinates, built.stored.as_ref(), |position| {
-            let chunk = built.chunks.lock().unwrap().remove(&position);
-            chunk.map(|chunk| self.encoded(chunk.elements)).transpose()
-        })
+    ) -> Result<Box<dyn StagedUnit + 's>> {
+        Ok(Box::new(StagedFile { files: self, number: coordinates[0], built }))
     }
 
     fn is_covered(&self, coordinates: &[u64]) -> Result<bool> {

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use bedform_format::ObjectPath;
+use bedform_storage::{Durability, open_files_max};
+
 use super::SettleStatistics;
 use super::lay::{Building, BuildingObject};
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::budget::{BudgetRound, MemoryBudget};
-use crate::write::sink::{BuiltUnit, Sink};
-use crate::zarr::object::whole_machine;
+use crate::write::sink::{BuiltUnit, Sink, StagedUnit, WriteResources};
+use crate::zarr::object::{moved_if_gone, whole_machine};
 use crate::zarr::region::{at_once, each_object};
 
 /// A thread that writes has so many bytes of objects on their way, and each object counts as so many at
@@ -20,6 +23,14 @@ const WRITING_BYTES: u64 = 8 << 20;
 const WRITING_BYTES_MIN: u64 = 512 << 10;
 /// Objects on their way at most.
 const WRITING_MAX: u64 = 16;
+
+/// So many objects and more are made durable by one call, where there is one: by two, in fact, of which the
+/// second is for their names.
+const SYNCED_TOGETHER_MIN: usize = 2;
+/// So many at most, each of which has two open files.
+const SYNCED_TOGETHER_MAX: usize = 64;
+/// They take this part of the files that the process may open.
+const OPEN_FILES_PART: u64 = 8;
 
 /// What was done, counted by all threads.
 #[derive(Default)]
@@ -68,6 +79,22 @@ impl Counts {
     }
 }
 
+/// An object of which everything is there.
+struct WritingObject<'a> {
+    /// The array's.
+    path: &'a ObjectPath,
+    sink: &'a dyn Sink,
+    object: BuildingObject,
+    valid: Option<&'a [u64]>,
+    built: BuiltUnit,
+}
+
+impl WritingObject<'_> {
+    fn stage(&self, resources: WriteResources) -> Result<Box<dyn StagedUnit + '_>> {
+        self.sink.stage_built(&self.object.coordinates, self.valid, &self.built, resources)
+    }
+}
+
 /// Who writes, on whatever thread.
 pub(super) struct Writer<'a> {
     pub(super) store: &'a Arc<OpenedStore>,
@@ -92,9 +119,73 @@ impl Writer<'_> {
                     continue;
                 }
                 let chunks = std::mem::take(&mut object.chunks).into();
-                objects.push((building.sink, object, valid, BuiltUnit { stored, chunks }));
+                let built = BuiltUnit { stored, chunks };
+                let path = &building.plan.path;
+                objects.push(WritingObject { path, sink: building.sink, object, valid, built });
             }
         }
+        let (together, at_a_time) = match self.synced_together(&objects) {
+            Some(count) => (true, count),
+            None => (false, objects.len()),
+        };
+        objects.chunks(at_a_time.max(1)).try_for_each(|part| self.write_part(part, together))
+    }
+
+    /// How many objects one sync makes durable, where that is to be had and worth it.
+    fn synced_together(&self, objects: &[WritingObject<'_>]) -> Option<usize> {
+        let is_worth_it = self.store.options.durability == Durability::Disk
+            && objects.len() >= SYNCED_TOGETHER_MIN
+            && self.store.storage.can_sync_all();
+        let count = usize::try_from(open_files_max() / 2 / OPEN_FILES_PART).unwrap_or(usize::MAX);
+        let count = count.min(SYNCED_TOGETHER_MAX);
+        (is_worth_it && count >= SYNCED_TOGETHER_MIN).then_some(count)
+    }
+
+    /// Writes objects; `together`: one sync makes all of them durable, and one more their names.
+    fn write_part(&self, objects: &[WritingObject<'_>], together: bool) -> Result<()> {
+        if !together {
+            return self.each(objects, &|at, resources| {
+                let writing = &objects[at];
+                let written = writing.stage(resources)?.publish()?;
+                self.wrote(writing.sink, &writing.object, written)
+            });
+        }
+        let staged: Vec<_> = objects.iter().map(|_| Mutex::new(None)).collect();
+        let slot = |at: usize| staged[at].lock().unwrap_or_else(PoisonError::into_inner);
+        self.each(objects, &|at, resources| {
+            let mut unit = objects[at].stage(resources)?;
+            unit.hand_over()?;
+            *slot(at) = Some(unit);
+            Ok(())
+        })?;
+        self.sync(objects)?;
+        let written: Vec<AtomicU64> = objects.iter().map(|_| AtomicU64::default()).collect();
+        self.each(objects, &|at, _| {
+            let writing = &objects[at];
+            let Some(unit) = slot(at).take() else { return Ok(()) };
+            written[at].store(unit.publish()?, Ordering::Relaxed);
+            self.check_settled(writing.sink, &writing.object.coordinates)
+        })?;
+        self.sync(objects)?;
+        for (writing, bytes) in objects.iter().zip(written) {
+            self.count(&writing.object, bytes.into_inner());
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was handed over, and what was published.
+    fn sync(&self, objects: &[WritingObject<'_>]) -> Result<()> {
+        let mut paths: Vec<ObjectPath> = objects.iter().map(|object| object.path.clone()).collect();
+        paths.dedup();
+        self.store.storage.sync_all(&paths).map_err(moved_if_gone)
+    }
+
+    /// Calls `act` with the number of each object and its share of the machine, several at a time.
+    fn each(
+        &self,
+        objects: &[WritingObject<'_>],
+        act: &(dyn Fn(usize, WriteResources) -> Result<()> + Sync),
+    ) -> Result<()> {
         let store = &self.store;
         let large = match store.storage.is_remote() && store.options.threads != Some(1) {
             // Each has its part of the memory until the server has it, and needs no core meanwhile.
@@ -102,21 +193,16 @@ impl Writer<'_> {
             false => at_once(store) as u64,
         };
         let (rooms, go_on) = (MemoryBudget::new(large * WRITING_BYTES), || Ok(()));
-        let act = |number: u64, resources| {
-            let at = usize::try_from(number).unwrap_or(usize::MAX);
-            let (sink, object, valid, built) = &objects[at];
-            let bytes = object.bytes.clamp(WRITING_BYTES_MIN, WRITING_BYTES);
-            let _room = BudgetRound::new(&rooms, &go_on).room(bytes)?;
-            let coordinates = &object.coordinates;
-            let written = sink.publish_built(coordinates, *valid, built, resources)?;
-            self.wrote(*sink, object, written)?;
-            Ok(written)
-        };
         let threads = if large == 1 { 1 } else { large.max(WRITING_MAX) };
         let threads = usize::try_from(threads).unwrap_or(1);
+        let act = |number: u64, resources| {
+            let at = usize::try_from(number).unwrap_or(usize::MAX);
+            let bytes = objects[at].object.bytes.clamp(WRITING_BYTES_MIN, WRITING_BYTES);
+            let _room = BudgetRound::new(&rooms, &go_on).room(bytes)?;
+            act(at, resources).map(|()| 0)
+        };
         each_object(store, objects.len() as u64, threads, act).map(drop)
     }
-
     /// Writes an object that is larger than a round: chunk by chunk, each with what lies over it.
     ///
     /// # Errors
@@ -140,11 +226,15 @@ impl Writer<'_> {
     /// Counts an object that was written, if its stamp says so when it is read back.
     fn wrote(&self, sink: &dyn Sink, object: &BuildingObject, written: u64) -> Result<()> {
         self.check_settled(sink, &object.coordinates)?;
+        self.count(object, written);
+        Ok(())
+    }
+
+    fn count(&self, object: &BuildingObject, written: u64) {
         self.counts.settled(object.plan, object.number, self.root);
         Counts::add(&self.counts.objects, 1);
         Counts::add(&self.counts.bytes, written);
         Counts::add(&self.counts.done, object.bytes);
-        Ok(())
     }
 
     /// Fails unless the stamp of an object says that it contains the commits of the view.

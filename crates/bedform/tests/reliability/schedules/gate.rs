@@ -465,6 +465,10 @@ impl ObjectWriter for Of<Box<dyn ObjectWriter + '_>> {
         self.inner.keep_replaced(suffix, path);
     }
 
+    fn hand_over(&mut self) -> Result<()> {
+        self.inner.hand_over()
+    }
+
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
         self.wait("publish");
         self.inner.publish(condition)
