@@ -96,6 +96,11 @@ pub struct Error {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
+/// The source of an error of memory, which tells it from a limit on what data claim.
+#[derive(Debug, thiserror::Error)]
+#[error("memory is short")]
+struct NoMemory;
+
 /// The result of an operation of the engine.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -130,6 +135,16 @@ impl Error {
     pub(crate) fn no_thread(error: &io::Error) -> Self {
         let remedy = limit_behind(error).map_or_else(String::new, |limit| format!("; {limit}"));
         Self::new(ErrorKind::Io, format!("cannot start a thread: {error}{remedy}"))
+    }
+
+    /// The system, or a limit on this process, gives too little memory.
+    pub(crate) fn no_memory(message: impl Into<String>) -> Self {
+        Self::with(ErrorKind::LimitExceeded, message.into(), Some(Box::new(NoMemory)))
+    }
+
+    /// True if memory is short: what was read is not at fault.
+    pub(crate) fn is_of_memory(&self) -> bool {
+        self.source.as_deref().is_some_and(|source| source.is::<NoMemory>())
     }
 
     /// What the caller can do.

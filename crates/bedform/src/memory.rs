@@ -3,7 +3,7 @@
 
 use bedform_storage::memory_left;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// What work takes beside its data: threads, their part of the allocator, documents.
 const BESIDE_BYTES: u64 = 32 << 20;
@@ -57,12 +57,55 @@ fn too_little(left: u64, needed: u64) -> Error {
         left >> 20,
         needed >> 20,
     );
-    Error::new(ErrorKind::LimitExceeded, text)
+    Error::no_memory(text)
+}
+
+/// For tests of what happens where the system gives no memory.
+#[cfg(test)]
+pub(crate) mod shortage {
+    use std::process::Command;
+
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    /// A request for as little as this is still granted: messages need some.
+    const LEFT_BYTES: usize = 8 << 10;
+    const CHILD: &str = "BEDFORM_TEST_OF_SHORTAGE";
+
+    /// Does `work` in a process of its own, which runs the test `name` of this crate; there no request
+    /// for more than a few KiB is granted.
+    pub(crate) fn of(name: &str, work: impl FnOnce()) {
+        if std::env::var_os(CHILD).is_some() {
+            let _taken = take_all();
+            return work();
+        }
+        let mut test = Command::new(std::env::current_exe().unwrap());
+        let test = test.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, "1");
+        let said = test.output().unwrap();
+        let text = String::from_utf8_lossy(&said.stdout);
+        let errors = String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.success() && text.contains("1 passed"), "{text}{errors}");
+    }
+
+    fn take_all() -> Vec<Vec<u8>> {
+        let mut taken = Vec::with_capacity(1 << 16);
+        let limit = Rlimit { current: Some(0), maximum: getrlimit(Resource::As).maximum };
+        setrlimit(Resource::As, limit).unwrap();
+        let mut bytes = 1 << 20;
+        while bytes >= LEFT_BYTES {
+            let mut one = Vec::<u8>::new();
+            match one.try_reserve_exact(bytes) {
+                Ok(()) => taken.push(one),
+                Err(_) => bytes /= 2,
+            }
+        }
+        taken
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn work_is_granted_half_of_what_is_left_beside_what_it_takes_anyway_or_told_that_it_is_too_little()

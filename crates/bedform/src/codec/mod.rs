@@ -46,6 +46,7 @@ use bedform_format::{BytesCodec, DataType, Serializer};
 use crate::error::{Error, ErrorKind};
 
 pub use chunk::ChunkCodec;
+pub(crate) use zstd::{compress as compress_zstd, decompress as decompress_zstd};
 
 /// Makes the codec of a configuration; nothing for those of other codecs.
 type OpenBytesToBytes = fn(&BytesCodec) -> Option<Arc<dyn BytesToBytes>>;
@@ -97,10 +98,10 @@ pub enum CodecError {
         /// What it says, with a leading colon, or nothing.
         detail: String,
     },
-    /// The system gives no memory for what the data decode to.
+    /// The system gives no memory for what the data decode to, or for the codec's own state.
     #[error("the system gives no memory for its {bytes} bytes")]
     Memory {
-        /// What they take, decoded.
+        /// What the elements take.
         bytes: usize,
     },
     /// The codec cannot do this.
@@ -115,14 +116,22 @@ impl CodecError {
             Self::Unsupported(what) => {
                 Error::new(ErrorKind::Unsupported, format!("{place}: {what}"))
             }
-            Self::Memory { .. } => Error::new(
-                ErrorKind::LimitExceeded,
-                format!(
-                    "{place}: {self}; read less at a time, or raise the limit on memory (RLIMIT_AS with \
-                     ulimit -v, or a control group's)"
-                ),
-            ),
+            Self::Memory { .. } => Error::no_memory(format!(
+                "{place}: {self}; read less at a time, or raise the limit on memory (RLIMIT_AS with \
+                 ulimit -v, or a control group's)"
+            )),
             error => Error::corrupt(place, error),
+        }
+    }
+
+    /// The error of encoding a chunk or record.
+    pub(crate) fn of_encoding(self) -> Error {
+        match self {
+            Self::Memory { .. } => Error::no_memory(format!(
+                "cannot encode: {self}; write less at a time, or raise the limit on memory (RLIMIT_AS \
+                 with ulimit -v, or a control group's)"
+            )),
+            error => Error::new(ErrorKind::Unsupported, error.to_string()),
         }
     }
 }
@@ -307,6 +316,12 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// Decodes a frame of Zstandard, which must have exactly `length` bytes.
+    pub(crate) fn decompress_zstd(&mut self, input: &[u8], length: usize) -> Result<&[u8]> {
+        zstd::decompress(input, length, &mut self.front, &mut self.contexts)?;
+        Ok(&self.front)
+    }
+
     /// Bytes that the buffers take.
     pub(crate) fn bytes(&self) -> usize {
         self.front.capacity() + self.back.capacity()

@@ -64,6 +64,22 @@ struct ZstdContexts {
 }
 
 impl ZstdContexts {
+    /// The decoder for a chunk of `bytes`.
+    fn decoder(&mut self, bytes: usize) -> Result<&mut DCtx<'static>> {
+        if self.decoder.is_none() {
+            self.decoder = DCtx::try_create();
+        }
+        self.decoder.as_mut().ok_or(CodecError::Memory { bytes })
+    }
+
+    /// The encoder for a chunk of `bytes`.
+    fn encoder(&mut self, bytes: usize) -> Result<&mut CCtx<'static>> {
+        if self.encoder.is_none() {
+            self.encoder = CCtx::try_create();
+        }
+        self.encoder.as_mut().ok_or(CodecError::Memory { bytes })
+    }
+
     fn decode(&mut self, input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
         let capacity = match bound {
             SizeBound::Exactly(size) => size,
@@ -76,10 +92,10 @@ impl ZstdContexts {
                 .min(size),
         };
         resize(output, capacity)?;
-        let decoder = self.decoder.get_or_insert_with(DCtx::create);
-        let found = decoder
+        let found = self
+            .decoder(capacity)?
             .decompress(output.as_mut_slice(), input)
-            .map_err(|code| invalid("zstd", zstd_safe::get_error_name(code)))?;
+            .map_err(|code| failure(code, capacity))?;
         finish("zstd", bound, found, output)
     }
 
@@ -94,8 +110,8 @@ impl ZstdContexts {
         output: &mut Vec<u8>,
     ) -> Result<()> {
         resize(output, size)?;
-        let decoder = self.decoder.get_or_insert_with(DCtx::create);
-        let refuse = |code| invalid("zstd", zstd_safe::get_error_name(code));
+        let decoder = self.decoder(size)?;
+        let refuse = |code| failure(code, size);
         decoder.reset(ResetDirective::SessionOnly).map_err(refuse)?;
         decoder.set_parameter(DParameter::StableOutBuffer(true)).map_err(refuse)?;
         let outcome = feed_blocks(decoder, input, needed, output);
@@ -111,14 +127,41 @@ impl ZstdContexts {
         checksum: bool,
         output: &mut Vec<u8>,
     ) -> Result<()> {
-        let encoder = self.encoder.get_or_insert_with(CCtx::create);
-        let refuse = |code| invalid("zstd", zstd_safe::get_error_name(code));
+        let encoder = self.encoder(input.len())?;
+        let refuse = |code| failure(code, input.len());
         encoder.set_parameter(CParameter::CompressionLevel(level)).map_err(refuse)?;
         encoder.set_parameter(CParameter::ChecksumFlag(checksum)).map_err(refuse)?;
         resize(output, zstd_safe::compress_bound(input.len()))?;
         let written = encoder.compress2(output.as_mut_slice(), input).map_err(refuse)?;
         output.truncate(written);
         Ok(())
+    }
+}
+
+/// Decodes a frame that must have exactly `length` bytes into `output`, replacing its content.
+pub(crate) fn decompress(
+    input: &[u8],
+    length: usize,
+    output: &mut Vec<u8>,
+    contexts: &mut Contexts,
+) -> Result<()> {
+    contexts.of::<ZstdContexts>().decode(input, SizeBound::Exactly(length), output)
+}
+
+/// One frame of `input`, with a context of its own.
+pub(crate) fn compress(input: &[u8], level: i32) -> Result<Vec<u8>> {
+    let mut output = Vec::new();
+    ZstdContexts::default().encode(input, level, false, &mut output)?;
+    Ok(output)
+}
+
+/// What a call of the library for a chunk of `bytes` failed with.
+fn failure(code: usize, bytes: usize) -> CodecError {
+    /// `ZSTD_error_memory_allocation`, which the library's functions return as its negative.
+    const MEMORY: usize = 64_usize.wrapping_neg();
+    match code {
+        MEMORY => CodecError::Memory { bytes },
+        _ => invalid("zstd", zstd_safe::get_error_name(code)),
     }
 }
 
@@ -167,6 +210,7 @@ fn feed_blocks(
     output: &mut [u8],
 ) -> Result<usize> {
     let too_short = || invalid("zstd", "the frame ends too early");
+    let size = output.len();
     let mut target = OutBuffer::around(output);
     let mut end = frame_header_bytes(input).ok_or_else(too_short)?;
     let mut source = InBuffer::around(input.get(..end).ok_or_else(too_short)?);
@@ -175,7 +219,7 @@ fn feed_blocks(
         while source.pos() < source.src.len() {
             decoder
                 .decompress_stream(&mut target, &mut source)
-                .map_err(|code| invalid("zstd", zstd_safe::get_error_name(code)))?;
+                .map_err(|code| failure(code, size))?;
         }
         if target.pos() >= needed {
             return Ok(target.pos());
@@ -187,7 +231,7 @@ fn feed_blocks(
         if block.is_last {
             decoder
                 .decompress_stream(&mut target, &mut source)
-                .map_err(|code| invalid("zstd", zstd_safe::get_error_name(code)))?;
+                .map_err(|code| failure(code, size))?;
             let found = target.pos();
             return if found >= needed {
                 Ok(found)

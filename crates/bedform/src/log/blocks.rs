@@ -16,6 +16,7 @@ use super::fetch::{LogFetch, place};
 use super::section::LoadedSection;
 use super::view::LogSegment;
 use crate::cache::CacheHandle;
+use crate::codec::Scratch;
 use crate::error::{Error, Result};
 use crate::plan::copy::{Axis, Copy, Run};
 use crate::source::{CoverBatch, Destination, Payload};
@@ -213,7 +214,7 @@ impl LogCopies {
     /// # Errors
     /// `Corrupt` for damaged blocks; those of storage.
     pub(super) fn run(self, to: &Destination<'_>) -> Result<()> {
-        let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
+        let (mut bytes, mut scratch) = (Vec::new(), Scratch::default());
         let mut fetches = self.into_fetches()?.into_iter();
         fetches.try_for_each(|fetch| fetch.fetch_and_run(&mut bytes, &mut scratch, to))
     }

@@ -10,12 +10,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use bedform_format::checksum::crc32c;
 use bedform_format::log::{Block, Directory, Table};
 use bedform_geometry::{delinearize, element_count, linearize};
 use bedform_storage::{ReadBlock, StorageError};
 
-use super::record::decode_body;
+use super::record::{BodyError, check_stored, decode_body};
 use super::section::LoadedSection;
 use super::view::{Loaded, View};
 use crate::error::{Error, ErrorKind, Result};
@@ -61,7 +60,7 @@ pub(crate) struct Found {
 /// many steps each is done, and says whether to stop.
 ///
 /// # Errors
-/// `Interrupted`.
+/// `Interrupted`; `LimitExceeded` if memory is short.
 pub(crate) fn check_log(
     view: &View,
     asked: &mut Asked,
@@ -146,7 +145,7 @@ impl Check<'_> {
             match self.view.whole_table(record) {
                 Ok(table) => sections += sections_of(&table).len() as u64,
                 Err(error) => {
-                    let text = self.text_of(&error, &format!("tables/{}", record.name));
+                    let text = self.text_of(error, &format!("tables/{}", record.name))?;
                     let all = format!("every array in commits {} to {}", record.first, record.last);
                     self.damages.note(text, [all]);
                 }
@@ -157,7 +156,7 @@ impl Check<'_> {
             match self.view.directory(commit) {
                 Ok(directory) => sections += directory.sections.len() as u64,
                 Err(error) => {
-                    let text = self.text_of(&error, &format!("segments/{}", commit.segment));
+                    let text = self.text_of(error, &format!("segments/{}", commit.segment))?;
                     let all = format!("every array in commit {}", commit.number);
                     self.damages.note(text, [all]);
                 }
@@ -203,13 +202,20 @@ impl Check<'_> {
         keys.filter_map(name).collect()
     }
 
-    fn text_of(&mut self, error: &Error, object: &str) -> String {
+    /// What is wrong with `object`.
+    ///
+    /// # Errors
+    /// That of memory, which says nothing about it.
+    fn text_of(&mut self, error: Error, object: &str) -> Result<String> {
+        if error.is_of_memory() {
+            return Err(error);
+        }
         // A server says of what was removed meanwhile that it was changed.
         if !matches!(error.kind(), ErrorKind::SnapshotMoved | ErrorKind::Conflict) {
-            return error.to_string();
+            return Ok(error.to_string());
         }
         self.missing.insert(object.to_owned());
-        format!("{}/{object} is missing: put it back", self.view.place.name())
+        Ok(format!("{}/{object} is missing: put it back", self.view.place.name()))
     }
 
     fn section(
@@ -226,7 +232,7 @@ impl Check<'_> {
                 self.data(&section, wait)
             }
             Err(error) => {
-                let text = self.text_of(&error, &format!("segments/{}", place.segment));
+                let text = self.text_of(error, &format!("segments/{}", place.segment))?;
                 let names = self.names(place.keys.iter());
                 self.damages.note(text, names);
                 Ok(())
@@ -248,7 +254,7 @@ impl Check<'_> {
             let end = end_of_window(blocks, &needed, first);
             if end > first {
                 wait(0)?;
-                self.window(section, first..end, &mut bad);
+                self.window(section, first..end, &mut bad)?;
             }
             first = end.max(first + 1);
         }
@@ -282,43 +288,53 @@ impl Check<'_> {
         section: &LoadedSection,
         numbers: Range<usize>,
         bad: &mut Vec<(usize, String)>,
-    ) {
+    ) -> Result<()> {
         let blocks = &section.blocks().0[numbers.clone()];
         let outside = |block: &Block| !section.segment.holds(block.offset, block.stored_bytes);
         let outcome = match blocks.iter().any(outside) {
             true => Err(None),
-            false => self.read(section, blocks, numbers.start, bad).map_err(Some),
+            false => self.read(section, blocks, numbers.start).map_err(Some),
         };
-        let Err(error) = outcome else { return };
+        let error = match outcome {
+            Ok(problems) => {
+                for (number, problem) in problems {
+                    let place = section.segment.place_of(section.blocks().0[number].offset);
+                    bad.push((number, problem.damage_at(place)?));
+                }
+                return Ok(());
+            }
+            Err(error) => error,
+        };
         if numbers.len() > 1 {
-            return numbers.for_each(|number| self.window(section, number..number + 1, bad));
+            return numbers
+                .into_iter()
+                .try_for_each(|number| self.window(section, number..number + 1, bad));
         }
         let problem = error.map_or_else(
             || "it ends behind the segment".to_owned(),
             |error| format!("it cannot be read: {error}"),
         );
         bad.push((numbers.start, problem));
+        Ok(())
     }
 
+    /// Reads the blocks from number `first` on; gives those that are not what they were.
     fn read(
         &mut self,
         section: &LoadedSection,
         blocks: &[Block],
         first: usize,
-        bad: &mut Vec<(usize, String)>,
-    ) -> std::result::Result<(), StorageError> {
-        let [front, ..] = blocks else { return Ok(()) };
+    ) -> std::result::Result<Vec<(usize, BodyError)>, StorageError> {
+        let [front, ..] = blocks else { return Ok(Vec::new()) };
         let end = blocks.iter().map(|block| block.offset + block.stored_bytes).max().unwrap_or(0);
         let length = index(end - front.offset);
         let object = &section.segment.object;
         if let Some(found) = object.read_past(front.offset, length, &mut self.past)? {
-            bad.extend(problems(blocks, first, found));
-            return Ok(());
+            return Ok(problems(blocks, first, found));
         }
         self.bytes.resize(length, 0);
         object.read(front.offset, &mut self.bytes)?;
-        bad.extend(problems(blocks, first, &self.bytes));
-        Ok(())
+        Ok(problems(blocks, first, &self.bytes))
     }
 
     /// Notes damaged blocks that follow each other as one.
@@ -426,25 +442,18 @@ fn end_of_window(blocks: &[Block], needed: &[bool], first: usize) -> usize {
 }
 
 /// What is wrong with blocks, of which `found` has the bytes from the first one on.
-fn problems<'b>(
-    blocks: &'b [Block],
-    first: usize,
-    found: &'b [u8],
-) -> impl Iterator<Item = (usize, String)> + 'b {
+fn problems(blocks: &[Block], first: usize, found: &[u8]) -> Vec<(usize, BodyError)> {
     let front = blocks.first().map_or(0, |block| block.offset);
-    (first..).zip(blocks).filter_map(move |(number, block)| {
+    let problem = |(number, block): (usize, &Block)| {
         let start = index(block.offset - front);
         let stored = found.get(start..start + index(block.stored_bytes)).unwrap_or_default();
-        let (sum, expected) = (crc32c(stored), block.checksum);
         let problem = match block.codec {
-            _ if sum != expected => {
-                Some(format!("it has checksum {sum:08x}, expected {expected:08x}"))
-            }
-            0 => None,
-            codec => decode_body(stored.to_vec(), codec, expected, block.bytes).err(),
+            0 => check_stored(stored, block.checksum).err(),
+            codec => decode_body(stored.to_vec(), codec, block.checksum, block.bytes).err(),
         };
         problem.map(|problem| (number, problem))
-    })
+    };
+    (first..).zip(blocks).filter_map(problem).collect()
 }
 
 #[allow(clippy::cast_possible_truncation)]

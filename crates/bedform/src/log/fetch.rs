@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use bedform_format::checksum::crc32c;
 use bedform_format::log::Block;
 use bedform_format::shard::Extent;
 use bedform_storage::Object;
 
 use super::blocks::{BlockCopies, Move};
+use super::record::decode_block;
 use super::view::LogSegment;
 use crate::cache::{CacheHandle, Key, Kind, ObjectKey};
-use crate::error::{Error, Result};
+use crate::codec::Scratch;
+use crate::error::Result;
 use crate::source::{Destination, Payload};
 
 /// The most bytes that blocks are fetched together.
@@ -107,7 +108,7 @@ impl LogFetch {
     pub(super) fn fetch_and_run(
         &self,
         bytes: &mut Vec<u8>,
-        scratch: &mut Vec<u8>,
+        scratch: &mut Scratch,
         to: &Destination<'_>,
     ) -> Result<()> {
         if self.take_kept(to)? {
@@ -169,7 +170,7 @@ impl Payload for LogFetch {
         &self,
         start: usize,
         bytes: &[u8],
-        scratch: &mut Vec<u8>,
+        scratch: &mut Scratch,
         to: &Destination<'_>,
     ) -> Result<()> {
         let mut joined = Vec::new();
@@ -179,8 +180,8 @@ impl Payload for LogFetch {
             let block = &fetched.block;
             let at = fetched.start - start;
             let stored = bytes.get(at..at + index(block.stored_bytes));
-            let decoded = decode(block, stored.unwrap_or_default(), scratch)
-                .map_err(|problem| Error::corrupt(place(&self.segment, block), problem))?;
+            let decoded = decode_block(block, stored.unwrap_or_default(), scratch)
+                .map_err(|error| error.of(place(&self.segment, block)))?;
             if fetched.joins_next || !joined.is_empty() {
                 joined.extend_from_slice(decoded);
                 if !fetched.joins_next {
@@ -213,33 +214,6 @@ impl FetchedBlock {
             }
         }
         Ok(())
-    }
-}
-
-/// The decoded bytes of a block.
-fn decode<'b>(
-    block: &Block,
-    stored: &'b [u8],
-    scratch: &'b mut Vec<u8>,
-) -> std::result::Result<&'b [u8], String> {
-    let (expected, found) = (block.checksum, crc32c(stored));
-    if found != expected {
-        return Err(format!("it has checksum {found:08x}, expected {expected:08x}"));
-    }
-    let length = index(block.bytes);
-    let decoded = match block.codec {
-        0 => stored,
-        1 => {
-            scratch.resize(length, 0);
-            let count = zstd_safe::decompress(scratch.as_mut_slice(), stored)
-                .map_err(|code| zstd_safe::get_error_name(code).to_owned())?;
-            &scratch[..count]
-        }
-        other => return Err(format!("codec {other} is not known")),
-    };
-    match decoded.len() == length {
-        true => Ok(decoded),
-        false => Err(format!("it has {} bytes, expected {length}", decoded.len())),
     }
 }
 

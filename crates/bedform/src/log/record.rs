@@ -3,14 +3,17 @@
 //! `segment` has who writes them. Nothing that was read is believed before its checksum is, and nothing
 //! is allocated before its length is within the limits.
 
+use std::fmt;
+
 use bedform_format::Limits;
 use bedform_format::checksum::crc32c;
 use bedform_format::log::{
-    RecordHead, RecordKind, Sealed, SealedCodec, SegmentHeader, SegmentName,
+    Block, RecordHead, RecordKind, Sealed, SealedCodec, SegmentHeader, SegmentName,
 };
 use bedform_storage::Object;
 
 use super::lanes::OpenedSegment;
+use crate::codec::{CodecError, Contexts, Scratch, decompress_zstd};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Fails if a segment is not that of its name: somebody has put another one in its place. Of several lanes
@@ -89,38 +92,133 @@ pub(super) fn read_sealed(
     let (sealed, stored) = Sealed::open(&body, limits).map_err(|error| damaged(&error))?;
     let codec = u8::from(sealed.codec == SealedCodec::Zstd);
     let body = decode_body(stored.to_vec(), codec, sealed.checksum, sealed.bytes)
-        .map_err(|problem| damaged(&problem))?;
+        .map_err(|error| error.of(format!("{} at byte {offset}", name())))?;
     Ok((body, sealed.codec))
+}
+
+/// Why stored bytes of a segment are not what they were.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BodyError {
+    #[error("it has checksum {found:08x}, expected {expected:08x}")]
+    Checksum { found: u32, expected: u32 },
+    #[error("it has {found} bytes, expected {expected}")]
+    Length { found: usize, expected: usize },
+    #[error("codec {0} is not known")]
+    UnknownCodec(u8),
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+}
+
+impl BodyError {
+    /// The error of reading what lies at `place`.
+    pub(super) fn of(self, place: impl fmt::Display) -> Error {
+        match self {
+            Self::Codec(error) => error.of(place),
+            error => Error::corrupt(place, error),
+        }
+    }
+
+    /// What is damaged.
+    ///
+    /// # Errors
+    /// That of memory: it says nothing about the bytes at `place`.
+    pub(super) fn damage_at(self, place: impl fmt::Display) -> Result<String> {
+        match self {
+            Self::Codec(error @ CodecError::Memory { .. }) => Err(error.of(place)),
+            error => Ok(error.to_string()),
+        }
+    }
 }
 
 /// Stored bytes, checked and decompressed to exactly `bytes`.
 ///
 /// # Errors
-/// What is wrong with them.
+/// What is wrong with them, or that memory is short.
 pub(super) fn decode_body(
     stored: Vec<u8>,
     codec: u8,
     checksum: u32,
     bytes: u64,
-) -> std::result::Result<Vec<u8>, String> {
-    let found = crc32c(&stored);
-    if found != checksum {
-        return Err(format!("it has checksum {found:08x}, expected {checksum:08x}"));
-    }
+) -> std::result::Result<Vec<u8>, BodyError> {
+    check_stored(&stored, checksum)?;
     let length = usize::try_from(bytes).unwrap_or(usize::MAX);
     let decoded = match codec {
         0 => stored,
         1 => {
-            let mut decoded = vec![0; length];
-            let count = zstd_safe::decompress(decoded.as_mut_slice(), &stored)
-                .map_err(|code| zstd_safe::get_error_name(code).to_owned())?;
-            decoded.truncate(count);
+            let mut decoded = Vec::new();
+            decompress_zstd(&stored, length, &mut decoded, &mut Contexts::default())?;
             decoded
         }
-        other => return Err(format!("codec {other} is not known")),
+        other => return Err(BodyError::UnknownCodec(other)),
     };
-    if decoded.len() != length {
-        return Err(format!("it has {} bytes, expected {length}", decoded.len()));
-    }
+    check_length(decoded.len(), length)?;
     Ok(decoded)
+}
+
+/// As [`decode_body`], in the memory of `scratch`.
+///
+/// # Errors
+/// As [`decode_body`].
+pub(super) fn decode_block<'b>(
+    block: &Block,
+    stored: &'b [u8],
+    scratch: &'b mut Scratch,
+) -> std::result::Result<&'b [u8], BodyError> {
+    check_stored(stored, block.checksum)?;
+    let length = usize::try_from(block.bytes).unwrap_or(usize::MAX);
+    let decoded = match block.codec {
+        0 => stored,
+        1 => scratch.decompress_zstd(stored, length)?,
+        other => return Err(BodyError::UnknownCodec(other)),
+    };
+    check_length(decoded.len(), length)?;
+    Ok(decoded)
+}
+
+/// Fails if stored bytes have not the checksum that they were given.
+///
+/// # Errors
+/// [`BodyError::Checksum`].
+pub(super) fn check_stored(stored: &[u8], expected: u32) -> std::result::Result<(), BodyError> {
+    match crc32c(stored) {
+        found if found == expected => Ok(()),
+        found => Err(BodyError::Checksum { found, expected }),
+    }
+}
+
+fn check_length(found: usize, expected: usize) -> std::result::Result<(), BodyError> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(BodyError::Length { found, expected }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::compress_zstd;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn a_segment_is_not_damaged_where_zstd_gets_no_memory() {
+        let stored = compress_zstd(&[7; 4096], 1).unwrap();
+        let (checksum, bytes) = (crc32c(&stored), 4096);
+        let stored_bytes = stored.len() as u64;
+        let block = Block { offset: 0, stored_bytes, bytes, checksum, codec: 1 };
+        let name = "log::record::tests::a_segment_is_not_damaged_where_zstd_gets_no_memory";
+        crate::memory::shortage::of(name, || {
+            let body = decode_body(stored.clone(), 1, checksum, bytes).unwrap_err();
+            let mut scratch = Scratch::default();
+            let of_block = decode_block(&block, &stored, &mut scratch).unwrap_err();
+            for error in [body, of_block] {
+                let error = error.of("segments/a");
+                assert_eq!(error.kind(), ErrorKind::LimitExceeded, "{error}");
+                assert!(error.is_of_memory(), "{error}");
+            }
+            let error = decode_body(stored.clone(), 1, checksum, bytes).unwrap_err();
+            assert!(error.damage_at("segments/a").is_err());
+        });
+        let error = decode_body(stored, 1, checksum ^ 1, bytes).unwrap_err();
+        assert_eq!(error.of("segments/a").kind(), ErrorKind::Corrupt);
+    }
 }

@@ -89,7 +89,7 @@ impl Run<'_> {
         (elements, scratch): (&mut Vec<u8>, &mut Scratch),
     ) -> Result<()> {
         if let Some(payload) = &unit.payload {
-            return payload.run_part(0, bytes, elements, &self.destination());
+            return payload.run_part(0, bytes, scratch, &self.destination());
         }
         for copy in &unit.raw {
             self.copy(cell, copy, bytes)?;
@@ -302,7 +302,7 @@ impl Run<'_> {
         buffers: &mut Buffers,
         helpers: Helpers<'_>,
     ) -> Result<()> {
-        let Buffers { fetched, block, elements, .. } = buffers;
+        let Buffers { fetched, block, scratch, .. } = buffers;
         let (mut start, mut goes_past, mut is_told) = (0, true, false);
         for (number, extent) in payload.extents().iter().enumerate() {
             let length = usize::try_from(extent.length).unwrap_or(usize::MAX);
@@ -311,7 +311,7 @@ impl Run<'_> {
             block.set_scattered(goes_past);
             if goes_past && let Some(bytes) = object.read_past(extent.offset, length, block)? {
                 self.waits(helpers);
-                payload.run_part(part, bytes, elements, &self.destination())?;
+                payload.run_part(part, bytes, scratch, &self.destination())?;
                 continue;
             }
             block.set_scattered(false);
@@ -328,7 +328,7 @@ impl Run<'_> {
                 }
                 self.fill(object, extent.offset, buffer, block, helpers)?;
             }
-            payload.run_part(part, buffer, elements, &self.destination())?;
+            payload.run_part(part, buffer, scratch, &self.destination())?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bedform_format::shard::Extent;
 use bedform_storage::Object;
 
+use crate::codec::Scratch;
 use crate::error::Result;
 use crate::plan::copy::Target;
 use crate::plan::geometry::{ChunkTask, Geometry};
@@ -209,12 +210,12 @@ pub(crate) trait Payload: Send + Sync + Debug {
     /// extents; all of them, unless the payload [has parts](Payload::has_parts).
     ///
     /// # Errors
-    /// `Corrupt` if a block is damaged.
+    /// `Corrupt` if a block is damaged; `LimitExceeded` if memory is short.
     fn run_part(
         &self,
         start: usize,
         bytes: &[u8],
-        scratch: &mut Vec<u8>,
+        scratch: &mut Scratch,
         to: &Destination<'_>,
     ) -> Result<()>;
 }

@@ -7,7 +7,7 @@
 use bedform_format::metadata::FillValue;
 use bedform_geometry::{ChunkGrid, Region};
 
-use crate::codec::{Scratch, text};
+use crate::codec::{CodecError, Scratch, text};
 use crate::error::{Error, Result};
 use crate::plan::copy::{Axis, Copy, Target};
 use crate::source::{Cover, StoredLayout};
@@ -179,7 +179,7 @@ impl ChunkElements {
                 layout.codec.encode(&self.joined, scratch, output)
             }
         };
-        outcome.map_err(|error| Error::new(crate::ErrorKind::Unsupported, error.to_string()))
+        outcome.map_err(CodecError::of_encoding)
     }
 
     /// Moves `encoded` into the memory of the elements, if it fits there: that is what was counted. The

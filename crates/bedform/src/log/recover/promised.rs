@@ -352,7 +352,7 @@ impl Examiner<'_> {
             let text = format!("{} at byte {address} has not the data of it", shown());
             return damaged(address, text);
         };
-        match bad_block(&*segment.object, &section)? {
+        match bad_block(&*segment.object, &section, &shown)? {
             Some((at, problem)) => {
                 damaged(at, format!("{} at byte {at} is damaged: {problem}", shown()))
             }

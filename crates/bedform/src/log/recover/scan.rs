@@ -203,7 +203,7 @@ impl Scanner<'_> {
         if section.commit.epoch <= self.known {
             return Ok(Some(true));
         }
-        if bad_block(self.segment, &section)?.is_some() {
+        if bad_block(self.segment, &section, &shown)?.is_some() {
             return Ok(Some(false));
         }
         let place = place_of(&section, offset, head.record_bytes(), body.len() as u64);
@@ -316,21 +316,30 @@ fn undamaged<T>(read: Result<T>) -> Result<Option<T>> {
 /// same, and must not be given up.
 pub(super) fn damage_of<T>(read: Result<T>) -> Result<Result<T>> {
     match read {
-        Err(error) if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::LimitExceeded) => {
-            Err(error)
-        }
+        Err(error) if !is_damage(&error) => Err(error),
         read => Ok(read),
     }
 }
 
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::LimitExceeded) && !error.is_of_memory()
+}
+
 /// The address of a block of a section that is not there, or damaged, and what is wrong; nothing if all
 /// are whole.
-pub(super) fn bad_block(segment: &dyn Object, section: &Section) -> Result<Option<(u64, String)>> {
+pub(super) fn bad_block(
+    segment: &dyn Object,
+    section: &Section,
+    shown: &dyn Fn() -> String,
+) -> Result<Option<(u64, String)>> {
     for block in &section.blocks {
         let mut stored = vec![0; usize::try_from(block.stored_bytes).unwrap_or(usize::MAX)];
         let read = segment.read(block.offset, &mut stored).map_err(Error::from);
         let problem = match damage_of(read)? {
-            Ok(()) => decode_body(stored, block.codec, block.checksum, block.bytes).err(),
+            Ok(()) => decode_body(stored, block.codec, block.checksum, block.bytes)
+                .err()
+                .map(|error| error.damage_at(format!("{} at byte {}", shown(), block.offset)))
+                .transpose()?,
             Err(error) => Some(error.to_string()),
         };
         if let Some(problem) = problem {
@@ -338,4 +347,18 @@ pub(super) fn bad_block(segment: &dyn Object, section: &Section) -> Result<Optio
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_memory_was_too_short_to_look_at_is_not_given_up_as_damaged() {
+        let limit = Error::new(ErrorKind::LimitExceeded, "a record is over the limit");
+        for damage in [Error::corrupt("segments/a", "cut off"), limit] {
+            assert!(damage_of::<()>(Err(damage)).is_ok());
+        }
+        assert!(damage_of::<()>(Err(Error::no_memory("no memory"))).is_err());
+    }
 }

@@ -10,6 +10,7 @@ use bedform_format::log::{
 };
 
 use super::{Held, Progress, ended, to_error};
+use crate::codec::{CodecError, compress_zstd};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::buffer::Buffer;
 use crate::log::staged::{Reach, Sink};
@@ -266,9 +267,5 @@ fn answer<T>(reply: &Sender<Result<T>>, outcome: Result<T>) -> Result<()> {
 }
 
 fn compress(body: &[u8]) -> Result<Vec<u8>> {
-    let mut packed = vec![0; zstd_safe::compress_bound(body.len())];
-    let count = zstd_safe::compress(packed.as_mut_slice(), body, LEVEL)
-        .map_err(|code| Error::invalid(zstd_safe::get_error_name(code)))?;
-    packed.truncate(count);
-    Ok(packed)
+    compress_zstd(body, LEVEL).map_err(CodecError::of_encoding)
 }

@@ -10,13 +10,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use bedform_format::checksum::crc32c;
 use bedform_format::log::{Block, Entry};
 use bedform_storage::ReadBlock;
 
 use super::lay::{Position, Reach};
 use crate::error::{Error, Result};
-use crate::log::record::decode_body;
+use crate::log::record::{check_stored, decode_body};
 use crate::log::section::LoadedSection;
 use crate::log::view::{ArraySection, View};
 
@@ -257,7 +256,7 @@ fn read_blocks(
         let mut stored = vec![0; index(first.stored_bytes)];
         object.read(first.offset, &mut stored)?;
         let decoded = decode_body(stored, first.codec, first.checksum, first.bytes)
-            .map_err(|problem| damaged(section, first, problem))?;
+            .map_err(|error| error.of(section.segment.place_of(first.offset)))?;
         bytes.extend_from_slice(&decoded);
     }
     Ok(bytes.len())
@@ -267,11 +266,7 @@ fn read_blocks(
 fn check(section: &LoadedSection, blocks: &[Block], mut found: &[u8]) -> Result<()> {
     for block in blocks {
         let (own, more) = found.split_at(index(block.stored_bytes).min(found.len()));
-        let (sum, expected) = (crc32c(own), block.checksum);
-        if sum != expected {
-            let text = format!("it has checksum {sum:08x}, expected {expected:08x}");
-            return Err(damaged(section, block, text));
-        }
+        check_stored(own, block.checksum).map_err(|error| damaged(section, block, error))?;
         found = more;
     }
     Ok(())
