@@ -5,12 +5,14 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use bedform_storage::{Pace, Throttle};
 use rustix::fs::{Mode, OFlags};
-use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::size;
@@ -32,8 +34,7 @@ const BYTES_MAX: u64 = 1 << 20;
 /// assert!(bedform::config::Configuration::parse("[brust]\n").is_err());
 /// # Ok::<(), bedform::Error>(())
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// The burst tier.
     pub burst: Option<BurstConfiguration>,
@@ -42,18 +43,16 @@ pub struct Configuration {
 }
 
 /// `[settle]`: of sessions that settle in the background.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettleConfiguration {
     /// Bytes of elements that may wait.
     pub bytes: Option<Size>,
     /// Commits that may wait.
-    pub commits: Option<std::num::NonZeroU64>,
+    pub commits: Option<NonZeroU64>,
 }
 
 /// `[burst]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BurstConfiguration {
     /// Its directory.
     pub path: PathBuf,
@@ -62,8 +61,7 @@ pub struct BurstConfiguration {
 }
 
 /// A number of bytes: an integer, or text such as `"10 GiB"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "SizeText")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size(u64);
 
 impl Size {
@@ -71,23 +69,81 @@ impl Size {
     pub fn bytes(self) -> u64 {
         self.0
     }
-}
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum SizeText {
-    Number(u64),
-    Text(String),
-}
-
-impl TryFrom<SizeText> for Size {
-    type Error = Error;
-
-    fn try_from(given: SizeText) -> Result<Self> {
-        match given {
-            SizeText::Number(bytes) => Ok(Self(bytes)),
-            SizeText::Text(text) => size::from_text(&text).map(Self),
+    fn of(value: &DeValue<'_>) -> Option<Self> {
+        match value {
+            DeValue::String(text) => size::from_text(text).ok().map(Self),
+            value => integer(value).map(Self),
         }
+    }
+}
+
+/// A table of the file. It is read by hand: an error then says which setting is at fault, what it
+/// has, and what it takes.
+struct Section<'t> {
+    text: &'t str,
+    /// As it is written; nothing for the whole file.
+    name: &'static str,
+    table: &'t DeTable<'t>,
+}
+
+impl<'t> Section<'t> {
+    /// Fails at a key that is not one of `known`.
+    fn check_keys(&self, known: &[&str]) -> Result<()> {
+        let is_unknown = |key: &&Spanned<_>| !known.contains(&AsRef::<str>::as_ref(key.get_ref()));
+        let Some(key) = self.table.keys().find(is_unknown) else { return Ok(()) };
+        let text =
+            format!("{}{} is not known; there are {}", self.name, key.get_ref(), known.join(", "));
+        Err(at_line(self.text, key.span().start, text))
+    }
+
+    /// The value of `key`, which must be `what`: nothing if it is not there.
+    fn setting<T>(
+        &self,
+        key: &str,
+        what: &str,
+        read: impl FnOnce(&'t DeValue<'t>) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let Some((_, value)) = self.table.iter().find(|(own, _)| own.get_ref() == key) else {
+            return Ok(None);
+        };
+        let bad = || {
+            let given = self.text[value.span()].replace('\n', " ");
+            let text = format!("{}{key} is {given}; it takes {what}", self.name);
+            at_line(self.text, value.span().start, text)
+        };
+        read(value.get_ref()).map(Some).ok_or_else(bad)
+    }
+
+    /// The table called `key`, whose settings messages call by `name`.
+    fn section(&self, key: &str, name: &'static str) -> Result<Option<Section<'t>>> {
+        let what = format!("a table: write [{key}] above its settings");
+        let table = self.setting(key, &what, DeValue::as_table)?;
+        Ok(table.map(|table| Section { text: self.text, name, table }))
+    }
+}
+
+const SIZE: &str = "a number of bytes such as 67108864 or \"64 MiB\"";
+
+fn integer(value: &DeValue<'_>) -> Option<u64> {
+    let given = value.as_integer()?;
+    u64::from_str_radix(given.as_str(), given.radix()).ok()
+}
+
+/// An error of the line that has byte `start` of `text`.
+fn at_line(text: &str, start: usize, problem: impl std::fmt::Display) -> Error {
+    let line = 1 + text[..start].matches('\n').count();
+    Error::invalid(format!("line {line}: {problem}"))
+}
+
+impl SettleConfiguration {
+    fn read(section: &Section<'_>) -> Result<Self> {
+        section.check_keys(&["bytes", "commits"])?;
+        let count = |value: &DeValue<'_>| integer(value).and_then(NonZeroU64::new);
+        Ok(Self {
+            bytes: section.setting("bytes", SIZE, Size::of)?,
+            commits: section.setting("commits", "an integer of at least 1", count)?,
+        })
     }
 }
 
@@ -97,9 +153,17 @@ impl Configuration {
     /// # Errors
     /// `InvalidArgument` says the line and the key at fault.
     pub fn parse(text: &str) -> Result<Self> {
-        toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-            Error::invalid(format!("line {line}: {}", error.message().replace('\n', " ")))
+        let table = DeTable::parse(text).map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start);
+            at_line(text, start, error.message().replace('\n', " "))
+        })?;
+        let whole = Section { text, name: "", table: table.get_ref() };
+        whole.check_keys(&["burst", "settle"])?;
+        let burst = whole.section("burst", "[burst] ")?;
+        let settle = whole.section("settle", "[settle] ")?;
+        Ok(Self {
+            burst: burst.map(|own| BurstConfiguration::read(&own)).transpose()?,
+            settle: settle.map(|own| SettleConfiguration::read(&own)).transpose()?,
         })
     }
 
@@ -169,6 +233,15 @@ pub fn pace() -> Result<Option<Arc<Pace>>> {
 }
 
 impl BurstConfiguration {
+    fn read(section: &Section<'_>) -> Result<Self> {
+        section.check_keys(&["path", "capacity"])?;
+        let path = section.setting("path", "a directory such as \"/mnt/nvme\"", DeValue::as_str)?;
+        let capacity = section.setting("capacity", SIZE, Size::of)?;
+        let path =
+            path.ok_or_else(|| Error::invalid("[burst] lacks path: the directory of the tier"))?;
+        Ok(Self { path: path.into(), capacity })
+    }
+
     /// The burst tier for the store in the directory `store`: `BEDFORM_BURST` and
     /// `BEDFORM_BURST_CAPACITY`, else `[burst]` of the configuration. `None` without either.
     ///
@@ -245,5 +318,51 @@ mod tests {
             assert!(error.contains(line) && error.contains(said), "{text:?}: {error}");
             assert!(!error.contains('\n'), "{error}");
         }
+    }
+    #[test]
+    fn a_setting_that_is_not_what_it_takes_is_shown_as_it_was_written() {
+        let size = "it takes a number of bytes such as 67108864 or \"64 MiB\"";
+        let count = "it takes an integer of at least 1";
+        let huge = "99999999999999999999999";
+        for (section, key, values, takes) in [
+            ("settle", "bytes", ["-4", "1.5", "true", "\"much\"", "\"-4\"", huge, "[1]"], size),
+            ("settle", "commits", ["-4", "0", "1.5", "\"10\"", huge, "1e3", "nan"], count),
+            (
+                "burst",
+                "capacity",
+                ["-1", "inf", "\"\"", "\"1 GiG\"", huge, "{ a = 1 }", "1979-05-27"],
+                size,
+            ),
+        ] {
+            for value in values {
+                let text = format!("[{section}]\n{key} = {value}\n");
+                let error = Configuration::parse(&text).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+                let said = format!("line 2: [{section}] {key} is {value}; {takes}");
+                assert_eq!(error.to_string(), said);
+            }
+        }
+        for (text, said) in [
+            (
+                "settle = 3",
+                "line 1: settle is 3; it takes a table: write [settle] above its settings",
+            ),
+            ("[burst]", "[burst] lacks path: the directory of the tier"),
+            (
+                "[burst]\npath = 3",
+                "line 2: [burst] path is 3; it takes a directory such as \"/mnt/nvme\"",
+            ),
+            (
+                "[settle]\nbites = 3",
+                "line 2: [settle] bites is not known; there are bytes, commits",
+            ),
+        ] {
+            assert_eq!(Configuration::parse(text).unwrap_err().to_string(), said);
+        }
+        let largest =
+            "[settle]\nbytes = 0xffff_ffff_ffff_ffff\ncommits = 18_446_744_073_709_551_615\n";
+        let settle = Configuration::parse(largest).unwrap().settle.unwrap();
+        assert_eq!(settle.bytes, Some(Size(u64::MAX)));
+        assert_eq!(settle.commits, NonZeroU64::new(u64::MAX));
     }
 }
