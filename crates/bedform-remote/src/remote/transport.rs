@@ -78,6 +78,8 @@ pub(super) enum Failure {
     Over { deadline: Duration, last: String },
     #[error("the server sends the object encoded as {0}: let it send objects as they are")]
     Encoded(String),
+    #[error("the server answered {0} and broke off before it had said what is missing")]
+    PageCutOff(StatusCode),
     #[error("the server does not allow to read the object (status 405), which may be there")]
     NotAllowed,
     #[error("the server redirects to {to}: {why}")]
@@ -94,7 +96,7 @@ impl Failure {
 
     /// True if the request may succeed when it is made again.
     fn may_pass(&self) -> bool {
-        matches!(self, Self::Silent(_) | Self::Slow { .. })
+        matches!(self, Self::Silent(_) | Self::Slow { .. } | Self::PageCutOff(_))
     }
 }
 
@@ -232,7 +234,7 @@ impl HttpService for Connection {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let call = Call::current();
         request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let expected = answer::Expected::of(&request);
+        let expected = answer::Expected::of(&request, !self.transport.follows);
         if expected.is_of_nothing() {
             // All bytes have come, and then an error instead of the end: the client would resume behind them.
             return Err(call.failed(Failure::Endless));

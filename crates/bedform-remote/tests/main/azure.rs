@@ -38,6 +38,8 @@ struct Container {
     /// Gives parts of blobs without bytes, as the emulator Azurite does.
     gives_parts_of_nothing: bool,
     access: Access,
+    /// So many of the next pages that say what is missing are cut off.
+    cut_off: usize,
 }
 
 /// What is done for who does not say who asks.
@@ -87,7 +89,7 @@ fn is_identifier(name: &str) -> bool {
 impl Service for Container {
     fn answer(&mut self, request: &mut Request) -> Option<Reply> {
         let is_read = matches!(&*request.method, "GET" | "HEAD") && request.value("comp").is_none();
-        Some(match self.name_of(request) {
+        let mut reply = match self.name_of(request) {
             _ if self.access == Access::None => {
                 let message = "Public access is not permitted on this storage account.";
                 error(409, "PublicAccessNotPermitted", message)
@@ -97,7 +99,12 @@ impl Service for Container {
             }
             Some(name) => self.answer_of(name, request),
             None => error(404, "ContainerNotFound", "The specified container does not exist."),
-        })
+        };
+        if reply.status == 404 && self.cut_off > 0 {
+            self.cut_off -= 1;
+            reply.cut_off = reply.body.len() - DOCUMENT.len() - 16;
+        }
+        Some(reply)
     }
 }
 
@@ -386,4 +393,18 @@ fn an_object_without_bytes_is_opened_whatever_a_server_says_of_parts_of_it() {
         assert!(object.is_current().unwrap());
         assert!(put(&storage, "a", b"one", Condition::Unchanged(&*object)));
     }
+}
+
+#[test]
+fn what_is_missing_is_asked_for_again_where_the_page_that_says_so_is_cut_off() {
+    let azure = azure();
+    let storage = open(&azure, "cut");
+    azure.state().service.cut_off = 3;
+    assert_eq!(storage.open(&path("a")).unwrap_err().kind, StorageErrorKind::NotFound);
+    assert_eq!(azure.state().service.cut_off, 0);
+    // It may be the container that is missing: nobody says that the object is.
+    azure.state().service.cut_off = usize::MAX;
+    let error = storage.open(&path("a")).unwrap_err();
+    assert_eq!(error.kind, StorageErrorKind::Server);
+    assert!(error.to_string().contains("404 Not Found and broke off"), "{error}");
 }

@@ -39,7 +39,9 @@ impl Service for Content {
     fn answer(&mut self, request: &mut Request) -> Option<Reply> {
         let answer = self.answers.pop().unwrap_or(Answer::Good);
         let Some((bytes, change)) = self.objects.get(&decoded(&request.path)) else {
-            return Some(Reply::new(404, String::new(), []));
+            let mut missing = Reply::new(404, String::new(), "<html>There is nothing here</html>");
+            missing.cut_off = if answer == Answer::CutOff { missing.body.len() / 2 } else { 0 };
+            return Some(missing);
         };
         let tag = format!("\"{change}\"");
         let more = format!("ETag: {tag}\r\nLast-Modified: Mon, 23 Nov 2026 00:00:00 GMT\r\n");
@@ -216,6 +218,16 @@ fn errors_that_pass_are_tried_again_and_no_byte_is_wrong() {
             // Half an answer again and again is no answer.
             Err(error) => panic!("seed {seed}: {answers:?}: {error}"),
         }
+    }
+}
+
+#[test]
+fn what_a_server_of_files_has_not_is_absent_by_its_status_also_where_the_page_is_cut_off() {
+    let server = Server::of_files();
+    let storage = server.storage();
+    for answers in [[Answer::Good; 9], [Answer::CutOff; 9]] {
+        server.answers(&answers);
+        assert_eq!(storage.open(&path("none")).unwrap_err().kind, StorageErrorKind::NotFound);
     }
 }
 

@@ -29,18 +29,22 @@ pub(super) struct Expected {
     bytes_max: u64,
     /// A part of an object was requested, and is known by its status: a whole object is not read.
     is_part: bool,
+    /// What is missing is said by the page of a 404: the object, or all that there is.
+    is_judged: bool,
 }
 
 impl Expected {
-    pub(super) fn of(request: &HttpRequest) -> Self {
+    /// What may be answered to `request`, by an object store or by a server of files.
+    pub(super) fn of(request: &HttpRequest, is_store: bool) -> Self {
+        let is_judged = is_store && *request.method() == Method::GET;
         let range = request.headers().get(RANGE).and_then(|range| range.to_str().ok());
         if let Some(range) = range {
-            return Self { bytes_max: length_of(range).unwrap_or(0), is_part: true };
+            return Self { bytes_max: length_of(range).unwrap_or(0), is_part: true, is_judged };
         }
         let query = request.uri().query().unwrap_or_default();
         let is_object = *request.method() == Method::GET && query.is_empty();
         let bytes_max = if is_object { WHOLE_BYTES_MAX } else { ANSWER_BYTES_MAX };
-        Self { bytes_max, is_part: false }
+        Self { bytes_max, is_part: false, is_judged }
     }
 
     /// True for a range that has no bytes.
@@ -71,7 +75,13 @@ pub(super) async fn bounded(
     call: &Arc<Call>,
 ) -> Result<HttpResponse, HttpError> {
     if !response.status().is_success() {
-        return Ok(error_page(response, pace, call).await);
+        let status = response.status();
+        let (page, is_whole) = error_page(response, pace, call).await;
+        let is_judged = expected.is_judged && status == StatusCode::NOT_FOUND;
+        if is_judged && !is_whole {
+            return Err(call.failed(Failure::PageCutOff(status)));
+        }
+        return Ok(page);
     }
     if let Some(encoding) = encoding_of(response.headers()) {
         return Err(call.failed(Failure::Encoded(encoding)));
@@ -100,13 +110,18 @@ fn encoding_of(headers: &HeaderMap) -> Option<String> {
     })
 }
 
-/// An answer that says what went wrong, with as much of its page as comes soon.
-async fn error_page(response: HttpResponse, pace: Pace, call: &Call) -> HttpResponse {
+/// An answer that says what went wrong, with as much of its page as comes soon; false if that was
+/// cut off.
+async fn error_page(response: HttpResponse, pace: Pace, call: &Call) -> (HttpResponse, bool) {
     let (parts, mut body) = response.into_parts();
     call.note(format!("the server answered {}", parts.status));
-    let mut page = Vec::new();
+    let (mut page, mut is_whole) = (Vec::new(), true);
     let reading = async {
-        while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            let Ok(frame) = frame else {
+                is_whole = false;
+                break;
+            };
             let Ok(bytes) = frame.into_data() else { continue };
             let room = ERROR_PAGE_BYTES_MAX - page.len();
             page.extend_from_slice(&bytes[..bytes.len().min(room)]);
@@ -118,7 +133,7 @@ async fn error_page(response: HttpResponse, pace: Pace, call: &Call) -> HttpResp
     // The status is known whatever becomes of the page.
     let _ = timeout(pace.stall.min(call.left(pace)), reading).await;
     let page = String::from_utf8_lossy(&page).into_owned();
-    HttpResponse::from_parts(parts, page.into())
+    (HttpResponse::from_parts(parts, page.into()), is_whole)
 }
 
 /// A body that is passed on as it comes, while it is short and fast enough.
