@@ -21,6 +21,10 @@ pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> Sto
             StorageErrorKind::Server
         }
         Error::NotFound { .. } => StorageErrorKind::NotFound,
+        // A read creates nothing that might exist.
+        Error::AlreadyExists { .. } if is_read(operation) && !denies(&said) => {
+            StorageErrorKind::Server
+        }
         Error::AlreadyExists { .. } if !denies(&said) => StorageErrorKind::Exists,
         Error::Precondition { .. } | Error::NotModified { .. } => StorageErrorKind::Conflict,
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
@@ -33,6 +37,10 @@ pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> Sto
     let source = matches!(kind, StorageErrorKind::Server | StorageErrorKind::PermissionDenied)
         .then(|| io::Error::other(format!("{}{said}", hint(operation, &error, kind, &said))));
     StorageError { kind, operation, path: path.to_owned(), source }
+}
+
+fn is_read(operation: &str) -> bool {
+    matches!(operation, "open" | "read" | "stat" | "list" | "calibrate")
 }
 
 /// What servers and clients say where somebody may not have what was asked for; the last are where machines of
@@ -195,6 +203,9 @@ fn hint(operation: &str, error: &Error, kind: StorageErrorKind, said: &str) -> &
     } else {
         match error {
             Error::Unauthenticated { .. } => "credentials are needed, or others: ",
+            Error::AlreadyExists { .. } => {
+                "the server answered the read with status 409, a conflict with the state of the object: "
+            }
             _ if kind == StorageErrorKind::PermissionDenied => denial(operation),
             _ => "",
         }

@@ -259,6 +259,10 @@ fn errors_that_stay_say_what_the_server_said_within_the_deadline() {
     let (kind, text) = said(403);
     assert_eq!(kind, StorageErrorKind::PermissionDenied);
     assert!(text.contains("these credentials give no access"), "{text}");
+    let (kind, text) = said(409);
+    assert_eq!(kind, StorageErrorKind::Server);
+    assert!(text.contains("status 409") && text.contains("not now [SlowDown]"), "{text}");
+    assert!(!text.contains("exists already"), "{text}");
     let (kind, text) = said(401);
     assert_eq!(kind, StorageErrorKind::PermissionDenied);
     assert!(text.contains("credentials are needed"), "{text}");
