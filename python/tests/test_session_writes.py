@@ -201,6 +201,25 @@ def test_arrays_of_a_session_are_written_before_they_are_seen(tmp_path: Path) ->
     store.create_array("u", **new)
 
 
+def test_a_refused_commit_says_which_arrays_it_created_all_the_same(tmp_path: Path) -> None:
+    store = bf.create(tmp_path / "both.zarr")
+    new = {"shape": (2,), "dtype": "int16", "fill_value": -1}
+    store.create_array("t", **new)
+    for count, names in ((2, "v0, v1"), (9, "v0, v1, v2, v3, v4, v5, v6, v7 and 1 more")):
+        with pytest.raises(bf.ConflictError) as caught, store.session() as session:
+            session.create_arrays({f"of{count}/v{number}": new for number in range(count)})
+            session.write(f"of{count}/v0", [1, 2])
+            session.append("t", [3])
+            store["t"].append([4])
+        said = ", ".join(f"of{count}/{name}" for name in names.split(", "))
+        assert str(caught.value).endswith(
+            "another writer has appended to an array: none of its data are visible; write them again "
+            "in a new session; the arrays that it created are visible, without its data: "
+            f"{said}; write to them, or delete them"
+        )
+        assert store[f"of{count}/v0"][...].tolist() == [-1, -1]
+
+
 def test_only_whole_numbers_say_where_elements_go(tmp_path: Path) -> None:
     store = new_store(tmp_path)
     store.create_array("line", shape=(6,), dtype="int8")

@@ -136,8 +136,9 @@ impl Session {
     /// with the first commit that finds it drained, or with [`Session::drain`].
     ///
     /// # Errors
-    /// The first error of any member, on all; nothing is visible then. `Conflict` if another writer
-    /// has appended to an array that this session appends to, has made one smaller, or deleted it.
+    /// The first error of any member, on all; nothing that was written is visible then, but arrays
+    /// that the session created may be: the message names those. `Conflict` if another writer has
+    /// appended to an array that this session appends to, has made one smaller, or deleted it.
     pub fn commit(&mut self) -> Result<u64> {
         self.check_process()?;
         self.enter_handing_over("commit()");
@@ -315,7 +316,28 @@ impl Session {
         // has created does. A promise counts at once: what may fail comes before it.
         let is_early = has_something && !directory.is_promised;
         let early = is_early.then(|| self.begin_directory(&directory)).transpose()?;
-        self.commit_creations()?;
+        let mut created = Vec::new();
+        let outcome = self
+            .commit_creations(&mut created)
+            .and_then(|()| self.commit_data(directory, has_something, early, drained));
+        outcome.map_err(|error| match created.is_empty() {
+            true => error,
+            false => {
+                let said = said_of_created(&created, error.kind());
+                error.followed_by(said)
+            }
+        })
+    }
+
+    /// On the coordinator: commits what the members wrote, once the arrays are there that the session
+    /// has created.
+    fn commit_data(
+        &mut self,
+        directory: Directory,
+        has_something: bool,
+        early: Option<Placing>,
+        drained: u32,
+    ) -> Result<u64> {
         let mut number = self.complete_drained(drained)?;
         if directory.is_promised && number.is_none() {
             number = Some(self.visible);
@@ -619,7 +641,7 @@ impl Session {
         Error::new(
             ErrorKind::Conflict,
             format!(
-                "since a commit of {} was begun, {what}: nothing of it is visible; write it \
+                "since a commit of {} was begun, {what}: none of its data are visible; write them \
                  again in a new session",
                 self.store.storage.name()
             ),
@@ -659,7 +681,7 @@ pub(super) fn check_place(
             ErrorKind::Conflict,
             format!(
                 "the store was moved while this session was open, and its log is {now} now, not \
-                 {}; nothing of this commit is visible: start a new session",
+                 {}; none of the data of this commit are visible: start a new session",
                 log.name()
             ),
         ));
@@ -668,6 +690,22 @@ pub(super) fn check_place(
         None => log.check_may_lack(state),
         Some(newest) => log.check_age(newest, state),
     }
+}
+
+/// What a commit that failed has made visible all the same, and what to do about it.
+fn said_of_created(created: &[ObjectPath], kind: ErrorKind) -> String {
+    const NAMES_MAX: usize = 8;
+    let names = created.iter().take(NAMES_MAX).map(ObjectPath::as_str).collect::<Vec<_>>();
+    let more = match created.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    // After other errors nobody knows.
+    let data = if kind == ErrorKind::Conflict { ", without its data" } else { "" };
+    let names = names.join(", ");
+    format!(
+        "the arrays that it created are visible{data}: {names}{more}; write to them, or delete them"
+    )
 }
 
 pub(super) fn cut_short() -> Error {

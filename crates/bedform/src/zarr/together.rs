@@ -98,6 +98,11 @@ impl NewArrays {
         &self.keys
     }
 
+    /// The arrays' paths, in their order.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &ObjectPath> {
+        self.arrays.iter().map(|(path, _)| path)
+    }
+
     /// How many arrays there are.
     pub(crate) fn len(&self) -> usize {
         self.arrays.len()

@@ -197,8 +197,9 @@ impl Session {
         Ok(())
     }
 
-    /// On the coordinator: makes the arrays visible that the session has created.
-    pub(in crate::log) fn commit_creations(&mut self) -> Result<()> {
+    /// On the coordinator: makes the arrays visible that the session has created; `visible` gets those
+    /// that are, also where others cannot be.
+    pub(in crate::log) fn commit_creations(&mut self, visible: &mut Vec<ObjectPath>) -> Result<()> {
         for mut creation in std::mem::take(&mut self.creations) {
             let versions = creation.written()?;
             let store = &*self.store;
@@ -212,6 +213,7 @@ impl Session {
                 creation.new.discard(store, &versions);
                 return outcome;
             }
+            visible.extend(creation.new.paths().cloned());
         }
         Ok(())
     }
