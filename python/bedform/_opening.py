@@ -120,7 +120,9 @@ def open(  # noqa: A001 - the name users expect
         Bytes of decoded chunks and shard indexes to keep between reads; 0 keeps nothing.
     freshness
         When to look for changes of other writers: before every ``"read"``, at ``"open"`` or
-        ``"never"``. Without it before every read, and at opening where the store has a URL.
+        ``"never"``. Without it before every read, and at opening where the store has a URL. A
+        handle that does not look keeps the shape that it saw, and reads the fill value for rows
+        that others have removed since.
     durability
         What an acknowledged write survives: a power cut (``"disk"``) or this process
         (``"process"``).

@@ -668,6 +668,19 @@ def test_a_handle_that_never_looks_keeps_the_shape_that_it_knows(store: bedform.
     assert array.shape == (6,)
 
 
+@pytest.mark.parametrize("freshness", ["open", "never"])
+def test_a_handle_that_does_not_look_reads_the_fill_value_for_rows_that_others_removed(
+    store: bedform.Store, freshness: Any
+) -> None:
+    array = store.create_array("a", (4,), "i4", layout=bedform.Regular((2,)), fill_value=-1)
+    array[...] = 1
+    other = again(store, freshness=freshness)
+    assert other["a"].shape == (4,)
+    array.resize((2,))
+    assert other["a"][...].tolist() == [1, 1, -1, -1]
+    assert other.snapshot()["a"].shape == again(store, freshness=freshness)["a"].shape == (2,)
+
+
 @pytest.mark.parametrize("codecs", [[], ["zstd"]])
 def test_a_shard_that_another_library_rewrote_is_noticed_and_read(
     store: bedform.Store, codecs: list[Any]

@@ -213,8 +213,8 @@ def test_a_refused_commit_says_which_arrays_it_created_all_the_same(tmp_path: Pa
             store["t"].append([4])
         said = ", ".join(f"of{count}/{name}" for name in names.split(", "))
         assert str(caught.value).endswith(
-            "another writer has appended to an array: none of its data are visible; write them again "
-            "in a new session; the arrays that it created are visible, without its data: "
+            "another writer has appended to an array: none of its data are visible; write them "
+            "again in a new session; the arrays that it created are visible, without its data: "
             f"{said}; write to them, or delete them"
         )
         assert store[f"of{count}/v0"][...].tolist() == [-1, -1]

@@ -13,7 +13,8 @@ use crate::size;
 /// Told, on the caller's thread, how much of how much is done: bytes, or what the call says.
 pub type Progress<'a> = &'a dyn Fn(u64, u64);
 
-/// When a store looks whether another writer has changed it.
+/// When a store looks whether another writer has changed it. A handle that does not look keeps the
+/// shape that it saw: it reads the fill value for rows that others have removed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Freshness {
     /// Before every read.
