@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
-from bedform import _internal, _selection, _shown
+from bedform import _internal, _json, _selection, _shown
+from bedform._elements import type_of
 from bedform._errors import (
     BedformError,
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
     ReadOnlyError,
+    check_text,
     engine_call,
 )
 from bedform._layout import Order, Regular
@@ -85,7 +85,7 @@ class Profile:
             As in :meth:`for_path`. What is kept has no secrets: scheme, server and bucket.
         """
         where = os.fspath(path)
-        document, reached = json.dumps(self._facts), _reached(where, storage_options)
+        document, reached = _json.dump(self._facts), _reached(where, storage_options)
         return engine_call(_internal.keep_profile)(document, where, reached)
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Profile:
 def _reached(where: str, storage_options: Mapping[str, Any] | None) -> str | None:
     """How the object store at ``where`` is reached, for the engine; nothing for a path."""
     if is_url(where):
-        return json.dumps(storage_options_of(storage_options))
+        return _json.dump(storage_options_of(storage_options))
     if storage_options:
         raise InvalidArgumentError(f"{where}: storage_options are for the URLs of object stores")
     return None
@@ -225,6 +225,8 @@ def calibrate(
     """
     where = os.fspath(path)
     reached = _reached(where, storage_options)
+    if name is not None:
+        check_text(name, "name")
     if reached is None:
         _check_measurable(where)
     text = engine_call(_internal.calibrate)(
@@ -315,7 +317,7 @@ def advise(
     1
     """
     lengths = [int(length) for length in shape]
-    kind = np.dtype(dtype)
+    kind = type_of(dtype)
     question = _question(
         lengths, 16 if kind.hasobject else kind.itemsize, dims, reads, append_length
     )
@@ -410,7 +412,7 @@ def _ask(question: dict[str, Any], profile: Any, where: str) -> Advice:
     if isinstance(profile, (str, os.PathLike)):
         where = os.fspath(profile)
     chosen = profile_at(where) if profile is None else chosen_profile(profile)
-    facts, text = engine_call(_internal.advise)(json.dumps(question), json.dumps(chosen.to_dict()))
+    facts, text = engine_call(_internal.advise)(_json.dump(question), _json.dump(chosen.to_dict()))
     named = {key: getattr(chosen, key) for key in ("name", "path", "measured_at", "coldness")}
     origin = chosen._origin(where)
     return Advice({**json.loads(facts), "profile": named}, f"{text.rstrip()}\n\n{origin}")

@@ -16,7 +16,7 @@ import numpy as np
 
 import bedform as bf
 
-from . import _internal
+from . import _internal, _json
 from ._advise import _named
 from ._elements import Elements
 from ._errors import ConflictError, CorruptError, engine_call, translated
@@ -173,8 +173,8 @@ def convert(
             opened._inner,
             _readers(opened, exclude),
             where,
-            json.dumps(opening),
-            json.dumps(options),
+            _json.dump(opening),
+            _json.dump(options),
         )
         plan = _plan_of(json.loads(conversion.plan()))
         if dry_run:

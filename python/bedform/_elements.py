@@ -7,9 +7,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bedform._errors import InvalidArgumentError
+from bedform._errors import InvalidArgumentError, check_text
 
 AnyArray = npt.NDArray[Any]
+
+
+def type_of(dtype: Any) -> np.dtype[Any]:
+    """The type that a user means.
+
+    Raises
+    ------
+    InvalidArgumentError
+        NumPy knows none.
+    """
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"there is no type {dtype!r}") from None
+    return found
 
 
 class Elements:
@@ -78,7 +93,7 @@ class Elements:
     def _text_of(self, element: Any) -> str:
         # Anything else would be stored as what it prints, which nobody can read back.
         if isinstance(element, str):
-            return element
+            return check_text(element, f"{self._path}: the text")
         raise InvalidArgumentError(
             f"{self._path} holds text, not {type(element).__name__}: convert the values first"
         )

@@ -229,9 +229,20 @@ def check_name(name: Any) -> str:
     """
     if not isinstance(name, str):
         raise InvalidArgumentError(f"the name of an array or group must be text, not {name!r}")
-    if not name.isascii():
+    return check_text(name, "the name")
+
+
+def check_text(text: str, what: str) -> str:
+    """Give a text back if UTF-8 has it: halves of a pair (lone surrogates) it has not.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It has not; messages call the text ``what``.
+    """
+    if not text.isascii():
         try:
-            name.encode()
+            text.encode()
         except UnicodeEncodeError:
-            raise InvalidArgumentError(f"the name {name!r} cannot be stored as UTF-8") from None
-    return name
+            raise InvalidArgumentError(f"{what} {text!r} cannot be stored as UTF-8") from None
+    return text

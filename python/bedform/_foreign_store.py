@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bedform import _foreign_encoding, _fork, _internal, _selection, _shown
+from bedform import _foreign_encoding, _fork, _internal, _json, _selection, _shown
 from bedform._array import BasicReads
 from bedform._errors import (
     BY_KIND,
@@ -90,7 +90,7 @@ class ForeignStore:
         self._load()
 
     def _load(self) -> None:
-        opening = json.dumps(self._options)
+        opening = _json.dump(self._options)
         self._opened = _open_file(
             self._path, opening, allow_external=self._allow_external, map_time=self._map_time
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bedform._errors import InvalidArgumentError, WrongTypeError
+from bedform._errors import InvalidArgumentError, WrongTypeError, check_text
 
 # The engine marks numbers that JSON lacks, and integers over 64 bits, by a character of the
 # private use area.
@@ -85,7 +85,34 @@ def dump_attributes(attributes: Any) -> str:
     """Attributes as a JSON object for the engine."""
     if attributes is not None and not isinstance(attributes, Mapping):
         raise InvalidArgumentError(f"attributes must be a mapping, not {attributes!r}")
-    return json.dumps(plain_attribute(dict(attributes or {})), allow_nan=False)
+    return dump(plain_attribute(dict(attributes or {})), "attributes")
+
+
+def dump(document: Any, what: str = "") -> str:
+    """A document for the engine, as JSON.
+
+    Raises
+    ------
+    InvalidArgumentError
+        UTF-8 lacks one of its texts: its key is named, or ``what``.
+    """
+    text = json.dumps(document)
+    # As Python writes every surrogate, those of pairs, too.
+    if "\\ud" in text:
+        _check_texts(document, what)
+    return text
+
+
+def _check_texts(value: Any, what: str) -> None:
+    if isinstance(value, str):
+        check_text(value, what or "the text")
+    elif isinstance(value, Mapping):
+        for key, entry in value.items():
+            check_text(str(key), f"{what}: the key" if what else "the key")
+            _check_texts(entry, f"{what}.{key}" if what else str(key))
+    elif isinstance(value, (list, tuple)):
+        for entry in value:
+            _check_texts(entry, what)
 
 
 def _restore(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -72,7 +71,7 @@ def create(
         options = {"freshness": "read", "durability": durability}
     options["cache_bytes"] = byte_count(cache, "cache")
     attributes_text = _json.dump_attributes(attributes)
-    inner = engine_call(_internal.Store.create, where)(where, attributes_text, json.dumps(options))
+    inner = engine_call(_internal.Store.create, where)(where, attributes_text, _json.dump(options))
     return Store(inner, where, {**options, "writable": True})
 
 
@@ -87,7 +86,7 @@ def _stage(
         "cache_bytes": byte_count(CACHE, "cache"),
     }
     create = engine_call(_internal.StagedStore, str(target))
-    staged = create(target, replaces, json.dumps(options))
+    staged = create(target, replaces, _json.dump(options))
     store = Store(staged.store(), os.fspath(staged.path), {**options, "writable": True})
     return staged, store
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bedform import _internal
-from bedform._errors import InvalidArgumentError, engine_call
+from bedform import _internal, _json
+from bedform._errors import InvalidArgumentError, check_text, engine_call
 from bedform._shown import printable
 from bedform._text import format_bytes, format_seconds
 
@@ -70,7 +70,7 @@ def machine(name: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _checked(description: Mapping[str, Any], origin: str) -> dict[str, Any]:
     try:
-        text = json.dumps(description)
+        text = _json.dump(description)
         checked: dict[str, Any] = json.loads(engine_call(_internal.check_machine)(text))
     except (InvalidArgumentError, TypeError) as error:
         raise InvalidArgumentError(f"{origin!r}: {error}") from None
@@ -113,12 +113,12 @@ def simulate(
         raise InvalidArgumentError("give a workload or a pattern")
     checked = _checked(on, "the machine given") if isinstance(on, Mapping) else machine(on)
     if isinstance(workload, str):
-        question = f'{{"workload":{workload}}}'
+        question = f'{{"workload":{check_text(workload, "the workload")}}}'
     elif workload is not None:
-        question = json.dumps({"workload": workload})
+        question = _json.dump({"workload": workload})
     else:
-        question = json.dumps({"pattern": pattern})
-    found, took = engine_call(_internal.simulate)(json.dumps(checked), question)
+        question = _json.dump({"pattern": pattern})
+    found, took = engine_call(_internal.simulate)(_json.dump(checked), question)
     return Simulation(checked, json.loads(found), took)
 
 

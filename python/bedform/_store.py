@@ -16,11 +16,13 @@ from bedform import _fork, _internal, _json, _settle
 from bedform._advise import Profile, chosen_profile, numbered_reads
 from bedform._array import Array
 from bedform._comm import Messages, declining
+from bedform._elements import type_of
 from bedform._errors import (
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
     check_name,
+    check_text,
     engine_call,
 )
 from bedform._integers import byte_count, integer, integers
@@ -288,12 +290,13 @@ class Group:
                 what = f"no argument {min(unknown)!r}" if unknown else "shape or dtype missing"
                 raise InvalidArgumentError(f"array {name!r}: {what}")
             with _about(name):
-                description = {**self._describe(**given), "checksum": checksum}
-            texts.append((self._join(name), json.dumps(description, allow_nan=False)))
+                text = _json.dump({**self._describe(**given), "checksum": checksum})
+            texts.append((self._join(name), text))
         return texts
 
     def _create(self, name: str, description: dict[str, Any], *, draft: bool) -> Array:
-        text = json.dumps(description, allow_nan=False)
+        with _about(name):
+            text = _json.dump(description)
         inner = self._store._call(self._store._inner.create_array)(self._join(name), text, draft)
         return Array(self._store, inner)
 
@@ -315,10 +318,7 @@ class Group:
         _check_described(layout, dims, reads, codecs, append_length)
         if dims is not None and len(dims) != len(lengths):
             raise InvalidArgumentError(f"{len(dims)} names for {len(lengths)} axes")
-        try:
-            kind = np.dtype(dtype)
-        except (TypeError, ValueError):
-            raise InvalidArgumentError(f"there is no type {dtype!r}") from None
+        kind = type_of(dtype)
         described = {
             "shape": lengths,
             "dtype": _zarr_name(kind),
@@ -554,7 +554,8 @@ class Store(Group):
                 "burst": _tier(burst),
                 "burst_capacity_bytes": burst_capacity,
             }
-        inner = self._call(self._inner.session)(json.dumps(options), members)
+            text = _json.dump(options)
+        inner = self._call(self._inner.session)(text, members)
         return Session(self, inner, members)
 
     def recover(
@@ -593,6 +594,7 @@ class Store(Group):
             them up, or what is damaged is back in its place and this is called again.
         """
         where = _tier(burst)
+        check_text(leftover, "leftover")
         found: dict[str, Any] = json.loads(self._call(self._inner.recover)(leftover, where))
         return found
 
@@ -798,9 +800,9 @@ def _about(name: str) -> Iterator[None]:
 
 def _open(path: str, options: dict[str, Any], moment: bytes | None) -> _internal.Store:
     if moment is None:
-        return engine_call(_internal.Store.open, path)(path, json.dumps(options))
+        return engine_call(_internal.Store.open, path)(path, _json.dump(options))
     opening = engine_call(_internal.Store.open_snapshot, path)
-    return opening(path, json.dumps(options), zlib.decompress(moment).decode())
+    return opening(path, _json.dump(options), zlib.decompress(moment).decode())
 
 
 def _reopen(path: str, options: dict[str, Any], moment: bytes | None = None) -> Store:

@@ -15,7 +15,6 @@ How
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 from collections.abc import Hashable, Mapping
@@ -46,6 +45,7 @@ from bedform._errors import (
     NotFoundError,
     UnsupportedError,
     WrongTypeError,
+    check_name,
     engine_call,
 )
 from bedform._layout import Regular
@@ -184,7 +184,7 @@ def write_dataset(
     """
     _check_dataset(dataset)
     chosen = _choose_mode(mode, append_dim, region)
-    where, inner = os.fspath(path), (group or "").strip("/")
+    where, inner = os.fspath(path), check_name(group or "").strip("/")
     # A misspelt name would fit no variable, and so be left out for all of them.
     reads = checked_reads(reads, [str(dim) for dim in dataset.dims]) if reads else None
     wishes = _Wishes(encoding or {}, layout, reads, codecs, profile)
@@ -454,7 +454,7 @@ class _Work:
         if "transpose" in codecs:
             description["transpose"] = codecs["transpose"]
         if self.staging:
-            text = json.dumps(description, allow_nan=False)
+            text = _json.dump(description)
             draft = self.store._call(self.staging.draft_array)(encoded.name, text)
             return Array(self.store, draft)
         self.drafts.append(self.group._join(encoded.name))

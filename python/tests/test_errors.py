@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import xarray
 
 import bedform as bf
 from bedform import _errors
@@ -175,3 +176,52 @@ def test_what_goes_wrong_is_an_error_of_bedform_and_of_python(
     assert caught.value.kind in _errors.BY_KIND
     assert "\n" not in str(caught.value)
     assert str(caught.value)
+
+
+#: Half of a pair, as a name of a file that is no UTF-8 has it.
+HALF = "a\udc80"
+
+
+def test_text_that_utf8_lacks_is_a_wrong_argument_which_is_named(tmp_path: Path) -> None:
+    store = bf.create(tmp_path / "s.zarr")
+    texts = store.create_array("texts", shape=(2,), dtype="str")
+    new = {"shape": (2,), "dtype": "int8"}
+    data = xarray.Dataset({"v": ("x", [1])})
+    where = str(tmp_path / "s.zarr")
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        ("texts: the text", lambda: texts.__setitem__(0, HALF)),
+        ("texts: the text", lambda: texts.__setitem__(slice(None), np.array(["a", HALF]))),
+        ("texts: the text", lambda: texts.append([HALF])),
+        ("the name", lambda: bf.write_dataset(data, where, mode="a", group=HALF)),
+        ("the name", lambda: store.create_array(HALF, **new)),
+        ("array 'n': dims", lambda: store.create_array("n", dims=(HALF,), **new)),
+        ("array 'n': codecs.name", lambda: store.create_array("n", codecs=[{"name": HALF}], **new)),
+        ("array 'n': dims", lambda: store.create_arrays({"n": {**new, "dims": (HALF,)}})),
+        ("array 'n': fill_value", lambda: store.create_array("n", (2,), "str", fill_value=HALF)),
+        ("attributes.unit.si", lambda: store.set_attributes({"unit": {"si": ["m", HALF]}})),
+        ("attributes: the key", lambda: store.set_attributes({HALF: 1})),
+        ("freshness", lambda: bf.open(where, freshness=HALF)),
+        ("endpoint", lambda: bf.open("s3://bucket/a", storage_options={"endpoint": HALF})),
+        ("burst", lambda: store.session(burst=f"/{HALF}")),
+        ("leftover", lambda: store.recover(leftover=HALF)),
+        ("exclude", lambda: bf.convert(where, tmp_path / "c.zarr", exclude=[HALF])),
+        ("dims", lambda: bf.advise((2, 2), "int8", dims=(HALF, "x"))),
+        ("name", lambda: bf.calibrate(tmp_path, name=HALF)),
+        ("pattern.files", lambda: bf.simulate("laptop", pattern={"files": HALF})),
+        ("the workload", lambda: bf.simulate("laptop", HALF)),
+    ]
+    for what, call in calls:
+        with pytest.raises(bf.InvalidArgumentError) as caught:
+            call()
+        said = str(caught.value)
+        assert said.startswith(what), (what, said)
+        assert said.endswith("cannot be stored as UTF-8"), (what, said)
+    with pytest.raises(bf.InvalidArgumentError, match="there is no type"):
+        bf.advise((2,), HALF)
+    with pytest.raises(bf.InvalidArgumentError, match="there is no type"):
+        bf.advise((2,), "nonsense")
+    # A pair is one character.
+    store.set_attributes({"\U0001d11e": ["\U0001d11e", "\\ud800"]})
+    assert store.attributes == {"\U0001d11e": ["\U0001d11e", "\\ud800"]}
+    texts[0] = "\U0001d11e"
+    assert texts[0] == "\U0001d11e"
