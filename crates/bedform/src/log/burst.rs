@@ -191,6 +191,18 @@ impl BurstPlace {
         Ok(Self { storage, directory, store: log.name(), promising })
     }
 
+    /// Says of an error of the tier that it is one: what the log does is told with the log's name.
+    ///
+    /// # Errors
+    /// That of `outcome`.
+    pub(super) fn in_tier<T, E: Into<Error>>(
+        &self,
+        outcome: std::result::Result<T, E>,
+    ) -> Result<T> {
+        let tier = || format!("the burst tier {}", self.storage.name());
+        outcome.map_err(|error| error.into().at(tier()))
+    }
+
     /// The same, of a writer whose commits are promised as soon as they are here: by itself if it `coordinates`.
     pub(super) fn with_promises(self, segment: SegmentHeader, coordinates: bool) -> Self {
         let promising = if coordinates { Promising::Here(segment) } else { Promising::Elsewhere };

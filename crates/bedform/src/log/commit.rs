@@ -118,8 +118,7 @@ impl Session {
             true => stream.begin_hand_over(commit, ahead),
             false => stream.begin_finish(commit, reach),
         };
-        let finishing = self.stream.as_mut().map(begin).transpose();
-        let finishing = finishing.map_err(|error| error.at(self.log.name()))?;
+        let finishing = self.stream.as_mut().map(begin).transpose()?;
         Ok(Begun { grown, finishing })
     }
 
@@ -245,8 +244,7 @@ impl Session {
         let mut mine = Directory { commit, grown, ..Directory::default() };
         self.look_up_visible()?;
         if let (Some(stream), Some(finishing)) = (&mut self.stream, finishing) {
-            let finished = stream.segment().finished(&finishing);
-            let finished = finished.map_err(|error| error.at(self.log.name()))?;
+            let finished = stream.segment().finished(&finishing)?;
             mine.segments.push(stream.segment().name().to_owned());
             self.sections.extend(finished.sections);
             mine.sections = std::mem::take(&mut self.sections);
@@ -734,5 +732,71 @@ pub(super) fn first_root(log: &LogPlace, settled: u64) -> Root {
         shapes: BTreeMap::new(),
         sessions: BTreeMap::new(),
         settled_shards: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bedform_format::ObjectPath;
+    use bedform_geometry::Selection;
+    use bedform_storage::{Failing, Fault, MemoryStorage, Operation, Storage, StorageErrorKind};
+    use serde_json::{Map, json};
+
+    use crate::comm::Alone;
+    use crate::log::session::SessionOptions;
+    use crate::{Elements, NewArray, OpenOptions, Result, Store};
+
+    fn commit_twice_and_settle(store: &Store, in_background: bool) -> Result<()> {
+        let path = ObjectPath::parse("t")?;
+        let options = SessionOptions { in_background, ..SessionOptions::default() };
+        let mut session = store.session(Box::new(Alone), options)?;
+        for value in [1, 2] {
+            session.write(&path, &Selection::all(&[4]), Elements::Bytes(&[value; 4]))?;
+            session.flush()?;
+            session.commit()?;
+        }
+        session.close()
+    }
+
+    /// What it says if the `k`-th `operation` fails; nothing if there are not as many.
+    fn said(operation: Operation, k: u64, in_background: bool) -> Option<String> {
+        let storage = Arc::new(Failing::new(MemoryStorage::new()));
+        let shared: Arc<dyn Storage> = storage.clone();
+        let options = OpenOptions { writable: true, ..OpenOptions::default() };
+        let store = Store::create(shared, &Map::new(), options).unwrap();
+        let new = json!({"shape": [4], "dtype": "uint8", "chunks": [2], "shards": [4]});
+        let new = NewArray::from_json(&new, &Default::default()).unwrap();
+        store.create_array(&ObjectPath::parse("t").unwrap(), &new).unwrap();
+        storage.fail_at(operation, k, Fault::Error(StorageErrorKind::NoSpace));
+        commit_twice_and_settle(&store, in_background).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_cannot_be_written_to_a_log_is_told_with_the_name_of_the_log() {
+        let of_log = ["README.txt", "kept", "roots", "segments", "settled", "tables", "tiers"];
+        let (mut found, mut wrong) = (0, Vec::new());
+        for operation in [
+            Operation::Publish,
+            Operation::Grow,
+            Operation::AppendGrowing,
+            Operation::SyncGrowing,
+            Operation::List,
+            Operation::Stat,
+        ] {
+            for in_background in [false, true] {
+                for text in (0..40).filter_map(|k| said(operation, k, in_background)) {
+                    let is_of_log = of_log.iter().any(|name| text.contains(&format!("\"{name}")));
+                    let names = text.matches(".bedform-log: cannot ").count();
+                    if names != usize::from(is_of_log) {
+                        wrong.push(format!("{operation:?}: {text}"));
+                    }
+                    found += usize::from(is_of_log);
+                }
+            }
+        }
+        assert_eq!(wrong, [""; 0]);
+        assert!(found >= 10, "{found}");
     }
 }

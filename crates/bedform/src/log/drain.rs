@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bedform_storage::{Condition, Durability, GrowingObject};
+use bedform_storage::{Condition, Durability};
 
 use super::burst::BurstPlace;
 use super::promises::Promises;
-use super::segment::LogFile;
+use super::segment::{LogFile, LogObject};
 use super::staged::Reach;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -255,13 +255,13 @@ enum Target {
 
 impl Target {
     /// The segment in the log, which is made if it is missing.
-    fn object(&mut self) -> Result<&mut dyn GrowingObject> {
+    fn object(&mut self) -> Result<&mut LogObject> {
         if let Self::Missing(create) = self {
             let create = create.take().ok_or_else(|| Error::new(ErrorKind::Io, "no segment"))?;
             *self = Self::There(create()?);
         }
         match self {
-            Self::There(file) => Ok(&mut *file.object),
+            Self::There(file) => Ok(&mut file.object),
             Self::Missing(_) => Err(Error::new(ErrorKind::Io, "no segment")),
         }
     }
@@ -296,7 +296,7 @@ impl Drainer {
     /// tier: what is promised after that is known to be missing where the tier is not at hand.
     pub(super) fn name(&mut self) -> Result<()> {
         if !self.shared.lock().done.is_named {
-            let promises = self.place.name_promises()?;
+            let promises = self.place.in_tier(self.place.name_promises())?;
             self.target.object()?;
             self.shared.change(|state| {
                 state.promises = promises;
@@ -318,9 +318,9 @@ impl Drainer {
         // What was appended behind the last sync is nobody's: it goes in any case.
         if self.place.has_promising_writer() && !self.shared.is_given_up.load(Ordering::Relaxed) {
             // What was promised and is not visible yet has its proof here.
-            return self.place.remove_parts();
+            return self.place.in_tier(self.place.remove_parts());
         }
-        self.place.remove()
+        self.place.in_tier(self.place.remove())
     }
 
     fn drain_waiting(&mut self) -> Result<()> {
@@ -365,13 +365,14 @@ impl Drainer {
     /// Appends the bytes of `run` to the log.
     fn copy(&mut self, run: Run) -> Result<()> {
         let object = self.target.object()?;
-        let part = self.place.storage.open(&self.place.part(run.part)?)?;
+        let path = self.place.part(run.part)?;
+        let part = self.place.in_tier(self.place.storage.open(&path))?;
         let mut buffer = vec![0; COPY_BYTES];
         let mut at = run.start;
         while at < run.end {
             let left = usize::try_from(run.end - at).unwrap_or(usize::MAX);
             let bytes = &mut buffer[..left.min(COPY_BYTES)];
-            part.read(at - run.part, bytes)?;
+            self.place.in_tier(part.read(at - run.part, bytes))?;
             object.append(bytes)?;
             at += bytes.len() as u64;
         }
@@ -389,7 +390,8 @@ impl Drainer {
         self.shared.change(|state| state.done.durable = end);
         for run in self.moved.drain(..).filter(|run| run.is_last) {
             let path = self.place.part(run.part)?;
-            self.place.storage.delete(&path, Durability::Process, Condition::None)?;
+            let deleted = self.place.storage.delete(&path, Durability::Process, Condition::None);
+            self.place.in_tier(deleted)?;
             self.shared.change(|state| state.done.freed = run.end);
         }
         Ok(())

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bedform_format::log::{Root, SegmentName};
 use bedform_format::metadata::LogState;
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Condition, Durability, Lock, Storage, StorageErrorKind, StorageExt as _};
+use bedform_storage::{
+    Condition, Durability, Lock, Storage, StorageError, StorageErrorKind, StorageExt as _,
+};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -53,6 +55,14 @@ impl LogPlace {
         self.storage.name()
     }
 
+    /// Says of an error of storage, which knows objects as the log does, that it is of this log.
+    ///
+    /// # Errors
+    /// That of `outcome`.
+    pub(super) fn named<T>(&self, outcome: std::result::Result<T, StorageError>) -> Result<T> {
+        outcome.map_err(|error| Error::from(error).at(self.name()))
+    }
+
     /// Makes the log: says in its directory what it is, and publishes `first`, a root without commits,
     /// where there is none. Durable on return. A store that says it has a log always has a root, so
     /// that one whose roots were lost is not taken for one without commits.
@@ -63,7 +73,7 @@ impl LogPlace {
             match self.storage.put(&path, text, Durability::Disk, Condition::Absent) {
                 Err(error) if error.kind == StorageErrorKind::Exists => {}
                 outcome => {
-                    outcome?;
+                    self.named(outcome)?;
                 }
             }
         }
@@ -76,7 +86,7 @@ impl LogPlace {
     /// Of storage. What is left is removed by who removes a log again.
     pub(super) fn remove_rest(&self, roots: &[u64]) -> Result<()> {
         if !self.storage.is_remote() {
-            return Ok(self.storage.delete_tree(&ObjectPath::root(), Durability::Disk)?);
+            return self.named(self.storage.delete_tree(&ObjectPath::root(), Durability::Disk));
         }
         // What the server has not listed so far, the segment of a writer that has just begun, stays.
         let settled = self.settled_numbers()?.into_iter().map(Self::settled_path);
@@ -84,7 +94,7 @@ impl LogPlace {
         self.table_names()?.iter().try_for_each(|name| self.remove_table(name))?;
         let readme = ObjectPath::root().join(README)?;
         for path in roots.chain(settled).chain([Ok(readme)]) {
-            self.storage.delete(&path?, Durability::Process, Condition::None)?;
+            self.named(self.storage.delete(&path?, Durability::Process, Condition::None))?;
         }
         Ok(())
     }
@@ -131,8 +141,7 @@ impl LogPlace {
     pub(super) fn mark_closed(&self, name: &str) -> Result<()> {
         let path = Self::segment_directory(name)?.join(CLOSED)?;
         // A server tells more about an object that has a byte.
-        self.storage.put(&path, b"\n", Durability::Process, Condition::None)?;
-        Ok(())
+        self.named(self.storage.put(&path, b"\n", Durability::Process, Condition::None)).map(drop)
     }
 
     /// True if the segment was marked so.
@@ -150,8 +159,8 @@ impl LogPlace {
     /// Of storage.
     pub(super) fn note_tier(&self, name: &str, tier: &str) -> Result<()> {
         let path = Self::tiers()?.join(name)?;
-        self.storage.put(&path, tier.as_bytes(), Durability::Disk, Condition::None)?;
-        Ok(())
+        let noted = self.storage.put(&path, tier.as_bytes(), Durability::Disk, Condition::None);
+        self.named(noted).map(drop)
     }
 
     /// The burst tier that was noted of a segment; nothing if there is none.
@@ -160,10 +169,10 @@ impl LogPlace {
     /// Of storage.
     pub(super) fn tier_of(&self, name: &str) -> Result<Option<String>> {
         let path = Self::tiers()?.join(name)?;
-        let Some(object) = self.storage.find(&path)? else { return Ok(None) };
+        let Some(object) = self.named(self.storage.find(&path))? else { return Ok(None) };
         let size = object.version().size.min(TIER_BYTES_MAX);
         let mut tier = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
-        object.read(0, &mut tier)?;
+        self.named(object.read(0, &mut tier))?;
         Ok(Some(String::from_utf8_lossy(&tier).into_owned()))
     }
 
@@ -172,8 +181,7 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(super) fn noted_names(&self) -> Result<Vec<String>> {
-        let entries = self.storage.list(&Self::tiers()?);
-        let entries = entries.map_err(|error| Error::from(error).at(self.name()))?;
+        let entries = self.named(self.storage.list(&Self::tiers()?))?;
         Ok(entries.into_iter().map(|entry| entry.name).collect())
     }
 
@@ -184,7 +192,7 @@ impl LogPlace {
     /// Of storage.
     pub(super) fn forget_tier(&self, name: &str) -> Result<()> {
         let path = Self::tiers()?.join(name)?;
-        Ok(self.storage.delete(&path, Durability::Disk, Condition::None)?)
+        self.named(self.storage.delete(&path, Durability::Disk, Condition::None))
     }
 
     /// Fails if a writer has died that may have promised commits through a burst tier: they come before
@@ -227,7 +235,7 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(super) fn segment_names(&self) -> Result<Vec<String>> {
-        let entries = self.storage.list(&Self::segments()?)?;
+        let entries = self.named(self.storage.list(&Self::segments()?))?;
         Ok(entries.into_iter().map(|entry| entry.name).collect())
     }
 
@@ -240,7 +248,7 @@ impl LogPlace {
         if !log.has_log() {
             return Ok(());
         }
-        let is_there = !self.storage.list(&ObjectPath::root())?.is_empty();
+        let is_there = !self.named(self.storage.list(&ObjectPath::root()))?.is_empty();
         if !log.pending && !is_there {
             return Ok(());
         }
@@ -326,8 +334,7 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(crate) fn root_numbers(&self) -> Result<Vec<u64>> {
-        let entries = self.storage.list(&ObjectPath::root().join(ROOTS)?);
-        let entries = entries.map_err(|error| Error::from(error).at(self.name()))?;
+        let entries = self.named(self.storage.list(&ObjectPath::root().join(ROOTS)?))?;
         let mut numbers: Vec<_> =
             entries.iter().filter_map(|entry| Root::parse_name(&entry.name)).collect();
         numbers.sort_unstable();
@@ -347,9 +354,9 @@ impl LogPlace {
         }
         for number in numbers {
             let path = Self::root_path(number)?;
-            self.storage.delete(&path, Durability::Process, Condition::None)?;
+            self.named(self.storage.delete(&path, Durability::Process, Condition::None))?;
         }
-        Ok(self.storage.sync(&ObjectPath::root().join(ROOTS)?)?)
+        self.named(self.storage.sync(&ObjectPath::root().join(ROOTS)?))
     }
 
     /// The newest root of the time of the store, whose document says `log`; `None` without any. `known`
@@ -413,7 +420,7 @@ impl LogPlace {
         match self.storage.stat(path) {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(error.into()),
+            Err(error) => self.named(Err(error)),
         }
     }
 
@@ -439,7 +446,7 @@ impl LogPlace {
     /// As [`LogPlace::root`], whatever store it is of.
     fn root_of_any(&self, number: u64) -> Result<Option<Root>> {
         let path = Self::root_path(number)?;
-        let Some(object) = self.storage.find(&path)? else { return Ok(None) };
+        let Some(object) = self.named(self.storage.find(&path))? else { return Ok(None) };
         let name = || format!("{}/{path}", self.name());
         let size = object.version().size;
         if size > self.limits.metadata_bytes_max {
@@ -448,7 +455,7 @@ impl LogPlace {
             return Err(Error::new(ErrorKind::LimitExceeded, text));
         }
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
-        object.read(0, &mut bytes)?;
+        self.named(object.read(0, &mut bytes))?;
         let root = Root::decode(&bytes, &self.limits).map_err(|e| Error::corrupt(name(), e))?;
         if root.number != number {
             return Err(Error::corrupt(name(), format!("it says that it is root {}", root.number)));
@@ -475,8 +482,7 @@ impl LogPlace {
     pub(crate) fn publish(&self, root: &Root) -> Result<()> {
         let bytes = root.encode(&self.limits).map_err(|e| Error::invalid(e.to_string()))?;
         let path = Self::root_path(root.number)?;
-        self.storage.put(&path, &bytes, Durability::Disk, Condition::Absent)?;
-        Ok(())
+        self.named(self.storage.put(&path, &bytes, Durability::Disk, Condition::Absent)).map(drop)
     }
 }
 

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use bedform_format::log::{CommitId, Lane, Section, SectionBuilder, SegmentHeader, SegmentName};
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{ASK_EVERY, Durability, Grace, GrowingObject, Lock, stopped_by};
+use bedform_storage::{
+    ASK_EVERY, Durability, Grace, GrowingObject, Lock, StorageError, stopped_by,
+};
 
 use self::file::{File, Order};
 pub(super) use self::file::{Finished, Place};
@@ -122,9 +124,40 @@ pub(super) struct Share {
     pub(super) identity: Option<(u64, u64)>,
 }
 
+/// What is appended to in the log, with the log's name: storage knows objects as the log does.
+pub(super) struct LogObject {
+    object: Box<dyn GrowingObject>,
+    log: String,
+}
+
+impl LogObject {
+    pub(super) fn position(&self) -> u64 {
+        self.object.position()
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let outcome = self.object.append(bytes);
+        self.named(outcome)
+    }
+
+    pub(super) fn sync(&mut self) -> Result<()> {
+        let outcome = self.object.sync();
+        self.named(outcome)
+    }
+
+    pub(super) fn flush(&mut self) -> Result<()> {
+        let outcome = self.object.flush();
+        self.named(outcome)
+    }
+
+    fn named(&self, outcome: std::result::Result<(), StorageError>) -> Result<()> {
+        outcome.map_err(|error| Error::from(error).at(&self.log))
+    }
+}
+
 /// A segment in the log, as one writer has it.
 pub(super) struct LogFile {
-    pub(super) object: Box<dyn GrowingObject>,
+    pub(super) object: LogObject,
     /// The file as the system knows it.
     identity: (u64, u64),
     /// Tells others that somebody still writes here; of the writer of the first lane.
@@ -160,13 +193,13 @@ impl LogFile {
             // Before the segment is there: without the note nothing would be expected of it.
             place.note_tier(&name, tier)?;
         }
-        let object = place.storage.grow_lane(&path, lane, durability)?;
+        let object = place.named(place.storage.grow_lane(&path, lane, durability))?;
         let lock = match expected {
-            None => Some(place.storage.lock(&LogPlace::segment_directory(&name)?)?),
+            None => Some(place.named(place.storage.lock(&LogPlace::segment_directory(&name)?))?),
             Some(_) => None,
         };
         // Between these two calls it may have been taken for a segment that nobody writes.
-        let identity = place.storage.stat(&path)?.identity;
+        let identity = place.named(place.storage.stat(&path))?.identity;
         if expected.is_some_and(|expected| expected != identity) {
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -177,6 +210,7 @@ impl LogFile {
                 ),
             ));
         }
+        let object = LogObject { object, log: place.name() };
         Ok(Self { object, identity, lock })
     }
 }

@@ -518,7 +518,7 @@ impl Session {
             in_background: self.options.in_background,
         };
         let segment = Segment::create(&self.log, options);
-        Ok(Stream::new(segment.map_err(|error| error.at(self.log.name()))?))
+        Ok(Stream::new(segment?))
     }
 
     pub(super) fn check_sound(&self) -> Result<()> {

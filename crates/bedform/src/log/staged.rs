@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use bedform_format::log::CommitId;
-use bedform_storage::{Durability, GrowingObject, Lock, StorageError, StorageErrorKind};
+use bedform_storage::{Durability, GrowingObject, Lock, StorageErrorKind};
 
 use super::burst::{Burst, BurstPlace};
 use super::drain::{Create, Done, Drain, Drainer, Run};
 use super::promises::Promises;
-use super::segment::Place;
+use super::segment::{LogObject, Place};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of a part that are set aside at once: the tier is everybody's.
@@ -37,7 +37,7 @@ pub enum Reach {
 
 /// What a writer appends its segment to.
 pub(super) enum Sink {
-    Direct(Box<dyn GrowingObject>),
+    Direct(LogObject),
     Staged(Box<Staged>),
 }
 
@@ -51,7 +51,7 @@ impl Sink {
 
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
-            Self::Direct(object) => Ok(object.append(bytes)?),
+            Self::Direct(object) => object.append(bytes),
             Self::Staged(staged) => staged.append(bytes),
         }
     }
@@ -59,7 +59,7 @@ impl Sink {
     /// Makes everything appended durable, as far as `reach` says.
     pub(super) fn sync(&mut self, reach: Reach) -> Result<()> {
         match (self, reach) {
-            (Self::Direct(object), _) => Ok(object.sync()?),
+            (Self::Direct(object), _) => object.sync(),
             (Self::Staged(staged), Reach::Node) => staged.sync_part(),
             (Self::Staged(staged), Reach::Shared) => staged.drain_all(),
         }
@@ -85,7 +85,7 @@ impl Sink {
     /// Hands everything appended to the system.
     pub(super) fn flush(&mut self) -> Result<()> {
         match self {
-            Self::Direct(object) => Ok(object.flush()?),
+            Self::Direct(object) => object.flush(),
             Self::Staged(staged) => staged.flush(),
         }
     }
@@ -149,10 +149,8 @@ impl Staged {
     ) -> Result<Self> {
         // Durably when something is promised, and not before the first byte: a sync of it may wait for
         // all that other processes are writing.
-        let tier = place.storage.name();
-        let in_tier = |error: Error| error.at(format!("the burst tier {tier}"));
-        place.name().map_err(in_tier)?;
-        let lock = place.storage.lock(&place.directory).map_err(|error| in_tier(error.into()))?;
+        place.in_tier(place.name())?;
+        let lock = place.in_tier(place.storage.lock(&place.directory))?;
         // What counts only when it is drained need not survive a power cut here.
         let durability = match reach {
             Reach::Node => Durability::Disk,
@@ -193,7 +191,7 @@ impl Staged {
             let length = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
             let (now, later) = bytes.split_at(length);
             let appended = self.part()?.append(now);
-            self.in_tier(appended)?;
+            self.place.in_tier(appended)?;
             bytes = later;
             if self.position() - self.start >= self.part_bytes {
                 self.end_part()?;
@@ -216,7 +214,7 @@ impl Staged {
                 self.wait_until_free(self.start)?;
                 part = storage.grow(&path, self.durability, hint);
             }
-            self.part = Some(self.in_tier(part)?);
+            self.part = Some(self.place.in_tier(part)?);
         }
         self.part.as_mut().ok_or_else(|| Error::new(ErrorKind::Io, "no part"))
     }
@@ -239,7 +237,7 @@ impl Staged {
     /// Ends the part that is appended to, durably where that counts.
     fn end_part(&mut self) -> Result<()> {
         let Some(mut part) = self.part.take() else { return Ok(()) };
-        self.in_tier(part.sync())?;
+        self.place.in_tier(part.sync())?;
         let end = self.start + part.position();
         let waits = end - self.drain.durable_bytes();
         self.tell(end, true, waits > self.capacity / 2);
@@ -251,7 +249,7 @@ impl Staged {
     /// Hands what was appended to the system, durably where that counts, and to the drain.
     fn sync_part(&mut self) -> Result<()> {
         let synced = self.part.as_mut().map_or(Ok(()), |part| part.sync());
-        self.in_tier(synced)?;
+        self.place.in_tier(synced)?;
         self.wait_for_name()?;
         let releases = !self.drain.is_held();
         self.tell(self.position(), false, releases);
@@ -279,13 +277,12 @@ impl Staged {
         let known = self.drain.known();
         let Some(promises) = &mut self.promises else { return Ok(()) };
         let Err(error) = promises.add(commit, place, known) else { return Ok(()) };
-        let in_tier = format!("the burst tier {}", self.place.storage.name());
         if error.kind() == ErrorKind::Poisoned {
-            return Err(error.at(in_tier));
+            return self.place.in_tier(Err(error));
         }
         self.wait_until_free(self.start)?;
         let Some(promises) = &mut self.promises else { return Ok(()) };
-        promises.add(commit, place, known).map_err(|error| error.at(in_tier))
+        self.place.in_tier(promises.add(commit, place, known))
     }
 
     /// Waits until everything is durable in the log.
@@ -301,14 +298,7 @@ impl Staged {
     fn flush(&mut self) -> Result<()> {
         self.drain.check()?;
         let flushed = self.part.as_mut().map_or(Ok(()), |part| part.flush());
-        self.in_tier(flushed)
-    }
-
-    /// Says of an error of the tier that it is one: what the log does is told with the log's name.
-    fn in_tier<T>(&self, outcome: std::result::Result<T, StorageError>) -> Result<T> {
-        outcome.map_err(|error| {
-            Error::from(error).at(format!("the burst tier {}", self.place.storage.name()))
-        })
+        self.place.in_tier(flushed)
     }
 
     /// Tells the drain of the bytes up to `end`, and whether it is to begin with them.

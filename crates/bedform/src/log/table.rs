@@ -71,7 +71,7 @@ impl LogPlace {
     /// # Errors
     /// Of storage.
     pub(super) fn table_names(&self) -> Result<Vec<String>> {
-        let entries = self.storage.list(&ObjectPath::root().join(TABLES)?)?;
+        let entries = self.named(self.storage.list(&ObjectPath::root().join(TABLES)?))?;
         Ok(entries.into_iter().map(|entry| entry.name).collect())
     }
 
@@ -81,7 +81,7 @@ impl LogPlace {
     /// Of storage.
     pub(super) fn remove_table(&self, name: &str) -> Result<()> {
         let path = Self::table_path(name)?;
-        Ok(self.storage.delete(&path, Durability::Process, Condition::None)?)
+        self.named(self.storage.delete(&path, Durability::Process, Condition::None))
     }
 
     /// Writes a table, which has commits. Durable on return.
@@ -93,7 +93,7 @@ impl LogPlace {
         };
         let name = TableRecord::name(*last, &random_key()?);
         let path = Self::table_path(&name)?;
-        self.storage.put(&path, &bytes, Durability::Disk, Condition::Absent)?;
+        self.named(self.storage.put(&path, &bytes, Durability::Disk, Condition::Absent))?;
         Ok(TableRecord {
             name,
             first: *first,
@@ -111,7 +111,7 @@ impl LogPlace {
         let object = self.storage.open(&path).map_err(|error| match error.is_not_found() {
             // Settled and removed since its root was read; or lost, which the next look says.
             true => Error::new(ErrorKind::SnapshotMoved, format!("{} is gone", name())),
-            false => error.into(),
+            false => Error::from(error).at(self.name()),
         })?;
         let size = object.version().size;
         match size == record.bytes {

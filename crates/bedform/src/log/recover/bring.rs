@@ -134,23 +134,23 @@ fn copy(
     parts: &[(u64, Box<dyn Object>)],
 ) -> Result<(u64, u64)> {
     let path = LogPlace::segment_path(name)?;
-    let drained = log.storage.find(&path)?;
+    let drained = log.named(log.storage.find(&path))?;
     let sound = sound_bytes(store, log, name)?;
-    let mut writer = log.storage.create(&path, Durability::Disk, Hint::default())?;
+    let mut writer = log.named(log.storage.create(&path, Durability::Disk, Hint::default()))?;
     let mut buffer = vec![0; COPY_BYTES];
     let (mut at, mut brought) = (0, 0);
     while let Some((object, offset, bytes, is_part)) = run_at(at, sound, &drained, parts) {
         check_goes_on("stopped; call it again to go on")?;
         let length = usize::try_from(bytes).unwrap_or(usize::MAX).min(COPY_BYTES);
         object.read(offset, &mut buffer[..length])?;
-        writer.append(&buffer[..length])?;
+        log.named(writer.append(&buffer[..length]))?;
         at += length as u64;
         brought += if is_part { length as u64 } else { 0 };
     }
-    writer.publish(Condition::None)?;
+    log.named(writer.publish(Condition::None))?;
     // Its writer may have failed to make durable that the segment is there at all.
-    log.storage.sync(&LogPlace::segments()?)?;
-    log.storage.sync(&ObjectPath::root())?;
+    log.named(log.storage.sync(&LogPlace::segments()?))?;
+    log.named(log.storage.sync(&ObjectPath::root()))?;
     Ok((brought, at))
 }
 

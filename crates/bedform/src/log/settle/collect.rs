@@ -204,7 +204,7 @@ impl OpenedStore {
         for number in place.settled_numbers()?.into_iter().filter(is_old) {
             if !options.dry_run {
                 let path = LogPlace::settled_path(number)?;
-                place.storage.delete(&path, Durability::Process, Condition::None)?;
+                place.named(place.storage.delete(&path, Durability::Process, Condition::None))?;
             }
         }
         if !options.dry_run {
@@ -414,7 +414,7 @@ fn remove_roots(
         removed += 1;
         if !dry_run {
             let path = LogPlace::root_path(*number)?;
-            place.storage.delete(&path, Durability::Process, Condition::None)?;
+            place.named(place.storage.delete(&path, Durability::Process, Condition::None))?;
         }
     }
     Ok(removed)
@@ -459,7 +459,7 @@ fn remove_kept(place: &LogPlace, grace: Duration, dry_run: bool) -> Result<bool>
     let kept = ObjectPath::root().join(KEPT)?;
     let mut stays = false;
     let below = |path: &ObjectPath| -> Result<Vec<ObjectPath>> {
-        let entries = storage.list(path)?.into_iter();
+        let entries = place.named(storage.list(path))?.into_iter();
         Ok(entries.map(|entry| path.join(&entry.name)).collect::<std::result::Result<_, _>>()?)
     };
     for array in below(&kept)? {
@@ -472,7 +472,7 @@ fn remove_kept(place: &LogPlace, grace: Duration, dry_run: bool) -> Result<bool>
                 };
             }
             if !is_needed && !dry_run {
-                storage.delete_tree(&shard, Durability::Process)?;
+                place.named(storage.delete_tree(&shard, Durability::Process))?;
             }
             stays |= is_needed;
         }
@@ -506,13 +506,13 @@ fn remove_segments(
         done.segments += 1;
         done.bytes += segment_bytes(place, &name)?;
         if !dry_run {
-            place.storage.delete_tree(&directory, Durability::Process)?;
+            place.named(place.storage.delete_tree(&directory, Durability::Process))?;
         }
     }
     if !dry_run {
         // Before roots go, and what they know of sessions: of a segment that came back after a power
         // cut nobody could say what was committed, and what it promised would be promised again.
-        place.storage.sync(&LogPlace::segments()?)?;
+        place.named(place.storage.sync(&LogPlace::segments()?))?;
         // Behind their segments, of which nothing may come back without them.
         noted.iter().try_for_each(|name| place.forget_tier(name))?;
     }
@@ -552,6 +552,6 @@ fn segment_bytes(place: &LogPlace, name: &str) -> Result<u64> {
     match place.storage.stat(&LogPlace::segment_path(name)?) {
         Ok(version) => Ok(version.size),
         Err(error) if error.is_not_found() => Ok(0),
-        Err(error) => Err(error.into()),
+        Err(error) => place.named(Err(error)),
     }
 }

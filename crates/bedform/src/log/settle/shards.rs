@@ -95,7 +95,7 @@ impl LogPlace {
 
     /// The numbers of the lists that are there.
     pub(in crate::log) fn settled_numbers(&self) -> Result<Vec<u64>> {
-        let entries = self.storage.list(&ObjectPath::root().join(SETTLED)?)?;
+        let entries = self.named(self.storage.list(&ObjectPath::root().join(SETTLED)?))?;
         Ok(entries.iter().filter_map(|entry| entry.name.parse().ok()).collect())
     }
 
@@ -105,14 +105,14 @@ impl LogPlace {
         let object = self.storage.open(&path).map_err(|error| match error.is_not_found() {
             // Removed with the log since its root was read; or lost, which the next look says.
             true => Error::new(ErrorKind::SnapshotMoved, format!("{} is gone", name())),
-            false => error.into(),
+            false => Error::from(error).at(self.name()),
         })?;
         if object.version().size != record.bytes {
             let size = object.version().size;
             return Err(Error::corrupt(name(), format!("{size} bytes, not {}", record.bytes)));
         }
         let mut bytes = vec![0; usize::try_from(record.bytes).unwrap_or(usize::MAX)];
-        object.read(0, &mut bytes)?;
+        self.named(object.read(0, &mut bytes))?;
         if crc32c(&bytes) != record.checksum {
             return Err(Error::corrupt(name(), "its bytes have changed"));
         }
@@ -146,7 +146,7 @@ impl LogPlace {
         let bytes = all.encode(&self.limits).map_err(|error| Error::invalid(error.to_string()))?;
         let path = Self::settled_path(root.number)?;
         // Whoever tried this number before us has not made a root of it, or ours will not be one.
-        self.storage.put(&path, &bytes, Durability::Disk, Condition::None)?;
+        self.named(self.storage.put(&path, &bytes, Durability::Disk, Condition::None))?;
         let (number, checksum) = (root.number, crc32c(&bytes));
         root.settled_shards.push(SettledRecord { number, bytes: bytes.len() as u64, checksum });
         Ok(())
