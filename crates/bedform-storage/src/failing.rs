@@ -10,7 +10,7 @@ use bedform_format::log::Lane;
 use crate::{
     Answer, Bell, Bytes, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object,
     ObjectWriter, Operation, PendingObject, ReadBlock, Storage, StorageError, StorageErrorKind,
-    TreePublication, Version, Workspace, WorkspaceName,
+    SyncAll, TreePublication, Version, Workspace, WorkspaceName,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -428,9 +428,9 @@ impl<S: Storage> Storage for Failing<S> {
         self.inner.can_sync_all()
     }
 
-    fn sync_all(&self, directories: &[ObjectPath]) -> Result<()> {
-        let root = ObjectPath::root();
-        self.faults.call(Operation::Sync, &root, || self.inner.sync_all(directories))
+    fn sync_all(&self, directories: &[ObjectPath]) -> Result<SyncAll<'_>> {
+        let sync = self.inner.sync_all(directories)?;
+        Ok(Box::new(move || self.faults.call(Operation::Sync, &ObjectPath::root(), &sync)))
     }
 
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {

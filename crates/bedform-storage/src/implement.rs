@@ -254,7 +254,7 @@ macro_rules! lacks {
         fn sync_all(
             &self,
             _: &[$crate::ObjectPath],
-        ) -> ::std::result::Result<(), $crate::StorageError> {
+        ) -> ::std::result::Result<$crate::SyncAll<'_>, $crate::StorageError> {
             let reason = "there is no sync of all objects";
             ::std::result::Result::Err($crate::implement::unsupported("sync", self.name(), reason))
         }

@@ -70,6 +70,7 @@ pub use profile::{Coldness, GapCheck, Profile, ProfileError, profile_directory};
 pub use recording::{Event, Operation, Recording};
 pub use simulated::{CallKind, Failure, SimulatedFileSystem};
 pub use storage::{
-    Durability, Entry, Hint, Lock, Storage, StorageExt, TreePublication, Workspace, WorkspaceName,
+    Durability, Entry, Hint, Lock, Storage, StorageExt, SyncAll, TreePublication, Workspace,
+    WorkspaceName,
 };
 pub use throttle::{Clock, Pace, Throttle, ThrottleError, Throttled};

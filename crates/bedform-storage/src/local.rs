@@ -34,7 +34,7 @@ mod staging;
 mod tree;
 mod writer;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -46,8 +46,8 @@ use crate::file_system::{FileKind, FileSystem, Links, Wait, uninterrupted};
 use crate::implement::{self, checked_suffix};
 use crate::{
     Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, OsFileSystem,
-    Pace, Storage, StorageError, StorageErrorKind, Throttled, TreePublication, Version, Workspace,
-    WorkspaceName, lacks,
+    Pace, Storage, StorageError, StorageErrorKind, SyncAll, Throttled, TreePublication, Version,
+    Workspace, WorkspaceName, lacks,
 };
 use direct::DirectReads;
 use directories::directory_error;
@@ -442,21 +442,24 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         self.shared.system.can_sync_whole()
     }
 
-    fn sync_all(&self, directories: &[ObjectPath]) -> Result<()> {
+    fn sync_all(&self, directories: &[ObjectPath]) -> Result<SyncAll<'_>> {
         let shared = &*self.shared;
-        let mut synced = BTreeSet::new();
+        let mut devices = BTreeMap::new();
         for path in directories {
             shared.check_writable("sync", path)?;
             let fail = |error| StorageError::from_io("sync", path, error);
             let open = || shared.system.open_directory(path.as_str(), Links::Refuse);
             let directory = uninterrupted(open).map_err(fail)?;
             let status = uninterrupted(|| shared.system.status(&directory)).map_err(fail)?;
-            if synced.insert(status.version.identity.0) {
-                let outcome = shared.system.sync_whole(&directory);
-                outcome.map_err(|error| shared.poison(path, error))?;
-            }
+            devices.entry(status.version.identity.0).or_insert_with(|| (path.clone(), directory));
         }
-        Ok(())
+        Ok(Box::new(move || {
+            devices.values().try_for_each(|(path, directory)| {
+                shared.check_writable("sync", path)?;
+                let outcome = shared.system.sync_whole(directory);
+                outcome.map_err(|error| shared.poison(path, error))
+            })
+        }))
     }
 
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {

@@ -11,7 +11,8 @@ use bedform_format::log::Lane;
 
 use crate::{
     Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter,
-    PendingObject, Storage, StorageError, TreePublication, Version, Workspace, WorkspaceName,
+    PendingObject, Storage, StorageError, SyncAll, TreePublication, Version, Workspace,
+    WorkspaceName,
 };
 use objects::{RecordedGrowing, RecordedObject, RecordedWriter};
 
@@ -417,10 +418,13 @@ impl<S: Storage> Storage for Recording<S> {
         self.inner.can_sync_all()
     }
 
-    fn sync_all(&self, directories: &[ObjectPath]) -> Result<()> {
-        self.inner.sync_all(directories)?;
-        self.event(Operation::Sync, &ObjectPath::root(), None);
-        Ok(())
+    fn sync_all(&self, directories: &[ObjectPath]) -> Result<SyncAll<'_>> {
+        let sync = self.inner.sync_all(directories)?;
+        Ok(Box::new(move || {
+            sync()?;
+            self.event(Operation::Sync, &ObjectPath::root(), None);
+            Ok(())
+        }))
     }
 
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {

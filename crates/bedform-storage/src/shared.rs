@@ -7,7 +7,8 @@ use bedform_format::log::Lane;
 
 use crate::{
     Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter,
-    PendingObject, Storage, StorageError, TreePublication, Version, Workspace, WorkspaceName,
+    PendingObject, Storage, StorageError, SyncAll, TreePublication, Version, Workspace,
+    WorkspaceName,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -150,7 +151,7 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).can_sync_all()
     }
 
-    fn sync_all(&self, directories: &[ObjectPath]) -> Result<()> {
+    fn sync_all(&self, directories: &[ObjectPath]) -> Result<SyncAll<'_>> {
         (**self).sync_all(directories)
     }
 

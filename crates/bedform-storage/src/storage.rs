@@ -93,6 +93,9 @@ impl Default for Hint {
     }
 }
 
+/// See [`Storage::sync_all`].
+pub type SyncAll<'a> = Box<dyn Fn() -> Result<()> + Send + Sync + 'a>;
+
 /// A place that keeps objects under paths. Cheap to share between threads.
 ///
 /// No method has a default body: what a place cannot do it says itself, and a wrapper that leaves a method
@@ -323,13 +326,16 @@ pub trait Storage: Send + Sync + Debug {
     /// True if [`Storage::sync_all`] is to be had, and has little to do for others just now.
     fn can_sync_all(&self) -> bool;
 
-    /// Makes all objects in `directories` durable, with their names and those of the directories: what
-    /// was published at [`Durability::Process`] is then as good as at [`Durability::Disk`]. It waits for
-    /// whatever else lies in the system's memory for these devices: worth it for many small objects.
+    /// What makes all objects in `directories` durable each time that it is called, with their names and
+    /// those of the directories: what was published at [`Durability::Process`] is then as good as at
+    /// [`Durability::Disk`]. It waits for whatever else lies in the system's memory for these devices: worth
+    /// it for many objects. It fails for any write to the devices that has failed since it was made: to be
+    /// made before what it is to make durable is written.
     ///
     /// # Errors
-    /// As [`Storage::sync`]; `NotFound` for a missing directory; `Io` where it is not to be had.
-    fn sync_all(&self, directories: &[ObjectPath]) -> Result<()>;
+    /// `NotFound` for a missing directory; `Io` where it is not to be had. When it is called, as
+    /// [`Storage::sync`].
+    fn sync_all(&self, directories: &[ObjectPath]) -> Result<SyncAll<'_>>;
 
     /// Waits until this process and thread alone hold the advisory lock named `path` (a directory
     /// of the store, which must exist). The lock is given up when the guard is dropped and when the

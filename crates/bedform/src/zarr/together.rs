@@ -133,7 +133,7 @@ impl NewArrays {
             return Ok(());
         }
         let paths: Vec<ObjectPath> = self.arrays.iter().map(|(path, _)| path.clone()).collect();
-        Ok(hierarchy.storage.sync_all(&paths)?)
+        Ok(hierarchy.storage.sync_all(&paths)?()?)
     }
 
     /// Fails if somebody has touched the documents since they were written, when they had `versions`.

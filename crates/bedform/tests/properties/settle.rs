@@ -14,8 +14,9 @@ use bedform_format::metadata::FillValue;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisRange, AxisSelection, Order, Selection};
 use bedform_storage::{
-    CancelSource, Condition, Durability, Failing, Fault, Hint, LocalStorage, MemoryStorage, Mode,
-    Operation, Storage, StorageErrorKind, cancelled_by,
+    CancelSource, Condition, Durability, Event, Failing, Fault, Hint, LocalStorage, MemoryStorage,
+    Mode, Operation, Recording, SimulatedFileSystem, Staging, Storage, StorageErrorKind,
+    cancelled_by,
 };
 use proptest::prelude::*;
 
@@ -633,4 +634,47 @@ fn members_settle_together_and_an_error_of_one_is_that_of_all() {
             }
         }
     }
+}
+
+#[test]
+fn the_shards_of_a_round_are_durable_by_one_sync_before_they_have_names_and_one_after() {
+    let system =
+        LocalStorage::over(SimulatedFileSystem::new(), Mode::ReadWrite, Staging::default());
+    let recording = Arc::new(Recording::new(system));
+    let storage: Arc<dyn Storage> = recording.clone();
+    let store = create(&storage);
+    store.create_array(&named("a"), &plain(DataType::UInt8, &[64], &[4], &[8])).unwrap();
+    let elements = counting(64);
+    commit(&store, &[("a", region(&[0], &[64]), &elements[..64])]);
+    recording.clear();
+    store.settle().unwrap();
+    let events = recording.events();
+    let of_shards = |operation: Operation| {
+        let is_of = move |(_, event): &(usize, &Event)| {
+            event.operation == operation && event.path.as_str().starts_with("a/c/")
+        };
+        events.iter().enumerate().filter(is_of).map(|(at, _)| at).collect::<Vec<_>>()
+    };
+    let published = of_shards(Operation::Publish);
+    assert_eq!(published.len(), 8);
+    assert!(published.iter().all(|at| !events[*at].is_durable), "none by itself");
+    let is_sync =
+        |at: &usize| events[*at].operation == Operation::Sync && events[*at].path.is_root();
+    let (last_append, first) = (of_shards(Operation::Append).pop().unwrap(), published[0]);
+    assert_eq!((last_append..first).filter(is_sync).count(), 1, "before any has a name");
+    let next_durable = (published[7]..events.len()).find(|at| events[*at].is_durable).unwrap();
+    assert_eq!(
+        (published[7]..next_durable).filter(is_sync).count(),
+        1,
+        "before anything relies on it"
+    );
+    assert_eq!(all_of(&store, "a"), elements[..64]);
+    // One alone is durable by itself.
+    commit(&store, &[("a", region(&[0], &[8]), &elements[..8])]);
+    recording.clear();
+    store.settle().unwrap();
+    let is_shard = |event: &Event| event.path.as_str() == "a/c/0";
+    let events = recording.events();
+    let mut published = events.iter().filter(|event| event.operation == Operation::Publish);
+    assert!(published.find(|event| is_shard(event)).unwrap().is_durable);
 }

@@ -150,6 +150,9 @@ impl Writer<'_> {
                 self.wrote(writing.sink, &writing.object, written)
             });
         }
+        let mut paths: Vec<ObjectPath> = objects.iter().map(|object| object.path.clone()).collect();
+        paths.dedup();
+        let sync = self.store.storage.sync_all(&paths).map_err(moved_if_gone)?;
         let staged: Vec<_> = objects.iter().map(|_| Mutex::new(None)).collect();
         let slot = |at: usize| staged[at].lock().unwrap_or_else(PoisonError::into_inner);
         self.each(objects, &|at, resources| {
@@ -158,7 +161,7 @@ impl Writer<'_> {
             *slot(at) = Some(unit);
             Ok(())
         })?;
-        self.sync(objects)?;
+        sync()?;
         let written: Vec<AtomicU64> = objects.iter().map(|_| AtomicU64::default()).collect();
         self.each(objects, &|at, _| {
             let writing = &objects[at];
@@ -166,18 +169,11 @@ impl Writer<'_> {
             written[at].store(unit.publish()?, Ordering::Relaxed);
             self.check_settled(writing.sink, &writing.object.coordinates)
         })?;
-        self.sync(objects)?;
+        sync()?;
         for (writing, bytes) in objects.iter().zip(written) {
             self.count(&writing.object, bytes.into_inner());
         }
         Ok(())
-    }
-
-    /// Makes durable what was handed over, and what was published.
-    fn sync(&self, objects: &[WritingObject<'_>]) -> Result<()> {
-        let mut paths: Vec<ObjectPath> = objects.iter().map(|object| object.path.clone()).collect();
-        paths.dedup();
-        self.store.storage.sync_all(&paths).map_err(moved_if_gone)
     }
 
     /// Calls `act` with the number of each object and its share of the machine, several at a time.
