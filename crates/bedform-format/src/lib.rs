@@ -19,12 +19,14 @@
 //! | [`log`] | segments, sections, directories and roots of the log |
 //! | [`header`] | formats whose files say in a header where their variables lie, as a chunk map |
 //! | [`netcdf_classic`] | the header of NetCDF classic files |
+//! | [`hdf5`] | the metadata of HDF5 and NetCDF-4 files |
 
 pub mod checksum;
 pub mod chunk_map;
 pub mod codec;
 pub mod dtype;
 mod fields;
+pub mod hdf5;
 pub mod header;
 pub mod json;
 pub mod limits;

@@ -34,6 +34,10 @@ pub struct Limits {
     pub section_entries_max: u64,
     /// Boxes of all selections of one section of a log.
     pub section_boxes_max: u64,
+    /// Types within types of an HDF5 file.
+    pub type_depth_max: usize,
+    /// Bytes that are used of the metadata of one HDF5 file, those that are used again included.
+    pub hdf5_bytes_max: u64,
     /// Objects open at once in one read.
     pub objects_open_max: usize,
 }
@@ -52,6 +56,8 @@ impl Default for Limits {
             index_bytes_max: 256 << 20,
             section_entries_max: 16 << 20,
             section_boxes_max: 64 << 20,
+            type_depth_max: 32,
+            hdf5_bytes_max: 4 << 30,
             objects_open_max: 1024,
         }
     }

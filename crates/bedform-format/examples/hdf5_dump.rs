@@ -1,0 +1,251 @@
+//! Prints what the parser finds in HDF5 files, as one line of JSON for each file.
+//!
+//! `hdf5_dump FILE..`: `tools/compare_hdf5.py` holds it against what h5py says.
+#![allow(clippy::print_stdout, missing_docs)]
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufRead, Write};
+use std::os::unix::fs::FileExt;
+
+use bedform_format::Limits;
+use bedform_format::hdf5::{
+    BLOCK_BYTES, ChunkIndex, Dataset, Dataspace, Datatype, FillValue, Hdf5Error, Hdf5File, Layout,
+    LinkTarget, Object, ObjectKind, ReadAt, ReadError, TypeKind, Value,
+};
+use serde_json::{Value as Json, json};
+
+struct Local(File);
+
+impl ReadAt for Local {
+    fn read_at(&self, offset: u64, length: usize) -> Result<Vec<u8>, ReadError> {
+        let mut bytes = vec![0; length];
+        self.0.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+}
+
+fn main() -> std::io::Result<()> {
+    let mut paths: Vec<String> = std::env::args().skip(1).collect();
+    if paths.is_empty() {
+        paths = std::io::stdin().lock().lines().collect::<Result<_, _>>()?;
+    }
+    let mut out = std::io::stdout().lock();
+    for path in paths {
+        let found = dump(&path).unwrap_or_else(|error| failure(&error));
+        writeln!(out, "{}", json!({ "path": path, "found": found }))?;
+    }
+    Ok(())
+}
+
+fn failure(error: &Hdf5Error) -> Json {
+    let kind = match error {
+        Hdf5Error::NotHdf5 => "not-hdf5",
+        Hdf5Error::Unknown { .. } => "unknown",
+        Hdf5Error::Corrupt { .. } => "corrupt",
+        Hdf5Error::Limit { .. } => "limit",
+        _ => "read",
+    };
+    json!({ "error": kind, "message": error.to_string() })
+}
+
+fn dump(path: &str) -> Result<Json, Hdf5Error> {
+    let file = File::open(path).map_err(|error| Hdf5Error::Read(error.into()))?;
+    let size = file.metadata().map_err(|error| Hdf5Error::Read(error.into()))?.len();
+    let reader = Local(file);
+    let file = Hdf5File::open(&reader, size, BLOCK_BYTES, &Limits::default())?;
+    let root = file.superblock().root;
+    let mut walk = Walk { file: &file, objects: Vec::new(), met: HashSet::new() };
+    walk.visit("/", root)?;
+    Ok(json!({ "version": file.superblock().version, "objects": walk.objects }))
+}
+
+struct Walk<'f, 'r> {
+    file: &'f Hdf5File<'r>,
+    objects: Vec<Json>,
+    met: HashSet<u64>,
+}
+
+impl Walk<'_, '_> {
+    fn visit(&mut self, path: &str, address: u64) -> Result<(), Hdf5Error> {
+        // An object of several names is shown under the first.
+        if !self.met.insert(address) {
+            return Ok(());
+        }
+        let object = match self.file.object(address) {
+            Ok(object) => object,
+            Err(error) => {
+                self.objects.push(json!({ "path": path, "failure": failure(&error) }));
+                return Ok(());
+            }
+        };
+        let mut shown = match &object.kind {
+            ObjectKind::Group => return self.group(path, &object),
+            ObjectKind::Dataset(dataset) => self.dataset(dataset),
+            ObjectKind::Datatype(datatype) => json!({ "kind": "type", "dtype": type_of(datatype) }),
+        };
+        shown["path"] = path.into();
+        shown["attributes"] = self.attributes(&object);
+        self.objects.push(shown);
+        Ok(())
+    }
+
+    fn group(&mut self, path: &str, object: &Object) -> Result<(), Hdf5Error> {
+        let links = self.file.links(object)?.links;
+        let names: Vec<String> = links.iter().map(|link| text(&link.name)).collect();
+        let attributes = self.attributes(object);
+        self.objects.push(json!({
+            "path": path, "kind": "group", "links": names, "attributes": attributes,
+        }));
+        for (link, name) in links.iter().zip(names) {
+            if let LinkTarget::Hard(address) = link.target {
+                let separator = if path == "/" { "" } else { "/" };
+                self.visit(&format!("{path}{separator}{name}"), address)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn attributes(&self, object: &Object) -> Json {
+        let attributes = match self.file.attributes(object) {
+            Ok(attributes) => attributes,
+            Err(error) => return failure(&error),
+        };
+        let shown = attributes.iter().map(|attribute| {
+            let values = match self.file.values(attribute) {
+                Ok(values) => values.iter().map(value).collect(),
+                Err(error) => failure(&error),
+            };
+            let shape = match &attribute.space {
+                Dataspace::Null => Json::Null,
+                space => json!(space.shape()),
+            };
+            json!([text(&attribute.name), shape, type_of(&attribute.datatype), values])
+        });
+        shown.collect()
+    }
+
+    fn dataset(&self, dataset: &Dataset) -> Json {
+        let (shape, max_shape) = match &dataset.space {
+            Dataspace::Null => (Json::Null, Json::Null),
+            Dataspace::Simple { shape, max_shape } => (json!(shape), json!(max_shape)),
+            _ => (json!([]), json!([])),
+        };
+        let filters: Vec<Json> = dataset
+            .filters
+            .iter()
+            .map(|filter| json!([filter.id, u16::from(filter.optional), filter.values]))
+            .collect();
+        let fill = match &dataset.fill_value {
+            FillValue::Undefined => json!("undefined"),
+            FillValue::Default => json!("default"),
+            FillValue::Value(bytes) => json!(hexadecimal(bytes)),
+        };
+        json!({
+            "kind": "dataset", "shape": shape, "max_shape": max_shape,
+            "dtype": type_of(&dataset.datatype), "fill": fill, "filters": filters,
+            "layout": self.layout(dataset),
+        })
+    }
+
+    fn layout(&self, dataset: &Dataset) -> Json {
+        match &dataset.layout {
+            Layout::Compact(data) => json!(["compact", hexadecimal(data)]),
+            Layout::Contiguous { offset, length } => json!(["contiguous", offset, length]),
+            Layout::Virtual => json!(["virtual"]),
+            Layout::External => json!(["external"]),
+            Layout::Chunked(layout) => {
+                let mut chunks = Vec::new();
+                let found = self.file.chunks(dataset, &mut |chunk| {
+                    let place = (chunk.offset, chunk.length, chunk.filter_mask);
+                    chunks.push(json!([chunk.position, place.0, place.1, place.2]));
+                    Ok(())
+                });
+                let chunks = match found {
+                    Ok(()) => Json::Array(chunks),
+                    Err(error) => failure(&error),
+                };
+                let index = match layout.index {
+                    ChunkIndex::Single { .. } => "Single".to_owned(),
+                    other => format!("{other:?}"),
+                };
+                json!(["chunked", layout.shape, index, layout.edges_unfiltered, chunks])
+            }
+            _ => json!(["?"]),
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    let mut shown = String::new();
+    for chunk in bytes.utf8_chunks() {
+        shown.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| shown.push_str(&format!("\\x{byte:02x}")));
+    }
+    shown
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn type_of(datatype: &Datatype) -> Json {
+    let size = datatype.size;
+    match &datatype.kind {
+        TypeKind::Integer { bits, signed } => {
+            let order = format!("{:?}", bits.order);
+            json!(["integer", size, order, bits.offset, bits.precision, signed])
+        }
+        TypeKind::Float { bits, format } => json!([
+            "float",
+            size,
+            format!("{:?}", bits.order),
+            bits.offset,
+            bits.precision,
+            [format.sign_at, format.exponent_at, format.exponent_bits],
+            [format.mantissa_at, format.mantissa_bits],
+            format.exponent_bias,
+        ]),
+        TypeKind::Text(form) => json!(["text", size, format!("{:?}", form.padding), form.utf8]),
+        TypeKind::VariableText(form) => {
+            json!(["variable-text", format!("{:?}", form.padding), form.utf8])
+        }
+        TypeKind::Bits(bits) => {
+            json!(["bits", size, format!("{:?}", bits.order), bits.offset, bits.precision])
+        }
+        TypeKind::Opaque { tag } => json!(["opaque", size, text(tag)]),
+        TypeKind::Compound(members) => {
+            let members: Vec<Json> = members
+                .iter()
+                .map(|member| json!([text(&member.name), member.offset, type_of(&member.datatype)]))
+                .collect();
+            json!(["compound", size, members])
+        }
+        TypeKind::Reference(kind) => json!(["reference", size, format!("{kind:?}")]),
+        TypeKind::Enumeration { base, members } => {
+            let members: Vec<Json> = members
+                .iter()
+                .map(|(name, value)| json!([text(name), hexadecimal(value)]))
+                .collect();
+            json!(["enumeration", type_of(base), members])
+        }
+        TypeKind::Sequence(base) => json!(["sequence", type_of(base)]),
+        TypeKind::Array { shape, base } => json!(["array", shape, type_of(base)]),
+        TypeKind::Complex(base) => json!(["complex", type_of(base)]),
+        TypeKind::Time => json!(["time", size]),
+        _ => json!(["?"]),
+    }
+}
+
+fn value(value: &Value) -> Json {
+    match value {
+        Value::Integer(number) => json!(number.to_string()),
+        Value::Float(number) => json!(["f", hexadecimal(&number.to_be_bytes())]),
+        Value::Text(bytes) => json!(["t", hexadecimal(bytes)]),
+        Value::Reference(address) => json!(["r", address]),
+        Value::List(values) => json!(["l", values.iter().map(self::value).collect::<Vec<_>>()]),
+        Value::Record(values) => json!(["c", values.iter().map(self::value).collect::<Vec<_>>()]),
+        Value::Bytes(bytes) => json!(["b", hexadecimal(bytes)]),
+        _ => json!(["?"]),
+    }
+}

@@ -1,0 +1,241 @@
+//! Extensible arrays: an element for each chunk of a dataset that can grow along one axis.
+//!
+//! An index block has the first elements, the addresses of the first data blocks, and those of
+//! secondary blocks, which have the addresses of more. Super block `n`, secondary or not, stands for
+//! `2^(n/2)` data blocks of `2^((n+1)/2)` times the smallest number of elements.
+
+use super::numbering::Numbering;
+use super::{Elements, Indexed, TakeChunk, is_page_written};
+use crate::hdf5::cursor::{Block, Cursor};
+use crate::hdf5::error::{Hdf5Error, Result};
+use crate::hdf5::source::Source;
+
+pub(super) fn for_each(indexed: &Indexed<'_, '_>, address: u64, take: TakeChunk<'_>) -> Result {
+    let header = Header::read(indexed.source, address)?;
+    let Some(index_block) = header.index_block else { return Ok(()) };
+    let numbering = Numbering::of(indexed, true);
+    let is_filtered = indexed.is_filtered();
+    let elements = Elements::new(indexed, numbering, header.element_bytes, is_filtered);
+    Walk { source: indexed.source, header, elements }.index_block(index_block, take)
+}
+
+struct Header {
+    address: u64,
+    /// 0 without filters, 1 with.
+    client: u8,
+    element_bytes: u8,
+    /// Binary logarithm of the elements that there may be.
+    count_bits: u8,
+    /// Elements in the index block.
+    index_elements: u8,
+    /// Elements of the smallest data block; a power of two.
+    block_elements_min: u8,
+    /// Addresses of data blocks in the smallest secondary block; a power of two.
+    pointers_min: u8,
+    /// Binary logarithm of the elements of a page.
+    page_bits: u8,
+    index_block: Option<u64>,
+}
+
+/// What a super block stands for.
+struct SuperBlock {
+    blocks: u64,
+    block_elements: u64,
+}
+
+struct Walk<'i, 's, 'r> {
+    source: &'s Source<'r>,
+    header: Header,
+    elements: Elements<'i, 's, 'r>,
+}
+
+impl Header {
+    fn read(source: &Source<'_>, address: u64) -> Result<Self> {
+        let (addresses, lengths) = (source.widths.address, source.widths.length);
+        let counts = u64::from(lengths).saturating_mul(6);
+        let length = 16_u64.saturating_add(addresses.into()).saturating_add(counts);
+        let block = source.checked_block(address, length)?;
+        let mut cursor = block.cursor();
+        cursor.signature(*b"EAHD")?;
+        cursor.version(0, "an extensible array")?;
+        let [client, element_bytes, count_bits, index_elements] = cursor.array()?;
+        let [block_elements_min, pointers_min, page_bits] = cursor.array()?;
+        let is_possible = block_elements_min.is_power_of_two()
+            && pointers_min.is_power_of_two()
+            && count_bits <= 64
+            && page_bits <= 32;
+        if !is_possible {
+            return Err(cursor.corrupt("an extensible array of impossible sizes"));
+        }
+        for _ in 0..6 {
+            cursor.length()?;
+        }
+        let index_block = cursor.address()?;
+        Ok(Self {
+            address,
+            client,
+            element_bytes,
+            count_bits,
+            index_elements,
+            block_elements_min,
+            pointers_min,
+            page_bits,
+            index_block,
+        })
+    }
+
+    fn super_block(&self, number: u32) -> SuperBlock {
+        let doublings = number.saturating_add(1) / 2;
+        let block_elements = u64::from(self.block_elements_min);
+        SuperBlock {
+            blocks: 1_u64.checked_shl(number / 2).unwrap_or(u64::MAX),
+            block_elements: block_elements.checked_shl(doublings).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Super blocks of the whole array, and those of them whose data blocks the index block names.
+    fn super_block_counts(&self) -> (u32, u32) {
+        let smallest = self.block_elements_min.trailing_zeros();
+        let all = u32::from(self.count_bits).saturating_sub(smallest).saturating_add(1);
+        let direct = self.pointers_min.trailing_zeros().saturating_mul(2);
+        (all, direct.min(all))
+    }
+
+    fn check_prefix(&self, cursor: &mut Cursor<'_>, signature: [u8; 4]) -> Result {
+        cursor.signature(signature)?;
+        cursor.version(0, "a block of an extensible array")?;
+        if cursor.u8()? != self.client || cursor.address()? != Some(self.address) {
+            return Err(cursor.corrupt("a block of another extensible array"));
+        }
+        Ok(())
+    }
+
+    /// Bytes of the offset that blocks other than the index block have.
+    fn offset_bytes(&self) -> u64 {
+        u64::from(self.count_bits.div_ceil(8))
+    }
+
+    fn page_elements(&self) -> u64 {
+        1_u64.checked_shl(self.page_bits.into()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Walk<'_, '_, '_> {
+    fn index_block(&mut self, address: u64, take: TakeChunk<'_>) -> Result {
+        let (all, direct) = self.header.super_block_counts();
+        let data_blocks = u64::from(self.header.pointers_min).saturating_sub(1).saturating_mul(2);
+        let pointers = data_blocks.saturating_add(all.saturating_sub(direct).into());
+        let width = u64::from(self.source.widths.address);
+        let elements = u64::from(self.header.index_elements);
+        let length = elements
+            .saturating_mul(self.header.element_bytes.into())
+            .saturating_add(pointers.saturating_mul(width))
+            .saturating_add(width)
+            .saturating_add(10);
+        let block = self.source.checked_block(address, length)?;
+        let mut cursor = block.cursor();
+        self.header.check_prefix(&mut cursor, *b"EAIB")?;
+        self.elements.take_from(&mut cursor, elements, take)?;
+        for number in 0..direct {
+            let SuperBlock { blocks, block_elements } = self.header.super_block(number);
+            for _ in 0..blocks {
+                match cursor.address()? {
+                    Some(address) => self.data_block(address, block_elements, None, take)?,
+                    None => self.elements.skip(block_elements),
+                }
+            }
+        }
+        for number in direct..all {
+            let content = self.header.super_block(number);
+            match cursor.address()? {
+                Some(address) => self.secondary_block(address, &content, take)?,
+                None => {
+                    self.elements.skip(content.blocks.saturating_mul(content.block_elements));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn secondary_block(
+        &mut self,
+        address: u64,
+        content: &SuperBlock,
+        take: TakeChunk<'_>,
+    ) -> Result {
+        let page_elements = self.header.page_elements();
+        let pages = match content.block_elements.checked_div(page_elements) {
+            Some(pages) if content.block_elements > page_elements => pages,
+            _ => 0,
+        };
+        let bitmap_bytes = pages.div_ceil(8);
+        let width = u64::from(self.source.widths.address);
+        let length = bitmap_bytes
+            .saturating_add(width)
+            .saturating_mul(content.blocks)
+            .saturating_add(width)
+            .saturating_add(self.header.offset_bytes())
+            .saturating_add(10);
+        let block = self.source.checked_block(address, length)?;
+        let mut cursor = block.cursor();
+        self.header.check_prefix(&mut cursor, *b"EASB")?;
+        cursor.uint(usize::try_from(self.header.offset_bytes()).unwrap_or(usize::MAX))?;
+        let bitmap_bytes = usize::try_from(bitmap_bytes).unwrap_or(usize::MAX);
+        let blocks = usize::try_from(content.blocks).unwrap_or(usize::MAX);
+        let mut bitmaps = cursor.split(bitmap_bytes.saturating_mul(blocks))?;
+        for _ in 0..content.blocks {
+            let bitmap = bitmaps.take(bitmap_bytes)?;
+            let bitmap = (pages > 0).then_some(bitmap);
+            match cursor.address()? {
+                Some(address) => self.data_block(address, content.block_elements, bitmap, take)?,
+                None => self.elements.skip(content.block_elements),
+            }
+        }
+        Ok(())
+    }
+
+    /// A data block, whose pages are those that the bitmap says if it has pages.
+    fn data_block(
+        &mut self,
+        address: u64,
+        count: u64,
+        bitmap: Option<&[u8]>,
+        take: TakeChunk<'_>,
+    ) -> Result {
+        let width = u64::from(self.source.widths.address);
+        let prefix_bytes = width.saturating_add(self.header.offset_bytes()).saturating_add(10);
+        let element_bytes = u64::from(self.header.element_bytes);
+        let page_elements = self.header.page_elements();
+        let Some(bitmap) = bitmap else {
+            if count > page_elements {
+                return Err(Hdf5Error::unknown("an index block whose data blocks have pages"));
+            }
+            let length = count.saturating_mul(element_bytes).saturating_add(prefix_bytes);
+            let block = self.source.checked_block(address, length)?;
+            let mut cursor = self.data_block_elements(&block)?;
+            return self.elements.take_from(&mut cursor, count, take);
+        };
+        let block = self.source.checked_block(address, prefix_bytes)?;
+        self.data_block_elements(&block)?;
+        let page_bytes = page_elements.saturating_mul(element_bytes).saturating_add(4);
+        let mut page_address = address.saturating_add(prefix_bytes);
+        for page in 0..count.checked_div(page_elements).unwrap_or(0) {
+            if is_page_written(bitmap, page) {
+                let block = self.source.checked_block(page_address, page_bytes)?;
+                self.elements.take_from(&mut block.cursor(), page_elements, take)?;
+            } else {
+                self.elements.skip(page_elements);
+            }
+            page_address = page_address.saturating_add(page_bytes);
+        }
+        Ok(())
+    }
+
+    /// What follows the prefix of a data block.
+    fn data_block_elements<'b>(&self, block: &'b Block) -> Result<Cursor<'b>> {
+        let mut cursor = block.cursor();
+        self.header.check_prefix(&mut cursor, *b"EADB")?;
+        cursor.uint(usize::try_from(self.header.offset_bytes()).unwrap_or(usize::MAX))?;
+        Ok(cursor)
+    }
+}

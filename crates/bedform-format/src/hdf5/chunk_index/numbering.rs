@@ -1,0 +1,65 @@
+//! The numbers of chunks in indexes that are arrays.
+
+use super::Indexed;
+
+/// How the chunks of a dataset are numbered.
+///
+/// They are counted over the largest shape that the dataset may have, the last axis fastest. An axis
+/// that can grow without bound is the slowest, wherever it stands.
+pub(super) struct Numbering {
+    /// Chunks along each axis now.
+    now: Vec<u64>,
+    /// Axes and chunks along them at most, the fastest first.
+    fastest_first: Vec<(usize, u64)>,
+}
+
+impl Numbering {
+    pub(super) fn of(indexed: &Indexed<'_, '_>, growing_is_slowest: bool) -> Self {
+        let shape = indexed.dataset.space.shape();
+        let max_shape = match &indexed.dataset.space {
+            crate::hdf5::Dataspace::Simple { max_shape, .. } => max_shape.as_slice(),
+            _ => &[],
+        };
+        let chunk_shape = &indexed.layout.shape;
+        let chunks = |size: u64, chunk: u64| {
+            size.checked_next_multiple_of(chunk)
+                .map_or(u64::MAX, |padded| padded.checked_div(chunk).unwrap_or(0))
+        };
+        let now = shape.iter().zip(chunk_shape).map(|(size, chunk)| chunks(*size, *chunk));
+        let most = max_shape.iter().zip(chunk_shape);
+        let most = most.map(|(size, chunk)| size.map_or(u64::MAX, |size| chunks(size, *chunk)));
+        let mut fastest_first: Vec<(usize, u64)> = most.enumerate().collect();
+        fastest_first.reverse();
+        let growing = max_shape.iter().position(Option::is_none).filter(|_| growing_is_slowest);
+        if let Some(axis) = growing {
+            fastest_first.sort_by_key(|(other, _)| *other == axis);
+        }
+        Self { now: now.collect(), fastest_first }
+    }
+
+    /// Chunks of the largest shape; `None` over 2^64.
+    pub(super) fn chunk_count(&self) -> Option<u64> {
+        let sizes = self.fastest_first.iter();
+        sizes.map(|(_, size)| *size).try_fold(1_u64, |count, size| count.checked_mul(size))
+    }
+
+    /// The position in the grid of the chunk of this number.
+    pub(super) fn position_of(&self, number: u64, position: &mut [u64]) {
+        let mut rest = number;
+        for (axis, size) in &self.fastest_first {
+            if let Some(slot) = position.get_mut(*axis) {
+                *slot = rest.checked_rem(*size).unwrap_or(0);
+            }
+            rest = rest.checked_div(*size).unwrap_or(0);
+        }
+        // A number beyond the last chunk is a position beyond the grid.
+        if rest > 0 {
+            position.fill(u64::MAX);
+        }
+    }
+
+    /// Whether a position lies in the shape that the dataset has now.
+    pub(super) fn is_inside(&self, position: &[u64]) -> bool {
+        position.iter().zip(&self.now).all(|(at, size)| at < size)
+    }
+}

@@ -1,0 +1,54 @@
+//! Why something in an HDF5 file was not read.
+
+/// An error of a reader that is given to the parser.
+pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
+
+pub(super) type Result<T = ()> = std::result::Result<T, Hdf5Error>;
+
+/// Why something in an HDF5 file was not read.
+///
+/// The variants differ by remedy: what is [`Unknown`](Self::Unknown) the HDF5 library may read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Hdf5Error {
+    /// No superblock where the format allows one.
+    #[error("not an HDF5 file: it has no HDF5 superblock")]
+    NotHdf5,
+    /// A part of the format that this parser does not read.
+    #[error("an HDF5 file with {what}, which is read by the HDF5 library only")]
+    Unknown {
+        /// What it is.
+        what: String,
+    },
+    /// Bytes that no library writes.
+    #[error("damaged HDF5 file at byte {at}: {what}")]
+    Corrupt {
+        /// What is wrong.
+        what: String,
+        /// Where in the file.
+        at: u64,
+    },
+    /// The file asks for more than a limit allows.
+    #[error("HDF5 metadata over a limit: {what}")]
+    Limit {
+        /// Of what there is too much, and how much is allowed.
+        what: String,
+    },
+    /// The reader failed.
+    #[error("cannot read the HDF5 file")]
+    Read(#[source] ReadError),
+}
+
+impl Hdf5Error {
+    pub(super) fn unknown(what: impl Into<String>) -> Self {
+        Self::Unknown { what: what.into() }
+    }
+
+    pub(super) fn corrupt(at: u64, what: impl Into<String>) -> Self {
+        Self::Corrupt { what: what.into(), at }
+    }
+
+    pub(super) fn limit(what: impl Into<String>) -> Self {
+        Self::Limit { what: what.into() }
+    }
+}

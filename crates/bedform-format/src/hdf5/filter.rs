@@ -1,0 +1,99 @@
+//! Filter pipelines and fill values.
+
+use super::cursor::Cursor;
+use super::error::{Hdf5Error, Result};
+
+/// A filter that chunks go through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PipelineFilter {
+    /// Registered number: 1 deflate, 2 shuffle, 3 fletcher32, 4 szip, 5 nbit, 6 scale-offset.
+    pub id: u16,
+    /// Whether a chunk may be stored without it.
+    pub optional: bool,
+    /// The name that it was registered with; empty where there is none.
+    pub name: Vec<u8>,
+    /// Parameters.
+    pub values: Vec<u32>,
+}
+
+/// Filters in one pipeline.
+const FILTERS_MAX: u8 = 32;
+/// Filters with lower numbers have no names in version 2.
+const NAMED_FROM: u16 = 256;
+const OPTIONAL: u16 = 1;
+
+/// The filters in a message, first to last when writing.
+pub(super) fn decode_pipeline(mut cursor: Cursor<'_>) -> Result<Vec<PipelineFilter>> {
+    let version = cursor.u8()?;
+    let count = cursor.u8()?;
+    match version {
+        1 => cursor.skip(6)?,
+        2 => {}
+        _ => return Err(Hdf5Error::unknown(format!("version {version} of a filter pipeline"))),
+    }
+    if count > FILTERS_MAX {
+        return Err(cursor.corrupt(format!("{count} filters")));
+    }
+    let mut filters = Vec::new();
+    for _ in 0..count {
+        let id = cursor.u16()?;
+        let has_name = version == 1 || id >= NAMED_FROM;
+        let name_bytes = if has_name { cursor.u16()? } else { 0 };
+        let flags = cursor.u16()?;
+        let value_count = cursor.u16()?;
+        let stored = cursor.take(name_bytes.into())?;
+        let end = stored.iter().position(|byte| *byte == 0).unwrap_or(stored.len());
+        let name = stored.get(..end).unwrap_or(stored).to_vec();
+        let mut values = Vec::new();
+        for _ in 0..value_count {
+            values.push(cursor.u32()?);
+        }
+        if version == 1 && value_count & 1 == 1 {
+            cursor.skip(4)?;
+        }
+        filters.push(PipelineFilter { id, optional: flags & OPTIONAL != 0, name, values });
+    }
+    Ok(filters)
+}
+
+/// What the elements of a dataset are that were never written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FillValue {
+    /// Anything.
+    Undefined,
+    /// Zeros.
+    Default,
+    /// This element, as it is stored.
+    Value(Vec<u8>),
+}
+
+const FLAG_UNDEFINED: u8 = 0x10;
+const FLAG_HAS_VALUE: u8 = 0x20;
+
+impl FillValue {
+    pub(super) fn decode(mut cursor: Cursor<'_>) -> Result<Self> {
+        let version = cursor.u8()?;
+        match version {
+            1 | 2 => {
+                cursor.skip(2)?;
+                if cursor.u8()? == 0 { Ok(Self::Undefined) } else { Self::decode_old(cursor) }
+            }
+            3 => match cursor.u8()? {
+                flags if flags & FLAG_UNDEFINED != 0 => Ok(Self::Undefined),
+                flags if flags & FLAG_HAS_VALUE != 0 => Self::decode_old(cursor),
+                _ => Ok(Self::Default),
+            },
+            _ => Err(Hdf5Error::unknown(format!("version {version} of a fill value"))),
+        }
+    }
+
+    /// A length and the value: all of the message that old libraries write.
+    pub(super) fn decode_old(mut cursor: Cursor<'_>) -> Result<Self> {
+        let length = cursor.u32()?;
+        if length == 0 {
+            return Ok(Self::Default);
+        }
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        Ok(Self::Value(cursor.take(length)?.to_vec()))
+    }
+}

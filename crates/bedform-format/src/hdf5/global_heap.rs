@@ -1,0 +1,120 @@
+//! Global heaps: the elements of variable length.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::cursor::{Block, Cursor};
+use super::error::{Hdf5Error, Result};
+use super::source::Source;
+
+/// A place in a global heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct HeapReference {
+    /// Address of the collection; none for nothing.
+    pub(super) collection: Option<u64>,
+    /// Number of the object in it.
+    pub(super) index: u32,
+}
+
+/// Collections that were read.
+#[derive(Default)]
+pub(super) struct GlobalHeaps {
+    kept: RefCell<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    collections: HashMap<u64, Rc<Collection>>,
+    bytes: usize,
+}
+
+/// Bytes of the collections that are kept.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+
+/// Objects that lie together, by their numbers.
+struct Collection {
+    block: Block,
+    /// First byte in the block, and bytes.
+    objects: HashMap<u32, (usize, usize)>,
+}
+
+impl HeapReference {
+    pub(super) const NOTHING: Self = Self { collection: None, index: 0 };
+
+    pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Self> {
+        Ok(Self { collection: cursor.address()?, index: cursor.u32()? })
+    }
+}
+
+impl GlobalHeaps {
+    /// The object at a place; nothing where the place is none.
+    pub(super) fn object(&self, source: &Source<'_>, reference: HeapReference) -> Result<Block> {
+        let Some(address) = reference.collection.filter(|address| *address != 0) else {
+            return Ok(Block { bytes: Vec::new(), at: 0, widths: source.widths });
+        };
+        let collection = self.collection(source, address)?;
+        let found = collection.objects.get(&reference.index);
+        let block = &collection.block;
+        let &(start, length) = found.ok_or_else(|| {
+            let what = format!("heap object {} that there is not", reference.index);
+            Hdf5Error::corrupt(block.at, what)
+        })?;
+        source.spend(length as u64)?;
+        let mut cursor = block.cursor();
+        cursor.skip(start)?;
+        let at = cursor.at();
+        Ok(Block { bytes: cursor.take(length)?.to_vec(), at, widths: block.widths })
+    }
+
+    fn collection(&self, source: &Source<'_>, address: u64) -> Result<Rc<Collection>> {
+        if let Some(collection) = self.kept.borrow().collections.get(&address) {
+            return Ok(Rc::clone(collection));
+        }
+        let collection = Rc::new(Collection::read(source, address)?);
+        let mut kept = self.kept.borrow_mut();
+        let bytes = collection.block.bytes.len();
+        kept.bytes = kept.bytes.saturating_add(bytes);
+        if kept.bytes > KEPT_BYTES_MAX {
+            kept.collections.clear();
+            kept.bytes = bytes;
+        }
+        kept.collections.insert(address, Rc::clone(&collection));
+        Ok(collection)
+    }
+}
+
+impl Collection {
+    fn read(source: &Source<'_>, address: u64) -> Result<Self> {
+        let lengths = u64::from(source.widths.length);
+        let head = source.block(address, lengths.saturating_add(8))?;
+        let mut cursor = head.cursor();
+        cursor.signature(*b"GCOL")?;
+        cursor.version(1, "a global heap")?;
+        cursor.skip(3)?;
+        let length = cursor.length()?;
+        let bytes_max = source.limits.attributes_bytes_max;
+        if length > bytes_max {
+            return Err(Hdf5Error::limit(format!("a heap of {length} bytes, {bytes_max} allowed")));
+        }
+        let block = source.block(address, length)?;
+        let mut cursor = block.cursor();
+        cursor.skip(head.bytes.len())?;
+        let mut objects = HashMap::new();
+        let head_bytes = usize::from(source.widths.length).saturating_add(8);
+        while cursor.len() >= head_bytes {
+            let index = cursor.u16()?;
+            cursor.skip(6)?;
+            let length = usize::try_from(cursor.length()?).unwrap_or(usize::MAX);
+            if index == 0 {
+                // What is free; it comes last.
+                break;
+            }
+            let start = block.bytes.len().saturating_sub(cursor.len());
+            objects.insert(u32::from(index), (start, length));
+            let padded = length.checked_next_multiple_of(8).unwrap_or(length);
+            cursor.skip(padded)?;
+        }
+        Ok(Self { block, objects })
+    }
+}

@@ -1,0 +1,150 @@
+//! Groups: old ones with a symbol table, new ones with link messages or a heap of links.
+
+use super::btree_v1::{self, TreeKind};
+use super::btree_v2;
+use super::cursor::{Block, Cursor};
+use super::error::{Hdf5Error, Result};
+use super::fractal_heap::FractalHeap;
+use super::link::{Link, LinkTarget};
+use super::object_header::{MessageKind, ObjectHeader};
+use super::source::Source;
+
+/// The names in a group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Links {
+    /// The links: by the order in which they were made where the group tracks that, else by name.
+    pub links: Vec<Link>,
+    /// Whether the group tracks the order in which links are made.
+    pub order_tracked: bool,
+}
+
+const ORDER_TRACKED: u8 = 0x01;
+const ORDER_INDEXED: u8 = 0x02;
+/// Bytes of the number of a link in the heap of its group.
+const LINK_ID_BYTES: usize = 7;
+/// A symbol table entry whose name stands for a path.
+const ENTRY_IS_SOFT_LINK: u32 = 2;
+
+/// The links of the group with this header.
+pub(super) fn read_links(source: &Source<'_>, header: &ObjectHeader) -> Result<Links> {
+    let mut found = Links::default();
+    if let Some(message) = header.find(MessageKind::LINK_INFORMATION) {
+        read_new(source, header, message.cursor(), &mut found)?;
+    } else if let Some(message) = header.find(MessageKind::SYMBOL_TABLE) {
+        read_symbol_table(source, message.cursor(), &mut found.links)?;
+    }
+    if found.order_tracked {
+        found.links.sort_by_key(|link| link.order);
+    } else {
+        found.links.sort_by(|one, other| one.name.cmp(&other.name));
+    }
+    let mut names: Vec<&[u8]> = found.links.iter().map(|link| link.name.as_slice()).collect();
+    names.sort_unstable();
+    if names.windows(2).any(|pair| matches!(pair, [one, next] if one == next)) {
+        let at = source.offset_of(header.address)?;
+        return Err(Hdf5Error::corrupt(at, "a group with two links of one name"));
+    }
+    Ok(found)
+}
+
+fn read_new(
+    source: &Source<'_>,
+    header: &ObjectHeader,
+    mut information: Cursor<'_>,
+    found: &mut Links,
+) -> Result {
+    information.version(0, "link information")?;
+    let flags = information.u8()?;
+    found.order_tracked = flags & ORDER_TRACKED != 0;
+    if found.order_tracked {
+        information.skip(8)?;
+    }
+    let heap = information.address()?;
+    let by_name = information.address()?;
+    if flags & ORDER_INDEXED != 0 {
+        information.address()?;
+    }
+    for message in header.all(MessageKind::LINK) {
+        found.links.push(Link::decode(message.cursor())?);
+    }
+    if let (Some(heap), Some(by_name)) = (heap, by_name) {
+        let heap = FractalHeap::open(source, heap)?;
+        btree_v2::for_each(source, by_name, &[5], &mut |_, mut record| {
+            // A hash of the name, then the number of the link in the heap.
+            record.skip(4)?;
+            let link = heap.object(record.take(LINK_ID_BYTES)?)?;
+            found.links.push(Link::decode(link.cursor())?);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn read_symbol_table(
+    source: &Source<'_>,
+    mut message: Cursor<'_>,
+    links: &mut Vec<Link>,
+) -> Result {
+    let tree = message.required_address()?;
+    let names = read_local_heap(source, message.required_address()?)?;
+    let key_bytes = usize::from(source.widths.length);
+    btree_v1::for_each(source, tree, TreeKind::Group, key_bytes, &mut |_, node| {
+        read_symbols(source, node, &names, links)
+    })
+}
+
+/// The data of a local heap, which holds the names of an old group.
+fn read_local_heap(source: &Source<'_>, address: u64) -> Result<Block> {
+    let (addresses, lengths) = (u64::from(source.widths.address), u64::from(source.widths.length));
+    let length = lengths.saturating_mul(2).saturating_add(addresses).saturating_add(8);
+    let block = source.block(address, length)?;
+    let mut cursor = block.cursor();
+    cursor.signature(*b"HEAP")?;
+    cursor.version(0, "a local heap")?;
+    cursor.skip(3)?;
+    let bytes = cursor.length()?;
+    cursor.length()?;
+    source.block(cursor.required_address()?, bytes)
+}
+
+/// The links in one node of a symbol table.
+fn read_symbols(source: &Source<'_>, address: u64, names: &Block, links: &mut Vec<Link>) -> Result {
+    let head = source.block(address, 8)?;
+    let mut cursor = head.cursor();
+    cursor.signature(*b"SNOD")?;
+    cursor.version(1, "a symbol table node")?;
+    cursor.skip(1)?;
+    let count = cursor.u16()?;
+    let (addresses, lengths) = (u64::from(source.widths.address), u64::from(source.widths.length));
+    let entry_bytes = addresses.saturating_add(lengths).saturating_add(24);
+    let start = address.saturating_add(8);
+    let body = source.block(start, entry_bytes.saturating_mul(count.into()))?;
+    let mut cursor = body.cursor();
+    for _ in 0..count {
+        let name = text_at(names, cursor.length()?)?;
+        source.spend(name.len() as u64)?;
+        let object = cursor.address()?;
+        let kind = cursor.u32()?;
+        cursor.skip(4)?;
+        let mut scratch = cursor.split(16)?;
+        let target = if kind == ENTRY_IS_SOFT_LINK {
+            let path = text_at(names, scratch.u32()?.into())?;
+            source.spend(path.len() as u64)?;
+            LinkTarget::Soft(path)
+        } else {
+            LinkTarget::Hard(object.ok_or_else(|| cursor.corrupt("a link to nothing"))?)
+        };
+        links.push(Link { name, target, order: None });
+    }
+    Ok(())
+}
+
+fn text_at(names: &Block, offset: u64) -> Result<Vec<u8>> {
+    let mut cursor = names.cursor();
+    cursor.skip(usize::try_from(offset).unwrap_or(usize::MAX))?;
+    let text = cursor.zero_terminated()?;
+    if text.is_empty() {
+        return Err(cursor.corrupt("a link without a name"));
+    }
+    Ok(text.to_vec())
+}

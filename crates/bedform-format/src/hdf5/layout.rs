@@ -1,0 +1,190 @@
+//! Layouts: how the elements of a dataset are stored.
+
+use super::cursor::Cursor;
+use super::error::{Hdf5Error, Result};
+use super::source::Source;
+
+/// How the elements of a dataset are stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Layout {
+    /// In the object header.
+    Compact(Vec<u8>),
+    /// In one extent.
+    Contiguous {
+        /// First byte in the file; none if nothing was written.
+        offset: Option<u64>,
+        /// Bytes; none where an old file does not say.
+        length: Option<u64>,
+    },
+    /// In chunks.
+    Chunked(ChunkLayout),
+    /// In other datasets, mostly of other files.
+    Virtual,
+    /// In files that are named in this one.
+    External,
+}
+
+/// How a dataset is cut in chunks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkLayout {
+    /// Shape of a chunk.
+    pub shape: Vec<u64>,
+    /// Bytes of an element, as the layout says.
+    pub element_bytes: u64,
+    /// Whether chunks that reach over the edge of the dataset go through no filter, whatever their
+    /// filter mask says.
+    pub edges_unfiltered: bool,
+    /// How the chunks are found.
+    pub index: ChunkIndex,
+    /// Address of the index, or of the chunks where there is none; none if nothing was written.
+    pub(super) address: Option<u64>,
+}
+
+/// How the chunks of a dataset are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChunkIndex {
+    /// A B-tree of version 1.
+    BTreeV1,
+    /// There is one chunk.
+    Single {
+        /// Stored bytes and filter mask, if it went through filters.
+        filtered: Option<(u64, u32)>,
+    },
+    /// All chunks one after another.
+    Implicit,
+    /// An array of fixed length.
+    FixedArray,
+    /// An array that grows along one axis.
+    ExtensibleArray,
+    /// A B-tree of version 2.
+    BTreeV2,
+}
+
+const EDGES_UNFILTERED: u8 = 0x01;
+const SINGLE_IS_FILTERED: u8 = 0x02;
+
+impl ChunkLayout {
+    /// Bytes of a chunk before filters; `None` over 2^64.
+    pub fn chunk_bytes(&self) -> Option<u64> {
+        self.shape.iter().try_fold(self.element_bytes, |bytes, size| bytes.checked_mul(*size))
+    }
+}
+
+impl Layout {
+    pub(super) fn decode(source: &Source<'_>, mut cursor: Cursor<'_>) -> Result<Self> {
+        let version = cursor.u8()?;
+        match version {
+            1 | 2 => decode_old(source, cursor),
+            3..=5 => decode_new(source, cursor, version),
+            _ => Err(Hdf5Error::unknown(format!("version {version} of a layout"))),
+        }
+    }
+}
+
+fn decode_old(source: &Source<'_>, mut cursor: Cursor<'_>) -> Result<Layout> {
+    let [rank, class] = cursor.array()?;
+    cursor.skip(5)?;
+    match class {
+        0 => {
+            cursor.skip(usize::from(rank).saturating_mul(4))?;
+            let length = usize::try_from(cursor.u32()?).unwrap_or(usize::MAX);
+            Ok(Layout::Compact(cursor.take(length)?.to_vec()))
+        }
+        // The sizes of the axes follow, too short for long ones: the dataspace has them.
+        1 => {
+            let address = cursor.address()?;
+            let offset = address.map(|address| source.offset_of(address)).transpose()?;
+            Ok(Layout::Contiguous { offset, length: None })
+        }
+        2 => {
+            let address = cursor.address()?;
+            chunks(source, &mut cursor, rank, 4, address)
+        }
+        _ => Err(cursor.corrupt(format!("layout class {class}"))),
+    }
+}
+
+fn decode_new(source: &Source<'_>, mut cursor: Cursor<'_>, version: u8) -> Result<Layout> {
+    match cursor.u8()? {
+        0 => {
+            let length = cursor.u16()?;
+            Ok(Layout::Compact(cursor.take(length.into())?.to_vec()))
+        }
+        1 => {
+            let address = cursor.address()?;
+            let length = cursor.length()?;
+            let offset = address.map(|address| source.extent_of(address, length)).transpose()?;
+            Ok(Layout::Contiguous { offset, length: Some(length) })
+        }
+        2 if version == 3 => {
+            let rank = cursor.u8()?;
+            let address = cursor.address()?;
+            chunks(source, &mut cursor, rank, 4, address)
+        }
+        2 => decode_indexed(source, cursor),
+        3 => Ok(Layout::Virtual),
+        class => Err(cursor.corrupt(format!("layout class {class}"))),
+    }
+}
+
+/// The shape of chunks, which ends with the bytes of an element.
+fn chunks(
+    source: &Source<'_>,
+    cursor: &mut Cursor<'_>,
+    rank: u8,
+    width: usize,
+    address: Option<u64>,
+) -> Result<Layout> {
+    let rank_max = source.limits.rank_max;
+    if usize::from(rank) > rank_max.saturating_add(1) {
+        return Err(Hdf5Error::limit(format!("chunks of {rank} dimensions, {rank_max} allowed")));
+    }
+    let start = *cursor;
+    let mut shape = (0..rank).map(|_| cursor.uint(width)).collect::<Result<Vec<u64>>>()?;
+    let element_bytes = shape.pop().unwrap_or(0);
+    if shape.is_empty() || element_bytes == 0 || shape.contains(&0) {
+        return Err(start.corrupt("chunks without elements"));
+    }
+    let index = ChunkIndex::BTreeV1;
+    let layout = ChunkLayout { shape, element_bytes, edges_unfiltered: false, index, address };
+    if layout.chunk_bytes().is_none() {
+        return Err(start.corrupt("chunks of more than 2^64 bytes"));
+    }
+    Ok(Layout::Chunked(layout))
+}
+
+/// Chunks as versions 4 and 5 have them, with several kinds of index.
+fn decode_indexed(source: &Source<'_>, mut cursor: Cursor<'_>) -> Result<Layout> {
+    let [flags, rank, width] = cursor.array()?;
+    if flags & !(EDGES_UNFILTERED | SINGLE_IS_FILTERED) != 0 {
+        return Err(Hdf5Error::unknown(format!("chunk flags {flags:#x}")));
+    }
+    let layout = chunks(source, &mut cursor, rank, width.into(), None)?;
+    let Layout::Chunked(mut layout) = layout else { return Ok(layout) };
+    let kind = cursor.u8()?;
+    // What follows of creation parameters is in the header of the index, too.
+    layout.index = match kind {
+        1 if flags & SINGLE_IS_FILTERED != 0 => {
+            ChunkIndex::Single { filtered: Some((cursor.length()?, cursor.u32()?)) }
+        }
+        1 => ChunkIndex::Single { filtered: None },
+        2 => ChunkIndex::Implicit,
+        3 => {
+            cursor.skip(1)?;
+            ChunkIndex::FixedArray
+        }
+        4 => {
+            cursor.skip(5)?;
+            ChunkIndex::ExtensibleArray
+        }
+        5 => {
+            cursor.skip(6)?;
+            ChunkIndex::BTreeV2
+        }
+        _ => return Err(Hdf5Error::unknown(format!("chunk index {kind}"))),
+    };
+    layout.edges_unfiltered = flags & EDGES_UNFILTERED != 0;
+    layout.address = cursor.address()?;
+    Ok(Layout::Chunked(layout))
+}

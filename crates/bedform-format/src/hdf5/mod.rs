@@ -1,0 +1,161 @@
+//! HDF5 files (and NetCDF-4, which are such): groups, datasets, attributes, and where chunks lie.
+//!
+//! The parser reads metadata, never elements. It asks a [`ReadAt`] for aligned blocks of the file and
+//! keeps a few of them, so that it is as good on a URL as on a local disk; it opens an object, or reads
+//! a chunk index, only when asked. It is ours because the readers on the registry decode data with
+//! code that is not safe, give no places of chunks, or take whole files.
+//!
+//! What the parser does not read is [`Hdf5Error::Unknown`]: a caller may ask the HDF5 library.
+//!
+//! Nothing in a file is believed. Every length is held against the file's size before memory is
+//! allocated, arithmetic is checked, trees and headers go down or end, and the bytes that one file may
+//! cost are counted: 16 MiB and 64 times its size, at most
+//! [`Limits::hdf5_bytes_max`](crate::Limits::hdf5_bytes_max).
+//!
+//! | module | holds |
+//! |---|---|
+//! | `source`, `cursor`, `checksum` | bytes of the file, fields in them, their checksum |
+//! | `superblock`, `object_header`, `shared` | where the file begins; messages of objects, and those that objects share |
+//! | `dataspace`, `datatype`, `filter`, `layout`, `attribute`, `link` | what messages say |
+//! | `btree_v1`, `btree_v2`, `fractal_heap`, `global_heap` | trees and heaps |
+//! | `group`, `object`, `chunk_index`, `value` | links, objects, places of chunks, values of attributes |
+//!
+//! The format is that of "HDF5 File Format Specification Version 3.0", and for layouts of version 5
+//! and complex numbers that of HDF5 2.0.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+mod attribute;
+mod btree_v1;
+mod btree_v2;
+mod checksum;
+mod chunk_index;
+mod cursor;
+mod dataspace;
+mod datatype;
+mod error;
+mod filter;
+mod fractal_heap;
+mod global_heap;
+mod group;
+mod layout;
+mod link;
+mod object;
+mod object_header;
+mod shared;
+mod source;
+mod superblock;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use crate::Limits;
+
+pub use attribute::Attribute;
+pub use chunk_index::{Chunk, TakeChunk};
+pub use dataspace::Dataspace;
+pub use datatype::{
+    BitRange, ByteOrder, Datatype, FloatFormat, Member, Padding, ReferenceKind, TextFormat,
+    TypeKind,
+};
+pub use error::{Hdf5Error, ReadError};
+pub use filter::{FillValue, PipelineFilter};
+pub use group::Links;
+pub use layout::{ChunkIndex, ChunkLayout, Layout};
+pub use link::{Link, LinkTarget};
+pub use object::{Dataset, Object, ObjectKind};
+pub use source::ReadAt;
+pub use superblock::Superblock;
+pub use value::Value;
+
+/// Bytes of the blocks that are asked for on local disks.
+pub const BLOCK_BYTES: usize = 64 << 10;
+
+/// An HDF5 file, opened.
+pub struct Hdf5File<'r> {
+    source: source::Source<'r>,
+    superblock: Superblock,
+    heaps: global_heap::GlobalHeaps,
+}
+
+impl<'r> Hdf5File<'r> {
+    /// Reads the superblock of a file of `size` bytes.
+    ///
+    /// `block_bytes` are asked for at once: [`BLOCK_BYTES`] on local disks, more where a request is
+    /// dear.
+    ///
+    /// ```
+    /// use bedform_format::{Limits, hdf5::{BLOCK_BYTES, Hdf5Error, Hdf5File}};
+    /// let bytes: &[u8] = b"no HDF5";
+    /// let opened = Hdf5File::open(&bytes, 7, BLOCK_BYTES, &Limits::default());
+    /// assert!(matches!(opened.err(), Some(Hdf5Error::NotHdf5)));
+    /// ```
+    ///
+    /// # Errors
+    /// [`Hdf5Error`].
+    pub fn open(
+        reader: &'r dyn ReadAt,
+        size: u64,
+        block_bytes: usize,
+        limits: &Limits,
+    ) -> Result<Self, Hdf5Error> {
+        let mut source = source::Source::new(reader, size, block_bytes, limits);
+        let superblock = superblock::read(&mut source)?;
+        Ok(Self { source, superblock, heaps: global_heap::GlobalHeaps::default() })
+    }
+
+    /// What the superblock says.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The object at an address: that of the root, of a link, or of a reference.
+    ///
+    /// # Errors
+    /// [`Hdf5Error`].
+    pub fn object(&self, address: u64) -> Result<Object, Hdf5Error> {
+        Object::read(&self.source, address)
+    }
+
+    /// The names in a group; none in other objects.
+    ///
+    /// # Errors
+    /// [`Hdf5Error`].
+    pub fn links(&self, group: &Object) -> Result<Links, Hdf5Error> {
+        group::read_links(&self.source, &group.header)
+    }
+
+    /// The attributes of an object: in the order in which they were made where the object tracks
+    /// that, else by name.
+    ///
+    /// # Errors
+    /// [`Hdf5Error`].
+    pub fn attributes(&self, object: &Object) -> Result<Vec<Attribute>, Hdf5Error> {
+        attribute::read_all(&self.source, &object.header)
+    }
+
+    /// The elements of an attribute in C order; those of variable length come from their heap.
+    ///
+    /// # Errors
+    /// [`Hdf5Error`].
+    pub fn values(&self, attribute: &Attribute) -> Result<Vec<Value>, Hdf5Error> {
+        let decoder = value::Decoder { source: &self.source, heaps: &self.heaps };
+        let count = attribute.space.element_count().unwrap_or(u64::MAX);
+        let bytes = attribute.data.clone();
+        let block = cursor::Block { bytes, at: attribute.at, widths: self.source.widths };
+        let depth_max = self.source.limits.type_depth_max;
+        decoder.elements(&attribute.datatype, count, &mut block.cursor(), depth_max)
+    }
+
+    /// Calls `take` with every chunk of a dataset that was written, in the order of its index; never
+    /// for a dataset without chunks.
+    ///
+    /// # Errors
+    /// [`Hdf5Error`], and that of `take`.
+    pub fn chunks(&self, dataset: &Dataset, take: TakeChunk<'_>) -> Result<(), Hdf5Error> {
+        match &dataset.layout {
+            Layout::Chunked(layout) => chunk_index::for_each(&self.source, dataset, layout, take),
+            _ => Ok(()),
+        }
+    }
+}

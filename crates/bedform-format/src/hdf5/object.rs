@@ -1,0 +1,126 @@
+//! Objects: groups, datasets and named types.
+
+use super::attribute::datatype_at;
+use super::dataspace::Dataspace;
+use super::datatype::Datatype;
+use super::error::{Hdf5Error, Result};
+use super::filter::{FillValue, PipelineFilter, decode_pipeline};
+use super::layout::Layout;
+use super::object_header::{FLAG_SHARED, MessageKind, ObjectHeader};
+use super::shared;
+use super::source::Source;
+
+/// An object of a file.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// What it is.
+    pub kind: ObjectKind,
+    pub(super) header: ObjectHeader,
+}
+
+/// What an object is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ObjectKind {
+    /// A group: [`Hdf5File::links`](super::Hdf5File::links) lists it.
+    Group,
+    /// A dataset.
+    Dataset(Box<Dataset>),
+    /// A named type.
+    Datatype(Datatype),
+}
+
+/// A dataset.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dataset {
+    /// Its shape.
+    pub space: Dataspace,
+    /// Type of its elements.
+    pub datatype: Datatype,
+    /// What elements are that were never written.
+    pub fill_value: FillValue,
+    /// Filters that chunks go through, first to last when writing.
+    pub filters: Vec<PipelineFilter>,
+    /// How the elements are stored.
+    pub layout: Layout,
+}
+
+impl Object {
+    /// Its address in the file.
+    pub fn address(&self) -> u64 {
+        self.header.address
+    }
+
+    /// Whether it tracks the order in which its attributes are made.
+    pub fn attribute_order_tracked(&self) -> bool {
+        self.header.attribute_order_tracked
+    }
+
+    pub(super) fn read(source: &Source<'_>, address: u64) -> Result<Self> {
+        let header = ObjectHeader::read(source, address)?;
+        let has = |kind| header.find(kind).is_some();
+        let kind = if has(MessageKind::SYMBOL_TABLE) || has(MessageKind::LINK_INFORMATION) {
+            ObjectKind::Group
+        } else if has(MessageKind::DATASPACE) && has(MessageKind::DATATYPE) {
+            ObjectKind::Dataset(Box::new(Dataset::read(source, &header)?))
+        } else if let Some(message) = header.find(MessageKind::DATATYPE) {
+            let is_shared = message.flags & FLAG_SHARED != 0;
+            ObjectKind::Datatype(datatype_at(source, message.cursor(), is_shared)?)
+        } else {
+            let at = source.offset_of(address)?;
+            return Err(Hdf5Error::corrupt(at, "neither a group nor a dataset nor a type"));
+        };
+        Ok(Self { kind, header })
+    }
+}
+
+impl Dataset {
+    fn read(source: &Source<'_>, header: &ObjectHeader) -> Result<Self> {
+        let body = |kind| header.find(kind).map(|message| shared::body_of(source, message));
+        let missing = |what: &str| {
+            let at = source.offset_of(header.address).unwrap_or(header.address);
+            Hdf5Error::corrupt(at, format!("a dataset without {what}"))
+        };
+        let space = body(MessageKind::DATASPACE).ok_or_else(|| missing("a dataspace"))??;
+        let space = Dataspace::decode(space.block.cursor(), source.limits.rank_max)?;
+        let datatype = header.find(MessageKind::DATATYPE).ok_or_else(|| missing("a datatype"))?;
+        let is_shared = datatype.flags & FLAG_SHARED != 0;
+        let datatype = datatype_at(source, datatype.cursor(), is_shared)?;
+        let filters = match body(MessageKind::FILTERS).transpose()? {
+            Some(body) => decode_pipeline(body.block.cursor())?,
+            None => Vec::new(),
+        };
+        let layout = header.find(MessageKind::LAYOUT).ok_or_else(|| missing("a layout"))?;
+        let layout = if header.find(MessageKind::EXTERNAL_FILES).is_some() {
+            Layout::External
+        } else {
+            Layout::decode(source, layout.cursor())?
+        };
+        let dataset =
+            Self { space, datatype, fill_value: fill_value(source, header)?, filters, layout };
+        dataset.check().map_err(missing)?;
+        Ok(dataset)
+    }
+
+    /// Checks that the parts fit each other.
+    fn check(&self) -> std::result::Result<(), &'static str> {
+        if let Layout::Chunked(layout) = &self.layout {
+            if layout.shape.len() != self.space.shape().len() {
+                return Err("a shape of the rank of its chunks");
+            }
+            if layout.element_bytes != u64::from(self.datatype.size) {
+                return Err("a type of the size that its chunks have");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fill_value(source: &Source<'_>, header: &ObjectHeader) -> Result<FillValue> {
+    if let Some(message) = header.find(MessageKind::FILL_VALUE) {
+        return FillValue::decode(shared::body_of(source, message)?.block.cursor());
+    }
+    match header.find(MessageKind::OLD_FILL_VALUE) {
+        Some(message) => FillValue::decode_old(shared::body_of(source, message)?.block.cursor()),
+        None => Ok(FillValue::Default),
+    }
+}

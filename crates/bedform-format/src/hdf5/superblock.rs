@@ -1,0 +1,148 @@
+//! The superblock: where the file begins, how wide its numbers are, where its root group is.
+
+use super::cursor::{Block, Cursor, Widths};
+use super::error::{Hdf5Error, Result};
+use super::object_header::{MessageKind, ObjectHeader};
+use super::source::{Source, check_sum};
+
+/// First bytes of a superblock.
+pub(super) const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
+/// Bytes that hold the largest superblock.
+const SUPERBLOCK_BYTES: u64 = 128;
+
+/// What the superblock and its extension say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// Version, 0 to 3.
+    pub version: u8,
+    /// Bytes of others before the superblock. Addresses in the file count from here.
+    pub user_block_bytes: u64,
+    /// Address of the root group.
+    pub root: u64,
+}
+
+/// Where the table of shared messages is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SharedMessageTable {
+    pub(super) address: u64,
+    pub(super) index_count: u8,
+}
+
+/// Finds the superblock, and sets what it says of addresses and shared messages in the source.
+pub(super) fn read(source: &mut Source<'_>) -> Result<Superblock> {
+    source.base = find(source)?;
+    let block = source.block_up_to(0, SUPERBLOCK_BYTES)?;
+    let mut cursor = block.cursor();
+    cursor.skip(SIGNATURE.len())?;
+    let version = cursor.u8()?;
+    let (root, extension) = match version {
+        0 | 1 => (read_old(source, cursor, version)?, None),
+        2 | 3 => read_new(source, &block)?,
+        _ => return Err(Hdf5Error::unknown(format!("version {version} of the superblock"))),
+    };
+    if let Some(address) = extension {
+        read_extension(source, address)?;
+    }
+    Ok(Superblock { version, user_block_bytes: source.base, root })
+}
+
+/// The superblock lies at 0, 512, 1024, 2048 and so on.
+fn find(source: &Source<'_>) -> Result<u64> {
+    let mut at = 0_u64;
+    while at < source.size() {
+        let block = source.block_up_to(at, SIGNATURE.len() as u64)?;
+        if block.bytes == SIGNATURE {
+            return Ok(at);
+        }
+        at = at.saturating_mul(2).max(512);
+    }
+    Err(Hdf5Error::NotHdf5)
+}
+
+fn set_widths(source: &mut Source<'_>, cursor: &mut Cursor<'_>) -> Result {
+    let [address, length] = cursor.array()?;
+    let is_known = |width| matches!(width, 2 | 4 | 8);
+    if !is_known(address) || !is_known(length) {
+        return Err(cursor.corrupt(format!("addresses of {address} bytes, lengths of {length}")));
+    }
+    source.widths = Widths { address, length };
+    Ok(())
+}
+
+/// The root of a superblock of version 0 or 1.
+fn read_old(source: &mut Source<'_>, mut cursor: Cursor<'_>, version: u8) -> Result<u64> {
+    cursor.version(0, "the free space storage")?;
+    cursor.version(0, "the root symbol table entry")?;
+    cursor.skip(1)?;
+    cursor.version(0, "shared header messages")?;
+    set_widths(source, &mut cursor)?;
+    // One reserved byte, two sizes of B-tree nodes, flags; version 1 has a third size.
+    cursor.skip(if version == 0 { 9 } else { 13 })?;
+    let widths = source.widths;
+    let block = Block { bytes: cursor.rest().to_vec(), at: cursor.at(), widths };
+    let mut cursor = block.cursor();
+    let base = cursor.required_address()?;
+    cursor.address()?;
+    check_end(source, &mut cursor, base)?;
+    if cursor.address()?.is_some() {
+        return Err(Hdf5Error::unknown("a file driver of its own"));
+    }
+    // The entry of the root: the offset of its name, then its object header.
+    cursor.length()?;
+    cursor.required_address()
+}
+
+/// The root of a superblock of version 2 or 3, and its extension.
+fn read_new(source: &mut Source<'_>, block: &Block) -> Result<(u64, Option<u64>)> {
+    let mut cursor = block.cursor();
+    cursor.skip(SIGNATURE.len().saturating_add(1))?;
+    set_widths(source, &mut cursor)?;
+    let length = 16_usize.saturating_add(usize::from(source.widths.address).saturating_mul(4));
+    let bytes = block.bytes.get(..length).unwrap_or(&block.bytes).to_vec();
+    let mut block = Block { bytes, at: block.at, widths: source.widths };
+    check_sum(&mut block)?;
+    let mut cursor = block.cursor();
+    cursor.skip(12)?;
+    let base = cursor.required_address()?;
+    let extension = cursor.address()?;
+    check_end(source, &mut cursor, base)?;
+    Ok((cursor.required_address()?, extension))
+}
+
+/// Checks that the file is as long as it says. The stored end counts from the start of the file as it
+/// was; a user block that was put before it later moves it.
+fn check_end(source: &Source<'_>, cursor: &mut Cursor<'_>, stored_base: u64) -> Result {
+    let before = *cursor;
+    let stored = cursor.required_address()?;
+    let end = stored.checked_sub(stored_base).and_then(|bytes| bytes.checked_add(source.base));
+    match end {
+        Some(end) if end <= source.size() => Ok(()),
+        _ => {
+            let size = source.size();
+            Err(before.corrupt(format!("it ends at byte {stored} and has {size}: it is cut short")))
+        }
+    }
+}
+
+fn read_extension(source: &mut Source<'_>, address: u64) -> Result {
+    let header = ObjectHeader::read(source, address)?;
+    for message in &header.messages {
+        match message.kind {
+            MessageKind::DRIVER_INFORMATION => {
+                return Err(Hdf5Error::unknown("a file driver of its own"));
+            }
+            MessageKind::CACHE_IMAGE => {
+                return Err(Hdf5Error::unknown("an image of the metadata cache"));
+            }
+            MessageKind::SHARED_MESSAGE_TABLE => {
+                let mut cursor = message.cursor();
+                cursor.version(0, "the table of shared messages")?;
+                let address = cursor.required_address()?;
+                let index_count = cursor.u8()?;
+                source.shared_messages = Some(SharedMessageTable { address, index_count });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

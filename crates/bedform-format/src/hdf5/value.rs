@@ -1,0 +1,193 @@
+//! Elements as values: what attributes hold.
+
+use half::f16;
+
+use super::cursor::{Block, Cursor};
+use super::datatype::{
+    BitRange, ByteOrder, Datatype, FloatFormat, Padding, ReferenceKind, TextFormat, TypeKind,
+};
+use super::error::{Hdf5Error, Result};
+use super::global_heap::{GlobalHeaps, HeapReference};
+use super::source::Source;
+
+/// An element.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// An integer, or a value of an enumeration.
+    Integer(i128),
+    /// A floating-point number.
+    Float(f64),
+    /// Text without its padding, mostly UTF-8.
+    Text(Vec<u8>),
+    /// The address of an object; none for a reference to nothing.
+    Reference(Option<u64>),
+    /// Elements of an array, or of a sequence.
+    List(Vec<Value>),
+    /// Members of a record, in its order.
+    Record(Vec<Value>),
+    /// Bytes that this parser has no value for.
+    Bytes(Vec<u8>),
+}
+
+/// Memory of a value, for the budget.
+const VALUE_BYTES: u64 = 64;
+
+/// Makes values of elements.
+pub(super) struct Decoder<'s, 'r> {
+    pub(super) source: &'s Source<'r>,
+    pub(super) heaps: &'s GlobalHeaps,
+}
+
+impl Decoder<'_, '_> {
+    /// `count` elements.
+    pub(super) fn elements(
+        &self,
+        datatype: &Datatype,
+        count: u64,
+        cursor: &mut Cursor<'_>,
+        depth_left: usize,
+    ) -> Result<Vec<Value>> {
+        let depth_left = depth_left.checked_sub(1);
+        let depth_left = depth_left.ok_or_else(|| Hdf5Error::limit("values within values"))?;
+        let size = usize::try_from(datatype.size).unwrap_or(usize::MAX);
+        let mut values = Vec::new();
+        for _ in 0..count {
+            self.source.spend(VALUE_BYTES)?;
+            values.push(self.element(datatype, cursor.split(size)?, depth_left)?);
+        }
+        Ok(values)
+    }
+
+    fn element(
+        &self,
+        datatype: &Datatype,
+        mut cursor: Cursor<'_>,
+        depth_left: usize,
+    ) -> Result<Value> {
+        let bytes = cursor.rest();
+        let or_bytes = |value: Option<Value>| value.unwrap_or_else(|| Value::Bytes(bytes.to_vec()));
+        Ok(match &datatype.kind {
+            TypeKind::Integer { bits, signed } => or_bytes(integer(bytes, *bits, *signed)),
+            TypeKind::Enumeration { base, .. } => self.element(base, cursor, depth_left)?,
+            TypeKind::Float { bits, format } => or_bytes(float(bytes, *bits, format)),
+            TypeKind::Text(format) => Value::Text(unpadded(bytes, *format).to_vec()),
+            TypeKind::VariableText(format) => {
+                let length = cursor.u32()?;
+                let object = self.object(length.into(), &mut cursor)?;
+                Value::Text(unpadded(&object.bytes, *format).to_vec())
+            }
+            TypeKind::Sequence(base) => {
+                let count = cursor.u32()?;
+                let length = u64::from(count).saturating_mul(base.size.into());
+                let object = self.object(length, &mut cursor)?;
+                Value::List(self.elements(base, count.into(), &mut object.cursor(), depth_left)?)
+            }
+            TypeKind::Array { shape, base } => {
+                let count = shape.iter().try_fold(1_u64, |n, size| n.checked_mul((*size).into()));
+                let count = count.ok_or_else(|| cursor.corrupt("an array without an end"))?;
+                Value::List(self.elements(base, count, &mut cursor, depth_left)?)
+            }
+            TypeKind::Complex(base) => {
+                Value::Record(self.elements(base, 2, &mut cursor, depth_left)?)
+            }
+            TypeKind::Compound(members) => {
+                let mut record = Vec::new();
+                for member in members {
+                    let mut cursor = cursor;
+                    cursor.skip(usize::try_from(member.offset).unwrap_or(usize::MAX))?;
+                    record.extend(self.elements(&member.datatype, 1, &mut cursor, depth_left)?);
+                }
+                Value::Record(record)
+            }
+            TypeKind::Reference(ReferenceKind::Object) => {
+                Value::Reference(cursor.address()?.filter(|address| *address != 0))
+            }
+            TypeKind::Reference(_)
+            | TypeKind::Time
+            | TypeKind::Bits(_)
+            | TypeKind::Opaque { .. } => Value::Bytes(bytes.to_vec()),
+        })
+    }
+
+    /// An element of variable length.
+    fn object(&self, length: u64, cursor: &mut Cursor<'_>) -> Result<Block> {
+        let start = *cursor;
+        let reference = HeapReference::decode(cursor)?;
+        let reference = if length == 0 { HeapReference::NOTHING } else { reference };
+        let mut object = self.heaps.object(self.source, reference)?;
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if object.bytes.len() < length {
+            return Err(start.corrupt("an element longer than its heap object"));
+        }
+        object.bytes.truncate(length);
+        Ok(object)
+    }
+}
+
+/// Text without what fills the rest of its element.
+fn unpadded(bytes: &[u8], format: TextFormat) -> &[u8] {
+    let end = match format.padding {
+        Padding::ZeroTerminated => bytes.iter().position(|byte| *byte == 0),
+        Padding::Zeros => bytes.iter().rposition(|byte| *byte != 0).map(after).or(Some(0)),
+        Padding::Spaces => bytes.iter().rposition(|byte| *byte != b' ').map(after).or(Some(0)),
+    };
+    end.and_then(|end| bytes.get(..end)).unwrap_or(bytes)
+}
+
+fn after(position: usize) -> usize {
+    position.saturating_add(1)
+}
+
+/// The bits of a number of up to 16 bytes, shifted to the right end.
+fn raw_bits(bytes: &[u8], range: BitRange) -> Option<u128> {
+    let mut little = [0; 16];
+    let slots = little.get_mut(..bytes.len())?;
+    match range.order {
+        ByteOrder::Little => slots.copy_from_slice(bytes),
+        ByteOrder::Big => slots.iter_mut().zip(bytes.iter().rev()).for_each(|(to, b)| *to = *b),
+        ByteOrder::Vax => return None,
+    }
+    let shifted = u128::from_le_bytes(little).checked_shr(range.offset.into())?;
+    let unused = 128_u32.checked_sub(range.precision.into())?;
+    Some(shifted & u128::MAX.checked_shr(unused)?)
+}
+
+fn integer(bytes: &[u8], range: BitRange, signed: bool) -> Option<Value> {
+    let raw = raw_bits(bytes, range)?;
+    if range.precision > 64 {
+        return None;
+    }
+    let value = i128::try_from(raw).ok()?;
+    let sign = 1_i128.checked_shl(u32::from(range.precision).checked_sub(1)?)?;
+    let value = if signed && value & sign != 0 {
+        value.checked_sub(sign)?.checked_sub(sign)?
+    } else {
+        value
+    };
+    Some(Value::Integer(value))
+}
+
+/// A number in one of the IEEE formats.
+fn float(bytes: &[u8], range: BitRange, format: &FloatFormat) -> Option<Value> {
+    let raw = raw_bits(bytes, range)?;
+    let ieee = |exponent_bits: u8, mantissa_bits: u8, exponent_bias: u32| {
+        *format
+            == FloatFormat {
+                sign_at: exponent_bits.saturating_add(mantissa_bits),
+                exponent_at: mantissa_bits,
+                exponent_bits,
+                mantissa_at: 0,
+                mantissa_bits,
+                exponent_bias,
+                normalization: 2,
+            }
+    };
+    let value = match range.precision {
+        16 if ieee(5, 10, 15) => f16::from_bits(u16::try_from(raw).ok()?).to_f64(),
+        32 if ieee(8, 23, 127) => f32::from_bits(u32::try_from(raw).ok()?).into(),
+        64 if ieee(11, 52, 1023) => f64::from_bits(u64::try_from(raw).ok()?),
+        _ => return None,
+    };
+    Some(Value::Float(value))
+}
