@@ -76,24 +76,32 @@ impl FillValue {
         match version {
             1 | 2 => {
                 cursor.skip(2)?;
-                if cursor.u8()? == 0 { Ok(Self::Undefined) } else { Self::decode_old(cursor) }
+                if cursor.u8()? == 0 { Ok(Self::Undefined) } else { element(cursor) }
             }
             3 => match cursor.u8()? {
                 flags if flags & FLAG_UNDEFINED != 0 => Ok(Self::Undefined),
-                flags if flags & FLAG_HAS_VALUE != 0 => Self::decode_old(cursor),
+                flags if flags & FLAG_HAS_VALUE != 0 => element(cursor),
                 _ => Ok(Self::Default),
             },
             _ => Err(Hdf5Error::unknown(format!("version {version} of a fill value"))),
         }
     }
 
-    /// A length and the value: all of the message that old libraries write.
-    pub(super) fn decode_old(mut cursor: Cursor<'_>) -> Result<Self> {
-        let length = cursor.u32()?;
-        if length == 0 {
-            return Ok(Self::Default);
+    /// The message that old libraries write.
+    pub(super) fn decode_old(cursor: Cursor<'_>) -> Result<Self> {
+        let value = element(cursor)?;
+        Ok(if value == Self::Default { Self::Undefined } else { value })
+    }
+}
+
+/// The length of an element, and the element.
+fn element(mut cursor: Cursor<'_>) -> Result<FillValue> {
+    match cursor.u32()? {
+        0 => Ok(FillValue::Default),
+        length if length > i32::MAX.unsigned_abs() => Ok(FillValue::Undefined),
+        length => {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            Ok(FillValue::Value(cursor.take(length)?.to_vec()))
         }
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        Ok(Self::Value(cursor.take(length)?.to_vec()))
     }
 }

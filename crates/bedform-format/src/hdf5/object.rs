@@ -121,6 +121,6 @@ fn fill_value(source: &Source<'_>, header: &ObjectHeader) -> Result<FillValue> {
     }
     match header.find(MessageKind::OLD_FILL_VALUE) {
         Some(message) => FillValue::decode_old(shared::body_of(source, message)?.block.cursor()),
-        None => Ok(FillValue::Default),
+        None => Ok(FillValue::Undefined),
     }
 }

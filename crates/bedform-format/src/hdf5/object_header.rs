@@ -27,8 +27,11 @@ impl MessageKind {
     pub(super) const DRIVER_INFORMATION: Self = Self(0x14);
     pub(super) const ATTRIBUTE_INFORMATION: Self = Self(0x15);
     pub(super) const CACHE_IMAGE: Self = Self(0x18);
-    /// The largest number of a message that this parser knows or may ignore.
-    const LAST: Self = Self(0x18);
+
+    /// Whether the format gives the number a meaning.
+    fn is_known(self) -> bool {
+        self.0 != 0x09 && self.0 <= 0x18
+    }
 }
 
 /// Flag of a message: what it says lies elsewhere.
@@ -178,13 +181,10 @@ impl Pieces {
             match message.kind {
                 MessageKind(0) => {}
                 MessageKind::CONTINUATION => self.continue_at(&message)?,
-                MessageKind(number) => {
-                    let is_new = number > MessageKind::LAST.0;
-                    if is_new && message.flags & FLAG_FAIL_IF_UNKNOWN != 0 {
-                        return Err(Hdf5Error::unknown(format!("messages of kind {number}")));
-                    }
-                    self.messages.push(message);
+                kind if !kind.is_known() && message.flags & FLAG_FAIL_IF_UNKNOWN != 0 => {
+                    return Err(Hdf5Error::unknown(format!("messages of kind {}", kind.0)));
                 }
+                _ => self.messages.push(message),
             }
         }
         Ok(())

@@ -10,6 +10,10 @@ pub(super) const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 /// Bytes that hold the largest superblock.
 const SUPERBLOCK_BYTES: u64 = 128;
 
+/// Where version 3 has its flags, and those of a file that is open for writing.
+const FLAGS_AT: usize = 11;
+const BEING_WRITTEN: u8 = 0x05;
+
 /// What the superblock and its extension say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
@@ -19,6 +23,9 @@ pub struct Superblock {
     pub user_block_bytes: u64,
     /// Address of the root group.
     pub root: u64,
+    /// Whether a writer has the file open, or ended without closing it: what it holds may not fit
+    /// together, and the HDF5 library refuses it.
+    pub being_written: bool,
 }
 
 /// Where the table of shared messages is.
@@ -43,7 +50,9 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Superblock> {
     if let Some(address) = extension {
         read_extension(source, address)?;
     }
-    Ok(Superblock { version, user_block_bytes: source.base, root })
+    let flags = block.bytes.get(FLAGS_AT).copied().unwrap_or(0);
+    let being_written = version == 3 && flags & BEING_WRITTEN != 0;
+    Ok(Superblock { version, user_block_bytes: source.base, root, being_written })
 }
 
 /// The superblock lies at 0, 512, 1024, 2048 and so on.
