@@ -132,6 +132,9 @@ def value(kind: Json, element: Any) -> Json:
         case ["reference", _, "Object"]:
             return ["r", REFERENCE_OF(element)]
         case ["sequence", base]:
+            if "Big" in base:
+                # h5py gives the bytes in the file's order as if they were in the machine's.
+                raise Skip
             return ["l", [value(base, item) for item in element]]
         case ["array", _, base]:
             return ["l", [value(base, item) for item in np.asarray(element).ravel()]]
@@ -378,7 +381,8 @@ def same_layout(got: Json, expected: Json) -> bool:
         return False
     if got[0] == "contiguous":
         # An old file does not say how long it is; nothing stored has no size.
-        offset_same = got[1] == expected[1]
+        # HDF5 adds the user block to the offset of what was never written.
+        offset_same = got[1] == expected[1] or (got[1] is None and expected[2] == 0)
         return offset_same and (got[2] is None or got[1] is None or got[2] == expected[2])
     if got[0] == "chunked":
         if got[1] != expected[1]:

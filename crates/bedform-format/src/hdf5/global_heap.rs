@@ -99,9 +99,11 @@ impl Collection {
         }
         let block = source.block(address, length)?;
         let mut cursor = block.cursor();
-        cursor.skip(head.bytes.len())?;
+        // Heads are padded as objects are.
+        let head_bytes = head.bytes.len().next_multiple_of(8);
+        let padding = head_bytes.saturating_sub(head.bytes.len());
+        cursor.skip(head_bytes)?;
         let mut objects = HashMap::new();
-        let head_bytes = usize::from(source.widths.length).saturating_add(8);
         while cursor.len() >= head_bytes {
             let index = cursor.u16()?;
             cursor.skip(6)?;
@@ -110,6 +112,7 @@ impl Collection {
                 // What is free; it comes last.
                 break;
             }
+            cursor.skip(padding)?;
             let start = block.bytes.len().saturating_sub(cursor.len());
             objects.insert(u32::from(index), (start, length));
             let padded = length.checked_next_multiple_of(8).unwrap_or(length);

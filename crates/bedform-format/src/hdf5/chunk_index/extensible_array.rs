@@ -180,33 +180,32 @@ impl Walk<'_, '_, '_> {
         let mut cursor = block.cursor();
         self.header.check_prefix(&mut cursor, *b"EASB")?;
         cursor.uint(usize::try_from(self.header.offset_bytes()).unwrap_or(usize::MAX))?;
-        let bitmap_bytes = usize::try_from(bitmap_bytes).unwrap_or(usize::MAX);
-        let blocks = usize::try_from(content.blocks).unwrap_or(usize::MAX);
-        let mut bitmaps = cursor.split(bitmap_bytes.saturating_mul(blocks))?;
-        for _ in 0..content.blocks {
-            let bitmap = bitmaps.take(bitmap_bytes)?;
-            let bitmap = (pages > 0).then_some(bitmap);
+        let bitmap_bytes = bitmap_bytes.saturating_mul(content.blocks);
+        let bitmap = cursor.take(usize::try_from(bitmap_bytes).unwrap_or(usize::MAX))?;
+        for number in 0..content.blocks {
+            // One bit for each page of all data blocks, whatever room the bits of each are given.
+            let pages = (pages > 0).then_some((bitmap, number.saturating_mul(pages)));
             match cursor.address()? {
-                Some(address) => self.data_block(address, content.block_elements, bitmap, take)?,
+                Some(address) => self.data_block(address, content.block_elements, pages, take)?,
                 None => self.elements.skip(content.block_elements),
             }
         }
         Ok(())
     }
 
-    /// A data block, whose pages are those that the bitmap says if it has pages.
+    /// A data block. One that has pages has those of the bitmap, from the bit on that follows it.
     fn data_block(
         &mut self,
         address: u64,
         count: u64,
-        bitmap: Option<&[u8]>,
+        pages: Option<(&[u8], u64)>,
         take: TakeChunk<'_>,
     ) -> Result {
         let width = u64::from(self.source.widths.address);
         let prefix_bytes = width.saturating_add(self.header.offset_bytes()).saturating_add(10);
         let element_bytes = u64::from(self.header.element_bytes);
         let page_elements = self.header.page_elements();
-        let Some(bitmap) = bitmap else {
+        let Some((bitmap, first_bit)) = pages else {
             if count > page_elements {
                 return Err(Hdf5Error::unknown("an index block whose data blocks have pages"));
             }
@@ -220,7 +219,7 @@ impl Walk<'_, '_, '_> {
         let page_bytes = page_elements.saturating_mul(element_bytes).saturating_add(4);
         let mut page_address = address.saturating_add(prefix_bytes);
         for page in 0..count.checked_div(page_elements).unwrap_or(0) {
-            if is_page_written(bitmap, page) {
+            if is_page_written(bitmap, first_bit.saturating_add(page)) {
                 let block = self.source.checked_block(page_address, page_bytes)?;
                 self.elements.take_from(&mut block.cursor(), page_elements, take)?;
             } else {
