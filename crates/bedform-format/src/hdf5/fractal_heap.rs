@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::btree_v2;
-use super::checksum::lookup3;
 use super::cursor::{Block, Cursor, bytes_for};
 use super::error::{Hdf5Error, Result};
 use super::source::Source;
@@ -213,9 +212,7 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
             let mut bytes = block.bytes.clone();
             let place = block.bytes.len().saturating_sub(start.len());
             bytes.iter_mut().skip(place).take(4).for_each(|byte| *byte = 0);
-            if lookup3(&bytes) != stored {
-                return Err(start.corrupt("the checksum of a heap block is wrong"));
-            }
+            self.source.check_sum(block.at, &bytes, stored)?;
         }
         let block = Rc::new(block);
         let mut kept = self.direct.borrow_mut();

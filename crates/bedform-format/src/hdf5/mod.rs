@@ -99,7 +99,27 @@ impl<'r> Hdf5File<'r> {
         block_bytes: usize,
         limits: &Limits,
     ) -> Result<Self, Hdf5Error> {
+        Self::of(source::Source::new(reader, size, block_bytes, limits))
+    }
+
+    /// As [`Hdf5File::open`], without a look at checksums: for fuzzers, whose inputs have none that is
+    /// right.
+    ///
+    /// # Errors
+    /// [`Hdf5Error`].
+    #[doc(hidden)]
+    pub fn open_unchecked(
+        reader: &'r dyn ReadAt,
+        size: u64,
+        block_bytes: usize,
+        limits: &Limits,
+    ) -> Result<Self, Hdf5Error> {
         let mut source = source::Source::new(reader, size, block_bytes, limits);
+        source.checks_sums = false;
+        Self::of(source)
+    }
+
+    fn of(mut source: source::Source<'r>) -> Result<Self, Hdf5Error> {
         let superblock = superblock::read(&mut source)?;
         Ok(Self { source, superblock, heaps: global_heap::GlobalHeaps::default() })
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::cursor::{Block, Cursor};
 use super::error::{Hdf5Error, Result};
-use super::source::{Source, check_sum};
+use super::source::Source;
 
 /// What a message says, by its number in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl Pieces {
                 return Err(Hdf5Error::corrupt(at, "a piece of a header without room"));
             }
             let mut block = source.block(address, length)?;
-            check_sum(&mut block)?;
+            source.take_checksum(&mut block)?;
             let mut cursor = block.cursor();
             cursor.signature(*b"OCHK")?;
             self.add_messages(cursor)?;

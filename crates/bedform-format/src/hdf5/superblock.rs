@@ -3,7 +3,7 @@
 use super::cursor::{Block, Cursor, Widths};
 use super::error::{Hdf5Error, Result};
 use super::object_header::{MessageKind, ObjectHeader};
-use super::source::{Source, check_sum};
+use super::source::Source;
 
 /// First bytes of a superblock.
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
@@ -109,7 +109,7 @@ fn read_new(source: &mut Source<'_>, block: &Block) -> Result<(u64, Option<u64>)
     let length = 16_usize.saturating_add(usize::from(source.widths.address).saturating_mul(4));
     let bytes = block.bytes.get(..length).unwrap_or(&block.bytes).to_vec();
     let mut block = Block { bytes, at: block.at, widths: source.widths };
-    check_sum(&mut block)?;
+    source.take_checksum(&mut block)?;
     let mut cursor = block.cursor();
     cursor.skip(12)?;
     let base = cursor.required_address()?;
