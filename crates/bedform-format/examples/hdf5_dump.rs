@@ -1,17 +1,19 @@
 //! Prints what the parser finds in HDF5 files, as one line of JSON for each file.
 //!
-//! `hdf5_dump FILE..`: `tools/compare_hdf5.py` holds it against what h5py says.
+//! `hdf5_dump [--map] FILE..`: with `--map` the chunk map, else all objects. `tools/compare_hdf5.py`
+//! holds it against what h5py says.
 #![allow(clippy::print_stdout, missing_docs)]
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufRead, Write};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 use bedform_format::Limits;
+use bedform_format::chunk_map::{ForeignStorage, SourceVersion};
 use bedform_format::hdf5::{
     BLOCK_BYTES, ChunkIndex, Dataset, Dataspace, Datatype, FillValue, Hdf5Error, Hdf5File, Layout,
-    LinkTarget, Object, ObjectKind, ReadAt, ReadError, TypeKind, Value,
+    LinkTarget, Object, ObjectKind, ReadAt, ReadError, TypeKind, Value, chunk_map,
 };
 use serde_json::{Value as Json, json};
 
@@ -27,12 +29,12 @@ impl ReadAt for Local {
 
 fn main() -> std::io::Result<()> {
     let mut paths: Vec<String> = std::env::args().skip(1).collect();
-    if paths.is_empty() {
-        paths = std::io::stdin().lock().lines().collect::<Result<_, _>>()?;
-    }
+    let is_map = paths.iter().any(|argument| argument == "--map");
+    paths.retain(|argument| argument != "--map");
     let mut out = std::io::stdout().lock();
     for path in paths {
-        let found = dump(&path).unwrap_or_else(|error| failure(&error));
+        let found = if is_map { map(&path) } else { dump(&path) };
+        let found = found.unwrap_or_else(|error| failure(&error));
         writeln!(out, "{}", json!({ "path": path, "found": found }))?;
     }
     Ok(())
@@ -49,10 +51,33 @@ fn failure(error: &Hdf5Error) -> Json {
     json!({ "error": kind, "message": error.to_string() })
 }
 
-fn dump(path: &str) -> Result<Json, Hdf5Error> {
+fn open(path: &str) -> Result<(Local, u64), Hdf5Error> {
     let file = File::open(path).map_err(|error| Hdf5Error::Read(error.into()))?;
     let size = file.metadata().map_err(|error| Hdf5Error::Read(error.into()))?.len();
-    let reader = Local(file);
+    Ok((Local(file), size))
+}
+
+fn map(path: &str) -> Result<Json, Hdf5Error> {
+    let (reader, size) = open(path)?;
+    let limits = Limits::default();
+    let file = Hdf5File::open(&reader, size, BLOCK_BYTES, &limits)?;
+    let source = SourceVersion { size, ..SourceVersion::default() };
+    let map = chunk_map(&file, &source, &limits)?;
+    let description: Json = serde_json::from_slice(&map.description()?).unwrap_or_default();
+    let tables: Vec<Json> = map
+        .arrays
+        .iter()
+        .filter_map(|array| match &array.storage {
+            ForeignStorage::Chunked { chunks, .. } => Some(chunks),
+            _ => None,
+        })
+        .map(|table| json!([table.indexes, table.offsets, table.lengths, table.filter_masks]))
+        .collect();
+    Ok(json!({ "description": description, "tables": tables }))
+}
+
+fn dump(path: &str) -> Result<Json, Hdf5Error> {
+    let (reader, size) = open(path)?;
     let file = Hdf5File::open(&reader, size, BLOCK_BYTES, &Limits::default())?;
     let root = file.superblock().root;
     let mut walk = Walk { file: &file, objects: Vec::new(), met: HashSet::new() };

@@ -178,7 +178,8 @@ impl ChunkTable {
         Err(ChunkMapError::Description("columns of different lengths in a chunk table".into()))
     }
 
-    fn sorted(self) -> Result<Self, ChunkMapError> {
+    /// The same chunks, ascending by index.
+    pub(crate) fn sorted(self) -> Result<Self, ChunkMapError> {
         self.check_columns()?;
         if self.indexes.is_sorted() {
             return Ok(self);

@@ -1,5 +1,7 @@
 //! Why something in an HDF5 file was not read.
 
+use crate::chunk_map::ChunkMapError;
+
 /// An error of a reader that is given to the parser.
 pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -34,6 +36,9 @@ pub enum Hdf5Error {
         /// Of what there is too much, and how much is allowed.
         what: String,
     },
+    /// What the file says gives no chunk map that holds.
+    #[error(transparent)]
+    Map(#[from] ChunkMapError),
     /// The reader failed.
     #[error("cannot read the HDF5 file")]
     Read(#[source] ReadError),

@@ -19,6 +19,7 @@
 //! | `dataspace`, `datatype`, `filter`, `layout`, `attribute`, `link` | what messages say |
 //! | `btree_v1`, `btree_v2`, `fractal_heap`, `global_heap` | trees and heaps |
 //! | `group`, `object`, `chunk_index`, `value` | links, objects, places of chunks, values of attributes |
+//! | `chunk_map` | all of it as the engine reads it |
 //!
 //! The format is that of "HDF5 File Format Specification Version 3.0", and for layouts of version 5
 //! and complex numbers that of HDF5 2.0.
@@ -30,6 +31,7 @@ mod btree_v1;
 mod btree_v2;
 mod checksum;
 mod chunk_index;
+mod chunk_map;
 mod cursor;
 mod dataspace;
 mod datatype;
@@ -53,6 +55,7 @@ use crate::Limits;
 
 pub use attribute::Attribute;
 pub use chunk_index::{Chunk, TakeChunk};
+pub use chunk_map::chunk_map;
 pub use dataspace::Dataspace;
 pub use datatype::{
     BitRange, ByteOrder, Datatype, FloatFormat, Member, Padding, ReferenceKind, TextFormat,

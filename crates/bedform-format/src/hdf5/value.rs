@@ -75,7 +75,9 @@ impl Decoder<'_, '_> {
             TypeKind::VariableText(format) => {
                 let length = cursor.u32()?;
                 let object = self.object(length.into(), &mut cursor)?;
-                Value::Text(unpadded(&object.bytes, *format).to_vec())
+                // Whatever the padding is, text in memory ends with its first zero.
+                let format = TextFormat { padding: Padding::ZeroTerminated, ..*format };
+                Value::Text(unpadded(&object.bytes, format).to_vec())
             }
             TypeKind::Sequence(base) => {
                 let count = cursor.u32()?;
@@ -153,7 +155,7 @@ fn raw_bits(bytes: &[u8], range: BitRange) -> Option<u128> {
     Some(shifted & u128::MAX.checked_shr(unused)?)
 }
 
-fn integer(bytes: &[u8], range: BitRange, signed: bool) -> Option<Value> {
+pub(super) fn integer(bytes: &[u8], range: BitRange, signed: bool) -> Option<Value> {
     let raw = raw_bits(bytes, range)?;
     if range.precision > 64 {
         return None;
