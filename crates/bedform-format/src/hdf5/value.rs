@@ -128,7 +128,7 @@ impl Decoder<'_, '_> {
 }
 
 /// Text without what fills the rest of its element.
-fn unpadded(bytes: &[u8], format: TextFormat) -> &[u8] {
+pub(super) fn unpadded(bytes: &[u8], format: TextFormat) -> &[u8] {
     let end = match format.padding {
         Padding::ZeroTerminated => bytes.iter().position(|byte| *byte == 0),
         Padding::Zeros => bytes.iter().rposition(|byte| *byte != 0).map(after).or(Some(0)),

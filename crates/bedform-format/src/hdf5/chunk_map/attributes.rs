@@ -69,11 +69,17 @@ fn describe_one(file: &Hdf5File<'_>, attribute: &Attribute) -> Result<Option<Des
     };
     // HDF5 makes no numbers of bits: they are taken as they are.
     let is_bits = matches!(attribute.datatype.kind, TypeKind::Bits(_));
-    let data = if is_stored_so || is_bits {
+    let mut data = if is_stored_so || is_bits {
         attribute.data.clone()
     } else {
         converted(file, attribute, data_type, endian)?
     };
+    // h5py shows a scalar as a number of Python's machine.
+    let is_swapped = attribute.space == Dataspace::Scalar && endian != Endian::NATIVE;
+    if is_swapped {
+        data.chunks_mut(data_type.swap_size().max(1)).for_each(<[u8]>::reverse);
+    }
+    let endian = if is_swapped { Endian::NATIVE } else { endian };
     Ok(Some(values(data_type, endian, attribute, data)))
 }
 
@@ -107,15 +113,19 @@ fn converted(
     let size = data_type.item_size().unwrap_or(1);
     let mut data = Vec::new();
     for value in file.values(attribute)? {
-        let Value::Integer(number) = value else {
-            return Err(Hdf5Error::unknown("attributes of numbers that are not IEEE's"));
-        };
-        let little = number.to_le_bytes();
-        let bytes = little.get(..size).unwrap_or(&little);
-        match endian {
-            Endian::Little => data.extend(bytes),
-            Endian::Big => data.extend(bytes.iter().rev()),
-        }
+        let bytes = integer_bytes(&value, size, endian);
+        let unknown = || Hdf5Error::unknown("attributes of numbers that are not IEEE's");
+        data.extend(bytes.ok_or_else(unknown)?);
     }
     Ok(data)
+}
+
+/// An integer in so many bytes; none for other values.
+pub(super) fn integer_bytes(value: &Value, size: usize, endian: Endian) -> Option<Vec<u8>> {
+    let Value::Integer(number) = value else { return None };
+    let mut bytes = number.to_le_bytes().get(..size)?.to_vec();
+    if endian == Endian::Big {
+        bytes.reverse();
+    }
+    Some(bytes)
 }

@@ -21,7 +21,7 @@ mod walk;
 
 use super::error::{Hdf5Error, Result};
 use super::filter::FillValue;
-use super::{Dataset, Dataspace, Hdf5File};
+use super::{Dataset, Dataspace, Hdf5File, Layout, TypeKind, value};
 use crate::chunk_map::{ChunkMap, Encoding, Filter, ForeignArray, ForeignGroup, SourceVersion};
 use crate::{DataType, Limits};
 use element::ElementType;
@@ -84,7 +84,7 @@ fn array_of(walk: &Walk<'_, '_>, variable: &Variable, tables: &mut Tables) -> Re
         encoding: Encoding {
             dtype: element.words,
             chunks: match &dataset.layout {
-                super::Layout::Chunked(layout) => Some(layout.shape.clone()),
+                Layout::Chunked(layout) => Some(layout.shape.clone()),
                 _ => None,
             },
             filters: filters_of(dataset),
@@ -110,7 +110,29 @@ fn fill_value(dataset: &Dataset, element: &ElementType) -> Option<Vec<u8>> {
         FillValue::Value(bytes) if element.native.is_none() => {
             Some(bytes.clone()).filter(|bytes| bytes.len() == size)
         }
-        // The library that reads the elements knows it.
-        FillValue::Value(_) => None,
+        FillValue::Value(bytes) => converted_fill(dataset, element, bytes, size),
+    }
+}
+
+/// A fill value that is stored in another form than the engine's elements; none where only the library
+/// that reads the elements knows it.
+fn converted_fill(
+    dataset: &Dataset,
+    element: &ElementType,
+    stored: &[u8],
+    size: usize,
+) -> Option<Vec<u8>> {
+    match &dataset.datatype.kind {
+        TypeKind::Text(format) => {
+            let mut text = value::unpadded(stored, *format).to_vec();
+            text.resize(size, 0);
+            Some(text)
+        }
+        TypeKind::Integer { bits, signed } => {
+            let value = value::integer(stored, *bits, *signed)?;
+            attributes::integer_bytes(&value, size, element.endian)
+        }
+        TypeKind::Bits(_) => Some(stored.to_vec()).filter(|bytes| bytes.len() == size),
+        _ => None,
     }
 }

@@ -45,8 +45,8 @@ pub(super) fn numpy_type(datatype: &Datatype) -> Option<NumpyType> {
         TypeKind::Float { bits, format } => float(size, *bits, format)?,
         TypeKind::Text(_) => NumpyType::Text(size),
         TypeKind::VariableText(_)
-        | TypeKind::Sequence(_)
         | TypeKind::Reference(ReferenceKind::Object | ReferenceKind::Region) => NumpyType::Object,
+        TypeKind::Sequence(base) => numpy_type(base).map(|_| NumpyType::Object)?,
         TypeKind::Enumeration { base, members } => enumeration(base, members)?,
         TypeKind::Array { shape, base } => {
             NumpyType::Array(Box::new(numpy_type(base)?), shape.clone())
