@@ -10,6 +10,7 @@
 //! | `variable` | a variable of a file: how it is stored, as a source |
 //! | `callback` | variables that a callback reads: what only a foreign library can decode |
 //! | `facts` | what is known of a variable, whoever reads it |
+//! | `hdf5` | chunk maps of HDF5 files by our own parser |
 //! | `inline` | variables whose bytes lie in the chunk map itself |
 //! | `attributes` | attributes and dimension names as JSON |
 //! | `opening` | files by their paths, and the chunk maps that are kept of them |
@@ -17,6 +18,7 @@
 pub(crate) mod attributes;
 pub(crate) mod callback;
 pub(crate) mod facts;
+mod hdf5;
 mod inline;
 mod opening;
 pub(crate) mod variable;

@@ -1,8 +1,9 @@
 //! Foreign files by their paths, and the chunk maps that are kept of them.
 //!
-//! The header of a classic file says where its variables lie. For an HDF5 file its library finds that once. The
-//! [chunk map](ChunkMap) is then a helper file in the [sidecar](crate::sidecar) of the file, and every process
-//! of the same user opens the file without the library.
+//! The header of a classic file says where its variables lie. For an HDF5 file the parser finds that each time, or
+//! its library once, for a file that the parser does not know. The [chunk map](ChunkMap) is then a helper file
+//! in the [sidecar](crate::sidecar) of the file, as that of a file with many chunks is, and every process of the
+//! same user opens the file by it.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use bedform_format::Limits;
 use bedform_format::chunk_map::{ChunkMap, SourceVersion};
 use bedform_storage::StorageErrorKind;
 
-use super::ForeignFile;
+use super::{ForeignFile, hdf5};
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{NO_FILE, PlaceKind, file_of, kind_of_file};
 use crate::options::OpenOptions;
@@ -40,9 +41,9 @@ fn name_of_map(allow_external: bool) -> &'static str {
 
 impl ForeignFile {
     /// Opens the file at `path`: a NetCDF classic file by its header, an HDF5 file by the chunk map that is
-    /// kept of it. Nothing if no chunk map of the file as it is now is kept: then whoever has the library of
-    /// HDF5 makes one, for [`ForeignFile::open_with_map`]. `allow_external` says whether the map may be one
-    /// that was made with other files that the file names.
+    /// kept of it, or by what it says itself. Nothing for a file that only the library of HDF5 understands: then
+    /// whoever has that makes a chunk map, for [`ForeignFile::open_with_map`]. `allow_external` says whether the
+    /// map may be one that was made with other files that the file names: by the library.
     ///
     /// # Errors
     /// `NotFound`; `Unsupported` for a file of another kind, with what it looks like; `Corrupt` by a header;
@@ -61,10 +62,22 @@ impl ForeignFile {
         match kind_of_file(&*object)? {
             PlaceKind::WithHeader(_) => Self::open_by_header(storage, name, options).map(Some),
             PlaceKind::Hdf5 => {
-                let Some(sidecar) = Sidecar::of_path(path)? else { return Ok(None) };
-                let source = source_version(object.version());
-                let kept = sidecar.load(name_of_map(allow_external), &source, &options.limits);
-                kept.map(|map| Self::new(storage, name, map, options)).transpose()
+                let (sidecar, source) =
+                    (Sidecar::of_path(path)?, source_version(object.version()));
+                let load = |sidecar: &Sidecar| {
+                    sidecar.load(name_of_map(allow_external), &source, &options.limits)
+                };
+                if let Some(kept) = sidecar.as_ref().and_then(load) {
+                    return Self::new(storage, name, kept, options).map(Some);
+                }
+                // Other files are for the library.
+                let parse = || hdf5::parse(path, &*object, options);
+                let Some(map) = (!allow_external).then(parse).flatten() else { return Ok(None) };
+                let file = Self::new(storage, name, map, options)?;
+                if let Some(sidecar) = sidecar.filter(|_| hdf5::is_kept(file.map())) {
+                    sidecar.save(name_of_map(allow_external), file.map());
+                }
+                Ok(Some(file))
             }
             PlaceKind::OtherFile(looks) => Err(other(&looks)),
             _ => Err(other(NO_FILE)),
