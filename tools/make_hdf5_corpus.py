@@ -18,7 +18,22 @@ import numpy as np
 from h5py import h5d, h5p, h5s, h5t
 
 VERSIONS: Final = ("earliest", "v108", "v110", "v112", "v114", "v200", "latest")
-NUMBERS: Final = ("i1", "u1", "<i2", ">i2", "<u4", ">u4", "<i8", ">i8", "<f2", ">f2", "<f4", ">f4", "<f8", ">f8")
+NUMBERS: Final = (
+    "i1",
+    "u1",
+    "<i2",
+    ">i2",
+    "<u4",
+    ">u4",
+    "<i8",
+    ">i8",
+    "<f2",
+    ">f2",
+    "<f4",
+    ">f4",
+    "<f8",
+    ">f8",
+)
 FILTERS: Final[dict[str, dict[str, Any]]] = {
     "none": {},
     "gzip": {"compression": "gzip", "compression_opts": 4},
@@ -46,13 +61,16 @@ SHAPES: Final = {
 
 
 def chunked(directory: Path, version: str) -> None:
+    """Datasets of each index with each filter, sparse, empty, shrunk and grown."""
     for (name, (shape, longest, chunks)), (label, filters) in itertools.product(
         SHAPES.items(), FILTERS.items()
     ):
         is_long = np.prod(shape) > 1000
         if is_long and label not in {"none", "gzip"}:
             continue
-        with h5py.File(directory / f"chunked-{version}-{name}-{label}.h5", "w", libver=version) as file:
+        with h5py.File(
+            directory / f"chunked-{version}-{name}-{label}.h5", "w", libver=version
+        ) as file:
             data = np.arange(np.prod(shape), dtype="<i4").reshape(shape)
             file.create_dataset("full", data=data, maxshape=longest, chunks=chunks, **filters)
             if is_long:
@@ -63,10 +81,16 @@ def chunked(directory: Path, version: str) -> None:
             sparse[..., -1] = 1
             file.create_dataset("empty", shape, "f8", maxshape=longest, chunks=chunks, **filters)
             if None in longest:
-                shrunk = file.create_dataset("shrunk", data=data, maxshape=longest, chunks=chunks, **filters)
+                shrunk = file.create_dataset(
+                    "shrunk", data=data, maxshape=longest, chunks=chunks, **filters
+                )
                 shrunk.resize([max(1, size // 2) for size in shape])
-                grown = file.create_dataset("grown", data=data, maxshape=longest, chunks=chunks, **filters)
-                grown.resize([s if m is not None else s * 3 for s, m in zip(shape, longest, strict=True)])
+                grown = file.create_dataset(
+                    "grown", data=data, maxshape=longest, chunks=chunks, **filters
+                )
+                grown.resize(
+                    [s if m is not None else s * 3 for s, m in zip(shape, longest, strict=True)]
+                )
 
 
 def layouts(file: h5py.File) -> None:
@@ -103,13 +127,17 @@ def layouts(file: h5py.File) -> None:
     file.create_dataset("scalar", data=3.5)
     file.create_dataset("null", data=h5py.Empty("f4"))
     file.create_dataset("nothing", shape=(0, 3), dtype="i2")
-    file.create_dataset("nothing-chunked", shape=(0, 3), maxshape=(None, 3), dtype="i2", chunks=(2, 2))
+    file.create_dataset(
+        "nothing-chunked", shape=(0, 3), maxshape=(None, 3), dtype="i2", chunks=(2, 2)
+    )
 
 
 def types() -> dict[str, Any]:
     """Types of elements by name."""
     record = np.dtype([("a", "<i2"), ("b", ">f8"), ("c", "S3"), ("d", "f4", (2, 3))])
-    aligned = np.dtype({"names": ["x", "y"], "formats": ["i1", "f8"], "offsets": [3, 16], "itemsize": 40})
+    aligned = np.dtype(
+        {"names": ["x", "y"], "formats": ["i1", "f8"], "offsets": [3, 16], "itemsize": 40}
+    )
     found: dict[str, Any] = {
         "record": record,
         "aligned": aligned,
@@ -153,6 +181,7 @@ def attributes(file: h5py.File) -> None:
 
 
 def elements(name: str, dtype: Any, count: int, file: h5py.File) -> np.ndarray[Any, Any]:
+    """So many elements of a type."""
     if name in {"text", "text-ascii", "fixed-utf8"}:
         texts = ["a", "", "long" * 20] if name == "text-ascii" else ["ä", "", "long"]
         if name == "fixed-utf8":
@@ -191,18 +220,21 @@ def groups(file: h5py.File) -> None:
     deep["cycle"] = file["/"]
     for count in (5, 8, 9, 200):
         for tracked in (False, True):
-            dataset = file.create_dataset(f"attributes-{count}-{tracked}", data=1, track_order=tracked)
+            dataset = file.create_dataset(
+                f"attributes-{count}-{tracked}", data=1, track_order=tracked
+            )
             for i in range(count):
                 dataset.attrs[f"{'n' * (i % 7)}{(i * 7919) % 1000}"] = i
     file["named"] = np.dtype([("a", "i4"), ("b", "S5")])
     file["named"].attrs["of"] = "a type"
     file.create_dataset("of-named", (3,), file["named"])
     file["of-named"].attrs.create("also", np.zeros(2, file["named"].dtype), (2,), file["named"])
-    if file.libver[0] not in {"earliest"}:
+    if file.libver[0] != "earliest":
         file["of-named"].attrs["large"] = np.arange(30_000, dtype="f8")
 
 
 def outside(file: h5py.File) -> None:
+    """Datasets whose elements are in other files."""
     file.create_dataset("external", (4,), "i4", external=[("raw.bin", 0, 16)])
     layout = h5py.VirtualLayout((4,), "i4")
     layout[:] = h5py.VirtualSource("other.h5", "x", (4,))
@@ -226,11 +258,15 @@ def odd(directory: Path) -> None:
         with h5py.File(identifier) as file:
             # HDF5 does not know a length without a bound again that it wrote in 4 bytes.
             longest = (None,) if widths[1] == 8 else (30,)
-            file.create_dataset("x", data=np.arange(20), chunks=(3,), maxshape=longest, compression="gzip")
+            file.create_dataset(
+                "x", data=np.arange(20), chunks=(3,), maxshape=longest, compression="gzip"
+            )
             file["x"].attrs["units"] = "m"
             file.create_group("g")["y"] = h5py.SoftLink("/x")
     for strategy in ("page", "fsm", "aggregate", "none"):
-        with h5py.File(directory / f"space-{strategy}.h5", "w", fs_strategy=strategy, fs_persist=True) as file:
+        with h5py.File(
+            directory / f"space-{strategy}.h5", "w", fs_strategy=strategy, fs_persist=True
+        ) as file:
             groups(file)
     with h5py.File(directory / "long.h5", "w", libver="latest") as file:
         file.create_dataset("x", data=np.zeros(150_000, "i1"), chunks=(1,), maxshape=(None,))
@@ -240,6 +276,7 @@ def odd(directory: Path) -> None:
 
 
 def netcdf(directory: Path) -> None:
+    """Files of the netCDF library."""
     for model in ("NETCDF4", "NETCDF4_CLASSIC"):
         with netCDF4.Dataset(directory / f"{model.lower()}.nc", "w", format=model) as file:
             file.createDimension("time", None)
@@ -285,6 +322,7 @@ def netcdf(directory: Path) -> None:
 
 
 def main() -> None:
+    """Write all files."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
     directory = parser.parse_args().directory

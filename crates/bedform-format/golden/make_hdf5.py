@@ -1,5 +1,7 @@
-"""Writes `hdf5/*.h5` and `hdf5/*.json` beside it: small files for the tests of the HDF5 parser, and the
-chunk maps that h5py gives of them. Run with `PYTHONPATH=python`, only when a test needs more.
+"""Writes `hdf5/*.h5` and `hdf5/*.json` beside it, for the tests of the HDF5 parser.
+
+They are small files, and the chunk maps that h5py gives of them. Run with `PYTHONPATH=python`, only
+when a test needs more.
 """
 
 import json
@@ -21,7 +23,13 @@ def old(path: pathlib.Path) -> None:
         file.attrs["title"] = "an old file"
         file.create_dataset("contiguous", data=DATA.astype(">f4"))
         file.create_dataset(
-            "chunked", data=DATA, chunks=(3, 2), compression="gzip", shuffle=True, fletcher32=True, fillvalue=-1
+            "chunked",
+            data=DATA,
+            chunks=(3, 2),
+            compression="gzip",
+            shuffle=True,
+            fletcher32=True,
+            fillvalue=-1,
         )
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plist.set_layout(h5py.h5d.COMPACT)
@@ -58,7 +66,9 @@ def new(path: pathlib.Path) -> None:
             "both": ((None, None), (2, 2)),
         }
         for name, (longest, chunks) in shapes.items():
-            file.create_dataset(name, data=DATA, maxshape=longest, chunks=chunks, compression="gzip")
+            file.create_dataset(
+                name, data=DATA, maxshape=longest, chunks=chunks, compression="gzip"
+            )
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plist.set_chunk((4, 3))
         plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -69,6 +79,7 @@ def new(path: pathlib.Path) -> None:
 
 
 def netcdf4(path: pathlib.Path) -> None:
+    """What the netCDF library writes: dimension scales and references to them."""
     with netCDF4.Dataset(path, "w") as file:
         file.createDimension("time", None)
         file.createDimension("x", 5)
@@ -76,14 +87,16 @@ def netcdf4(path: pathlib.Path) -> None:
         time = file.createVariable("time", "f8", ("time",), chunksizes=(4,))
         time.units = "days"
         time[:] = np.arange(7)
-        air = file.createVariable("air", "f4", ("time", "x"), zlib=True, fill_value=-9, chunksizes=(2, 5))
+        air = file.createVariable(
+            "air", "f4", ("time", "x"), zlib=True, fill_value=-9, chunksizes=(2, 5)
+        )
         air[:] = DATA
         inner = file.createGroup("inner")
         inner.createVariable("level", "i2", ("x",))
 
 
 def grows(path: pathlib.Path) -> None:
-    """An extensible array whose axis that grows is not the first: h5py gives wrong places for it."""
+    """An extensible array whose second axis grows: h5py gives wrong places for it."""
     with h5py.File(path, "w", libver="latest") as file:
         file.create_dataset("grows", data=DATA, maxshape=(7, None), chunks=(3, 2))
 
@@ -96,7 +109,14 @@ for make in (old, new, netcdf4, grows):
         continue
     parts = chunk_map(path)
     description = json.loads(parts.description)
-    description["source"] = {"size": path.stat().st_size, "modified_ns": 0, "changed_ns": 0, "identity": [0, 0]}
+    description["source"] = {
+        "size": path.stat().st_size,
+        "modified_ns": 0,
+        "changed_ns": 0,
+        "identity": [0, 0],
+    }
     tables = [[column.tolist() for column in table] for table in parts.tables]
     found = {"description": description, "tables": tables}
-    path.with_suffix(".json").write_text(json.dumps(found, ensure_ascii=False, separators=(",", ":")) + "\n")
+    path.with_suffix(".json").write_text(
+        json.dumps(found, ensure_ascii=False, separators=(",", ":")) + "\n"
+    )

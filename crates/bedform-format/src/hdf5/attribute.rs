@@ -103,6 +103,12 @@ impl Collected<'_, '_> {
 }
 
 impl Attribute {
+    /// About the bytes of memory that it takes.
+    pub(super) fn weight(&self) -> u64 {
+        let bytes = self.name.len().saturating_add(self.data.len()) as u64;
+        bytes.saturating_add(self.datatype.weight())
+    }
+
     fn decode(source: &Source<'_>, mut cursor: Cursor<'_>, order: Option<u32>) -> Result<Self> {
         let start = cursor;
         let [version, flags] = cursor.array()?;

@@ -153,6 +153,26 @@ pub enum ReferenceKind {
 }
 
 impl Datatype {
+    /// About the bytes of memory that it takes.
+    pub(super) fn weight(&self) -> u64 {
+        let own = 16_u64;
+        match &self.kind {
+            TypeKind::Compound(members) => members.iter().fold(own, |sum, member| {
+                let name = member.name.len() as u64;
+                sum.saturating_add(name).saturating_add(member.datatype.weight())
+            }),
+            TypeKind::Enumeration { members, .. } => members.iter().fold(own, |sum, member| {
+                let (name, value) = member;
+                sum.saturating_add(name.len().saturating_add(value.len()) as u64)
+            }),
+            TypeKind::Sequence(base) | TypeKind::Array { base, .. } | TypeKind::Complex(base) => {
+                own.saturating_add(base.weight())
+            }
+            TypeKind::Opaque { tag } => own.saturating_add(tag.len() as u64),
+            _ => own,
+        }
+    }
+
     /// The type in a message.
     pub(super) fn decode(mut cursor: Cursor<'_>, depth_max: usize) -> Result<Self> {
         decode(&mut cursor, depth_max)

@@ -25,14 +25,23 @@ const LINK_ID_BYTES: usize = 7;
 /// A symbol table entry whose name stands for a path.
 const ENTRY_IS_SOFT_LINK: u32 = 2;
 
+/// The links of a group while they are read.
+struct Listing<'s, 'r> {
+    source: &'s Source<'r>,
+    links: Links,
+    /// Bytes of the names and of what they stand for.
+    bytes: u64,
+}
+
 /// The links of the group with this header.
 pub(super) fn read_links(source: &Source<'_>, header: &ObjectHeader) -> Result<Links> {
-    let mut found = Links::default();
+    let mut listing = Listing { source, links: Links::default(), bytes: 0 };
     if let Some(message) = header.find(MessageKind::LINK_INFORMATION) {
-        read_new(source, header, message.cursor(), &mut found)?;
+        listing.read_new(header, message.cursor())?;
     } else if let Some(message) = header.find(MessageKind::SYMBOL_TABLE) {
-        read_symbol_table(source, message.cursor(), &mut found.links)?;
+        listing.read_symbol_table(message.cursor())?;
     }
+    let mut found = listing.links;
     if found.order_tracked {
         found.links.sort_by_key(|link| link.order);
     } else {
@@ -47,50 +56,88 @@ pub(super) fn read_links(source: &Source<'_>, header: &ObjectHeader) -> Result<L
     Ok(found)
 }
 
-fn read_new(
-    source: &Source<'_>,
-    header: &ObjectHeader,
-    mut information: Cursor<'_>,
-    found: &mut Links,
-) -> Result {
-    information.version(0, "link information")?;
-    let flags = information.u8()?;
-    found.order_tracked = flags & ORDER_TRACKED != 0;
-    if found.order_tracked {
-        information.skip(8)?;
+impl Listing<'_, '_> {
+    fn add(&mut self, link: Link) -> Result {
+        let target = match &link.target {
+            LinkTarget::Soft(path) => path.len(),
+            LinkTarget::External { file, path } => file.len().saturating_add(path.len()),
+            LinkTarget::Hard(_) | LinkTarget::UserDefined(_) => 0,
+        };
+        let bytes = link.name.len().saturating_add(target) as u64;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.source.spend(bytes)?;
+        let bytes_max = self.source.limits.metadata_bytes_max;
+        if self.bytes > bytes_max {
+            return Err(Hdf5Error::limit(format!("links of more than {bytes_max} bytes")));
+        }
+        self.links.links.push(link);
+        Ok(())
     }
-    let heap = information.address()?;
-    let by_name = information.address()?;
-    if flags & ORDER_INDEXED != 0 {
-        information.address()?;
-    }
-    for message in header.all(MessageKind::LINK) {
-        found.links.push(Link::decode(message.cursor())?);
-    }
-    if let (Some(heap), Some(by_name)) = (heap, by_name) {
-        let heap = FractalHeap::open(source, heap)?;
-        btree_v2::for_each(source, by_name, &[5], &mut |_, mut record| {
+
+    fn read_new(&mut self, header: &ObjectHeader, mut information: Cursor<'_>) -> Result {
+        information.version(0, "link information")?;
+        let flags = information.u8()?;
+        self.links.order_tracked = flags & ORDER_TRACKED != 0;
+        if self.links.order_tracked {
+            information.skip(8)?;
+        }
+        let heap = information.address()?;
+        let by_name = information.address()?;
+        if flags & ORDER_INDEXED != 0 {
+            information.address()?;
+        }
+        for message in header.all(MessageKind::LINK) {
+            self.add(Link::decode(message.cursor())?)?;
+        }
+        let (Some(heap), Some(by_name)) = (heap, by_name) else { return Ok(()) };
+        let heap = FractalHeap::open(self.source, heap)?;
+        btree_v2::for_each(self.source, by_name, &[5], &mut |_, mut record| {
             // A hash of the name, then the number of the link in the heap.
             record.skip(4)?;
             let link = heap.object(record.take(LINK_ID_BYTES)?)?;
-            found.links.push(Link::decode(link.cursor())?);
-            Ok(())
-        })?;
+            self.add(Link::decode(link.cursor())?)
+        })
     }
-    Ok(())
-}
 
-fn read_symbol_table(
-    source: &Source<'_>,
-    mut message: Cursor<'_>,
-    links: &mut Vec<Link>,
-) -> Result {
-    let tree = message.required_address()?;
-    let names = read_local_heap(source, message.required_address()?)?;
-    let key_bytes = usize::from(source.widths.length);
-    btree_v1::for_each(source, tree, TreeKind::Group, key_bytes, &mut |_, node| {
-        read_symbols(source, node, &names, links)
-    })
+    fn read_symbol_table(&mut self, mut message: Cursor<'_>) -> Result {
+        let source = self.source;
+        let tree = message.required_address()?;
+        let names = read_local_heap(source, message.required_address()?)?;
+        let key_bytes = usize::from(source.widths.length);
+        btree_v1::for_each(source, tree, TreeKind::Group, key_bytes, &mut |_, node| {
+            self.read_symbols(node, &names)
+        })
+    }
+
+    /// The links in one node of a symbol table.
+    fn read_symbols(&mut self, address: u64, names: &Block) -> Result {
+        let source = self.source;
+        let head = source.block(address, 8)?;
+        let mut cursor = head.cursor();
+        cursor.signature(*b"SNOD")?;
+        cursor.version(1, "a symbol table node")?;
+        cursor.skip(1)?;
+        let count = cursor.u16()?;
+        let (addresses, lengths) = (source.widths.address, source.widths.length);
+        let entry_bytes = u64::from(addresses).saturating_add(lengths.into()).saturating_add(24);
+        let start = address.saturating_add(8);
+        let body = source.block(start, entry_bytes.saturating_mul(count.into()))?;
+        let mut cursor = body.cursor();
+        for _ in 0..count {
+            let name = text_at(names, cursor.length()?)?;
+            let object = cursor.address()?;
+            let kind = cursor.u32()?;
+            cursor.skip(4)?;
+            let mut scratch = cursor.split(16)?;
+            let target = if kind == ENTRY_IS_SOFT_LINK {
+                LinkTarget::Soft(text_at(names, scratch.u32()?.into())?)
+            } else {
+                LinkTarget::Hard(object.ok_or_else(|| cursor.corrupt("a link to nothing"))?)
+            };
+            self.add(Link { name, target, order: None })?;
+        }
+        Ok(())
+    }
 }
 
 /// The data of a local heap, which holds the names of an old group.
@@ -105,38 +152,6 @@ fn read_local_heap(source: &Source<'_>, address: u64) -> Result<Block> {
     let bytes = cursor.length()?;
     cursor.length()?;
     source.block(cursor.required_address()?, bytes)
-}
-
-/// The links in one node of a symbol table.
-fn read_symbols(source: &Source<'_>, address: u64, names: &Block, links: &mut Vec<Link>) -> Result {
-    let head = source.block(address, 8)?;
-    let mut cursor = head.cursor();
-    cursor.signature(*b"SNOD")?;
-    cursor.version(1, "a symbol table node")?;
-    cursor.skip(1)?;
-    let count = cursor.u16()?;
-    let (addresses, lengths) = (u64::from(source.widths.address), u64::from(source.widths.length));
-    let entry_bytes = addresses.saturating_add(lengths).saturating_add(24);
-    let start = address.saturating_add(8);
-    let body = source.block(start, entry_bytes.saturating_mul(count.into()))?;
-    let mut cursor = body.cursor();
-    for _ in 0..count {
-        let name = text_at(names, cursor.length()?)?;
-        source.spend(name.len() as u64)?;
-        let object = cursor.address()?;
-        let kind = cursor.u32()?;
-        cursor.skip(4)?;
-        let mut scratch = cursor.split(16)?;
-        let target = if kind == ENTRY_IS_SOFT_LINK {
-            let path = text_at(names, scratch.u32()?.into())?;
-            source.spend(path.len() as u64)?;
-            LinkTarget::Soft(path)
-        } else {
-            LinkTarget::Hard(object.ok_or_else(|| cursor.corrupt("a link to nothing"))?)
-        };
-        links.push(Link { name, target, order: None });
-    }
-    Ok(())
 }
 
 fn text_at(names: &Block, offset: u64) -> Result<Vec<u8>> {

@@ -51,6 +51,8 @@ mod superblock;
 mod tests;
 mod value;
 
+use std::cell::Cell;
+
 use crate::Limits;
 
 pub use attribute::Attribute;
@@ -162,7 +164,8 @@ impl<'r> Hdf5File<'r> {
     /// # Errors
     /// [`Hdf5Error`].
     pub fn values(&self, attribute: &Attribute) -> Result<Vec<Value>, Hdf5Error> {
-        let decoder = value::Decoder { source: &self.source, heaps: &self.heaps };
+        let bytes_left = Cell::new(self.source.limits.attributes_bytes_max);
+        let decoder = value::Decoder { source: &self.source, heaps: &self.heaps, bytes_left };
         let count = attribute.space.element_count().unwrap_or(u64::MAX);
         let bytes = attribute.data.clone();
         let block = cursor::Block { bytes, at: attribute.at, widths: self.source.widths };

@@ -74,6 +74,17 @@ impl Object {
 }
 
 impl Dataset {
+    /// About the bytes of memory that it takes.
+    pub(super) fn weight(&self) -> u64 {
+        let filters = self.filters.iter().map(|filter| filter.values.len().saturating_mul(4));
+        let fixed = match &self.layout {
+            Layout::Compact(data) => data.len(),
+            _ => 0,
+        };
+        let bytes = filters.fold(fixed, usize::saturating_add) as u64;
+        bytes.saturating_add(self.datatype.weight())
+    }
+
     fn read(source: &Source<'_>, header: &ObjectHeader) -> Result<Self> {
         let body = |kind| header.find(kind).map(|message| shared::body_of(source, message));
         let missing = |what: &str| {

@@ -81,6 +81,8 @@ struct Pieces {
     /// Addresses and lengths of pieces that are still to be read, and those that were met.
     pending: Vec<(u64, u64)>,
     met: HashSet<u64>,
+    /// Bytes of the pieces, which may lie over each other.
+    bytes_left: u64,
     /// Flags of a header of version 2; none in version 1.
     flags: Option<u8>,
 }
@@ -92,6 +94,7 @@ impl ObjectHeader {
             messages: Vec::new(),
             pending: Vec::new(),
             met: HashSet::from([address]),
+            bytes_left: source.limits.attributes_bytes_max,
             flags: None,
         };
         if prefix.bytes.starts_with(b"OHDR") {
@@ -128,6 +131,7 @@ impl Pieces {
         let first = address.saturating_add(OLD_PREFIX_BYTES);
         self.pending.push((first, length));
         while let Some((address, length)) = self.pending.pop() {
+            self.spend(length)?;
             let block = source.block(address, length)?;
             self.add_messages(block.cursor())?;
         }
@@ -151,6 +155,7 @@ impl Pieces {
         let whole = before.checked_add(length).and_then(|bytes| bytes.checked_add(4));
         let whole = whole.ok_or_else(|| prefix.cursor().corrupt("a header without an end"))?;
         self.flags = Some(flags);
+        self.spend(whole)?;
         let block = source.checked_block(address, whole)?;
         let mut cursor = block.cursor();
         cursor.skip(usize::try_from(before).unwrap_or(usize::MAX))?;
@@ -160,12 +165,18 @@ impl Pieces {
                 let at = source.offset_of(address)?;
                 return Err(Hdf5Error::corrupt(at, "a piece of a header without room"));
             }
-            let mut block = source.block(address, length)?;
-            source.take_checksum(&mut block)?;
+            self.spend(length)?;
+            let block = source.checked_block(address, length)?;
             let mut cursor = block.cursor();
             cursor.signature(*b"OCHK")?;
             self.add_messages(cursor)?;
         }
+        Ok(())
+    }
+
+    fn spend(&mut self, bytes: u64) -> Result {
+        let left = self.bytes_left.checked_sub(bytes);
+        self.bytes_left = left.ok_or_else(|| Hdf5Error::limit("a very long object header"))?;
         Ok(())
     }
 

@@ -108,6 +108,10 @@ impl<'r> Source<'r> {
     /// `length` bytes at an address.
     pub(super) fn block(&self, address: u64, length: u64) -> Result<Block> {
         let at = self.extent_of(address, length)?;
+        let bytes_max = self.limits.metadata_bytes_max;
+        if length > bytes_max {
+            return Err(Hdf5Error::limit(format!("{length} bytes at once, {bytes_max} allowed")));
+        }
         self.spend(length)?;
         let bytes = self.fetch(at, length)?;
         Ok(Block { bytes, at, widths: self.widths })

@@ -1,5 +1,7 @@
 //! Elements as values: what attributes hold.
 
+use std::cell::Cell;
+
 use half::f16;
 
 use super::cursor::{Block, Cursor};
@@ -30,13 +32,15 @@ pub enum Value {
     Bytes(Vec<u8>),
 }
 
-/// Memory of a value, for the budget.
-const VALUE_BYTES: u64 = 64;
+/// What a value counts.
+const VALUE_BYTES: u64 = 16;
 
 /// Makes values of elements.
 pub(super) struct Decoder<'s, 'r> {
     pub(super) source: &'s Source<'r>,
     pub(super) heaps: &'s GlobalHeaps,
+    /// What the values may still take: 16 for each, and the bytes of those in a heap.
+    pub(super) bytes_left: Cell<u64>,
 }
 
 impl Decoder<'_, '_> {
@@ -53,10 +57,17 @@ impl Decoder<'_, '_> {
         let size = usize::try_from(datatype.size).unwrap_or(usize::MAX);
         let mut values = Vec::new();
         for _ in 0..count {
-            self.source.spend(VALUE_BYTES)?;
+            self.spend(VALUE_BYTES)?;
             values.push(self.element(datatype, cursor.split(size)?, depth_left)?);
         }
         Ok(values)
+    }
+
+    fn spend(&self, bytes: u64) -> Result {
+        self.source.spend(bytes)?;
+        let left = self.bytes_left.get().checked_sub(bytes);
+        self.bytes_left.set(left.ok_or_else(|| Hdf5Error::limit("values of an attribute"))?);
+        Ok(())
     }
 
     fn element(
@@ -117,6 +128,7 @@ impl Decoder<'_, '_> {
         let start = *cursor;
         let reference = HeapReference::decode(cursor)?;
         let reference = if length == 0 { HeapReference::NOTHING } else { reference };
+        self.spend(length)?;
         let mut object = self.heaps.object(self.source, reference)?;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if object.bytes.len() < length {

@@ -40,7 +40,7 @@ pub fn chunk_map(
     if file.superblock().being_written {
         return Err(Hdf5Error::unknown("a writer that has it open, or did not close it"));
     }
-    let mut walk = Walk::over(file)?;
+    let mut walk = Walk::over(file, limits)?;
     dimensions::name_all(&mut walk)?;
     let is_netcdf = walk.is_netcdf();
     let mut tables = Tables::new(limits);

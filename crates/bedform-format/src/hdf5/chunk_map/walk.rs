@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::dimensions::{self, Dimension};
 use super::element::NamedTypes;
+use crate::Limits;
 use crate::chunk_map::{ForeignDimension, RefusedMember};
 use crate::hdf5::error::{Hdf5Error, Result};
 use crate::hdf5::{
@@ -61,6 +62,8 @@ pub(super) struct Walk<'f, 'r> {
     pub(super) scales: HashMap<u64, usize>,
     pub(super) named_types: NamedTypes,
     listings: HashMap<u64, Rc<Links>>,
+    /// Bytes of metadata that may still be kept: an object of many names is kept for each.
+    bytes_left: u64,
 }
 
 /// What a name in a group stands for.
@@ -70,7 +73,7 @@ enum Member {
 }
 
 impl<'f, 'r> Walk<'f, 'r> {
-    pub(super) fn over(file: &'f Hdf5File<'r>) -> Result<Self> {
+    pub(super) fn over(file: &'f Hdf5File<'r>, limits: &Limits) -> Result<Self> {
         let mut walk = Self {
             file,
             groups: Vec::new(),
@@ -79,6 +82,7 @@ impl<'f, 'r> Walk<'f, 'r> {
             scales: HashMap::new(),
             named_types: Vec::new(),
             listings: HashMap::new(),
+            bytes_left: limits.metadata_bytes_max,
         };
         let root = file.object(file.superblock().root)?;
         walk.add_group(String::new(), &root, &mut Vec::new())?;
@@ -119,9 +123,10 @@ impl<'f, 'r> Walk<'f, 'r> {
         if number >= GROUPS_MAX {
             return Err(Hdf5Error::limit(format!("more than {GROUPS_MAX} groups")));
         }
+        let attributes = self.attributes_of(object)?;
         self.groups.push(Group {
             path,
-            attributes: self.file.attributes(object)?,
+            attributes,
             dimensions: Vec::new(),
             variables: Vec::new(),
             groups: Vec::new(),
@@ -168,6 +173,7 @@ impl<'f, 'r> Walk<'f, 'r> {
             ObjectKind::Dataset(dataset) => self.add_dataset(group, link, member, dataset),
             ObjectKind::Datatype(datatype) => {
                 let name = String::from_utf8_lossy(&link.name).into_owned();
+                self.keep(datatype.weight())?;
                 self.named_types.push((name, member.address(), datatype.clone()));
                 Ok(None)
             }
@@ -201,7 +207,8 @@ impl<'f, 'r> Walk<'f, 'r> {
         if self.variables.len() >= VARIABLES_MAX {
             return Err(Hdf5Error::limit(format!("more than {VARIABLES_MAX} datasets")));
         }
-        let attributes = self.file.attributes(object)?;
+        let attributes = self.attributes_of(object)?;
+        self.keep(dataset.weight())?;
         let address = object.address();
         let is_scale = dimensions::is_scale(&attributes);
         let is_new = is_scale && !self.scales.contains_key(&address);
@@ -228,6 +235,20 @@ impl<'f, 'r> Walk<'f, 'r> {
         Ok(None)
     }
 
+    fn attributes_of(&mut self, object: &Object) -> Result<Vec<Attribute>> {
+        let attributes = self.file.attributes(object)?;
+        let weights = attributes.iter().map(Attribute::weight);
+        self.keep(weights.fold(0_u64, u64::saturating_add))?;
+        Ok(attributes)
+    }
+
+    /// Counts bytes of metadata that are kept.
+    fn keep(&mut self, bytes: u64) -> Result {
+        let left = self.bytes_left.checked_sub(bytes);
+        self.bytes_left = left.ok_or_else(|| Hdf5Error::limit("metadata of all objects"))?;
+        Ok(())
+    }
+
     /// The path of a member of a group; none if its name cannot be shown.
     fn path_in(&self, group: usize, name: &[u8]) -> Option<String> {
         let name = display_name(name)?;
@@ -240,6 +261,8 @@ impl<'f, 'r> Walk<'f, 'r> {
             return Ok(Rc::clone(listing));
         }
         let listing = Rc::new(self.file.links(group)?);
+        let names = listing.links.iter().map(|link| link.name.len().saturating_add(16));
+        self.keep(names.fold(0_u64, |sum, bytes| sum.saturating_add(bytes as u64)))?;
         self.listings.insert(group.address(), Rc::clone(&listing));
         Ok(listing)
     }
