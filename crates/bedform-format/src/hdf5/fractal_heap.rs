@@ -1,7 +1,7 @@
 //! Fractal heaps: the links and attributes of objects that have many.
 //!
-//! A heap is one space of bytes. It is cut in direct blocks, which hold the objects and double in size
-//! from row to row; indirect blocks say where these are.
+//! A heap is one space of bytes. It is cut in direct blocks, which hold the objects and double in
+//! size from row to row; indirect blocks say where these are.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,16 +1,22 @@
-//! HDF5 files (and NetCDF-4, which are such): groups, datasets, attributes, and where chunks lie.
+//! Metadata of HDF5 files, NetCDF-4 files among them: groups, datasets, attributes, places of chunks.
 //!
-//! The parser reads metadata, never elements. It asks a [`ReadAt`] for aligned blocks of the file and
-//! keeps a few of them, so that it is as good on a URL as on a local disk; it opens an object, or reads
-//! a chunk index, only when asked. It is ours because the readers on the registry decode data with
-//! code that is not safe, give no places of chunks, or take whole files.
+//! [`Hdf5File`] reads a file through a [`ReadAt`], in aligned blocks of which it keeps up to 16 MiB, so
+//! that it serves local disks and URLs alike. It parses an object, a listing or a chunk index when it
+//! is asked for, and never reads elements. [`chunk_map`] makes of a whole file what the engine needs.
 //!
-//! What the parser does not read is [`Hdf5Error::Unknown`]: a caller may ask the HDF5 library.
+//! # Errors
 //!
-//! Nothing in a file is believed. Every length is held against the file's size before memory is
-//! allocated, arithmetic is checked, trees and headers go down or end, and the bytes that one file may
-//! cost are counted: 16 MiB and 64 times its size, at most
-//! [`Limits::hdf5_bytes_max`](crate::Limits::hdf5_bytes_max).
+//! [`Hdf5Error::Unknown`] names a part of the format that this parser does not read: the HDF5 library
+//! may. [`Hdf5Error::Corrupt`] names the byte, [`Hdf5Error::Limit`] the limit.
+//!
+//! # Hostile files
+//!
+//! Every length is checked against the size of the file and the limits before memory is allocated.
+//! Arithmetic is checked. Levels of a tree go down by one, a piece of a header is read once, types and
+//! values have a depth. All bytes that are used of a file are counted, and may be 16 MiB and 64 times
+//! its size, at most [`Limits::hdf5_bytes_max`](crate::Limits::hdf5_bytes_max).
+//!
+//! # Modules
 //!
 //! | module | holds |
 //! |---|---|
@@ -21,8 +27,8 @@
 //! | `group`, `object`, `chunk_index`, `value` | links, objects, places of chunks, values of attributes |
 //! | `chunk_map` | all of it as the engine reads it |
 //!
-//! The format is that of "HDF5 File Format Specification Version 3.0", and for layouts of version 5
-//! and complex numbers that of HDF5 2.0.
+//! The format is that of the "HDF5 File Format Specification Version 3.0", with the layouts of version
+//! 5 and the complex numbers of HDF5 2.0.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -107,8 +113,8 @@ impl<'r> Hdf5File<'r> {
         Self::of(source::Source::new(reader, size, block_bytes, limits))
     }
 
-    /// As [`Hdf5File::open`], without a look at checksums: for fuzzers, whose inputs have none that is
-    /// right.
+    /// As [`Hdf5File::open`], without a look at checksums: for fuzzers, whose inputs have none that
+    /// is right.
     ///
     /// # Errors
     /// [`Hdf5Error`].
@@ -173,8 +179,8 @@ impl<'r> Hdf5File<'r> {
         decoder.elements(&attribute.datatype, count, &mut block.cursor(), depth_max)
     }
 
-    /// Calls `take` with every chunk of a dataset that was written, in the order of its index; never
-    /// for a dataset without chunks.
+    /// Calls `take` with every chunk of a dataset that was written, in the order of its index;
+    /// never for a dataset without chunks.
     ///
     /// # Errors
     /// [`Hdf5Error`], and that of `take`.

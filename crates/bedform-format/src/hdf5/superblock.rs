@@ -118,8 +118,8 @@ fn read_new(source: &mut Source<'_>, block: &Block) -> Result<(u64, Option<u64>)
     Ok((cursor.required_address()?, extension))
 }
 
-/// Checks that the file is as long as it says. The stored end counts from the start of the file as it
-/// was; a user block that was put before it later moves it.
+/// Checks that the file is as long as it says. The stored end counts from the start of the file as
+/// it was; a user block that was put before it later moves it.
 fn check_end(source: &Source<'_>, cursor: &mut Cursor<'_>, stored_base: u64) -> Result {
     let before = *cursor;
     let stored = cursor.required_address()?;

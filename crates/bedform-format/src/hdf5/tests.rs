@@ -70,9 +70,9 @@ fn chunk_maps_are_those_that_h5py_gives() {
     }
 }
 
-/// HDF5 (up to 2.2) iterates over an extensible array as if its first axis were the one that grows, so
-/// that h5py gives wrong places for the chunks of a dataset whose other axis grows, and a map made of
-/// them gives wrong elements. The bytes of a chunk say here where it belongs.
+/// HDF5 (up to 2.2) iterates over an extensible array as if its first axis were the one that grows,
+/// so that h5py gives wrong places for the chunks of a dataset whose other axis grows, and a map
+/// made of them gives wrong elements. The bytes of a chunk say here where it belongs.
 #[test]
 fn chunks_along_an_axis_that_grows_behind_others_are_where_they_belong() {
     with_file(GROWS, |file| {

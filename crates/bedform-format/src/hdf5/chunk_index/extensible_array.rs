@@ -1,8 +1,8 @@
 //! Extensible arrays: an element for each chunk of a dataset that can grow along one axis.
 //!
 //! An index block has the first elements, the addresses of the first data blocks, and those of
-//! secondary blocks, which have the addresses of more. Super block `n`, secondary or not, stands for
-//! `2^(n/2)` data blocks of `2^((n+1)/2)` times the smallest number of elements.
+//! secondary blocks, which have the addresses of more. Super block `n`, secondary or not, stands
+//! for `2^(n/2)` data blocks of `2^((n+1)/2)` times the smallest number of elements.
 
 use super::numbering::Numbering;
 use super::{Elements, Indexed, TakeChunk, is_page_written};

@@ -4,8 +4,8 @@ use super::Indexed;
 
 /// How the chunks of a dataset are numbered.
 ///
-/// They are counted over the largest shape that the dataset may have, the last axis fastest. An axis
-/// that can grow without bound is the slowest, wherever it stands.
+/// They are counted over the largest shape that the dataset may have, the last axis fastest. An
+/// axis that can grow without bound is the slowest, wherever it stands.
 pub(super) struct Numbering {
     /// Chunks along each axis now.
     now: Vec<u64>,

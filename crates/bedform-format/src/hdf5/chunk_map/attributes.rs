@@ -19,8 +19,8 @@ const HIDDEN: [&str; 8] = [
     "_nc3_strict",
 ];
 
-/// The attributes that users see. Those of types that neither text nor numbers can show are left out,
-/// as the netCDF library does.
+/// The attributes that users see. Those of types that neither text nor numbers can show are left
+/// out, as the netCDF library does.
 pub(super) fn describe(
     file: &Hdf5File<'_>,
     attributes: &[Attribute],

@@ -1,7 +1,8 @@
 //! Dimension names, as the netCDF library finds them.
 //!
-//! A dimension is a dataset marked as a scale. Variables name theirs by references; where they do not,
-//! names are made up: `phony_dim_N`, counted over the whole file, groups within a group before it.
+//! A dimension is a dataset marked as a scale. Variables name theirs by references; where they do
+//! not, names are made up: `phony_dim_N`, counted over the whole file, groups within a group before
+//! it.
 
 use std::collections::HashMap;
 

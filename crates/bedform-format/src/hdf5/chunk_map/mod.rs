@@ -1,8 +1,8 @@
 //! The chunk map of an HDF5 file: what h5py's walk over the same file gives, without it.
 //!
-//! Groups and variables are named, and dimensions found, as the netCDF library does. A variable that
-//! the engine cannot decode is in the map as native, with the reason; a file with something that the
-//! parser does not know has no map, but an error.
+//! Groups and variables are named, and dimensions found, as the netCDF library does. A variable
+//! that the engine cannot decode is in the map as native, with the reason; a file with something
+//! that the parser does not know has no map, but an error.
 //!
 //! | module | holds |
 //! |---|---|
@@ -114,8 +114,8 @@ fn fill_value(dataset: &Dataset, element: &ElementType) -> Option<Vec<u8>> {
     }
 }
 
-/// A fill value that is stored in another form than the engine's elements; none where only the library
-/// that reads the elements knows it.
+/// A fill value that is stored in another form than the engine's elements; none where only the
+/// library that reads the elements knows it.
 fn converted_fill(
     dataset: &Dataset,
     element: &ElementType,
