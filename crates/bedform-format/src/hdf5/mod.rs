@@ -1,20 +1,22 @@
-//! Metadata of HDF5 files, NetCDF-4 files among them: groups, datasets, attributes, places of chunks.
+//! Metadata of HDF5 files, NetCDF-4 files among them: groups, datasets, attributes, places of
+//! chunks.
 //!
-//! [`Hdf5File`] reads a file through a [`ReadAt`], in aligned blocks of which it keeps up to 16 MiB, so
-//! that it serves local disks and URLs alike. It parses an object, a listing or a chunk index when it
-//! is asked for, and never reads elements. [`chunk_map`] makes of a whole file what the engine needs.
+//! [`Hdf5File`] reads a file through a [`ReadAt`], in aligned blocks of which it keeps up to 16
+//! MiB, so that it serves local disks and URLs alike. It parses an object, a listing or a chunk
+//! index when it is asked for, and never reads elements. [`chunk_map`] makes of a whole file what
+//! the engine needs.
 //!
 //! # Errors
 //!
-//! [`Hdf5Error::Unknown`] names a part of the format that this parser does not read: the HDF5 library
-//! may. [`Hdf5Error::Corrupt`] names the byte, [`Hdf5Error::Limit`] the limit.
+//! [`Hdf5Error::Unknown`] names a part of the format that this parser does not read: the HDF5
+//! library may. [`Hdf5Error::Corrupt`] names the byte, [`Hdf5Error::Limit`] the limit.
 //!
 //! # Hostile files
 //!
 //! Every length is checked against the size of the file and the limits before memory is allocated.
-//! Arithmetic is checked. Levels of a tree go down by one, a piece of a header is read once, types and
-//! values have a depth. All bytes that are used of a file are counted, and may be 16 MiB and 64 times
-//! its size, at most [`Limits::hdf5_bytes_max`](crate::Limits::hdf5_bytes_max).
+//! Arithmetic is checked. Levels of a tree go down by one, a piece of a header is read once, types
+//! and values have a depth. All bytes that are used of a file are counted, and may be 16 MiB and 64
+//! times its size, at most [`Limits::hdf5_bytes_max`](crate::Limits::hdf5_bytes_max).
 //!
 //! # Modules
 //!
@@ -27,8 +29,8 @@
 //! | `group`, `object`, `chunk_index`, `value` | links, objects, places of chunks, values of attributes |
 //! | `chunk_map` | all of it as the engine reads it |
 //!
-//! The format is that of the "HDF5 File Format Specification Version 3.0", with the layouts of version
-//! 5 and the complex numbers of HDF5 2.0.
+//! The format is that of the "HDF5 File Format Specification Version 3.0", with the layouts of
+//! version 5 and the complex numbers of HDF5 2.0.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
