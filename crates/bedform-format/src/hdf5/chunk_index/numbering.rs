@@ -1,6 +1,7 @@
 //! The numbers of chunks in indexes that are arrays.
 
 use super::Indexed;
+use crate::hdf5::Dataspace;
 
 /// How the chunks of a dataset are numbered.
 ///
@@ -17,14 +18,11 @@ impl Numbering {
     pub(super) fn of(indexed: &Indexed<'_, '_>, growing_is_slowest: bool) -> Self {
         let shape = indexed.dataset.space.shape();
         let max_shape = match &indexed.dataset.space {
-            crate::hdf5::Dataspace::Simple { max_shape, .. } => max_shape.as_slice(),
-            _ => &[],
+            Dataspace::Simple { max_shape, .. } => max_shape.as_slice(),
+            Dataspace::Scalar | Dataspace::Null => &[],
         };
         let chunk_shape = &indexed.layout.shape;
-        let chunks = |size: u64, chunk: u64| {
-            size.checked_next_multiple_of(chunk)
-                .map_or(u64::MAX, |padded| padded.checked_div(chunk).unwrap_or(0))
-        };
+        let chunks = |size: u64, chunk: u64| size.div_ceil(chunk.max(1));
         let now = shape.iter().zip(chunk_shape).map(|(size, chunk)| chunks(*size, *chunk));
         let most = max_shape.iter().zip(chunk_shape);
         let most = most.map(|(size, chunk)| size.map_or(u64::MAX, |size| chunks(size, *chunk)));
