@@ -65,7 +65,7 @@ use crate::Limits;
 
 pub use attribute::Attribute;
 pub use chunk_index::{Chunk, TakeChunk};
-pub use chunk_map::chunk_map;
+pub use chunk_map::{chunk_map, chunk_map_of_group};
 pub use dataspace::Dataspace;
 pub use datatype::{
     BitRange, ByteOrder, Datatype, FloatFormat, Member, Padding, ReferenceKind, TextFormat,

@@ -70,6 +70,21 @@ fn chunk_maps_are_those_that_h5py_gives() {
     }
 }
 
+#[test]
+fn the_map_of_a_group_has_what_is_within_it_and_the_groups_around() {
+    with_file(NETCDF4, |file| {
+        let source = SourceVersion { size: NETCDF4.len() as u64, ..SourceVersion::default() };
+        let limits = Limits::default();
+        let of_group = |group| chunk_map_of_group(file, group, &source, &limits).unwrap();
+        let map = of_group("inner").unwrap();
+        let groups: Vec<&str> = map.groups.iter().map(|group| group.path.as_str()).collect();
+        assert_eq!(groups, ["", "inner"]);
+        assert!(map.array("inner/level").is_some());
+        assert_eq!(of_group("inn"), None);
+        assert_eq!(of_group(""), Some(chunk_map(file, &source, &limits).unwrap()));
+    });
+}
+
 /// HDF5 (up to 2.2) iterates over an extensible array as if its first axis were the one that grows,
 /// so that h5py gives wrong places for the chunks of a dataset whose other axis grows, and a map
 /// made of them gives wrong elements. The bytes of a chunk say here where it belongs.

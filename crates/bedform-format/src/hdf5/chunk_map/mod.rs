@@ -37,28 +37,68 @@ pub fn chunk_map(
     source: &SourceVersion,
     limits: &Limits,
 ) -> std::result::Result<ChunkMap, Hdf5Error> {
+    let walk = walk_over(file, limits)?;
+    map_of(&walk, walk.parents_first(), source, limits)
+}
+
+/// The chunk map of one group, what is within it, and the groups that it is within; none if the file
+/// has no such group. Dimensions have the names that they have in the map of the file.
+///
+/// # Errors
+/// As [`chunk_map`].
+pub fn chunk_map_of_group(
+    file: &Hdf5File<'_>,
+    group: &str,
+    source: &SourceVersion,
+    limits: &Limits,
+) -> std::result::Result<Option<ChunkMap>, Hdf5Error> {
+    let walk = walk_over(file, limits)?;
+    if walk.groups.iter().all(|other| other.path != group) {
+        return Ok(None);
+    }
+    let is_within = |inner: &str, outer: &str| {
+        let rest = inner.strip_prefix(outer);
+        outer.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let mut wanted = walk.parents_first();
+    wanted.retain(|number| {
+        let other = walk.groups.get(*number).map_or("", |other| other.path.as_str());
+        is_within(other, group) || is_within(group, other)
+    });
+    map_of(&walk, wanted, source, limits).map(Some)
+}
+
+fn walk_over<'f, 'r>(file: &'f Hdf5File<'r>, limits: &Limits) -> Result<Walk<'f, 'r>> {
     if file.superblock().being_written {
         return Err(Hdf5Error::unknown("a writer that has it open, or did not close it"));
     }
     let mut walk = Walk::over(file, limits)?;
     dimensions::name_all(&mut walk)?;
-    let is_netcdf = walk.is_netcdf();
+    Ok(walk)
+}
+
+/// The map of the groups with these numbers.
+fn map_of(
+    walk: &Walk<'_, '_>,
+    wanted: Vec<usize>,
+    source: &SourceVersion,
+    limits: &Limits,
+) -> Result<ChunkMap> {
     let mut tables = Tables::new(limits);
     let mut groups = Vec::new();
     let mut arrays = Vec::new();
-    for number in walk.parents_first() {
-        let Some(group) = walk.groups.get(number) else { continue };
+    for group in wanted.into_iter().filter_map(|number| walk.groups.get(number)) {
         for variable in group.variables.iter().filter_map(|number| walk.variables.get(*number)) {
-            arrays.push(array_of(&walk, variable, &mut tables)?);
+            arrays.push(array_of(walk, variable, &mut tables)?);
         }
         groups.push(ForeignGroup {
             path: group.path.clone(),
-            attributes: attributes::describe(file, &group.attributes)?,
+            attributes: attributes::describe(walk.file, &group.attributes)?,
             dimensions: walk.dimensions_of(group),
             refused: group.refused.clone(),
         });
     }
-    let format = if is_netcdf { "netcdf4" } else { "hdf5" };
+    let format = if walk.is_netcdf() { "netcdf4" } else { "hdf5" };
     let map = ChunkMap { source: source.clone(), format: format.into(), groups, arrays };
     map.check(limits)?;
     Ok(map)
