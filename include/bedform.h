@@ -81,9 +81,9 @@ bf_status bf_create(const char *path, const char *attributes, const char *option
  * value for rows that others have removed since), gap_bytes.
  *
  * A NetCDF classic, NetCDF-4 or HDF5 file is opened in mode "r": its variables are arrays, its groups groups.
- * The last two need a chunk map, which says where their chunks lie. `bedform info PATH` makes it once for each
- * state of the file, and keeps it for the same user; without one the call is BF_UNSUPPORTED. So is
- * bf_open_array of a variable that only the library of the format reads. Calls that write are BF_READ_ONLY. */
+ * An HDF5 file that only its library understands is BF_UNSUPPORTED until `bedform info PATH` has asked that, once
+ * for each state of the file and for the same user. So is bf_open_array of a variable that only the library of the
+ * format reads. Calls that write are BF_READ_ONLY. */
 bf_status bf_open(const char *path, const char *mode, const char *options, bf_store *store);
 
 /* Opens the store as of now as another one, read-only: every array, group and attribute of one moment, whatever

@@ -179,6 +179,10 @@ def _describe_chunks(
         codecs.append(codec)
     if chunk_bytes > _CHUNK_BYTES_MAX or len(codecs) > _FILTERS_MAX:
         return _native("chunks or filters over the limits"), None
+    growing = [axis for axis, size in enumerate(dataset.maxshape) if size is None]
+    if len(growing) == 1 and growing != [0]:
+        # HDF5 gives wrong places for the chunks of some such arrays (those with an extensible array).
+        return _native("HDF5 does not say where its chunks lie"), None
     grown = zip(dataset.shape, shape, chunk_shape, strict=True)
     if any(own != seen and own % chunk for own, seen, chunk in grown):
         # HDF5 says nothing on the bytes of a chunk behind the end of its dataset.

@@ -1,9 +1,10 @@
 """Foreign files as stores: NetCDF classic, NetCDF-4, HDF5, read-only.
 
-The library of the format is asked once where the bytes of every variable lie. The engine keeps the
-answer, a chunk map, in the file's sidecar and uses it again for as long as the file is the same; it
-fetches and decodes the bytes. What only the library can read goes through it, called by the engine
-for elements that it has a type for, and that is said once per variable.
+The engine reads from the file where the bytes of every variable lie, and fetches and decodes them.
+For a file that it does not understand the library of the format is asked once; the answer, a chunk
+map, is kept in the file's sidecar for as long as the file is the same. What only the library can
+read goes through it, called by the engine for elements that it has a type for, and that is said
+once per variable.
 """
 
 from __future__ import annotations

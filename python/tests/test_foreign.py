@@ -504,15 +504,15 @@ def test_a_file_on_which_hdf5_loops_ends_by_the_setting_and_is_said_to_take_time
         pytest.raises(bf.LimitExceededError, match=r"in 2\.2 s.*map_time= or BEDFORM_MAP_TIME"),
         pytest.warns(bf.SlowOpenWarning, match=r"2\.2 s at most"),
     ):
-        bf.open(hdf5)
+        bf.open(hdf5, allow_external=True)
     with pytest.raises(bf.LimitExceededError, match=r"in 0\.1 s"):
-        bf.open(hdf5, map_time=0.1)
+        bf.open(hdf5, allow_external=True, map_time=0.1)
     for wrong in ("never", "0", -1, float("nan")):
         with pytest.raises(bf.InvalidArgumentError, match="map_time"):
-            bf.open(hdf5, map_time=wrong)
+            bf.open(hdf5, allow_external=True, map_time=wrong)
     monkeypatch.setenv("BEDFORM_MAP_TIME", "soon")
     with pytest.raises(bf.InvalidArgumentError, match="BEDFORM_MAP_TIME"):
-        bf.open(hdf5)
+        bf.open(hdf5, allow_external=True)
 
 
 def test_changed_bytes_are_an_error_or_a_map_but_never_another_exception(
@@ -584,3 +584,18 @@ def test_whatever_would_change_a_file_says_that_foreign_files_are_never_written(
     for change in changes:
         with pytest.raises(bf.ReadOnlyError, match="never written; convert it"):
             change()
+
+
+@pytest.mark.filterwarnings("ignore::bedform.NativeReadWarning")
+@pytest.mark.parametrize("allow_external", [False, True])
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_an_array_that_grows_along_any_axis_is_read_as_h5py_reads_it(
+    tmp_path: Path, libver: str, allow_external: bool
+) -> None:
+    values = np.random.default_rng(1).random((4, 30))
+    for number, most in enumerate([(4, None), (None, 30), (None, None), (4, 40)]):
+        path = tmp_path / f"{number}.h5"
+        with h5py.File(path, "w", libver=libver) as file:
+            file.create_dataset("t", data=values, maxshape=most, chunks=(2, 7))
+        with bf.open(path, allow_external=allow_external) as opened:
+            np.testing.assert_array_equal(opened["t"][...], values, err_msg=str(most))

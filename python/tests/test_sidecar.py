@@ -55,42 +55,61 @@ def visible(directory: Path) -> set[str]:
     return {entry.name for entry in directory.iterdir() if not entry.name.startswith(".")}
 
 
+def opened(path: Path) -> bf.ForeignStore:
+    """The file by a map that its library makes: other files are for that."""
+    store = bf.open(path, allow_external=True)
+    assert isinstance(store, bf.ForeignStore)
+    return store
+
+
+def test_a_file_is_opened_by_what_it_says_and_a_map_of_many_chunks_is_kept(
+    tmp_path: Path, maps: Maps, kept: Path
+) -> None:
+    path = write(tmp_path / "data" / "file.h5")
+    assert bf.open(path)["t"][3] == 3
+    assert not kept.exists()
+    path = write(tmp_path / "data" / "many.h5", chunks=1 << 14)
+    assert bf.open(path)["t"][-1] == (1 << 14) - 1
+    (file,) = kept.glob("*/chunk-map")
+    made = file.stat().st_mtime_ns
+    assert bf.open(path)["t"][5] == 5
+    assert file.stat().st_mtime_ns == made
+    assert maps.made == 0
+
+
 def test_a_chunk_map_is_made_once_for_each_state_of_a_file(tmp_path: Path, maps: Maps) -> None:
     path = write(tmp_path / "data" / "file.h5")
     for _ in range(2):
-        assert bf.open(path)["t"][3] == 3
+        assert opened(path)["t"][3] == 3
     assert maps.made == 1
-    bf.open(path, allow_external=True)
-    bf.open(path, allow_external=True)
-    assert maps.made == 2
     write(path, chunks=20)
-    assert bf.open(path)["t"][13] == 13
-    assert maps.made == 3
+    assert opened(path)["t"][13] == 13
+    assert maps.made == 2
     assert visible(path.parent) == {"file.h5"}
 
 
 def test_a_damaged_or_lost_map_is_made_again(tmp_path: Path, maps: Maps, kept: Path) -> None:
     path = write(tmp_path / "data" / "file.h5")
-    bf.open(path)
-    (file,) = kept.glob("*/chunk-map")
+    opened(path)
+    (file,) = kept.glob("*/chunk-map-external")
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    assert bf.open(path)["t"][3] == 3
+    assert opened(path)["t"][3] == 3
     file.unlink()
-    assert bf.open(path)["t"][3] == 3
+    assert opened(path)["t"][3] == 3
     assert maps.made == 3
-    bf.open(path)
+    opened(path)
     assert maps.made == 3
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
 def test_a_map_of_another_user_is_ignored(tmp_path: Path, maps: Maps, kept: Path) -> None:
     path = write(tmp_path / "data" / "file.h5")
-    bf.open(path)
-    (file,) = kept.glob("*/chunk-map")
+    opened(path)
+    (file,) = kept.glob("*/chunk-map-external")
     os.chown(file, 12345, 12345)
-    bf.open(path)
+    opened(path)
     assert maps.made == 2
     assert file.stat().st_uid == 0
 
@@ -101,10 +120,10 @@ def test_a_directory_that_was_made_beside_the_file_is_its_sidecar(
     path = write(tmp_path / "data" / "file.h5")
     beside = path.with_name("file.h5.bedform")
     beside.mkdir()
-    bf.open(path)
-    bf.open(path)
+    opened(path)
+    opened(path)
     assert maps.made == 1
-    assert visible(beside) == {"chunk-map"}
+    assert visible(beside) == {"chunk-map-external"}
     assert not kept.exists()
 
 
@@ -117,17 +136,17 @@ def test_a_variable_says_where_sidecars_lie_and_another_what_they_take(
     place.mkdir()
     (place / "notes").write_text("of the user")
     for number in range(4):
-        bf.open(write(tmp_path / "data" / f"{number}.h5", chunks=MANY))
+        opened(write(tmp_path / "data" / f"{number}.h5", chunks=MANY))
     assert not kept.exists()
-    sizes = [file.stat().st_size for file in place.glob("*/chunk-map")]
+    sizes = [file.stat().st_size for file in place.glob("*/chunk-map-external")]
     assert 0 < sum(sizes) <= 256 << 10
     assert len(sizes) < 4
     assert "notes" in visible(place)
-    bf.open(tmp_path / "data" / "3.h5")
+    opened(tmp_path / "data" / "3.h5")
     assert maps.made == 4, "the last one is still there"
     monkeypatch.setenv("BEDFORM_SIDECAR_BYTES", "much")
     with pytest.raises(bf.InvalidArgumentError, match="BEDFORM_SIDECAR_BYTES"):
-        bf.open(tmp_path / "data" / "3.h5")
+        opened(tmp_path / "data" / "3.h5")
 
 
 def test_where_nothing_can_be_kept_files_are_read_all_the_same(
@@ -135,9 +154,9 @@ def test_where_nothing_can_be_kept_files_are_read_all_the_same(
 ) -> None:
     path = write(tmp_path / "data" / "file.h5")
     monkeypatch.setenv("BEDFORM_SIDECAR", str(path))
-    assert bf.open(path)["t"][3] == 3
+    assert opened(path)["t"][3] == 3
     monkeypatch.setenv("BEDFORM_SIDECAR", str(tmp_path / "none"))
     monkeypatch.setenv("BEDFORM_SIDECAR_BYTES", "0")
-    assert bf.open(path)["t"][3] == 3
+    assert opened(path)["t"][3] == 3
     assert maps.made == 2
     assert not (tmp_path / "none").exists()

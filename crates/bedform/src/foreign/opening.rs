@@ -62,8 +62,7 @@ impl ForeignFile {
         match kind_of_file(&*object)? {
             PlaceKind::WithHeader(_) => Self::open_by_header(storage, name, options).map(Some),
             PlaceKind::Hdf5 => {
-                let (sidecar, source) =
-                    (Sidecar::of_path(path)?, source_version(object.version()));
+                let (sidecar, source) = (Sidecar::of_path(path)?, source_version(object.version()));
                 let load = |sidecar: &Sidecar| {
                     sidecar.load(name_of_map(allow_external), &source, &options.limits)
                 };
