@@ -181,7 +181,7 @@ def _describe_chunks(
         return _native("chunks or filters over the limits"), None
     growing = [axis for axis, size in enumerate(dataset.maxshape) if size is None]
     if len(growing) == 1 and growing != [0]:
-        # HDF5 gives wrong places for the chunks of some such arrays (those with an extensible array).
+        # HDF5 gives wrong places for the chunks of such arrays, if an extensible array has them.
         return _native("HDF5 does not say where its chunks lie"), None
     grown = zip(dataset.shape, shape, chunk_shape, strict=True)
     if any(own != seen and own % chunk for own, seen, chunk in grown):

@@ -9,6 +9,7 @@ use bedform_format::chunk_map::{ChunkMap, ForeignStorage};
 use bedform_format::hdf5::{BLOCK_BYTES, Hdf5File, ReadAt, ReadError, chunk_map};
 use bedform_storage::Object;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::source_version;
 use crate::options::OpenOptions;
@@ -28,9 +29,12 @@ impl ReadAt for Reader<'_> {
 
 /// The chunk map of the HDF5 file at `path`, which `object` is; nothing if it is for the library to say.
 pub(super) fn parse(path: &Path, object: &dyn Object, options: &OpenOptions) -> Option<ChunkMap> {
-    // The library holds this lock while it writes. Who cannot have it is told by the library.
+    // The library holds this lock while it writes. Who cannot have it is told by the library; where the
+    // system has no locks it does without, too.
     let file = File::open(path).ok()?;
-    flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
+    if flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) {
+        return None;
+    }
     let (reader, limits) = (Reader(object), &options.limits);
     let version = object.version();
     let opened = Hdf5File::open(&reader, version.size, BLOCK_BYTES, limits).ok()?;
