@@ -63,6 +63,8 @@ _NO_FILTER: Final = re.compile(
     r"filter is not available",
     re.IGNORECASE,
 )
+#: What HDF5 says of files that a writer has marked.
+_BEING_WRITTEN: Final = re.compile(r"already open for (SWMR )?write", re.IGNORECASE)
 #: What h5py says of types that it does not have.
 _NO_TYPE: Final = re.compile(
     r"No NumPy equivalent|No conversion path|Unsupported .*type", re.IGNORECASE
@@ -175,6 +177,9 @@ def _refusal(path: str | Path, error: Exception) -> ForeignFileError:
     if isinstance(error, (FileNotFoundError, PermissionError)):
         kind = "NotFound" if isinstance(error, FileNotFoundError) else "PermissionDenied"
         return ForeignFileError(f"{path}: {error.strerror}", kind)
+    if _BEING_WRITTEN.search(text):
+        remedy = "another program has it open for writing, or did not close it"
+        return ForeignFileError(f"{cannot}; {remedy}: try again when it is done", "Conflict")
     if _NO_FILTER.search(text):
         remedy = (
             "install the filter that it is compressed with, and name its place in "

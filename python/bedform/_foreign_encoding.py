@@ -238,9 +238,12 @@ def dimension_names(
     made: list[tuple[str, int]] = []
     for place in _way_to(group):
         made, counter = _phony_dimensions(description, place, counter)
+    of_length: dict[int, list[str]] = {}
+    for name, length in made:
+        of_length.setdefault(length, []).append(name)
     for array in arrays:
         if array["encoding"]["unlabeled"]:
-            names[array["path"]] = _take_names(array["shape"], made)
+            names[array["path"]] = _take_names(array["shape"], of_length)
     return names
 
 
@@ -272,11 +275,10 @@ def _phony_dimensions(
     return made, counter
 
 
-def _take_names(shape: list[int], dimensions: list[tuple[str, int]]) -> tuple[str, ...]:
+def _take_names(shape: list[int], of_length: dict[int, list[str]]) -> tuple[str, ...]:
     used: Counter[int] = Counter()
     names = []
     for size in shape:
-        of_size = [name for name, length in dimensions if length == size]
-        names.append(of_size[used[size]])
+        names.append(of_length[size][used[size]])
         used[size] += 1
     return tuple(names)

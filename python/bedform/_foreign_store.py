@@ -100,6 +100,7 @@ class ForeignStore:
         self._arrays = {array["path"]: array for array in self._description["arrays"]}
         self._groups = {group["path"]: group for group in self._description["groups"]}
         self.style = _foreign_encoding.style_of(self._description)
+        self._dimension_names: dict[str, dict[str, tuple[str, ...]]] = {}
 
     @property
     def _inner(self) -> _internal.ForeignFile:
@@ -147,6 +148,13 @@ class ForeignStore:
         except KeyError:
             raise NotFoundError(f"no group {path!r} in {self._shown}") from None
         return found
+
+    def _names_in(self, group: str) -> dict[str, tuple[str, ...]]:
+        """The dimension names of the variables of a group, found for all of them at once."""
+        if group not in self._dimension_names:
+            found = _foreign_encoding.dimension_names(self._description, group, self.style)
+            self._dimension_names[group] = found
+        return self._dimension_names[group]
 
     def dimensions(self, path: str = "") -> dict[str, int]:
         """The dimensions that a group defines, with their lengths."""
@@ -364,10 +372,7 @@ class ForeignArray(BasicReads):
     def dims(self) -> tuple[str, ...]:
         """The names of the axes."""
         group = self.path.rpartition("/")[0]
-        names = _foreign_encoding.dimension_names(
-            self._store._description, group, self._store.style
-        )
-        return tuple(names[self.path])
+        return self._store._names_in(group)[self.path]
 
     @property
     def attributes(self) -> dict[str, Any]:

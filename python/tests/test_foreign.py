@@ -599,3 +599,47 @@ def test_an_array_that_grows_along_any_axis_is_read_as_h5py_reads_it(
             file.create_dataset("t", data=values, maxshape=most, chunks=(2, 7))
         with bf.open(path, allow_external=allow_external) as opened:
             np.testing.assert_array_equal(opened["t"][...], values, err_msg=str(most))
+
+
+@pytest.mark.parametrize("freshness", ["open", "never"])
+def test_a_file_that_another_has_taken_the_place_of_is_a_conflict_also_to_who_does_not_look(
+    tmp_path: Path, freshness: str
+) -> None:
+    path, other = tmp_path / "file.h5", tmp_path / "other.h5"
+    for number, place in enumerate((path, other)):
+        with h5py.File(place, "w") as file:
+            file.create_dataset("t", data=np.arange(4.0) + number)
+    opened = bf.open(path, freshness=freshness)
+    assert opened["t"][1] == 1
+    with h5py.File(path, "r+") as file:
+        file.create_dataset("more", data=[1])
+    assert opened["t"][2] == 2
+    other.replace(path)
+    with pytest.raises(bf.ConflictError, match="has changed since it was opened"):
+        opened["t"][...]
+
+
+def test_a_file_that_a_writer_has_marked_is_a_conflict_and_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "file.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        file.create_dataset("t", data=[1, 2])
+        file.swmr_mode = True
+        with pytest.raises(bf.ConflictError, match="open for writing"):
+            bf.open(path)
+
+
+def test_the_names_of_dimensions_are_found_once_for_all_variables_of_a_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file.h5"
+    with h5py.File(path, "w") as file:
+        for number in range(9):
+            file.create_dataset(f"t{number}", data=np.zeros(number + 1))
+    calls = []
+    real = words.dimension_names
+    monkeypatch.setattr(
+        words, "dimension_names", lambda *given: calls.append(given) or real(*given)
+    )
+    with bf.open(path) as opened:
+        assert len({array.dims for array in opened.arrays().values()}) == 9
+    assert len(calls) == 1

@@ -53,7 +53,8 @@ pub(super) fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, Js
                 let start = at - 1;
                 let word = word_at(&bytes[start..]);
                 at = start + word.len();
-                if !is_marked_word(word) {
+                // A key is a string, and stays none.
+                if !is_marked_word(word) || bytes[at..].trim_ascii_start().starts_with(b":") {
                     continue;
                 }
                 let output = output.get_or_insert_with(|| Vec::with_capacity(bytes.len() + 64));
@@ -134,7 +135,9 @@ mod tests {
                 let scanned = scan(text.as_bytes(), 9).unwrap();
                 assert_eq!(scanned, is_marked.then(|| marked.into_bytes()), "{text}");
             }
-            assert_eq!(scan(format!("\"{number}\"").as_bytes(), 9).unwrap(), None);
+            for text in [format!("\"{number}\""), format!("{{{number} : 1}}")] {
+                assert_eq!(scan(text.as_bytes(), 9).unwrap(), None);
+            }
         }
     }
 

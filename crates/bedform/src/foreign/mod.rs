@@ -125,10 +125,24 @@ impl ForeignFile {
         if source_version(version) == self.map.source {
             return Ok(());
         }
-        Err(Error::new(
+        Err(self.changed())
+    }
+
+    /// Fails if another file has taken the place of the one that was opened, or it is shorter: the bytes of a
+    /// variable are then somebody else's.
+    pub(super) fn check_is_there(&self, version: &Version) -> Result<()> {
+        let (now, then) = (source_version(version), &self.map.source);
+        if now.identity == then.identity && now.size >= then.size {
+            return Ok(());
+        }
+        Err(self.changed())
+    }
+
+    fn changed(&self) -> Error {
+        Error::new(
             ErrorKind::Conflict,
             format!("{} has changed since it was opened; open it again", self.name()),
-        ))
+        )
     }
 }
 

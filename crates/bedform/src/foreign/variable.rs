@@ -148,8 +148,9 @@ impl Source for Variable {
             ForeignStorage::Compact { data } => Arc::new(Inline::new(data.clone())),
             _ => {
                 let object = self.file.storage.open(&self.file.path)?;
-                if self.file.checks {
-                    self.file.check_version(object.version())?;
+                match self.file.checks {
+                    true => self.file.check_version(object.version())?,
+                    false => self.file.check_is_there(object.version())?,
                 }
                 Arc::from(object)
             }
