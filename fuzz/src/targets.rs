@@ -2,7 +2,6 @@
 //! broken.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
 
 use bedform::codec::{ChunkCodec, Scratch, text};
 use bedform_format::checksum::crc32c;
@@ -10,7 +9,7 @@ use bedform_format::chunk_map::{ChunkMap, SourceVersion};
 use bedform_format::codec::{
     BloscCompressor, BloscConfiguration, BloscShuffle, PcodecConfiguration, PcodecDelta, PcodecMode,
 };
-use bedform_format::hdf5::{self, Hdf5File, LinkTarget, ObjectKind};
+use bedform_format::hdf5::look_at_everything;
 use bedform_format::log::{
     BlockKind, Boxes, Directory, LogError, Promise, PromiseFile, PromisesHeader, RecordHead, Root,
     Sealed, Section, SegmentHeader, SettledShards, TableBlock, TableIndex, varint,
@@ -34,7 +33,7 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("shard", shard),
     ("codecs", codecs),
     ("netcdf_classic", netcdf_header),
-    ("hdf5", hdf5_file),
+    ("hdf5", look_at_everything),
     ("chunk_map", chunk_map),
     ("log", log),
     ("names", names),
@@ -230,39 +229,6 @@ fn netcdf_header(data: &[u8]) {
         netcdf_classic::parse(data, &source, &limits)
     {
         map.check(&limits).expect("a header gives a map that holds");
-    }
-}
-
-/// A whole file, whose checksums are not looked at: no input has any that is right.
-fn hdf5_file(data: &[u8]) {
-    let limits = Limits::default();
-    let size = data.len() as u64;
-    let Ok(file) = Hdf5File::open_unchecked(&data, size, 4096, &limits) else { return };
-    let source = SourceVersion { size, ..SourceVersion::default() };
-    if let Ok(map) = hdf5::chunk_map(&file, &source, &limits) {
-        map.check(&limits).expect("a file gives a map that holds");
-    }
-    let mut met = HashSet::new();
-    let mut pending = vec![file.superblock().root];
-    while let Some(address) = pending.pop() {
-        if !met.insert(address) {
-            continue;
-        }
-        let Ok(object) = file.object(address) else { continue };
-        for attribute in file.attributes(&object).unwrap_or_default() {
-            let _ = file.values(&attribute);
-        }
-        let links = file.links(&object).unwrap_or_default().links;
-        pending.extend(links.iter().filter_map(|link| match link.target {
-            LinkTarget::Hard(address) => Some(address),
-            _ => None,
-        }));
-        if let ObjectKind::Dataset(dataset) = &object.kind {
-            let _ = file.chunks(dataset, &mut |chunk| {
-                assert!(chunk.offset + chunk.length <= size);
-                Ok(())
-            });
-        }
     }
 }
 

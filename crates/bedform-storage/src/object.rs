@@ -146,8 +146,9 @@ pub trait ObjectWriter: Send {
     fn hand_over(&mut self) -> Result<()>;
 
     /// Gives the bytes their name if `condition` holds: atomic, and durable at
-    /// [`Durability::Disk`](crate::Durability::Disk) unless they were handed over. On an error the name stands for what it stood for before; only an
-    /// error of kind `Poisoned` means that either state may be found after a crash.
+    /// [`Durability::Disk`](crate::Durability::Disk) unless they were handed over. On an error the name
+    /// stands for what it stood for before; only an error of kind `Poisoned` means that either state may be
+    /// found after a crash.
     ///
     /// # Errors
     /// `Exists` or `Conflict` by the condition, `NoSpace`, `Io`, `Poisoned`.

@@ -28,6 +28,7 @@
 //! | `btree_v1`, `btree_v2`, `fractal_heap`, `global_heap` | trees and heaps |
 //! | `group`, `object`, `chunk_index`, `value` | links, objects, places of chunks, values of attributes |
 //! | `chunk_map` | all of it as the engine reads it |
+//! | `everything` | all that a file says, for fuzzers and tests |
 //!
 //! The format is that of the "HDF5 File Format Specification Version 3.0", with the layouts of
 //! version 5 and the complex numbers of HDF5 2.0.
@@ -44,6 +45,7 @@ mod cursor;
 mod dataspace;
 mod datatype;
 mod error;
+mod everything;
 mod filter;
 mod fractal_heap;
 mod global_heap;
@@ -72,6 +74,7 @@ pub use datatype::{
     TypeKind,
 };
 pub use error::{Hdf5Error, ReadError};
+pub use everything::look_at_everything;
 pub use filter::{FillValue, PipelineFilter};
 pub use group::Links;
 pub use layout::{ChunkIndex, ChunkLayout, Layout};

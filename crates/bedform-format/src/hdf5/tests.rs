@@ -239,39 +239,6 @@ fn a_file_that_is_being_written_is_left_to_the_library() {
     assert!(matches!(map_of(&bytes), Err(Hdf5Error::Unknown { .. })));
 }
 
-/// Everything that the file says, whatever it is: no panic, no chunk outside, no endless walk.
-fn look_at_everything(bytes: &[u8]) {
-    let limits = Limits::default();
-    let size = bytes.len() as u64;
-    let Ok(file) = Hdf5File::open_unchecked(&bytes, size, 4096, &limits) else { return };
-    let source = SourceVersion { size, ..SourceVersion::default() };
-    if let Ok(map) = chunk_map(&file, &source, &limits) {
-        map.check(&limits).unwrap();
-    }
-    let mut met = HashSet::new();
-    let mut pending = vec![file.superblock().root];
-    while let Some(address) = pending.pop() {
-        if !met.insert(address) {
-            continue;
-        }
-        let Ok(object) = file.object(address) else { continue };
-        for attribute in file.attributes(&object).unwrap_or_default() {
-            let _ = file.values(&attribute);
-        }
-        let links = file.links(&object).unwrap_or_default().links;
-        pending.extend(links.iter().filter_map(|link| match link.target {
-            LinkTarget::Hard(address) => Some(address),
-            _ => None,
-        }));
-        if let ObjectKind::Dataset(dataset) = &object.kind {
-            let _ = file.chunks(dataset, &mut |chunk| {
-                assert!(chunk.offset + chunk.length <= size);
-                Ok(())
-            });
-        }
-    }
-}
-
 #[test]
 fn damaged_and_cut_files_are_errors_and_no_panics() {
     for (bytes, _) in GOLDEN {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bedform_format::json::JsonText;
 use bedform_format::log::Root;
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Lock, Profile, Storage};
+use bedform_storage::{Durability, Lock, Profile, Storage};
 
 use super::documents::{Documents, summary};
 use super::held::Held;
@@ -209,6 +209,11 @@ impl Hierarchy {
     pub(crate) fn name_of(&self, path: &ObjectPath) -> String {
         let root = self.storage.name();
         if path.is_root() { root } else { format!("{root}/{path}") }
+    }
+
+    /// True if many objects can be made durable by one call, and the store wants that.
+    pub(crate) fn can_sync_together(&self) -> bool {
+        self.options.durability == Durability::Disk && self.storage.can_sync_all()
     }
 
     /// Fails unless the store was opened for writing.

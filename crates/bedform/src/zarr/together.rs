@@ -87,9 +87,8 @@ impl NewArrays {
             Ok((path.clone(), new.document(identity, hierarchy, path)?))
         };
         let arrays = arrays.iter().map(document).collect::<Result<Vec<_>>>()?;
-        let is_synced_together = hierarchy.options.durability == Durability::Disk
-            && arrays.len() >= SYNCED_TOGETHER_MIN
-            && hierarchy.storage.can_sync_all();
+        let is_synced_together =
+            arrays.len() >= SYNCED_TOGETHER_MIN && hierarchy.can_sync_together();
         Ok(Self { arrays, keys, is_synced_together })
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bedform_format::ObjectPath;
-use bedform_storage::{Durability, open_files_max};
+use bedform_storage::open_files_max;
 
 use super::SettleStatistics;
 use super::lay::{Building, BuildingObject};
@@ -133,9 +133,7 @@ impl Writer<'_> {
 
     /// How many objects one sync makes durable, where that is to be had and worth it.
     fn synced_together(&self, objects: &[WritingObject<'_>]) -> Option<usize> {
-        let is_worth_it = self.store.options.durability == Durability::Disk
-            && objects.len() >= SYNCED_TOGETHER_MIN
-            && self.store.storage.can_sync_all();
+        let is_worth_it = objects.len() >= SYNCED_TOGETHER_MIN && self.store.can_sync_together();
         let count = usize::try_from(open_files_max() / 2 / OPEN_FILES_PART).unwrap_or(usize::MAX);
         let count = count.min(SYNCED_TOGETHER_MAX);
         (is_worth_it && count >= SYNCED_TOGETHER_MIN).then_some(count)
@@ -162,17 +160,14 @@ impl Writer<'_> {
             Ok(())
         })?;
         sync()?;
-        let written: Vec<AtomicU64> = objects.iter().map(|_| AtomicU64::default()).collect();
         self.each(objects, &|at, _| {
             let writing = &objects[at];
             let Some(unit) = slot(at).take() else { return Ok(()) };
-            written[at].store(unit.publish()?, Ordering::Relaxed);
+            Counts::add(&self.counts.bytes, unit.publish()?);
             self.check_settled(writing.sink, &writing.object.coordinates)
         })?;
         sync()?;
-        for (writing, bytes) in objects.iter().zip(written) {
-            self.count(&writing.object, bytes.into_inner());
-        }
+        objects.iter().for_each(|writing| self.count(&writing.object));
         Ok(())
     }
 
@@ -199,6 +194,7 @@ impl Writer<'_> {
         };
         each_object(store, objects.len() as u64, threads, act).map(drop)
     }
+
     /// Writes an object that is larger than a round: chunk by chunk, each with what lies over it.
     ///
     /// # Errors
@@ -222,14 +218,15 @@ impl Writer<'_> {
     /// Counts an object that was written, if its stamp says so when it is read back.
     fn wrote(&self, sink: &dyn Sink, object: &BuildingObject, written: u64) -> Result<()> {
         self.check_settled(sink, &object.coordinates)?;
-        self.count(object, written);
+        Counts::add(&self.counts.bytes, written);
+        self.count(object);
         Ok(())
     }
 
-    fn count(&self, object: &BuildingObject, written: u64) {
+    /// Counts an object that is durable, whose bytes are counted.
+    fn count(&self, object: &BuildingObject) {
         self.counts.settled(object.plan, object.number, self.root);
         Counts::add(&self.counts.objects, 1);
-        Counts::add(&self.counts.bytes, written);
         Counts::add(&self.counts.done, object.bytes);
     }
 

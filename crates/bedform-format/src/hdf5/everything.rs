@@ -1,0 +1,46 @@
+//! All that a file says, for fuzzers and tests.
+
+use std::collections::HashSet;
+
+use super::{Hdf5File, LinkTarget, ObjectKind, chunk_map};
+use crate::Limits;
+use crate::chunk_map::SourceVersion;
+
+/// Reads everything that a file says, whatever it is, without a look at checksums: no input of a fuzzer has
+/// any that is right.
+///
+/// # Panics
+/// If a promise is broken: a map that does not hold, a chunk outside the file.
+#[doc(hidden)]
+pub fn look_at_everything(bytes: &[u8]) {
+    let limits = Limits::default();
+    let size = bytes.len() as u64;
+    let Ok(file) = Hdf5File::open_unchecked(&bytes, size, 4096, &limits) else { return };
+    let source = SourceVersion { size, ..SourceVersion::default() };
+    if let Ok(map) = chunk_map(&file, &source, &limits) {
+        assert_eq!(map.check(&limits), Ok(()), "a file gives a map that holds");
+    }
+    let mut met = HashSet::new();
+    let mut pending = vec![file.superblock().root];
+    while let Some(address) = pending.pop() {
+        if !met.insert(address) {
+            continue;
+        }
+        let Ok(object) = file.object(address) else { continue };
+        for attribute in file.attributes(&object).unwrap_or_default() {
+            let _ = file.values(&attribute);
+        }
+        let links = file.links(&object).unwrap_or_default().links;
+        pending.extend(links.iter().filter_map(|link| match link.target {
+            LinkTarget::Hard(address) => Some(address),
+            _ => None,
+        }));
+        if let ObjectKind::Dataset(dataset) = &object.kind {
+            let _ = file.chunks(dataset, &mut |chunk| {
+                let end = chunk.offset.checked_add(chunk.length);
+                assert!(end.is_some_and(|end| end <= size), "a chunk lies in the file");
+                Ok(())
+            });
+        }
+    }
+}
