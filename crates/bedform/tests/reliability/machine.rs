@@ -166,11 +166,9 @@ impl Machine {
         self.system.heal();
         // What a system forgot when a sync failed, no later sync makes durable: only a power cut shows
         // what is left.
-        let killed = match kind {
-            CallKind::SyncFile | CallKind::SyncDirectory => {
-                self.system.crash_images(self.random.next(), 1).next().unwrap()
-            }
-            _ => self.system.kill(),
+        let killed = match kind.is_sync() {
+            true => self.system.crash_images(self.random.next(), 1).next().unwrap(),
+            false => self.system.kill(),
         };
         let story = |problem| {
             format!("{kind:?} failed during {operation:?} ({:?}): {problem}", progress.error)
