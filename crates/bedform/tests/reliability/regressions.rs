@@ -245,6 +245,41 @@ fn of_arrays_created_together_none_has_the_place_of_another_node() {
     assert!(other.array(&path("new")).is_err());
 }
 
+/// Shards whose names nobody had made durable were taken for settled by who came next, and their commits left
+/// the log: after a power cut the shards were as they had been before.
+#[test]
+fn a_settling_that_was_cut_off_loses_nothing_when_another_ends_it_before_a_power_cut() {
+    let base = SimulatedFileSystem::new();
+    let (tall, new) = (form(&[16, 4], &[2, 2], &[4, 4], ""), values(7, 64));
+    let store = Store::create(storage(&base), &Map::new(), options(true)).unwrap();
+    store.create_array(&path("t"), &new_array(&tall)).unwrap();
+    let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+    session.write(&path("t"), &whole(&[16, 4]), Elements::Bytes(&bytes(&new))).unwrap();
+    session.commit().unwrap();
+    drop((session, store));
+    for kind in [CallKind::Rename, CallKind::Link, CallKind::Exchange] {
+        let calls = {
+            let clean = base.fork();
+            let before = clean.count(kind);
+            Store::open(storage(&clean), options(true)).unwrap().settle().unwrap();
+            0..clean.count(kind) - before
+        };
+        assert!(kind != CallKind::Rename || calls.end - calls.start > 4, "{calls:?}");
+        for k in calls {
+            let system = base.fork();
+            system.fail_at(kind, k, Failure::Error(5));
+            let _ = Store::open(storage(&system), options(true)).unwrap().settle();
+            let killed = system.kill();
+            Store::open(storage(&killed), options(true)).unwrap().settle().unwrap();
+            for image in killed.crash_images(k, 20) {
+                let store = Store::open(storage(&image), options(true)).unwrap();
+                let array = store.array(&path("t")).unwrap();
+                assert_eq!(read(&array, &whole(&[16, 4])).unwrap(), new, "{kind:?} {k}");
+            }
+        }
+    }
+}
+
 /// A session that appends a row of `value` to `t`, and commits.
 fn append_row(store: &Store, value: i32) {
     let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();

@@ -35,10 +35,12 @@ use crate::log::opened::OpenedStore;
 use crate::log::place::SUFFIX;
 use crate::log::shapes::publish_grown;
 use crate::options::Progress;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bedform_format::ObjectPath;
+use bedform_storage::Durability;
 
 use self::ahead::Spare;
 use self::round::Rounds;
@@ -203,6 +205,19 @@ impl OpenedStore {
         Ok(all)
     }
 
+    /// Makes the names of objects durable that were found settled, before the log forgets what is in them:
+    /// whoever published them may not have lived to do that.
+    fn sync_found(&self, plans: &[plan::ArrayPlan], found: &[(usize, u64)]) -> Result<()> {
+        if self.options.durability == Durability::Process {
+            return Ok(());
+        }
+        let mut directories = BTreeSet::new();
+        for (plan, number) in found {
+            directories.extend(plans[*plan].directories(*number)?);
+        }
+        Ok(directories.iter().try_for_each(|directory| self.storage.sync(directory))?)
+    }
+
     /// Settles the commits of the newest root; gives how many need nothing any more.
     fn settle_once(
         self: &Arc<Self>,
@@ -246,6 +261,7 @@ impl OpenedStore {
         if *part != (0, 1) {
             return Ok(0);
         }
+        self.sync_found(&plans, &counts.take_found())?;
         let settled = shards::list(&plans, &mut counts.take_settled());
         if arrays.is_some() {
             self.list_settled(&settled)?;

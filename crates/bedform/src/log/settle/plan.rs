@@ -48,6 +48,20 @@ impl ArrayPlan {
         delinearize(number, &self.grid)
     }
 
+    /// The directories whose entries lead to an object, from the array's own down.
+    pub(super) fn directories(&self, number: u64) -> Result<Vec<ObjectPath>> {
+        let name = self.state.metadata.keys.name(&self.coordinates(number));
+        let mut directory = self.path.join(&name)?.parent();
+        let mut above = Vec::new();
+        while directory != self.path && !directory.is_root() {
+            let parent = directory.parent();
+            above.push(std::mem::replace(&mut directory, parent));
+        }
+        above.push(directory);
+        above.reverse();
+        Ok(above)
+    }
+
     /// The shape outside of which elements of an object that contains the commits up to `contained` do
     /// not count: what an append that was cut off has left there. Nothing if all count.
     pub(super) fn valid(&self, contained: u64) -> Option<&[u64]> {

@@ -416,7 +416,7 @@ impl Opening<'_> {
         let name = || sink.unit_name(&coordinates);
         self.view.check_contained(key, &coordinates, contained, &name)?;
         if contained >= self.view.root.last_commit().unwrap_or(0) {
-            self.counts.settled(at, number, contained);
+            self.counts.found(at, number, contained);
             return Ok(None);
         }
         if stored.as_ref().is_some_and(|stored| !stored.is_ours) {

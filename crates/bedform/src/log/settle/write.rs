@@ -42,6 +42,8 @@ pub(super) struct Counts {
     pub(super) rewritten: AtomicU64,
     /// What is settled: plan, number of the object, the last commit that it contains.
     settled: Mutex<Vec<(usize, u64, u64)>>,
+    /// Those of the settled ones that were found so: plan and number of the object.
+    found: Mutex<Vec<(usize, u64)>>,
     /// Bytes of the plan that need nothing any more.
     pub(super) done: AtomicU64,
 }
@@ -62,12 +64,23 @@ impl Counts {
     pub(super) fn begin(&self) {
         self.done.store(0, Ordering::Relaxed);
         self.take_settled();
+        self.take_found();
     }
 
     /// Says that an object contains the commits up to `commit`.
     pub(super) fn settled(&self, plan: usize, number: u64, commit: u64) {
         let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
         settled.push((plan, number, commit));
+    }
+
+    /// Says that an object was found to contain the commits up to `commit`.
+    pub(super) fn found(&self, plan: usize, number: u64, commit: u64) {
+        self.settled(plan, number, commit);
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).push((plan, number));
+    }
+
+    pub(super) fn take_found(&self) -> Vec<(usize, u64)> {
+        std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn take_settled(&self) -> Vec<(usize, u64, u64)> {
