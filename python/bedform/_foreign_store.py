@@ -30,6 +30,7 @@ from bedform._errors import (
 from bedform._foreign import read_native, read_region
 from bedform._foreign_child import isolated_chunk_map
 from bedform._foreign_names import ForeignFileError
+from bedform._remote import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +52,8 @@ def open_foreign(
 ) -> ForeignStore:
     """The foreign file at ``where`` as a store."""
     # Links are the user's own here: the file that they lead to is the one to read.
-    return ForeignStore(os.path.realpath(where), where, options, allow_external, map_time)
+    path = where if is_url(where) else os.path.realpath(where)
+    return ForeignStore(path, where, options, allow_external, map_time)
 
 
 def _open_file(
@@ -447,7 +449,7 @@ class ForeignArray(BasicReads):
             buffer.byteswap(inplace=True)
 
     def _warn(self) -> None:
-        if self._native is not None:
+        if self._native is not None and not is_url(self._store._path):
             self._store._warn_native(self.path, self._native)
 
     def _prefetch(self, selected: _selection.Selected) -> tuple[tuple[int, ...], int, int]:
@@ -543,6 +545,11 @@ class ForeignArray(BasicReads):
 
 def _translated(read: Callable[..., Any], *arguments: Any, **options: Any) -> AnyArray:
     """What a read through the library gives; its errors as those of this package."""
+    path, variable = arguments[:2]
+    if is_url(path):
+        raise UnsupportedError(
+            f"{path}: {variable!r} is read by the HDF5 library, from files: copy it to this machine"
+        )
     try:
         return np.asarray(read(*arguments, **options))
     except ForeignFileError as error:

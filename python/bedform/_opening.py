@@ -110,7 +110,7 @@ def open(  # noqa: A001 - the name users expect
     Parameters
     ----------
     path
-        A Zarr v3 or v2 store, a NetCDF or an HDF5 file; or the URL of a Zarr store:
+        A Zarr v3 or v2 store, a NetCDF or an HDF5 file; or the URL of one:
         ``s3://bucket/path``, ``gs://``, ``az://``, or ``http://`` and ``https://``, which are only
         read.
     mode
@@ -167,17 +167,15 @@ def open(  # noqa: A001 - the name users expect
     _check_durability(durability, ("disk", "process"))
     if is_url(where):
         reached = storage_options_of(storage_options)
-        return _reopen(
-            where,
-            {
-                "writable": mode == "r+",
-                "cache_bytes": byte_count(cache, "cache"),
-                "freshness": freshness or "open",
-                "threads": threads,
-                "profile": _profile(profile, where, reached),
-                **reached,
-            },
-        )
+        options = {
+            "writable": mode == "r+",
+            "cache_bytes": byte_count(cache, "cache"),
+            "freshness": freshness or "open",
+            "threads": threads,
+            "profile": _profile(profile, where, reached),
+            **reached,
+        }
+        return _open_url(where, options, allow_external=allow_external)
     _refuse_storage_options(where, storage_options)
     _check_local(where)
     kind, _ = engine_call(_internal.place_kind, where)(where)
@@ -195,6 +193,22 @@ def open(  # noqa: A001 - the name users expect
     if kind not in {"zarr-v3", "zarr-v2", "directory"}:
         return _open_foreign(where, options, allow_external=allow_external, map_time=map_time)
     return _reopen(where, options)
+
+
+def _open_url(where: str, options: dict[str, Any], *, allow_external: bool) -> Any:
+    """A file where the URL ends like one, else a store where there is one."""
+    from bedform._foreign_store import open_foreign
+
+    if _internal.names_file(where) and not options["writable"]:
+        try:
+            return open_foreign(where, options, allow_external=allow_external)
+        except NotFoundError:
+            # The engine says what is to be said of a place where there is no store either.
+            return _reopen(where, options)
+    store = _reopen(where, options)
+    if store._inner.is_file():
+        return open_foreign(where, options, allow_external=allow_external)
+    return store
 
 
 def _open_foreign(

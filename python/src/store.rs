@@ -78,6 +78,11 @@ impl Store {
         Ok(detached(py, || self.inner.kind(&path)).map_err(raise)?.map(kind_name))
     }
 
+    /// True for a foreign file.
+    fn is_file(&self) -> bool {
+        self.inner.file().is_some()
+    }
+
     /// Paths and kinds of everything below the root.
     fn nodes(&self, py: Python<'_>) -> PyResult<Vec<(String, &'static str)>> {
         let nodes = detached(py, || self.inner.nodes()).map_err(raise)?;

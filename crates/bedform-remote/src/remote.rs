@@ -160,6 +160,26 @@ impl RemoteStorage {
         Ok(Self { shared, prefix, shown, system, rights })
     }
 
+    /// The place that the object at `url` lies in, read-only, and the object's name there. Asks nothing of the
+    /// server.
+    ///
+    /// # Errors
+    /// As [`RemoteStorage::open`]; for a URL that ends with no name of an object.
+    pub fn open_parent(
+        url: &str,
+        options: &RemoteOptions,
+    ) -> std::result::Result<(Self, ObjectPath), UrlError> {
+        let place = Place::of(url, options)?;
+        let parse = |name: &str| ObjectPath::parse(name).ok().filter(|name| !name.is_root());
+        let (prefix, name) = place.prefix.rsplit_once('/').unwrap_or(("", &place.prefix));
+        let name = parse(name).ok_or_else(|| place.refuse("it ends with no name of a file"))?;
+        let shown = place.shown.rsplit_once('/').map_or(&*place.shown, |(parent, _)| parent);
+        let (prefix, shown) = (prefix.to_owned(), shown.to_owned());
+        let Place { client, system, rights, lists, .. } = place;
+        let shared = Arc::new(Shared::new(client, Mode::ReadOnly, options, lists));
+        Ok((Self { shared, prefix, shown, system, rights }, name))
+    }
+
     /// A prefix of `store`, called `shown`.
     pub fn new(
         store: Arc<dyn ObjectStore>,

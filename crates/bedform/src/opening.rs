@@ -5,6 +5,7 @@ mod detect;
 use std::path::Path;
 use std::sync::Arc;
 
+use bedform_format::ObjectPath;
 use bedform_remote::RemoteStorage;
 use bedform_storage::{FileSystem, LocalStorage, Mode, Placement, Profile, Storage};
 
@@ -13,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
 use crate::placement::ShardTargets;
 
-pub(crate) use detect::{NO_FILE, file_of, is_file, kind_of_file};
+pub(crate) use detect::{NO_FILE, ReadBytes, file_of, is_file, kind_of_bytes, kind_of_file};
 pub use detect::{PlaceKind, detect};
 
 /// The directory `path` as storage, as slow as `BEDFORM_THROTTLE` says if it is set, with shards on the targets
@@ -37,11 +38,26 @@ pub(crate) fn remote_of(
 ) -> Result<Arc<dyn Storage>> {
     let storage = RemoteStorage::open(url, mode, &options.remote);
     let storage = storage.map_err(|error| Error::invalid(error.to_string()))?;
+    add_kept_profile_of(&storage, options);
+    Ok(Arc::new(storage))
+}
+
+/// As [`remote_of`], of the place that the file at a URL lies in; with the file's name there.
+pub(crate) fn remote_file_of(
+    url: &str,
+    options: &mut OpenOptions,
+) -> Result<(Arc<dyn Storage>, ObjectPath)> {
+    let opened = RemoteStorage::open_parent(url, &options.remote);
+    let (storage, name) = opened.map_err(|error| Error::invalid(error.to_string()))?;
+    add_kept_profile_of(&storage, options);
+    Ok((Arc::new(storage), name))
+}
+
+/// As [`add_kept_profile`], for a URL.
+fn add_kept_profile_of(storage: &RemoteStorage, options: &mut OpenOptions) {
     if options.profile.is_none() {
-        // As for a path.
         options.profile = Profile::for_system(storage.system()).ok().flatten();
     }
-    Ok(Arc::new(storage))
 }
 
 fn shared<F: FileSystem>(

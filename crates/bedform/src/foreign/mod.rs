@@ -14,6 +14,7 @@
 //! | `inline` | variables whose bytes lie in the chunk map itself |
 //! | `attributes` | attributes and dimension names as JSON |
 //! | `opening` | files by their paths, and the chunk maps that are kept of them |
+//! | `url` | files at URLs |
 
 pub(crate) mod attributes;
 pub(crate) mod callback;
@@ -21,6 +22,7 @@ pub(crate) mod facts;
 mod hdf5;
 mod inline;
 mod opening;
+pub(crate) mod url;
 pub(crate) mod variable;
 
 use std::sync::Arc;
@@ -34,9 +36,11 @@ use bedform_storage::{Object, Storage, Version};
 use self::variable::Variable;
 use crate::cache::{CacheHandle, PlaceId, take_budget_of_environment};
 use crate::error::{Error, ErrorKind, Result};
+use crate::opening::ReadBytes;
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
 
+pub use self::url::names_file;
 pub use crate::sidecar::source_version;
 pub use bedform_format::chunk_map::SourceVersion;
 pub use callback::{Callback, CallbackArray, ReadElements};
@@ -54,6 +58,8 @@ pub struct ForeignFile {
     pub(crate) cache: Arc<CacheHandle>,
     /// Whether every read looks if the file has changed.
     pub(super) checks: bool,
+    /// The file as it was opened, where it can be read again without opening it.
+    pub(super) kept: Option<Arc<dyn Object>>,
 }
 
 impl ForeignFile {
@@ -67,15 +73,25 @@ impl ForeignFile {
         map: ChunkMap,
         options: &OpenOptions,
     ) -> Result<Self> {
+        let file = Self::opened(storage, path, map, options)?;
+        let version = file.storage.stat(&file.path)?;
+        file.check_version(&version)?;
+        Ok(file)
+    }
+
+    /// As [`ForeignFile::new`], by who has just opened the file that the map is of.
+    pub(super) fn opened(
+        storage: Arc<dyn Storage>,
+        path: ObjectPath,
+        map: ChunkMap,
+        options: &OpenOptions,
+    ) -> Result<Self> {
         take_budget_of_environment()?;
         let checks = options.freshness == Freshness::Read;
         let tuning = Tuning::with(options);
         let place = storage.identity().map(|identity| PlaceId::new(&identity));
         let cache = Arc::new(CacheHandle::new(options.cache_bytes, place));
-        let file = Self { storage, path, map: Arc::new(map), tuning, cache, checks };
-        let version = file.storage.stat(&file.path)?;
-        file.check_version(&version)?;
-        Ok(file)
+        Ok(Self { storage, path, map: Arc::new(map), tuning, cache, checks, kept: None })
     }
 
     /// Opens a file whose [header](bedform_format::header) is its chunk map.
@@ -89,7 +105,8 @@ impl ForeignFile {
     ) -> Result<Self> {
         let object = storage.open(&path)?;
         let version = object.version().clone();
-        let map = read_header(&*object, &source_version(&version), &options.limits)
+        let read = |offset, buffer: &mut [u8]| Ok(object.read(offset, buffer)?);
+        let map = read_header(&read, &source_version(&version), &options.limits)
             .map_err(|error| error.at(format!("{}/{path}", storage.name())))?;
         Self::new(storage, path, map, options)
     }
@@ -121,6 +138,23 @@ impl ForeignFile {
         Variable::new(self.clone(), position)
     }
 
+    /// The file, opened: the one that the chunk map is of.
+    ///
+    /// # Errors
+    /// `Conflict` if another file has taken its place; those of storage.
+    fn object(&self) -> Result<Arc<dyn Object>> {
+        if let Some(kept) = self.kept.as_ref().filter(|_| !self.checks) {
+            return Ok(kept.clone());
+        }
+        // Nobody reads its end because it is the end.
+        let object = self.storage.open_end(&self.path, 1)?;
+        match self.checks {
+            true => self.check_version(object.version())?,
+            false => self.check_is_there(object.version())?,
+        }
+        Ok(Arc::from(object))
+    }
+
     pub(super) fn check_version(&self, version: &Version) -> Result<()> {
         if source_version(version) == self.map.source {
             return Ok(());
@@ -146,9 +180,9 @@ impl ForeignFile {
     }
 }
 
-fn read_header(object: &dyn Object, source: &SourceVersion, limits: &Limits) -> Result<ChunkMap> {
+fn read_header(read: ReadBytes<'_>, source: &SourceVersion, limits: &Limits) -> Result<ChunkMap> {
     let mut start = vec![0; usize::try_from(source.size.min(16)).unwrap_or(0)];
-    object.read(0, &mut start)?;
+    read(0, &mut start)?;
     let (format, _) = format_of(&start).ok_or_else(|| {
         Error::new(ErrorKind::Unsupported, "no format that is known by its header")
     })?;
@@ -156,7 +190,7 @@ fn read_header(object: &dyn Object, source: &SourceVersion, limits: &Limits) -> 
     loop {
         let length = wanted.min(source.size).min(limits.metadata_bytes_max);
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
-        object.read(0, &mut bytes)?;
+        read(0, &mut bytes)?;
         let parsed = (format.parse)(&bytes, source, limits)
             .map_err(|error| Error::new(ErrorKind::Corrupt, error))?;
         match parsed {

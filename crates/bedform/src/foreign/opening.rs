@@ -13,7 +13,7 @@ use bedform_storage::StorageErrorKind;
 
 use super::{ForeignFile, hdf5};
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{NO_FILE, PlaceKind, file_of, kind_of_file};
+use crate::opening::{NO_FILE, PlaceKind, file_of, kind_of_file, url_of};
 use crate::options::OpenOptions;
 use crate::sidecar::{Helper, Sidecar, source_version};
 
@@ -43,12 +43,16 @@ impl ForeignFile {
     /// Opens the file at `path`: a NetCDF classic file by its header, an HDF5 file by the chunk map that is
     /// kept of it, or by what it says itself. Nothing for a file that only the library of HDF5 understands: then
     /// whoever has that makes a chunk map, for [`ForeignFile::open_with_map`]. `allow_external` says whether the
-    /// map may be one that was made with other files that the file names: by the library.
+    /// map may be one that was made with other files that the file names: by the library. A URL is opened as
+    /// [`ForeignFile::open_url`] does.
     ///
     /// # Errors
     /// `NotFound`; `Unsupported` for a file of another kind, with what it looks like; `Corrupt` by a header;
     /// those of storage.
     pub fn find(path: &Path, allow_external: bool, options: &OpenOptions) -> Result<Option<Self>> {
+        if let Some(url) = url_of(path) {
+            return Self::open_url(url, options).map(Some);
+        }
         let (storage, name) = file_of(path, options)?;
         let other = |looks: &str| {
             let shown = path.display();

@@ -146,14 +146,7 @@ impl Source for Variable {
         let object: Arc<dyn Object> = match &self.array().storage {
             ForeignStorage::Empty => return Ok(None),
             ForeignStorage::Compact { data } => Arc::new(Inline::new(data.clone())),
-            _ => {
-                let object = self.file.storage.open(&self.file.path)?;
-                match self.file.checks {
-                    true => self.file.check_version(object.version())?,
-                    false => self.file.check_is_there(object.version())?,
-                }
-                Arc::from(object)
-            }
+            _ => self.file.object()?,
         };
         let chunks = VariableChunks { map: self.file.map.clone(), position: self.position };
         Ok(Some(OpenCell {

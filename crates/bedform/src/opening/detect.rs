@@ -10,6 +10,7 @@ use bedform_storage::{Mode, Object, Storage, StorageErrorKind};
 
 use super::{remote_of, storage_of, url_of};
 use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::url::{kind_at, names_file};
 use crate::options::OpenOptions;
 
 /// What is at a path or URL.
@@ -89,8 +90,7 @@ impl PlaceKind {
 /// ```
 pub fn detect(path: &Path, options: &OpenOptions) -> Result<PlaceKind> {
     if let Some(url) = url_of(path) {
-        let storage = remote_of(url, Mode::ReadOnly, &mut options.clone())?;
-        return kind_of_place(&*storage);
+        return kind_of_url(url, options);
     }
     let found = match std::fs::metadata(path) {
         Ok(found) => found,
@@ -130,6 +130,22 @@ pub(crate) fn file_of(
     Ok((storage_of(parent, Mode::ReadOnly, options)?, name))
 }
 
+/// What is at a URL: a file where it ends like one, else a store where there is one.
+fn kind_of_url(url: &str, options: &OpenOptions) -> Result<PlaceKind> {
+    let storage = remote_of(url, Mode::ReadOnly, &mut options.clone())?;
+    if names_file(url) {
+        let kind = kind_at(url, options)?;
+        return if kind == PlaceKind::Missing { kind_of_place(&*storage) } else { Ok(kind) };
+    }
+    match kind_of_place(&*storage)? {
+        PlaceKind::Directory => match kind_at(url, options)? {
+            PlaceKind::Missing => Ok(PlaceKind::Directory),
+            kind => Ok(kind),
+        },
+        kind => Ok(kind),
+    }
+}
+
 /// What the documents of a place say.
 fn kind_of_place(storage: &dyn Storage) -> Result<PlaceKind> {
     let has = |name: &str| match storage.stat(&ObjectPath::root().join(name)?) {
@@ -149,11 +165,19 @@ fn kind_of_place(storage: &dyn Storage) -> Result<PlaceKind> {
     Ok(PlaceKind::Directory)
 }
 
+/// Fills a buffer with the bytes from an offset on.
+pub(crate) type ReadBytes<'a> = &'a dyn Fn(u64, &mut [u8]) -> Result<()>;
+
 /// What a file begins with.
 pub(crate) fn kind_of_file(object: &dyn Object) -> Result<PlaceKind> {
-    let size = object.version().size;
+    let read = |offset, buffer: &mut [u8]| Ok(object.read(offset, buffer)?);
+    kind_of_bytes(object.version().size, &read)
+}
+
+/// What a file of `size` bytes begins with.
+pub(crate) fn kind_of_bytes(size: u64, read: ReadBytes<'_>) -> Result<PlaceKind> {
     let mut start = vec![0; usize::try_from(size.min(16)).unwrap_or(0)];
-    object.read(0, &mut start)?;
+    read(0, &mut start)?;
     if let Some((_, name)) = format_of(&start) {
         return Ok(PlaceKind::WithHeader(name));
     }
@@ -162,7 +186,7 @@ pub(crate) fn kind_of_file(object: &dyn Object) -> Result<PlaceKind> {
         if place + signature.len() as u64 > size {
             break;
         }
-        object.read(place, &mut signature)?;
+        read(place, &mut signature)?;
         if signature == *HDF5_SIGNATURE {
             return Ok(PlaceKind::Hdf5);
         }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::Store;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
+use crate::foreign::url::names_file;
 use crate::log::opened::OpenedStore;
 use crate::opening::{add_kept_profile, check_local, is_file, remote_of, storage_of, url_of};
 use crate::options::OpenOptions;
@@ -16,18 +17,38 @@ impl Store {
     /// Opens the store at `path`, a directory, or the URL of one in an object store: see
     /// [`RemoteStorage::open`](bedform_remote::RemoteStorage::open). It comes with the profile that is kept for its storage unless the options
     /// have one. A group or an array of a store can be opened by its own path, to be read
-    /// while everything is settled. A file is opened as [`ForeignFile::open`] does: its variables are the
-    /// arrays of the store.
+    /// while everything is settled. A file is opened as [`ForeignFile::open`] and [`ForeignFile::open_url`] do:
+    /// its variables are the arrays of the store.
     ///
     /// # Errors
     /// As [`Store::open`]; `Unsupported` for what is no path of this machine; `InvalidArgument` for a
     /// part of a store that is to be written to, or that has commits which are not settled. Of a file those of
     /// [`ForeignFile::open`], and `ReadOnly` if it is to be written to.
     pub fn open_path(path: &Path, options: OpenOptions) -> Result<Self> {
-        if is_file(path) {
-            return Self::open_file(path, options);
+        match url_of(path) {
+            Some(url) => Self::open_url(url, options),
+            None if is_file(path) => Self::open_file(path, options),
+            None => OpenedStore::open_path(path, options).map(Self::of),
         }
-        OpenedStore::open_path(path, options).map(Self::of)
+    }
+
+    /// A file where the URL ends like one, else a store where there is one.
+    fn open_url(url: &str, options: OpenOptions) -> Result<Self> {
+        let file = || Ok(Self::of_file(ForeignFile::open_url(url, &options)?, options.clone()));
+        let store = || OpenedStore::open_path(Path::new(url), options.clone()).map(Self::of);
+        let (first, second): (&dyn Fn() -> Result<Self>, &dyn Fn() -> Result<Self>) =
+            if names_file(url) { (&file, &store) } else { (&store, &file) };
+        if options.writable {
+            return store();
+        }
+        first().or_else(|error| match error.kind() {
+            // Who finds nothing either way is told of what was to be expected there.
+            ErrorKind::NotFound => second().map_err(|other| match other.kind() {
+                ErrorKind::NotFound => error,
+                _ => other,
+            }),
+            _ => Err(error),
+        })
     }
 
     fn open_file(path: &Path, mut options: OpenOptions) -> Result<Self> {

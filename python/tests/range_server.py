@@ -1,0 +1,86 @@
+"""A web server of files that gives parts of them, and remembers what it was asked for."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import urllib.parse
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class FileServer(http.server.ThreadingHTTPServer):
+    """The files of a directory."""
+
+    daemon_threads = True
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.root = root
+        #: Method, path and range of each request.
+        self.asked: list[tuple[str, str, str | None]] = []
+
+    def url(self, name: str) -> str:
+        """Where a file is."""
+        return f"http://127.0.0.1:{self.server_address[1]}/{urllib.parse.quote(name)}"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: FileServer
+
+    def _answer(self, *, has_body: bool) -> None:
+        wanted = self.headers.get("Range")
+        self.server.asked.append((self.command, self.path, wanted))
+        file = self.server.root / urllib.parse.unquote(self.path).lstrip("/")
+        if not file.is_file():
+            self.send_response(404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        content, status = file.read_bytes(), file.stat()
+        start, end = 0, len(content)
+        if wanted is not None:
+            first, last = wanted.removeprefix("bytes=").split("-")
+            start = int(first) if first else max(0, end - int(last))
+            end = min(end, int(last) + 1) if first and last else end
+        tag = f'"{status.st_mtime_ns:x}-{status.st_ino:x}"'
+        if self.headers.get("If-Match", tag) != tag:
+            self.send_response(412)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(200 if wanted is None else 206)
+        if wanted is not None:
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
+        self.send_header("Content-Length", str(end - start))
+        self.send_header("ETag", tag)
+        self.end_headers()
+        if has_body:
+            self.wfile.write(content[start:end])
+
+    def do_GET(self) -> None:
+        self._answer(has_body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(has_body=False)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@contextmanager
+def serving(root: Path) -> Iterator[FileServer]:
+    """Serve the files of a directory."""
+    with FileServer(root) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,157 @@
+"""NetCDF and HDF5 files at URLs: as from a disk, with few requests."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+from range_server import FileServer, serving
+from support import command_line
+
+import bedform as bf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SHAPE = (60, 40, 50)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[FileServer]:
+    with serving(tmp_path) as server:
+        yield server
+
+
+def dataset(seed: int = 3) -> xr.Dataset:
+    """A few megabytes: more than comes with the opening."""
+    values = np.random.default_rng(seed).normal(size=SHAPE)
+    dims = ("time", "lat", "lon")
+    coords = {"time": np.arange(60.0), "lat": np.linspace(-90, 90, 40), "lon": np.arange(50.0)}
+    return xr.Dataset({"t": (dims, values), "u": (dims, values.astype("f4") * 2)}, coords=coords)
+
+
+CHUNKED = {"chunksizes": (4, 20, 25), "zlib": True, "shuffle": True}
+FORMATS: list[tuple[str, str, dict[str, Any]]] = [
+    ("chunked.nc", "NETCDF4", {"t": CHUNKED, "u": CHUNKED}),
+    ("whole.nc4", "NETCDF4", {}),
+    ("classic.nc", "NETCDF3_64BIT", {}),
+    ("name with blanks.nc", "NETCDF4", {"t": CHUNKED}),
+    # Not a name of such files: it is looked for as a store first.
+    ("results.bin", "NETCDF4", {"t": CHUNKED}),
+]
+
+
+@pytest.mark.parametrize(("name", "format_name", "encoding"), FORMATS)
+def test_a_file_at_a_url_is_read_as_from_a_disk(
+    tmp_path: Path, server: FileServer, name: str, format_name: Any, encoding: Any
+) -> None:
+    expected = dataset()
+    expected.to_netcdf(tmp_path / name, format=format_name, encoding=encoding, engine="netcdf4")
+    store = bf.open(server.url(name))
+    assert sorted(store.arrays()) == ["lat", "lon", "t", "time", "u"]
+    for selection in (np.s_[:], np.s_[:, 3, 4], np.s_[7], np.s_[1:50:7, ::3, -1], np.s_[2, 3, 4]):
+        np.testing.assert_array_equal(store["t"][selection], expected["t"].values[selection])
+    again = pickle.loads(pickle.dumps(store))  # noqa: S301 - made here
+    np.testing.assert_array_equal(again["u"][5], expected["u"].values[5])
+    found = xr.open_dataset(server.url(name), engine="bedform")
+    xr.testing.assert_identical(found.load(), expected)
+
+
+def test_opening_a_file_and_reading_a_series_take_few_requests(
+    tmp_path: Path, server: FileServer
+) -> None:
+    expected = dataset()
+    expected.to_netcdf(tmp_path / "a.nc", encoding={"t": CHUNKED, "u": CHUNKED}, engine="netcdf4")
+    store = bf.open(server.url("a.nc"))
+    assert len(server.asked) <= 4, server.asked
+    server.asked.clear()
+    np.testing.assert_array_equal(store["t"][:, 3, 4], expected["t"].values[:, 3, 4])
+    assert 0 < len(server.asked) <= 15 + 2, "one for each chunk along time, and no file opened anew"
+    assert all(method == "GET" for method, _, _ in server.asked)
+
+
+def test_groups_attributes_and_links_within_a_file_at_a_url_are_those_of_the_file(
+    tmp_path: Path, server: FileServer
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.attrs["title"] = "one"
+        group = file.create_group("g/h")
+        group.attrs["n"] = 7
+        group["x"] = np.arange(12).reshape(3, 4)
+        file["soft"] = h5py.SoftLink("/g/h/x")
+    store = bf.open(server.url("a.h5"))
+    local = bf.open(tmp_path / "a.h5")
+    assert sorted(store.arrays()) == sorted(local.arrays())
+    assert sorted(store.groups()) == ["g", "g/h"]
+    assert store.attributes == local.attributes
+    np.testing.assert_array_equal(store["soft"][1:, ::2], [[4, 6], [8, 10]])
+
+
+def test_what_is_no_such_file_or_not_there_is_said_in_one_line(
+    tmp_path: Path, server: FileServer
+) -> None:
+    (tmp_path / "grib.nc").write_bytes(b"GRIB" + bytes(100))
+    (tmp_path / "empty.nc").write_bytes(b"")
+    dataset().to_netcdf(tmp_path / "a.nc", engine="netcdf4")
+    cut = (tmp_path / "a.nc").read_bytes()[:3000]
+    (tmp_path / "cut.nc").write_bytes(cut)
+    for name, kind, words in [
+        ("missing.nc", bf.NotFoundError, "missing.nc"),
+        ("missing", bf.NotFoundError, "not a Zarr store"),
+        ("grib.nc", bf.UnsupportedError, "a GRIB file: convert it to NetCDF first"),
+        ("empty.nc", bf.UnsupportedError, "empty"),
+        ("cut.nc", bf.CorruptError, "cut.nc"),
+    ]:
+        with pytest.raises(kind, match=words) as raised:
+            bf.open(server.url(name))
+        assert "\n" not in str(raised.value)
+    with pytest.raises(bf.BedformError, match="HTTP servers are only read"):
+        bf.open(server.url("a.nc"), "r+")
+
+
+def test_a_file_that_is_replaced_is_a_conflict_and_never_other_bytes(
+    tmp_path: Path, server: FileServer
+) -> None:
+    dataset(1).to_netcdf(tmp_path / "a.nc", encoding={"t": CHUNKED}, engine="netcdf4")
+    store = bf.open(server.url("a.nc"), cache=0)
+    before = store["t"][0]
+    dataset(2).to_netcdf(tmp_path / "b.nc", encoding={"t": CHUNKED}, engine="netcdf4")
+    (tmp_path / "b.nc").replace(tmp_path / "a.nc")
+    with pytest.raises(bf.ConflictError, match=r"a\.nc"):
+        store["t"][0]
+    assert not np.array_equal(bf.open(server.url("a.nc"))["t"][0], before)
+
+
+def test_what_only_the_library_reads_says_so(tmp_path: Path, server: FileServer) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("n", 2)
+        kind = file.createVLType("i4", "several")
+        file.createVariable("v", kind, ("n",))[:] = np.array(
+            [np.arange(3, dtype="i4"), np.arange(1, dtype="i4")], dtype=object
+        )
+        file.createVariable("x", "f8", ("n",))[:] = [1, 2]
+    store = bf.open(server.url("a.nc"))
+    np.testing.assert_array_equal(store["x"][:], [1, 2])
+    with pytest.raises(bf.UnsupportedError, match="copy it to this machine"):
+        store["v"][:]
+
+
+def test_the_command_line_takes_urls_of_files(tmp_path: Path, server: FileServer) -> None:
+
+    expected = dataset()
+    expected.to_netcdf(tmp_path / "a.nc", encoding={"t": CHUNKED}, engine="netcdf4")
+
+    def run(*arguments: str) -> str:
+        command = [*command_line(), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert "netcdf4" in run("info", server.url("a.nc"))
+    run("convert", server.url("a.nc"), str(tmp_path / "a.zarr"))
+    np.testing.assert_array_equal(bf.open(tmp_path / "a.zarr")["t"][...], expected["t"].values)
