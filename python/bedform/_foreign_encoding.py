@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from bedform._blocks import PreferredChunks, block_shape
 from bedform._foreign_attributes import Style, python_attributes
 
 __all__ = [
@@ -113,7 +114,9 @@ def variable_encoding(
         encoding["contiguous"] = chunks is None
         encoding["chunksizes"] = None if chunks is None else tuple(chunks)
         if chunks is not None:
-            encoding["preferred_chunks"] = dict(zip(names, chunks, strict=True))
+            size = variable_dtype(array, style).itemsize
+            blocks = block_shape(array["shape"], size, chunks)
+            encoding["preferred_chunks"] = PreferredChunks(names, blocks, chunks)
         if style == "h5netcdf":
             encoding.update(_h5netcdf_filters(stored["filters"]))
     if style == "netcdf4":

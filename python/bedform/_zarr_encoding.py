@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from bedform._blocks import PreferredChunks, block_shape
 from bedform._errors import InvalidArgumentError, UnsupportedError, WrongTypeError
 from bedform._layout import Regular
 
@@ -85,13 +86,17 @@ class ZarrView:
         array = self._array
         encoding: dict[str, Any] = {
             "chunks": array.chunks,
-            "preferred_chunks": dict(zip(array.dims, array.chunks, strict=True)),
+            "preferred_chunks": PreferredChunks(array.dims, self._blocks(), array.chunks),
         }
         encoding.update(self._codecs())
         encoding["shards"] = array.shards
         if self.dtype.kind == "T":
             encoding["dtype"] = self.dtype
         return encoding
+
+    def _blocks(self) -> tuple[int, ...]:
+        array = self._array
+        return block_shape(array.shape, self.dtype.itemsize, array.chunks, array.shards)
 
     def _codecs(self) -> dict[str, Any]:
         names = ["compressors", "filters", *(["serializer"] if self.zarr_format == 3 else [])]

@@ -183,7 +183,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         "decode_timedelta",
         "group",
         "use_zarr_fill_value_as_mask",
-        "cache",
+        "chunk_cache",
         "freshness",
         "snapshot",
         "threads",
@@ -213,7 +213,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         decode_timedelta: Any = None,
         group: str | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
-        cache: int | str = CACHE,
+        chunk_cache: int | str = CACHE,
         freshness: Any = None,
         snapshot: bool = False,
         threads: int | None = None,
@@ -221,7 +221,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
     ) -> Dataset:
         """Open one group as a data set. Reads no chunk but those of index coordinates."""
         how = {"freshness": freshness, "threads": threads, "storage_options": storage_options}
-        opened = _group_at(filename_or_obj, group, snapshot, cache=cache, **how)
+        opened = _group_at(filename_or_obj, group, snapshot, cache=chunk_cache, **how)
         return _decoded(
             BedformDataStore(
                 opened,
@@ -243,7 +243,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         *,
         group: str | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
-        cache: int | str = CACHE,
+        chunk_cache: int | str = CACHE,
         freshness: Any = None,
         snapshot: bool = False,
         threads: int | None = None,
@@ -252,7 +252,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
     ) -> dict[str, Dataset]:
         """Open every group as a data set, by its absolute path below ``group``."""
         how = {"freshness": freshness, "threads": threads, "storage_options": storage_options}
-        parent = _group_at(filename_or_obj, group, snapshot, cache=cache, **how)
+        parent = _group_at(filename_or_obj, group, snapshot, cache=chunk_cache, **how)
         groups = {"/": parent, **{f"/{path}": below for path, below in parent.groups().items()}}
         return {
             path: _decoded(

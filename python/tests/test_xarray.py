@@ -14,6 +14,7 @@ import pytest
 import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import without_blocks
 
 import bedform as bf
 from bedform.xarray_backend import BedformBackendEntrypoint
@@ -75,7 +76,7 @@ def assert_same(ours: xr.Dataset, theirs: xr.Dataset) -> None:
         mine, other = ours[name], theirs[name]
         assert mine.dtype == other.dtype, name
         assert set(mine.encoding) == set(other.encoding), name
-        for key, value in other.encoding.items():
+        for key, value in without_blocks(other.encoding).items():
             assert same(mine.encoding[key], value), (name, key, mine.encoding[key], value)
 
 
@@ -256,11 +257,52 @@ def test_loading_can_be_awaited(tmp_path: Path) -> None:
     assert loaded["t"].values.tolist() == [0, 1, 2, 3]
 
 
-def test_dask_takes_the_chunks_of_the_store(store: str) -> None:
+def test_dask_computes_what_it_computes_with_the_engine_zarr(store: str) -> None:
     ours = xr.open_dataset(store, engine="bedform", chunks={})
     theirs = xr.open_dataset(store, engine="zarr", chunks={})
-    assert ours["packed"].chunks == theirs["packed"].chunks == ((2, 2), (3, 3), (5,))
     xr.testing.assert_identical(ours.compute(scheduler="threads"), theirs.compute())
+
+
+def with_zeros(path: Path, **arrays: bf.Regular) -> str:
+    """A store of arrays of 50 MiB along time, y and x, with no chunk written."""
+    store = bf.create(path)
+    for name, layout in arrays.items():
+        store.create_array(name, (800, 128, 128), "f4", ("time", "y", "x"), layout=layout)
+    return store.store_path
+
+
+def test_the_cache_of_chunks_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    path = make(tmp_path / "s.zarr", t=("a", np.arange(4)))
+    for limit in (0, "1 MiB"):
+        opened = xr.open_dataset(path, engine="bedform", chunk_cache=limit, cache=False)
+        assert opened["t"].values.tolist() == [0, 1, 2, 3]
+    with pytest.raises(bf.InvalidArgumentError, match="a lot"):
+        xr.open_dataset(path, engine="bedform", chunk_cache="a lot")
+
+
+def test_blocks_for_dask_are_many_chunks_along_the_longest_axis_of_one(tmp_path: Path) -> None:
+    path = with_zeros(
+        tmp_path / "s.zarr",
+        maps=bf.Regular(chunks=(1, 128, 128), shards=(800, 128, 128)),
+        series=bf.Regular(chunks=(200, 4, 4), shards=(800, 128, 128)),
+        boxes=bf.Regular(chunks=(8, 16, 16), shards=(96, 128, 128)),
+    )
+    dataset = xr.open_dataset(path, engine="bedform", chunks={})
+    assert dataset["maps"].chunks == ((400, 400), (128,), (128,))
+    assert dataset["series"].chunks == ((800,), (64, 64), (128,))
+    assert dataset["boxes"].chunks == ((480, 320), (128,), (128,))
+    assert dataset["maps"].encoding["preferred_chunks"] == {"time": 400, "y": 128, "x": 128}
+
+
+def test_dask_is_warned_of_blocks_that_cut_chunks_and_of_no_others(tmp_path: Path) -> None:
+    path = with_zeros(tmp_path / "s.zarr", t=bf.Regular((8, 128, 128), (800, 128, 128)))
+    assert xr.open_dataset(path, engine="bedform", chunks={"time": 16})["t"].chunks[0][0] == 16
+    opened = xr.open_dataset(path, engine="bedform")
+    again = pickle.loads(pickle.dumps(opened["t"].encoding))  # noqa: S301 - our own
+    assert again["preferred_chunks"].get("time") == 8
+    assert again["preferred_chunks"].get("time", 800) == 400
+    with pytest.warns(UserWarning, match="separate the stored chunks"):
+        xr.open_dataset(path, engine="bedform", chunks={"time": 12})
 
 
 @pytest.mark.filterwarnings("ignore")
