@@ -7,7 +7,7 @@ How
   crash, finds the old one or the new one, whole.
 - In a store that exists, new arrays are drafts, which no reader sees until one commit names them.
 - An append writes behind the end of the arrays, where no reader looks, and commits all new shapes
-  at once.
+  at once. The coordinates that it brings again are written where they differ from the stored ones.
 - Values that are no NumPy arrays are written chunk by chunk, many at a time. The chunks are cut at
   the borders of shards first, so that every shard is encoded once.
 """
@@ -37,6 +37,7 @@ from bedform._dataset_encoding import (
     plain_attributes,
     split,
 )
+from bedform._dataset_part import SMALL_ARRAY_BYTES, Part, appended, growths, is_stored
 from bedform._dataset_region import resolve
 from bedform._errors import (
     BedformError,
@@ -65,8 +66,6 @@ if TYPE_CHECKING:
 Mode = Literal["w", "w-", "a", "a-", "r+"]
 Layout = Literal["auto"] | Regular
 
-# Under this size an array is a coordinate or a flag: one chunk.
-SMALL_ARRAY_BYTES = 1 << 20
 # Elements of a chunk of a short series at least: it may be one that grows.
 SERIES_CHUNK = 1 << 10
 SERIES_SHARD = 1 << 16
@@ -308,21 +307,6 @@ def _write_new(
 
 
 @dataclass
-class _Part:
-    """Values and where they go."""
-
-    encoded: Encoded
-    #: The array as it is in the store; none for a new one.
-    array: Array | None
-    #: The axis along which it grows.
-    axis: int | None
-
-    @property
-    def name(self) -> str:
-        return self.encoded.name
-
-
-@dataclass
 class _Work:
     """One call of :func:`write_dataset`, on a store that is there."""
 
@@ -357,7 +341,7 @@ class _Work:
 
     # What goes where ------------------------------------------------------------------------------
 
-    def _parts(self, variables: dict[str, Variable]) -> list[_Part]:
+    def _parts(self, variables: dict[str, Variable]) -> list[Part]:
         arrays = {} if self.staging else self.group.arrays()
         arrays = {name: array for name, array in arrays.items() if "/" not in name}
         there = [name for name in variables if name in arrays]
@@ -368,7 +352,7 @@ class _Work:
         for name, variable in variables.items():
             if name in new:
                 demanded = name in self.wishes.encoding
-                parts.append(_Part(encode(name, variable, demanded=demanded), None, None))
+                parts.append(Part(encode(name, variable, demanded=demanded), None, None))
                 continue
             grows = self.options.append_dim in arrays[name].dims
             if self.mode == "a-" and self.options.append_dim is not None and not grows:
@@ -386,7 +370,7 @@ class _Work:
                 self.options.append_dim,
             )
             axis = arrays[name].dims.index(str(self.options.append_dim)) if grows else None
-            parts.append(_Part(encoded, arrays[name], axis))
+            parts.append(Part(encoded, arrays[name], axis))
         return parts
 
     def _check(
@@ -495,25 +479,27 @@ class _Work:
 
     # Writing --------------------------------------------------------------------------------------
 
-    def _write(self, parts: list[_Part]) -> None:
+    def _write(self, parts: list[Part]) -> None:
         growing = [part for part in parts if part.axis is not None]
-        lengths = {part.encoded.variable.shape[part.axis or 0] for part in growing}
-        if not growing or lengths == {0}:
-            self._fill([part for part in parts if part.axis is None], {})
-            return
-        grow = [
-            (part.array._inner, part.axis, part.encoded.variable.shape[part.axis])
-            for part in growing
-            if part.array is not None and part.axis is not None
-        ]
+        others = [part for part in parts if part.axis is None]
+        if {part.length for part in growing} <= {0}:
+            self._fill(others, {})
+        elif all(part.encoded.variable._in_memory for part in growing):
+            self._fill(others, {})
+            self.store._call(self.store._inner.append)(appended(growing))
+        else:
+            self._append_in_pieces(parts, growing)
+
+    def _append_in_pieces(self, parts: list[Part], growing: list[Part]) -> None:
+        """Append values that are computed, or larger than memory."""
 
         def fill(shapes: list[list[int]]) -> None:
             names = (part.name for part in growing)
             self._fill(parts, dict(zip(names, shapes, strict=True)))
 
-        self.store._call(self.store._inner.append_with)(grow, fill)
+        self.store._call(self.store._inner.append_with)(growths(growing), fill)
 
-    def _fill(self, parts: Iterable[_Part], shapes: dict[str, list[int]]) -> None:
+    def _fill(self, parts: Iterable[Part], shapes: dict[str, list[int]]) -> None:
         """Write all values: what is in memory at once, what is computed in one computation."""
         computed: list[tuple[Any, Target, list[int]]] = []
         for part in parts:
@@ -529,7 +515,8 @@ class _Work:
             starts = self._starts(part, array.shape)
             data = values_of(part.encoded.variable, array)
             if not is_chunked(data):
-                target[box(starts, data.shape)] = data
+                if part.array is None or part.axis is not None or not is_stored(array, data):
+                    target[box(starts, data.shape)] = data
                 continue
             if self.options.safe_chunks:
                 data = align(data, starts, array.shards or array.chunks)
@@ -540,7 +527,7 @@ class _Work:
         if computed:
             store_chunks(computed, compute=True)
 
-    def _starts(self, part: _Part, shape: tuple[int, ...]) -> list[int]:
+    def _starts(self, part: Part, shape: tuple[int, ...]) -> list[int]:
         variable = part.encoded.variable
         starts = [
             self.options.region.get(str(dim), slice(None)).indices(size)[0]

@@ -564,3 +564,47 @@ def test_times_that_the_stores_unit_cannot_count_are_refused(
     bf.write_dataset(later, path, **how)
     found = xr.open_dataset(path, engine="bedform")
     assert (found.time.to_numpy()[-4:] == later.time.to_numpy()).all()
+
+
+def objects_of(array: Path) -> dict[str, tuple[int, int]]:
+    """The stored objects of an array, by what changes when one is written again."""
+    found = (path for path in (array / "c").rglob("*") if path.is_file())
+    states = ((path, path.stat()) for path in found)
+    return {str(p.relative_to(array)): (state.st_ino, state.st_mtime_ns) for p, state in states}
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_an_append_writes_no_shard_that_was_full_and_no_coordinate_again(
+    tmp_path: Path, is_lazy: bool
+) -> None:
+    path = tmp_path / "s.zarr"
+    # The shards pass the end of x, which does not grow.
+    layout = bf.Regular((1, 2), (2, 4))
+    kept = xr.DataArray([1.5, np.nan, 3], dims="x")
+    write(series(0, 4).assign_coords(x=kept), path, layout={"t": layout})
+    before = {name: objects_of(path / name) for name in ("t", "x", "mask")}
+    more = series(4, 2).assign_coords(x=kept)
+    write(more.assign(t=more["t"].chunk(time=1)) if is_lazy else more, path, append_dim="time")
+    after = {name: objects_of(path / name) for name in ("t", "x", "mask")}
+    assert len(after["t"]) == 3
+    assert before["t"].items() <= after["t"].items()
+    assert (before["x"], before["mask"]) == (after["x"], after["mask"])
+    changed = series(6, 1).assign_coords(x=kept).assign(mask=("x", [1, 2, 4]))
+    write(changed, path, append_dim="time")
+    assert objects_of(path / "x") == before["x"]
+    assert opened(path)["mask"].values.tolist() == [1, 2, 4]
+    xr.testing.assert_equal(opened(path)["t"].drop_vars("x"), series(0, 7)["t"])
+
+
+def test_what_a_growing_axis_shows_was_never_there(tmp_path: Path) -> None:
+    array = bf.create(tmp_path / "s.zarr").create_array(
+        "t", (4, 4), "i4", ("time", "x"), layout=bf.Regular((2, 2), (4, 4)), fill_value=-1
+    )
+    expected = np.arange(16).reshape(4, 4)
+    array[...] = expected
+    for shape in ((4, 3), (6, 3), (6, 6), (3, 6), (5, 8), (5, 2), (7, 7)):
+        array.resize(shape)
+        larger = np.full(np.maximum(shape, expected.shape), -1)
+        larger[: expected.shape[0], : expected.shape[1]] = expected
+        expected = larger[: shape[0], : shape[1]]
+        np.testing.assert_array_equal(array[...], expected)

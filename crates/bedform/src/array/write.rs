@@ -182,22 +182,26 @@ impl ArrayHandle {
             )));
         }
         let grown = self.with_shape(&state, shape)?;
-        let grows = shape.iter().zip(old).any(|(new, old)| new > old);
-        if grows {
+        let axes = |of: fn(&u64, &u64) -> bool| -> Vec<usize> {
+            (0..old.len()).filter(|axis| of(&shape[*axis], &old[*axis])).collect()
+        };
+        let growing = axes(u64::gt);
+        if !growing.is_empty() {
             // What crashed appends or earlier shrinking left behind must not come to light.
-            self.clean_outside(&state, old)?;
+            self.clean_outside(&state, old, &growing)?;
         }
         commit_shapes(&self.store, &[(&self.path, &grown)])?;
-        if !grows {
+        if growing.is_empty() {
             // What cannot be removed now is, before the array grows again.
-            let _ = self.clean_outside(&grown, shape);
+            let _ = self.clean_outside(&grown, shape, &axes(u64::lt));
         }
         self.advance(grown);
         Ok(())
     }
 
-    /// Removes objects outside `shape`, and makes fill values of stored elements outside it.
-    fn clean_outside(&self, state: &ArrayState, shape: &[u64]) -> Result<()> {
+    /// Removes objects outside `shape`, and makes fill values of stored elements behind its ends along
+    /// `axes`. Behind the others lies the part of an object that no element of the array is in.
+    fn clean_outside(&self, state: &ArrayState, shape: &[u64], axes: &[usize]) -> Result<()> {
         let pinned = self.pinned(state)?;
         let source = pinned.source;
         let object_shape = &state.metadata.chunk_shape;
@@ -221,7 +225,9 @@ impl ArrayHandle {
                     self.store.options.durability,
                     bedform_storage::Condition::None,
                 )?;
-            } else if spans().any(|((at, length), valid)| (at + 1) * length > *valid) {
+            } else if axes.iter().any(|axis| {
+                (coordinates[*axis] + 1).saturating_mul(object_shape[*axis]) > shape[*axis]
+            }) {
                 let write = ObjectWrite {
                     kept_beside: None,
                     source: &source,
@@ -308,7 +314,8 @@ pub fn append_with(
         shape[*axis] = old.checked_add(*length).ok_or_else(|| Error::invalid("too large"))?;
         array.with_shape(&state, &shape)?;
         // What a crashed append left behind the end must not come to light.
-        store.in_one_snapshot(|| array.clean_outside(&state, &state.metadata.shape))?;
+        let clean = || array.clean_outside(&state, &state.metadata.shape, &[*axis]);
+        store.in_one_snapshot(clean)?;
         shapes.push(shape);
     }
     fill(&shapes)?;
